@@ -284,7 +284,7 @@ mod tests {
 
     /// This format must never change: existing logs and anchors use it.
     #[test]
-    fn the_hashes_are_what_they_always_were() {
+    fn the_hashes_never_change() {
         let hashes = [
             content(user()),
             content(Cause::Process { process: ProcessId(Uuid::from_u128(4)) }),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_anchor_is_read_as_it_is_written() {
+    fn an_anchor_is_parsed_from_its_own_text() {
         let anchor = Anchor { position: Position(7), hash: content(user()) };
         assert_eq!(anchor.to_string().parse(), Ok(anchor));
         assert_eq!(format!(" {anchor}\n").parse(), Ok(anchor));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_changes_changes_the_content() {
+    fn a_change_of_any_field_changes_the_content_hash() {
         let plain = content(user());
         let others = [
             Cause::User { user: UserId::new("u"), project: None, roles: vec!["member".into()] },

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_decides_everything_that_its_thread_draws() {
+    fn a_seed_determines_all_random_values_of_its_thread() {
         seed_this_thread(Some(7));
         let first = (draw(), draw());
         seed_this_thread(Some(7));

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn our_categories_are_the_nouns() {
+    fn each_noun_is_a_category_of_chronova() {
         assert!(is_ours("instance") && is_ours("security_group"));
         assert!(!is_ours("external") && !is_ours("orders") && !is_ours("") && !is_ours("Instance"));
     }

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn they_are_woken_in_the_order_in_which_they_came() {
+    async fn waiting_tasks_are_woken_in_their_order() {
         let (pointer, woken) = (Arc::new(PositionWatch::new(Position(1))), Arc::new(Mutex::new(Vec::new())));
         pointer.reaches(Position(1)).await;
         let waiting: Vec<_> = (0..20)
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_move_between_looking_and_waiting_is_not_missed() {
+    async fn a_change_between_reading_and_waiting_is_not_missed() {
         let pointer = PositionWatch::new(Position(0));
         let moved = pointer.moved();
         pointer.set(Position(1));

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_with_all_of_its_tags_has_them_still() {
+    fn settings_recorded_with_all_tags_keep_them() {
         let (recorded, change) = TagsChange::all(Settings { name: "new", tags: tags("b d") });
         let mut now = Settings { name: "old", tags: tags("a b") };
         change.replace(&mut now, &recorded);

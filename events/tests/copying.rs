@@ -53,17 +53,17 @@ async fn copied(
 async fn an_interrupted_copy_goes_on_where_it_stopped() {
     let database = Postgres::new();
     let (_folder, source) = source("1").await;
-    let (told, stages) = copied(&database, &*source, |stage| matches!(stage, CopyStage::Copies(_))).await;
-    assert!(told.unwrap_err().contains("goes on when it is started again"));
+    let (result, stages) = copied(&database, &*source, |stage| matches!(stage, CopyStage::Copies(_))).await;
+    assert!(result.unwrap_err().contains("goes on when it is started again"));
     let [CopyStage::Begins(Position::START), CopyStage::Copies(stopped)] = stages[..] else { panic!("{stages:?}") };
     assert!(stopped.0 > 0 && stopped.0 < EVENTS, "{stopped}");
 
     // A member must not serve a part of a log.
-    let told = PostgresStore::open(&options(&database)).await.unwrap_err().to_string();
-    assert!(told.contains("unfinished copy"), "{told}");
+    let result = PostgresStore::open(&options(&database)).await.unwrap_err().to_string();
+    assert!(result.contains("unfinished copy"), "{result}");
 
-    let (told, stages) = copied(&database, &*source, |_| false).await;
-    told.unwrap();
+    let (result, stages) = copied(&database, &*source, |_| false).await;
+    result.unwrap();
     assert_eq!(stages[0], CopyStage::Begins(stopped));
     assert_eq!(*stages.last().unwrap(), CopyStage::Verifies(Position(EVENTS)));
     // A member can open the copy as a log, with the same hashes.
@@ -71,8 +71,8 @@ async fn an_interrupted_copy_goes_on_where_it_stopped() {
     assert_eq!(store.anchor().await.unwrap(), source.anchor().await.unwrap());
     store.append(&StreamId::new("process", "a"), Expected::Any, vec![event("more")]).await.unwrap();
     store.close().await;
-    let (told, _) = copied(&database, &*source, |_| false).await;
-    assert!(told.unwrap_err().contains("another log"));
+    let (result, _) = copied(&database, &*source, |_| false).await;
+    assert!(result.unwrap_err().contains("another log"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,20 +81,20 @@ async fn a_copy_that_differs_is_noticed() {
     let (_folder, source) = source("1").await;
     copied(&database, &*source, |_| false).await.0.unwrap();
     database.sql("UPDATE chronova_events SET recorded_at = recorded_at + 1 WHERE position = 2000");
-    let (told, _) = copied(&database, &*source, |_| false).await;
-    assert_eq!(told.unwrap_err(), "the log is damaged at position 2000: the copy differs from the original");
+    let (result, _) = copied(&database, &*source, |_| false).await;
+    assert_eq!(result.unwrap_err(), "the log is damaged at position 2000: the copy differs from the original");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_log_is_refused() {
     let database = Postgres::new();
     let (_folder, first) = source("1").await;
-    let (told, _) = copied(&database, &*first, |stage| matches!(stage, CopyStage::Copies(_))).await;
-    told.unwrap_err();
+    let (result, _) = copied(&database, &*first, |stage| matches!(stage, CopyStage::Copies(_))).await;
+    result.unwrap_err();
     let head = database.sql("SELECT position, hash FROM chronova_head");
     let (_folder, second) = source("2").await;
-    let (told, _) = copied(&database, &*second, |_| false).await;
-    assert!(told.unwrap_err().contains("another log"));
+    let (result, _) = copied(&database, &*second, |_| false).await;
+    assert!(result.unwrap_err().contains("another log"));
     assert_eq!(database.sql("SELECT position, hash FROM chronova_head"), head);
 }
 

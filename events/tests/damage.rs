@@ -93,7 +93,7 @@ fn is_corrupt_at(error: &StoreError, at: u64) -> bool {
 }
 
 #[tokio::test]
-async fn a_flipped_bit_in_a_payload_is_found_where_it_is() {
+async fn a_flipped_bit_in_a_payload_is_found_at_its_position() {
     let (_folder, path) = log(600).await;
     flip(&path, &mark(100));
     let store = open(&path).unwrap();
@@ -286,7 +286,7 @@ async fn a_data_file_cut_short_keeps_the_log_closed() {
 }
 
 #[tokio::test]
-async fn a_data_file_that_is_gone_is_not_begun_anew() {
+async fn a_missing_data_file_is_not_created_again() {
     let (_folder, path) = log(3).await;
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(refusal(&path), StoreError::Corrupt { .. }));
@@ -320,7 +320,7 @@ async fn a_newer_format_is_refused_untouched() {
 }
 
 #[tokio::test]
-async fn what_is_no_log_is_refused_untouched() {
+async fn a_file_that_is_no_log_is_refused_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("other.db");
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
@@ -373,7 +373,7 @@ async fn auditors_read_the_log_with_plain_sql() {
 }
 
 #[tokio::test]
-async fn closing_answers_what_waits_and_ends_everything() {
+async fn closing_answers_waiting_requests_and_ends_all_threads() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.db");
     let store = open(&path).unwrap();

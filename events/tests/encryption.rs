@@ -102,22 +102,22 @@ async fn a_certificate_that_is_not_trusted_is_refused() {
     let secure = SecureDatabase::new(Some("db.test"));
     let other = secure.file("other.test", "pem");
     for mode in ["verify-full", "verify-ca", "require"] {
-        let told = secure.refusal(&format!("sslmode={mode} sslrootcert={other}")).await;
-        assert!(told.contains("UnknownIssuer"), "{mode}: {told}");
+        let error = secure.refusal(&format!("sslmode={mode} sslrootcert={other}")).await;
+        assert!(error.contains("UnknownIssuer"), "{mode}: {error}");
     }
-    let told = secure.refusal("sslmode=verify-full sslrootcert=/nowhere.pem").await;
-    assert!(told.contains("/nowhere.pem cannot be used"), "{told}");
+    let error = secure.refusal("sslmode=verify-full sslrootcert=/nowhere.pem").await;
+    assert!(error.contains("/nowhere.pem cannot be used"), "{error}");
     let key = secure.file("other.test", "key");
-    let told = secure.refusal(&format!("sslmode=verify-full sslrootcert={key}")).await;
-    assert!(told.contains("no certificate"), "{told}");
+    let error = secure.refusal(&format!("sslmode=verify-full sslrootcert={key}")).await;
+    assert!(error.contains("no certificate"), "{error}");
 }
 
 /// The certificate is trusted, but it belongs to another host.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_of_another_host_is_refused() {
     let secure = SecureDatabase::new(Some("other.test"));
-    let told = secure.refusal(&format!("sslmode=verify-full sslrootcert={}", secure.file("other.test", "pem"))).await;
-    assert!(told.contains("not valid for name \"db.test\""), "{told}");
+    let error = secure.refusal(&format!("sslmode=verify-full sslrootcert={}", secure.file("other.test", "pem"))).await;
+    assert!(error.contains("not valid for name \"db.test\""), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,15 +126,15 @@ async fn a_database_without_tls_is_refused_where_tls_is_asked_for() {
     for mode in
         ["sslmode=require".to_owned(), format!("sslmode=verify-full sslrootcert={}", plain.file("db.test", "pem"))]
     {
-        let told = plain.refusal(&mode).await;
-        assert!(told.contains("does not support TLS"), "{mode}: {told}");
+        let error = plain.refusal(&mode).await;
+        assert!(error.contains("does not support TLS"), "{mode}: {error}");
     }
     PostgresStore::open(&plain.options("sslmode=prefer")).await.unwrap();
 }
 
 /// The first host refuses connections, so the next one is used.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_hosts_one_that_answers_is_used() {
+async fn the_first_host_that_answers_is_used() {
     let secure = SecureDatabase::new(Some("db.test"));
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut options = secure.options("");

@@ -114,7 +114,7 @@ event_store_conformance!(eventstoredb, Served::new());
 /// The server is killed under a subscriber and a writer. Both continue at their positions, and no event is lost or
 /// repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_lost_server_is_found_again() {
+async fn clients_reconnect_to_a_restarted_server() {
     let served = Arc::new(Served::new());
     let (store, stream) = (served.connect(), StreamId::new("process", "a"));
     let mut subscription = store.subscribe(Position::START);

@@ -223,22 +223,22 @@ fn a_failed_fsync_ends_all_appends() {
 }
 
 #[test]
-fn a_full_disk_refuses_and_the_log_goes_on_when_there_is_room() {
+fn a_log_on_a_full_disk_refuses_appends_until_there_is_space() {
     play("full");
 }
 
 #[test]
-fn a_quota_that_is_used_up_refuses_and_the_log_goes_on_when_there_is_room() {
+fn a_log_over_its_quota_refuses_appends_until_there_is_space() {
     play("quota");
 }
 
 #[test]
-fn a_disk_that_became_read_only_refuses_and_reads_go_on() {
+fn a_log_on_a_read_only_disk_refuses_appends_and_serves_reads() {
     play("read-only");
 }
 
 #[test]
-fn a_disk_that_cannot_write_refuses_and_reads_go_on() {
+fn a_log_on_a_failing_disk_refuses_appends_and_serves_reads() {
     play("broken");
 }
 

@@ -150,7 +150,7 @@ fn bless(samples: &[Event]) {
 }
 
 #[test]
-fn what_was_written_once_is_written_and_read_the_same_today() {
+fn golden_bytes_are_written_and_read_unchanged() {
     let samples = samples();
     if std::env::var_os("CHRONOVA_BLESS").is_some_and(|value| value == "1") {
         bless(&samples);
@@ -160,7 +160,7 @@ fn what_was_written_once_is_written_and_read_the_same_today() {
 }
 
 #[test]
-fn every_kind_has_a_sample_and_every_sample_goes_round() {
+fn every_kind_has_a_sample_and_every_sample_round_trips() {
     let mut seen = BTreeSet::new();
     for sample in samples() {
         let bytes = sample.encode().unwrap();
@@ -195,7 +195,7 @@ mod drift {
     }
 
     #[test]
-    fn nothing_wrong_is_nothing_found() {
+    fn unchanged_lines_give_no_finding() {
         let (lines, catalogue, samples) = good();
         assert_eq!(problems(&lines, &catalogue, &samples), Vec::<String>::new());
         assert_eq!(missing(&lines, &samples), Vec::<String>::new());
@@ -253,7 +253,7 @@ mod drift {
     }
 
     #[test]
-    fn a_line_that_is_none_is_found() {
+    fn a_malformed_line_is_found() {
         let (mut lines, catalogue, samples) = good();
         lines.push("process.started one 00".to_owned());
         assert!(only(&lines, &catalogue, &samples).contains("not a golden line"));

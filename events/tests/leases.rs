@@ -70,8 +70,8 @@ async fn a_leader_without_a_database_leads_no_more() {
     let first = open(&database, Duration::from_secs(3)).await;
     append(&first, "1").await.unwrap();
     database.stop();
-    let told = first.lost().wait_for(Option::is_some).await.unwrap().clone().unwrap();
-    assert!(told.contains("has not confirmed the lease"), "{told}");
+    let reason = first.lost().wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    assert!(reason.contains("has not confirmed the lease"), "{reason}");
     database.start();
     // No other member leads yet. The old leader must not write nevertheless.
     let refused = append(&first, "late").await.unwrap_err();
@@ -84,12 +84,12 @@ async fn a_leader_without_a_database_leads_no_more() {
 
 /// An operator may give the lease to another member by hand. The leader learns of it at its next renewal.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deposed_leader_is_told() {
+async fn a_deposed_leader_learns_of_it() {
     let database = Postgres::new();
     let first = open(&database, Duration::from_secs(8)).await;
     database.sql("UPDATE chronova_head SET holder = 'another', epoch = epoch + 1");
-    let told = first.lost().wait_for(Option::is_some).await.unwrap().clone().unwrap();
-    assert!(told.contains("another member leads"), "{told}");
+    let reason = first.lost().wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    assert!(reason.contains("another member leads"), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

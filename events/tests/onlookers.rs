@@ -19,7 +19,7 @@ use chronova_events::store::sqlite::verify::{VerifyOptions, verify};
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, Expected, StoreError};
 
-use crate::child::{kill_after, say, spawn, told};
+use crate::child::{kill_after, log_and_run, say, spawn};
 
 const WRITERS: usize = 8;
 /// The number of kills of one log.
@@ -27,8 +27,8 @@ const EVERY: u64 = 10;
 
 /// The usual number of kills, or the larger one of a soak run.
 fn kills() -> u64 {
-    let told = std::env::var("CHRONOVA_KILLS").ok().and_then(|kills| kills.parse().ok());
-    told.unwrap_or(if std::env::var_os("CHRONOVA_SOAK").is_some() { 600 } else { 12 })
+    let configured = std::env::var("CHRONOVA_KILLS").ok().and_then(|kills| kills.parse().ok());
+    configured.unwrap_or(if std::env::var_os("CHRONOVA_SOAK").is_some() { 600 } else { 12 })
 }
 
 fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
@@ -39,7 +39,7 @@ fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
 /// Not a test, but the process that other tests kill. It appends endlessly and prints each acknowledged text.
 #[test]
 fn child() {
-    let Some((path, run)) = told() else { return };
+    let Some((path, run)) = log_and_run() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async move {
         let store = open(&path).unwrap();
@@ -142,7 +142,7 @@ async fn texts(store: &SqliteStore) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn killed_beside_programs_that_look_at_the_file_it_keeps_what_it_acknowledged() {
+async fn a_log_killed_beside_readers_of_its_file_keeps_acknowledged_appends() {
     let (kills, mut looked) = (kills(), 0);
     let mut folder = tempfile::tempdir().unwrap();
     let mut path = folder.path().join("log.db");
@@ -181,7 +181,7 @@ async fn killed_beside_programs_that_look_at_the_file_it_keeps_what_it_acknowled
 /// After a server was killed, the last SQLite client that closes the file moves the write-ahead log into it, without
 /// sealing.
 #[tokio::test]
-async fn a_log_whose_last_user_was_somebody_elses_program_is_not_called_damaged() {
+async fn a_log_last_closed_by_another_program_is_not_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.db");
     let mut child = spawn(&path, 0);
@@ -217,7 +217,7 @@ fn take_away(path: &Path, suffix: &str, replace: bool) -> PathBuf {
 
 /// Writes to a removed file are lost when the process ends.
 #[tokio::test]
-async fn once_a_file_of_the_log_was_removed_or_replaced_nothing_more_is_acknowledged() {
+async fn a_log_with_a_removed_or_replaced_file_acknowledges_no_more() {
     for (suffix, replace) in
         [("-wal", false), ("-wal", true), (".keys", false), (".keys", true), (".lock", false), ("", true)]
     {

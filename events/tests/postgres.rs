@@ -197,7 +197,7 @@ async fn an_unknown_commit_is_resolved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_fit_is_refused() {
+async fn a_wrong_cell_address_or_key_file_is_refused() {
     let database = Postgres::new();
     drop(database.open());
     let refused = async |options: PostgresOptions| PostgresStore::open(&options).await.unwrap_err().to_string();

@@ -98,7 +98,7 @@ fn at(damages: &[LogDamage], position: u64) -> Option<&LogDamage> {
 }
 
 #[tokio::test]
-async fn a_whole_log_is_whole_and_told_as_it_is() {
+async fn an_intact_log_is_verified_and_reported() {
     let (_folder, path) = log(20_000).await;
     let found = look(&path);
     assert_eq!(found.damages, []);
@@ -192,7 +192,7 @@ async fn every_flipped_bit_of_a_large_log_is_found() {
 
 /// Damage of pages by disks and their controllers: zeroes, garbage, another page, or the page before its last write.
 #[tokio::test]
-async fn a_page_that_is_not_the_last_one_written_there_is_named() {
+async fn a_page_that_differs_from_its_last_write_is_named() {
     use std::os::unix::fs::FileExt;
     const PAGE: usize = 4_096;
     let (_folder, path) = log(2_000).await;
@@ -231,7 +231,7 @@ async fn a_page_that_is_not_the_last_one_written_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_flipped_bit_is_found_where_it_is() {
+async fn a_flipped_bit_is_found_at_its_position() {
     const EVENTS: u64 = 100_000;
     let (_folder, path) = log(EVENTS).await;
     let bytes = std::fs::read(&path).unwrap();
@@ -322,7 +322,7 @@ async fn a_forged_event_breaks_the_chain_and_a_forged_chain_fits_no_anchor() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_named() {
+async fn missing_events_are_named() {
     let cases = [
         ("DELETE FROM events WHERE position = 150", 150, "missing"),
         ("UPDATE events SET revision = 90 WHERE position = 150", 150, "checksum"),
@@ -333,8 +333,9 @@ async fn what_is_missing_is_named() {
         let (_folder, path) = log(300).await;
         Connection::open(&path).unwrap().execute_batch(change).unwrap();
         let found = look(&path);
-        let told = |damage: &LogDamage| damage.position == Some(Position(position)) && damage.what.contains(word);
-        assert!(found.damages.iter().any(told), "{change}: {:?}", found.damages);
+        let is_reported =
+            |damage: &LogDamage| damage.position == Some(Position(position)) && damage.what.contains(word);
+        assert!(found.damages.iter().any(is_reported), "{change}: {:?}", found.damages);
     }
 }
 
@@ -366,7 +367,7 @@ async fn an_overwritten_page_in_the_middle_is_found_and_the_rest_can_be_read() {
 }
 
 #[tokio::test]
-async fn much_damage_is_told_in_part() {
+async fn much_damage_is_reported_in_part() {
     let (_folder, path) = log(3_000).await;
     Connection::open(&path).unwrap().execute_batch("UPDATE events SET recorded_at = recorded_at + 1").unwrap();
     let found = verify(&path, &VerifyOptions { limit: 7, ..VerifyOptions::default() }).unwrap();

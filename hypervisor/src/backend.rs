@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn words_become_drivers() {
+    async fn uris_open_drivers() {
         let options = DriverOptions::default();
         let open = |uri: &str| open(uri, &options).map(|drivers| drivers.len());
         assert!(matches!(open("sim://3?seed=1"), Ok(3)));

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_volume_services_names_say_what_they_are() {
+    fn names_of_the_volume_service_identify_their_objects() {
         let (id, of) = (VolumeId::random(), SnapshotId::random());
         assert_eq!(kept(&volume(id)), Some(PoolVolumeOwner::Volume(id)));
         assert_eq!(kept(&snapshot(of)), Some(PoolVolumeOwner::Snapshot(of)));

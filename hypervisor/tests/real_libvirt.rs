@@ -179,7 +179,7 @@ async fn hear(signals: &mut SignalStream, wanted: impl Fn(&HostSignal) -> bool) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_do_to_our_guests_is_heard() {
+async fn changes_by_other_programs_are_signalled() {
     let Some((uri, _)) = host() else { return };
     let (ours, other) = (driver(&uri), driver(&uri));
     let guest = empty_guest();
@@ -197,7 +197,7 @@ async fn what_others_do_to_our_guests_is_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restarted_libvirtd_is_found_again() {
+async fn the_driver_reconnects_to_a_restarted_libvirtd() {
     let Some((uri, _)) = host() else { return };
     let Ok(restart) = std::env::var("CHRONOVA_TEST_LIBVIRT_RESTART") else {
         println!("SKIP: CHRONOVA_TEST_LIBVIRT_RESTART is not set to a command that restarts the host's libvirtd");
@@ -223,7 +223,7 @@ fn shell(command: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_libvirtd_is_given_up_and_found_again() {
+async fn the_driver_reconnects_to_a_frozen_libvirtd() {
     let Some((uri, _)) = host() else { return };
     let (Ok(freeze), Ok(thaw)) =
         (std::env::var("CHRONOVA_TEST_LIBVIRT_FREEZE"), std::env::var("CHRONOVA_TEST_LIBVIRT_THAW"))
@@ -246,7 +246,7 @@ async fn a_frozen_libvirtd_is_given_up_and_found_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_guests_come_and_go_at_once() {
+async fn many_guests_are_created_and_destroyed_at_once() {
     let Some((uri, _)) = host() else { return };
     let driver = driver(&uri);
     let guests: Vec<_> = (0..6_u32)
@@ -262,7 +262,7 @@ async fn many_guests_come_and_go_at_once() {
 
 /// A disk may be based on content with a mark that a power failure destroyed. Such content stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_torn_upload_left_is_found_and_removed() {
+async fn leftovers_of_an_interrupted_upload_are_found_and_removed() {
     let Some((uri, _)) = host() else { return };
     let (driver, pool) = (driver(&uri), options().pool_name);
     // The first query creates the pool.
@@ -307,8 +307,8 @@ fn libvirt_takes_the_definitions_of_storage() {
         ("pool-define", "pool-rbd-open"),
     ] {
         let arguments = ["-q", "-c", "test:///default", define, &golden(name), "--validate"];
-        let told = Command::new("virsh").args(arguments).output().unwrap();
-        assert!(told.status.success(), "{name}: {}", String::from_utf8_lossy(&told.stderr));
+        let output = Command::new("virsh").args(arguments).output().unwrap();
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
 

@@ -413,7 +413,7 @@ mod tests {
 
     /// Checks two evacuations: the old host of one is up again before its end, that of the other comes back later.
     #[test]
-    fn an_evacuation_is_completed_when_its_old_host_is_back_be_that_before_its_end_or_after() {
+    fn an_evacuation_completes_when_its_old_host_is_back_before_or_after_its_end() {
         let asked = sample("instance.evacuation_requested");
         let source = match InstanceEvent::of(&asked) {
             Some(InstanceEvent::EvacuationRequested(asked)) => asked.source.host,

@@ -262,7 +262,7 @@ mod tests {
 
     /// Also checks a view that comes from a checkpoint.
     #[test]
-    fn servers_are_being_created_until_the_last_of_them_is_recorded_or_they_are_given_up() {
+    fn servers_are_being_created_until_all_are_recorded_or_given_up() {
         let [one, two, other] = [1, 2, 3].map(|n| InstanceId(Uuid::from_u128(n)));
         let [first, second] = [11, 12].map(|n| ProcessId(Uuid::from_u128(n)));
         let creating = |process, instances: &[InstanceId]| UnfinishedProcess {
@@ -303,7 +303,7 @@ mod tests {
 
     /// Also checks a view that comes from a checkpoint.
     #[test]
-    fn whose_interfaces_change_is_known_until_the_last_of_them_has_changed() {
+    fn a_server_has_changing_interfaces_until_its_last_process_ends() {
         let [one, other] = [1, 2].map(|n| InstanceId(Uuid::from_u128(n)));
         let mut view = Processes::default();
         for (process, instance) in [(1, one), (2, one), (3, other)] {

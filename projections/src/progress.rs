@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_rates_and_ends() {
+    fn percent_rate_and_time_left_are_computed() {
         let half = ProgressReading::of(500, 1_000, Duration::from_secs(5));
         assert!((half.percent - 50.0).abs() < 1e-9 && (half.events_per_second - 100.0).abs() < 1e-9);
         assert_eq!(half.eta, Some(Duration::from_secs(5)));

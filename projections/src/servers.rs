@@ -296,8 +296,8 @@ impl InstanceAction {
             ProcessEvent::StepFailed(failed) => {
                 // A server without an error shows no fault, so the action holds the fault for administrators.
                 let fault = &failed.fault;
-                let told = if fault.details.is_empty() { &fault.message } else { &fault.details };
-                push(&failed.step, false, Some(told.clone()));
+                let details = if fault.details.is_empty() { &fault.message } else { &fault.details };
+                push(&failed.step, false, Some(details.clone()));
             }
             ProcessEvent::Finished(finished) => {
                 self.succeeded = Some(finished.outcome == ProcessOutcome::Succeeded);

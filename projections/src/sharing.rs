@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_ones_become_one_and_others_stay() {
+    fn equal_values_are_shared_and_different_ones_are_not() {
         let mut shared = SharedValues::default();
         let mut rows = [row(1), row(2), row(3)];
         if let Instance::Alive(other) = &mut rows[2].instance {

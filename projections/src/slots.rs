@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_cut_and_joined() {
+    fn sets_are_intersected_and_united() {
         let (a, b) = (of(&[0, 63, 64, 200]), of(&[63, 64, 65]));
         let both = |with: fn(&mut Slots, &Slots)| {
             let mut set = a.clone();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_lost_a_member_equals_one_that_never_had_it() {
+    fn a_set_without_a_removed_member_equals_one_that_never_had_it() {
         let mut set = of(&[1, 1000]);
         assert!(set.remove(1000) && !set.remove(1000) && !set.insert(1));
         assert_eq!(set, of(&[1]));

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_are_folded() {
+    fn only_the_named_read_models_are_folded() {
         let samples = registry::samples();
         let batch: Vec<_> = samples.iter().zip(1..).map(|(event, position)| recorded(position, event)).collect();
         let (some, all) = (Views::only(BTreeSet::from(["flavors"])), Views::new());

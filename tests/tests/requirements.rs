@@ -119,11 +119,11 @@ fn is_script(name: &str) -> bool {
 /// status.
 const NEED_SETTINGS: [&str; 6] = [
     "a_real_host_conforms",
-    "what_others_do_to_our_guests_is_heard",
-    "a_restarted_libvirtd_is_found_again",
-    "a_frozen_libvirtd_is_given_up_and_found_again",
-    "many_guests_come_and_go_at_once",
-    "what_a_torn_upload_left_is_found_and_removed",
+    "changes_by_other_programs_are_signalled",
+    "the_driver_reconnects_to_a_restarted_libvirtd",
+    "the_driver_reconnects_to_a_frozen_libvirtd",
+    "many_guests_are_created_and_destroyed_at_once",
+    "leftovers_of_an_interrupted_upload_are_found_and_removed",
 ];
 
 /// Whether a script ends at once without `--soak`.

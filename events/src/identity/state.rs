@@ -236,7 +236,7 @@ impl Fold for Identity {
 }
 
 /// The number of neighbours on each side that a revocation checks.
-const LOOKED_AT: usize = 4;
+const NEIGHBOURS: usize = 4;
 
 /// Forgets expired tokens next to `audit_id`. Checking all tokens at each revocation would cost the square of their
 /// number. Audit ids are random, so the neighbours are a fair sample. As soon as an eighth of the tokens has expired,
@@ -244,8 +244,8 @@ const LOOKED_AT: usize = 4;
 fn forget_some(revoked: &mut BTreeMap<String, Timestamp>, audit_id: &str, at: Timestamp) {
     let below = (Bound::Unbounded, Bound::Excluded(audit_id));
     let above = (Bound::Excluded(audit_id), Bound::Unbounded);
-    let below = revoked.range::<str, _>(below).rev().take(LOOKED_AT);
-    let beside = below.chain(revoked.range::<str, _>(above).take(LOOKED_AT));
+    let below = revoked.range::<str, _>(below).rev().take(NEIGHBOURS);
+    let beside = below.chain(revoked.range::<str, _>(above).take(NEIGHBOURS));
     let expired = beside.filter(|(_, expires_at)| **expires_at <= at).map(|(id, _)| id.clone());
     for id in expired.collect::<Vec<_>>() {
         revoked.remove(&id);

@@ -150,10 +150,10 @@ pub(super) fn evolve(server: &mut Alive, adopted: &Adopted) {
     server.fault = adopted.fault.clone().map(Box::new);
     server.shelved = adopted.shelved;
     server.rescue = adopted.rescue.clone().map(Box::new);
-    server.moving = adopted.moving.as_ref().map(|moved| Box::new(resting(moved)));
+    server.moving = adopted.moving.as_ref().map(|moved| Box::new(finished_move(moved)));
 }
 
-fn resting(moved: &AdoptedMove) -> Moving {
+fn finished_move(moved: &AdoptedMove) -> Moving {
     Moving {
         migration: moved.migration,
         kind: moved.kind,

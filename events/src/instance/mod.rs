@@ -34,6 +34,7 @@
 mod adopted;
 mod block;
 mod evacuation;
+mod guest_data;
 mod imaging;
 mod interfaces;
 mod live;
@@ -50,7 +51,6 @@ mod shelving;
 mod soft_delete;
 mod state;
 pub mod status;
-mod told;
 
 pub use adopted::{
     Adopted, AdoptedAction, AdoptedActionEvent, AdoptedEnd, AdoptedMove, AdoptedOutcome, AdoptedState, MigrationAdopted,
@@ -61,6 +61,10 @@ pub use block::{
     VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
 };
 pub use evacuation::{Evacuated, Evacuation, EvacuationRequested};
+pub use guest_data::{
+    FilesGiven, GuestPasswordCleared, GuestPasswordPosted, PasswordChangeFailed, PasswordChangeRequested,
+    PasswordChanged,
+};
 pub use imaging::{Rotation, SnapshotFailed, SnapshotRequested, SnapshotTaken, WorkAdvanced, WorkStage};
 pub use interfaces::{
     NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
@@ -84,10 +88,6 @@ pub use shelving::{
 };
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
 pub use state::{Alive, Instance, Phase, Stage};
-pub use told::{
-    FilesGiven, GuestPasswordCleared, GuestPasswordPosted, PasswordChangeFailed, PasswordChangeRequested,
-    PasswordChanged,
-};
 
 noun! {
     /// Events of a server.

@@ -322,7 +322,7 @@ pub fn samples() -> Vec<InstanceEvent> {
     all.extend(super::rebuild::samples());
     all.extend(super::rescue::samples());
     all.extend(super::shelving::samples());
-    all.extend(super::told::samples());
+    all.extend(super::guest_data::samples());
     all.extend(super::moving::samples());
     all.extend(super::live::samples());
     all.extend(super::evacuation::samples());

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_address_rests_but_is_reusable() {
+    fn a_freed_address_is_reused_last() {
         let mut ipam = Ipam::new(vec![AllocationPool { start: v4(2), end: v4(4) }]);
         for n in 2..=3 {
             let next = ipam.next().unwrap();

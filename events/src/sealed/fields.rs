@@ -312,7 +312,7 @@ mod tests {
 
     /// The list for the documentation must equal the fields that the code seals.
     #[test]
-    fn the_list_is_what_is_sealed() {
+    fn the_documented_list_equals_the_sealed_fields() {
         for mut event in samples() {
             let kind = event.kind();
             let listed = PERSONAL.iter().find(|(known, _)| *known == kind).map_or(&[][..], |(_, fields)| fields);

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_after_retiring_is_not_destroyed() {
+    fn fields_sealed_after_retiring_are_not_destroyed() {
         let keys = KeyRing::in_memory().unwrap();
         let before = keys.current(&user("a")).unwrap().0;
         let bound = keys.next();
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_and_a_torn_one() {
+    fn a_missing_file_has_no_keys_and_a_torn_record_is_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let absent = KeyRing::open_read_only(&path).unwrap();
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_share_the_flush_and_get_different_keys() {
+    fn concurrent_subjects_get_different_keys() {
         let folder = tempfile::tempdir().unwrap();
         let keys = KeyRing::open(folder.path().join("keys")).unwrap();
         let slots: Vec<KeySlot> = std::thread::scope(|scope| {

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_sample_goes_round_and_is_erased_with_its_key() {
+    fn every_sample_round_trips_and_is_erased_with_its_key() {
         let keys = KeyRing::in_memory().unwrap();
         let mut sealed = 0;
         for event in samples() {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_is_not_in_the_stored_bytes() {
+    fn sealed_text_is_not_in_the_stored_bytes() {
         let keys = KeyRing::in_memory().unwrap();
         let event = Event::from(InstanceEvent::from(Renamed { name: "annas-laptop".into() }));
         let stored = encode(Some(&keys), &stream_of(&event), &event).unwrap();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn another_ring_or_another_place_opens_nothing() {
+    fn another_key_file_or_stream_opens_nothing() {
         let (keys, others) = (KeyRing::in_memory().unwrap(), KeyRing::in_memory().unwrap());
         let event = Event::from(InstanceEvent::from(Renamed { name: "web".into() }));
         let stored = encode(Some(&keys), &stream_of(&event), &event).unwrap();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_everything_is_clear() {
+    fn without_keys_nothing_is_encrypted() {
         let event = Event::from(InstanceEvent::from(Renamed { name: "web".into() }));
         let stored = encode(None, &stream_of(&event), &event).unwrap();
         assert_eq!((stored.codec, stored.data), (codec::BINCODE_2, event.encode().unwrap()));

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_goes_round_and_nothing_of_it_can_be_read() {
+    fn every_length_round_trips_and_no_plaintext_is_stored() {
         let keys = KeyRing::in_memory().unwrap();
         let seal = WholeSeal::begin(&keys).unwrap();
         for length in [0, 1, 100, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 7] {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_moved_cut_off_or_changed_unseen() {
+    fn moved_missing_or_changed_pieces_are_detected() {
         let keys = KeyRing::in_memory().unwrap();
         let seal = WholeSeal::begin(&keys).unwrap();
         let out = sealed(&seal, 1, &vec![7; 3 * PIECE]);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_erasure_takes_the_key_of_what_was_written_before() {
+    fn an_erasure_destroys_the_key_of_earlier_files() {
         let keys = KeyRing::in_memory().unwrap();
         let before = WholeSeal::begin(&keys).unwrap().mark();
         assert_eq!(keys.destroy(&DataSubject::Caches, keys.next()).unwrap(), 1);

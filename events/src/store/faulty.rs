@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_fatal_append_is_durable_and_unanswered_and_nothing_follows() {
+    async fn the_fatal_append_is_durable_without_a_reply_and_is_the_last() {
         let inner = MemoryStore::new();
         let store = FuseStore::new(inner.clone(), Some(2));
         let stream = StreamId::new("keypair", "a");

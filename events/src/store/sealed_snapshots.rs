@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_snapshot_opens_in_its_place_only() {
+    fn a_sealed_snapshot_opens_only_for_its_stream_and_revision() {
         let keys = KeyRing::in_memory().unwrap();
         let (here, there) = (StreamId::new("instance", "a"), StreamId::new("instance", "b"));
         for clear in [Vec::new(), b"anna".to_vec(), vec![7; 200_000]] {

@@ -10,7 +10,7 @@ const LOG: &str = "CHRONOVA_TEST_LOG";
 const RUN: &str = "CHRONOVA_TEST_RUN";
 
 /// The path of the log and the name of the run, if this process is a child.
-pub(crate) fn told() -> Option<(PathBuf, String)> {
+pub(crate) fn log_and_run() -> Option<(PathBuf, String)> {
     Some((std::env::var_os(LOG)?.into(), std::env::var(RUN).ok()?))
 }
 

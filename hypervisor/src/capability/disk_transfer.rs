@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_aside_is_known_by_its_name() {
+    fn a_disk_set_aside_is_recognised_by_its_name() {
         let disk = DiskFile { suffix: "_disk.eph0".to_owned(), size: 1, capacity: 2, raw: false };
         assert!(!disk.is_kept());
         assert!(disk.kept().is_kept());

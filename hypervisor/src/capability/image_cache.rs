@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_images_from_what_is_being_sent() {
+    fn names_distinguish_images_from_uploads() {
         let sum = |byte: &str| byte.repeat(32);
         let names = [
             format!("base-{}", sum("aa")),

@@ -64,7 +64,7 @@ mod tests {
     use crate::conformance::pretended_image;
 
     #[test]
-    fn names_tell_what_is_left_and_what_belongs_to_somebody() {
+    fn names_distinguish_leftovers_from_used_volumes() {
         let (instance, copy) = (InstanceId::random(), ImageId::random());
         let (image, _) = pretended_image();
         let torn = "ab".repeat(32);

@@ -34,7 +34,7 @@ impl Trial {
             &copied,
         )?;
         driver.snapshots().needed()?.remove_copy(instance, copy).await.check("copy removal")?;
-        let told = agent.set_password(instance, "root", "s3cret").await;
-        require("password", matches!((has, &told), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &told)
+        let changed = agent.set_password(instance, "root", "s3cret").await;
+        require("password", matches!((has, &changed), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &changed)
     }
 }

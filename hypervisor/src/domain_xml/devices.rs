@@ -178,9 +178,9 @@ fn interface_driver(vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Option
     // vhost needs KVM's interrupt path. Only vhost supports other queue lengths.
     let name = if host.kvm { "vhost" } else { "qemu" };
     let length = host.guests.rx_queue_size.filter(|_| host.kvm);
-    let told = !host.kvm || queues.is_some() || length.is_some();
+    let needed = !host.kvm || queues.is_some() || length.is_some();
     let driver = || Element::new("driver").attr("name", name).attr_if("queues", queues);
-    told.then(|| driver().attr_if("rx_queue_size", length))
+    needed.then(|| driver().attr_if("rx_queue_size", length))
 }
 
 /// The log is in the storage pool, because libvirt reads files of a remote host only from there.

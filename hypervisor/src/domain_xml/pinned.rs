@@ -137,7 +137,7 @@ mod tests {
         <cpu><numa><cell id='0' cpus='0-1' memory='65536' unit='KiB'/></numa></cpu></domain>";
 
     #[test]
-    fn a_guest_that_arrives_has_the_processors_and_cells_of_its_new_host() {
+    fn a_migrated_guest_gets_processors_and_cells_of_its_new_host() {
         let here = repin(THERE, &on(1, [6, 9])).unwrap();
         assert!(here.contains("<shares>512</shares>") && here.contains("<numa><cell id='0' cpus='0-1'"), "{here}");
         for new in
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_floats_is_kept_to_what_its_new_host_has_for_such() {
+    fn a_floating_guest_is_confined_to_the_shared_processors_of_its_new_host() {
         let limited = "<domain><vcpu placement='static'>2</vcpu>\n  <cputune>\n    <shares>512</shares>\n  </cputune><os/></domain>";
         assert_eq!(repin(limited, &Pinning::default()).unwrap(), limited, "nothing of it changes");
         let there = "<domain><vcpu placement='static' cpuset='0-1' current='1'>2</vcpu><os/></domain>";

@@ -106,7 +106,7 @@ fn each_mode_of_a_cpu_is_rendered() {
 /// CPU flags against hardware flaws must be visible to the guest. Host models include them, and operators can name
 /// them.
 #[test]
-fn flags_against_flaws_of_cpus_can_be_named_beside_any_model() {
+fn cpu_flags_can_be_added_to_any_model() {
     for cpu_mode in [CpuMode::HostModel, CpuMode::HostPassthrough, CpuMode::Custom] {
         let flags = ["md-clear", "ssbd", "-pcid"].map(CpuFlag::parse).to_vec();
         let guests = GuestOptions { cpu_flags: flags, ..GuestOptions::default() };
@@ -120,7 +120,7 @@ fn flags_against_flaws_of_cpus_can_be_named_beside_any_model() {
 
 /// `[vnc] server_listen`: a guest that may move between hosts must not listen on the address of one host.
 #[test]
-fn the_screen_listens_where_it_is_told() {
+fn the_screen_listens_on_the_configured_address() {
     let listens = |vnc: Option<&str>| {
         let screens = Screens { vnc: vnc.map(str::to_owned), spice: None };
         let xml = render(&guest(), &HostFacts { screens, ..host() }).unwrap();
@@ -226,7 +226,7 @@ fn from_an_iso_with_no_network_and_a_hostile_name() {
 }
 
 #[test]
-fn what_cannot_work_is_refused() {
+fn unusable_hardware_is_refused() {
     for properties in [
         [("hw_disk_bus", "floppy"), ("", "")],
         [("hw_vif_model", "token-ring"), ("", "")],
@@ -251,7 +251,7 @@ fn topology_always_multiplies_to_the_number_of_cpus() {
 }
 
 #[test]
-fn a_flavor_limits_what_a_guest_takes() {
+fn a_flavor_limits_the_resources_of_a_guest() {
     let mut limited = with(&[
         ("quota:cpu_shares", "2048"),
         ("quota:cpu_period", "100000"),
@@ -342,7 +342,7 @@ fn an_operator_shapes_all_guests() {
 }
 
 #[test]
-fn without_a_display_there_is_nothing_to_look_at_and_to_point_at() {
+fn a_guest_without_a_display_has_no_video_and_no_tablet() {
     let screens = Screens { vnc: None, spice: None };
     let xml = render(&guest(), &HostFacts { screens, ..host() }).unwrap();
     for element in ["<graphics", "<video", "<input"] {

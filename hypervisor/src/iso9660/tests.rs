@@ -79,7 +79,7 @@ fn a_config_drive_reads_back_under_its_real_names() {
 }
 
 #[test]
-fn other_programs_read_it_too() {
+fn other_programs_read_the_image() {
     if Command::new("xorriso").arg("--version").output().is_err() {
         println!("SKIP: xorriso is not installed");
         return;
@@ -103,7 +103,7 @@ fn other_programs_read_it_too() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_labels_and_paths_are_refused() {
     let one = |path: &str| write("l", &[(path.to_owned(), Vec::new())]);
     for bad in ["", "/a", "a//b", "a/", "..", "a/./b", "a:b", "1/2/3/4/5/6/7/8/9", &"x".repeat(65)] {
         assert!(matches!(one(bad), Err(IsoError::Path(_))), "{bad}");
@@ -118,7 +118,7 @@ fn what_cannot_be_is_refused() {
 
 proptest! {
     #[test]
-    fn whatever_is_written_reads_back(
+    fn every_written_image_reads_back(
         files in prop::collection::btree_map("[a-c]{1,2}/([a-zé_.-]{1,40}x/)?[a-z]{1,64}", prop::collection::vec(any::<u8>(), 0..5000), 0..60)
     ) {
         let list: Vec<_> = files.clone().into_iter().collect();

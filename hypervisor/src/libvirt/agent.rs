@@ -63,7 +63,7 @@ fn refusal(call: &'static str, error: &Error) -> DriverError {
 /// Freezes the guest's file systems. An agent refuses to freeze what is already frozen, so this thaws first and asks
 /// again.
 pub(super) fn freeze(guest: &Domain) -> DriverResult<()> {
-    match hold(guest) {
+    match freeze_once(guest) {
         Err(error) if number(&error) == Some(ErrorNumber::AgentUnresponsive) => {
             let message = "libvirt cannot connect to the qemu-guest-agent inside the instance".to_owned();
             Err(DriverError::Failed { call: FREEZE, message })
@@ -71,13 +71,13 @@ pub(super) fn freeze(guest: &Domain) -> DriverResult<()> {
         Err(error) if number(&error) == Some(ErrorNumber::ArgumentUnsupported) => Err(DriverError::NoAgent),
         Err(_) => {
             thaw(guest)?;
-            hold(guest).map_err(|error| refusal(FREEZE, &error))
+            freeze_once(guest).map_err(|error| refusal(FREEZE, &error))
         }
         Ok(()) => Ok(()),
     }
 }
 
-fn hold(guest: &Domain) -> Result<(), Error> {
+fn freeze_once(guest: &Domain) -> Result<(), Error> {
     // SAFETY: the domain is alive. A null list of mount points with length 0 means all of them.
     match unsafe { sys::virDomainFSFreeze(guest.as_ptr(), ptr::null_mut(), 0, 0) } {
         count if count >= 0 => Ok(()),
@@ -86,7 +86,7 @@ fn hold(guest: &Domain) -> Result<(), Error> {
 }
 
 pub(super) fn thaw(guest: &Domain) -> DriverResult<()> {
-    // SAFETY: as in `hold`.
+    // SAFETY: as in `freeze_once`.
     match unsafe { sys::virDomainFSThaw(guest.as_ptr(), ptr::null_mut(), 0, 0) } {
         count if count >= 0 => Ok(()),
         _ => Err(refusal(THAW, &Error::last_error())),

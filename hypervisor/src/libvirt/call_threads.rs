@@ -183,7 +183,7 @@ mod tests {
     const LONG: Duration = Duration::from_mins(1);
 
     #[tokio::test]
-    async fn a_hung_host_does_not_starve_another() {
+    async fn a_hung_host_does_not_block_another() {
         let (hung, other) = (CallThreads::new("a", 2), CallThreads::new("b", 2));
         let (release, gate) = mpsc::sync_channel::<()>(0);
         let gate = Arc::new(Mutex::new(gate));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn threads_that_hang_on_a_lost_session_do_not_starve_the_next() {
+    async fn threads_hanging_on_a_lost_session_do_not_block_the_next() {
         let threads = CallThreads::new("a", 2);
         threads.serve(1);
         let (release, gate) = mpsc::sync_channel::<()>(0);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_costs_one_call_only() {
+    async fn a_panic_fails_only_one_call() {
         let threads = CallThreads::new("a", 1);
         let bad: DriverResult<()> = threads.run("bad", LONG, || panic!("on purpose")).await;
         assert!(matches!(bad, Err(DriverError::Failed { .. })));

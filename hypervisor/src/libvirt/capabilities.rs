@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_of_a_uri() {
+    fn the_host_of_a_uri_is_found() {
         for (uri, host) in [
             ("qemu:///system", "127.0.0.1"),
             ("qemu+tls://node1/system?pkipath=/x", "node1"),

@@ -119,7 +119,7 @@ struct ThreadStop {
 }
 
 impl ThreadStop {
-    fn wish(&self) {
+    fn request(&self) {
         *self.wished.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
         if let Some(sink) = &*self.session.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -127,7 +127,7 @@ impl ThreadStop {
         }
     }
 
-    fn is_wished(&self) -> bool {
+    fn is_requested(&self) -> bool {
         *self.wished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,7 +148,7 @@ pub(super) struct ConnectionThread {
 
 impl Drop for ConnectionThread {
     fn drop(&mut self) {
-        self.link.end.wish();
+        self.link.end.request();
         // A local libvirtd answers or refuses at once. Opening a remote one may hang for minutes.
         let may_hang = is_remote(&self.link.uri) && !matches!(self.link.state(), ConnectionState::Up(_));
         if let (Some(thread), false) = (self.thread.take(), may_hang) {
@@ -285,7 +285,7 @@ impl Link {
 /// The connection thread. It ends with the driver.
 fn keep(link: &Link) {
     let mut pause = BACKOFF_FIRST;
-    while !link.end.is_wished() {
+    while !link.end.is_requested() {
         match establish(link) {
             Ok(session) => {
                 pause = BACKOFF_FIRST;
@@ -333,7 +333,7 @@ impl LibvirtSession {
     fn serve(self, link: &Link) -> String {
         loop {
             let news = self.news.recv_timeout(TICK);
-            if link.end.is_wished() {
+            if link.end.is_requested() {
                 return "shutting down".to_owned();
             }
             if self.sink.has_overflown() {

@@ -31,7 +31,7 @@ pub(super) fn spawn(
         start(&domain)?;
         return Ok(HostFinding::Nothing);
     }
-    raise(HostStorage::new(connect, options), facts, guest, true)
+    define_and_start(HostStorage::new(connect, options), facts, guest, true)
 }
 
 /// Gives a guest another definition, its disks first; see [`crate::capability::Redefinition::redefine`].
@@ -59,15 +59,20 @@ pub(super) fn redefine(
     for name in renewed.into_iter().chain([volumes::rescue(instance)]) {
         site.remove(&name)?;
     }
-    raise(site, facts, guest, false)
+    define_and_start(site, facts, guest, false)
 }
 
 /// Creates the guest's disks, defines the guest and starts it. If the guest had no definition, its disks may be
 /// incomplete.
-fn raise(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec, anew: bool) -> DriverResult<HostFinding> {
+fn define_and_start(
+    site: HostStorage<'_>,
+    facts: &HostFacts,
+    guest: &GuestSpec,
+    undefined: bool,
+) -> DriverResult<HostFinding> {
     // A definition that cannot be rendered is refused before anything is created.
     render(guest, facts)?;
-    provide_volumes(site, guest, anew, DiskContent::Yes)?;
+    provide_volumes(site, guest, undefined, DiskContent::Yes)?;
     let facts = with_places(site, facts, guest)?;
     let domain = define(site.connect, &render(guest, &facts)?)?;
     start_or_learn(site.connect, &facts, guest, &domain)
@@ -154,17 +159,17 @@ pub(super) enum DiskContent {
 pub(super) fn provide_volumes(
     site: HostStorage<'_>,
     guest: &GuestSpec,
-    anew: bool,
+    undefined: bool,
     content: DiskContent,
 ) -> DriverResult<()> {
     let pool = pool::open(site.connect, site.options)?;
     if let Some(root) = &guest.root {
-        provide_root(site, &pool, guest.instance, root, anew, content)?;
+        provide_root(site, &pool, guest.instance, root, undefined, content)?;
     }
     if let Some(rescue) = &guest.rescue {
         is_cached(&pool, &rescue.image)?;
         let disk = volumes::rescue(guest.instance);
-        site.provide_image(&disk, rescue.image.virtual_size, &rescue.image, anew)?;
+        site.provide_image(&disk, rescue.image.virtual_size, &rescue.image, undefined)?;
     }
     for (number, gib) in guest.ephemerals_gib.iter().enumerate() {
         site.provide(&volumes::ephemeral(guest.instance, number), u64::from(*gib) * GIB)?;
@@ -204,7 +209,7 @@ fn provide_root(
     pool: &StoragePool,
     instance: InstanceId,
     root: &RootDisk,
-    anew: bool,
+    undefined: bool,
     content: DiskContent,
 ) -> DriverResult<()> {
     let image = &root.image;
@@ -219,7 +224,7 @@ fn provide_root(
     let (disk, capacity) = (volumes::root(instance), wanted.max(image.virtual_size));
     match content == DiskContent::FromElsewhere && storage::copies_whole(site.options) {
         true => site.provide_empty(&disk, capacity, true).map(drop),
-        false => site.provide_image(&disk, capacity, image, anew),
+        false => site.provide_image(&disk, capacity, image, undefined),
     }
 }
 

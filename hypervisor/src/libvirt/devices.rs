@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_found_where_they_are_plugged_in() {
+    fn devices_have_the_addresses_of_the_definition() {
         let xml = "<domain><devices>\
             <disk><target dev='vda' bus='virtio'/><serial>one</serial>\
             <address type='pci' domain='0x0000' bus='0x04' slot='0x00' function='0x0'/></disk>\

@@ -54,10 +54,10 @@ impl LibvirtDriver {
             while !gone && Instant::now() < end {
                 sleep(DISK_POLL).await;
                 let wanted = serial.to_owned();
-                let look = self.ask("disk lookup", move |connect, _| {
+                let lookup = self.ask("disk lookup", move |connect, _| {
                     disks::still_has(&domain::require(connect, instance)?, &wanted)
                 });
-                gone = !look.await?;
+                gone = !lookup.await?;
             }
             if gone {
                 return Ok(());

@@ -148,9 +148,9 @@ impl LibvirtDriver {
         deadline: Duration,
         work: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<()> + Send + 'static,
     ) -> DriverResult<()> {
-        let pass = self.guests.enter(&instance, call, deadline).await?;
+        let permit = self.guests.enter(&instance, call, deadline).await?;
         self.call_within(call, deadline, move |connect, options| {
-            let _until_done = pass;
+            let _until_done = permit;
             work(connect, options)
         })
         .await

@@ -102,15 +102,15 @@ fn definitions(domain: &Domain, plan: &MigrationPlan) -> Result<[Option<String>;
 
 /// Performs the migration. The call lasts as long as the migration.
 fn travel(connect: &Connect, instance: InstanceId, plan: &MigrationPlan) -> Result<(), String> {
-    let told = |error: virt::error::Error| error.message().to_owned();
-    let domain = connect.lookup_domain_by_uuid(instance.0).map_err(told)?;
+    let message = |error: virt::error::Error| error.message().to_owned();
+    let domain = connect.lookup_domain_by_uuid(instance.0).map_err(message)?;
     let definitions = definitions(&domain, plan)?;
     let go = |plan: &MigrationPlan| {
         let parameters = migration_plan::parameters(plan, definitions.clone());
-        domain.migrate_to_uri3(Some(&plan.peer), parameters, migration_plan::flags(plan)).map_err(told)
+        domain.migrate_to_uri3(Some(&plan.peer), parameters, migration_plan::flags(plan)).map_err(message)
     };
     go(plan).or_else(|refusal| match migration_plan::without_post_copy(plan, &refusal) {
-        Some(other) if migration::is_whole(&domain).map_err(told)? => {
+        Some(other) if migration::is_whole(&domain).map_err(message)? => {
             tracing::warn!(server = %instance, %refusal, "a live migration goes without post-copy");
             go(&other)
         }
@@ -184,7 +184,7 @@ impl LiveMigration for LibvirtDriver {
         if departing.await?.is_some() || lasts {
             return Ok(());
         }
-        let (told, end) = watch::channel(None);
+        let (ended, end) = watch::channel(None);
         let (link, session, plan) = (Arc::clone(&self.link), self.link.connect().await?, plan.clone());
         let mut running = self.migrations.lock();
         running.retain(|_, known| known.end.borrow().is_none());
@@ -198,7 +198,7 @@ impl LiveMigration for LibvirtDriver {
                 let end = line.map_err(|error| error.to_string()).and_then(|line| travel(&line, instance, &plan));
                 let milliseconds = began.elapsed().as_millis();
                 tracing::info!(server = %instance, milliseconds, ok = end.is_ok(), "the hosts' migration has ended");
-                told.send_replace(Some(end));
+                ended.send_replace(Some(end));
             })
             .map_err(|error| failed(format!("no thread: {error}")))?;
         running.insert(instance, RunningMigration { migration, end });

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_permitted_becomes_flags_of_the_migration() {
+    fn permitted_methods_become_flags() {
         let (converge, post_copy) = (sys::VIR_MIGRATE_AUTO_CONVERGE, sys::VIR_MIGRATE_POSTCOPY);
         for (plan, more) in [
             (plan(), 0),
@@ -178,21 +178,21 @@ mod tests {
 
     /// Memory, devices and copied disks: with one flag QEMU encrypts all of them.
     #[test]
-    fn native_tls_is_asked_for_with_and_without_copied_disks() {
+    fn native_tls_is_requested_with_and_without_copied_disks() {
         let secret = MigrationPlan { tls: true, ..plan() };
         assert_eq!(flags(&secret), flags(&plan()) | sys::VIR_MIGRATE_TLS);
         let copied = MigrationPlan { copied: vec!["vda".to_owned()], ..secret.clone() };
         assert_eq!(flags(&copied), flags(&secret) | sys::VIR_MIGRATE_NON_SHARED_INC);
         let parameters = |plan: &MigrationPlan| parameters(plan, [None, None]);
-        let told = parameters(&MigrationPlan { stream: Some("tcp://10.0.0.2".to_owned()), bandwidth: 7, ..copied });
-        assert_eq!((told.uri.as_deref(), told.bandwidth), (Some("tcp://10.0.0.2"), Some(7)));
-        assert_eq!(told.migrate_disks, ["vda"]);
+        let tls = parameters(&MigrationPlan { stream: Some("tcp://10.0.0.2".to_owned()), bandwidth: 7, ..copied });
+        assert_eq!((tls.uri.as_deref(), tls.bandwidth), (Some("tcp://10.0.0.2"), Some(7)));
+        assert_eq!(tls.migrate_disks, ["vda"]);
         assert_eq!((parameters(&plan()).uri, parameters(&plan()).bandwidth), (None, None), "the hosts' own");
     }
 
     /// Messages of QEMU 7.2 and 10.0 and of libvirt, and messages for failures that another attempt would only repeat.
     #[test]
-    fn a_guest_goes_without_post_copy_where_the_hosts_cannot_do_it() {
+    fn a_guest_migrates_without_post_copy_if_the_hosts_do_not_support_it() {
         let both = MigrationPlan { auto_converge: true, post_copy: true, ..plan() };
         for refusal in [
             "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported",
@@ -223,27 +223,35 @@ mod tests {
     }
 
     #[test]
-    fn connection_and_stream_are_as_the_operator_says() {
+    fn connection_and_stream_follow_the_options() {
         let (scheme, pattern) = (Some("tls"), Some("qemu+ssh://%s:2222/system"));
-        let told = |uri: &str, scheme, pattern, inbound, tunnelled| {
+        let uris_of = |uri: &str, scheme, pattern, inbound, tunnelled| {
             let way = uris(uri, &MigrationAddressing { scheme, uri: pattern, inbound, hostname: "h2", tunnelled });
             (way.peer, way.stream)
         };
         let (far, here) = ("qemu+tls://root@10.0.0.2:16514/system?pkipath=/p", "qemu:///system");
-        for (told, peer, stream) in [
-            (told(here, None, None, None, false), "qemu+tcp://h2/system", None),
-            (told(far, None, None, None, false), "qemu+tcp://10.0.0.2/system", None),
-            (told(far, scheme, None, None, false), "qemu+tls://10.0.0.2/system", None),
-            (told(far, scheme, pattern, None, false), "qemu+ssh://10.0.0.2:2222/system", None),
+        for (found, peer, stream) in [
+            (uris_of(here, None, None, None, false), "qemu+tcp://h2/system", None),
+            (uris_of(far, None, None, None, false), "qemu+tcp://10.0.0.2/system", None),
+            (uris_of(far, scheme, None, None, false), "qemu+tls://10.0.0.2/system", None),
+            (uris_of(far, scheme, pattern, None, false), "qemu+ssh://10.0.0.2:2222/system", None),
             // With an address for migrations, the connection uses it, too. The stream is TCP with any scheme.
-            (told(far, None, None, Some("h2.m"), false), "qemu+tcp://h2.m/system", Some("tcp://h2.m")),
-            (told(far, scheme, None, Some("h2.m"), false), "qemu+tls://h2.m/system", Some("tcp://h2.m")),
-            (told(far, scheme, pattern, Some("h2.m"), false), "qemu+ssh://h2.m:2222/system", Some("tcp://h2.m")),
-            (told(far, scheme, None, Some("fd00::2"), false), "qemu+tls://[fd00::2]/system", Some("tcp://[fd00::2]")),
-            (told(far, scheme, None, Some("[fd00::2]"), false), "qemu+tls://[fd00::2]/system", Some("tcp://[fd00::2]")),
-            (told(far, scheme, None, Some("h2.m"), true), "qemu+tls://h2.m/system", None),
+            (uris_of(far, None, None, Some("h2.m"), false), "qemu+tcp://h2.m/system", Some("tcp://h2.m")),
+            (uris_of(far, scheme, None, Some("h2.m"), false), "qemu+tls://h2.m/system", Some("tcp://h2.m")),
+            (uris_of(far, scheme, pattern, Some("h2.m"), false), "qemu+ssh://h2.m:2222/system", Some("tcp://h2.m")),
+            (
+                uris_of(far, scheme, None, Some("fd00::2"), false),
+                "qemu+tls://[fd00::2]/system",
+                Some("tcp://[fd00::2]"),
+            ),
+            (
+                uris_of(far, scheme, None, Some("[fd00::2]"), false),
+                "qemu+tls://[fd00::2]/system",
+                Some("tcp://[fd00::2]"),
+            ),
+            (uris_of(far, scheme, None, Some("h2.m"), true), "qemu+tls://h2.m/system", None),
         ] {
-            assert_eq!((told.0.as_str(), told.1.as_deref()), (peer, stream));
+            assert_eq!((found.0.as_str(), found.1.as_deref()), (peer, stream));
         }
     }
 
@@ -263,7 +271,7 @@ mod tests {
 
     /// libvirt reads addresses with netcf. With udev it reports interfaces without addresses.
     #[test]
-    fn an_interface_has_the_address_that_libvirt_tells() {
+    fn an_interface_has_the_address_that_libvirt_reports() {
         let interface = |protocols: &str| format!("<interface type='ethernet' name='moves0'>{protocols}</interface>");
         let four = "<protocol family='ipv4'><ip address='10.233.0.12' prefix='24'/></protocol>";
         let six =

@@ -249,7 +249,7 @@ fn redefine(
         .and_then(|document| document.root_element().attribute("connections").and_then(|n| n.parse::<u32>().ok()))
         .is_some_and(|connections| connections > 0);
     if in_use {
-        tracing::warn!(network = %plan.network, "the the network has guests: its new layout applies from its next start");
+        tracing::warn!(network = %plan.network, "the network has guests: its new layout applies from its next start");
         return update_hosts(network, xml, plan);
     }
     stop(network)

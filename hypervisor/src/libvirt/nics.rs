@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interface_is_known_by_its_mac() {
+    fn an_interface_is_found_by_its_mac() {
         let xml = "<domain><devices><disk/><interface type='network'><mac address='fa:16:3e:00:00:01'/>\
                    <source network='chronova-1'/></interface></devices></domain>";
         let document = Document::parse(xml).unwrap();

@@ -198,7 +198,7 @@ fn is_taken_as_bytes(disk: &StoredDisk) -> DriverResult<()> {
 fn back_up(guest: &Domain, root: &DiskSource, target: &str, quiesce: Quiesce) -> DriverResult<()> {
     let xml = backup_xml(&guest.xml_desc(0).during(CALL)?, root, target)?;
     let xml = CString::new(xml).map_err(|_| failed("a path has a zero byte"))?;
-    let frozen = come_to_rest(guest, quiesce)?;
+    let frozen = freeze_if_wanted(guest, quiesce)?;
     // The target file exists and is formatted.
     let flags = sys::VIR_DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL;
     // SAFETY: the domain is alive, the text lives until the call returns, and a null checkpoint asks for none.
@@ -240,7 +240,7 @@ fn backup_xml(domain: &str, root: &DiskSource, target: &str) -> DriverResult<Str
 }
 
 /// Lets the agent freeze the guest's file systems if `quiesce` demands it. Returns whether they are frozen.
-fn come_to_rest(guest: &Domain, quiesce: Quiesce) -> DriverResult<bool> {
+fn freeze_if_wanted(guest: &Domain, quiesce: Quiesce) -> DriverResult<bool> {
     if quiesce == Quiesce::No {
         return Ok(false);
     }

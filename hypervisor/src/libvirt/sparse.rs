@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hole_is_nothing_but_zeros() {
+    fn only_zeros_are_a_hole() {
         assert!(is_hole(&[]) && is_hole(&[0; 3]) && is_hole(&vec![0; 2 * PIECE + 5]));
         let mut data = vec![0; 2 * PIECE + 5];
         data[2 * PIECE + 4] = 1;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use virt::connect::Connect;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_hangs_ends_with_the_connection_and_the_next_ones_find_threads() {
+async fn a_hung_query_ends_with_the_connection_and_frees_its_thread() {
     let driver = Arc::new(LibvirtDriver::new("test:///default", &LibvirtOptions::default()));
     let (release, gate) = mpsc::sync_channel::<()>(0);
     let (begun, mut hung) = tokio::sync::mpsc::channel(QUESTIONERS);
@@ -47,7 +47,7 @@ async fn a_question_that_hangs_ends_with_the_connection_and_the_next_ones_find_t
 
 /// libvirt's mock host has an interface eth1 with an address.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interface_that_a_host_does_not_know_has_no_address() {
+async fn an_unknown_interface_has_no_address() {
     let driver = LibvirtDriver::new("test:///default", &LibvirtOptions::default());
     assert_eq!(driver.interface_address("eth1").await.unwrap().as_deref(), Some("192.168.0.5"));
     assert_eq!(driver.interface_address("moves0").await.unwrap(), None);

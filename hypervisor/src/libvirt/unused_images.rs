@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_domain_refers_to_its_disks_and_to_what_is_below_them() {
+    fn a_domain_refers_to_its_disks_and_their_backing_files() {
         let sum = "ab".repeat(32);
         let xml = format!(
             "<domain><devices><disk type='file'><source file='/p/id_disk'/><backingStore type='file'>\

@@ -65,7 +65,7 @@ fn volume(serial: &str) -> VolumeDisk {
 }
 
 #[tokio::test]
-async fn a_guest_may_keep_a_disk_and_its_disks_outlive_the_process() {
+async fn a_guest_may_refuse_to_release_a_disk_and_its_disks_survive_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let instance = InstanceId(uuid::Uuid::from_u128(1));
     let open = || SimFleet::open(SimUri::new(1), folder.path()).unwrap();
@@ -125,7 +125,7 @@ fn uris_parse() {
 }
 
 #[tokio::test]
-async fn a_lost_reply_is_found_done_afterwards() {
+async fn a_call_with_a_lost_reply_was_performed() {
     let fleet = fleet("sim://1");
     fleet.set_faults(0, FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Nth(1), Effect::LoseReply));
     let driver = &fleet.drivers()[0];
@@ -150,7 +150,7 @@ async fn a_slow_call_takes_long_and_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_of_a_dead_control_plane_reaches_a_host() {
+async fn no_call_of_a_dead_control_plane_reaches_a_host() {
     let fleet = fleet("sim://1?latency_ms=10");
     let dead = Arc::new(AtomicBool::new(false));
     let driver = fleet.drivers_until(&dead).remove(0);
@@ -195,7 +195,7 @@ async fn hosts_die_and_return() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deaf_guest_does_not_reboot_softly_but_stops_in_the_end() {
+async fn a_deaf_guest_refuses_a_soft_reboot_but_is_stopped() {
     let fleet = fleet("sim://1");
     let driver = &fleet.drivers()[0];
     let instance = guest(1).instance;
@@ -208,7 +208,7 @@ async fn a_deaf_guest_does_not_reboot_softly_but_stops_in_the_end() {
 }
 
 #[tokio::test]
-async fn what_happens_to_a_guest_is_told() {
+async fn changes_of_a_guest_are_signalled() {
     let fleet = fleet("sim://1");
     let driver = &fleet.drivers()[0];
     let instance = guest(1).instance;

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_precise() {
+    fn differences_name_the_path_and_both_values() {
         let (left, right) = (json!({"a": {"b": [1, 2]}, "c": 1}), json!({"a": {"b": [1, 3, 4]}, "d": null}));
         let expected = ["v/a/b/1: 2 | 3", "v/a/b/2: (absent) | 4", "v/c: 1 | (absent)", "v/d: (absent) | null"];
         assert_eq!(compared(&left, &right, 10), expected);

@@ -59,10 +59,10 @@ impl CheckpointKeeper {
 
     /// Writes checkpoints when they are due. Never returns.
     pub async fn keep(self: Arc<Self>) {
-        let look = self.options.pause.min(self.options.interval).min(Duration::from_secs(1));
+        let tick = self.options.pause.min(self.options.interval).min(Duration::from_secs(1));
         let mut latest = Instant::now();
         loop {
-            tokio::time::sleep(look.max(Duration::from_millis(1))).await;
+            tokio::time::sleep(tick.max(Duration::from_millis(1))).await;
             let behind = self.views.position().0.saturating_sub(self.kept().position.0);
             let waited = latest.elapsed();
             let due = behind >= self.options.events.max(1) || (behind > 0 && waited >= self.options.interval);

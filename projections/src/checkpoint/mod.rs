@@ -181,7 +181,7 @@ impl Checkpoints {
         Era(self.era.load(Ordering::SeqCst))
     }
 
-    fn alone(&self) -> MutexGuard<'_, ()> {
+    fn lock(&self) -> MutexGuard<'_, ()> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -212,7 +212,7 @@ impl Checkpoints {
         views: &Views,
         before: &mut dyn FnMut(CheckpointWriteStep) -> io::Result<()>,
     ) -> Result<CheckpointFile, CheckpointError> {
-        let _alone = self.alone();
+        let _lock = self.lock();
         if era.is_some_and(|era| era != self.era()) {
             return Err(CheckpointError::Overtaken);
         }
@@ -245,7 +245,7 @@ impl Checkpoints {
     /// be opened either. Removes every file of the folder, half-written ones too, so that none is renamed into place
     /// later. Waits for a checkpoint that is being written.
     pub fn discard_all(&self) -> io::Result<()> {
-        let _alone = self.alone();
+        let _lock = self.lock();
         self.era.fetch_add(1, Ordering::SeqCst);
         self.keys.destroy(&DataSubject::Caches, self.keys.next()).map_err(io::Error::other)?;
         let entries = match fs::read_dir(&self.folder) {

@@ -54,7 +54,7 @@ mod tests {
     const ALL: CheckpointOptions = CheckpointOptions { newest: 2, history: 8, spacing: 1, disk: u64::MAX };
 
     #[test]
-    fn the_newest_stay_whatever_they_cost() {
+    fn the_newest_stay_even_beyond_the_disk_limit() {
         assert_eq!(left(1..=20, &CheckpointOptions { history: 0, ..ALL }), [19, 20]);
         assert_eq!(left(1..=20, &CheckpointOptions { disk: 0, ..ALL }), [19, 20]);
         assert_eq!(left(1..=20, &CheckpointOptions { disk: 45, ..ALL }).len(), 4);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn close_ones_are_thinned_out() {
+    fn checkpoints_that_are_close_together_are_thinned_out() {
         assert_eq!(left((1..=10).map(|n| n * 100), &CheckpointOptions { spacing: 250, ..ALL }), [300, 600, 900, 1000]);
     }
 

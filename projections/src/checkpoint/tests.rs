@@ -47,7 +47,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 }
 
 #[tokio::test]
-async fn nothing_that_the_read_models_say_stands_in_the_file() {
+async fn a_checkpoint_file_holds_no_word_of_the_read_models() {
     let folder = tempfile::tempdir().unwrap();
     let views = Views::new();
     catch_up(&*filled(1).await, &views).await.unwrap();
@@ -67,7 +67,7 @@ async fn nothing_that_the_read_models_say_stands_in_the_file() {
 }
 
 #[tokio::test]
-async fn one_of_a_version_that_did_not_seal_is_read_and_replaced() {
+async fn a_checkpoint_without_a_seal_is_read_and_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(1).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
@@ -83,7 +83,7 @@ async fn one_of_a_version_that_did_not_seal_is_read_and_replaced() {
 }
 
 #[tokio::test]
-async fn an_erasure_closes_copies_and_what_was_forked_before() {
+async fn an_erasure_closes_copies_of_checkpoints_and_earlier_forks() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(1).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
@@ -106,7 +106,7 @@ async fn an_erasure_closes_copies_and_what_was_forked_before() {
 }
 
 #[tokio::test]
-async fn what_is_loaded_is_what_was_saved() {
+async fn a_loaded_checkpoint_equals_the_saved_read_models() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(2).await;
     let views = Views::new();
@@ -123,7 +123,7 @@ async fn what_is_loaded_is_what_was_saved() {
 /// Ends the writing before each step in turn. The previous checkpoint stays whole, and no unfinished file is mistaken
 /// for a checkpoint.
 #[tokio::test]
-async fn a_crash_between_any_two_steps_leaves_the_one_before() {
+async fn a_crash_between_any_two_steps_leaves_the_previous_checkpoint() {
     let store = filled(2).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
     let mut last = 0;
@@ -158,7 +158,7 @@ async fn a_crash_between_any_two_steps_leaves_the_one_before() {
 
 /// Cuts the newest file at every boundary and inside every part, as a lost fsync may.
 #[tokio::test]
-async fn one_that_was_cut_short_falls_back_to_the_one_before() {
+async fn the_previous_checkpoint_replaces_one_that_was_cut_short() {
     let store = filled(2).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
     let folder = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ async fn one_that_was_cut_short_falls_back_to_the_one_before() {
 
 /// Flips bits all over the file; each flip is detected.
 #[tokio::test]
-async fn no_flipped_bit_goes_unseen() {
+async fn every_flipped_bit_is_detected() {
     let store = filled(1).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
     let folder = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ async fn no_flipped_bit_goes_unseen() {
 }
 
 #[tokio::test]
-async fn one_of_another_log_is_not_used() {
+async fn a_checkpoint_of_another_log_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let (log, other) = (filled(1).await, filled(2).await);
     let checkpoints = checkpoints_in(folder.path());
@@ -217,7 +217,7 @@ async fn one_of_another_log_is_not_used() {
 }
 
 #[tokio::test]
-async fn the_nearest_one_serves_the_past() {
+async fn a_query_about_the_past_begins_at_the_nearest_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(2).await;
     let checkpoints = checkpoints_in(folder.path());

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_stand_in_the_order_of_what_is_free() {
+    fn hosts_are_ordered_by_their_free_capacity() {
         let mut column = HostResourceColumn::default();
         for (slot, total) in [(0, 4), (1, 8), (2, 2)] {
             column.replace(slot, Some(&inventory(total)));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_admits_what_placement_admits() {
+    fn an_inventory_admits_the_amounts_that_placement_admits() {
         let line = HostInventory::of(&Inventory { step_size: 2, min_unit: 2, ..inventory(8) }, 4);
         // The capacity is (8 - 1) x 2 = 14, and 4 are used.
         assert!(line.admits(8, 0) && line.admits(8, 2));

@@ -95,7 +95,7 @@ fn servers_count_on_their_hosts_and_as_io_while_they_are_built() {
 }
 
 #[test]
-fn trees_and_shared_providers_are_noticed() {
+fn provider_trees_and_sharing_providers_are_noticed() {
     let mut fleet = fleet(1);
     assert!(fleet.is_flat());
     let child = ProviderId(Uuid::from_u128(50));

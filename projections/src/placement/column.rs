@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_room_is_who_admits() {
+    fn providers_with_room_are_those_that_admit_the_amount() {
         let mut column = ProviderColumn::default();
         let room = |free, min_unit, max_unit, step_size| ProviderCapacity { free, min_unit, max_unit, step_size };
         for slot in 0..300_u32 {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cleared_leaves_nothing() {
+    fn a_cleared_provider_leaves_nothing_in_the_column() {
         let mut column = ProviderColumn::default();
         column.set(7, ProviderCapacity { free: 9, min_unit: 2, max_unit: 9, step_size: 1 });
         column.clear(7);

@@ -24,7 +24,7 @@ async fn live_on(store: &MemoryStore, life: &mut SyntheticEvents, events: usize)
 
 /// Events come in and readers read all the time while everything is rebuilt, again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn nobody_sees_a_read_model_being_exchanged() {
+async fn readers_see_no_gap_while_read_models_are_replaced() {
     let store = MemoryStore::new();
     let mut life = SyntheticEvents::new(20, 1);
     live_on(&store, &mut life, 2_000).await;
@@ -78,7 +78,7 @@ async fn nobody_sees_a_read_model_being_exchanged() {
 
 /// A rebuild reports a wrong read model and corrects it.
 #[tokio::test]
-async fn a_rebuild_puts_right_what_is_wrong_and_says_so() {
+async fn a_rebuild_corrects_a_wrong_read_model_and_reports_it() {
     let store = MemoryStore::new();
     live_on(&store, &mut SyntheticEvents::new(5, 0), 500).await;
     let live = Arc::new(Views::new());
@@ -96,7 +96,7 @@ async fn a_rebuild_puts_right_what_is_wrong_and_says_so() {
 
 /// A read model that can read the bytes of an older version is shown until it is rebuilt.
 #[tokio::test]
-async fn what_can_be_shown_meanwhile_is_shown_meanwhile() {
+async fn an_older_read_model_is_shown_until_it_is_rebuilt() {
     let store = MemoryStore::new();
     live_on(&store, &mut SyntheticEvents::new(5, 1), 700).await;
     let alone = Views::new();
@@ -118,7 +118,7 @@ async fn what_can_be_shown_meanwhile_is_shown_meanwhile() {
 /// Two read models in the checkpoint have another version. They are filled from the log, the others from the
 /// checkpoint.
 #[tokio::test]
-async fn what_has_another_version_is_filled_from_the_log() {
+async fn read_models_of_another_version_are_filled_from_the_log() {
     let store = MemoryStore::new();
     live_on(&store, &mut SyntheticEvents::new(5, 1), 700).await;
     let alone = Views::new();

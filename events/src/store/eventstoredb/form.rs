@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn our_events_go_round_in_their_own_streams_only() {
+    fn our_events_round_trip_only_in_their_own_streams() {
         let new = event("a step");
         let form = EventStoreDbEvent::of_new(&new).unwrap();
         assert_eq!((form.event_type.as_str(), form.content_type.as_str()), ("process.step_undone", BINARY));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_decode_is_refused() {
+    fn an_event_that_does_not_decode_is_refused() {
         let (new, stream) = (event("x"), StreamId::new("process", "x"));
         let form = EventStoreDbEvent::of_new(&new).unwrap();
         let broken = EventStoreDbEvent { data: Bytes::from_static(b"\xff\xff"), ..form.clone() };
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_others_are_kept_byte_for_byte() {
+    fn events_of_other_programs_are_kept_byte_for_byte() {
         let theirs = EventStoreDbEvent {
             // An event of another program keeps its type, even if the type equals one of our kinds.
             event_type: "process.step_undone".to_owned(),

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_says_whether_it_is_encrypted_and_whom_it_trusts() {
+    fn an_address_determines_encryption_and_trusted_certificates() {
         let (_, mode, roots) = split("postgresql://u:p@h1,h2/d?target_session_attrs=read-write").unwrap();
         assert_eq!((mode, roots), (TlsMode::Off, None));
         for address in [

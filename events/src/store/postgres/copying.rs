@@ -125,7 +125,7 @@ impl CopyTarget {
         tell: CopyListener<'_>,
     ) -> Result<(), StoreError> {
         let mut at = found;
-        go_on(tell(CopyStage::Begins(at)))?;
+        check(tell(CopyStage::Begins(at)))?;
         while at < end {
             let limit = usize::try_from(end.0 - at.0).unwrap_or(BATCH).min(BATCH);
             let mut events = source.read_all(at, limit).await?;
@@ -144,7 +144,7 @@ impl CopyTarget {
             }
             at = last;
             self.hold().await?;
-            go_on(tell(CopyStage::Copies(at)))?;
+            check(tell(CopyStage::Copies(at)))?;
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ impl CopyTarget {
             };
             at = last.position;
             self.hold().await?;
-            go_on(tell(CopyStage::Verifies(at)))?;
+            check(tell(CopyStage::Verifies(at)))?;
         }
         Ok(())
     }
@@ -206,8 +206,8 @@ fn same(copy: &Recorded, original: &Recorded) -> bool {
     envelope(copy) == envelope(original) && rest(copy) == rest(original) && copy.meta == original.meta
 }
 
-fn go_on(told: ControlFlow<()>) -> Result<(), StoreError> {
-    match told {
+fn check(flow: ControlFlow<()>) -> Result<(), StoreError> {
+    match flow {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(refused("the copy was ended; it goes on when it is started again")),
     }

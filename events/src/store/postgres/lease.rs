@@ -103,7 +103,7 @@ impl LeaseKeeper {
     ) -> Result<Self, StoreError> {
         let cannot = |error: std::io::Error| StoreError::Io(format!("cannot start the keeper of the lease: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-        let (end, told) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
         let (trusted, renewed) = (terms.trusted(), Arc::new(AtomicU64::new(millis(since))));
         let shown = Arc::clone(&renewed);
@@ -113,7 +113,7 @@ impl LeaseKeeper {
             let (timer, failure) = timer.map_or_else(|failure| (None, Some(failure)), |timer| (timer, None));
             // The send fails only if the opening was cancelled.
             let _ = begun.send(failure);
-            let mut kept = KeptLease { terms, link: None, since, told, shown, timer };
+            let mut kept = KeptLease { terms, link: None, since, ended, shown, timer };
             if let Some(reason) = runtime.block_on(kept.keep()) {
                 tracing::error!(reason, "this member leads no more");
                 lost.send_replace(Some(reason));
@@ -156,7 +156,7 @@ struct KeptLease {
     terms: LeaseTerms,
     link: Option<Arc<DatabaseLink>>,
     since: Duration,
-    told: oneshot::Receiver<()>,
+    ended: oneshot::Receiver<()>,
     shown: Arc<AtomicU64>,
     timer: Option<LeaseTimer>,
 }
@@ -168,8 +168,8 @@ impl KeptLease {
         let mut pause = every;
         loop {
             tokio::select! {
-                told = &mut self.told => {
-                    if told.is_ok() && self.left().is_some() {
+                ended = &mut self.ended => {
+                    if ended.is_ok() && self.left().is_some() {
                         self.release().await;
                     }
                     return None;

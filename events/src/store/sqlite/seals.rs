@@ -144,7 +144,7 @@ pub(super) struct Seals {
     /// `None` after a failure: nothing is sealed until the log is reopened.
     file: Option<File>,
     /// The file after a failure, until the seals in it are marked stale.
-    untold: Option<File>,
+    unmarked: Option<File>,
     header: SealsHeader,
     data: DataFile,
 }
@@ -154,7 +154,7 @@ impl Seals {
     /// sealing them.
     pub(super) fn open(path: &Path, data: DataFile, log: Uuid, page_size: u32, overtaken: bool) -> Self {
         let fresh = SealsHeader { log, pages: 0, page_size, current: false };
-        let mut this = Self { path: path.to_owned(), file: None, untold: None, header: fresh, data };
+        let mut this = Self { path: path.to_owned(), file: None, unmarked: None, header: fresh, data };
         match this.attach() {
             Ok(found) => this.header = found.filter(|header| header.log == log).unwrap_or(fresh),
             Err(error) => this.give_up(&error),
@@ -239,20 +239,20 @@ impl Seals {
     fn give_up(&mut self, error: &io::Error) {
         tracing::warn!(path = %path_of(&self.path).display(), %error, "the pages of the log cannot be sealed");
         self.header.current = false;
-        self.untold = self.file.take();
+        self.unmarked = self.file.take();
         self.may_change();
     }
 
     /// Whether pages may be changed: either they are sealed afterwards, or the seals are marked stale.
     pub(super) fn may_change(&mut self) -> bool {
-        if let Some(file) = &self.untold {
+        if let Some(file) = &self.unmarked {
             // Overwriting works even on a full disk. If it fails, the file is removed.
-            let told =
+            let marked =
                 file.write_all_at(&self.header.to_bytes(), 0).or_else(|_| std::fs::remove_file(path_of(&self.path)));
-            if told.is_err() {
+            if marked.is_err() {
                 return false;
             }
-            self.untold = None;
+            self.unmarked = None;
         }
         true
     }
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_read_as_it_was_written_and_no_other() {
+    fn a_header_round_trips_and_a_foreign_one_is_refused() {
         let header = SealsHeader { log: Uuid::from_u128(7), pages: 42, page_size: 4096, current: true };
         let bytes = header.to_bytes();
         assert_eq!(SealsHeader::from_bytes(&bytes), Some(header));

@@ -253,7 +253,7 @@ impl SyncShared {
     fn finish(&self, batch: CommittedBatch) {
         let before = self.state().failed.clone();
         let synced = before.map_or_else(|| self.sync().map_err(|error| self.fail(&error)), Err);
-        let failure = synced.and_then(|()| self.look()).err();
+        let failure = synced.and_then(|()| self.check_files()).err();
         if let Some(failure) = failure {
             batch.answers.into_iter().for_each(|answer| answer.fail(&failure));
             return;
@@ -281,7 +281,7 @@ impl SyncShared {
 
     /// Checks the files after the sync. Events that are durable now are in the log, whatever happens to its files
     /// later.
-    fn look(&self) -> Result<(), StoreError> {
+    fn check_files(&self) -> Result<(), StoreError> {
         self.watch.check().inspect_err(|failure| self.state().failed = Some(failure.clone()))
     }
 

@@ -304,13 +304,19 @@ impl<'a> HostStorage<'a> {
 
     /// Creates a disk with the content of an image, unless it exists. If its guest is not defined, an existing
     /// copy may be incomplete and is replaced.
-    pub(super) fn provide_image(self, disk: &str, capacity: u64, image: &ImageRef, anew: bool) -> DriverResult<()> {
+    pub(super) fn provide_image(
+        self,
+        disk: &str,
+        capacity: u64,
+        image: &ImageRef,
+        undefined: bool,
+    ) -> DriverResult<()> {
         let options = self.options;
         let backend = chosen(options);
         match self.find(disk)? {
             // `fill` checks whether the existing copy-on-write file is the right one.
             Some(found) if !backend.is_raw() && !found.is_raw() => {}
-            Some(found) if anew => found.remove(self)?,
+            Some(found) if undefined => found.remove(self)?,
             Some(_) => return Ok(()),
             None => {}
         }
@@ -441,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_of_an_earlier_kind_are_found_in_a_group_that_is_named() {
+    fn disks_of_an_earlier_type_are_found_in_a_configured_group() {
         let mut options = options(ImagesType::Qcow2);
         assert!(backend_of(ImagesType::Lvm).is_set_up(&options));
         assert!(!backend_of(ImagesType::Rbd).is_set_up(&options), "no cluster is asked that nobody chose");
@@ -450,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_one_back_end_and_names_tell_it() {
+    fn every_type_has_one_back_end_that_names_identify() {
         let id = InstanceId::random();
         let disk = volumes::root(id);
         for word in ImagesType::WORDS {
@@ -470,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_what_the_back_end_says() {
+    fn a_source_comes_from_its_back_end() {
         let disk = volumes::root(InstanceId::random());
         let source = |kind| {
             let backend = backend_of(kind);

@@ -147,7 +147,7 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
     let mut found = Verification::default();
     let bad_pages = pages::check(&path, &data, &findings, &mut found);
     pages::check_write_ahead(&path, &mut found);
-    match look(&path, options, &findings, &mut found) {
+    match check_database(&path, options, &findings, &mut found) {
         Ok(()) => {}
         Err(StoreError::Corrupt { position, reason }) => {
             let position = (position > 0).then_some(Position(position));
@@ -172,14 +172,19 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
 /// position on the disk helps most. On a lost disk only the reported pages are located.
 fn add_pages(path: &Path, data: &DataFile, bad: &[u64], head: Position, limit: usize, found: &mut Verification) {
     let room = limit.saturating_sub(found.damages.len()).max(limit.div_ceil(2));
-    let told = bad.get(..room).unwrap_or(bad);
-    found.more |= told.len() < bad.len() || found.damages.len() + told.len() > limit;
-    found.damages.truncate(limit - told.len());
-    found.damages.extend(pages::locate(path, data, told, head));
+    let reported = bad.get(..room).unwrap_or(bad);
+    found.more |= reported.len() < bad.len() || found.damages.len() + reported.len() > limit;
+    found.damages.truncate(limit - reported.len());
+    found.damages.extend(pages::locate(path, data, reported, head));
 }
 
 /// Checks everything that SQLite has to read.
-fn look(path: &Path, options: &VerifyOptions, findings: &Findings, found: &mut Verification) -> Result<(), StoreError> {
+fn check_database(
+    path: &Path,
+    options: &VerifyOptions,
+    findings: &Findings,
+    found: &mut Verification,
+) -> Result<(), StoreError> {
     let note = super::witness::Witness::look(path);
     let connection = schema::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     schema::check_current(path, &connection)?;
