@@ -16,7 +16,7 @@ use chronova_events::store::sqlite::verify::{VerifyOptions, verify};
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
 
-use crate::child::{kill_after, say, spawn, told};
+use crate::child::{kill_after, log_and_run, say, spawn};
 
 const WRITERS: usize = 16;
 /// The number of events in one append.
@@ -41,7 +41,7 @@ fn tagged(tag: &str) -> Vec<NewEvent> {
 /// Not a test, but the process that other tests kill. It appends endlessly and prints each acknowledged tag.
 #[test]
 fn child() {
-    let Some((path, run)) = told() else { return };
+    let Some((path, run)) = log_and_run() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async move {
         let store = match open(&path) {

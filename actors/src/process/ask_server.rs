@@ -61,7 +61,7 @@ fn request(work: &StepRun) -> Option<ServerRequest> {
 
 /// The request cannot succeed; its client will know why.
 fn refuse(work: &StepRun, reject: AskServerReject) -> StepError {
-    let fault = StepError::fatal(500, "The request was refused.", &reject.to_string());
+    let fault = StepError::fatal(500, "The request was refused.", reject.clone());
     work.context.server_requests.refuse(work.running.process, reject);
     fault
 }
