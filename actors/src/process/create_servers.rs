@@ -73,7 +73,7 @@ fn order(work: &StepRun) -> Option<CreateOrder> {
     work.context.create_requests.order(work.running.process)
 }
 
-/// The request cannot succeed; its client will know why.
+/// Notes that the request cannot succeed, and the reason for its client.
 fn refuse<R>(work: &StepRun, error: CommandError<R>, reject: impl FnOnce(R) -> CreateReject) -> StepError {
     let reject = match error {
         CommandError::Rejected(rejected) => reject(rejected),

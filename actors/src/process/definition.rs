@@ -135,8 +135,8 @@ impl StepRun {
         self.context.fleet.driver(host).ok_or_else(|| StepError::again(format!("host {host} has not answered yet")))
     }
 
-    /// Whether the host answers. A host may be up in the log and not have answered since the control plane started. It
-    /// answers soon, or is recorded as down.
+    /// Whether the host answers. A host may be up in the log without an answer since the control plane started. It will
+    /// answer soon, or be recorded as down.
     pub fn host_answers(&self, host: HostId) -> Result<bool, StepError> {
         let up = self
             .context

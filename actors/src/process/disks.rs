@@ -146,7 +146,7 @@ pub(super) fn told(result: DriverResult<()>) -> Result<(), StepError> {
     match result {
         Ok(()) => Ok(()),
         Err(error) if error.is_transient() => Err(StepError::again(error)),
-        // No other host can do it, so there is nothing to try elsewhere.
+        // No other host can do this, so the error is final.
         Err(error) => Err(StepError::fatal(500, "The hypervisor refused.", error)),
     }
 }

@@ -3,13 +3,13 @@
 //! | file | what |
 //! |---|---|
 //! | [`commands`] | the commands on its stream |
-//! | [`decide`] | which records a process's stream admits |
+//! | [`decide`] | decides which records a process's stream admits |
 //! | [`plan`] | plans the next step from the record alone; pure |
-//! | [`definition`] | what a process is made of |
-//! | [`context`] | what a step has at hand |
-//! | [`perform`] | does what the plan says and records it |
+//! | [`definition`] | the definition of a process: steps, undos, end |
+//! | [`context`] | the parts that steps use |
+//! | [`perform`] | executes the plan and records the outcomes |
 //! | `failed_step` | what the log of the server says of a step that failed |
-//! | [`interference`] | how the proofs make steps fail and repeat |
+//! | [`interference`] | the hook with which tests make steps fail and repeat |
 //! | [`supervisor`] | starts requested processes, and continues them after a crash |
 //! | `turn`, `guest`, `imaging` | steps that several processes share |
 //! | `create_servers` | the servers of one request |

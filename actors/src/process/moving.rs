@@ -229,7 +229,7 @@ fn host_with_kept_disks(work: &StepRun, subject: &MovingServer) -> Result<HostId
 /// Restores the disks from before the move. Disks that were not set aside stay as they are.
 pub(super) async fn put_kept_back(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let driver = work.driver(host_with_kept_disks(work, subject)?)?;
-    // A driver that moves no disks has set none aside.
+    // A driver that cannot transfer disks has set none aside.
     let Some(transfer) = driver.disk_transfer() else { return Ok(()) };
     let all = transfer.disk_files(work.instance_id()).await.map_err(StepError::again)?;
     for kept in all.iter().filter(|disk| disk.is_kept()) {

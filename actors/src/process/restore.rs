@@ -2,7 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `keep_quota` | nothing: the room is held | giving the room back |
+//! | `keep_quota` | nothing: the quota is already reserved | releasing the quota |
 //! | `start` | starts the guest from its own disk; one that has vanished from its host is made again from its disks | pulling it |
 
 use chronova_events::instance::Alive;

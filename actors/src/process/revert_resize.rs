@@ -134,7 +134,7 @@ async fn start_source(work: &StepRun) -> Result<StepOutput, StepError> {
     if moving::in_place(work, &subject).await? {
         return Ok(StepOutput::Nothing);
     }
-    // No other host has its old disks.
+    // No other host has the old disks, so the error is final.
     guest::install_as_before(work, &subject, subject.moving.was_active).await.map_err(StepError::only_here)?;
     Ok(StepOutput::Nothing)
 }

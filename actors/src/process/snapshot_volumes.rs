@@ -64,7 +64,7 @@ async fn quiesce_guest(work: &StepRun, server: &Alive) -> Result<bool, StepError
     };
     match frozen {
         Ok(()) => Ok(true),
-        // It may be quiesced.
+        // The guest may be quiesced, so the step is retried.
         Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error) if imaging::requires_rest(server) => Err(imaging::no_rest(&error)),
         Err(error) => {

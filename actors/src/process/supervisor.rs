@@ -18,8 +18,8 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
     let _closing = NobodyPerforms(Arc::clone(&context));
     let running = RunningProcesses::new(context.options.max_processes);
     let supervisor = Arc::new(Supervisor { context, running });
-    // The view knows everything up to its position; the subscription tells the rest. A process that both report is
-    // started once.
+    // The read model shows all processes up to its position, and the subscription delivers the later ones. A process
+    // that both report is started only once.
     let mut tasks = JoinSet::new();
     let mut subscription = store.subscribe(supervisor.context.views.position());
     drop(store);

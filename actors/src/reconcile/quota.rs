@@ -40,7 +40,8 @@ fn is_under_way(views: &Views, instance: InstanceId) -> bool {
     views.processes.read(|view| view.is_being_created(instance) || view.is_being_asked(instance))
 }
 
-/// Quota that differs from its server's size, and that size. A server that is being moved may hold more.
+/// Servers with quota that differs from their size, and their cores and memory in MiB. A server that is being moved may
+/// hold more.
 pub type MissizedQuota = BTreeSet<(ProjectId, InstanceId, u32, u64)>;
 
 /// All such servers now. As in [`plan`], quota of requests under way is included.

@@ -46,7 +46,7 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// Starts nothing. `drivers`: one for each host that is configured.
+    /// Builds the contexts, and starts nothing. `drivers` has one driver for each configured host.
     pub fn assemble(
         leadership: Leadership,
         drivers: Vec<Arc<dyn Driver>>,

@@ -2,10 +2,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`member`] | what every member of a cluster runs |
+//! | [`member`] | the parts that every member of a cluster runs |
 //! | [`checkpoints`] | how a member keeps its read models on disk |
 //! | [`leadership`] | the right to send commands, which only a member that leads has |
-//! | [`leader`] | what only the leader runs |
+//! | [`leader`] | the parts that only the leader runs |
 //! | [`contexts`] | builds all contexts |
 //! | [`options`] | the options of this crate, grouped by owner |
 //!

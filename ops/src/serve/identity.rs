@@ -95,7 +95,8 @@ async fn embedded(config: &Config, options: IdentityOptions, leadership: &Leader
     Ok(service)
 }
 
-/// The file comes before the event: a crash between the two makes the next start create both again, with another password.
+/// Creates the administrator. The file is written before the event, so that no password is lost: after a crash in
+/// between, the next start creates both again, with another password.
 async fn first_start(config: &Config, leadership: &Leadership, service: &IdentityService, base: &str) -> Result<()> {
     let password = match &config.chronova.admin_password_file {
         Some(file) => Password::new(read_password(file)?),

@@ -325,7 +325,7 @@ fn change_role(state: &Identity, id: &RoleId, name: Option<String>, description:
     Ok(vec![RoleDescribed { role: id.clone(), name, description }.into()])
 }
 
-/// The domain that a scope lies in.
+/// The domain of a scope.
 fn known_scope(state: &Identity, scope: &IdentityScope) -> Result<Option<DomainId>, IdentityReject> {
     match scope {
         IdentityScope::Project(project) => known_project(state, project).map(|project| Some(project.domain.clone())),

@@ -175,7 +175,7 @@ fn grants_are_idempotent_inherited_and_end_with_their_project() {
 }
 
 #[test]
-fn a_new_password_or_a_switch_ends_the_tokens_from_before() {
+fn a_new_password_or_disabling_revokes_earlier_tokens() {
     let mut state = given([user("u", "default")]);
     let change = UserChange { password: Some(hash("new")), ..UserChange::default() };
     let events = decide(&state, IdentityCommand::ChangeUser { user: "u".into(), change }).unwrap();

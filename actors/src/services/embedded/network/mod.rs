@@ -109,7 +109,7 @@ pub struct DeviceGroupsChange {
     pub applies: bool,
 }
 
-/// The changes of a network; `None` leaves a setting as it is.
+/// The changes of a network; `None` keeps a setting.
 #[derive(Debug, Clone, Default)]
 pub struct NetworkPatch {
     pub name: Option<String>,

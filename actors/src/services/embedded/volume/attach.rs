@@ -83,7 +83,7 @@ fn reserve_and_connect(record: &VolumeRecord, new: NewAttachment) -> VolumeDecis
     Ok(events)
 }
 
-/// Attachments that a volume has at most: each is in its state, its snapshots and the read models.
+/// The most attachments of a volume. Each takes memory in the volume's state, its state snapshots and the read models.
 const MAX_ATTACHMENTS: usize = 128;
 
 /// Reserves the volume for a server. A multiattach volume can be reserved while it is in use. A second attachment to

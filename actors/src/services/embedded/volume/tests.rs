@@ -212,7 +212,7 @@ fn what_a_client_has_attached_is_recorded_in_one_append_or_not_at_all() {
 }
 
 #[test]
-fn a_volume_is_not_deleted_under_anybody() {
+fn a_volume_in_use_is_not_deleted() {
     let delete = |force, cascade| VolumeCommand::Delete { process: OTHER, force, cascade };
     for state in [in_use(), available([snapshot(false)]), given([created(false)])] {
         assert!(refused(decide(&state, delete(false, false))).starts_with("Invalid volume: Volume status must be"));
