@@ -253,6 +253,8 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     assert_eq!(keys["keypairs"], json!([]));
     let shown = client.get("/chronova/v1/events?limit=1000").unwrap().expect(200).body.to_string();
     assert!(!shown.contains("annas-") && !shown.contains(USER_DATA) && shown.contains("[erased]"));
+    // The identity service, which has the user's name, recorded the erasure too.
+    assert!(shown.contains("identity.user_erased"), "{shown}");
     let listed = client.get("/chronova/v1/erasures").unwrap().expect(200).body;
     assert_eq!(listed["erasures"][0]["reason"], "she asked for it");
     assert_eq!(listed["erasures"][0]["asked_by"], "admin");
