@@ -23,7 +23,7 @@ logs=$(mktemp -d "${TMPDIR:-/tmp}/chronova-fuzz.XXXXXX")
 corpus=$top/fuzz/corpus
 # What each search begins with, and its words.
 CHRONOVA_FUZZ_CORPUS=$corpus cargo test --quiet --manifest-path "$top/Cargo.toml" --locked -p chronova-tests --test fuzz \
-  -- --exact what_a_search_begins_with >"$logs/seeds.log" 2>&1 || { tail -n 30 "$logs/seeds.log"; exit 1; }
+  -- --exact the_seed_corpus_is_written >"$logs/seeds.log" 2>&1 || { tail -n 30 "$logs/seeds.log"; exit 1; }
 # Of the directory that everything else is built in, if one is named; there, what has counters has a folder of its own.
 options=(--dev --sanitizer none --fuzz-dir "$top/fuzz")
 [ -z "${CARGO_TARGET_DIR:-}" ] || options+=(--target-dir "$CARGO_TARGET_DIR/fuzz")

@@ -331,7 +331,7 @@ async fn servers_join_their_group_and_leave_it() {
 
 /// A crash between the join of the group and the request for the server leaves a member without a server.
 #[actix_rt::test]
-async fn members_that_never_came_to_be_leave() {
+async fn members_without_a_server_are_removed() {
     use chronova_actors::server_group::{ServerGroupCommand, ServerGroupRoot};
     use chronova_events::envelope::Meta;
     use chronova_events::ids::{InstanceId, ProjectId, ServerGroupId, UserId};
@@ -351,7 +351,7 @@ async fn members_that_never_came_to_be_leave() {
 
 /// Soft policies have no filter, only a weigher.
 #[actix_rt::test]
-async fn soft_policies_draw_members_together_or_push_them_apart() {
+async fn soft_policies_group_or_spread_members() {
     for (policy, ram, apart) in [("soft-affinity", 0.5, false), ("soft-anti-affinity", -0.5, true)] {
         let mut world = World::new(2);
         // Without the policy the scheduler would choose the opposite.
@@ -380,7 +380,7 @@ async fn soft_policies_draw_members_together_or_push_them_apart() {
 
 /// Only administrators create zones; every user may request one.
 #[actix_rt::test]
-async fn anybody_may_name_a_zone() {
+async fn every_user_may_request_a_zone() {
     let api = Api::start().await;
     let (h0, h1) = hosts(&api).await;
     for (zone, host) in [("north", &h0), ("south", &h1)] {

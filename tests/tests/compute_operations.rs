@@ -17,7 +17,7 @@ fn uncovered() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_list_of_what_is_not_served_only_shrinks() {
+fn the_list_of_unserved_operations_only_shrinks() {
     let listed = uncovered();
     let unserved: BTreeSet<String> = NOT_YET.iter().map(|route| route.op.to_owned()).collect();
     assert_eq!(listed, unserved, "tests/uncovered-operations.txt is the list of compute::unserved");

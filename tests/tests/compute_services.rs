@@ -73,7 +73,7 @@ async fn aggregates_and_disabled_hosts_show_in_placement() {
 
 /// A crash between a decision and its mirror in Placement; also a client that removes mirrored data.
 #[actix_rt::test]
-async fn what_shows_in_placement_is_put_right() {
+async fn the_mirror_in_placement_is_repaired() {
     let world = World::new(1);
     let life = world.live(None, None).await;
     life.hosts_up(1).await;

@@ -61,7 +61,7 @@ async fn requests() {
 /// Writes seed inputs to `CHRONOVA_FUZZ_CORPUS` if that is set, for `fuzz/run.sh`: a folder of inputs and a dictionary
 /// per target.
 #[actix_rt::test]
-async fn what_a_search_begins_with() {
+async fn the_seed_corpus_is_written() {
     let given = std::env::var_os("CHRONOVA_FUZZ_CORPUS");
     let scratch = tempfile::tempdir().unwrap();
     let folder = given.as_ref().map_or(scratch.path(), Path::new);
@@ -92,7 +92,7 @@ fn write<'a>(folder: &Path, target: &str, inputs: impl Iterator<Item = Vec<u8>>,
 }
 
 #[test]
-fn what_is_kept_is_what_was_sent() {
+fn stored_requests_read_back_unchanged() {
     for (version, media) in [("compute 2.1", None), ("", Some("text/plain".to_owned()))] {
         let (method, uri) = ("POST".to_owned(), "/compute/v2.1/servers?a=b".to_owned());
         let case = Case { method, uri, version: version.to_owned(), media, body: b"\n\n{\xff".to_vec() };

@@ -420,7 +420,7 @@ async fn claims_never_exceed_capacity_however_many_builds_there_are_at_once() {
 
 /// The list of a host's guests is read before a server is built there, and evaluated afterwards.
 #[actix_rt::test]
-async fn a_list_of_guests_that_is_older_than_the_server_does_not_stop_it() {
+async fn an_outdated_list_of_guests_does_not_stop_a_new_server() {
     let world = World::new(1);
     let life = started(&world).await;
     world.brakes.hold("guests:answer");
@@ -437,7 +437,7 @@ async fn a_list_of_guests_that_is_older_than_the_server_does_not_stop_it() {
 
 /// A start finds that its guest is missing and creates it again. Meanwhile a delete finds no guest to remove.
 #[actix_rt::test]
-async fn a_guest_made_again_during_its_delete_does_not_stay() {
+async fn a_guest_recreated_during_its_delete_is_removed() {
     let mut world = World::new(1);
     // Only the start process itself can remove the guest here, because the next comparison is an hour away.
     world.options.hosts.resync = std::time::Duration::from_hours(1);

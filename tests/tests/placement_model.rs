@@ -441,7 +441,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn placement_agrees_with_a_second_opinion(beginning in beginning(), steps in vec(step(), 1..60)) {
+    fn placement_agrees_with_an_independent_model(beginning in beginning(), steps in vec(step(), 1..60)) {
         let mut pair = Pair::new();
         for step in beginning.iter().chain(&steps) {
             let before = pair.live.ledger.clone();

@@ -367,7 +367,7 @@ async fn change_password_is_proven() {
 
 /// Shelved servers are offloaded after `shelved_offload_time`, even if the control plane was down meanwhile.
 #[actix_rt::test]
-async fn what_is_shelved_leaves_its_host_in_time() {
+async fn shelved_servers_are_offloaded_in_time() {
     let mut world = World::new(2);
     let id = InstanceId::random();
     let life = world.live(None, None).await;
@@ -503,7 +503,7 @@ async fn swap_volume_is_proven() {
 
 /// A delete during any step of an attachment leaves nothing behind, and the volume is available.
 #[actix_rt::test]
-async fn a_delete_during_an_attachment_gives_the_volume_back() {
+async fn a_delete_during_an_attachment_frees_the_volume() {
     for held in ["attach_disk", "attach_disk:answer"] {
         let world = World::new(2);
         let id = InstanceId::random();
@@ -526,7 +526,7 @@ async fn a_delete_during_an_attachment_gives_the_volume_back() {
 
 /// A soft-deleted server is deleted after `reclaim_instance_interval`, even if the control plane was down meanwhile.
 #[actix_rt::test]
-async fn what_nobody_restores_is_reclaimed() {
+async fn soft_deleted_servers_are_reclaimed() {
     let mut world = World::new(2);
     let id = InstanceId::random();
     let life = world.live(None, None).await;

@@ -526,7 +526,7 @@ async fn usage_adds_up_in_pages() {
 
 /// Versions without pages silently truncate long lists.
 #[actix_rt::test]
-async fn usage_before_there_were_pages_is_cut_off() {
+async fn usage_is_truncated_in_versions_without_pages() {
     let mut api = Api::start().await;
     for name in ["a", "b", "c"] {
         api.server(USER, Api::wish(name)).await;

@@ -248,7 +248,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
 
 /// Nova's `OPENSTACK_VERSIONS`, and the additions of each.
 #[actix_rt::test]
-async fn each_version_of_the_metadata_has_what_it_had() {
+async fn each_version_of_the_metadata_has_its_fields() {
     let api = Api::start().await;
     let server = alive(&api, with("config_drive", json!(true))).await;
     let files = on_drive(&server);

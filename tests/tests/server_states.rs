@@ -296,7 +296,7 @@ async fn every_action_in_every_state_is_answered_as_nova_does() {
 
 /// Nova: `check_instance_lock` comes before the state, and administrators pass it.
 #[actix_rt::test]
-async fn a_locked_server_refuses_its_users_whatever_heeds_the_lock() {
+async fn a_locked_server_refuses_every_action_that_the_lock_covers() {
     let api = Api::start().await;
     let user = "alice:web";
     api.flavor("other", 2, 2).await;

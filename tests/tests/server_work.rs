@@ -502,7 +502,7 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
 
 /// Nova: `project_member_or_admin`, but for `shelveOffload`.
 #[actix_rt::test]
-async fn readers_and_strangers_work_on_nobodys_servers() {
+async fn readers_and_other_projects_cannot_change_servers() {
     let api = Api::start().await;
     let server = Subject::new(&api, Api::wish("web")).await;
     for body in [

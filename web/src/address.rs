@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trusted_proxy_says_who_asks() {
+    fn client_address_comes_from_trusted_proxies_only() {
         let config = WebConfig {
             enable_proxy_headers_parsing: true,
             trusted_proxies: vec!["192.0.2.0/24".parse().unwrap()],
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trusted_proxy_says_where_clients_are() {
+    fn host_comes_from_trusted_proxies_only() {
         assert_eq!(seen_as("192.0.2.7:1", true), "https://cloud.example/os");
         assert_eq!(seen_as("[::ffff:192.0.2.7]:1", true), "https://cloud.example/os");
         assert_eq!(seen_as("198.51.100.7:1", true), "http://inside:8774");

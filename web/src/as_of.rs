@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_told_what_to_write() {
+    fn refusals_say_how_to_write_as_of() {
         for text in ["", "-1", "1.5", "now", "yesterday", "2026-01-31", "99999999999999999999", "0x10", "%00"] {
             let fault = taken(&format!("as_of={text}")).unwrap_err();
             assert!(fault.status == 400 && fault.message.contains("2026-01-31T12:00:00Z"), "{text}: {fault}");

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_that_of_its_version() {
+    fn a_document_holds_the_operations_of_its_version() {
         let at = |minor| document(Service::Compute, Some(v(2, minor)));
         let attach = |document: &Value| {
             let path = &document["paths"]["/servers/{server_id}/os-interface"]["post"];
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_that_cannot_be_met_are_refused() {
+    fn unknown_services_and_versions_are_refused() {
         for (query, status) in [
             ("", 200),
             ("service=placement&version=1.0", 200),

@@ -35,17 +35,17 @@ impl RateLimits {
         (per_second > 0.0).then(|| Self { per_second, burst, buckets: Mutex::default() })
     }
 
-    /// Takes a token from the bucket of `whose`. `Err`: the seconds until the bucket has one.
-    pub fn take(&self, whose: &str, now: Instant) -> Result<(), u64> {
+    /// Takes a token from the bucket of `key`. `Err`: the seconds until the bucket has one.
+    pub fn take(&self, key: &str, now: Instant) -> Result<(), u64> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut whose = whose;
-        if buckets.len() >= MOST_BUCKETS && !buckets.contains_key(whose) {
+        let mut key = key;
+        if buckets.len() >= MOST_BUCKETS && !buckets.contains_key(key) {
             buckets.retain(|_, bucket| self.filled(bucket, now) < self.burst);
             if buckets.len() >= MOST_BUCKETS {
-                whose = EVERYBODY_ELSE;
+                key = EVERYBODY_ELSE;
             }
         }
-        let bucket = buckets.entry(whose.to_owned()).or_insert(TokenBucket { tokens: self.burst, at: now });
+        let bucket = buckets.entry(key.to_owned()).or_insert(TokenBucket { tokens: self.burst, at: now });
         *bucket = TokenBucket { tokens: self.filled(bucket, now), at: now };
         if bucket.tokens >= 1.0 {
             bucket.tokens -= 1.0;
@@ -58,10 +58,10 @@ impl RateLimits {
     }
 
     /// Puts a token back, for an attempt that turned out not to count.
-    pub fn give_back(&self, whose: &str) {
+    pub fn give_back(&self, key: &str) {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let whose = if buckets.contains_key(whose) { whose } else { EVERYBODY_ELSE };
-        if let Some(bucket) = buckets.get_mut(whose) {
+        let key = if buckets.contains_key(key) { key } else { EVERYBODY_ELSE };
+        if let Some(bucket) = buckets.get_mut(key) {
             bucket.tokens = (bucket.tokens + 1.0).min(self.burst);
         }
     }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn where_too_many_are_not_full_newcomers_share_a_bucket() {
+    fn new_projects_share_a_bucket_when_too_many_are_in_use() {
         let limits = RateLimits::new(0.001, 2).unwrap();
         let begin = Instant::now();
         for n in 0..MOST_BUCKETS + 2 {

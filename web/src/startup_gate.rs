@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub struct StartupGate {
     app: watch::Receiver<Option<Arc<App>>>,
     /// The progress of the start-up.
-    tale: HealthReport,
+    progress: HealthReport,
     patience: Duration,
 }
 
@@ -48,13 +48,13 @@ impl StartupGate {
     /// A gate that is open from the beginning.
     pub fn open(app: Arc<App>) -> Self {
         let (_, opened) = watch::channel(Some(app));
-        Self { app: opened, tale: Arc::new(|| json!(null)), patience: PATIENCE }
+        Self { app: opened, progress: Arc::new(|| json!(null)), patience: PATIENCE }
     }
 
-    /// A closed gate and its opener. Until it opens, `/healthz` shows `tale` as `read_models`.
-    pub fn closed(tale: HealthReport) -> (StartupGateOpener, Self) {
+    /// A closed gate and its opener. Until it opens, `/healthz` shows `progress` as `read_models`.
+    pub fn closed(progress: HealthReport) -> (StartupGateOpener, Self) {
         let (opener, app) = watch::channel(None);
-        (StartupGateOpener(opener), Self { app, tale, patience: PATIENCE })
+        (StartupGateOpener(opener), Self { app, progress, patience: PATIENCE })
     }
 
     /// Replaces the limit of a minute.
@@ -70,7 +70,10 @@ impl StartupGate {
             return Ok(Arc::clone(app));
         }
         if path == "/healthz" {
-            return Err(Reply::json(503, json!({"status": "starting", "checks": {}, "read_models": (self.tale)()})));
+            return Err(Reply::json(
+                503,
+                json!({"status": "starting", "checks": {}, "read_models": (self.progress)()}),
+            ));
         }
         let mut opened = self.app.clone();
         let waited = tokio::time::timeout(self.patience, opened.wait_for(Option::is_some)).await;

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_used_is_named() {
+    fn errors_name_the_unusable_file() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("a.pem"), folder.path().join("a.key"));
         let files = TlsFiles { certificate: certificate.clone(), key, client_ca: None };

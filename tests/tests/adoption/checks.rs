@@ -32,7 +32,7 @@ fn everything_of_the_recorded_cloud_is_adopted() {
 
 /// One change of the rows, the obstacle that it creates, and the expected message.
 #[test]
-fn what_stands_in_the_way_is_named() {
+fn obstacles_are_named() {
     type Change = fn(&mut Tables);
     let cases: &[(&str, &str, Change)] = &[
         (WEB, "task_state is rebooting", |tables| {
@@ -92,7 +92,7 @@ fn what_stands_in_the_way_is_named() {
 }
 
 #[test]
-fn an_allocation_of_nobody_stands_in_the_way_and_can_be_left_out() {
+fn an_allocation_without_a_server_is_an_obstacle_and_can_be_left_out() {
     let orphan = "00000000-0000-4000-8000-000000000007";
     let with_orphan = || {
         let mut tables = Tables::recorded();
@@ -125,7 +125,7 @@ fn a_server_that_is_left_out_takes_its_allocation_and_its_membership_along() {
 }
 
 #[test]
-fn an_id_of_nothing_is_no_id_to_leave_out() {
+fn leaving_out_an_unknown_id_is_refused() {
     let (report, _) = Tables::recorded().judge_without(&["web1"]);
     assert!(!report.is_clear());
     assert_eq!(report.json()["unknown"], json!(["web1"]));

@@ -17,7 +17,7 @@ static RECORDED: LazyLock<Tables> = LazyLock::new(Tables::recorded);
 
 /// One change of a database.
 #[derive(Debug, Clone)]
-enum Rubbish {
+enum Damage {
     /// A value is replaced.
     Value { table: usize, row: usize, column: usize, value: Option<String> },
     /// A row is removed.
@@ -32,7 +32,7 @@ enum Rubbish {
     Empty { table: usize },
 }
 
-fn rubbish() -> impl Strategy<Value = Rubbish> {
+fn rubbish() -> impl Strategy<Value = Damage> {
     let at = || 0_usize..10_000;
     let value = prop_oneof![
         Just(None),
@@ -65,16 +65,16 @@ fn rubbish() -> impl Strategy<Value = Rubbish> {
         Just(("{", "[")),
     ];
     prop_oneof![
-        6 => (at(), at(), at(), value).prop_map(|(table, row, column, value)| Rubbish::Value { table, row, column, value }),
-        2 => (at(), at()).prop_map(|(table, row)| Rubbish::Gone { table, row }),
-        1 => (at(), at()).prop_map(|(table, row)| Rubbish::Twice { table, row }),
-        2 => (at(), at(), at(), at()).prop_map(|(table, from, to, column)| Rubbish::Mixed { table, from, to, column }),
-        2 => (at(), at(), at(), piece).prop_map(|(table, row, column, (find, put))| Rubbish::Piece { table, row, column, find, put }),
-        1 => at().prop_map(|table| Rubbish::Empty { table }),
+        6 => (at(), at(), at(), value).prop_map(|(table, row, column, value)| Damage::Value { table, row, column, value }),
+        2 => (at(), at()).prop_map(|(table, row)| Damage::Gone { table, row }),
+        1 => (at(), at()).prop_map(|(table, row)| Damage::Twice { table, row }),
+        2 => (at(), at(), at(), at()).prop_map(|(table, from, to, column)| Damage::Mixed { table, from, to, column }),
+        2 => (at(), at(), at(), piece).prop_map(|(table, row, column, (find, put))| Damage::Piece { table, row, column, find, put }),
+        1 => at().prop_map(|table| Damage::Empty { table }),
     ]
 }
 
-fn spoil(database: &mut TablesInMemory, rubbish: &Rubbish) {
+fn spoil(database: &mut TablesInMemory, rubbish: &Damage) {
     let mut full: Vec<_> = database.0.values_mut().filter(|table| !table.rows.is_empty()).collect();
     if full.is_empty() {
         return;
@@ -82,40 +82,40 @@ fn spoil(database: &mut TablesInMemory, rubbish: &Rubbish) {
     let count = full.len();
     let mut pick = |table: &usize| full.swap_remove(*table % count);
     match rubbish {
-        Rubbish::Value { table, row, column, value } => {
+        Damage::Value { table, row, column, value } => {
             let table = pick(table);
             let (row, column) = (row % table.rows.len(), column % table.columns.len());
             table.rows[row][column].clone_from(value);
         }
-        Rubbish::Gone { table, row } => {
+        Damage::Gone { table, row } => {
             let table = pick(table);
             let row = row % table.rows.len();
             table.rows.remove(row);
         }
-        Rubbish::Twice { table, row } => {
+        Damage::Twice { table, row } => {
             let table = pick(table);
             let row = table.rows[row % table.rows.len()].clone();
             table.rows.push(row);
         }
-        Rubbish::Mixed { table, from, to, column } => {
+        Damage::Mixed { table, from, to, column } => {
             let table = pick(table);
             let (from, to, column) = (from % table.rows.len(), to % table.rows.len(), column % table.columns.len());
             let value = table.rows[from][column].clone();
             table.rows[to][column] = value;
         }
-        Rubbish::Piece { table, row, column, find, put } => {
+        Damage::Piece { table, row, column, find, put } => {
             let table = pick(table);
             let (row, column) = (row % table.rows.len(), column % table.columns.len());
             if let Some(text) = &mut table.rows[row][column] {
                 *text = text.replacen(find, put, 3);
             }
         }
-        Rubbish::Empty { table } => pick(table).rows.clear(),
+        Damage::Empty { table } => pick(table).rows.clear(),
     }
 }
 
 /// The database (by number) and its damage.
-fn spoilt() -> impl Strategy<Value = Vec<(u8, Rubbish)>> {
+fn spoilt() -> impl Strategy<Value = Vec<(u8, Damage)>> {
     proptest::collection::vec((0_u8..6, rubbish()), 1..6)
 }
 

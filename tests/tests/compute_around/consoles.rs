@@ -256,7 +256,7 @@ fn listening(api: &Api) -> (SocketAddr, ServerHandle) {
 
 /// A port that belonged to one guest may now belong to another.
 #[actix_rt::test]
-async fn a_console_that_is_elsewhere_by_now_is_not_opened() {
+async fn a_console_that_has_moved_is_not_opened() {
     let api = Api::start_of(World::new(1), "", None).await;
     let (address, handle) = listening(&api);
     let mut servers = [api.server(USER, Api::wish("one")).await, api.server(USER, Api::wish("two")).await];
@@ -380,7 +380,7 @@ async fn tokens_expire() {
 
 /// A user who requests many consoles cannot fill the memory, because the oldest tokens are dropped.
 #[actix_rt::test]
-async fn a_server_has_so_many_tokens_and_no_more() {
+async fn the_tokens_of_a_server_are_bounded() {
     let api = Api::start().await;
     let server = api.server(USER, Api::wish("web")).await;
     let other = api.server(USER, Api::wish("other")).await;

@@ -8,7 +8,7 @@ use super::interfaces::{USER, is};
 
 /// 64 concurrent clients with a quota of 10 get exactly ten servers in each round.
 #[actix_rt::test]
-async fn a_quota_of_ten_is_ten_however_many_ask_at_once() {
+async fn concurrent_requests_never_exceed_the_quota() {
     let rounds = if std::env::var_os("CHRONOVA_SOAK").is_some() { 1_000 } else { 5 };
     let api = Api::start().await;
     // The servers are so small that the quota is reached before any host is full.

@@ -162,7 +162,7 @@ fn keys(of: &Value) -> Vec<String> {
 
 /// Running migrations look like the contract's samples, at every version that changes them.
 #[actix_rt::test]
-async fn one_under_way_looks_like_its_samples() {
+async fn a_running_migration_looks_like_its_samples() {
     let Some(samples) = contract().map(|folder| folder.join("api-samples")) else { return };
     let subject = Subject::new().await;
     let number = subject.held().await;

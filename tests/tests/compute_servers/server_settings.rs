@@ -199,7 +199,7 @@ async fn trusted_certificates_are_taken_with_a_rebuild_and_by_whom_the_policy_le
 /// `[DEFAULT] shutdown_timeout`, and `os_shutdown_timeout` of an image: every operation that stops a guest first asks
 /// it to shut down.
 #[actix_rt::test]
-async fn guests_are_given_time_to_power_off() {
+async fn guests_get_time_to_shut_down() {
     let mut world = World::new(2);
     world.options.servers.shutdown_timeout = 7;
     world.options.volume.shared = true;
@@ -245,7 +245,7 @@ async fn guests_are_given_time_to_power_off() {
 
 /// `[libvirt] live_migration_...`: live migrations use the options that the operator configured.
 #[actix_rt::test]
-async fn guests_travel_as_the_operator_permits() {
+async fn live_migrations_use_the_operators_options() {
     let journey = async |change: &dyn Fn(&mut World)| -> (Option<MigrationPlan>, String) {
         let mut world = World::new(2);
         change(&mut world);
@@ -476,7 +476,7 @@ async fn an_image_names_the_server_that_it_was_made_of() {
 
 /// A server keeps the flavor and key pair from its creation, even if they are changed or deleted later.
 #[actix_rt::test]
-async fn servers_keep_key_and_flavor_that_are_gone() {
+async fn servers_keep_deleted_keys_and_flavors() {
     let api = Api::start().await;
     api.flavor("gone", 256, 1).await;
     let public = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8o0Xq3m3V1Xf0E3x9p1QnJm0lYy7m2xv9p7i2YxQwE u@h";
@@ -512,7 +512,7 @@ async fn servers_keep_key_and_flavor_that_are_gone() {
 
 /// A server that no host can run ends in ERROR, with that reason.
 #[actix_rt::test]
-async fn an_image_of_another_architecture_is_told_apart() {
+async fn an_image_of_another_architecture_is_refused() {
     let api = Api::start().await;
     let image = api.image(&[("hw_architecture", "s390x")]).await;
     let mut wish = Api::wish("foreign");

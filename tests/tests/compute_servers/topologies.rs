@@ -109,7 +109,7 @@ async fn two_nodes_of_a_guest_are_two_cells_of_its_host() {
 
 /// As in Nova, the API refuses the request with the reason before it creates anything.
 #[actix_rt::test]
-async fn what_flavor_and_image_cannot_ask_for_together_is_refused_with_the_request() {
+async fn contradictory_flavor_and_image_are_refused_with_the_request() {
     let api = start().await;
     let refused = |answer: &Answer, word: &str| {
         assert_eq!(answer.status, 400, "{}", answer.body);

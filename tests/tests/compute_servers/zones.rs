@@ -191,7 +191,7 @@ async fn a_server_of_no_zone_moves_from_zone_to_zone() {
 
 /// A server whose request names no zone gets `[DEFAULT] default_schedule_zone`, and moves only within it.
 #[actix_rt::test]
-async fn servers_that_ask_for_no_zone_are_in_the_default_one() {
+async fn servers_without_a_requested_zone_are_in_the_default_one() {
     let (mut api, hosts) = two_zones().await;
     let config = ComputeConfig { default_schedule_zone: Some("south".to_owned()), ..ComputeConfig::default() };
     Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config);
@@ -208,7 +208,7 @@ async fn servers_that_ask_for_no_zone_are_in_the_default_one() {
 
 /// The example of Nova's documentation of aggregates, step by step.
 #[actix_rt::test]
-async fn hosts_with_fast_disks_get_the_servers_that_ask_for_them() {
+async fn servers_that_request_fast_disks_get_hosts_with_them() {
     let mut world = World::new(4);
     world.options.scheduler.enabled_filters.push("AggregateInstanceExtraSpecsFilter");
     let api = Api::start_of(world, "", None).await;
@@ -275,7 +275,7 @@ async fn hints_hold_when_a_server_moves() {
 
 /// The scheduler places all servers of a request with `min_count` together, so that it applies their group's policy.
 #[actix_rt::test]
-async fn members_of_a_group_that_are_asked_for_together_are_apart() {
+async fn members_of_a_group_in_one_request_are_on_different_hosts() {
     let mut world = World::new(3);
     world.options.processes.max_attempts = 1;
     let api = Api::start_of(world, "", None).await;

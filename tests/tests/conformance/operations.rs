@@ -42,7 +42,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("security_groups.removeSecurityGroup", "a_servers_ports_get_and_lose_groups"),
     ("server_migrations.delete", "one_under_way_is_shown_and_aborted"),
     ("server_migrations.force_complete", "one_under_way_is_forced_to_its_end"),
-    ("server_migrations.show", "one_under_way_looks_like_its_samples"),
+    ("server_migrations.show", "a_running_migration_looks_like_its_samples"),
     ("servers.confirmResize", "a_resize_is_confirmed_and_another_reverted"),
     ("servers.os-start", "a_servers_life"),
     ("servers.resize", "a_resize_is_confirmed_and_another_reverted"),
@@ -131,7 +131,7 @@ fn seen() -> BTreeMap<String, Vec<u16>> {
 }
 
 #[test]
-fn every_operation_of_the_contract_is_walked() {
+fn every_operation_of_the_contract_is_tested() {
     let Some(contract) = contract() else { return };
     let operations = read(&contract.join("operations.json"));
     let operations = operations["operations"].as_array().unwrap();

@@ -22,7 +22,7 @@ fn sources(folder: &Path) -> String {
 
 /// A case names the definition of its process, so a search of the tests shows whether every process has a case.
 #[test]
-fn every_process_of_the_table_has_a_line_in_the_harness() {
+fn every_process_of_the_table_has_a_case_in_the_harness() {
     let tests = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
     let is_proven = |place: &str| {
         // Tests write the last two names of the path: `&build_instance::DEFINITION`, `&snapshot::CREATE`.

@@ -109,7 +109,7 @@ async fn an_image_goes_when_it_is_unused_and_old() {
 
 /// The idle time of an image also counts while no control plane runs, and the next one knows it.
 #[actix_rt::test]
-async fn the_next_control_plane_knows_since_when_an_image_is_unused() {
+async fn the_next_control_plane_knows_the_idle_time_of_an_image() {
     let world = world(1, Duration::from_hours(24));
     let driver = world.fleet.drivers().remove(0);
     let image = put_image(driver.as_ref()).await;
@@ -177,7 +177,7 @@ async fn the_image_of_a_server_stays() {
 
 /// The image also stays for a disk that only the host reports: that of another control plane, or an unknown one.
 #[actix_rt::test]
-async fn the_image_below_a_disk_that_is_not_in_the_log_stays() {
+async fn the_backing_image_of_an_unknown_disk_stays() {
     let world = world(1, Duration::ZERO);
     let driver = world.fleet.drivers().remove(0);
     let image = put_image(driver.as_ref()).await;
@@ -226,7 +226,7 @@ async fn on_one_storage_the_image_of_any_hosts_disk_stays() {
 
 /// The image exists, no disk is based on it yet, and it is old enough for removal.
 #[actix_rt::test]
-async fn an_image_that_a_guest_is_about_to_be_made_of_stays() {
+async fn the_image_of_a_guest_under_construction_stays() {
     for shared in [false, true] {
         let world = world(2, Duration::ZERO);
         world.fleet.share_storage(shared);
@@ -252,7 +252,7 @@ async fn an_image_that_a_guest_is_about_to_be_made_of_stays() {
 
 /// No server on the host uses the shelve image until the guest exists.
 #[actix_rt::test]
-async fn an_image_that_a_server_is_about_to_be_unshelved_from_stays() {
+async fn the_image_of_an_unshelve_stays() {
     let world = world(2, Duration::ZERO);
     let life = living(&world).await;
     offloaded(&life, SUBJECT).await;
@@ -276,7 +276,7 @@ async fn an_image_that_a_server_is_about_to_be_unshelved_from_stays() {
 
 /// A build starts after the sweep has decided to remove the image, but before it removes it.
 #[actix_rt::test]
-async fn whoever_needs_an_image_while_it_is_removed_has_it_brought_again() {
+async fn a_build_during_a_removal_fetches_the_image_again() {
     for shared in [false, true] {
         let world = world(1 + usize::from(shared), Duration::ZERO);
         world.fleet.share_storage(shared);
@@ -308,7 +308,7 @@ async fn whoever_needs_an_image_while_it_is_removed_has_it_brought_again() {
 
 /// If the host fails or the answer is lost at any point, the next round completes the removal.
 #[actix_rt::test]
-async fn a_removal_that_was_cut_off_is_finished() {
+async fn an_interrupted_removal_is_completed() {
     for call in [DriverCall::CachedImages, DriverCall::NoteIdle, DriverCall::RemoveImage] {
         for effect in [Effect::Refuse, Effect::LoseReply, Effect::DieBefore, Effect::DieAfter] {
             let world = world(1, Duration::ZERO);
@@ -368,7 +368,7 @@ fn reserved(life: &Life) -> (u64, u64) {
 
 /// Without the option the whole disk is offered, regardless of the cache.
 #[actix_rt::test]
-async fn room_for_cached_images_is_set_aside_where_that_is_wanted() {
+async fn room_for_cached_images_is_reserved_by_option() {
     for (wanted, removes) in [(false, true), (true, true), (true, false)] {
         let mut world = world(1, Duration::from_hours(24));
         world.options.hosts.reserved_host_disk_mb = 1024;
@@ -408,7 +408,7 @@ async fn room_for_cached_images_is_set_aside_where_that_is_wanted() {
 
 /// The crash harness with caches that are constantly cleared: any image that no process or server holds is removed.
 #[actix_rt::test]
-async fn no_sweep_takes_anything_from_a_process_that_dies_anywhere() {
+async fn no_sweep_removes_an_image_of_a_crashed_process() {
     let build: Ask = |life, id| life.build(id).boxed_local();
     let rescue_it: Ask = |life, id| life.rescue(id).boxed_local();
     let rebuild_it: Ask = |life, id| life.rebuild(id, false).boxed_local();

@@ -43,7 +43,7 @@ const COPYING: [Ask; 3] = [
 
 /// The host fails while it has a copy of the disk, so the process cannot remove the copy when it unwinds.
 #[actix_rt::test]
-async fn a_copy_on_a_host_that_died_goes_when_the_host_is_back() {
+async fn a_copy_on_a_failed_host_is_removed_when_the_host_is_back() {
     for ask in COPYING {
         for (call, survived) in
             [(DriverCall::CopyRoot, true), (DriverCall::CopyRoot, false), (DriverCall::ReadCopy, true)]
@@ -67,7 +67,7 @@ async fn a_copy_on_a_host_that_died_goes_when_the_host_is_back() {
 
 /// The control plane crashes at every point: while the copy is made, abandoned, or removed.
 #[actix_rt::test]
-async fn a_copy_on_a_host_that_died_goes_wherever_the_control_plane_dies() {
+async fn a_copy_on_a_failed_host_is_removed_after_any_crash() {
     for fuse in 1..=14 {
         let (world, life, host) = with_a_server().await;
         life.stop().await;

@@ -33,7 +33,7 @@ async fn migration_of_a_stopped_server_is_proven() {
 
 /// An interface is being detached when the server is moved. The guest on the new host does not have it either.
 #[actix_rt::test]
-async fn a_guest_is_not_made_elsewhere_while_its_interfaces_change() {
+async fn a_move_waits_for_changes_of_interfaces() {
     let world = World::new(2);
     let life = world.live(None, None).await;
     life.hosts_up(2).await;

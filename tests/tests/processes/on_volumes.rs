@@ -130,7 +130,7 @@ async fn delete_during_shelving_on_volumes_is_proven() {
 
 /// For a server without a host, no host is called, and the volume is still attached to the server.
 #[actix_rt::test]
-async fn attach_and_detach_on_no_host_are_proven() {
+async fn attach_and_detach_without_a_host_are_proven() {
     let away = "SHELVED_OFFLOADED";
     let ask: Ask = |life, id| life.attach(id, 1).boxed_local();
     prove(&Case { definition: &attach_volume::DEFINITION, ..case(offloaded_beside_a_volume, ask, away, away) }).await;

@@ -107,7 +107,7 @@ async fn an_operator_says_that_a_host_is_down_and_the_guest_is_started_where_it_
 /// The old host lost only its network. The control plane is killed during an evacuation; when it restarts, the old host
 /// answers again. Two guests must never write to one disk.
 #[actix_rt::test]
-async fn an_evacuation_that_goes_on_after_a_crash_has_the_old_guest_off_first() {
+async fn an_evacuation_after_a_crash_stops_the_old_guest_first() {
     let world = World::new(2);
     world.fleet.share_storage(true);
     let life = world.live(None, None).await;

@@ -120,7 +120,7 @@ fn own(life: &Life, world: &World, server: InstanceId) -> (usize, Vec<u32>) {
 
 /// Each host has different dedicated processors, so after a move a guest must have those of its destination.
 #[actix_rt::test]
-async fn processors_are_found_anew_at_the_destination_of_every_move() {
+async fn every_move_chooses_processors_of_the_destination() {
     let world = World::new(2).with_dedicated_processors();
     let life = world.live(None, None).await;
     life.hosts_up(2).await;
@@ -161,7 +161,7 @@ async fn processors_are_found_anew_at_the_destination_of_every_move() {
 
 /// Five guests request two processors each at the same time, from hosts with four.
 #[actix_rt::test]
-async fn guests_that_come_at_once_never_share_a_processor_and_the_last_finds_no_host() {
+async fn concurrent_builds_never_share_a_processor() {
     let world = World::new(2).with_dedicated_processors();
     let life = world.live(None, None).await;
     life.hosts_up(2).await;
@@ -189,7 +189,7 @@ async fn guests_that_come_at_once_never_share_a_processor_and_the_last_finds_no_
 
 /// Without shared processors, guests with floating CPUs are kept off the dedicated ones.
 #[actix_rt::test]
-async fn a_guest_that_floats_is_kept_to_the_shared_processors_wherever_it_goes() {
+async fn floating_guests_use_shared_processors_on_every_host() {
     let world = World::new(2).with_dedicated_processors();
     let life = world.live(None, None).await;
     life.hosts_up(2).await;

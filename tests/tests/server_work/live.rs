@@ -272,7 +272,7 @@ async fn a_source_that_dies_keeps_its_server() {
 
 /// The guest has moved when the source fails, but the log does not have it yet.
 #[actix_rt::test]
-async fn a_source_that_dies_after_the_switch_over_is_not_missed() {
+async fn a_source_may_fail_after_the_switch_over() {
     let scene = Scene::on_the_way().await;
     let (source, target) = scene.ends();
     scene.lose_after_the_switch_over(&[source]).await;
@@ -289,7 +289,7 @@ async fn a_source_that_dies_after_the_switch_over_is_not_missed() {
 
 /// The guest has moved and its new host failed. The server is on that host, not on the source.
 #[actix_rt::test]
-async fn a_destination_that_dies_after_the_switch_over_has_the_server() {
+async fn a_destination_that_fails_after_the_switch_over_keeps_the_server() {
     let scene = Scene::on_the_way().await;
     let (source, target) = scene.ends();
     scene.lose_after_the_switch_over(&[target]).await;
@@ -302,7 +302,7 @@ async fn a_destination_that_dies_after_the_switch_over_has_the_server() {
 
 /// Neither host answers, so the process decides nothing until one answers.
 #[actix_rt::test]
-async fn nobody_is_believed_who_does_not_answer() {
+async fn nothing_is_decided_about_hosts_that_do_not_answer() {
     let scene = Scene::on_the_way().await;
     let (source, target) = scene.ends();
     scene.lose_after_the_switch_over(&[source, target]).await;
@@ -320,7 +320,7 @@ async fn nobody_is_believed_who_does_not_answer() {
 
 /// A server can be deleted with any host down; its leftovers are removed when its hosts are back.
 #[actix_rt::test]
-async fn a_delete_waits_for_nobody() {
+async fn a_delete_does_not_wait_for_hosts() {
     let scene = Scene::on_the_way().await;
     let (source, target) = scene.ends();
     scene.world.fleet.kill_host(source);
@@ -385,7 +385,7 @@ async fn a_guest_that_goes_off_on_the_way_is_off() {
 
 /// The hosts continue without the control plane, with any outcome.
 #[actix_rt::test]
-async fn the_control_plane_may_be_away_meanwhile() {
+async fn a_migration_continues_without_the_control_plane() {
     for arrives in [true, false] {
         let Scene { world, life, id } = Scene::on_the_way().await;
         life.stop().await;

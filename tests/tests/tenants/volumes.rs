@@ -38,7 +38,7 @@ async fn nobody_copies_another_projects_volume() {
 
 /// CVE-2023-2088: a disk that a guest still has would be attached to the next server.
 #[actix_rt::test]
-async fn what_a_server_has_is_taken_from_it_by_the_server_alone() {
+async fn an_attached_volume_is_detached_through_its_server_only() {
     let api = Api::start().await;
     let server = api.server(OWNER, Api::wish("web")).await;
     let id = api.life.data_volume(("web", "owner"), Some(&server), 1).await;

@@ -22,7 +22,7 @@ async fn delete(api: &Api, server: &str) {
 
 /// The volume's zone does not matter by default (`[cinder] cross_az_attach`, as in Nova).
 #[actix_rt::test]
-async fn a_volume_that_is_there_comes_along_with_a_new_server() {
+async fn an_existing_volume_is_attached_to_a_new_server() {
     let mut world = World::new(2);
     world.options.volume.availability_zone = "elsewhere".to_owned();
     let api = Api::start_of(world, "", None).await;
@@ -171,7 +171,7 @@ async fn one_volume_serves_several_servers() {
 
 /// The flavor gives the sizes of ephemeral disks and swap; a request may divide them differently.
 #[actix_rt::test]
-async fn scratch_disks_and_swap_are_made_and_end_with_the_server() {
+async fn ephemeral_disks_and_swap_are_deleted_with_the_server() {
     let api = Api::start().await;
     let flavor = json!({"flavor": {"id": "scratch", "name": "scratch", "ram": 512, "vcpus": 1, "disk": 1,
         "OS-FLV-EXT-DATA:ephemeral": 2, "swap": 512}});
@@ -209,7 +209,7 @@ async fn scratch_disks_and_swap_are_made_and_end_with_the_server() {
 
 /// A server may boot from a multiattach volume, from 2.60 on.
 #[actix_rt::test]
-async fn a_server_boots_from_a_volume_that_others_may_have() {
+async fn a_server_boots_from_a_multiattach_volume() {
     let api = Api::start_of(World::new(1), "", None).await;
     let ask = async |token: &str, path: &str, body: Value| {
         api.ask("POST", &format!("/volume/v3/{path}"), "2.1", token, Some(body)).await
@@ -344,7 +344,7 @@ async fn guests_see_volumes_on_the_bus_and_as_the_kind_that_was_asked_for() {
 
 /// `[compute] max_disk_devices_to_attach` limits new servers and later attachments.
 #[actix_rt::test]
-async fn servers_have_so_many_disks_and_no_more() {
+async fn the_disks_of_a_server_are_limited() {
     let mut world = World::new(2);
     world.options.servers.max_disk_devices = Some(2);
     let mut api = Api::start_of(world, "", None).await;
@@ -427,7 +427,7 @@ async fn a_flavor_without_a_disk_leaves_its_size_to_the_image() {
 
 /// The older syntax, in which the device name marks the root disk: in a request, and in an image's properties.
 #[actix_rt::test]
-async fn the_older_syntax_boots_from_what_is_named_as_the_root() {
+async fn the_older_syntax_boots_from_the_root_device_name() {
     let api = Api::start_of(World::new(1), "", None).await;
     let bootable = async |name: &str| {
         let wish = json!({"volume": {"size": 1, "name": name, "imageRef": IMAGE}});

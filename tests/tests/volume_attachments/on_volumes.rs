@@ -108,7 +108,7 @@ async fn an_image_of_volumes_is_a_list_of_snapshots() {
 
 /// Nova's `snapshot_volume_backed`: a running guest is quiesced while its volumes are copied, if its agent supports it.
 #[actix_rt::test]
-async fn a_guest_is_held_still_while_its_volumes_are_copied() {
+async fn a_guest_is_quiesced_while_its_volumes_are_copied() {
     let api = Api::start().await;
     let made_of = async |properties: &[(&str, &str)]| {
         let image = api.image(properties).await;

@@ -141,7 +141,7 @@ async fn reimage_volume_is_proven() {
 
 /// A volume is deleted although its host is down; when the host is back, its data there is removed.
 #[actix_rt::test]
-async fn what_a_dead_host_keeps_is_removed_when_it_is_back() {
+async fn volumes_deleted_on_a_dead_host_are_removed_when_it_is_back() {
     let world = World::new(1);
     let life = world.live(None, None).await;
     life.hosts_up(1).await;
@@ -161,7 +161,7 @@ async fn what_a_dead_host_keeps_is_removed_when_it_is_back() {
 
 /// A single snapshot, and snapshots that are deleted with their volume.
 #[actix_rt::test]
-async fn snapshots_that_a_dead_host_keeps_are_removed_when_it_is_back() {
+async fn snapshots_deleted_on_a_dead_host_are_removed_when_it_is_back() {
     for cascade in [false, true] {
         let world = World::new(1);
         let life = world.live(None, None).await;
@@ -185,7 +185,7 @@ async fn snapshots_that_a_dead_host_keeps_are_removed_when_it_is_back() {
 
 /// A host fails right after it created a volume, so its answer is lost.
 #[actix_rt::test]
-async fn what_a_host_made_in_vain_is_removed_when_it_is_back() {
+async fn a_volume_with_a_lost_answer_is_removed_when_its_host_is_back() {
     for of_snapshot in [false, true] {
         let world = World::new(1);
         let life = world.live(None, None).await;
@@ -216,7 +216,7 @@ async fn what_a_host_made_in_vain_is_removed_when_it_is_back() {
 
 /// A snapshot keeps its data when an administrator sets its status to `error`.
 #[actix_rt::test]
-async fn what_was_made_is_kept_whatever_its_status_says() {
+async fn snapshot_data_is_kept_after_a_reset_of_the_status() {
     let world = World::new(1);
     let life = world.live(None, None).await;
     life.hosts_up(1).await;
@@ -275,7 +275,7 @@ async fn another_host_is_tried_where_one_fails() {
 /// After a start the state of the hosts is unknown, and on a busy machine they answer late. A volume requested
 /// meanwhile waits for them, and does not end in error.
 #[actix_rt::test]
-async fn a_volume_waits_until_the_hosts_were_heard_of() {
+async fn a_volume_waits_until_the_hosts_have_answered() {
     let world = World::new(1);
     let life = world.live(None, None).await;
     life.hosts_up(1).await;

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_changes_is_written_anew() -> Result<(), &'static str> {
+    fn changed_rows_are_rendered_again() -> Result<(), &'static str> {
         let cache = RenderedServers::default();
         let (own, all) = (sees(false), sees(true));
         let id = InstanceId::random();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded() -> Result<(), &'static str> {
+    fn the_cache_is_bounded() -> Result<(), &'static str> {
         let (cache, sees) = (RenderedServers::default(), sees(false));
         let mut text = Vec::new();
         for _ in 0..20_000 {

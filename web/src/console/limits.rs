@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_token_and_each_server_has_a_few_places_and_gives_them_back() {
+    fn each_token_and_each_server_has_a_limit() {
         let places = ConsoleSlots::new(20);
         let (one, two) = (InstanceId::random(), InstanceId::random());
         let mut held: Vec<_> = (0..OF_TOKEN).map(|_| places.take("a", one).unwrap()).collect();

@@ -61,7 +61,7 @@ fn frames_come_in_any_pieces() {
 }
 
 #[test]
-fn what_is_no_frame_of_a_client_ends_it() {
+fn invalid_frames_end_the_connection() {
     let huge = [&[0x82, 0xff][..], &(LARGEST as u64 + 1).to_be_bytes()].concat();
     let cases: [(&[u8], FrameError); 6] = [
         (&[0x82, 0x01, b'a'], FrameError::NotMasked),
@@ -80,7 +80,7 @@ fn what_is_no_frame_of_a_client_ends_it() {
 
 /// Any input becomes frames or an error, and the buffer stays bounded.
 #[test]
-fn anything_may_come() {
+fn random_input_never_fills_the_buffer() {
     let mut random = chronova_events::entropy::SplitMix::new(1);
     for _ in 0..2_000 {
         let mut frames = PendingFrames::default();
@@ -109,7 +109,7 @@ fn frames_of_the_server_have_the_shortest_length() {
 }
 
 #[test]
-fn the_handshake_is_that_of_the_standard() {
+fn the_handshake_follows_rfc_6455() {
     let ask = || {
         TestRequest::get()
             .insert_header(("Upgrade", "WebSocket"))
@@ -140,7 +140,7 @@ fn tokens_are_in_the_query_or_in_a_cookie() {
 }
 
 #[test]
-fn pages_of_others_open_no_console() {
+fn pages_of_other_sites_open_no_console() {
     let config = ConsoleConfig { allowed_origins: vec!["panel".to_owned()], ..ConsoleConfig::default() };
     let secure = ConsoleConfig { novnc_url: "https://cloud/vnc.html".to_owned(), ..config.clone() };
     let check = |config: &ConsoleConfig, kind: &str, host: &str, origin: Option<&str>, forwarded: Option<&str>| {

@@ -107,7 +107,7 @@ fn resolve(from: &str, import: &str) -> String {
 }
 
 #[test]
-fn every_import_is_a_file_that_is_here() {
+fn every_imported_file_exists() {
     let import = Regex::new(r#"(?m)(?:^import\s[^;]*?from\s*|^import\s*|^export\s[^;]*?from\s*|[;}]import\{?[^;"]*?from|\bimport\()["']([^"']+)["']"#).unwrap();
     let mut found = 0;
     for (name, _) in FILES.all().filter(|(name, _)| name.ends_with("js")) {
@@ -121,7 +121,7 @@ fn every_import_is_a_file_that_is_here() {
 }
 
 #[test]
-fn libraries_are_what_their_sums_say_and_have_their_licences() {
+fn libraries_match_their_checksums_and_have_licences() {
     let sums = text("vendor/SHA256SUMS");
     let listed: BTreeSet<String> = sums
         .lines()
@@ -143,7 +143,7 @@ fn libraries_are_what_their_sums_say_and_have_their_licences() {
 
 /// The size of the files that the first page loads is bounded. Console viewers are loaded on demand.
 #[test]
-fn the_pages_are_light() {
+fn the_pages_are_small() {
     const MOST: usize = 700_000;
     let consoles = ["vendor/xterm/", "vendor/novnc/"];
     let sent = FILES.all().filter(|(name, _)| !consoles.iter().any(|console| name.starts_with(console)));

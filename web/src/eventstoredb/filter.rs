@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_too_much_is_refused() {
+    fn long_patterns_and_lists_are_refused() {
         assert!(matcher(&"a".repeat(MAX_PATTERN + 1), &[]).is_err());
         assert!(matcher("(", &[]).is_err());
         assert!(matcher("", &vec!["a"; MAX_PREFIXES + 1]).is_err());

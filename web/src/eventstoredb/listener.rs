@@ -28,7 +28,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// A client that does not answer a ping within this time is disconnected.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// The time that running calls have to end when the server stops.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// The options of the server.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ impl LogServer {
         &self.addresses
     }
 
-    /// Refuses new calls, tells the running ones to end, and waits for them up to [`FAREWELL`].
+    /// Refuses new calls, tells the running ones to end, and waits for them up to [`SHUTDOWN_GRACE`].
     pub async fn stop(mut self) {
         self.ends.send_replace(true);
         while self.listeners.join_next().await.is_some() {}
@@ -146,7 +146,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<Served
             drop(place);
         });
     }
-    let _ = tokio::time::timeout(FAREWELL, async { while connections.join_next().await.is_some() {} }).await;
+    let _ = tokio::time::timeout(SHUTDOWN_GRACE, async { while connections.join_next().await.is_some() {} }).await;
 }
 
 async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, log: Arc<ServedLog>) -> Result<(), String> {

@@ -105,7 +105,7 @@ async fn places(log: &Arc<ServedLog>, options: ReadOptions) -> Option<Vec<u64>> 
 }
 
 #[tokio::test]
-async fn every_read_of_a_stream_gives_what_it_should() {
+async fn reads_of_a_stream_return_the_requested_events() {
     for events in [0_u64, 1, 2, 7, 300] {
         let (log, _ends) = filled(events).await;
         assert_eq!(log.last_revision(&StreamId::new("process", "a")).await.unwrap(), Revision(events));
@@ -132,7 +132,7 @@ async fn every_read_of_a_stream_gives_what_it_should() {
 }
 
 #[tokio::test]
-async fn every_read_of_the_log_gives_what_it_should() {
+async fn reads_of_the_log_return_the_requested_events() {
     for events in [0_u64, 1, 3, 300] {
         let (log, _ends) = filled(events).await;
         let last = 2 * events;
@@ -179,7 +179,7 @@ async fn subscriptions_have_a_bound_and_end_with_the_server() {
 }
 
 #[tokio::test]
-async fn a_filtered_subscription_says_how_far_it_has_come() {
+async fn a_filtered_subscription_sends_checkpoints() {
     let (log, _ends) = filled(8).await;
     let filter = FilterOptions {
         subject: Some(FilterSubject::Stream(FilterExpression {

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_too_large_for_an_event_is_told_so() {
+    fn a_request_too_large_for_an_event_gets_413() {
         let cause = chronova_events::store::StoreError::TooLarge { size: 2 << 20, limit: 1 << 20 };
         for service in Service::ALL {
             let fault = Fault::of_log(&cause);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_succeeds_counts_for_nothing() {
+    fn right_passwords_do_not_count() {
         let logins = FailedLogins::new(3);
         for _ in 0..100 {
             logins.begin(Some("192.0.2.1".parse().unwrap()), "a").unwrap().succeeded();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_of_ipv6_are_as_one() {
+    fn an_ipv6_network_shares_a_bucket() {
         let of = |text: &str| network(text.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));

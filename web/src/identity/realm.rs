@@ -18,6 +18,6 @@ pub(super) async fn command(ctx: &Ctx, permit: &Permit, command: IdentityCommand
 }
 
 /// Reads the current users and projects.
-pub(super) fn read<R>(ctx: &Ctx, look: impl FnOnce(&Identity) -> R) -> Result<R, Fault> {
-    Ok(ctx.app.queries()?.views.identities.read(|view| look(&view.identity)))
+pub(super) fn read<R>(ctx: &Ctx, query: impl FnOnce(&Identity) -> R) -> Result<R, Fault> {
+    Ok(ctx.app.queries()?.views.identities.read(|view| query(&view.identity)))
 }

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_forged_is_read() {
+    fn forged_tokens_are_refused() {
         let signer = Signer::new([7; KEY]);
         let token = signer.sign(&claims()).unwrap();
         assert_eq!(Signer::new([8; KEY]).read(&token), None, "another key");

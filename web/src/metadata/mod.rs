@@ -133,7 +133,7 @@ mod tests {
     use super::normal;
 
     #[test]
-    fn paths_are_made_plain() {
+    fn paths_are_normalized() {
         assert_eq!(normal("//openstack/./latest/"), ["openstack", "latest"]);
         assert_eq!(normal("../latest/../openstack"), ["openstack"]);
         assert_eq!(normal("/.."), [""; 0]);

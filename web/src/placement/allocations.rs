@@ -8,7 +8,7 @@ use chronova_events::ledger::{Allocation, Consumer};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::ledger::{look, named_provider, send};
+use super::ledger::{named_provider, read, send};
 use super::reject::PlacementOperation;
 use super::views::{self, CONSUMER, ConsumerView};
 use super::{bodies, readers, replies};
@@ -38,7 +38,7 @@ pub(super) const ROUTES: &[Route] = &[
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     replies::check_accept(&ctx)?;
     let id = ConsumerId::new(ctx.param("consumer_uuid"));
-    let found = look(&ctx, |ledger| {
+    let found = read(&ctx, |ledger| {
         let consumer = Arc::clone(ledger.consumers.get(&id)?);
         let generation = |held: &Allocation| ledger.providers.get(&held.provider).map_or(0, |known| known.generation);
         let generations: Vec<u64> = consumer.claim.allocations.iter().map(generation).collect();
@@ -58,7 +58,7 @@ async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
     let provider = named_provider(&ctx)?;
     let holds = |consumer: &Consumer| consumer.claim.allocations.iter().any(|held| held.provider == provider.id);
     let holders: Vec<Arc<Consumer>> =
-        look(&ctx, |ledger| ledger.consumers.values().filter(|consumer| holds(consumer)).cloned().collect())?;
+        read(&ctx, |ledger| ledger.consumers.values().filter(|consumer| holds(consumer)).cloned().collect())?;
     let modified = holders.iter().map(|consumer| consumer.updated_at).max();
     let shown = holders.into_iter().map(|consumer| views::holder(consumer, provider.id, ctx.version));
     let allocations: Map<String, Value> = shown.collect();

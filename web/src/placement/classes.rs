@@ -4,7 +4,7 @@ use chronova_actors::ledger::LedgerCommand;
 use chronova_events::ledger::standard;
 use serde_json::{Value, json};
 
-use super::ledger::{look, send};
+use super::ledger::{read, send};
 use super::readers::ClassBody;
 use super::reject::PlacementOperation;
 use super::{bodies, replies, traits};
@@ -50,7 +50,7 @@ fn location(ctx: &Ctx, name: &str) -> String {
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     replies::check_accept(&ctx)?;
-    let own = look(&ctx, |ledger| ledger.classes.clone())?;
+    let own = read(&ctx, |ledger| ledger.classes.clone())?;
     let all = standard::CLASSES.iter().copied().chain(own.iter().map(String::as_str));
     let views: Vec<Value> = all.map(|name| view(&ctx, name)).collect();
     replies::show(&ctx, json!({"resource_classes": views}), None)
@@ -59,7 +59,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     replies::check_accept(&ctx)?;
     let name = ctx.param("name");
-    if !look(&ctx, |ledger| ledger.knows_class(name))? {
+    if !read(&ctx, |ledger| ledger.knows_class(name))? {
         return Err(Fault::not_found(format!("No such resource class {name}.")));
     }
     replies::show(&ctx, view(&ctx, name), None)
@@ -96,7 +96,7 @@ async fn ensure(ctx: Ctx) -> Result<Reply, Fault> {
     if !traits::is_custom(&name) {
         return Err(invalid(&name));
     }
-    let known = look(&ctx, |ledger| ledger.knows_class(&name))?;
+    let known = read(&ctx, |ledger| ledger.knows_class(&name))?;
     if !known {
         let made = send(&ctx, LedgerCommand::CreateClass { name: name.clone() }, PlacementOperation::Other).await;
         // Another request may have created it meanwhile.

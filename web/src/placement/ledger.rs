@@ -23,15 +23,15 @@ pub(super) async fn send(
         .map_err(|error| reject::ledger(error, during))
 }
 
-/// Reads the ledger in the read models. `look` runs under their lock, so it must be fast.
-pub(super) fn look<R>(ctx: &Ctx, look: impl FnOnce(&Ledger) -> R) -> Result<R, Fault> {
-    Ok(ctx.views()?.placement.read(|placement| look(&placement.ledger)))
+/// Reads the ledger in the read models. `query` runs under their lock, so it must be fast.
+pub(super) fn read<R>(ctx: &Ctx, query: impl FnOnce(&Ledger) -> R) -> Result<R, Fault> {
+    Ok(ctx.views()?.placement.read(|placement| query(&placement.ledger)))
 }
 
 /// The provider that the path names.
 pub(super) fn named_provider(ctx: &Ctx) -> Result<Arc<Provider>, Fault> {
     let id = provider_id(ctx)?;
-    look(ctx, |ledger| ledger.providers.get(&id).cloned())?.ok_or_else(|| reject::no_provider(id))
+    read(ctx, |ledger| ledger.providers.get(&id).cloned())?.ok_or_else(|| reject::no_provider(id))
 }
 
 pub(super) fn provider_id(ctx: &Ctx) -> Result<ProviderId, Fault> {

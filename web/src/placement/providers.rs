@@ -10,7 +10,7 @@ use chronova_projections::placement::index::ProviderIndex;
 use chronova_projections::slots::Slots;
 use serde_json::json;
 
-use super::ledger::{look, provider_id, send};
+use super::ledger::{provider_id, read, send};
 use super::readers::ProviderBody;
 use super::reject::{PlacementOperation, no_provider};
 use super::views::{PROVIDER, ProviderView};
@@ -124,7 +124,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 fn shown(ctx: &Ctx, id: ProviderId) -> Result<Reply, Fault> {
     let found =
-        look(ctx, |ledger| ledger.providers.get(&id).map(|provider| (Arc::clone(provider), ledger.root_of(id))))?;
+        read(ctx, |ledger| ledger.providers.get(&id).map(|provider| (Arc::clone(provider), ledger.root_of(id))))?;
     let (provider, root) = found.ok_or_else(|| no_provider(id))?;
     let view = view(ctx, provider, root);
     replies::show(ctx, PROVIDER.render(&view, ctx.version), Some(view.provider.updated_at))

@@ -4,7 +4,7 @@ use chronova_actors::ledger::{LedgerCommand, NewInventories};
 use chronova_events::ids::ProviderId;
 
 use super::bodies;
-use super::ledger::{look, send};
+use super::ledger::{read, send};
 use super::readers::{InventoriesBody, ReshapeBody};
 use super::reject::{PlacementOperation, no_provider_to_reshape};
 use crate::ctx::Ctx;
@@ -23,7 +23,7 @@ async fn reshape(ctx: Ctx) -> Result<Reply, Fault> {
     let mut body = ReshapeBody::read(&ctx.body);
     for (text, InventoriesBody { generation, inventories }) in body.inventories.drain(..) {
         let provider: ProviderId = text.parse().map_err(|_| no_provider_to_reshape(&text))?;
-        if !look(&ctx, |ledger| ledger.providers.contains_key(&provider))? {
+        if !read(&ctx, |ledger| ledger.providers.contains_key(&provider))? {
             return Err(no_provider_to_reshape(&text));
         }
         parts.push(NewInventories { provider, generation, inventories });

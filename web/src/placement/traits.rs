@@ -7,7 +7,7 @@ use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{Ledger, standard};
 use serde_json::json;
 
-use super::ledger::{look, named_provider, provider_id, send};
+use super::ledger::{named_provider, provider_id, read, send};
 use super::readers::TraitsBody;
 use super::reject::PlacementOperation;
 use super::{bodies, replies};
@@ -43,7 +43,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     replies::check_accept(&ctx)?;
     let wanted = name_filter(&ctx)?;
     let associated = associated_filter(&ctx)?;
-    let found = look(&ctx, |ledger| matching(ledger, &wanted, associated))?;
+    let found = read(&ctx, |ledger| matching(ledger, &wanted, associated))?;
     replies::show(&ctx, json!({"traits": found}), None)
 }
 
@@ -101,7 +101,7 @@ fn associated_filter(ctx: &Ctx) -> Result<Option<bool>, Fault> {
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let name = ctx.param("name");
-    if !look(&ctx, |ledger| ledger.knows_trait(name))? {
+    if !read(&ctx, |ledger| ledger.knows_trait(name))? {
         return Err(Fault::not_found(format!("No such trait(s): {name}.")));
     }
     replies::dated(&ctx, Reply::empty(204), None)

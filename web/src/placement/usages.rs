@@ -6,7 +6,7 @@ use chronova_events::ids::ProjectId;
 use chronova_events::ledger::{Consumer, Ledger};
 use serde_json::{Map, Value, json};
 
-use super::ledger::{look, named_provider};
+use super::ledger::{named_provider, read};
 use super::{bodies, replies, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -56,7 +56,7 @@ async fn of_project(ctx: Ctx) -> Result<Reply, Fault> {
     let project = ctx.query.last("project_id").unwrap_or_default();
     ctx.authorize(&PolicyTarget::default().project(&ProjectId::new(project)))?;
     let kind = ctx.query.last("consumer_type");
-    let sums = look(&ctx, |ledger| sums(ledger, project, ctx.query.last("user_id"), kind))?;
+    let sums = read(&ctx, |ledger| sums(ledger, project, ctx.query.last("user_id"), kind))?;
     let usages = if versions::has_consumer_types(ctx.version) {
         sums.into_iter().map(|(kind, sum)| (kind, by_kind(&sum))).collect()
     } else {

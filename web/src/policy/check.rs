@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deep_is_refused() {
+    fn deeply_nested_checks_are_refused() {
         for (open, close) in [("(", ")"), ("not ", "")] {
             let nested = |times: usize| format!("{}role:a{}", open.repeat(times), close.repeat(times));
             assert!(parse(&nested(DEEPEST)).is_ok());
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_none() {
+    fn malformed_checks_are_refused() {
         for bad in ["role", "@ or", "and @", "(@", "@)", "@ @", "not", "role:%(x"] {
             assert!(parse(bad).is_err(), "{bad}");
         }

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_defined_is_as_the_default_rule_says() {
+    fn the_default_rule_decides_for_undefined_rules() {
         let (member, stranger) = (requester(&["member"], Some("p1")), requester(&["stranger"], Some("p1")));
         let text = "default: 'role:member'\n'os_compute_api:servers:create': 'rule:nowhere'";
         let set = enforcer(text, true).unwrap();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_stop_the_start() {
+    fn a_bad_policy_file_stops_the_start() {
         assert!(matches!(enforcer("a: 'rule:b'\nb: 'rule:a'", true), Err(PolicyError::Circular(_))));
         for step in [1, -1] {
             let line = |n: i32| format!("r{}: 'rule:r{}'\n", 50_000 + n * step, 50_000 + (n + 1) * step);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_absent() {
+    fn missing_fields_are_absent() {
         assert_eq!(Everything::deserialize(&json!({})).unwrap(), Everything::default());
         let of_other_forms =
             json!({"text": 1, "trimmed": null, "flag": 1, "integer": "x", "pairs": null, "unknown": true});
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_read_in_all_its_spellings() {
+    fn every_accepted_spelling_is_read() {
         let body = json!({
             "text": " a ", "trimmed": " a ", "sent": null, "flag": "Yes", "integer": "-7", "number": "7",
             "pairs": {"b": "2", "a": 1},

@@ -44,7 +44,7 @@ fn no_snapshot(id: &str) -> String {
 }
 
 /// The snapshot, with its volume, if the caller may see it.
-fn look(ctx: &Ctx, id: SnapshotId) -> Result<(Arc<VolumeRecord>, VolumeSnapshot), Fault> {
+fn find(ctx: &Ctx, id: SnapshotId) -> Result<(Arc<VolumeRecord>, VolumeSnapshot), Fault> {
     let found = ctx.queries()?.views.volumes.read(|view| view.of_snapshot(id));
     let known = found.and_then(|volume| volume.snapshots.get(&id).cloned().map(|snapshot| (volume, snapshot)));
     let caller = ctx.caller();
@@ -54,7 +54,7 @@ fn look(ctx: &Ctx, id: SnapshotId) -> Result<(Arc<VolumeRecord>, VolumeSnapshot)
 
 /// The snapshot of the path and the permit of the route's rule on it.
 pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, VolumeSnapshot, Permit), Fault> {
-    let (volume, snapshot) = look(ctx, ctx.id::<SnapshotId>("snapshot_id", no_snapshot)?)?;
+    let (volume, snapshot) = find(ctx, ctx.id::<SnapshotId>("snapshot_id", no_snapshot)?)?;
     let permit = ctx.authorize(&PolicyTarget::owned(&snapshot.requested.project, &snapshot.requested.user))?;
     Ok((volume, snapshot, permit))
 }
@@ -96,7 +96,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let snapshot = wanted.snapshot;
     let accepted = ctx.app.volumes()?.accept_snapshot(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     shown(&ctx, accepted).await?;
-    let (_, mut made) = look(&ctx, snapshot)?;
+    let (_, mut made) = find(&ctx, snapshot)?;
     made.status = SnapshotStatus::Creating;
     Ok(Reply::json(202, json!({"snapshot": LISTED.render(&made, ctx.version)})))
 }
@@ -127,7 +127,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let snapshot = snapshot.requested.snapshot;
     let describe = VolumeCommand::DescribeSnapshot { snapshot, description };
     command(&ctx, &permit, volume.created.volume, describe).await?;
-    let (_, now) = look(&ctx, snapshot)?;
+    let (_, now) = find(&ctx, snapshot)?;
     Ok(Reply::ok(json!({"snapshot": LISTED.render(&now, ctx.version)})))
 }
 

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn imports_what_openssh_writes() {
+    fn imports_keys_in_openssh_format() {
         let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG0bTWZyLQGKlW5yQmNzFq9hJ1mX5x0yQ1V2kT3dYv3x me@home\n";
         let public = imported(key).unwrap();
         assert_eq!(public.text, key);

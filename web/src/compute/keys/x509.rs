@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_refused() {
+    fn malformed_certificates_are_refused() {
         for text in ["", "x", &format!("{BEGIN}\n!!\n{END}"), &format!("{BEGIN}\nMAA=\n{END}")] {
             let fault = imported(text).unwrap_err();
             assert!(fault.status == 400 && fault.message.contains("failed to generate X509 fingerprint"), "{text}");

@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn truth_is_strict() {
+    fn booleans_are_strict() {
         assert!(truth("True").unwrap() && !truth("0").unwrap());
         assert_eq!(truth("maybe").unwrap_err().status, 400);
     }

@@ -25,7 +25,7 @@ use crate::schema::is_true;
 /// A request before 2.34 waits at most this long for the destination's checks.
 const CHECKS: Duration = Duration::from_mins(1);
 /// The pause between two polls of the migration's status.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_PERIOD: Duration = Duration::from_millis(20);
 
 const HOST_RULE: &str = "os_compute_api:servers:migrations:index:host";
 
@@ -123,8 +123,8 @@ async fn checks_of(ctx: &Ctx, found: &PermittedServer, process: ProcessId) -> Re
             }
             Some(_) => return Ok(()),
         }
-        tokio::time::sleep(LOOK).await;
-        waited += LOOK;
+        tokio::time::sleep(POLL_PERIOD).await;
+        waited += POLL_PERIOD;
     }
     Ok(())
 }

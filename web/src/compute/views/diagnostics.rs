@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_counted_is_said_to_be_so_and_not_left_out() {
+    fn missing_counters_are_null() {
         let expected =
             json!({"errors_count": -1, "read_bytes": 2, "read_requests": 1, "write_bytes": 4, "write_requests": 3});
         assert_eq!(disk(&seen().disks[0]), expected);
