@@ -1,4 +1,4 @@
-//! Finds the service of a URL, and the address under which the client knows it.
+//! Finds the service of a URL, and the address under which the client knows that service.
 
 use std::net::IpAddr;
 
@@ -46,7 +46,8 @@ pub(crate) fn place(only: Option<Service>, request: &HttpRequest, config: &WebCo
     Some(RequestAddress { service, path: below.to_owned(), links })
 }
 
-/// `http://host:port` as the client wrote it. Behind a trusted proxy, the proxy's headers give it.
+/// The beginning of every link, `http://host:port`, as the client wrote it. If a trusted proxy sent the request, its
+/// headers name scheme, host and a path prefix.
 pub(crate) fn host(request: &HttpRequest, config: &WebConfig) -> String {
     let text = |name: &str| first(request.headers(), name);
     let (scheme, host, prefix) = if is_trusted(request, config) {

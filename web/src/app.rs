@@ -24,7 +24,7 @@ use crate::policy::Enforcer;
 use crate::rate::RateLimits;
 use crate::service::Service;
 
-/// The state shared by all workers. Services add their fields here.
+/// The state shared by all workers.
 pub struct App {
     pub config: WebConfig,
     pub policy: Enforcer,
@@ -117,7 +117,7 @@ impl App {
         self
     }
 
-    /// The embedded image service; 404 when an external one is configured.
+    /// The embedded image service; 404 in a process without one (some tests).
     pub fn images(&self) -> Result<&Arc<EmbeddedImages>, Fault> {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
     }
@@ -129,7 +129,7 @@ impl App {
         self
     }
 
-    /// The embedded volume service; 404 when an external one is configured.
+    /// The embedded volume service; 404 in a process without one (some tests).
     pub fn volumes(&self) -> Result<&Arc<EmbeddedVolumes>, Fault> {
         self.volumes.as_ref().ok_or_else(|| Fault::not_found("The volume service is elsewhere."))
     }

@@ -177,7 +177,7 @@ impl Authentication {
         let user_token = UserToken::new(token);
         let question = TokenQuestion { token: &user_token, allow_expired: vouched, request: claim.request };
         let owner = identity.owner(question).await?;
-        // A request that a service passes on is not the one that the user sent, so the rules do not name it.
+        // The user's access rules name the request to the first service, not the one that this service sends on.
         if let (Some(rules), Some(asked), false) = (&owner.access_rules, &claim.asked, vouched) {
             check_rules(rules, owner.service_types.as_deref(), asked)?;
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::fault::Fault;
 use crate::service::Service;
 
-/// A client that has not sent its body by then gets 408.
+/// A client that has not sent its body within this time gets 408.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Reads the whole body; refuses one that is longer than `limit` bytes.
@@ -59,7 +59,7 @@ pub(crate) fn parse(service: Service, headers: &HeaderMap, body: &[u8]) -> Resul
                 "The media type {media} is not supported, use application/json"
             )));
         }
-        // These services ignore the media type. Nova reads these two types as JSON.
+        // Keystone, Neutron and Glance ignore the media type. Nova reads plain text and form data as JSON, too.
         (Service::Identity | Service::Network | Service::Image, _)
         | (_, None | Some("" | "text/plain" | "application/x-www-form-urlencoded")) => {}
         (_, Some(_)) => return Err(Fault::unsupported_media_type("Unsupported Content-Type")),

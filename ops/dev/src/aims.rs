@@ -1,7 +1,8 @@
 //! `chronova-dev aims`: measures all performance aims, in one table with Nova's figures.
 //!
-//! Nova's figures mean the same. They were measured on a machine with two cores, with four compute services that use
-//! the fake driver (`docs/performance.md`). The long parts (a log of many events, a million servers) come last.
+//! Nova's figures are of the same measurements. They were taken on a machine with two cores, with four compute services
+//! that use the fake driver (`docs/performance.md`). The long parts (a log of many events, a million servers) come
+//! last.
 
 use std::time::Duration;
 

@@ -132,7 +132,7 @@ fn fold() -> Result<Run> {
     Ok(meter.stop(vec![std::time::Duration::from_nanos(1); EVENTS]))
 }
 
-/// Writes the read models as bytes, and reads them back.
+/// Encodes each event, and decodes the bytes again.
 fn write() -> Result<Run> {
     let events = events();
     let meter = Meter::start();

@@ -6,9 +6,9 @@
 //! the report shows it beside the figures. A benchmark prints its machine and its settings, repeats everything `--runs`
 //! times and prints the medians. It writes only to its own temporary folder, and removes that folder.
 //!
-//! To add a benchmark: write a file with `DevArgs` and `fn run(&Common, &DevArgs) -> anyhow::Result<Report>`, then add a variant
-//! of [`DevCommand`] and its line in [`measured`]. [`meter`] measures, [`raw`] measures the machine's limits, [`report`]
-//! prints.
+//! To add a benchmark: write a file with its arguments and `fn run(&Common, &Arguments) ->
+//! anyhow::Result<BenchReport>`, then add a variant of [`DevCommand`] and its line in [`measured`]. [`meter`] measures,
+//! [`raw`] measures the machine's limits, [`report`] prints.
 
 pub mod machine;
 pub mod meter;

@@ -1,4 +1,4 @@
-//! Describes the machine on which the figures were measured. Without it, the figures mean nothing.
+//! Describes the machine on which the figures were measured. Without this description, the figures mean nothing.
 
 use std::fs;
 use std::path::Path;

@@ -287,7 +287,7 @@ fn count(number: u64) -> f64 {
     number as f64
 }
 
-/// A time with up to three significant digits and a unit: `0.8 us`, `12.3 us`, `4.56 ms`, `1.20 s`.
+/// A time with its unit: `0.80 us`, `12 us`, `4.56 ms`, `12.3 ms`, `1.20 s`.
 fn time(micros: Option<f64>) -> String {
     match micros {
         None => String::new(),

@@ -1,9 +1,9 @@
 //! `chronova-dev scale`: many hosts and many servers in one process.
 //!
 //! The benchmark first registers hosts and builds many servers over the API at once. Then it fills the log with copied
-//! servers ([`copied_servers`](super::copied_servers)). The control plane folds them, stops, and starts again. A steady
-//! mix of requests and lists follow. Then one host in a hundred stops answering, and the control plane restarts under
-//! load. Each line of the report measures one of these.
+//! servers ([`copied_servers`](super::copied_servers)). The control plane folds them, stops, and starts again. Lists
+//! and a steady mix of requests follow. Then one host in a hundred stops answering, and the control plane restarts
+//! under load. Each line of the report measures one of these.
 
 use std::time::{Duration, Instant};
 

@@ -43,7 +43,8 @@ pub(super) struct BenchWorld {
 }
 
 impl BenchWorld {
-    /// Creates a log in `folder` with these events, and a control plane on it. It runs no processes and no host agents.
+    /// Creates a log in `folder` with these events, and a control plane on it. The control plane runs no processes and
+    /// no host agents.
     pub(super) async fn open(folder: &Path, filling: Filling, options: RuntimeOptions) -> Result<Self> {
         let store = SqliteStore::open(folder.join("log.db"), &SqliteOptions::default())?;
         let streams = filling.into_iter().map(|(stream, events)| fill(&store, stream, events));

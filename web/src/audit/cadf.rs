@@ -100,7 +100,7 @@ impl CadfReason {
     }
 }
 
-/// CADF actions of event kinds, by the last word of the kind, where the word itself is no CADF action.
+/// CADF actions by the part of the event kind after the dot. [`action_by_ending`] decides for all other kinds.
 const ACTIONS_BY_KIND: &[(&str, &str)] = &[
     ("build_requested", "create"),
     ("build_succeeded", "create"),
@@ -202,7 +202,8 @@ const TYPES: &[(&str, &str)] = &[
     ("volume_type", "storage/volume/type"),
 ];
 
-/// CADF resource types of identity events. The target is the first of these that the payload names.
+/// CADF resource types of identity events. The target is the type in the kind (`user_created`), or else the first of
+/// these that the payload names.
 const IDENTITY_TYPES: &[(&str, &str)] = &[
     ("user", "data/security/account/user"),
     ("project", "data/security/project"),

@@ -1,7 +1,7 @@
 //! `/chronova/v1/erasures`: erases personal data, and lists the erasures.
 //!
 //! `POST {"erasure": {"user": "...", "reason": "..."}}` (or `server`, or `project`) is a dry run, unless `"dry_run":
-//! false`. The data of servers that still exist is refused, unless `"even_alive": true`.
+//! false`. The answer is 409 if a server or user of the erasure still exists, unless `"even_alive": true`.
 
 use chronova_actors::erasure::error::ErasureError;
 use chronova_actors::erasure::work::{Eraser, ErasurePlan};

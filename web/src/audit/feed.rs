@@ -3,7 +3,8 @@
 //! The id of an event is its position. So a client that resumes with its last id misses nothing and sees nothing twice.
 //! Catching up is a search of the log; then the feed follows the log's own subscription. Memory is bounded: at most
 //! [`WAITING`] chunks wait for a client. A client that takes no chunk for [`SLOW`] is disconnected, and can resume at
-//! its last id. The caller's right is checked again every [`RECHECK`], so a feed does not outlive its token.
+//! its last id. The caller's right is checked again every [`RECHECK`], so a feed outlives its token by at most that
+//! time.
 
 use std::io;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use crate::service::Service;
 
 /// Chunks that may wait for one client.
 const WAITING: usize = 8;
-/// A chunk is sent when it has this many bytes, or when no further event is there.
+/// A chunk is sent when it has this many bytes, or at the end of a page or batch of events.
 const CHUNK: usize = 32 << 10;
 /// Events searched for at once.
 const PAGE: usize = 512;

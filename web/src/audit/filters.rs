@@ -1,5 +1,5 @@
-//! The query parameters of the audit API. A client may give each several times; an event matches if it matches one of
-//! the values.
+//! The query parameters of the audit API. A client may give each filter several times; an event matches if it matches
+//! one of the values. Of the times, positions and the limit, the last value counts.
 
 use chrono::DateTime;
 use chronova_events::envelope::{Position, Timestamp};

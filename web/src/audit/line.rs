@@ -123,10 +123,10 @@ fn cause(cause: &Cause) -> Value {
     }
 }
 
-/// A cell of a line: a path into the JSON form.
+/// A column: its name, and the path of its cells in the JSON form.
 type AuditColumn = (&'static str, &'static str);
 
-/// The columns of the CSV form and where in the JSON form they come from.
+/// The columns of the CSV form.
 const CSV: &[AuditColumn] = &[
     ("position", "/position"),
     ("recorded_at", "/recorded_at"),

@@ -50,7 +50,7 @@ pub(super) const ROUTES: &[Route] = &[
         .body(bodies::images_body),
 ];
 
-/// The number in the path, in any form that Python reads.
+/// The aggregate's number in the path. A sign and blanks around the number are accepted, as in Python.
 fn number(ctx: &Ctx) -> Result<u64, Fault> {
     let number: i64 = ctx
         .param("id")

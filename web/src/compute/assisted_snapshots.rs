@@ -2,9 +2,9 @@
 //! running guest's disk.
 //!
 //! Source: nova `api/openstack/compute/assisted_volume_snapshots.py`, `compute/api.py` (`volume_snapshot_create`). Only
-//! drivers with volumes as files on a shared file system use it (NFS and the like). The volumes here are in libvirt
-//! pools, and the volume service itself makes their snapshots. So after all checks the answer refuses the volume: it is
-//! no file on a shared file system.
+//! drivers with volumes as files on a shared file system (NFS and the like) use this operation. The volumes here are in
+//! libvirt pools, and the volume service itself makes their snapshots. So after all checks the answer refuses the
+//! volume: it is no file on a shared file system.
 
 use chronova_events::ids::VolumeId;
 use chronova_events::instance::{Alive, status};
@@ -39,7 +39,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     Err(refusal(&ctx, volume, &["active", "paused", "stopped"], "volume_snapshot_delete")?)
 }
 
-/// The refusal; for any reason, Nova answers 400.
+/// The refusal. Nova answers 400 for each of these reasons.
 fn refusal(ctx: &Ctx, volume: &str, allowed: &[&str], action: &str) -> Result<Fault, Fault> {
     let unknown = || Fault::bad_request(format!("No volume Block Device Mapping with id {volume}."));
     let Ok(id) = volume.parse::<VolumeId>() else { return Ok(unknown()) };
@@ -61,7 +61,7 @@ fn refusal(ctx: &Ctx, volume: &str, allowed: &[&str], action: &str) -> Result<Fa
     })
 }
 
-/// The part of the server's state that forbids it.
+/// The part of the server's state that forbids the action.
 fn state(server: &Alive, allowed: &[&str]) -> Option<(&'static str, &'static str)> {
     let shown = status::of_alive(server);
     match shown.task_state {

@@ -10,7 +10,7 @@
 //! | `network-changed` | the server's addresses are refreshed |
 //! | `network-vif-deleted` | the guest loses the interface |
 //! | `power-update` | the server is started or stopped, if its state allows it |
-//! | others | accepted without effect, because no process here waits for them; Nova does the same |
+//! | others | accepted without effect, as in Nova when no operation waits for the event |
 //!
 //! Source: nova `api/openstack/compute/server_external_events.py`, `compute/manager.py`.
 

@@ -131,7 +131,7 @@ fn all(ctx: &Ctx) -> Result<Vec<KnownHost>, Fault> {
     Ok(hosts)
 }
 
-/// The id of the version: a number, or a UUID from 2.53 on.
+/// Whether `text` is the host's id in this microversion: a number, or a UUID from 2.53 on.
 fn is(ctx: &Ctx, host: &KnownHost, text: &str) -> bool {
     if versions::hosts_have_uuids(ctx.version) { text.parse() == Ok(host.id) } else { host.number.to_string() == text }
 }

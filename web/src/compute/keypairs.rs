@@ -35,7 +35,7 @@ pub(super) const ROUTES: &[Route] = &[
         .query(bodies::show_query),
 ];
 
-/// The user of the request, and the permit.
+/// The user whose key pairs the request is about, and the permit.
 fn user(ctx: &Ctx, named: Option<&str>) -> Result<(UserId, Permit), Fault> {
     let named = named.filter(|_| versions::keypairs_of_others(ctx.version));
     let user = named.map_or_else(|| ctx.caller().user.clone(), UserId::new);
@@ -114,7 +114,7 @@ fn pair(ctx: &Ctx, body: &bodies::KeypairBody, user: &UserId) -> Result<(Keypair
     Ok((keypair, private))
 }
 
-/// The limit of a user's key pairs: as in Nova, that of the project in which one is created.
+/// The limit of a user's key pairs. As in Nova, it is the limit of the project in which the user creates a pair.
 fn limit(ctx: &Ctx) -> Result<i64, Fault> {
     match &ctx.caller().project {
         Some(project) => quotas::limit(ctx, project, "key_pairs"),

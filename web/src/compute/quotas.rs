@@ -99,7 +99,8 @@ fn state(ctx: &Ctx, project: &ProjectId) -> Result<ProjectQuotaState, Fault> {
     Ok(ProjectQuotaState { quota, server_groups: views.server_groups.read(|groups| groups.of_project(project).len()) })
 }
 
-/// Members of server groups are counted per group and user, so a project has no usage for them.
+/// A project's usage of a resource. Members of server groups are counted per group and user, so a project has no usage
+/// for them.
 fn used(state: &ProjectQuotaState, resource: &str) -> u64 {
     match resource {
         "instances" => state.held.len() as u64,
@@ -124,7 +125,7 @@ fn project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     Ok((project, permit))
 }
 
-/// As [`project`], and there is such a project.
+/// As [`project`]; refuses a project that does not exist.
 async fn known_project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     let (project, permit) = project(ctx)?;
     ctx.expect_project(&project).await?;
@@ -231,7 +232,8 @@ async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
 
 const LONGEST_CLASS: usize = 255;
 
-/// The limits of a class, over the configured ones. Server groups belong to it from 2.50 on.
+/// The limits of a class; a limit that the class lacks is the configured one. Limits of server groups are shown from
+/// 2.50 on.
 fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
     let said = ctx.queries()?.views.quotas.read(|view| view.classes.by_name.get(class).cloned()).unwrap_or_default();
     let limit = |name: &str| json!(said.get(name).copied().unwrap_or_else(|| ctx.app.compute.config.limit(name)));

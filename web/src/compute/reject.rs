@@ -169,7 +169,7 @@ pub(super) fn volume(id: impl Display, error: PortError) -> Fault {
     }
 }
 
-/// The volume service's refusal of a change. The service's own message follows Nova's.
+/// The volume service's refusal of a change, with that service's message.
 pub(super) fn volume_service(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) => Fault::not_found(message),

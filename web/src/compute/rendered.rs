@@ -1,8 +1,8 @@
-//! A cache of rendered servers: most of the work for a list of a thousand servers is copying text.
+//! A cache of rendered servers. With the cache, most of the work for a list of servers is copying text.
 //!
 //! An entry is found by server, table and version. It is valid only while all its inputs are the same: the row itself
 //! (a read model replaces a shared row and never changes it), the caller's visibility, and the parts from other read
-//! models ([`ServerViewExtras`]). It is bounded, and dropped entries cost only time.
+//! models ([`ServerViewExtras`]). The cache is bounded, and dropped entries cost only time.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -32,7 +32,7 @@ struct RenderKey {
 
 #[derive(Debug)]
 struct RenderedServer {
-    /// Weak, so that the read model need not copy a row that only the cache knows.
+    /// Weak, so that the read model can change the row in place although the cache knows it.
     row: Weak<ServerRow>,
     sees: Arc<ServerVisibility>,
     beside: ServerViewExtras,

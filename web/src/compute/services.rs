@@ -1,7 +1,7 @@
 //! The compute services.
 //!
-//! Each host has a `nova-compute`, with any driver, because clients identify hosts by it. The control plane appears as
-//! the services `nova-scheduler` and `nova-conductor`, which clients expect.
+//! Each host has a `nova-compute`, with any driver, because clients identify hosts by this service. The control plane
+//! appears as the services `nova-scheduler` and `nova-conductor`, which clients expect.
 
 use chronova_actors::host::{HostCommand, HostRoot};
 use chronova_actors::operations::Queries;

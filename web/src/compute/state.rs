@@ -3,7 +3,7 @@
 use super::config::ComputeConfig;
 use super::rendered::RenderedServers;
 
-/// Shared by all requests.
+/// All requests share this state.
 #[derive(Debug, Default)]
 pub struct ComputeState {
     pub config: ComputeConfig,

@@ -295,7 +295,8 @@ impl InvariantCheck<'_> {
                 continue;
             };
             known.insert((host, volumes::volume(id)));
-            // Writing an image over the volume failed, so the volume's content is unknown, and it may even be missing.
+            // Writing an image over the volume failed, so the volume's content is unknown, and the volume may even be
+            // missing.
             if volume.status == VolumeStatus::Error && volume.reimaged_by.is_some() {
                 torn.insert((host, volumes::volume(id)));
             }

@@ -24,7 +24,7 @@ const TINY: &[u8] = b"tiny";
 struct ChaosImage {
     draft: ImageDraft,
     bytes: Option<Bytes>,
-    /// The number of images created so far.
+    /// The order of creation: one more than the highest number of an existing image.
     number: u64,
 }
 

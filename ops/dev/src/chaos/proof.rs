@@ -99,8 +99,8 @@ pub(super) async fn shared_disk_breaches(world: &ChaosWorld) -> Result<Vec<Broke
     for SharedDiskBreach { instance, at, call, here, there } in fleet.shared_disk_breaches().into_iter().filter(lives) {
         let server = as_of(world.log.as_ref(), instance, world.moment(at)).await?;
         let Some(server) = server.alive() else { continue };
-        // The control plane cannot ask a host that has just come back before it starts a guest elsewhere. QEMU's lock
-        // on the disk protects it.
+        // The control plane cannot ask a host that has just come back before it starts a guest elsewhere. Then QEMU's
+        // lock protects the disk.
         let starts = matches!(call, DriverCall::Install | DriverCall::Spawn | DriverCall::Start);
         let knows = |up_for: Duration| !starts || up_for > MOMENT;
         let there = there.into_iter().filter(|(_, up_for)| knows(*up_for)).map(|(other, _)| other);

@@ -40,7 +40,7 @@ use tokio::time::Instant;
 use super::images::ChaosImages;
 use super::settings::Settings;
 
-/// The time of a driver call, about.
+/// About how long a driver call takes.
 const LATENCY: Duration = Duration::from_millis(20);
 const TRAVEL: Duration = Duration::from_secs(5);
 

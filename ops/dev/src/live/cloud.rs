@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::client::{LoadClient, LoadTarget, VERSIONS};
 use super::{pause, process};
 
-/// How long a start may take. The program may have to fold a large log.
+/// How long a start or any other wait may take. At a start, the program may have to fold a large log.
 const PATIENCE: Duration = Duration::from_hours(1);
 
 pub(crate) struct LoadedCloud {

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(crate) struct ProcessMemory {
     /// Resident memory.
     pub(crate) rss: u64,
-    /// Resident memory, in which a shared page counts by the process's share. `bench.py` adds this up for Nova's
+    /// Resident memory, in which a shared page counts by the process's share. Nova's figure is the sum of this over its
     /// processes.
     pub(crate) pss: u64,
     /// The highest resident memory so far.

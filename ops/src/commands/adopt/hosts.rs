@@ -25,7 +25,7 @@ pub(super) struct AdoptedHosts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AdoptedHost {
     pub(super) id: HostId,
-    /// The name of the node, which libvirt reports. Chronova knows the host by it.
+    /// The name of the node, as libvirt reports it. Chronova knows the host by this name.
     pub(super) hostname: String,
 }
 

@@ -88,7 +88,7 @@ pub(super) fn by_server<'a>(rows: impl Iterator<Item = NovaRow<'a>>) -> BTreeMap
     by
 }
 
-/// The migrations of adopted servers, in the order of their numbers.
+/// Adopts the migrations of adopted servers, in the order of their numbers.
 pub(super) fn adopt(adoption: &mut Adoption<'_>) {
     let flavors: BTreeMap<&str, &str> =
         rows(adoption.api(), "flavors").filter_map(|row| Some((row.text("id")?, row.text("flavorid")?))).collect();

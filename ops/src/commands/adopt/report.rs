@@ -68,7 +68,7 @@ impl AdoptionVerdict {
 pub struct AdoptionFinding {
     pub verdict: AdoptionVerdict,
     pub reason: String,
-    /// Tells the operator how to resolve it.
+    /// Tells the operator how to resolve the problem.
     pub way_out: &'static str,
 }
 

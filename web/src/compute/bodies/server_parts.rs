@@ -128,7 +128,7 @@ struct FixedIpBody {
 }
 
 impl InterfaceBody {
-    /// The schema allows one address.
+    /// The requested address. The schema allows at most one.
     pub fn fixed_ip(&self) -> Option<String> {
         self.fixed_ips.first().map(|fixed| fixed.ip_address.clone())
     }

@@ -1,5 +1,5 @@
-//! Validates a flavor's extra specs (from 2.86). A name in a known namespace must be one of its names. The value of a
-//! known name must have its type and range. Names of unknown namespaces are the operator's own.
+//! Validates a flavor's extra specs (from 2.86). A name in a known namespace must be a known name. The value of a known
+//! name must have its type and range. Names of unknown namespaces are the operator's own.
 //!
 //! [`table`] lists the known names; resource classes and traits come from Placement's standard names. Source of the
 //! messages: nova `api/validation/extra_specs`.

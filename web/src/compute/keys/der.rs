@@ -72,7 +72,7 @@ pub(super) fn oid(arcs: &[u64]) -> Vec<u8> {
     tagged(6, &out)
 }
 
-/// The content of the element at the beginning of `bytes` if it has this tag, and what follows it.
+/// The content of the first element of `bytes` if it has this tag, and the bytes after the element.
 pub(super) fn read(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (found, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;

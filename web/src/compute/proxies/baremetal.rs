@@ -1,5 +1,5 @@
 //! `/os-baremetal-nodes` until 2.35: a view of the bare-metal service's nodes. Chronova has no bare-metal service, so
-//! the list is empty. Nova never passed changes on either.
+//! reads answer 501. Changes answer 400, as in Nova.
 //!
 //! Source: nova `api/openstack/compute/baremetal_nodes.py`.
 

@@ -148,13 +148,14 @@ fn of_pool(reject: FloatingIpAllocationReject, pool: Option<&str>) -> Fault {
 
 async fn remove_address(ctx: Ctx) -> Result<Reply, Fault> {
     let row = by_id(&ctx).await?;
-    // As in Nova, the address's server is looked up, and one that the caller may not see is not found.
+    // As in Nova, the answer is 404 if the address belongs to a server that the caller may not see.
     holder(&ctx, &row)?;
     networks(&ctx)?.release_floating_ip(row.id, &ctx.service_caller()).await.map_err(refused)?;
     Ok(Reply::empty(202))
 }
 
-/// The server with the floating address, with the target of its rules; `None` if no device has it.
+/// The server that has the floating address, and the policy target for that server; `None` if no device has the
+/// address.
 fn holder(ctx: &Ctx, row: &FloatingIpInfo) -> Result<Option<(InstanceId, PolicyTarget)>, Fault> {
     let device = row.target.as_ref().map(|to| &to.device).filter(|device| !device.is_empty());
     let Some(device) = device else { return Ok(None) };

@@ -1,5 +1,6 @@
-//! Operations that Nova once passed on to the image and network services and has deprecated since: images and networks
-//! until 2.35, image metadata until 2.38. Old clients still expect them, in Nova's form and with Nova's messages.
+//! Operations that Nova once passed on to other services and has deprecated since: images, networks, volumes and
+//! bare-metal nodes until 2.35, image metadata until 2.38, floating addresses of servers until 2.43. Old clients still
+//! expect them, in Nova's form and with Nova's messages.
 //!
 //! These operations call the port of the other service with the user's token. As in Nova, that service's policy decides
 //! access.

@@ -77,7 +77,7 @@ pub(in crate::compute) fn server_image(id: InstanceId, reject: ServerImageReject
     }
 }
 
-/// Why a server is not even asked, or refuses.
+/// The refusal of a request that takes something before it asks the server.
 fn asked(id: InstanceId, reject: AskServerReject) -> Fault {
     match reject {
         AskServerReject::Quota(reject) => quota(CommandError::Rejected(reject)),

@@ -41,7 +41,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:os-server-password:clear"),
 ];
 
-/// Neither a lock nor a state prevents it.
+/// Declares the server's state. Neither a lock nor the present state prevents this.
 async fn reset_state(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let state = match ctx.action_body()["state"].as_str() {
@@ -108,7 +108,8 @@ async fn password(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"password": found.server()?.guest_password.as_deref().unwrap_or_default()})))
 }
 
-/// The password inside the guest does not change. The guest may post another one later.
+/// Removes the posted password. The password inside the guest does not change, and the guest may post another one
+/// later.
 async fn clear_password(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     send(&ctx, &found, InstanceRequest::ClearGuestPassword).await?;

@@ -37,7 +37,7 @@ pub(super) async fn send(ctx: &Ctx, found: &PermittedServer, request: impl Into<
 pub(super) async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let changes = changes(&ctx, &found)?;
-    // Nova changes the names of locked servers, too.
+    // As in Nova, a lock does not prevent these changes.
     let asker = CallerRights { overrides_lock: true };
     send(&ctx, &found, InstanceRequest::Change { changes, asker }).await?;
     let sees = sees(&ctx, true, versions::update_answers_briefly(ctx.version))?;

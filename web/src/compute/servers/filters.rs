@@ -101,7 +101,7 @@ pub(super) struct ServerListQuery {
     holds: Vec<ServerPredicate>,
     /// Whether soft-deleted servers count as not deleted.
     pub soft_deleted: bool,
-    /// No server can match: the status or the flavor does not exist, or the token has no project.
+    /// No server can match, for example because the status or the flavor does not exist, or the token has no project.
     pub nothing: bool,
     /// Whether a filter is a pattern: too slow to match under a lock.
     pub patterns: bool,
@@ -164,7 +164,7 @@ impl ServerListQuery {
         {
             return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
         }
-        // Nova ignores the value, and checks only that the parameter exists.
+        // As in Nova, every value means true, even `false`; only an empty one does not.
         wanted.soft_deleted = query("soft_deleted").is_some_and(|text| !text.is_empty());
         wanted.deleted = match query("deleted") {
             _ if status_deleted => DeletedFilter::Only,
@@ -272,7 +272,7 @@ impl ServerListQuery {
             }
             "progress" => self.matching(value, |_| Some("0".to_owned()))?,
             "launch_index" => self.matching(value, |s| Some(s.request.launch_index.to_string()))?,
-            // Nova stores the sent word, which patterns match.
+            // Nova stores the text `True` or an empty text, and the pattern is matched with that text.
             "config_drive" => {
                 let word = |s: &Alive| if s.request.config_drive { "True" } else { "" };
                 self.matching(value, move |s| Some(word(s).to_owned()))?;
@@ -325,7 +325,7 @@ impl ServerListQuery {
 }
 
 /// The project that is listed. A named project counts only with `all_tenants`, which needs its own right. As in Nova, a
-/// named project without it lists the caller's own servers.
+/// query with a project but without `all_tenants` lists the servers of the caller's own project.
 fn whose(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> Result<ListedProjects, Fault> {
     let own = ctx.caller().project.clone();
     let all = match ctx.query.last("all_tenants") {
@@ -387,7 +387,7 @@ fn is_on(text: &str) -> bool {
     matches!(text.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes")
 }
 
-/// A time with or without an offset; without one it is UTC.
+/// Parses a time. A time without an offset is in UTC.
 pub(in crate::compute) fn time(text: &str) -> Result<Timestamp, Fault> {
     use chrono::{DateTime, NaiveDate, NaiveDateTime};
     let text = text.trim();

@@ -3,7 +3,7 @@
 //! Source: nova `api/openstack/compute/volume_attachments.py`. The use cases are in
 //! [`chronova_actors::operations::server_volumes`].
 //!
-//! Only administrators and services may swap a volume. In Nova, Cinder's migrations use it. Chronova has no other
+//! Only administrators and services may swap a volume. In Nova, Cinder's migrations use the swap. Chronova has no other
 //! volume migration, so every caller with the right may swap volumes directly.
 
 use chronova_actors::instance::InstanceVolumeRequest;
@@ -90,7 +90,7 @@ fn wanted_volume(ctx: &Ctx) -> Result<(VolumeId, VolumeAttachmentBody), Fault> {
     Ok((id, wish))
 }
 
-/// The rights of this version of the API.
+/// The servers and volumes that this version of the API accepts.
 fn terms(ctx: &Ctx) -> VolumeTerms {
     VolumeTerms {
         shelved_servers: versions::shelved_servers_take_volumes(ctx.version),

@@ -69,7 +69,7 @@ fn group(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<Opt
     own.map(|group| Some(group.definition.clone())).ok_or_else(unknown)
 }
 
-/// Checks the policy rules of parts of the operation.
+/// Checks the policy rules of the optional parts of the request.
 fn parts(ctx: &Ctx, wish: &CreateServerRequest) -> Result<(), Fault> {
     use chronova_events::instance::RequestedNetworks;
     let own = ctx.own_target();
@@ -87,7 +87,7 @@ fn parts(ctx: &Ctx, wish: &CreateServerRequest) -> Result<(), Fault> {
 }
 
 /// Nova's `CertificateValidationNotYetAvailable`. A request with certificates asks for a check of the image's
-/// signature. Chronova cannot check signatures, so it refuses.
+/// signature. Chronova cannot check signatures, so it refuses, unless `[glance] unchecked_certificates` is set.
 pub(in crate::compute::servers) fn trusted_certificates(ctx: &Ctx) -> Result<(), Fault> {
     match ctx.app.compute.config.unchecked_certificates {
         true => Ok(()),
@@ -104,7 +104,8 @@ struct RequestedDestination {
     requested: Option<String>,
 }
 
-/// The zone and the host that the request forces: `zone:host:node`, and from 2.74 `host` and `hypervisor_hostname`.
+/// The destination that the request names with `zone:host:node`, and from 2.74 on with `host` and
+/// `hypervisor_hostname`.
 fn destination(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<RequestedDestination, Fault> {
     let asked = wish.availability_zone.clone().or_else(|| ctx.app.compute.config.default_schedule_zone.clone());
     let mut parts = asked.as_deref().unwrap_or_default().split(':');
@@ -184,7 +185,7 @@ fn decoded_length(base64: &str) -> usize {
     (base64.len() * 3 / 4).saturating_sub(padding)
 }
 
-/// A key pair of the caller's.
+/// The caller's key pair with this name.
 pub(in crate::compute::servers) fn key(ctx: &Ctx, queries: &Queries, name: &str) -> Result<KeySnapshot, Fault> {
     let found = queries.views.keypairs.read(|keypairs| {
         let key = &keypairs.by_user.get(&ctx.caller().user)?.by_name.get(name)?.definition;
@@ -253,7 +254,7 @@ fn check_image(
     fits_disk(image, flavor)
 }
 
-/// Whether a server with this flavor can be rebuilt from an image.
+/// Refuses an image from which a server with this flavor cannot be rebuilt.
 pub(in crate::compute::servers) fn fits(image: &ImageSnapshot, flavor: &FlavorSnapshot) -> Result<(), Fault> {
     if image.min_memory_mib > flavor.memory_mib {
         return Err(Fault::bad_request("Flavor's memory is too small for requested image."));

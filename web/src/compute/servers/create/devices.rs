@@ -16,7 +16,7 @@ use crate::schema::{is_true, to_integer};
 pub(super) struct BlockDeviceMappings {
     pub devices: Vec<MappedDevice>,
     pub legacy: bool,
-    /// Whether the body has any.
+    /// Whether the body has any mappings.
     pub given: bool,
 }
 
@@ -282,7 +282,7 @@ fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<MappedDe
     Ok(devices)
 }
 
-/// Checks all disks together, before any service is called about one of them.
+/// Checks that a disk has the boot index 0, and that the boot indexes of all disks have no gaps and no duplicates.
 pub(super) fn check_boot_order(devices: &[MappedDevice]) -> Result<(), Fault> {
     let mut indexes: Vec<u32> = devices.iter().filter_map(|one| one.device.boot_index).collect();
     indexes.sort_unstable();

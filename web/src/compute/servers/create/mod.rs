@@ -60,7 +60,7 @@ pub(super) fn new_password(ctx: &Ctx, asked: Option<&str>) -> Option<String> {
     })
 }
 
-/// Keeps the password for a process that creates a config drive, which puts it there.
+/// Keeps the password in memory for the process that creates the config drive.
 pub(super) fn keep_password(dispatch: &Dispatch, process: ProcessId, config_drive: bool, password: Option<&String>) {
     if let Some(password) = password.filter(|_| config_drive) {
         dispatch.passwords().keep(process, password.clone());

@@ -129,7 +129,7 @@ fn failed(kind: &str, id: impl std::fmt::Display) -> Fault {
     Fault::bad_request(format!("Block Device Mapping is Invalid: failed to get {kind} {id}."))
 }
 
-/// The service does not answer, or the resource is not available.
+/// The refusal after a failed look-up: 503 if the volume service does not answer, otherwise 400.
 fn lost(error: &PortError, kind: &str, id: impl std::fmt::Display) -> Fault {
     match error {
         PortError::Unavailable(reason) => Fault::unavailable("The volume service does not answer.").caused_by(reason),
@@ -224,7 +224,7 @@ impl VolumeCaller<'_> {
     }
 }
 
-/// Nova: `VolumeSmallerThanMinDisk`. The service has checked existing volumes.
+/// Refuses a new root volume that is smaller than the image's minimum (Nova's `VolumeSmallerThanMinDisk`).
 pub(super) fn check_min_disk(disks: &RequestedDisks) -> Result<(), Fault> {
     let (Some(image), Some(size)) = (&disks.boot_image, disks.root_size) else { return Ok(()) };
     let (size, least) = (u64::from(size) * GIB, u64::from(image.min_disk_gib) * GIB);

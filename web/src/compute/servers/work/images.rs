@@ -71,7 +71,7 @@ fn answer(ctx: &Ctx, image: ImageId, location: Option<String>) -> Reply {
     }
 }
 
-/// The requested properties of the image. In versions where the metadata quota covers them, it limits their number.
+/// The requested properties of the image. In some versions the metadata quota limits their number.
 fn metadata(ctx: &Ctx, body: &Value) -> Result<SortedPairs, Fault> {
     let metadata = pairs(body.get("metadata"));
     if versions::image_metadata_counts_for_quota(ctx.version)

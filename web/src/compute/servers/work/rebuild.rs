@@ -55,7 +55,8 @@ async fn wanted(ctx: &Ctx, found: &PermittedServer) -> Result<(RebuildRequested,
     Ok((request, files))
 }
 
-/// The caller's key pair. Users own key pairs, and the caller need not be the user who created the server.
+/// The key pair after the rebuild. A requested one is the caller's, who need not be the user who created the server.
+/// Without `key_name` the server keeps its key pair.
 fn key(ctx: &Ctx, body: &Value, server: &Alive) -> Result<Option<KeySnapshot>, Fault> {
     match body.get("key_name") {
         None => Ok(server.request.key.clone()),
@@ -150,7 +151,7 @@ fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageS
     }
 }
 
-/// The server, its new password, and from 2.57 on its user data.
+/// The server, its new password, and in later versions its key pair and its user data.
 async fn answer(ctx: &Ctx, found: &PermittedServer, password: Option<String>) -> Result<Reply, Fault> {
     let brief = versions::update_answers_briefly(ctx.version);
     let mut server = render(ctx, found.id, &sees(ctx, true, brief)?).await?;

@@ -34,8 +34,8 @@ pub(super) async fn rescue(ctx: Ctx) -> Result<Reply, Fault> {
     }))
 }
 
-/// Checks the rescue of a volume-backed server, which is possible since 2.87. It keeps all its disks meanwhile, so the
-/// image must have `hw_rescue_device` and `hw_rescue_bus`.
+/// Checks the rescue of a volume-backed server, which is possible since 2.87. The server keeps all its disks meanwhile,
+/// so the image must have `hw_rescue_device` and `hw_rescue_bus`.
 fn check_root(ctx: &Ctx, found: &PermittedServer, image: &ImageSnapshot) -> Result<(), Fault> {
     let says = |name: &str| image.properties.iter().any(|(key, _)| key == name);
     let stable = says("hw_rescue_device") && says("hw_rescue_bus");
