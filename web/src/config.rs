@@ -13,8 +13,8 @@ use crate::service::Service;
 pub struct WebConfig {
     /// `[oslo_middleware] max_request_body_size`: the longest JSON body, in bytes.
     pub max_request_body_size: usize,
-    /// `[oslo_middleware] enable_proxy_headers_parsing`: believe `X-Forwarded-Proto`, `-Host` and `-Prefix` of trusted
-    /// proxies.
+    /// `[oslo_middleware] enable_proxy_headers_parsing`: believe `X-Forwarded-Proto`, `-Host`, `-Prefix` and `-For` of
+    /// trusted proxies.
     pub enable_proxy_headers_parsing: bool,
     /// `[chronova] trusted_proxies`: the proxies that may send `X-Forwarded-` headers.
     pub trusted_proxies: Vec<IpNet>,

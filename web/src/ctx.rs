@@ -126,7 +126,8 @@ impl Ctx {
         }
     }
 
-    /// Refuses a project that the identity service does not know. As in Nova, any project passes where it cannot say.
+    /// Refuses a project that the identity service does not know. As in Nova, any project passes if the identity
+    /// service cannot tell.
     pub async fn expect_project(&self, project: &ProjectId) -> Result<(), Fault> {
         let Authentication::Tokens(identity) = &self.app.authentication else { return Ok(()) };
         if self.caller().project.as_ref() == Some(project) {
@@ -212,7 +213,7 @@ impl Ctx {
     }
 
     /// Checks the route's own rule against `target`. The handler of a route with `.policy_on_target(rule)` must call
-    /// it.
+    /// this function.
     pub fn authorize(&self, target: &PolicyTarget) -> Result<Permit, Fault> {
         match self.route.access {
             RouteAccess::Rule(rule) | RouteAccess::RuleOnTarget(rule) => self.authorize_rule(rule, target),

@@ -77,7 +77,7 @@ pub fn cache_images(dispatch: &Dispatch, _: &Permit, hosts: Vec<HostId>, images:
     tokio::spawn(dispatch.operations.cache_images(hosts, images));
 }
 
-/// Erases personal data from `store`, the log that the read models follow.
+/// The eraser of personal data in `store`, the log that the read models follow.
 pub fn eraser(dispatch: &Dispatch, _: &Permit, store: &Arc<dyn EventStore>, history: Option<&Arc<History>>) -> Eraser {
     dispatch.operations.eraser(store, history)
 }
@@ -143,14 +143,15 @@ pub(crate) async fn post_password(
     Ok(())
 }
 
-/// Waits until the read models show `position`, which a service reached that sends its own commands.
+/// Waits until the read models show `position`. A handler calls this itself after a service that sends its own
+/// commands.
 pub async fn shown(dispatch: &Dispatch, position: Position) {
     if !dispatch.queries().views.wait_for(position, READ_YOUR_WRITES).await {
         tracing::warn!(%position, "the read models lag behind");
     }
 }
 
-/// Attaches an interface to a server in the name of the permitted caller. Returns when the guest has it.
+/// Attaches an interface to a server in the name of the permitted caller. Returns when the guest has the interface.
 pub async fn attach_interface(
     dispatch: &Dispatch,
     permit: &Permit,

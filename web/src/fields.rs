@@ -50,7 +50,7 @@ impl<V> Field<V> {
         }
     }
 
-    /// The last version that has it.
+    /// The last version that has the field.
     #[must_use]
     pub const fn until(self, major: u16, minor: u16) -> Self {
         Self {

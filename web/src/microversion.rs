@@ -1,8 +1,8 @@
 //! Microversions: their order, and how a request names the one that it wants.
 //!
-//! Compute takes `OpenStack-API-Version: compute X.Y` and the older `X-OpenStack-Nova-API-Version: X.Y`; Placement takes
-//! `OpenStack-API-Version: placement X.Y`. The first header may hold a comma list for several services. `latest` is the
-//! newest version served; no header means the oldest.
+//! Compute takes `OpenStack-API-Version: compute X.Y` and the older `X-OpenStack-Nova-API-Version: X.Y`; Placement
+//! takes `OpenStack-API-Version: placement X.Y`, and Volume `OpenStack-API-Version: volume X.Y`. The first header may
+//! hold a comma list for several services. `latest` is the newest version served; no header means the oldest.
 //!
 //! Invariant: negotiation happens once per request, in the dispatcher; afterwards only route tables, body schemas and
 //! field tables compare versions.

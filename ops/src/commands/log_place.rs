@@ -127,7 +127,7 @@ impl LogPlace {
         }
     }
 
-    /// The address of the database.
+    /// The options of the database; refuses a log in a file.
     pub(super) fn in_database(&self, command: &str) -> Result<&PostgresOptions, CommandFailure> {
         match self.engine {
             EventStoreAddress::Postgres(_) => Ok(&self.database),

@@ -1,9 +1,9 @@
-//! The operator's commands that read the log: `audit`, `inspect`, `rebuild`. `host` calls the running server. `adopt` writes a
-//! new log.
+//! The operator's commands. Most of them read the log. `host` calls the running server. `adopt` and `log copy` write a
+//! new log. Only `audit erase` appends to an existing one.
 //!
-//! The commands open the log for reading only, so they work beside a running server and change no event. Exit codes for
-//! scripts: 0 yes, 1 no (not found, not equal), 2 the command failed. Each command is a function of a store and a
-//! writer, so that golden files can check its output.
+//! A command that reads opens the log for reading only, so it works beside a running server. Exit codes for scripts: 0
+//! yes, 1 no (not found, not equal), 2 the command failed. Each command is a function of a store and a writer, so that
+//! golden files can check its output.
 
 pub mod adopt;
 pub mod audit;

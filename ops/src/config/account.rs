@@ -1,6 +1,6 @@
 //! Accounts of Keystone's, from the options of a section.
 //!
-//! keystoneauth finds out at its first call that an account is incomplete; here it stops the start.
+//! keystoneauth finds out at its first call that an account is incomplete. Here an incomplete account stops the start.
 
 use std::path::Path;
 
@@ -78,7 +78,7 @@ impl AccountFields<'_> {
         Ok(Some(ServiceAccount { auth_url: auth_url.to_owned(), credentials, scope }))
     }
 
-    /// Half of an account would be believed to be in effect.
+    /// Refuses an account without `auth_url`, because the operator would believe that the account is in effect.
     fn without_address(&self) -> Result<Option<ServiceAccount>, AccountProblem> {
         let set = [
             ("auth_type", self.auth_type),

@@ -166,7 +166,7 @@ impl<T: Clone> Conversion<T, Option<T>> for Present {
     }
 }
 
-/// A text, of which an empty one means `None`.
+/// A text; an empty text means `None`.
 pub(super) struct NotEmpty;
 
 impl Conversion<String, Option<String>> for NotEmpty {
@@ -315,7 +315,7 @@ impl Conversion<Vec<String>, Vec<CpuFlag>> for CpuFlags {
     }
 }
 
-/// The machine type for this architecture: `q35` in `x86_64=q35,aarch64=virt` on an x86_64 machine.
+/// The machine type for x86_64: `q35` in `x86_64=q35,aarch64=virt`.
 pub(super) struct MachineType;
 
 impl MachineType {
@@ -420,7 +420,7 @@ words! {
     PointerWords: bool { "usbtablet" = true, "ps2mouse" = false }
 }
 
-/// An unset option means no.
+/// An unset option means false, as `ps2mouse` does.
 impl Conversion<Option<String>, bool> for PointerWords {
     fn give(value: &Option<String>) -> bool {
         value.as_deref().is_some_and(Self::value)

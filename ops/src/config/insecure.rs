@@ -23,7 +23,7 @@ const COMMON: [&str; 12] = [
     "test",
     "1234",
 ];
-/// Characters. A shorter secret can be guessed.
+/// The least length of a secret. A shorter secret can be guessed.
 const SHORTEST: usize = 12;
 
 /// One warning for each insecure setting.

@@ -12,7 +12,7 @@ use super::{Problem, Severity};
 
 const SECTION: &str = "oslo_policy";
 
-/// Makes the paths absolute.
+/// Resolves the paths in `config`, and reports files and directories that do not exist.
 pub(super) fn settle(config: &mut Config, first: Option<&Path>, values: &Values<'_>) -> Vec<Problem> {
     let folder = first.and_then(Path::parent).unwrap_or(Path::new(""));
     let policy = &mut config.oslo_policy;

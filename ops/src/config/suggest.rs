@@ -1,6 +1,6 @@
 //! "Did you mean": the nearest of some names, by edit distance.
 
-/// Letters. A longer name gets no suggestion.
+/// The longest name, in bytes, that gets a suggestion.
 const LONGEST: usize = 100;
 
 /// The candidate nearest to `name`, if they differ in at most a third of the letters, as after a typing error.

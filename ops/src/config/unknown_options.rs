@@ -19,7 +19,7 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
     ("barbican", "no key manager is used: features that need stored secrets are not available"),
 ];
 
-/// Options that name another service. Their operator would believe that it is asked.
+/// Options that name another service. An operator who sets one would believe that Chronova calls that service.
 const NAMES_A_SERVICE: [(&str, &[&str], &str); 3] = [
     (
         "glance",
@@ -52,7 +52,7 @@ pub(super) fn remark(entry: &IniAssignment) -> Problem {
     Problem { severity, place: Some(entry.place.clone()), message }
 }
 
-/// Why nobody should miss that the option has no effect.
+/// The reason for a warning about an option without effect; `None` if a note is enough.
 fn worth_a_warning(section: &str, name: &str) -> Option<&'static str> {
     let whole = WORTH_A_WARNING.iter().find(|(worth, _)| *worth == section).map(|(_, reason)| *reason);
     let service = NAMES_A_SERVICE.iter().find(|(worth, names, _)| *worth == section && names.contains(&name));

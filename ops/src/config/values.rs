@@ -1,6 +1,6 @@
 //! Parses the values of the files into typed values.
 //!
-//! Collects every problem instead of stopping at the first: an operator wants the whole list.
+//! Every problem is collected, because an operator wants the whole list, not only the first one.
 
 use std::collections::BTreeMap;
 

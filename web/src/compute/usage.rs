@@ -93,7 +93,7 @@ fn server_usage(row: &ServerRow, server: &Alive, period: &UsagePeriod) -> Value 
     })
 }
 
-/// The usage of one project; `None` if it had no servers in the period.
+/// The usage of one project by these servers.
 fn project_usage(project: &ProjectId, rows: &[Arc<ServerRow>], period: &UsagePeriod, detailed: bool) -> Value {
     let (mut hours, mut cores, mut memory, mut disk) = (0.0, 0.0, 0.0, 0.0);
     let mut servers = Vec::new();

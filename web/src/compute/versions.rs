@@ -217,7 +217,7 @@ pub(super) const fn live_migration_asks_the_scheduler(version: Microversion) -> 
     version.at_least(v(2, 30))
 }
 
-/// A live migration can skip that check with `force`.
+/// A live migration can skip the scheduler's check of its host with `force`.
 pub(super) const fn live_migration_can_be_forced(version: Microversion) -> bool {
     version.at_least(v(2, 30)) && !version.at_least(v(2, 68))
 }
@@ -242,7 +242,7 @@ pub(super) const fn evacuation_asks_the_scheduler(version: Microversion) -> bool
     version.at_least(v(2, 29))
 }
 
-/// An evacuation can skip that check with `force`.
+/// An evacuation can skip the scheduler's check of its host with `force`.
 pub(super) const fn evacuation_can_be_forced(version: Microversion) -> bool {
     version.at_least(v(2, 29)) && !version.at_least(v(2, 68))
 }

@@ -4,7 +4,7 @@
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use thiserror::Error;
 
-/// The largest frame to a client, and the largest one from it.
+/// The largest frame in either direction, in bytes.
 pub(super) const LARGEST: usize = 1 << 20;
 
 const CONTINUATION: u8 = 0;

@@ -1,5 +1,5 @@
 //! Serves the event log in EventStoreDB's protocol (gRPC). Auditors follow the log with the EventStoreDB and KurrentDB
-//! clients for their language. Other programs may store their own events in it.
+//! clients for their language. Other programs may store their own events in the log.
 //!
 //! * [`wire`]: the messages. [`service`]: routes calls to functions. [`listener`]: sockets, TLS, bounds.
 //! * [`access`]: users and rights. [`read`] with [`filter`]: reads and subscriptions. [`append`]: appends.

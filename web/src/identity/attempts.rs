@@ -3,7 +3,7 @@
 //! An attempt takes a token from both buckets, and returns it if the password is right. So a user with the right
 //! password is never throttled by their own attempts. Parallel attempts count like sequential ones. A throttled attempt
 //! costs no hashing. A bucket refills steadily, so nobody is locked out for long. A longer lockout is the task of
-//! [`super::lockout`].
+//! [`Lockout`](chronova_actors::coordination::lockouts::Lockout).
 
 use std::net::IpAddr;
 use std::time::Instant;

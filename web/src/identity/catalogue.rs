@@ -57,7 +57,7 @@ impl ServiceCatalogue {
         Self { region: region.to_owned(), services }
     }
 
-    /// Adds a service, or replaces its endpoints, by those of a real Neutron, for example.
+    /// Adds a service. The entry replaces a service of the same kind: a real Neutron, for example, the embedded one.
     #[must_use]
     pub fn with(mut self, entry: ServiceEntry) -> Self {
         self.services.retain(|known| known.kind != entry.kind);
@@ -71,7 +71,7 @@ impl ServiceCatalogue {
         Uuid::new_v5(&seed, what.as_bytes()).simple().to_string()
     }
 
-    /// The catalogue for a token. `%(project_id)s` and its older spelling become the project of the token.
+    /// The catalogue for a token. `%(project_id)s` and its other spellings become the project of the token.
     pub(super) fn in_token(&self, scope: Option<&IdentityScope>) -> Value {
         let services = self.services.iter().filter_map(|service| {
             let url = substitute(&service.url, scope)?;

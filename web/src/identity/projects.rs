@@ -205,8 +205,8 @@ fn wanted(ctx: &Ctx) -> Result<ProjectCreated, Fault> {
     })
 }
 
-/// The domain and the parent of a new project. Without a named domain, it is the parent's, or that of the caller's
-/// token.
+/// The domain and the parent of a new project. Without a named domain, the project is in the domain of its parent, or
+/// else of the caller's token.
 fn place(ctx: &Ctx, body: &ProjectBody) -> Result<(DomainId, Option<ProjectId>), Fault> {
     let above = body.parent_id.as_deref().map(ProjectId::new);
     // As in Keystone, a parent id that names a domain means a project at the top of that domain.

@@ -95,7 +95,7 @@ impl IdentityService {
         Arc::new(Self { passwords, signer, catalogue, expiration, allow_expired_window, lockout, failed, views, clock })
     }
 
-    /// For [`chronova_actors::services::embedded::identity::bootstrap::bootstrap`].
+    /// The hashing of passwords, for [`chronova_actors::services::embedded::identity::bootstrap::bootstrap`].
     pub fn passwords(&self) -> &Passwords {
         &self.passwords
     }
@@ -152,7 +152,8 @@ impl IdentityProvider for IdentityService {
     }
 }
 
-/// Whether a token is valid: not expired, not revoked, its user and scope enabled, and at least one role left.
+/// Whether a token is valid: not expired, not revoked, its user and scope enabled, and at least one role left on the
+/// scope.
 pub(super) fn stands(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
     now < claims.expires_at
         && !identity.revoked.contains_key(claims.audit_id())

@@ -26,7 +26,7 @@ use crate::secret::Secret;
 const VERSION: u8 = 1;
 const TAG: usize = 32;
 const KEY: usize = 32;
-/// The longest token that the signer makes, in bytes.
+/// A longer token, in bytes, is refused without being read.
 const LONGEST: usize = 2_048;
 
 #[derive(Debug, Error)]

@@ -4,8 +4,8 @@
 //! guest's server, and proves its own identity with a secret. Otherwise the guest is identified by its source address,
 //! and by its network if that is known. Separate networks may use the same addresses.
 //!
-//! Invariant: a port identifies a server only if both belong to the same project. The creator of a port can claim any
-//! server in it.
+//! Invariant: a port identifies a server only if both belong to the same project. Otherwise the creator of a port could
+//! name another project's server as the device of that port.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -92,7 +92,7 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
-/// The network service did not answer. Guests repeat such requests.
+/// The answer 503 when the network service fails. Guests repeat such requests.
 pub(super) fn unavailable(error: PortError) -> Fault {
     Fault::unavailable("The network service does not answer.").caused_by(error)
 }

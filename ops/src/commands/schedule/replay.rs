@@ -49,7 +49,7 @@ struct ReplayReport {
     other_host: usize,
     placed_only_now: usize,
     refused_only_now: usize,
-    /// The flavor that was requested most. The headroom is the number of further servers of it.
+    /// The flavor that was requested most. The headroom is the number of further servers with this flavor.
     flavor: Option<String>,
     as_it_was: Packing,
     replayed: Packing,

@@ -17,8 +17,8 @@ pub mod service;
 use chronova_events::ids::ProjectId;
 use sha2::{Digest, Sha224};
 
-/// The id of a host that a project sees. All of the project's servers on the host show it, and other projects see
-/// another one.
+/// The id under which a project sees a host. All of the project's servers on that host show this id. Every other
+/// project sees another id.
 pub fn host_id(project: &ProjectId, host: &str) -> String {
     use std::fmt::Write as _;
     let digest = Sha224::digest(format!("{project}{host}"));

@@ -36,7 +36,7 @@ pub struct ServerVisibility {
     pub extra_specs: bool,
     /// Whether the caller sees the details of faults, as administrators do.
     pub fault_details: bool,
-    /// Lists leave server groups out.
+    /// Whether the server groups are shown, which lists leave out.
     pub groups: bool,
     /// An answer to `PUT` shows less before 2.75.
     pub brief: bool,
