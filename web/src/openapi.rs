@@ -101,7 +101,7 @@ fn operation(routes: &[&Route], version: Microversion) -> Value {
     Value::Object(shown)
 }
 
-/// The query schema describes an object of lists, one per parameter.
+/// The query parameters of an operation. The schema of a query describes an object of lists, one per parameter.
 fn parameters(route: &Route, version: Microversion) -> Vec<Value> {
     let schema = route.query.map(|schema| schema().render(version)).unwrap_or_default();
     let one = |(name, schema): (&String, &Value)| {

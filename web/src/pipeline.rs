@@ -1,9 +1,9 @@
 //! The pipeline of one request: route, authenticate, negotiate the version, read and validate the body, check the
 //! policy, call the handler.
 //!
-//! The order is the services' own, because it decides which error wins. Nova: 401, then the version (400, 406), the path
-//! (404), the project in the path (400), the operation's versions (404), the body (400), then policy (403). Placement asks
-//! the policy before it looks at what was sent.
+//! The order is the services' own, because it decides which error wins. Nova: 401, then the version (400, 406), the
+//! path (404), the project in the path (400), the operation's versions (404), the body (400), then policy (403).
+//! Placement asks the policy before it validates the query and the body.
 
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
@@ -43,7 +43,7 @@ pub(crate) struct IncomingRequest {
     pub method: Option<Method>,
     pub query: String,
     pub headers: HeaderMap,
-    /// The reader of the body takes it.
+    /// The body that is not read yet; `None` once it is read.
     pub payload: Option<Payload>,
     pub body: Bytes,
     pub request_id: RequestId,
@@ -60,13 +60,13 @@ pub(crate) struct ResponseFacts {
     pub project: Option<String>,
 }
 
-/// A path's candidates and what the path said.
+/// The operations that a path can mean, and the values in the path.
 struct MatchedPath<'a> {
     operations: Vec<&'a Operation>,
     values: Vec<String>,
     /// The project that the path began with.
     project: Option<String>,
-    /// The legacy API without microversions.
+    /// Whether the path belongs to the legacy API, which has no microversions.
     legacy: bool,
 }
 
@@ -85,7 +85,8 @@ pub(crate) async fn run(
         return show_versions(app, &incoming, document, facts);
     }
     let found = find(routers, &incoming);
-    // The size counts before anything else, and a body that was read leaves the connection usable whatever follows.
+    // The body is read before anything else is checked: its size counts first, and the connection stays usable after a
+    // refusal.
     let raw = found
         .as_ref()
         .is_ok_and(|matched| matched.operations.iter().any(|operation| matches!(operation.route.body, BodySpec::Raw)));
@@ -94,7 +95,8 @@ pub(crate) async fn run(
     }
     let access = match &found {
         Ok(matched) => matched.operations.first().map_or(RouteAccess::Token, |operation| operation.route.access),
-        // Without a token one does not learn which paths exist; the identity service is where tokens come from.
+        // A caller without a token does not learn which paths exist. Callers of the identity service and guests cannot
+        // have a token yet.
         Err(_) if matches!(service, Service::Identity | Service::Metadata) => RouteAccess::Public,
         Err(_) => RouteAccess::Token,
     };
@@ -114,8 +116,8 @@ pub(crate) async fn run(
     call(app, incoming, matched, caller, version, facts).await
 }
 
-/// The answer with a version document. Placement negotiates its versions there as well, and caches as everywhere
-/// (placement `deploy.py`, `handlers/root.py`); Nova negotiates below the root of a version.
+/// The answer with a version document. Placement negotiates a version and sends cache headers, as for all its answers
+/// (placement `deploy.py`, `handlers/root.py`). Nova negotiates a version only below the root of `v2.1`.
 fn show_versions(
     app: &App,
     incoming: &IncomingRequest,
@@ -153,7 +155,7 @@ fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedP
             (rest.is_empty() || rest.starts_with('/')).then_some((rest, *legacy))
         })
         .ok_or_else(Fault::no_route)?;
-    // Nova's routes know no slash at the end: what would name a resource there names none.
+    // No route of Nova ends with a slash: the name of the resource after it is missing.
     if service == Service::Compute && rest.ends_with('/') {
         return Err(Fault::no_route());
     }
@@ -178,7 +180,7 @@ fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedP
     }
     let allowed: Vec<&str> = others.into_iter().map(Method::as_str).collect();
     Err(match service {
-        // Nova's router knows methods as part of the path.
+        // In Nova's router the method is part of the route, so another method is 404.
         Service::Compute | Service::Volume => Fault::no_route(),
         _ => Fault::method_not_allowed(&allowed.join(", ")),
     })
@@ -220,8 +222,8 @@ async fn authenticate(app: &App, access: RouteAccess, incoming: &IncomingRequest
     }
 }
 
-/// A project, or a user whose token is of none, that asks faster than it may. Services and administrators are not
-/// throttled.
+/// Refuses a project that sends requests too fast, or a user whose token has no project. Services and administrators
+/// are not throttled.
 fn rate_limit(app: &App, caller: &Caller) -> Result<(), Fault> {
     let Some(limits) = app.rate_limits.as_ref().filter(|_| !caller.is_anonymous()) else { return Ok(()) };
     if caller.is_admin || caller.has_role("service") {
@@ -258,7 +260,7 @@ async fn call(
 ) -> Result<Reply, Fault> {
     let service = incoming.place.service;
     let MatchedPath { operations, values, project, .. } = matched;
-    // Actions share a path; the body's single key tells them apart, so it is read first.
+    // Actions share a path. The body's single key tells them apart, so the body is parsed first.
     let by_action = operations.iter().any(|operation| operation.route.action.is_some());
     let mut parsed = if by_action { body::parse(service, &incoming.headers, &incoming.body)? } else { None };
     let operation = choose(&operations, parsed.as_ref(), version)?;
@@ -330,7 +332,7 @@ fn choose<'a>(
             Some(Value::Object(map)) if map.len() == 1 => map.keys().next().map(String::as_str),
             _ => None,
         };
-        // A removed resource may have one action route without a key: it answers whatever is sent.
+        // A removed resource may have one action route without a key, which answers every action.
         let keyless: Vec<&Operation> = operations.iter().copied().filter(|o| o.route.action.is_none()).collect();
         match key {
             Some(key) => {
@@ -394,9 +396,9 @@ async fn look_back(
     as_of::views(app, moment).await
 }
 
-/// Which state an answer is of, for the header that says it.
+/// The state that an answer shows, for the header with its position.
 enum ShownState {
-    /// The operation cannot be asked about the past.
+    /// The operation does not take `as_of`.
     Nothing,
     Past(Position),
     /// The live read models, at this position before the handler looked at them.
@@ -412,7 +414,8 @@ impl ShownState {
         }
     }
 
-    /// A live answer during which the read models moved on is of no single position.
+    /// Adds the header to the answer. A live answer gets none if the read models changed meanwhile, because then no
+    /// position reproduces it.
     fn after(self, app: &App, answer: Result<Reply, Fault>) -> Result<Reply, Fault> {
         let (name, position) = match self {
             Self::Nothing => return answer,
@@ -428,7 +431,7 @@ impl ShownState {
     }
 }
 
-/// Checks the query string; where the schema tolerates unknown parameters, they are dropped, as Nova does.
+/// Checks the query string. If the schema tolerates unknown parameters, they are dropped, as in Nova.
 fn read_query(
     service: Service,
     operation: &Operation,

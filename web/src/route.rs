@@ -76,7 +76,8 @@ pub enum RouteAccess {
     Optional,
     /// Anybody with a valid token.
     Token,
-    /// The rule holds for the caller and the caller's own project; checked before the handler.
+    /// The rule must hold for the caller and the caller's own project. The dispatcher checks it before the handler
+    /// runs.
     Rule(&'static str),
     /// The rule needs a target that only the handler knows: it calls `ctx.authorize(&target)`.
     RuleOnTarget(&'static str),
@@ -100,7 +101,7 @@ pub enum BodySpec {
     Json(SchemaFn),
     /// Any JSON; the handler checks.
     AnyJson,
-    /// The body is neither parsed nor limited: the handler reads `ctx.take_payload()`.
+    /// The dispatcher neither parses nor limits the body: the handler reads `ctx.take_payload()`.
     Raw,
 }
 

@@ -45,7 +45,7 @@ pub struct ClientTimeouts {
     /// The limit between two requests; `None` closes a connection after each answer. A graceful shutdown also waits for
     /// idle connections.
     pub idle: Option<Duration>,
-    /// The limit without reading any byte of a waiting answer. Zero leaves the timeout to the kernel.
+    /// How long a client may read no byte of a waiting answer. Zero leaves the timeout to the kernel.
     pub stalled: Duration,
 }
 

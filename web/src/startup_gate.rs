@@ -51,7 +51,7 @@ impl StartupGate {
         Self { app: opened, progress: Arc::new(|| json!(null)), patience: PATIENCE }
     }
 
-    /// A closed gate and its opener. Until it opens, `/healthz` shows `progress` as `read_models`.
+    /// A closed gate and its opener. Until the gate opens, `/healthz` shows `progress` as `read_models`.
     pub fn closed(progress: HealthReport) -> (StartupGateOpener, Self) {
         let (opener, app) = watch::channel(None);
         (StartupGateOpener(opener), Self { app, progress, patience: PATIENCE })

@@ -1,7 +1,7 @@
 //! TLS with rustls: certificates and keys from files, for every listener that has them.
 //!
-//! Versions 1.2 and 1.3, with the cipher suites that rustls considers safe. The files are read once, at start-up.
-//! Start-up fails with the name of a file that cannot be used.
+//! TLS 1.2 and 1.3 are offered, with the cipher suites that rustls considers safe. The files are read once, at
+//! start-up. Start-up fails with the name of a file that cannot be used.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -267,7 +267,7 @@ fn patch(body: &mut Attributes, ctx: &Ctx) -> Result<PortPatch, Fault> {
     })
 }
 
-/// Lower case with colons; the group bit may not be set.
+/// Takes a MAC address, and returns it in lower case with colons. Refuses a multicast address.
 fn mac(body: &mut Attributes, name: &str) -> Result<Option<String>, Fault> {
     let Some(text) = body.text_or_null(name, 32)?.filter(|text| !text.is_empty()) else { return Ok(None) };
     let lower = text.to_ascii_lowercase().replace('-', ":");

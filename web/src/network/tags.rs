@@ -32,7 +32,7 @@ pub(super) const ROUTES: &[Route] = &[
     delete("tags.remove", "/{collection}/{id}/tags/{tag}", handler!(remove)),
 ];
 
-/// Sorted, each once.
+/// Sorts the tags, and removes duplicates.
 fn tidy(mut tags: Vec<String>) -> Vec<String> {
     tags.sort();
     tags.dedup();
@@ -79,7 +79,7 @@ struct TaggedResource {
     what: TaggableResource,
     tags: Vec<String>,
     target: PolicyTarget,
-    /// The rule for changing it.
+    /// The policy rule for changing the resource.
     rule: &'static str,
 }
 

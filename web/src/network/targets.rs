@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::policy::PolicyTarget;
 use crate::service::Service;
 
-/// Whether the network service's rule allows it, also in requests to other services.
+/// Whether a rule of the network service permits the caller's access to `target`, also in requests to other services.
 pub(super) fn allows(ctx: &Ctx, rule: &'static str, target: &PolicyTarget) -> bool {
     ctx.app.policy.allows(Service::Network, rule, ctx.caller(), target)
 }

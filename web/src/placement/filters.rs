@@ -97,7 +97,8 @@ pub(super) fn add_traits(filter: &mut TraitFilter, value: &str, forbid: bool, an
     Ok(())
 }
 
-/// `member_of{suffix}`: a UUID, or `in:` and UUIDs of which one suffices. From 1.32 on `!` before it forbids them.
+/// `member_of{suffix}`: a UUID, or `in:` and UUIDs of which one suffices. From 1.32 on, a leading `!` forbids these
+/// aggregates.
 pub(super) fn aggregates(ctx: &Ctx, suffix: &str) -> Result<AggregateFilter, Fault> {
     let key = format!("member_of{suffix}");
     let values: Vec<&str> = ctx.query.all(&key).collect();

@@ -177,7 +177,7 @@ pub(super) fn claim(ctx: &Ctx, consumer: &str, body: &Value) -> Result<ConsumerC
     })
 }
 
-/// A list before 1.12, an object by provider since.
+/// Reads allocations: a list before 1.12, an object by provider from then on.
 fn allocations(ctx: &Ctx, body: &Value) -> Result<Vec<Allocation>, Fault> {
     let mut by_provider: BTreeMap<ProviderId, Vec<(String, u64)>> = BTreeMap::new();
     let mut add = |provider: &str, resources: &Value| {

@@ -22,7 +22,7 @@ pub enum PolicyCheck {
     Or(Vec<PolicyCheck>),
     Rule(String),
     Role(Template),
-    /// A credential, or a literal on the left, against a template on the right.
+    /// Compares the credential or literal on the left with the template on the right.
     Equals(CheckOperand, Template),
 }
 

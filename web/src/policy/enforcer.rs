@@ -210,7 +210,7 @@ impl Enforcer {
         }
     }
 
-    /// The decision without the proof, for callers without a request (quota displays, say).
+    /// The decision without a permit, for fields and filters that only some callers get.
     ///
     /// An unscoped token is valid only at the identity service, which exchanges it for a scoped one. Even a rule for
     /// everybody (`@`) needs the scope of a project, a domain or the system.

@@ -64,7 +64,7 @@ impl Overrides {
 
     /// Reads YAML (of which JSON, the older format of these files, is a part); `name` is for messages.
     pub fn parse(text: &str, name: &str) -> Result<Self, PolicyError> {
-        // A file of comments only holds no document.
+        // A file that has only comments holds no document.
         let blank = text.lines().all(|line| {
             let line = line.trim();
             line.is_empty() || line.starts_with('#') || line == "---"

@@ -61,7 +61,7 @@ impl Property {
         self
     }
 
-    /// The last version that has it.
+    /// The last version that has the key.
     pub fn until(mut self, major: u16, minor: u16) -> Self {
         self.until = Some(Microversion::new(major, minor));
         self

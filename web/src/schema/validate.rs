@@ -99,7 +99,8 @@ impl Validator {
         self.patterns.get(pattern).is_some_and(|regex| regex.is_match(text).unwrap_or(false))
     }
 
-    /// Collects the path while returning, so it is built in reverse and only for failures.
+    /// Checks a value. The path of a violation is collected while returning, so it is built in reverse and only for
+    /// failures.
     fn descend(&self, schema: &Value, instance: &Value) -> ValidationResult {
         let keywords = match schema {
             Value::Object(keywords) => keywords,

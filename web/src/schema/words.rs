@@ -22,7 +22,7 @@ pub(super) const SIMPLE: &[&str] = &[
     "maxProperties",
 ];
 
-/// The violation of such a keyword by `instance`.
+/// The message if `instance` violates a keyword of [`SIMPLE`].
 pub(super) fn simple(keyword: &str, value: &Value, instance: &Value) -> Option<String> {
     let size = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
     let limit = value.as_u64().unwrap_or(u64::MAX);

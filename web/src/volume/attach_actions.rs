@@ -142,7 +142,7 @@ async fn initialize(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"connection_info": views::attachment::connection(&connection)})))
 }
 
-/// A connection to a volume needs no preparation, so no event records the request. The debug log names it.
+/// A connection to a volume needs no preparation, so no event records the request. The debug log names the request.
 fn log_request(permit: &Permit) {
     tracing::debug!(request = %dispatch::meta(permit).correlation, "a host connects to or disconnects from a volume");
 }

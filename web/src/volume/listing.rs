@@ -43,7 +43,7 @@ pub(super) fn all_projects(ctx: &Ctx) -> Result<bool, Fault> {
     let wanted = truth(text).ok_or_else(|| {
         Fault::bad_request(format!("Invalid input received: all_tenants param must be a boolean, not '{text}'."))
     });
-    // As in Cinder, it has no effect for other callers.
+    // As in Cinder, the parameter has no effect for callers that are no administrators.
     Ok(wanted? && ctx.caller().is_admin)
 }
 

@@ -32,7 +32,7 @@ pub(super) const ROUTES: &[Route] = &[
 
 /// The resources that the volume service counts.
 const COUNTED: [&str; 4] = ["volumes", "snapshots", "gigabytes", "per_volume_gigabytes"];
-/// The resources that it does not have, with Cinder's default limits.
+/// The resources that the volume service does not have, with Cinder's default limits.
 const OTHERS: [(&str, i64); 3] = [("groups", 10), ("backups", 10), ("backup_gigabytes", 1000)];
 
 fn quota_of(ctx: &Ctx, project: &ProjectId) -> Result<VolumeQuota, Fault> {
