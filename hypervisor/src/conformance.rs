@@ -448,7 +448,7 @@ impl Trial {
         require("its console has an address", !console.host.is_empty() && console.port > 0, &console)
     }
 
-    /// Pause and suspension: the guest continues where it stopped.
+    /// Pauses and suspends the guest, which must continue where it stopped.
     async fn standstill(&self, instance: InstanceId, signals: &mut SignalStream) -> CheckOutcome {
         use PowerState::{Paused, Running, Shutdown};
         let driver = &self.driver;

@@ -114,7 +114,7 @@ pub struct VolumeDisk {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImageRef {
     pub id: ImageId,
-    /// The SHA-512 or SHA-256 of the content in lower-case hex. It is the key in the cache.
+    /// The SHA-512, SHA-256 or MD5 of the content in lower-case hex. It is the key in the cache.
     pub checksum: String,
     pub format: ImageFormat,
     /// The size of the file in bytes.

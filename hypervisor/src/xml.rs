@@ -19,7 +19,7 @@ impl Element {
         Self { name, attributes: Vec::new(), children: Vec::new(), text: None }
     }
 
-    /// `<name>text</name>`.
+    /// An element with text: `<name>text</name>`.
     pub fn leaf(name: &'static str, text: impl ToString) -> Self {
         Self { text: Some(text.to_string()), ..Self::new(name) }
     }

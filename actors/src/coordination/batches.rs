@@ -1,6 +1,7 @@
 //! The servers of one request that wait for each other: their processes would never meet in two members.
 //!
-//! In memory only: after a crash the processes come again. The last one decides for all (`crate::scheduler::batch`).
+//! The batches are in memory only: after a crash, the processes join again. The last process to join decides for all
+//! (`crate::scheduler::batch`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,8 @@ impl<M> Default for Batches<M> {
 }
 
 impl<M> Batches<M> {
-    /// Adds a member to its batch, in the place of one that `is_same`. Returns all of them if they are `size`.
+    /// Adds a member to its batch, and removes the member for which `is_same` is true. Returns all members once there
+    /// are `size` of them.
     pub fn join(&self, reservation: &str, size: u32, member: M, is_same: impl Fn(&M) -> bool) -> Option<Vec<M>> {
         let mut batches = self.lock();
         let waiting = batches.entry(reservation.to_owned()).or_default();
@@ -28,12 +30,12 @@ impl<M> Batches<M> {
         batches.remove(reservation)
     }
 
-    /// Takes those who have come so far; `None` if somebody took them before.
+    /// Takes the members that have joined so far; `None` if they were taken before.
     pub fn take(&self, reservation: &str) -> Option<Vec<M>> {
         self.lock().remove(reservation)
     }
 
-    /// Every change is whole.
+    /// Locks the batches. A panic elsewhere cannot leave them inconsistent, because no change can panic halfway.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<M>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -21,7 +21,7 @@ pub struct LockoutRule {
     pub duration: Duration,
 }
 
-/// The users that are locked out now.
+/// The wrong passwords of each user, and the rule that locks users out. Without a rule, nothing is counted.
 #[derive(Debug)]
 pub struct Lockout {
     rule: Option<LockoutRule>,

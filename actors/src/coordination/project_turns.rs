@@ -1,14 +1,14 @@
 //! The turns of one project to create something that a quota counts: two members would both find room for the last one.
 //!
-//! A creator counts in the read models, which lag, so it keeps its turn until they show what it created. In memory only:
-//! after a crash nothing is being created.
+//! A request counts in the read models, which lag, so it keeps its turn until they show the new resource. The turns are
+//! in memory only: after a crash nothing is being created.
 
 use std::sync::Arc;
 
 use chronova_events::ids::ProjectId;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// More projects than these share a turn now and then, which only makes one of them wait.
+/// The number of locks. Projects that share a lock only wait for each other.
 const SHARDS: usize = 16;
 
 /// A project's turn; dropping it lets the next one count.

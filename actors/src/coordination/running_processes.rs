@@ -1,6 +1,6 @@
 //! The processes that run now: two members that run one process would do each of its steps twice.
 //!
-//! In memory only: after a crash no process runs, and the log says which ones have not ended.
+//! The list is in memory only: after a crash no process runs, and the log says which processes have not ended.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ pub struct RunningProcesses {
     turns: Semaphore,
 }
 
-/// Dropping it says that the process runs no more.
+/// Marks a process as running until the guard is dropped.
 #[derive(Debug)]
 pub struct RunningGuard {
     all: Arc<RunningProcesses>,
@@ -28,10 +28,10 @@ impl RunningProcesses {
         Arc::new(Self { running: Mutex::default(), turns: Semaphore::new(at_once.max(1)) })
     }
 
-    /// `None` if the process runs already.
+    /// Marks the process as running; `None` if it runs already.
     pub fn begin(self: &Arc<Self>, process: ProcessId) -> Option<RunningGuard> {
         let begins = self.lock().insert(process);
-        // Created only then, because dropping it ends the entry.
+        // The guard must exist only if the process was added, because dropping it removes the process.
         begins.then(|| RunningGuard { all: Arc::clone(self), process })
     }
 
@@ -40,7 +40,7 @@ impl RunningProcesses {
         self.turns.acquire().await.ok()
     }
 
-    /// Every change is whole.
+    /// Locks the set. A panic elsewhere cannot leave it inconsistent, because every change is a single operation.
     fn lock(&self) -> MutexGuard<'_, BTreeSet<ProcessId>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,7 @@
-//! The networks that were sent a port of a server: another member would leave a port behind that no read model shows.
+//! The networks on which ports of a server were requested. Another member would not know them, and would leave a port
+//! behind that no read model shows yet.
 //!
-//! In memory only: a start folds the whole log before anything is released.
+//! The networks are in memory only: a new leader folds the whole log before it releases any port.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use chronova_events::ids::{InstanceId, NetworkId};
 pub struct TouchedNetworks(Mutex<BTreeMap<InstanceId, BTreeSet<NetworkId>>>);
 
 impl TouchedNetworks {
-    /// Notes networks before they are sent a port.
+    /// Notes the networks before a port is requested on them.
     pub fn note(&self, instance: InstanceId, networks: impl IntoIterator<Item = NetworkId>) {
         self.lock().entry(instance).or_default().extend(networks);
     }
@@ -21,12 +22,13 @@ impl TouchedNetworks {
         self.lock().get(&instance).cloned().unwrap_or_default()
     }
 
-    /// The read models show the ports, or there are none any more.
+    /// Forgets the server's networks: the read models show its ports, or it has none any more.
     pub fn forget(&self, instance: InstanceId) {
         self.lock().remove(&instance);
     }
 
-    /// Every change is whole.
+    /// Locks the networks. A panic elsewhere cannot leave them inconsistent, because every change is a single
+    /// operation.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<InstanceId, BTreeSet<NetworkId>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

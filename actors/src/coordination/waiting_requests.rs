@@ -1,5 +1,5 @@
-//! The requests that clients wait for and that a process executes. If two members executed one request, they would record
-//! its servers twice, or ask a server twice.
+//! The requests that clients wait for and that a process executes. If two members executed one request, they would
+//! record its servers twice, or ask a server twice.
 //!
 //! A request is in memory from before its first event until its process has ended. After a crash, the process finds its
 //! beginning in the log but no request here, and undoes its steps. The client of such a request got no answer.
@@ -63,7 +63,7 @@ impl RequestRefusal for AskServerReject {
     }
 }
 
-/// Whether the log is not available. A log that refused one too large event still is.
+/// Whether the error means that the log is not available. A log that refuses an event as too large is available.
 fn takes_nothing(error: &StoreError) -> bool {
     !matches!(error, StoreError::TooLarge { .. })
 }
@@ -133,8 +133,8 @@ impl<O: Clone, R: RequestRefusal> WaitingRequests<O, R> {
         });
     }
 
-    /// Notes that the request cannot succeed any more. The client gets the answer when the process is undone. In an outage
-    /// the client gets it at once, because the undo may take long.
+    /// Notes that the request cannot succeed any more. The client gets the answer when the process is undone. In an
+    /// outage the client gets the answer at once, because the undo may take long.
     pub fn refuse(&self, process: ProcessId, reject: R) {
         self.with(|desk| {
             let Some(entry) = desk.entries.get_mut(&process) else { return };

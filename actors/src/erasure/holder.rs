@@ -15,7 +15,7 @@ use crate::gateway::CommandGateway;
 /// A service on the same log that has personal data.
 #[async_trait]
 pub trait PersonalDataHolder: Debug + Send + Sync {
-    /// Whether the service knows the user, who can still log in.
+    /// Whether the user exists in the service, and so can still log in.
     fn has_user(&self, _views: &Views, _user: &UserId) -> bool {
         false
     }

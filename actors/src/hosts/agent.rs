@@ -106,7 +106,7 @@ impl Agent {
         if options.resume_guests && self.suspect && self.caught_up(self.store.head()).await {
             resume::guests(&self.context, found.host, &self.driver).await;
         }
-        // This comes before any other call: guests that left the host while it was down must not run there, too.
+        // This comes before the host is reported as up: guests that left it while it was down must not run there, too.
         if self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
             self.put_right(&member).await;
             self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;

@@ -21,9 +21,9 @@ pub struct ConnectedHost {
     /// Notify it to make the agent compare the host with the log soon.
     pub resync: Notify,
     usage: RwLock<(HostUsage, i64)>,
-    /// The bytes of its image cache; zero if none are reserved.
+    /// The bytes of the host's image cache; zero if none are reserved.
     cached: AtomicU64,
-    /// The hosts that left their marks on its storage.
+    /// The hosts that left their marks on this host's storage.
     sharers: RwLock<BTreeSet<HostId>>,
 }
 
@@ -39,12 +39,12 @@ impl ConnectedHost {
         *self.usage.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of its image cache; zero if none are reserved.
+    /// The bytes of the host's image cache; zero if none are reserved.
     pub(crate) fn cached(&self) -> u64 {
         self.cached.load(Ordering::Relaxed)
     }
 
-    /// Records the bytes of its image cache; returns whether they have changed.
+    /// Records the bytes of the host's image cache; returns whether they have changed.
     pub(crate) fn note_cached(&self, bytes: u64) -> bool {
         self.cached.swap(bytes, Ordering::Relaxed) != bytes
     }

@@ -1,16 +1,16 @@
 //! The control plane's side of the compute hosts.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | [`fleet`] | finds the driver of a host |
-//! | [`agent`] | one task per host: registers it, feels its pulse, turns what it tells into commands |
-//! | [`consoles`] | brings what a guest wrote on its console after it |
-//! | [`images`] | brings images to hosts beforehand |
-//! | [`capacity`] | what a host offers, in the words of the events and of Placement |
-//! | [`readings`] | what an API may reach on a host |
-//! | [`context`], [`options`] | what an agent has at hand |
+//! | [`agent`] | one task per host: registers the host, checks its heartbeat, turns its signals into commands |
+//! | [`consoles`] | copies the console log of a guest to the guest's new host |
+//! | [`images`] | caches images on hosts before servers are built from them |
+//! | [`capacity`] | converts a host's resources into the types of the events and of Placement |
+//! | [`readings`] | the readings of a host that APIs may use |
+//! | [`context`], [`options`] | the parts that all agents share, and their options |
 //! | [`resume`] | starts the guests of a host that lost its power |
-//! | [`plan`] | what to do about a difference between a host and the log; pure |
+//! | [`plan`] | chooses the action on a difference between a host and the log; pure |
 
 pub mod agent;
 pub mod capacity;

@@ -18,7 +18,7 @@ pub struct HostOptions {
     pub reserved_host_cpus: u64,
     pub reserved_host_memory_mb: u64,
     pub reserved_host_disk_mb: u64,
-    /// `[DEFAULT] max_concurrent_builds` and `max_concurrent_snapshots`, per host; 0 is any number.
+    /// `[DEFAULT] max_concurrent_builds` and `max_concurrent_snapshots`, per host; 0 means no limit.
     pub max_concurrent_builds: usize,
     pub max_concurrent_snapshots: usize,
     /// `[DEFAULT] enable_new_services`: whether a new host may take servers at once.

@@ -49,8 +49,8 @@ fn is_left(server: &Alive, host: HostId) -> bool {
     server.moving.as_deref().is_some_and(left)
 }
 
-/// Adapts the action to shared storage: if `shares` is true for the server's host, the disks seen here are the server's
-/// and must stay.
+/// Adapts the action to shared storage: if `shares` is true for the server's host, the disks found here are the
+/// server's and must stay. `guest` tells whether a guest was found, or only its disks.
 pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: impl Fn(HostId) -> bool) -> ResyncAction {
     let Instance::Alive(server) = believed else { return remedy };
     let theirs = server.placement.as_ref().is_some_and(|placed| shares(placed.host));

@@ -2,8 +2,8 @@
 //!
 //! Each line has the preconditions of Nova's `compute/api.py` (`check_instance_lock`, `check_instance_state`). The sets
 //! of `compute/vm_states.py` (`ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT`, `ALLOW_TRIGGER_CRASH_DUMP`) and
-//! `compute/task_states.py` (`ALLOW_REBOOT`) are written out. Decisions read it, and `docs/server-states.md` is
-//! generated from it.
+//! `compute/task_states.py` (`ALLOW_REBOOT`) are written out. The decisions read the table, and `docs/server-states.md`
+//! is generated from it.
 
 use chronova_events::instance::{Alive, PowerAction, status};
 
@@ -82,7 +82,7 @@ pub struct ActionRule {
     pub on_host: bool,
     /// Whether the server must have had a guest once.
     pub launched: bool,
-    /// Whether a lock on the server refuses it to users.
+    /// Whether a lock on the server refuses the action to users.
     pub heeds_lock: bool,
 }
 
@@ -114,15 +114,15 @@ const REBOOTABLE: AllowedTasks = AllowedTasks::NoneOr(&[
     "suspending",
 ]);
 
-/// The tasks of actions on a live migration.
+/// The task during which actions on a live migration are allowed.
 const MIGRATING: AllowedTasks = AllowedTasks::Only(&["migrating"]);
 
-/// Allowed in every state.
+/// A rule that allows the action in every state and during every task.
 const fn always(action: ServerAction, name: &'static str) -> ActionRule {
     ActionRule { vm_states: None, tasks: AllowedTasks::Any, launched: false, ..rule(action, name, &[]) }
 }
 
-/// The states of a server without a task.
+/// The states of a built server that is neither resized, rescued, shelved, soft-deleted nor in error.
 const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 
 /// The states in which interfaces may be attached and detached.
@@ -184,7 +184,7 @@ pub const TABLE: &[ActionRule] = &[
         ..rule(ServerAction::AbortLiveMigration, "abort live migration", &[])
     },
     ActionRule { tasks: MIGRATING, ..rule(ServerAction::ForceCompleteLiveMigration, "force_complete", &["active"]) },
-    // A host that is down completes no task, so a task does not prevent an evacuation.
+    // A host that is down completes no task, so the table allows every task. `evacuation` refuses some of them.
     ActionRule {
         tasks: AllowedTasks::Any,
         heeds_lock: false,
@@ -218,8 +218,8 @@ impl From<PowerAction> for ServerAction {
     }
 }
 
-/// Whether `asker` may do this to the server now. As in Nova, the hardware is checked first, then the lock, then the
-/// state.
+/// Checks that `asker` may take the action on the server now. As in Nova, the hardware is checked first, then the lock,
+/// then the state.
 pub fn admit(server: &Alive, action: ServerAction, asker: CallerRights) -> Result<(), InstanceReject> {
     unsupported::check(server, action)?;
     if action.rule().heeds_lock {

@@ -169,7 +169,7 @@ fn change(server: &Alive, changes: Vec<InstanceChange>, asker: CallerRights) -> 
     Ok(events)
 }
 
-/// As Nova's `API.lock`: an owner's lock does not change a locked server. An administrator's lock replaces an owner's.
+/// As Nova's `API.lock`: an owner's lock does not change a locked server. An administrator's lock replaces any lock.
 fn lock(server: &Alive, wanted: Locked) -> InstanceDecision {
     match server.lock.is_some() && !wanted.by_admin {
         true => Ok(vec![]),

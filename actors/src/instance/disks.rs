@@ -74,7 +74,7 @@ fn prefix(bus: &str) -> &'static str {
     }
 }
 
-/// `a` to `z`, `aa`, `ab`, ...
+/// The letters of the disk at this index: `a` to `z`, `aa`, `ab`, ...
 fn letters(index: u32) -> String {
     let letter = char::from(b'a' + u8::try_from(index % 26).unwrap_or(0));
     match index / 26 {
@@ -152,7 +152,7 @@ pub fn count(server: &Alive) -> usize {
     own + server.disks.iter().filter(|disk| disk.device.is_volume()).count()
 }
 
-/// `vdb` of `/dev/vdb`.
+/// The device's name without `/dev/`.
 pub fn name_of(device: &BlockDevice) -> Option<&str> {
     device.device_name.as_deref().map(|name| name.strip_prefix("/dev/").unwrap_or(name))
 }

@@ -28,7 +28,8 @@ pub(super) fn detach(server: &Alive, process: ProcessId, port: PortId, asker: Ca
     }
 }
 
-/// A server that is being deleted loses all its interfaces anyway.
+/// Detaches the port without a check of the state. A server that is being built or deleted is left alone; a delete
+/// releases all interfaces anyway.
 pub(super) fn lose(server: &Alive, process: ProcessId, port: PortId) -> InstanceDecision {
     let leaving = matches!(server.ongoing, Some(OngoingTask::Delete { .. }));
     match has(server, port) && !leaving && server.building().is_none() {

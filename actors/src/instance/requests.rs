@@ -65,7 +65,8 @@ pub enum InstanceRequest {
         port: PortId,
         asker: CallerRights,
     },
-    /// The network service deleted the port: the guest must lose the interface in any state.
+    /// The network service deleted the port: the guest loses the interface, unless the server is being built or
+    /// deleted.
     LoseNic {
         process: ProcessId,
         port: PortId,
@@ -163,7 +164,8 @@ pub enum WorkRequest {
         process: ProcessId,
         asker: CallerRights,
     },
-    /// Offloads a server from its host if it was shelved in time and has no task.
+    /// Offloads a shelved server from its host if it has no task. With `shelved_by`, the server must have been shelved
+    /// at or before that time.
     OffloadDue {
         process: ProcessId,
         shelved_by: Option<Timestamp>,
@@ -196,7 +198,8 @@ pub enum MoveRequest {
         process: ProcessId,
         asker: CallerRights,
     },
-    /// Confirms a move that ended in time, or that a reset of the state left unconfirmed, if no task is under way.
+    /// Confirms a move that ended at or before `moved_by`, or that a reset of the state left unconfirmed, if no task is
+    /// under way.
     ConfirmDue {
         process: ProcessId,
         moved_by: Timestamp,

@@ -1,8 +1,8 @@
 //! The one table of operations that are not possible with certain hardware.
 //!
 //! The lines follow the decorators of Nova's `compute/api.py` (`reject_vtpm_instances`, `reject_sev_instances`,
-//! `block_accelerators`), which are checked before lock and state. Since Xena, all of them answer 400. The live
-//! migration itself checks passed-through devices, which only it can find out.
+//! `block_accelerators`), which are checked before lock and state. Since Xena, all of them answer 400. Only the process
+//! of a live migration checks passed-through devices ([`tied_by_devices`]), as in Nova.
 
 use chronova_events::instance::Alive;
 

@@ -38,8 +38,8 @@ pub enum LedgerCommand {
         provider: ProviderId,
         ratios: Vec<(String, f64)>,
     },
-    /// Claims capacity for servers without allocations that are placed together, within their groups' policies; all of
-    /// them or none. Repeating the same claims is harmless.
+    /// Claims capacity for servers that have no allocations yet, within the policies of their groups. All servers get
+    /// their claims, or none does. Repeating the same claims is harmless.
     ClaimAll {
         claims: Vec<ServerClaim>,
     },
@@ -154,7 +154,7 @@ pub enum Reserve {
     All,
 }
 
-/// The claim of one server, and the rule of its server group.
+/// The claim of one server, with the rule of its server group and its request for NUMA cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerClaim {
     pub claim: Claimed,

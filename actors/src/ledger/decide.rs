@@ -90,7 +90,7 @@ fn report(
         }
         merged.insert(inventory.class.clone(), inventory);
     }
-    // The operator has stopped using these classes of processors.
+    // The host no longer reports these classes of processors.
     for class in cells::CLASSES.iter().filter(|class| !reported.contains(**class)) {
         cells::give_up(state, provider, class, &mut merged);
     }

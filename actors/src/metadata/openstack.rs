@@ -94,7 +94,8 @@ pub(super) fn document(
     match name {
         META_DATA => Some(to_bytes(&meta_data(about, version, seed))),
         USER_DATA => user_data.map(<[u8]>::to_vec),
-        // The operator's static vendor data, which all guests get. Other services may add vendor data.
+        // The operator's static vendor data, which all guests get. Only the second document has vendor data of
+        // services.
         VENDOR_DATA => vendor_data.map(to_bytes),
         VENDOR_DATA_2 => Some(to_bytes(&vendor_data_2(vendor_data, about.said))),
         NETWORK_DATA => Some(to_bytes(&network_data(&about.server.nics))),

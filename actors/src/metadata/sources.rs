@@ -25,8 +25,8 @@ pub async fn floating_ip(networks: &dyn NetworkService, server: &Alive) -> Resul
     Ok(given.first().map(|floating| floating.address.to_string()))
 }
 
-/// The vendor data of other services; `None` if no services are configured. It fails if guests must not get metadata
-/// without it.
+/// The vendor data of other services; `None` if no services are configured. The call fails if a service does not answer
+/// and the configuration forbids incomplete answers.
 pub async fn said(options: &MetadataOptions, server: &Alive) -> Result<Option<Map<String, Value>>, String> {
     match &options.dynamic {
         Some(dynamic) => dynamic.ask(server).await.map(Some),

@@ -19,10 +19,11 @@ impl Operations {
     /// Takes what the request needs, and asks its server. Returns the position of the server's event.
     ///
     /// # Errors
-    /// What is needed cannot be had, the server refuses, or the log does not take the events. Then nothing is left of it.
+    /// A service refuses what the request needs, the server refuses the request, or the log does not append the events.
+    /// Then the request leaves nothing behind.
     pub async fn take_and_ask(&self, request: ServerRequest) -> Result<Position, AskServerReject> {
         let asking = Asking { gateway: Arc::clone(&self.gateway), requests: Arc::clone(&self.server_requests) };
-        // A task of its own: a client that goes away between the two leaves nothing half done.
+        // The request runs in its own task, so that it also completes if the client goes away.
         let asked = tokio::spawn(asking.ask(request));
         asked.await.unwrap_or_else(|_| Err(AskServerReject::lost()))
     }
@@ -44,7 +45,8 @@ impl Asking {
         told.await.unwrap_or_else(|_| Err(AskServerReject::lost()))
     }
 
-    /// The first event of the request asks for its process. A claim that quota refuses leaves no event.
+    /// Appends the first event of the request, which also requests its process. A claim that quota refuses leaves no
+    /// event.
     async fn begin(&self, process: ProcessId, request: ServerRequest) -> Result<(), AskServerReject> {
         match request.first {
             TakenFirst::Quota(claim) => {

@@ -37,7 +37,7 @@ use crate::reconcile::interfaces as interface_watch;
 pub use queries::Queries;
 pub use server_call::ServerCall;
 
-/// The operations of an API. Each member of a cluster has one.
+/// The operations of an API. Only the leader of a cluster has them, because they can send commands.
 pub struct Operations {
     pub(crate) queries: Arc<Queries>,
     pub(crate) gateway: Arc<CommandGateway>,
@@ -88,7 +88,7 @@ impl Operations {
         let _shown = interface_watch::refresh(&self.reconcile, server).await;
     }
 
-    /// Lets each of `hosts` fetch `images` into its cache. Completes when all have.
+    /// Lets each of `hosts` fetch `images` into its cache. Completes when every fetch has succeeded or failed.
     pub fn cache_images(
         &self,
         hosts: Vec<HostId>,

@@ -1,8 +1,8 @@
 //! Creates images of servers: snapshots, backups, and the image of a shelved server's disk.
 //!
-//! The image is created first, without bytes, so that its id is known at the answer. The process `snapshot` or `shelve` then
-//! fills it. The process `ask_server` creates it and asks the server, so neither a refusal nor a crash between the two
-//! leaves an image without bytes.
+//! The image is created first, without bytes, so that the answer can have its id. The process `ask_server` creates the
+//! image and asks the server, so neither a refusal nor a crash between the two leaves an image without bytes. The
+//! process `snapshot` or `shelve` then fills the image.
 //!
 //! Source: nova `compute/api.py` (`snapshot`, `backup`) and `compute/utils.py` (`create_image`,
 //! `initialize_instance_snapshot_metadata`).
@@ -159,7 +159,8 @@ impl Operations {
         self.ask_server(meta, call.id, work).await
     }
 
-    /// Checks the quota of snapshots first, so that not only some of the volumes are copied.
+    /// The draft of an image of a volume-backed server. The quota of snapshots is checked first, so that either all
+    /// volumes are copied or none is.
     async fn draft_of_volumes(
         &self,
         server: &Alive,
@@ -211,7 +212,7 @@ fn draft_of_disk(call: &ServerCall<'_>, request: ServerImageRequest, kind: &str)
     ImageDraft { min_disk_gib, ..draft(server, request, properties) }
 }
 
-/// All images of servers have this in common. The caller's own properties win over `properties`.
+/// The part of a draft that all images of servers have in common. The caller's own properties win over `properties`.
 fn draft(server: &Alive, request: ServerImageRequest, mut properties: SortedPairs) -> ImageDraft {
     for (key, value) in &request.metadata {
         set(&mut properties, key, value);

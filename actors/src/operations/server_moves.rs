@@ -1,7 +1,7 @@
 //! Resizes, migrates and restores servers.
 //!
-//! Each use case refuses at once what can be known beforehand, in the order of Nova's `compute/api.py`, and asks the
-//! server. Where the server is to become larger, or to come back, the process `ask_server` claims quota first.
+//! Each operation first checks the read models, in the order of Nova's `compute/api.py`, and then asks the server. For
+//! a resize or a restore, the process `ask_server` claims quota before it asks the server.
 
 use std::sync::Arc;
 

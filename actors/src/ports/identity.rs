@@ -1,7 +1,7 @@
 //! Tokens and projects, as the APIs ask for them: from the embedded identity service, or from real Keystone.
 //!
-//! Keystone's API, version 3, has a call for each of these: `GET auth/tokens` says whose token it is, `GET projects/{id}`
-//! whether a project is there.
+//! Keystone's API, version 3, has a call for each method: `GET auth/tokens` shows a token's owner, and `GET
+//! projects/{id}` shows whether a project exists.
 
 use std::sync::Arc;
 
@@ -16,9 +16,10 @@ use super::{PortError, UserToken};
 #[derive(Debug, Clone, Copy)]
 pub struct TokenQuestion<'a> {
     pub token: &'a UserToken,
-    /// A service vouches for it, so that it counts for a while after its end: a long operation may need it still.
+    /// Whether an expired token counts for a while, because a service vouches for it: a long operation may still need
+    /// the token.
     pub allow_expired: bool,
-    /// The request that it came with.
+    /// The request that the token came with.
     pub request: Option<&'a RequestId>,
 }
 
@@ -29,19 +30,20 @@ pub struct TokenOwner {
     pub user_name: String,
     pub user_domain: Option<DomainId>,
     pub scope: TokenScope,
-    /// The names of the roles that the user has there.
+    /// The names of the roles that the user has in the scope.
     pub roles: Vec<String>,
     pub expires_at: Timestamp,
-    /// Requests for which the token is good, if not for all: those of its application credential.
+    /// The requests that the token's application credential permits; `None`: all requests.
     pub access_rules: Option<Vec<AccessRule>>,
-    /// Types of the services in the token's catalogue; `None`: it has no catalogue.
+    /// The types of the services in the token's catalogue; `None`: the token has no catalogue.
     pub service_types: Option<Vec<String>>,
-    /// Whether its project is the one whose administrators are those of the whole cloud. True where there is no such project.
+    /// Whether the administrators of the token's project are administrators of the whole cloud. True if no project has
+    /// that role.
     pub is_admin_project: bool,
 }
 
 impl TokenOwner {
-    /// The owner of a token that is good for getting another one, and does not end.
+    /// The owner of a token without a scope, which does not expire.
     pub fn unscoped(user: UserId) -> Self {
         Self {
             user_name: user.as_str().to_owned(),
@@ -60,7 +62,7 @@ impl TokenOwner {
 /// Where the roles of a token hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenScope {
-    /// Nowhere: the token is good for getting another one.
+    /// Nowhere: the token serves only to get another one.
     Unscoped,
     Project {
         id: ProjectId,
@@ -82,18 +84,18 @@ pub struct AccessRule {
     pub path: String,
 }
 
-/// Why a token does not count.
+/// Why a token is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TokenError {
-    /// Unknown, expired, revoked or malformed: the client may know no more.
+    /// The token is unknown, expired, revoked or malformed. The client does not learn which.
     #[error("the token is not valid")]
     Invalid,
-    /// The identity service cannot say.
+    /// The identity service does not answer.
     #[error("the identity service does not answer: {0}")]
     Unavailable(String),
 }
 
-/// People, projects, and their tokens.
+/// The identity service: tokens and projects.
 #[async_trait]
 pub trait IdentityProvider: Send + Sync + 'static {
     /// Finds the owner of a token. A revoked token may count as long as answers are kept (`token_cache_time`).

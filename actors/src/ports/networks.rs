@@ -10,7 +10,7 @@
 //! | call | Neutron's part in it |
 //! |---|---|
 //! | `check`, `check_attach` | `GET networks`, `ports`, `quotas`, `security-groups` with the user's token |
-//! | `allocate`, `attach` | `POST ports` with `device_id` and `binding:host_id`; a tag tells the place or the process |
+//! | `allocate`, `attach` | `POST ports` with `device_id` and `binding:host_id`; a tag has the index or the process |
 //! | `undo_attach` | `GET ports` by `device_id` and tag, `DELETE ports` |
 //! | `detach`, `release` | `DELETE` of tagged ports, `PUT ports` without `device_id` for the others |
 //! | `rebind` | `PUT ports` with another `binding:host_id` |

@@ -1,17 +1,18 @@
-//! Takes what a request needs, and asks its server for a process, which takes over what was taken.
+//! Takes the quota or the image that a request needs, and asks its server for a process, which takes it over.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `take` | creates an image without bytes; quota was taken by the claim that asked for this process | giving it back, unless the server was asked |
-//! | `ask` | sends the server the request | (what follows is the server's own process) |
+//! | `take` | creates an image without bytes; a claim of quota came before | giving back, unless the server accepted |
+//! | `ask` | sends the server the request | (the server's own process continues) |
 //!
-//! The first event of the request asks for this process: the claim, or the record that it begins. So a crash between the two
-//! effects leaves nothing. The next leader finds the process, and not its request, which was in memory with the client's
-//! connection ([`ServerRequests`](crate::coordination::ServerRequests)). It gives back what was taken. Once the server has
-//! accepted, the process that it was asked for owns the quota or the image, and gives it back if it fails.
+//! The first event of the request also requests this process: it is the claim of quota, or the beginning of the
+//! process. So a crash between the two steps leaves nothing. The next leader finds the process but not its request,
+//! which was in memory with the client's connection ([`ServerRequests`](crate::coordination::ServerRequests)). Then the
+//! process gives back what was taken. Once the server has accepted, the process that it was asked for owns the quota or
+//! the image, and gives it back if it fails.
 //!
-//! The process records its steps only if one fails ([`Task::records_only_failure`]). The server's event says that a claim
-//! succeeded; an image needs the end on record, too.
+//! The process records its steps only if one fails ([`Task::records_only_failure`]). After a claim of quota, the
+//! server's event means success. For an image, the end of the process is recorded, too.
 
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::Alive;
@@ -59,7 +60,7 @@ fn request(work: &StepRun) -> Option<ServerRequest> {
     work.context.server_requests.order(work.running.process)
 }
 
-/// The request cannot succeed; its client will know why.
+/// Notes that the request cannot succeed, and the reason for its client.
 fn refuse(work: &StepRun, reject: AskServerReject) -> StepError {
     let fault = StepError::fatal(500, "The request was refused.", reject.clone());
     work.context.server_requests.refuse(work.running.process, reject);
@@ -92,8 +93,8 @@ async fn ask(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Whether the server has accepted the request: it works on it, or its process has a record. The order matters, because a
-/// process that has ended has a record.
+/// Whether the server has accepted the request: the requested process works on the server, or has a record. The order
+/// of the two checks matters, because a process that has ended has a record.
 async fn is_accepted(work: &StepRun) -> Result<bool, StepError> {
     let (asks_for, _) = asked(work)?;
     let is_at_work = |server: &Alive| {

@@ -5,7 +5,7 @@
 //! | `reserve_volume` | reserves the volume for the server | ending the attachment |
 //! | `connect_volume` | gets the host's connection to the volume | (with the attachment) |
 //! | `plug_disk` | attaches the disk to the guest, running or not | detaching it |
-//! | `complete_attachment` | tells the volume service that the guest has it | (with the attachment) |
+//! | `complete_attachment` | tells the volume service that the guest has the volume | (with the attachment) |
 //!
 //! A server without a host has no guest to attach to: its attachment is completed at once, and connected when it gets a
 //! host.

@@ -57,7 +57,7 @@ pub(super) async fn prepare(work: &StepRun, host: HostId, hostname: &str) -> Res
     Ok(StepOutput::Nothing)
 }
 
-/// The id of a new volume. A repeated step has the same id. Another attempt has another id, because its volume may be
+/// The id of a new volume. A repeated step gets the same id. Another attempt gets another id, because its volume may be
 /// on another host.
 fn new_volume(work: &StepRun, device: &BlockDevice) -> VolumeId {
     let name = format!("{}-{}", device.id, work.running.attempt);
@@ -97,7 +97,8 @@ async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId
     Ok(volume)
 }
 
-/// Waits until a volume is available. Polls at most `[DEFAULT] block_device_allocate_retries` times.
+/// Waits until a volume is available. After the first poll, polls at most `[DEFAULT] block_device_allocate_retries`
+/// times more.
 async fn await_volume(work: &StepRun, server: &Alive, volume: VolumeId) -> Result<(), StepError> {
     let options = &work.context.options;
     let mut status = String::new();

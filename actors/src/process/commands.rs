@@ -14,7 +14,7 @@ pub enum ProcessRoot {}
 
 #[derive(Debug, Clone)]
 pub enum ProcessCommand {
-    /// Starts the process; started already is success.
+    /// Starts the process. A repetition is success.
     Start {
         process: ProcessId,
         task: Task,
@@ -39,7 +39,7 @@ pub enum ProcessCommand {
     Restart {
         excluded: Option<HostId>,
     },
-    /// Ended already is success.
+    /// Cancels the process, because the process `by` overtakes it. A process that has ended is success.
     CallOff {
         by: ProcessId,
     },

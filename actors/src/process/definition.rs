@@ -50,7 +50,7 @@ pub enum StepError {
 pub struct StepFault {
     code: u16,
     message: String,
-    /// The details of the fault are its text; `None` if there are no details.
+    /// The error whose text is the details of the fault; `None` if there are no details.
     source: Option<SharedError>,
 }
 
@@ -89,7 +89,7 @@ pub struct Definition {
     /// See [`ProcessShape::undoes`].
     pub undoes: bool,
     pub max_attempts: fn(&ProcessOptions) -> u32,
-    /// Records the result with the subject.
+    /// Records the result in the stream of the process's subject, and answers waiting clients.
     pub conclude: ConcludeFn,
 }
 
@@ -161,8 +161,8 @@ impl StepError {
         Self::Fatal(StepFault::new(code, message, details))
     }
 
-    /// The same error for a step that has to succeed, so that it is tried again. The message is lost: what is recorded
-    /// of a stuck step is the details.
+    /// The same error for a step that has to succeed, so that the step is tried again. The message is lost, because
+    /// only the details of a stuck step are recorded.
     pub fn persist(self) -> Self {
         match self {
             Self::Again(error) => Self::Again(error),

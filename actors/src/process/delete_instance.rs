@@ -42,7 +42,7 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// The pause between two polls of the build that is being cancelled.
+/// The pause between two polls of the process that is being cancelled.
 const POLL: Duration = Duration::from_millis(20);
 /// The number of polls before the step is started again.
 const LOOKS: u32 = 100;
@@ -123,7 +123,7 @@ async fn release_quota(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Removes the server from its group. It became a member before it was recorded, so the read model shows the
+/// Removes the server from its group. The server became a member before it was recorded, so the read model shows the
 /// membership. A reconciler removes members that a crash leaves behind.
 async fn leave_group(work: &StepRun) -> Result<(), StepError> {
     let instance = work.instance_id();

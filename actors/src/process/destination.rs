@@ -60,7 +60,7 @@ pub(super) fn output(placed: &Placed) -> StepOutput {
     StepOutput::Host { host: placed.host, hostname: placed.hostname.clone() }
 }
 
-// ----------------------------------------------------------------------------------------------------------- of moves
+// -------------------------------------------------------------------------------------------------------------- moves
 
 /// The host that this attempt selected and claimed before a crash.
 pub(super) fn chosen(work: &StepRun, subject: &MovingServer) -> Option<StepOutput> {

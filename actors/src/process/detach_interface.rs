@@ -40,7 +40,7 @@ fn port(work: &StepRun) -> Option<PortId> {
     }
 }
 
-/// The server and its interface, as long as it has both.
+/// The server and the interface; `None` if the server is deleted or does not have the interface any more.
 async fn subject(work: &StepRun) -> Result<Option<(Alive, NicInfo)>, StepError> {
     let Some(server) = work.server().await? else { return Ok(None) };
     let nic = server.nics.iter().find(|nic| Some(nic.port) == port(work)).cloned();

@@ -34,7 +34,7 @@ pub(crate) fn volume_disk(server: &Alive, device: &BlockDevice, connection: &Blo
     }
 }
 
-/// The volumes of a new guest, in the order of their names.
+/// The volumes of a new guest, in their boot order; the others follow in the order of their device names.
 pub(super) fn volumes(server: &Alive) -> Vec<VolumeDisk> {
     let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
     let mut volumes: Vec<VolumeDisk> = server

@@ -134,7 +134,7 @@ async fn pass(work: &StepRun, host: &KnownHost, drain: &Drain) -> Result<DrainPa
     check_host_is_empty(work, site, drain).await
 }
 
-// -------------------------------------------------------------------------------------------------- those still there
+// ------------------------------------------------------------------------------------------------ servers on the host
 
 #[derive(Debug, Default)]
 struct DrainObservation {
@@ -206,7 +206,7 @@ async fn stays(work: &StepRun, server: InstanceId, reason: String) -> Result<(),
     record(work, DrainRecord::Stayed { process: work.running.process, server, reason }).await
 }
 
-// -------------------------------------------------------------------------------------------------- those on their way
+// ---------------------------------------------------------------------------------------- servers with a recorded move
 
 /// Continues a server's recorded move. Returns whether there was something to do.
 async fn continue_departure(
@@ -294,7 +294,7 @@ async fn request_move(work: &StepRun, id: InstanceId, leaving: &LeavingServer) -
     }
 }
 
-/// Cancels a move that has not begun, after the drain was cancelled.
+/// Cancels a live migration that has not started yet, after the drain was cancelled.
 async fn cancel_unstarted(
     work: &StepRun,
     id: InstanceId,

@@ -30,7 +30,7 @@ pub(super) enum FailedStepEnd {
     Stuck,
 }
 
-/// A level is a constant of the line's place in the code, so each level needs a line of its own.
+/// Logs a failed step. `tracing` needs the level as a constant, so each level needs its own call.
 macro_rules! tell {
     ($level:ident, $failed:expr, $message:literal) => {
         tracing::$level!(

@@ -152,7 +152,8 @@ pub(super) async fn start_again(work: &StepRun, server: &Alive) -> Result<(), St
     }
 }
 
-/// Removes the guest again if a delete came while it was being created, because the delete found no guest.
+/// Removes the guest again if a delete came while it was being created, because the delete found no guest. After a soft
+/// delete, the guest is only powered off.
 pub(super) async fn yield_to_delete(work: &StepRun, host: HostId) -> Result<(), StepError> {
     match work.server().await? {
         None => destroy(work, host).await,

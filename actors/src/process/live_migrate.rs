@@ -102,8 +102,8 @@ pub(super) async fn advance(work: &StepRun, stage: LiveStage) -> Result<(), Step
     moving::insist(work, LiveRecord::Advanced { process: work.running.process, stage }).await.map(drop)
 }
 
-/// Lets both hosts be compared with the log: their reports were ignored during the migration, and leftovers must be
-/// removed.
+/// Asks the agents of both hosts to compare their hosts with the log: reports were ignored during the migration, and
+/// leftovers must be removed.
 pub(super) fn look_at_both(work: &StepRun, subject: &MovingServer) {
     let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
     for member in ends.into_iter().flatten().filter_map(|host| work.context.fleet.member(host)) {
@@ -111,7 +111,7 @@ pub(super) fn look_at_both(work: &StepRun, subject: &MovingServer) {
     }
 }
 
-// ------------------------------------------------------------------------------------------------- a host to go to
+// ------------------------------------------------------------------------------------------------- the destination
 
 async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = wanted(work).await?;
@@ -139,7 +139,7 @@ async fn release_host(work: &StepRun) -> Result<(), StepError> {
     destination::give_up(work, &subject, |fault| &fault.message).await
 }
 
-// ------------------------------------------------------------------------------------------------ before it sets out
+// -------------------------------------------------------------------------------------------- checks and preparation
 
 async fn check_target(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = wanted(work).await?;
@@ -147,7 +147,7 @@ async fn check_target(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// A refusal is final if the operator forced this destination. Otherwise the process tries another.
+/// A refusal is final if the request named this destination. Otherwise the process tries another.
 fn unsuitable(subject: &MovingServer, message: &str) -> StepError {
     let error = StepError::fatal(400, message, "");
     match (&subject.moving.host, error) {
@@ -306,7 +306,7 @@ async fn clear_target(work: &StepRun) -> Result<(), StepError> {
     }
 }
 
-/// The process that deletes the server removes the guest from both hosts.
+/// Whether the server is being deleted. The process of the delete removes the guest from both hosts.
 fn is_being_deleted(subject: &MovingServer) -> bool {
     matches!(subject.server.ongoing, Some(OngoingTask::Delete { .. }))
 }
@@ -323,7 +323,7 @@ pub(super) async fn forget(work: &StepRun, at: &Placed) -> Result<(), StepError>
     }
 }
 
-// ------------------------------------------------------------------------------------------------------------ the ends
+// -------------------------------------------------------------------------------------------- the end of the migration
 
 /// Undoes `migrate`: aborts the migration, so that the guest stays at its source. If the guest has already migrated, it
 /// stays at its destination, and the process completes the migration.

@@ -1,24 +1,25 @@
 //! Multi-step operations.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | [`commands`] | the commands on its stream |
-//! | [`decide`] | decides which records a process's stream admits |
+//! | [`commands`] | the commands on a process's stream |
+//! | [`decide`] | decides which records a process's stream accepts |
 //! | [`plan`] | plans the next step from the record alone; pure |
 //! | [`definition`] | the definition of a process: steps, undos, end |
 //! | [`context`] | the parts that steps use |
 //! | [`perform`] | executes the plan and records the outcomes |
-//! | `failed_step` | what the log of the server says of a step that failed |
+//! | `failed_step` | logs a failed step with its chain of errors |
 //! | [`interference`] | the hook with which tests make steps fail and repeat |
 //! | [`supervisor`] | starts requested processes, and continues them after a crash |
 //! | `turn`, `guest`, `imaging` | steps that several processes share |
 //! | `create_servers` | the servers of one request |
 //! | `ask_server` | a request that takes quota or an image before it asks its server |
-//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
-//! | `attach_interface`, `detach_interface` | and these |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | one process each |
+//! | `attach_interface`, `detach_interface` | a server's interfaces |
 //! | `attach_volume`, `detach_volume`, `swap_volume` | a server's volumes; steps in `disks`, `build_volumes` |
 //! | `away`, `snapshot_volumes` | the volumes of a server without a host, and images of volumes |
-//! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
+//! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve` | one process each |
+//! | `change_password` | changes the password of a guest's administrator |
 //! | `destination` | selects a host for a server, and records the decision |
 //! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] has their shared steps |
 //! | `drain_host` | drains a host by moves of its servers; [`departing`] plans the next action for each |
@@ -94,16 +95,16 @@ macro_rules! processes {
             }
         }
 
-        /// The optional part of a driver that a task cannot do without. A host that lacks it refuses before the first step has
-        /// done anything. A process that may go to another host, or that needs a part for some servers only, names none:
-        /// its steps ask for the part when they come to it.
+        /// The optional part of a driver that a task cannot do without. On a host that lacks the part, the task fails
+        /// before its first step. A process that may go to another host, or that needs a part for some servers only,
+        /// names none: its steps ask the driver for the part.
         fn need_of(task: &Task) -> Option<Capability> {
             match task {
                 $($task => processes!(@need $($capability)?)),+
             }
         }
 
-        /// Every definition, and where it is: a test demands a proof of each.
+        /// Every definition, and its path in the code. A test checks that the proof harness has a line for each.
         pub const ALL: &[(&str, &Definition)] = &[$((stringify!($definition), &$definition)),+];
     };
     (@need) => { None };

@@ -5,7 +5,7 @@
 //! | `claim_host` | moves the allocations to the migration, claims a destination | moving them back |
 //! | `prepare_target` | caches the image on the destination, adds networks and filters | (kept: a cache, and shared) |
 //! | `stop_source` | powers the guest off | starting it, if it ran |
-//! | `copy_disks` | copies the disks to the destination, or sets a copy of disks aside that stay | removing them |
+//! | `copy_disks` | copies the disks to the destination; if they stay in place, sets a copy aside | removing them |
 //! | `bind_network` | binds the ports to the destination | binding them back |
 //! | `attach_volumes` | attaches the volumes to the destination | attaching them back |
 //! | `start_target` | enlarges the disks, defines the domain, starts it if it ran | destroying the guest there |

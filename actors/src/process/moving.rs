@@ -136,7 +136,8 @@ pub(super) async fn bind(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Starts the guest on a host where it is defined. If the host does not answer, its agent corrects the guest's state later.
+/// Starts the guest on a host where it is defined. If the host does not answer, its agent corrects the guest's state
+/// later.
 pub(super) async fn start_again(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
     if !work.host_answers(host)? {
         return Ok(());
@@ -252,7 +253,7 @@ pub(super) async fn drop_kept(work: &StepRun, subject: &MovingServer) -> Result<
 }
 
 /// Undefines the guest on a host, but keeps its disks, which the server uses elsewhere. If the host is down, its agent
-/// does it when it is back.
+/// does this when the host is back.
 pub(super) async fn withdraw(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     pull(work, at.host).await?;
     live_migrate::forget(work, at).await

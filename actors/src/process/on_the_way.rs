@@ -1,5 +1,5 @@
-//! The step `migrate` of a live migration: starts, watches, aborts or forces it, until it is certain where the guest
-//! is.
+//! The step `migrate` of a live migration: starts, watches, aborts or forces the migration, until it is certain where
+//! the guest is.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl DiskRoute {
     }
 }
 
-/// The latest reports of both hosts.
+/// The source's latest report, and the guest's location by the latest reports of both hosts.
 pub(super) struct MigrationEnds {
     pub(super) source: Option<GuestMigrationState>,
     pub(super) verdict: GuestLocation,
@@ -117,8 +117,8 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     }
 }
 
-/// Starts a guest again after post-copy has failed. Neither half can continue, so the guest starts at the host with its
-/// disks.
+/// Starts a guest again after post-copy has failed. Neither half can continue, so the guest starts at its destination,
+/// which has the newer disks.
 pub(super) async fn mend(work: &StepRun, subject: &MovingServer) {
     tracing::error!(server = %work.instance_id(), "post-copy failed; starting the guest again");
     let anew = async {

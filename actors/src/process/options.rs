@@ -9,7 +9,7 @@ pub struct ProcessOptions {
     pub max_attempts: u32,
     /// `[libvirt] wait_soft_reboot_seconds`.
     pub soft_reboot_timeout: u32,
-    /// `[DEFAULT] block_device_allocate_retries`: polls of a new volume until it is available.
+    /// `[DEFAULT] block_device_allocate_retries`: further polls of a new volume that is not available at the first.
     pub volume_looks: u32,
     /// `[DEFAULT] block_device_allocate_retries_interval`.
     pub volume_pause: Duration,

@@ -22,7 +22,8 @@ use crate::aggregate::CommandError;
 /// The most records of one stuck step. Further failures are only logged.
 const STUCK_RECORDS: u32 = 3;
 
-/// Executes `pending` to its end. Returns early only if the log is closed.
+/// Executes `pending` to its end. Returns early only if the process has no record, or if the record has a step that
+/// this version does not know.
 pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess) {
     let meta = pending.meta.by_process(pending.process, Some(pending.asked_by));
     let definition = definition_of(&pending.task);
@@ -58,13 +59,13 @@ struct ProcessExecution {
     meta: Arc<Meta>,
     /// Failed attempts of the current step.
     tries: u32,
-    /// The state after the newest record, unless another writer appends to the process.
+    /// The state after the newest record; `None` if it must be read from the log.
     known: Option<Process>,
     /// The revision of the newest record.
     seen: Revision,
     /// The state of a process that records only failures, while it has not failed.
     unwritten: Option<Unwritten>,
-    /// Whether its end is recorded in any case, because its beginning is.
+    /// Whether the end of the process is always recorded, because its beginning is.
     ends_on_record: bool,
 }
 

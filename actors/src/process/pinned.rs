@@ -23,6 +23,8 @@ fn asked(server: &Alive) -> Option<GuestNumaTopology> {
     topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten()
 }
 
+/// The guest's CPUs and memory on the host.
+///
 /// # Errors
 /// The ledger has no fitting for a guest that needs one, or the read models lag behind the log.
 pub(super) async fn place(

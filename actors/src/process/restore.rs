@@ -3,7 +3,7 @@
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `keep_quota` | nothing: the quota is already reserved | releasing the quota |
-//! | `start` | starts the guest from its own disk; one that has vanished from its host is made again from its disks | pulling it |
+//! | `start` | starts the guest from its own disk; creates a vanished guest again, from its disks | powering it off |
 
 use chronova_events::instance::Alive;
 use chronova_events::process::{ProcessOutcome, StepOutput};
@@ -67,7 +67,7 @@ async fn start(work: &StepRun) -> Result<StepOutput, StepError> {
     };
     let driver = work.driver(placed.host)?;
     guest::connect(work, placed.host, &server).await?;
-    // It was deleted in rescue, or the delete overtook a rescue: it gets its own disk again.
+    // The server was deleted in rescue, or the delete overtook a rescue, so the guest gets its own disk again.
     if server.rescue.is_some() {
         guest::reshape(work, placed.host, &server, Renew::Nothing, None).await?;
         return Ok(StepOutput::Nothing);

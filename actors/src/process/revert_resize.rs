@@ -9,7 +9,7 @@
 //!
 //! Work that cannot be undone comes last and is retried until it succeeds: it cleans up the destination and releases
 //! its claim. If the disks stayed in place (on the same host or on shared storage), restoring them from the copy cannot
-//! be undone. Then this and the start of the guest come last, too.
+//! be undone. Then the disks are restored and the guest is started in this last part, too.
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::driver::StopMode;

@@ -13,7 +13,8 @@ use super::context::StepContext;
 use super::perform::perform;
 use crate::coordination::running_processes::RunningProcesses;
 
-/// Follows the log until the future is dropped. That stops every process at once.
+/// Follows the log until the future is dropped, or until the log cannot be followed any more. The end of this future
+/// stops every process at once.
 pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
     let _closing = NobodyPerforms(Arc::clone(&context));
     let running = RunningProcesses::new(context.options.max_processes);
@@ -82,7 +83,7 @@ impl Supervisor {
         let Some(runs) = self.running.begin(pending.process) else { return };
         let this = Arc::clone(self);
         tasks.spawn(async move {
-            // Dropped however the task ends, a panic included.
+            // The guard is dropped however the task ends, a panic included.
             let _runs = runs;
             let _turn = match pending.task.begins_at_once() {
                 true => None,
@@ -93,7 +94,7 @@ impl Supervisor {
     }
 }
 
-/// Dropping this ends all waits for processes, however the supervisor ends.
+/// A guard that ends all waits for processes when it is dropped, however the supervisor ends.
 struct NobodyPerforms(Arc<StepContext>);
 
 impl Drop for NobodyPerforms {

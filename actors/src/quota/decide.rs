@@ -43,7 +43,7 @@ fn lacking(
     wanted.into_iter().filter_map(|want| overdrawn(state, want, defaults)).collect()
 }
 
-/// Takes only what the server does not hold yet. A claim that takes nothing asks for its process, too.
+/// Takes only what the server does not hold yet. A claim that takes nothing requests its process, too.
 fn claim_for_server(state: &Quota, claim: ServerQuotaClaim) -> Result<Vec<QuotaEvent>, QuotaReject> {
     let ServerQuotaClaim { project, process, instance, asks_for, cores, memory_mib, defaults } = claim;
     if is_open(state, process, instance) {
@@ -97,7 +97,7 @@ fn room(over: &[InsufficientQuota], count: u32) -> u32 {
     over.iter().map(fits).min().unwrap_or(count)
 }
 
-/// The event also ends the server's open claims.
+/// Sets the amounts that the server holds. The event also ends the server's open claims.
 fn adjust(state: &Quota, project: ProjectId, instance: InstanceId, cores: u32, memory_mib: u64) -> Vec<QuotaEvent> {
     match state.held.get(&instance) {
         Some(held) if *held != (cores, memory_mib) || state.open.contains_key(&instance) => {
@@ -151,7 +151,7 @@ mod tests {
         QuotaCommand::Withdraw { project: ProjectId::new("p"), process, instance }
     }
 
-    /// Decides, and says how many events there were.
+    /// Decides, folds the events, and returns their number.
     #[track_caller]
     fn told(state: &mut Quota, command: QuotaCommand) -> usize {
         let events = decide(state, command).unwrap();

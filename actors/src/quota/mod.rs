@@ -39,7 +39,7 @@ pub enum QuotaCommand {
     /// Reserves quota for the size that a server is to have. The server holds the larger of this size and its own. Also
     /// requests the process that asks the server.
     ClaimForServer(Box<ServerQuotaClaim>),
-    /// Ends a claim that its server refused. The server holds its size of before again, or what other claims still need.
+    /// Ends a claim that its server refused. The server holds its earlier size again, or what other claims still need.
     Withdraw {
         project: ProjectId,
         process: ProcessId,

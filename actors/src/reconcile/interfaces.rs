@@ -12,8 +12,8 @@ use chronova_events::process::Task;
 use crate::instance::{InstanceCommand, InstanceRecord, InstanceRequest, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
 
-/// Records the present state of the server's interfaces, and requests that the guest loses those without a port.
-/// `network-changed` calls it, too. Returns whether the server shows the present state.
+/// Records the present state of the server's interfaces, and requests that the guest loses those without a port. The
+/// event `network-changed` leads here, too. Returns whether the server shows the present state.
 pub async fn refresh(context: &ReconcileContext, server: InstanceId) -> bool {
     let row = context.views.servers.read(|servers| servers.get(server).cloned());
     let Some(known) = row.as_ref().and_then(|row| row.instance.alive()) else { return true };

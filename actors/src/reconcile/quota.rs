@@ -17,8 +17,8 @@ use crate::reconcile::reconciler::{Reconciler, Situation};
 /// Quota that is reserved for no living server.
 pub type OrphanedQuota = BTreeSet<(ProjectId, InstanceId)>;
 
-/// All quota that is reserved for no living server now. While a server is created, or is asked to come back, a process
-/// is responsible for its quota. While requests are served, only quota that is found twice, a period apart, is released.
+/// All quota that is reserved for no living server now. While a server is created or restored, a process is responsible
+/// for its quota. While requests are served, only quota that is found twice, a period apart, is released.
 pub fn plan(views: &Views) -> OrphanedQuota {
     views.quotas.read(|quotas| {
         views.servers.read(|servers| {
@@ -44,7 +44,7 @@ fn is_under_way(views: &Views, instance: InstanceId) -> bool {
 /// hold more.
 pub type MissizedQuota = BTreeSet<(ProjectId, InstanceId, u32, u64)>;
 
-/// All such servers now. As in [`plan`], quota of requests under way is included.
+/// All such servers now. As in [`plan`], a server whose quota a process has taken is left out.
 pub fn misfits(views: &Views) -> MissizedQuota {
     views.quotas.read(|quotas| {
         views.servers.read(|servers| {

@@ -117,7 +117,7 @@ impl KeptCheckpoints {
     pub(super) async fn write_last(&self) {
         match runner::catch_up(&*self.log, &self.views).await {
             Ok(position) if position == self.keeper.kept().position => {}
-            // The task has logged its error; the event log has everything.
+            // The keeper has logged its error. Nothing is lost, because the log has every event.
             Ok(_) => drop(self.keeper.write().await),
             Err(error) => tracing::warn!(%error, "no checkpoint was written"),
         }

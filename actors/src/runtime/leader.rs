@@ -30,8 +30,8 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// Sweeps, continues unfinished processes, and starts the host agents. No request may be served before it returns.
-    /// `drivers`: one for each host that is configured.
+    /// Runs the sweeps, continues unfinished processes, and starts the reconcilers and the host agents. No request may
+    /// be served before this function returns. `drivers`: one for each host that is configured.
     pub async fn start(
         leadership: Leadership,
         drivers: Vec<Arc<dyn Driver>>,

@@ -19,7 +19,7 @@ pub struct NotLeading;
 /// The aggregates of a member that leads, beside its read models: the parts that ports and contexts are made of.
 ///
 /// Nothing else starts a [`CommandGateway`], and only the store of the process that may append gives the proof that
-/// [`Leadership::take`] needs. So no member sends a command that does not lead.
+/// [`Leadership::take`] needs. So a member that does not lead cannot send a command.
 #[derive(Clone)]
 pub struct Leadership {
     pub log: Arc<dyn EventStore>,
@@ -37,8 +37,8 @@ impl std::fmt::Debug for Leadership {
 }
 
 impl Leadership {
-    /// Starts the aggregates. Needs a running actix system. `threads`: how many the aggregates share; 0 is the one that
-    /// calls.
+    /// Starts the aggregates. Needs a running actix system. `threads` is the number of threads that the aggregates
+    /// share; with 0, they run on the calling thread.
     ///
     /// # Errors
     /// The log's store has no right to append.

@@ -1,8 +1,8 @@
 //! The parts that every member of a cluster runs: the read models that follow the log, and their checkpoints.
 //!
-//! The HTTP listeners and the feeds read them; the program around this crate starts those. Nothing here writes to the log
-//! or to a host, so any number of members may run on one log. A [`Member`] has no command gateway: to send a command, it
-//! has to lead ([`super::Leadership`]).
+//! The HTTP listeners and the feeds read the read models. The program around this crate starts the listeners and feeds.
+//! Nothing here writes to the log or to a host, so any number of members may run on one log. A [`Member`] has no
+//! command gateway: to send a command, it has to lead ([`super::Leadership`]).
 
 use std::sync::Arc;
 use std::time::Duration;

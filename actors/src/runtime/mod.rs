@@ -1,6 +1,6 @@
 //! Starts the parts of a member of a cluster, and stops them.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | [`member`] | the parts that every member of a cluster runs |
 //! | [`checkpoints`] | how a member keeps its read models on disk |

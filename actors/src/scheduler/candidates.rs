@@ -1,8 +1,8 @@
 //! Finds hosts with the requested resources in the indexes of the fleet.
 //!
-//! The search looks up the requirement that the fewest hosts meet, and examines only those hosts. If many hosts fit, it
-//! returns at most `[scheduler] max_placement_results` of them, in the order of their free memory. If providers form
-//! trees or share with each other, the placement view searches.
+//! The prefilters first narrow the set of hosts by indexes. If few hosts are left, the search examines each. Otherwise
+//! it examines hosts in the order of their free memory, and returns at most `[scheduler] max_placement_results` of
+//! them. If providers form trees or share with each other, the placement view searches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,7 +97,7 @@ impl NeededClass<'_> {
         self.column.line(slot).is_some_and(|line| line.admits(self.amount, context.pending(slot, self.class)))
     }
 
-    /// `RAM: wants 4096 MiB, free 1024 MiB of 16384 x 1.0`.
+    /// Describes what the host lacks: `RAM: wants 4096 MiB, free 1024 MiB of 16384 x 1.0`.
     fn words(&self, context: &SchedulingContext<'_>, slot: Slot) -> String {
         let (name, unit) = named(self.class);
         let amount = self.amount;

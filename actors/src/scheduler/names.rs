@@ -1,5 +1,5 @@
-//! Finds filters and weighers by Nova's names, and has Nova's default options. It is apart from [`super::options`],
-//! which the filters and weighers import.
+//! Finds filters and weighers by Nova's names, and has Nova's default options. This file is apart from
+//! [`super::options`], because the filters and weighers import the options.
 
 use std::collections::BTreeMap;
 
@@ -43,8 +43,8 @@ pub fn enabled_filters(names: &[String]) -> Result<Vec<&'static str>, String> {
     names.iter().map(|name| known(name, filters::FILTERS.iter().map(|filter| filter.name))).collect()
 }
 
-/// The weighers of those class names: `nova.scheduler.weights.ram.RAMWeigher`, or `nova.scheduler.weights.all_weighers`
-/// for all.
+/// The weighers with these class names: `nova.scheduler.weights.ram.RAMWeigher`, or
+/// `nova.scheduler.weights.all_weighers` for all.
 ///
 /// # Errors
 /// Names the first unknown name, and all known names.
@@ -70,7 +70,8 @@ fn known(name: &str, all: impl Iterator<Item = &'static str> + Clone) -> Result<
     })
 }
 
-/// `os_distro=1,hw_machine_type=0.5`, as oslo's lists give it; other entries are ignored, as in Nova.
+/// Parses weights: the entries `os_distro=1` and `hw_machine_type=0.5`. As in Nova, entries of another form are
+/// ignored.
 pub fn weight_settings(settings: &[String]) -> BTreeMap<String, f64> {
     let pair = |text: &String| {
         let (name, weight) = text.split_once('=')?;

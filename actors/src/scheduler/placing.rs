@@ -299,7 +299,7 @@ fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost
     ServerClaim { claim, group, guest }
 }
 
-/// Claims a host for each server, for all or none.
+/// Claims a host for each server, for all servers or for none.
 pub(super) async fn claim_all(
     scheduler: &Scheduler,
     chosen: &[(&SelectionRequest, &RankedHost)],

@@ -30,7 +30,7 @@ pub struct PrefilterRequirement {
 
 type PrefilterRequirements = Vec<PrefilterRequirement>;
 
-/// Every requirement, in the order of their use.
+/// All requirements, in the order of their use.
 pub fn narrowings(context: &SchedulingContext<'_>, wanted: &ResourceRequest) -> PrefilterRequirements {
     let mut all = PrefilterRequirements::new();
     named_host(context, &mut all);
@@ -110,7 +110,7 @@ fn tenant_aggregates(context: &SchedulingContext<'_>, all: &mut PrefilterRequire
 }
 
 /// Restricts the hosts to the requested zone. Nova restricts nothing if no aggregate defines the zone, as for the
-/// default zone. Here, the default zone has the hosts that are in no other zone.
+/// default zone. Here, the default zone has the hosts that are in no other zone, and an unknown zone has none.
 fn zone(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     let Some(zone) = context.request.zone.as_ref().filter(|_| context.request.forced_host.is_none()) else { return };
     let own = in_aggregates(context, |aggregate| aggregate.zone() == Some(zone));
@@ -165,7 +165,8 @@ fn compute_status(context: &SchedulingContext<'_>, all: &mut PrefilterRequiremen
     });
 }
 
-/// `[scheduler] enable_isolated_aggregate_filtering`: an aggregate with `trait:X=required` is for servers that ask for X.
+/// `[scheduler] enable_isolated_aggregate_filtering`: an aggregate with `trait:X=required` is for servers that request
+/// X.
 fn isolated_aggregates(context: &SchedulingContext<'_>, wanted: &ResourceRequest, all: &mut PrefilterRequirements) {
     if !context.options.prefilters.enable_isolated_aggregate_filtering {
         return;
@@ -221,8 +222,8 @@ fn accelerators(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements
     }
 }
 
-/// The traits that the group without a suffix requires. In a provider tree, other providers may have the traits, so the
-/// search for candidates checks them.
+/// The traits that the groups of resources require or forbid. In a provider tree, other providers may have the traits,
+/// so the search for candidates checks them.
 fn group_traits(context: &SchedulingContext<'_>, wanted: &ResourceRequest, all: &mut PrefilterRequirements) {
     if !context.fleet.is_flat() {
         return;

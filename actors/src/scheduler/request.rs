@@ -174,7 +174,8 @@ impl ResourceRequest {
         }
     }
 
-    /// Returns whether there is a policy for several groups; an unknown one is ignored (Nova logs it).
+    /// Takes resources, traits and the group policy from the flavor's extra specs. Returns whether there is a policy
+    /// for several groups; an unknown one is ignored (Nova logs it).
     fn take_extra_specs(&mut self, request: &RequestSpec) -> bool {
         let mut has_policy = false;
         for (key, value) in &request.flavor.extra_specs {
@@ -286,7 +287,7 @@ impl ResourceRequest {
     }
 }
 
-/// `resources2` is the word `resources` with the suffix `2` (Placement 1.33: up to 64 letters, digits, `_` and `-`).
+/// The suffix after `word`: `resources2` has the suffix `2` (Placement 1.33: up to 64 letters, digits, `_` and `-`).
 fn suffix<'a>(prefix: &'a str, word: &str) -> Option<&'a str> {
     let suffix = prefix.strip_prefix(word)?;
     let legal = suffix.len() <= 64 && suffix.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
@@ -356,7 +357,7 @@ pub(super) mod tests {
         request(FlavorSnapshot { extra_specs: specs, ..flavor(4, 512, 10) })
     }
 
-    /// `VCPU=4 | suffix: CLASS=1 +TRAIT -TRAIT`.
+    /// The request as text: `VCPU=4 | suffix: CLASS=1 +TRAIT -TRAIT`.
     fn words(wanted: &ResourceRequest) -> String {
         let group = |group: &RequestGroup| {
             let mut parts: Vec<String> = Vec::new();

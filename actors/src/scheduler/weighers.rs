@@ -141,7 +141,7 @@ fn same_image_properties(host: &HostState<'_>) -> f64 {
     sum
 }
 
-/// Nova's class names for the configuration: all weighers, and those that have no effect in a single cell.
+/// Nova's class names for the configuration: all weighers, including the one that has no effect in a single cell.
 pub const CLASSES: [&str; 14] = [
     ALL,
     "nova.scheduler.weights.ram.RAMWeigher",
@@ -198,7 +198,7 @@ fn named(name: &str) -> Option<&'static Weigher> {
     WEIGHERS.iter().find(|weigher| weigher.name == name)
 }
 
-/// The weigher's values for the candidates; `None` if they do not differ.
+/// The weigher's values for the candidates; `None` if the weigher does not apply, or if the values do not differ.
 fn opinion(context: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[Slot]) -> Option<WeigherScores> {
     let option = (weigher.multiplier)(&context.options.multipliers);
     let overridden = context.fleet.aggregates().any(|(_, aggregate)| aggregate.metadata.contains_key(weigher.key));

@@ -29,7 +29,7 @@ pub enum ServerGroupCommand {
         instances: Vec<InstanceId>,
         limit: i64,
     },
-    /// Removes a deleted server. A server that is no member is success.
+    /// Removes a server that was deleted or never created. A server that is no member is success.
     Leave {
         group: ServerGroupId,
         instance: InstanceId,

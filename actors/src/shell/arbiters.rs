@@ -31,7 +31,7 @@ impl Arbiters {
         self.handles[index].clone()
     }
 
-    /// Ends all actors. Acknowledged commands are in the log; others are not.
+    /// Ends all actors. Acknowledged commands are in the log; others may be lost.
     pub fn stop(&self) {
         for arbiter in &self.arbiters {
             arbiter.stop();

@@ -16,7 +16,7 @@ use crate::aggregate::{AggregateRoot, CommandError};
 
 /// The number of locks among which the ids are divided, so that a million actors do not wait for one lock.
 const SHARDS: usize = 64;
-/// How often an actor that dies during a command is restarted before the command fails.
+/// How often a message is sent to another actor of the id, because the last one had stopped, before the call fails.
 const TRIES: u32 = 5;
 /// Above this number of entries in a shard, entries of passivated actors are removed.
 const SWEEP: usize = 1_024;

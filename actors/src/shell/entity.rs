@@ -323,7 +323,7 @@ impl<A: AggregateRoot> DurabilityWaiter<A> {
         }
     }
 
-    /// The sender may have gone: the events are recorded nevertheless.
+    /// Answers the sender. The sender may have gone, but the events are recorded nevertheless.
     fn settle(self, appended: Appended) {
         match self {
             Self::Looking { state, reply } => {

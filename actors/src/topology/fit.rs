@@ -189,7 +189,7 @@ fn page_size(
     }
 }
 
-/// Memory of pinned guests is not overcommitted.
+/// Checks the memory of a node without a requested page size. Memory of pinned guests is not overcommitted.
 fn plain_memory(topology: &GuestNumaTopology, node: &GuestNumaNode, cell: &NumaCellUsage<'_>) -> Result<(), String> {
     let wants = node.memory_mib;
     let smallest = cell.smallest_page();

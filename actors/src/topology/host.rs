@@ -60,6 +60,8 @@ fn named(entry: &str) -> Result<(String, CpuSets), String> {
 }
 
 impl CpuSets {
+    /// Reads a set of processors.
+    ///
     /// # Errors
     /// The error in the text.
     pub fn read(text: &str) -> Result<BTreeSet<u32>, String> {
@@ -69,6 +71,8 @@ impl CpuSets {
         }
     }
 
+    /// Checks that the sets are disjoint.
+    ///
     /// # Errors
     /// A processor is in both sets.
     pub fn check(&self) -> Result<(), String> {
@@ -95,6 +99,8 @@ pub struct HostNumaCells {
 }
 
 impl HostNumaCells {
+    /// Divides the processors of the cells that a host reports by the operator's CPU sets.
+    ///
     /// # Errors
     /// The operator named processors that the host does not have.
     pub fn of(found: &[NumaCell], sets: &CpuSets) -> Result<Self, String> {

@@ -33,7 +33,7 @@ impl<'a> FlavorAndImageSpecs<'a> {
         (self.spec(&format!("hw:{name}")), self.property(&format!("hw_{name}")))
     }
 
-    /// The value of a spec, with any suffix, that requests a resource or a trait.
+    /// The values of the specs that request this resource or trait, with any number as the suffix of `kind`.
     fn numbered(&self, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.flavor.extra_specs.iter().filter_map(move |(key, value)| {
             let (prefix, of) = key.split_once(':')?;
@@ -274,8 +274,8 @@ fn page_size(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<MemPageSi
     }
 }
 
-/// A size in words, in KiB, or with a unit: `2MB`, `16Gib`. As in oslo, `B` is bytes, `b` and `bit` are bits, and a prefix is
-/// a power of 1024 with and without its `i`.
+/// Parses a page size in words, in KiB, or with a unit: `2MB`, `16Gib`. As in oslo, `B` is bytes, `b` and `bit` are
+/// bits, and a prefix is a power of 1024 with and without its `i`.
 fn pages(text: &str) -> TopologyResult<MemPageSize> {
     let wrong = || format!("Invalid memory page size '{text}'");
     match text {

@@ -46,7 +46,7 @@ fn asked(specs: &[(&str, &str)], properties: &[(&str, &str)]) -> Result<Option<G
     ask(&flavor(4, 1024, specs), Some(&image(properties)))
 }
 
-/// `0-1 / 512 | +2-3 / 512`: floating CPUs, dedicated ones after a plus, and the memory of each node.
+/// The nodes as text: `0-1 / 512 | +2-3 / 512` has floating CPUs, dedicated ones after a plus, and the memory.
 fn words(topology: &GuestNumaTopology) -> String {
     let node = |node: &GuestNumaNode| {
         let list = |cpus: &BTreeSet<u32>| chronova_hypervisor::cpus::format(cpus.iter().copied());
@@ -167,7 +167,8 @@ fn an_impossible_topology_is_refused_with_the_reason() {
 
 // ------------------------------------------------------------------------------------------------------------- fitting
 
-/// Cells of `size` processors each, all dedicated but the first `shared`, in cores of `threads` (0 and 1 are the first core).
+/// Cells of `size` processors each, all dedicated but the first `shared`, in cores of `threads` processors: with two, 0
+/// and 1 are the first core.
 fn host(count: u32, size: u32, shared: u32, threads: usize) -> Vec<HostNumaCell> {
     let cell = |id: u32| {
         let cpus: Vec<u32> = (id * size..(id + 1) * size).collect();

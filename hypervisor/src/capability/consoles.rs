@@ -36,7 +36,8 @@ pub struct ConsoleAddress {
     pub tls_port: Option<u16>,
 }
 
-/// The serial line of a guest. A new holder takes it from the previous one. Dropping it releases the line.
+/// The serial line of a guest. A new holder takes the line from the previous one. Dropping this value releases the
+/// line.
 pub struct SerialLine {
     /// The user's input to the guest.
     pub input: mpsc::Sender<Bytes>,

@@ -27,7 +27,7 @@ pub struct DiskFile {
 }
 
 impl DiskFile {
-    /// Whether the disk was set aside before a move on the same host, until the move is confirmed.
+    /// Whether the disk is a copy that a move set aside for a revert, because the disks stay in place.
     pub fn is_kept(&self) -> bool {
         self.suffix.starts_with(KEPT)
     }

@@ -67,7 +67,7 @@ pub struct MigrationAddressing<'a> {
     pub uri: Option<&'a str>,
     /// The host's address for incoming migrations, if it has one.
     pub inbound: Option<&'a str>,
-    /// Used if neither `inbound` nor the host's own URI has an address.
+    /// The host name, which is used if neither `inbound` nor the host's own URI has an address.
     pub hostname: &'a str,
     pub tunnelled: bool,
 }

@@ -17,7 +17,7 @@ use crate::volumes;
 pub enum Leftover {
     /// A copy of a guest's root disk, complete or not, that was to become this image.
     Copy { instance: InstanceId, copy: ImageId },
-    /// A disk that a move on the same host set aside. `suffix` is the volume's name without the guest's id.
+    /// A disk that a move set aside. `suffix` is the volume's name without the guest's id.
     Kept { instance: InstanceId, suffix: String },
     /// The content of an image without the mark of a complete upload: the upload was interrupted or is running.
     TornImage { checksum: String },

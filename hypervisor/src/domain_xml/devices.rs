@@ -137,7 +137,8 @@ fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut DeviceNames) -> Element 
         .child(Element::new("readonly"))
 }
 
-/// libvirt's default SCSI controller is an LSI model, for which current systems have no driver.
+/// The SCSI controller, if a disk needs one. libvirt's default is an LSI model, for which current systems have no
+/// driver.
 fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
     let cdrom = guest.config_drive.is_some() && hardware.cdrom_bus == DiskBus::Scsi;
     let volume = guest.volumes.iter().any(|disk| disk.bus == DiskBus::Scsi.name());
@@ -183,7 +184,8 @@ fn interface_driver(vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Option
     needed.then(|| driver().attr_if("rx_queue_size", length))
 }
 
-/// The log is in the storage pool, because libvirt reads files of a remote host only from there.
+/// The serial port with its log, and the console on it. The log is in the storage pool, because libvirt reads files of
+/// a remote host only from there.
 fn serial(guest: &GuestSpec, host: &HostFacts) -> [Element; 2] {
     let log = format!("{}/{}", host.pool_path, volumes::console_log(guest.instance));
     let serial = Element::new("serial")

@@ -229,7 +229,7 @@ fn rng_rate<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<(u64, Op
     Ok(Some((bytes, number("hw_rng:rate_period")?)))
 }
 
-/// A guest without a display needs no pointer device.
+/// Whether the guest has a USB tablet. Only an x86 guest with a display has one.
 fn has_tablet(wish: Option<&str>, host: &HostFacts) -> bool {
     let wished = wish.map_or(host.guests.tablet, |model| model == "usbtablet");
     wished && host.screens.any() && host.is_x86()
@@ -247,7 +247,7 @@ fn agreed<'a>(
     }
 }
 
-/// The image precedes the flavor, as in Nova.
+/// The action of the watchdog; `None`: no watchdog. The image precedes the flavor, as in Nova.
 fn watchdog<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<String>, HardwareError> {
     for name in ["hw_watchdog_action", "hw:watchdog_action"] {
         match get(name) {
@@ -264,7 +264,7 @@ pub(super) fn unknown(property: &'static str, value: &str) -> HardwareError {
     HardwareError::UnknownValue { property, value: value.to_owned() }
 }
 
-/// oslo's `bool_from_string`.
+/// Whether the value is true, as oslo's `bool_from_string` reads it.
 fn is_true(value: &str) -> bool {
     matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes")
 }

@@ -3,7 +3,7 @@
 //! The shape is that of Nova's libvirt driver, which operators know: `pc` machine on x86, virtio disks and interfaces,
 //! and the config drive as a CD-ROM. It also has a logged serial console, VNC, balloon statistics, and SMBIOS strings
 //! for cloud-init. Invariants: the same input gives the same bytes. User input cannot become markup ([`crate::xml`]).
-//! Every path lies in the host's storage pool ([`crate::volumes`] forms the names). Golden files: `hypervisor/golden/`.
+//! Every file lies in the host's storage pool ([`crate::volumes`] forms the names). Golden files: `hypervisor/golden/`.
 
 mod cpu;
 mod devices;

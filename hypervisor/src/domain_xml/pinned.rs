@@ -1,5 +1,5 @@
-//! The placement of a guest on its host's processors and NUMA cells, as domain XML. Also for a guest that migrates
-//! here.
+//! The placement of a guest on its host's processors and NUMA cells, as domain XML. [`repin`] changes the placement of
+//! a guest that migrates.
 //!
 //! Source: Nova's `_get_guest_numa_config` and, for a migrating guest, its `_update_numa_xml`.
 

@@ -64,8 +64,8 @@ impl CallThreads {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Assigns later jobs to this session. The session gets a new number while a thread still has a job of an older
-    /// one.
+    /// Assigns later jobs to this session. Threads of an earlier session end after their present job, and do not count
+    /// any more.
     ///
     /// A disconnected host blocks threads for minutes, until the kernel gives up the connections that they open. Those
     /// threads must not be missing when the host is back.

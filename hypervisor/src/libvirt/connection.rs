@@ -360,7 +360,7 @@ impl LibvirtSession {
     }
 }
 
-/// `qemu+ssh://user:secret@host/system` without the part before the `@`.
+/// The URI without its credentials: `qemu+ssh://user:secret@host/system` becomes `qemu+ssh://host/system`.
 pub(super) fn without_credentials(uri: &str) -> String {
     let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());

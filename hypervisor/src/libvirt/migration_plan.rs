@@ -17,7 +17,8 @@ use crate::capability::live_migration::{MigrationAddressing, MigrationPlan, Migr
 const LIBVIRT_WITH_TLS: u32 = 4_004_000;
 const QEMU_WITH_TLS: u32 = 2_011_000;
 
-/// Nova's `_live_migration_uri` and `_migrate_uri`. If the host has an address for migrations, both URIs use it.
+/// The URIs of a migration to this host, as in Nova's `_live_migration_uri` and `_migrate_uri`. If the host has an
+/// address for migrations, both URIs use it.
 pub(super) fn uris(uri: &str, addressing: &MigrationAddressing<'_>) -> MigrationUris {
     let address = match addressing.inbound {
         Some(inbound) => inbound.to_owned(),
@@ -72,8 +73,8 @@ fn is_reachable(address: &IpAddr) -> bool {
     }
 }
 
-/// Nova's `_parse_migration_flags`. With TLS, the streams of copied disks are encrypted like that of the memory. If
-/// post-copy is permitted, auto-converge is not used.
+/// The flags of the migration, as in Nova's `_parse_migration_flags`. With TLS, the streams of copied disks are
+/// encrypted like that of the memory. If post-copy is permitted, auto-converge is not used.
 pub(super) fn flags(plan: &MigrationPlan) -> u32 {
     let always = sys::VIR_MIGRATE_LIVE
         | sys::VIR_MIGRATE_PEER2PEER

@@ -1,7 +1,7 @@
 //! Clients of services that run elsewhere: the real Keystone.
 //!
-//! [`http`] is the one way out of this process to another service. Each service has a folder, which implements the port
-//! of [`crate::ports`] that the embedded service implements as well.
+//! Only [`http`] calls other services. Each service has a folder, which implements the same port of [`crate::ports`] as
+//! the embedded service.
 
 pub mod http;
 pub mod keystone;

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// A call, as it arrived.
 #[derive(Debug, Clone)]
 pub(super) struct StubCall {
-    /// `GET /v3/auth/tokens?nocatalog`.
+    /// The method and the path: `GET /v3/auth/tokens?nocatalog`.
     pub line: String,
     headers: Vec<(String, String)>,
 }
@@ -23,9 +23,9 @@ impl StubCall {
 #[derive(Debug, Clone)]
 pub(super) enum StubAnswer {
     Says(u16, String),
-    /// As the answer to a login: the token in its header.
+    /// The answer to a login, with the token in its header.
     Gives(u16, &'static str, String),
-    /// Nothing, as a process that is stopped.
+    /// No answer, as from a stopped process.
     Silence,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct StubService {
 }
 
 impl StubService {
-    /// Answers each call; the number is that of the calls before it.
+    /// Starts a service that answers each call with `answer`, which also gets the number of earlier calls.
     pub(super) async fn start(answer: impl Fn(&StubCall, usize) -> StubAnswer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -55,7 +55,7 @@ impl StubService {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many calls began with this.
+    /// The number of calls that begin with `line`.
     pub(super) fn count(&self, line: &str) -> usize {
         self.calls().iter().filter(|call| call.line.starts_with(line)).count()
     }
@@ -77,7 +77,7 @@ async fn serve(mut stream: TcpStream, calls: Arc<Mutex<Vec<StubCall>>>, answer: 
     let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await;
 }
 
-/// The head, and the body that belongs to it.
+/// Reads the head of a call and the whole body after it; returns the head.
 async fn read(stream: &mut TcpStream) -> StubCall {
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);
     loop {

@@ -14,7 +14,7 @@ use crate::erasure::error::ErasureError;
 use crate::erasure::holder::PersonalDataHolder;
 use crate::gateway::CommandGateway;
 
-/// Names and addresses of users.
+/// The names and the attributes of users.
 #[derive(Debug)]
 pub(crate) struct IdentityData;
 

@@ -50,8 +50,8 @@ impl EmbeddedImages {
         Arc::new(Self { files, views, gateway, records, most, creates: ProjectTurns::default() })
     }
 
-    /// Waits for the owner's turn to create an image; `None` without a limit. The caller drops it when the read models
-    /// show the image.
+    /// Waits for the owner's turn to create an image; `None` without a limit. The caller drops the turn when the read
+    /// models show the image.
     pub async fn turn(&self, owner: Option<&ProjectId>) -> Result<Option<ProjectTurn>, ImageReject> {
         let (Some(owner), Some(limit)) = (owner, self.most) else { return Ok(None) };
         let turn = self.creates.turn(owner).await;

@@ -1,7 +1,7 @@
 //! An image: its attributes, its data, and the projects that may see it.
 //!
-//! The data is written and inspected outside the decision. [`ImageCommand::Store`] comes when it is durable on the
-//! disk.
+//! The data is written and inspected outside the decision. [`ImageCommand::Store`] comes when the data is durable on
+//! the disk.
 
 pub mod access;
 pub mod decide;

@@ -1,8 +1,10 @@
 //! The embedded network service: virtual networks, and the ports of servers.
 //!
 //! A network with its subnets and ports is one aggregate, so that no two ports ever get one address. [`decide`] has the
-//! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`creation`] counts what projects create, [`floating_ips`] knows of addresses that join two networks. [`service`] implements the
-//! port by which processes give servers their interfaces. [`reconcile`] keeps hosts and servers in line with the log.
+//! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`creation`] creates resources
+//! within the quota of their project. [`floating_ips`] associates floating addresses with ports of other networks.
+//! [`service`] implements the port by which processes give servers their interfaces. [`reconcile`] keeps hosts and
+//! servers in line with the log.
 //!
 //! The rejections have Neutron's messages, because clients may rely on them.
 
@@ -87,7 +89,7 @@ pub enum NetworkCommand {
         floating_ip: FloatingIpId,
         patch: FloatingIpPatch,
     },
-    /// Ends the association, if it is still the one with this port. Otherwise this does nothing.
+    /// Ends the association with this port. A floating IP that has another association, or none, does not change.
     DisassociateFloatingIp {
         floating_ip: FloatingIpId,
         port: PortId,
@@ -98,7 +100,8 @@ pub enum NetworkCommand {
     },
 }
 
-/// A security group applies to all ports that a device has in the network, or to none of them.
+/// A change of the security groups of a device: afterwards, the group applies to all ports that the device has in the
+/// network, or to none of them.
 #[derive(Debug, Clone)]
 pub struct DeviceGroupsChange {
     pub device: InstanceId,
@@ -325,7 +328,7 @@ impl AggregateRoot for NetworkRoot {
     }
 }
 
-/// `10.0.0.2-10.0.0.254`, as Neutron names a pool in messages.
+/// The pool's name in messages, as in Neutron: `10.0.0.2-10.0.0.254`.
 fn pool_name(pool: &AllocationPool) -> String {
     format!("{}-{}", pool.start, pool.end)
 }

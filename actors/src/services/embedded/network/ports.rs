@@ -118,7 +118,7 @@ pub(super) fn change(
     Ok(events)
 }
 
-/// A port that may have no groups refuses the change of all ports.
+/// Changes the group of all ports of the device. If one of the ports may have no groups, none is changed.
 pub(super) fn change_groups(
     state: &Network,
     row: &NetworkRow,

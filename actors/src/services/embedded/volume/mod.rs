@@ -100,7 +100,7 @@ pub enum VolumeCommand {
     Extend {
         process: ProcessId,
         size_gb: u32,
-        /// Whether to accept it even while a server has the volume (3.42).
+        /// Whether to accept the request even while a server has the volume (3.42).
         attached: bool,
     },
     RecordExtended {
@@ -110,7 +110,7 @@ pub enum VolumeCommand {
     Upload {
         process: ProcessId,
         image: ImageId,
-        /// Whether to accept it even while a server has the volume.
+        /// Whether to accept the request even while a server has the volume.
         force: bool,
     },
     RecordUploaded {
@@ -131,15 +131,15 @@ pub enum VolumeCommand {
     },
     /// Reserves and connects in one append: both happen, or neither.
     ReserveAndConnect(Box<NewAttachment>),
-    /// Reserves, connects and completes in one, and ends a reservation without an attachment: a client has attached the
-    /// volume already.
+    /// Reserves, connects and completes in one append, and ends a reservation without an attachment: a client has
+    /// attached the volume already.
     RecordAttached(Box<NewAttachment>),
     Connect {
         attachment: AttachmentId,
         host: String,
         device: Option<String>,
         mode: AttachMode,
-        /// Whether every host reaches it.
+        /// Whether every host reaches the volume.
         shared: bool,
     },
     Complete {

@@ -1,9 +1,9 @@
-//! A service that does not answer is left alone for a while, so that nobody waits for what will not come.
+//! Stops the calls of a service that does not answer, so that no request waits for an answer that does not come.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Calls in a row without an answer, after which the service is left alone.
+/// The number of calls in a row without an answer after which the calls stop.
 const ENOUGH: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ pub struct CircuitBreaker {
 struct BreakerState {
     failures: u32,
     pause: Duration,
-    /// Until then no call is made. Then one is, and moves it on.
+    /// No call is made before this time. The next call moves the time on, so that only one call tries the service.
     closed_until: Option<Instant>,
     reason: String,
 }
@@ -28,13 +28,14 @@ impl CircuitBreaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a call may be made now; otherwise why the last one had no answer.
+    /// Whether a call may be made now. The error is the reason why the last call had no answer.
     pub fn admit(&self, now: Instant) -> Result<(), String> {
         let mut state = self.state();
         match state.closed_until {
             Some(until) if now < until => Err(state.reason.clone()),
             Some(_) => {
-                // One call tries; the others wait for what it finds.
+                // One call tries the service. Others are refused until that call has an answer, or the pause has
+                // passed.
                 state.closed_until = Some(now + state.pause);
                 Ok(())
             }
@@ -42,12 +43,12 @@ impl CircuitBreaker {
         }
     }
 
-    /// The service answered, whatever it said.
+    /// Notes that the service answered, even with an error.
     pub fn answered(&self) {
         *self.state() = BreakerState::default();
     }
 
-    /// The service did not answer.
+    /// Notes that the service did not answer.
     pub fn failed(&self, now: Instant, reason: &str) {
         let mut state = self.state();
         state.failures = state.failures.saturating_add(1);

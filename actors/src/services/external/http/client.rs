@@ -32,11 +32,11 @@ type Body = Full<Bytes>;
 /// How a service is called.
 #[derive(Debug, Clone)]
 pub struct CallOptions {
-    /// In messages and metrics: `keystone`.
+    /// The service's name in messages and metrics: `keystone`.
     pub name: &'static str,
-    /// From the beginning of a call to the end of its answer.
+    /// The longest time of one attempt, from its beginning to the end of the answer.
     pub timeout: Duration,
-    /// How often a call is repeated that found no answer.
+    /// How often a call without an answer is repeated.
     pub retries: u32,
     pub tls: TlsTrust,
 }
@@ -50,7 +50,7 @@ pub struct ServiceRequest {
     malformed: bool,
 }
 
-/// Its body may hold a password.
+/// Prints the method alone, because URL, headers and body may hold secrets.
 impl std::fmt::Debug for ServiceRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServiceRequest").field("method", &self.method).finish_non_exhaustive()
@@ -139,14 +139,14 @@ impl ServiceRequest {
     }
 }
 
-/// An answer, read whole.
+/// An answer with its whole body.
 pub struct ServiceAnswer {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-/// Its headers may hold a token.
+/// Prints the status alone, because the headers may hold a token.
 impl std::fmt::Debug for ServiceAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServiceAnswer").field("status", &self.status).finish_non_exhaustive()
@@ -163,7 +163,7 @@ impl ServiceAnswer {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// The service's words about an error, in one short line.
+    /// The status and the service's message about an error, in one short line.
     pub fn complaint(&self) -> String {
         const LONGEST: usize = 200;
         let said = self.json().and_then(|body| {
@@ -182,7 +182,7 @@ pub enum CallFailure {
     /// The same call may succeed later.
     #[error("{0}")]
     Unanswered(String),
-    /// The address or a header is none.
+    /// The address or a header is not valid.
     #[error("the address or a header of the call is malformed")]
     Malformed,
 }
@@ -259,7 +259,7 @@ impl ServiceClient {
         let began = self.begin()?;
         let whole = async {
             let response = self.client.request(message).await.map_err(|error| {
-                // A call that did not get as far as the service is repeated whatever it asks for.
+                // A call that did not reach the service is repeated even if it is not idempotent.
                 Silence { reason: self.silence(&error), again: idempotent || error.is_connect() }
             })?;
             let (parts, body) = response.into_parts();
@@ -272,7 +272,7 @@ impl ServiceClient {
             Ok(ServiceAnswer { status, headers, body: body.to_bytes() })
         };
         let answer = tokio::time::timeout(self.options.timeout, whole).await.unwrap_or_else(|_| Err(self.late()));
-        // A proxy says so in place of the service.
+        // With these statuses, a proxy says that the service does not answer.
         let answer = match answer {
             Ok(answer) if matches!(answer.status, 502..=504) => Err(Silence {
                 reason: format!("{} answers {}", self.options.name, answer.complaint()),
@@ -306,7 +306,8 @@ impl ServiceClient {
         Silence { reason, again: false }
     }
 
-    /// The innermost cause says most: "connection refused". An address could hold a password, so none is in it.
+    /// Describes the error by its innermost cause, such as "connection refused". The text has no address, because an
+    /// address could hold a password.
     fn silence(&self, error: &hyper_util::client::legacy::Error) -> String {
         let mut cause: &dyn std::error::Error = error;
         while let Some(source) = cause.source() {
@@ -324,11 +325,11 @@ impl ServiceClient {
 /// Why an attempt had no answer.
 struct Silence {
     reason: String,
-    /// Whether it may be made again.
+    /// Whether the call may be repeated.
     again: bool,
 }
 
-/// Between half of it and all of it, so that many callers do not come back at the same moment.
+/// A random pause between half of `pause` and all of it, so that many callers do not return at the same moment.
 fn jittered(pause: Duration) -> Duration {
     let mut random = [0_u8; 1];
     let _ = getrandom::fill(&mut random);

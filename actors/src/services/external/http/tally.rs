@@ -10,9 +10,9 @@ pub enum CallOutcome {
     Done,
     /// 4xx.
     Refused,
-    /// 5xx.
+    /// 5xx, except 502 to 504.
     Failed,
-    /// No answer in time, or none at all.
+    /// No answer in time, no answer at all, or a proxy's 502 to 504.
     Unanswered,
     /// Not made, because the service did not answer others.
     NotMade,

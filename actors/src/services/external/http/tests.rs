@@ -40,7 +40,7 @@ async fn a_call_that_found_no_service_is_repeated() {
     assert_eq!((client.tally().calls(CallOutcome::Unanswered), client.tally().calls(CallOutcome::Done)), (2, 1));
 }
 
-/// Nobody knows whether the service did it.
+/// The client cannot know whether the service has made the change.
 #[tokio::test]
 async fn a_change_is_not_asked_for_twice() {
     let stub = StubService::start(|_, _| StubAnswer::Says(503, String::new())).await;

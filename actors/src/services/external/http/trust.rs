@@ -1,4 +1,4 @@
-//! Which certificates of other services are trusted, and the own certificate that is shown to them.
+//! The certificates of other services that are trusted, and the own certificate for services that ask for one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-/// Where systems keep the certificate authorities that they trust.
+/// The files in which systems keep the certificate authorities that they trust.
 const AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
 /// The files of TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsTrust {
-    /// Authorities (PEM); `None`: those of the system.
+    /// The file of the trusted authorities (PEM); `None`: the file of the system.
     pub ca_file: Option<PathBuf>,
-    /// Trust any certificate.
+    /// Whether any certificate is trusted.
     pub insecure: bool,
-    /// The own certificate and its key (PEM), where the service asks for one.
+    /// The own certificate and its key (PEM), for a service that asks for one.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
@@ -60,7 +60,7 @@ impl TlsTrust {
         }
     }
 
-    /// A system without a file of authorities trusts nobody; then only plain HTTP can be called.
+    /// The trusted authorities. A system without a file of authorities trusts none; then only plain HTTP can be called.
     fn roots(&self) -> Result<RootCertStore, TrustError> {
         let system = || AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file());
         let mut roots = RootCertStore::empty();
@@ -86,7 +86,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError>
     if all.is_empty() { Err(TrustError::Empty { path: path.to_owned() }) } else { Ok(all) }
 }
 
-/// `insecure`: any certificate is good, but who shows it must have its key.
+/// The verifier for `insecure`: it accepts any certificate, but the service must have the certificate's key.
 #[derive(Debug)]
 struct UncheckedServiceCertificate(Arc<CryptoProvider>);
 

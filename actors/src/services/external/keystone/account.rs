@@ -1,10 +1,10 @@
-//! The account with which a service asks others, as its section of the configuration has it.
+//! The account with which Chronova calls other services, as a section of the configuration describes it.
 
 use serde_json::{Map, Value, json};
 
 use crate::ports::UserToken;
 
-/// An account that asks Keystone for a token, Keystone's address, and the scope.
+/// Keystone's address, an account that gets its tokens there, and the scope of the tokens.
 #[derive(Debug, Clone)]
 pub struct ServiceAccount {
     /// `http://controller:5000`, with or without `/v3`.
@@ -27,14 +27,14 @@ pub enum DomainChoice {
     Name(String),
 }
 
-/// How the account proves itself.
+/// How the account authenticates.
 #[derive(Debug, Clone)]
 pub enum Credentials {
     Password {
         user: NamedInDomain,
         password: UserToken,
     },
-    /// By the credential's id, or by its name and its user.
+    /// An application credential, by its id or by its name and its user.
     ApplicationCredential {
         credential: Result<String, (String, NamedInDomain)>,
         secret: UserToken,
@@ -44,7 +44,7 @@ pub enum Credentials {
 /// The scope that the account asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountScope {
-    /// That of an application credential.
+    /// The scope of the application credential.
     OfCredential,
     Project(NamedInDomain),
     Domain(DomainChoice),
@@ -75,7 +75,7 @@ impl NamedInDomain {
 }
 
 impl ServiceAccount {
-    /// The root of version 3.
+    /// The address of Keystone's API, version 3.
     pub fn root(&self) -> String {
         root(&self.auth_url)
     }

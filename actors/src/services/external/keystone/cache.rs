@@ -1,7 +1,7 @@
-//! Tokens that Keystone judged a short while ago.
+//! Caches Keystone's answers about tokens for a short time.
 //!
-//! A token's fingerprint is the key, so the cache holds no token. Its number of entries is bounded; the oldest goes first.
-//! A token that Keystone does not know is not kept: anybody can make those up.
+//! A token's fingerprint is the key, so the cache holds no token. The number of entries is bounded, and the oldest
+//! entry is removed first. A token that Keystone does not know is not cached, because anybody can make one up.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,12 @@ use crate::ports::identity::TokenOwner;
 /// The SHA-256 of a token.
 pub(super) type Fingerprint = [u8; 32];
 
-/// At some kilobytes each.
+/// The most entries. An entry has some kilobytes.
 const MOST: usize = 10_000;
 
 #[derive(Debug)]
 pub(super) struct TokenCache {
-    /// How long an entry counts; `None`: nothing is kept.
+    /// How long an entry counts; `None`: nothing is cached.
     time: Option<Duration>,
     most: usize,
     kept: Mutex<KeptTokens>,
@@ -26,7 +26,8 @@ pub(super) struct TokenCache {
 #[derive(Debug, Default)]
 struct KeptTokens {
     by_fingerprint: HashMap<Fingerprint, (Arc<TokenOwner>, Instant)>,
-    /// In the order in which they were put in. An entry that was put in again is here twice, and counts by its time.
+    /// The entries in the order of their insertion. An entry that was inserted again is here twice; its time tells
+    /// which one is current.
     order: VecDeque<(Fingerprint, Instant)>,
 }
 

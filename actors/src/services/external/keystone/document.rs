@@ -11,7 +11,7 @@ pub(super) struct TokenBody {
     pub token: TokenDocument,
 }
 
-/// The parts of a token's document that count here.
+/// The parts of a token's document that Chronova reads.
 #[derive(Debug, Deserialize)]
 pub(super) struct TokenDocument {
     user: NamedPart,
@@ -71,7 +71,7 @@ pub struct CatalogueService {
     pub endpoints: Vec<CatalogueEndpoint>,
 }
 
-/// One of its addresses.
+/// An address of a service.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CatalogueEndpoint {
     pub interface: String,
@@ -79,7 +79,7 @@ pub struct CatalogueEndpoint {
     pub url: String,
 }
 
-/// The address of a service of one of these types. The earlier interface wins.
+/// The address of a service of one of these types. If several interfaces match, the first of `interfaces` wins.
 pub fn endpoint<'a>(
     catalogue: &'a [CatalogueService],
     kinds: &[&str],
@@ -94,7 +94,7 @@ pub fn endpoint<'a>(
     interfaces.iter().find_map(|wanted| endpoints().find(|one| one.interface == *wanted)).map(|one| one.url.as_str())
 }
 
-/// Keystone's times: `2030-01-02T03:04:05.000000Z`.
+/// Parses a time of Keystone: `2030-01-02T03:04:05.000000Z`.
 fn time(text: &str) -> Option<Timestamp> {
     DateTime::parse_from_rfc3339(text).ok().map(|time| Timestamp(time.timestamp_micros()))
 }
@@ -104,7 +104,7 @@ impl TokenDocument {
         time(&self.expires_at)
     }
 
-    /// `None`: the document makes no sense.
+    /// The owner of the token; `None` if the document is not valid.
     pub(super) fn owner(self) -> Option<TokenOwner> {
         let expires_at = self.expires_at()?;
         let domain = |part: Option<IdPart>| part.map(|part| part.id.into());

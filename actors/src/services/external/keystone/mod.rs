@@ -1,12 +1,12 @@
 //! Real Keystone, as [`IdentityProvider`](crate::ports::identity::IdentityProvider).
 //!
 //! - [`account`]: the service's own account, and how it asks for a token;
-//! - [`session`]: its token, asked for when it is needed and renewed before it ends;
+//! - [`session`]: the account's token, which is requested when it is needed and renewed before it ends;
 //! - [`document`]: the document of a token, and the catalogue in it;
-//! - [`cache`]: tokens that were judged a short while ago;
-//! - [`provider`]: the port.
+//! - [`cache`]: Keystone's recent answers about tokens;
+//! - [`provider`]: the implementation of the port.
 //!
-//! Invariant: where Keystone gives no answer, nobody is let in.
+//! Invariant: a token is accepted only if Keystone's answer, new or cached, accepts it.
 
 pub mod account;
 pub mod cache;

@@ -1,4 +1,4 @@
-//! The port: whose token it is, and which projects there are.
+//! The implementation of the port: finds the owner of a token, and looks up projects.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,20 +17,21 @@ use crate::ports::PortError;
 use crate::ports::identity::{IdentityProvider, TokenError, TokenOwner, TokenQuestion};
 use crate::services::external::http::{CallOptions, ServiceAnswer, ServiceClient, ServiceRequest, TrustError};
 
-/// No token of Keystone's is longer.
+/// Bytes. Keystone issues no longer token.
 const LONGEST_TOKEN: usize = 16 * 1024;
-/// Questions to Keystone at the same time. Equal ones share one, so that many requests with one new token ask once.
+/// The most questions about tokens at the same time. Requests with the same token wait for each other, so that only one
+/// of them asks Keystone.
 const LANES: usize = 64;
 
-/// How Keystone is asked: `[keystone_authtoken]`.
+/// The options of `[keystone_authtoken]`.
 #[derive(Debug, Clone)]
 pub struct KeystoneOptions {
     pub account: ServiceAccount,
     pub calls: CallOptions,
-    /// `interface`: the one of Keystone's addresses that is asked.
+    /// `interface`: the interface of Keystone's endpoint.
     pub interface: String,
     pub region: Option<String>,
-    /// `token_cache_time`; `None`: every request asks.
+    /// `token_cache_time`; `None`: every request asks Keystone.
     pub cache_time: Option<Duration>,
     pub include_catalogue: bool,
 }
@@ -43,7 +44,7 @@ pub struct KeystoneProvider {
     region: Option<String>,
     include_catalogue: bool,
     cache: TokenCache,
-    /// A lane keeps its last question without an answer.
+    /// Each lane lets one question at a time pass, and keeps its last question without an answer.
     lanes: Vec<Mutex<Option<UnansweredQuestion>>>,
     clock: Arc<dyn Clock>,
 }
@@ -84,7 +85,7 @@ impl KeystoneProvider {
         &self.client
     }
 
-    /// Where Keystone answers: by the catalogue, as for every other service.
+    /// Keystone's address, from the catalogue.
     fn endpoint(&self, own: &SessionToken) -> Result<String, String> {
         let found = endpoint(&own.catalogue, &["identity"], &[&self.interface], self.region.as_deref());
         let place = || self.region.as_ref().map(|region| format!(" in region {region}")).unwrap_or_default();
@@ -93,7 +94,8 @@ impl KeystoneProvider {
         })
     }
 
-    /// Asks as the service itself; a token of its own that no longer counts is exchanged once.
+    /// Asks Keystone with the token of the service's own account. If Keystone does not accept that token any more, the
+    /// question is repeated once with a new token.
     async fn ask(
         &self,
         request: Option<&RequestId>,
@@ -137,7 +139,7 @@ impl KeystoneProvider {
     }
 }
 
-/// The operator reads the reason; the client learns that it is not their fault.
+/// The error that Keystone cannot judge a token now. Its reason is for operators.
 fn unavailable(reason: String) -> TokenError {
     TokenError::Unavailable(reason)
 }
@@ -166,11 +168,11 @@ impl IdentityProvider for KeystoneProvider {
         if let Some(owner) = self.cache.get(&fingerprint, Instant::now()) {
             return counts(owner);
         }
-        // Requests that waited with the same token share the failure: each would wait out a timeout of its own.
+        // Requests that waited with the same token share the failure. Otherwise each would wait for its own timeout.
         if let Some(last) = lane.as_ref().filter(|last| last.token == fingerprint && last.at >= began) {
             return Err(last.error.clone());
         }
-        // The time counts from the question: what Keystone learns while it answers is not in the answer.
+        // The cache time counts from the question, because the answer lacks changes that Keystone makes meanwhile.
         let asked = Instant::now();
         match self.validate(question).await {
             Ok(owner) => {
@@ -187,7 +189,7 @@ impl IdentityProvider for KeystoneProvider {
     }
 
     async fn knows_project(&self, project: &ProjectId, request: Option<&RequestId>) -> Result<bool, PortError> {
-        // An id is 32 hexadecimal digits or some such; what would be another path names no project.
+        // Other characters could change the path of the request, and no project's id has them.
         let id = project.as_str();
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! The token of the service's own account. It is asked for when somebody needs it, and renewed before it ends.
+//! The token of the service's own account. It is requested when it is needed, and renewed before it ends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use super::document::{CatalogueService, TokenBody};
 use crate::ports::UserToken;
 use crate::services::external::http::{CallFailure, ServiceClient, ServiceRequest};
 
-/// A token is renewed so long before its end.
+/// A token is renewed so many microseconds before its end.
 const BEFORE_ITS_END: i64 = 30_000_000;
-/// A refused account asks again after so long: Keystone may lock out an account that tries too often.
+/// The pause before a refused account asks again, because Keystone may lock out an account that tries too often.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 
 /// A token of the account, and the catalogue that came with it.
@@ -37,7 +37,7 @@ pub struct KeystoneSession {
 #[derive(Default)]
 struct SessionState {
     token: Option<Arc<SessionToken>>,
-    /// When Keystone refused the account, and its words.
+    /// When Keystone refused the account, and its message.
     refused: Option<(Instant, String)>,
     /// When Keystone last gave no answer, and why.
     silent: Option<(Instant, String)>,
@@ -62,7 +62,7 @@ impl KeystoneSession {
         &self.client
     }
 
-    /// The token, fresh enough to be used. Callers at the same moment wait for one request, and share its end.
+    /// A token that does not end soon. Concurrent callers wait for one request, and share its result.
     pub async fn token(&self, request: Option<&RequestId>) -> Result<Arc<SessionToken>, String> {
         let began = Instant::now();
         let mut state = self.state.lock().await;
@@ -73,7 +73,7 @@ impl KeystoneSession {
         if let Some((_, words)) = state.refused.as_ref().filter(|(at, _)| at.elapsed() < REFUSED_FOR) {
             return Err(words.clone());
         }
-        // Otherwise those who wait would each wait out a timeout of their own, one after the other.
+        // Callers that waited share the failure. Otherwise each would wait for its own timeout, one after the other.
         if let Some((_, words)) = state.silent.as_ref().filter(|(at, _)| *at >= began) {
             return Err(words.clone());
         }
@@ -92,13 +92,13 @@ impl KeystoneSession {
         }
     }
 
-    /// Keystone does not accept this token any more.
+    /// Forgets a token that Keystone does not accept any more.
     pub async fn forget(&self, token: &Arc<SessionToken>) {
         let mut state = self.state.lock().await;
         state.token.take_if(|kept| Arc::ptr_eq(kept, token));
     }
 
-    /// A token in place of the one that was got last.
+    /// Gets a new token in place of the last one.
     pub async fn renew(&self, request: Option<&RequestId>) -> Result<Arc<SessionToken>, String> {
         self.state.lock().await.token = None;
         self.token(request).await

@@ -1,4 +1,4 @@
-//! The port on a Keystone that says what it should not, or nothing.
+//! Tests the port on a Keystone that gives wrong answers, or none.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -58,7 +58,7 @@ const PAST: &str = "2001-01-01T00:00:00.000000Z";
 const LOGIN: &str = "POST /v3/auth/tokens";
 const QUESTION: &str = "GET /v3/auth/tokens";
 
-/// A Keystone that gives the service a token, and judges others like this.
+/// Starts a Keystone that gives the service's account a token, and answers other calls with `judge`.
 async fn judging(judge: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> StubService {
     StubService::start(move |call, _| match call.line.starts_with(LOGIN) {
         true => StubAnswer::Gives(201, "own", document(call, FAR)),
@@ -118,7 +118,7 @@ async fn many_requests_with_one_new_token_ask_once() {
     assert_eq!((stub.count(QUESTION), stub.count(LOGIN)), (1, 1));
 }
 
-/// Otherwise each would wait out a timeout of its own, one after the other.
+/// Otherwise each request would wait for its own timeout, one after the other.
 #[tokio::test]
 async fn many_requests_share_a_failure() {
     let stub = judging(|_| StubAnswer::Says(500, String::new())).await;
@@ -130,7 +130,7 @@ async fn many_requests_share_a_failure() {
     assert_eq!(stub.count(QUESTION), 2, "the next request asks");
 }
 
-/// Keystone lets an expired token count with leave. Its answer is kept, and does not count without leave.
+/// With `allow_expired`, Keystone accepts an expired token. The cached answer does not count for a request without it.
 #[tokio::test]
 async fn leave_for_an_expired_token_is_not_kept() {
     let stub = judging(|call| match call.line.contains("allow_expired=1") {

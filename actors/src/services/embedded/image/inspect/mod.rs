@@ -68,7 +68,7 @@ pub struct Inspected {
     pub virtual_size: Option<u64>,
 }
 
-/// Formats that are known by their first bytes.
+/// The formats with a signature: the format, the signature's offset, and its bytes.
 const SIGNATURES: [(&str, u64, &[u8]); 12] = [
     ("qcow2", 0, b"QFI\xfb"),
     ("qed", 0, b"QED\0"),
@@ -80,7 +80,7 @@ const SIGNATURES: [(&str, u64, &[u8]); 12] = [
     ("luks", 0, b"LUKS\xba\xbe"),
     ("vdi", 0x40, b"\x7f\x10\xda\xbe"),
     ("iso", 0x8001, b"CD001"),
-    // A fixed-size VHD is a raw disk with a footer, which the code below finds.
+    // A fixed-size VHD has no signature here, but a footer, which the function `signatures` finds.
     ("ploop", 0, b"WithoutFreeSpace"),
     ("ploop", 0, b"WithouFreSpacExt"),
 ];

@@ -45,7 +45,7 @@ impl Qcow2Header<'_> {
     }
 }
 
-/// The size that a guest sees.
+/// Checks the header, and returns the size that a guest sees.
 pub(super) fn inspect(source: &(impl RandomAccess + ?Sized)) -> Result<u64, InspectError> {
     let mut bytes = [0_u8; FIXED];
     // Any valid image is longer than a version 3 header, even one of version 2.

@@ -252,7 +252,7 @@ impl GuestFilterReconciler<'_> {
     }
 }
 
-/// The delete removes the filters of the server.
+/// Whether the server is being deleted. The delete removes the filters of the server.
 fn is_being_deleted(server: &Alive) -> bool {
     matches!(server.ongoing, Some(OngoingTask::Delete { .. }))
 }

@@ -72,8 +72,8 @@ impl EmbeddedNetworks {
         }
     }
 
-    /// One append for each network that the server is in. A crash between two of them leaves the change half done, and the
-    /// client without an answer; a repeated request does the rest.
+    /// Changes the groups with one append for each network that the server is in. A crash between two appends leaves
+    /// the change half done, and the client without an answer; a repeated request does the rest.
     async fn change_groups(
         &self,
         ports: &[Arc<Port>],

@@ -1,8 +1,9 @@
 //! The embedded network service: the implementation of its port.
 //!
-//! [`check`] speaks Nova's words before a server is accepted; [`allocate`] and release are commands to the networks'
-//! aggregates; [`attach`] is about the ports of a server that runs already, [`groups`] about their security groups; [`reads`]
-//! answers questions; [`resources`] manages what users own; [`realise`] renders what a host needs. Invariants:
+//! [`check`] refuses requests with Nova's messages, before a server is accepted. [`allocate`] creates and binds the
+//! ports of a new server, [`attach`] those of an existing server. [`groups`] changes the security groups of ports.
+//! [`reads`] answers questions of compute, [`resources`] those of users. [`realise`] describes the networks and filters
+//! that a host needs. Invariants:
 //!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
 //!    call finds the same ports;
 //!  - release misses no port. It goes to every network with a port of the server in the views, and to every network

@@ -93,7 +93,7 @@ fn reserved<'a>(network: &'a Network, port: &'a Port) -> impl Iterator<Item = Re
     })
 }
 
-/// `host-10-0-0-5`: Neutron's name of a port without one.
+/// Neutron's name for a port without its own name: `host-10-0-0-5`.
 pub(crate) fn fallback_name(address: IpAddr) -> String {
     format!("host-{}", address.to_string().replace(['.', ':'], "-"))
 }

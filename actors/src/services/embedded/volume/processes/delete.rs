@@ -43,7 +43,7 @@ async fn call_off(work: &StepRun) -> Result<StepOutput, StepError> {
 
 async fn remove_content(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some(volume) = work.volume().await? else { return Ok(StepOutput::Nothing) };
-    // Without a host it was never created, or its creation has been undone.
+    // A volume without a host was never created, or its creation has been undone.
     let Some((host, _)) = &volume.place else { return Ok(StepOutput::Nothing) };
     let Some(driver) = work.reach(*host)? else { return Ok(StepOutput::Nothing) };
     let Some(store) = driver.volume_store() else { return Ok(StepOutput::Nothing) };

@@ -107,7 +107,7 @@ impl StepRun {
     }
 }
 
-/// The guest that has the volume, if one has.
+/// The server whose guest has the volume; `None` if no guest has it.
 pub(super) fn user(volume: &VolumeRecord) -> Option<InstanceId> {
     volume.attachments.values().find(|attachment| attachment.complete).and_then(|attachment| attachment.instance)
 }

@@ -13,7 +13,7 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum VolumeQuotaRoot {}
 
-/// The limits of a project without own limits, in Cinder's defaults. -1 means no limit.
+/// The limits of a project without own limits; the defaults are Cinder's. -1 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VolumeLimits {
     pub volumes: i64,

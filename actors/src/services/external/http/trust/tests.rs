@@ -1,4 +1,4 @@
-//! Services with certificates that openssl makes: which of them are believed.
+//! Tests which certificates are trusted. openssl makes the certificates.
 
 #![allow(clippy::unwrap_used)]
 
@@ -42,7 +42,8 @@ fn trusting(folder: &Path, authority: &str) -> TlsTrust {
     TlsTrust { ca_file: Some(folder.join(authority)), ..TlsTrust::default() }
 }
 
-/// A server that answers each call with 200; its port. With `asks` it wants to see a certificate of the client.
+/// Starts a server that answers each call with 200, and returns its port. With `asks`, the server requests a
+/// certificate of the client.
 async fn serve(folder: &Path, asks: bool) -> u16 {
     let provider = Arc::new(ring::default_provider());
     let config = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
