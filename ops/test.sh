@@ -22,7 +22,7 @@ RUN=$LOGS/run
 PASSED=0 FAILED=0 SKIPPED=0 BEGUN=$SECONDS
 FAILURES=()
 
-# Ends all processes that this run started. The logs stay if a stage failed.
+# Stops the libvirt daemons that this run started. The logs stay if a stage failed.
 finish() {
   libvirt_stop "$RUN" 2>/dev/null
   [ $FAILED -gt 0 ] || rm -rf "$LOGS"

@@ -213,7 +213,7 @@ down() {
 }
 
 # The bridges and DHCP servers of our networks outlive libvirtd, so this function stops them. They come back with the
-# server. They stay if guests run that this script did not start.
+# server. They stay if any guest still runs.
 networks_stop() { # ids...
   local id
   [ -z "$(virsh -q -c qemu:///system list --name 2>/dev/null | grep .)" ] || return 0

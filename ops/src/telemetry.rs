@@ -46,7 +46,7 @@ pub struct LogSettings {
 
 impl LogSettings {
     /// The filter; `rust_log` is the environment variable RUST_LOG. `[DEFAULT] debug` turns on DEBUG only for
-    /// Chronova's crates: the DEBUG lines of the libraries would outnumber theirs.
+    /// Chronova's crates: the DEBUG lines of the libraries would outnumber Chronova's own.
     fn filter(&self, rust_log: Option<&str>) -> Result<EnvFilter, TelemetryError> {
         let directives = match rust_log.filter(|text| !text.trim().is_empty()) {
             Some(text) => text.to_owned(),
@@ -101,7 +101,7 @@ where
     }
 }
 
-/// A file that lines are appended to. Clones share it.
+/// A file that lines are appended to. Clones share the file.
 #[derive(Debug, Clone)]
 struct LogFile {
     path: Arc<Path>,

@@ -28,7 +28,7 @@ fn create(client: &Client, furniture: &Furniture, name: &str) -> Option<u16> {
     client.post("/compute/v2.1/servers", &server).ok().map(|answer| answer.status)
 }
 
-/// The number of living servers of each request. Servers of one request have names of its `name` and a number.
+/// The number of living servers of each request. The name of a server is the request's `name` and a number.
 fn requests(client: &Client) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for server in detail(client) {
@@ -43,8 +43,7 @@ fn detail(client: &Client) -> Vec<Value> {
     list["servers"].as_array().unwrap().clone()
 }
 
-/// Waits until no server is busy and no process is unfinished, including one that undoes a request and still holds
-/// quota.
+/// Waits until no server is busy and no process is unfinished. A process that undoes a request still holds quota.
 fn at_rest(cloud: &mut Cloud) {
     cloud.wait("nothing is under way", |cloud| {
         let busy = |server: &Value| !server["OS-EXT-STS:task_state"].is_null() || server["status"] == "BUILD";

@@ -133,7 +133,7 @@ async fn an_export_of_a_project_hides_the_events_of_others() {
     assert!(output.status.success() && said.starts_with("valid: "), "{said}");
     std::fs::write(folder.join("changed"), whole.replacen("\"revision\":1", "\"revision\":2", 1)).unwrap();
     assert!(!run("changed").unwrap().status.success());
-    // The signature also covers the readable form, which the chain does not.
+    // The signature also covers the readable form of an event, which the hash chain does not cover.
     std::fs::write(folder.join("changed"), whole.replacen("\"outcome\":\"success\"", "\"outcome\":\"failure\"", 1))
         .unwrap();
     assert!(!run("changed").unwrap().status.success());

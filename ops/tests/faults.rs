@@ -202,7 +202,7 @@ fn a_disk_that_became_read_only_refuses_commands_and_serves_reads() {
     assert_eq!(code, 0, "{text}");
 }
 
-/// Needs a stopped cloud with an intact log, and restores it in the end.
+/// Needs a stopped cloud with an intact log. Restores all files in the end.
 fn check_reports_of_damaged_caches_and_missing_seals(cloud: &Cloud) {
     // Without the seals, a quick verification checks nothing.
     let (seals, aside) = (cloud.data().join("log.db.seals"), cloud.folder.path().join("seals"));

@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 
 use cloud::Cloud;
 
-/// Writes an authority, and certificates of 127.0.0.1 and of a client that it signed, into the folder.
+/// Writes the certificates into the folder: an authority, the ones of 127.0.0.1 and of a client that the authority
+/// signed, and a stranger's.
 fn certificates(folder: &Path) -> Result<(), String> {
     let script = "
         openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=authority -days 2 \

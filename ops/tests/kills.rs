@@ -1,9 +1,9 @@
 //! Kills the server with `kill -9` under load, hundreds of times. No acknowledged command is lost, nothing is stuck,
 //! and nothing leaks.
 //!
-//! Clients create, delete, start, stop, resize, migrate, shelve and attach volumes; an operator drains hosts, forces
-//! them down, evacuates them and enables them again. In the end, allocations, ports, volumes, guests and quotas must
-//! match the existing servers.
+//! Clients create, delete, start, stop, resize, migrate and shelve servers, and attach volumes. An operator drains
+//! hosts, forces them down, evacuates them and enables them again. In the end, allocations, ports, volumes, guests and
+//! quotas must match the existing servers.
 //!
 //! `CHRONOVA_KILLS` sets the number of kills (150, and 600 with `CHRONOVA_SOAK`). `CHRONOVA_SEED` seeds the random
 //! choices.
@@ -36,7 +36,7 @@ pub struct Told {
     pub deleted: BTreeSet<String>,
     /// Deletes that were sent, with unknown outcome.
     pub maybe_deleted: BTreeSet<String>,
-    /// Everything else that was accepted, by its name.
+    /// The numbers of all other accepted requests, by name.
     pub accepted: BTreeMap<String, u64>,
 }
 
@@ -196,7 +196,7 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The status of an answered request; `None` without an answer.
+/// Sends a request; returns the status of the answer. `None` stands for no answer or for 503.
 pub fn asked(client: &Client, path: &str, body: &Value) -> Option<u16> {
     client.post(path, body).ok().map(|answer| answer.status).filter(|status| *status != 503)
 }

@@ -35,7 +35,7 @@ fn make(client: &Client, furniture: &Furniture, name: &str) -> String {
     client.post("/compute/v2.1/servers", &server).unwrap().expect(202).text("/server/id")
 }
 
-/// The files in a folder that others than the owner may open, with their modes.
+/// The files and folders from `folder` downwards that have another mode than 0600 or 0700, with their modes.
 fn open_to_others(folder: &Path) -> Vec<String> {
     let mode = |path: &Path| std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777;
     let mut found = Vec::new();
@@ -77,7 +77,7 @@ const WORDS: [(&str, &str); 5] = [
     ("key", "AAAAC3NzaC1lZDI1NTE5AAAAIGsr6i3xIGfN1JhmdCL1ViFV1ZmuQ7XfYk7FJJYCxm1r"),
 ];
 
-/// The files of a folder and of those in it.
+/// The files of a folder and of its subfolders.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()

@@ -1,6 +1,6 @@
-"""The dashboard in Chromium: log-in, launch, timeline, the past, audit, fleet, other people's servers, sessions, outages.
+"""Tests the dashboard in Chromium: log-in, launch, timeline, the past, audit, fleet, other people's servers, sessions, outages.
 
-URL, PASSWORD of the administrator, the folder for screenshots, and a file with the server's process id.
+Arguments: the URL, the administrator's password, the folder for screenshots, and a file with the server's process id.
 """
 import json
 import os
@@ -44,7 +44,7 @@ def token_of(user, password, project):
 
 
 def furnish():
-    """An image, a flavor, and a member of another project."""
+    """Creates an image, a flavor, and a member of another project. Returns a token of the administrator."""
     admin = token_of('admin', PASSWORD, 'admin')
     image = api('POST', 'image/v2/images', {'name': 'tiny', 'disk_format': 'raw', 'container_format': 'bare', 'visibility': 'public'}, admin)[1]
     upload = urllib.request.Request(f'{URL}/image/v2/images/{image["id"]}/file', b'x' * 4096, method='PUT')

@@ -127,7 +127,7 @@ run "usage list"
 run "usage show" --project admin
 
 if os catalog show volume >/dev/null 2>&1; then
-  # Attaches the volume as the volume client does.
+  # `volume create` is no compute command, so the script does not count it.
   if os volume create --size 1 volume >"$WORK/out" 2>&1; then
     within 30 "the volume is there" eval '[ "$(get volume volume status)" = available ]'
     run "server add volume" server volume
@@ -156,10 +156,10 @@ run "compute service delete" "$(move_host)"
 # Commands that are not run, with the reasons.
 excused() {
   case $1 in
-    "server evacuate" | "server migrate"* | "server migration"* | "server resize"*) ;; # servers are not moved or resized yet
+    "server evacuate" | "server migrate"* | "server migration"* | "server resize"*) ;; # moves.sh and live.sh run these
     "compute agent "*) ;; # agents are gone: their API answers 410
     "host set") ;; # hosts are not switched through this API, as with Nova on libvirt
-    "console connection show") ;; # it asks for a token of a console, which simulated hosts do not have
+    "console connection show") ;; # it needs the token of a console
     "server ssh") ;; # it logs in to the guest: simulated guests do not listen
     "server remove fixed ip") ;; # the client adds an address with a card of its own, which cannot lose its only one
     "server add share" | "server remove share" | "server share "*) ;; # there is no share service

@@ -1,12 +1,13 @@
 #!/bin/bash
-# A cloud that has a Keystone: its users, roles and tokens are the ones that count, by a nova.conf as kolla-ansible writes it.
+# The control plane in a cloud with a real Keystone, and with a nova.conf as kolla-ansible writes it. Keystone's users,
+# roles and tokens are valid, and no others.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../testbed/house.sh"
 [ -x /usr/bin/keystone-wsgi-public ] && [ -x /usr/bin/uwsgi_python3 ] \
   || { echo "no Keystone here: setup_packages openstack of ops/setup.sh installs it"; exit 77; }
 
-# How long a token's validity is remembered, and how long Keystone may take for an answer.
+# How many seconds a token's validity is remembered, and how many Keystone may take for an answer.
 CACHE=3 PATIENCE=6
 SECRET=kolla-Tz5x9QmP
 
@@ -43,8 +44,8 @@ house_first() {
   nova_conf "$SECRET" >>"$CONF"
 }
 
-# Users, roles and the catalogue, as the installation guide has them; prints the ids of two users. Not by the client,
-# which takes seconds for each.
+# Creates users, roles and the catalogue, as the installation guide has them; prints the ids of two users. This is
+# faster than the client, which takes seconds for each.
 people() { # password of nova
   python3 - "$KEYSTONE/v3" "$1" "compute=$COMPUTE/v2.1" "placement=$PLACEMENT" "image=$URL/image" "network=$URL/network" <<'PYTHON'
 import json, sys, urllib.request
@@ -87,7 +88,8 @@ for name, url in (service.split("=") for service in services):
 PYTHON
 }
 
-# What kolla-ansible writes into nova.conf about the services beside Nova. Not all of it has a meaning here.
+# Prints the lines that kolla-ansible writes into nova.conf about the services beside Nova. Some of them have no meaning
+# here.
 nova_conf() { # password
   cat <<CONF
 [chronova]
@@ -275,7 +277,7 @@ os --os-cloud web server create "${WANTED[@]}" keystone-two >"$WORK/boot-two" 2>
 TWO=$(sed -n 's/^| id  *| \([0-9a-f-]*\) .*/\1/p' "$WORK/boot-two")
 SERVERS+=("$TWO")
 kill -STOP -- "-$PID"
-# A line for each: the status, and the seconds that it took.
+# Prints the status of an answer, and the seconds that it took.
 ask() { curl -s -m 30 -o /dev/null -w '%{http_code} %{time_total}\n' -H "X-Auth-Token: $1" "$URL$SERVERS_PATH"; }
 WAITS=()
 for TOKEN in "${FRESH[@]:0:3}"; do ask "$TOKEN" >>"$WORK/waits" & WAITS+=($!); done

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A guest without a config drive gets its metadata, with its tagged devices, at the well-known address. The metadata
-# service identifies it by its source address. The script checks it from inside.
+# service identifies it by its source address. The script checks the metadata from inside the guest.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 ASKED=$((40000 + $$ % 20000)) NET=10.90 RULE=()

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A real host loses its power. If the operator has configured it, the guests that ran start again with the host, and no
+# A real host loses its power. If the operator has configured so, the guests that ran start again with the host, and no
 # others. This happens once while the control plane runs, and once while it is stopped.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"

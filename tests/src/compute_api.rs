@@ -170,7 +170,7 @@ impl Api {
     }
 }
 
-/// The image of the servers. In a [`World`], an image exists for any id.
+/// The image of the servers. In a [`World`], an image exists for every id except `NO_IMAGE`.
 pub const IMAGE: &str = "70a599e0-31e7-49b7-b260-868f441e862b";
 pub const NETWORK: &str = "00000000-0000-0000-0000-000000000000";
 

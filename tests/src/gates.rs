@@ -1,5 +1,5 @@
-//! Two wrappers of drivers. One stops with its control plane, so that calls of a crashed world reach no host. The other
-//! lets a test pause calls, before their work or between their work and their answer.
+//! A wrapper of drivers. It stops with its control plane, so that calls of a crashed world reach no host. It also lets
+//! a test pause calls, before their work or between their work and their answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ pub struct Brakes {
     notes: Mutex<Notes>,
 }
 
-/// The calls to the hosts, in order.
+/// The arguments of the calls to the hosts.
 #[derive(Debug, Default)]
 struct Notes {
     migration_plans: Vec<MigrationPlan>,

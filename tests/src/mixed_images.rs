@@ -1,4 +1,5 @@
-//! An image service whose servers are made from [`OneImage`], and whose users ask the embedded service.
+//! An image service in two parts: servers get their disks from [`OneImage`], and users' requests go to the embedded
+//! service.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use crate::moves::larger;
 use crate::world::{Life, World, build_request};
 
 impl World {
-    /// Every host has different dedicated processors, so that no guest can keep its processors in a move.
+    /// Each host has another set of dedicated processors, so that a move changes the processors of a guest.
     pub fn with_dedicated_processors(mut self) -> Self {
         let sets = |host: usize| {
             let first = 2 + 2 * u32::try_from(host).unwrap();

@@ -199,7 +199,7 @@ impl Model {
         good
     }
 
-    /// A claim by a process, for a consumer without allocations.
+    /// A claim by a process, for a consumer without allocations. The same claim may be repeated.
     pub fn claim(&mut self, consumer: Number, holding: &Holding) -> bool {
         match self.consumers.get(&consumer) {
             Some(known) => known.holding == *holding,

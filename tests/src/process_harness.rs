@@ -43,7 +43,7 @@ pub struct Case {
     /// The status of the server before and after.
     pub from: &'static str,
     pub to: &'static str,
-    /// Its status after a step failed permanently before its work.
+    /// The server's status after a step failed permanently before its work.
     pub failed: &'static str,
     /// Further possible statuses after a step failed after its work. For example, a running guest is observed as
     /// running.
@@ -226,7 +226,8 @@ async fn repeats(case: &Case, step: &'static str) {
     assert_eq!(seen(&world).await, case.to, "{}: {step} twice", case.definition.name);
 }
 
-/// A whole life with a verdict on a step. Returns whether the step was reached, and the number of appends after it.
+/// Runs a whole life with a verdict on a step. Returns whether the step was reached, and the number of appends after
+/// it.
 async fn judged(case: &Case, world: &World, step: &'static str, verdict: InterferenceVerdict) -> (bool, u64) {
     let once = FailingOnce::new(case.definition, step, verdict, None);
     let life = world.live(None, Some(once.clone())).await;
@@ -241,7 +242,7 @@ async fn judged(case: &Case, world: &World, step: &'static str, verdict: Interfe
     (once.has_judged(), appends)
 }
 
-/// The last step fails, and every undo runs twice.
+/// Lets the last step fail, and every undo run twice.
 async fn unwinds_twice(case: &Case) {
     let world = prepared(case).await;
     let life = world.live(None, Some(RepeatingSteps::new(case.definition))).await;

@@ -1,4 +1,4 @@
-//! Requests that take something before they ask a server, as the API makes them.
+//! Requests that claim quota or create an image before they reach the server, as the API makes them.
 
 use chronova_actors::instance::asking::{ServerRequest, TakenFirst};
 use chronova_actors::instance::{InstanceRequest, InstanceRoot};

@@ -128,7 +128,7 @@ fn empty_volume(volume: VolumeId, (project, user): (&str, &str), host: Option<Ho
     }
 }
 
-/// The snapshot and the image that the tests of a volume use.
+/// The id of the snapshot that the tests of a volume use.
 pub fn snapshot_of(id: VolumeId) -> SnapshotId {
     SnapshotId::derive(id.0, "snapshot")
 }
@@ -250,7 +250,7 @@ impl Life {
         self.volumes.accept_snapshot(wanted, true, user_meta()).await.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Sets the state as an operator's reset does.
+    /// Sets the snapshot's status, as an operator's reset does.
     pub async fn reset_snapshot(&self, id: VolumeId, status: SnapshotStatus) -> Result<(), String> {
         let reset = VolumeCommand::ResetSnapshot { snapshot: snapshot_of(id), status };
         self.volumes.command(id, reset, user_meta()).await.map(drop).map_err(|error| error.to_string())

@@ -305,7 +305,7 @@ impl Life {
         .await;
     }
 
-    /// Waits until `met`, or until the life is over. Returns whether it is still running.
+    /// Waits until `met`, or until the life is over. Returns whether the life is still running.
     pub async fn until(&self, met: impl Fn(&StepContext) -> bool) -> bool {
         let waiting = async {
             while !met(self.context()) {

@@ -1,9 +1,9 @@
-"""Creates the resources that tempest expects in a new control plane, and fills in its configuration.
+"""Creates the resources that tempest expects in a new control plane, and fills in tempest's configuration.
 
     furnish.py CLOUDS_YAML TEMPLATE RESULT NAME=VALUE...
 
-Two public images, two flavors, a shared network for the servers, an external one for floating addresses, and a router
-between the two. Needs nothing but Python.
+The resources are two public images, two flavors, a shared network for the servers, an external one for floating
+addresses, and a router between the networks. Needs nothing but Python.
 """
 
 import json
@@ -41,7 +41,7 @@ class House:
             return answer.headers, json.loads(text) if text else None
 
     def image(self, name, file):
-        """An image of a qcow2 file, or of content that does not boot."""
+        """Creates a public image from a qcow2 file, or from content that does not boot; returns its id."""
         root = self.services["image"].removesuffix("/v2") + "/v2/images"
         kind, content = ("qcow2", open(file, "rb").read()) if file else ("raw", bytes(1 << 20))
         image = {"name": name, "visibility": "public", "disk_format": kind, "container_format": "bare"}

@@ -2,10 +2,10 @@
 
     verdict.py SUBUNIT RESULT PASSES EXCEPTIONS [part]
 
-SUBUNIT is the stream of a run; RESULT gets one line per test. PASSES names what must pass, and may only grow; EXCEPTIONS
-names what cannot pass, each with its reason. `part`: not everything was run, so what is missing is not missed.
-Exits 1 if a listed test did not pass, or if a test failed for which there is no reason. Tests that pass and are not
-listed yet are named, for whoever adds them.
+SUBUNIT is the stream of a run; RESULT gets one line per test. PASSES lists the tests that must pass, and may only
+grow. EXCEPTIONS lists the tests that cannot pass, each with its reason. `part`: the run had only some of the tests, so
+missing results are no failure. Exits 1 if a listed test did not pass, or if a test failed without a listed reason.
+Prints the tests that pass and are not listed yet, so that they can be added.
 """
 
 import re

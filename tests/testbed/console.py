@@ -2,8 +2,9 @@
 
     console.py DOMAIN|/dev/pts/N SECONDS COMMAND
 
-DOMAIN is a name or UUID at $INSIDE_URI (qemu:///system). Prints what the command wrote; the exit status is the command's, 124 when the
-guest did not answer in time. What else comes over the console meanwhile (GUEST-... lines, the kernel's) is left out.
+DOMAIN is a name or UUID at $INSIDE_URI (qemu:///system). Prints the command's output. The exit status is the
+command's, or 124 if the guest did not answer in time. Other lines on the console (GUEST-... lines, the kernel's) are
+left out.
 """
 
 import os
@@ -37,7 +38,7 @@ class Console:
         self.heard = b""
 
     def hear(self, wait):
-        """Reads the output of the next so many seconds; returns whether there was any."""
+        """Waits at most so many seconds for output, and reads it; returns whether there was any."""
         ready, _, _ = select.select([self.fd], [], [], wait)
         if not ready:
             return False

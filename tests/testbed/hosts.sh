@@ -5,20 +5,17 @@
 # N compute hosts on one machine. Each host has its own network, mount, uts, ipc and pid namespaces. It has its own
 # libvirtd, /etc/libvirt, /etc/pki, /var/lib/libvirt, /run/libvirt, host name and host UUID. It also has an address for
 # management (10.231.0.x, hN) and one for incoming migrations (10.233.0.x, hN-moves). All certificates of libvirtd and
-# QEMU come from one authority, and both ends of every TLS connection are verified.
-#   up        starts them and writes $STATE/hosts.json and $STATE/hosts.env (shell variables h1_UNIX, h1_TCP, h1_TLS, h1_IP)
-#   down      ends every process of this testbed (by pid namespace), removes its network namespaces and its directory
-#   exec H    runs CMD in host H;  ctl  runs CMD in the controller's network namespace
-#   restart H restarts libvirtd alone (guests live on);  crash H  power failure;  boot H  brings the host back
-#   cut/heal H  takes the host's management link down/up
-#   userfault H on|off  whether the host's kernel lets QEMU handle page faults; without them post-copy is not possible
-#   certify H gives the host's QEMU (or, with PART libvirt, its libvirtd) certificates of the testbed's authority, of another
-#             one, or none. They are read again for every migration, those that libvirtd shows to callers only at its
-#             start
-# --dhcp answers DHCP on the guests' network; --root-link lets this machine itself reach 10.231.0.x.
-# Environment: TESTBED_ID (a; one short word per testbed), TESTBED_STATE (/var/tmp/tb-$TESTBED_ID; keep it short: socket
-# paths are limited to 107 bytes), TESTBED_CACHE (/var/tmp/chronova-testbed), TESTBED_LVM ("GROUP MIB": each host has a volume
-# group of that name; see lvm.sh).
+# QEMU come from one authority, and both ends of every TLS connection are verified. up starts them and writes
+# $STATE/hosts.json and $STATE/hosts.env (shell variables h1_UNIX, h1_TCP, h1_TLS, h1_IP) down ends every process of
+# this testbed (by pid namespace), removes its network namespaces and its directory exec H runs CMD in host H; ctl runs
+# CMD in the controller's network namespace restart H restarts libvirtd alone (guests live on); crash H power failure;
+# boot H brings the host back cut/heal H takes the host's management link down/up userfault H on|off whether the host's
+# kernel lets QEMU handle page faults; without them post-copy is not possible certify H gives the host's QEMU (or, with
+# PART libvirt, its libvirtd) certificates of the testbed's authority, of another one, or none. QEMU reads its own for
+# every migration; libvirtd reads those that it shows to callers only at its start --dhcp answers DHCP on the guests'
+# network; --root-link lets this machine itself reach 10.231.0.x. Environment: TESTBED_ID (a; one short word per
+# testbed), TESTBED_STATE (/var/tmp/tb-$TESTBED_ID; keep it short: socket paths are limited to 107 bytes), TESTBED_CACHE
+# (/var/tmp/chronova-testbed), TESTBED_LVM ("GROUP MIB": each host has a volume group of that name; see lvm.sh).
 set -euo pipefail
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ID=${TESTBED_ID:-a}

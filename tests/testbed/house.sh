@@ -138,7 +138,7 @@ boot() { # name, options...
   SERVERS+=("$ID")
 }
 
-# Lists the domains, volumes and network filters on the host that belong to servers of this script.
+# Lists what the host still has of a server: its domain, its volumes, and the network filter of its port.
 leftovers() { # uuid, port
   v list --all --uuid | grep -x "$1"
   v pool-refresh chronova >/dev/null

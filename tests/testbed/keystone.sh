@@ -57,7 +57,7 @@ CONF
   echo "http://127.0.0.1:$1" >"$DIR/url"
 }
 
-# Otherwise a thread that reads keeps the others from writing.
+# Lets SQLite write ahead. Otherwise a thread that reads keeps the others from writing.
 write_ahead() { python3 -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA journal_mode = WAL')" "$1"; }
 
 make() {
@@ -65,7 +65,7 @@ make() {
   url=$(cat "$DIR/url")
   "${manage[@]}" db_sync
   write_ahead "$DIR/keystone.db"
-  # As fernet_setup and credential_setup make them; each start of keystone-manage takes seconds.
+  # Makes the keys as fernet_setup and credential_setup do, because each start of keystone-manage takes seconds.
   local folder key
   for folder in fernet credential; do
     for key in 0 1; do (umask 077; openssl rand -base64 32 | tr '+/' '-_' | tr -d '\n' >"$DIR/$folder/$key"); done
@@ -103,7 +103,7 @@ down() {
   rm -f "$DIR/pid"
 }
 
-# With Keystone's own code and keys: waiting for the end of a token would take as long as all calls before it may.
+# Makes the token with Keystone's own code and keys, because the test cannot wait until a token expires.
 expired() { # token
   /usr/bin/python3 - "$DIR/keystone.conf" "$1" <<'PYTHON'
 import datetime, sys

@@ -2,7 +2,7 @@
 
     schemathesis.py URL PASSWORD FOLDER SERVICE[@VERSION]...
 
-Writes FOLDER/SERVICE[@VERSION].json (the document) and .toml (the configuration: a token, ids of what there is), and
+Writes FOLDER/SERVICE[@VERSION].json (the document) and .toml (the configuration: a token, ids of existing resources), and
 prints one line for each: name and address of the service. Needs nothing but Python.
 """
 

@@ -1,7 +1,7 @@
 """Calls every public method of openstacksdk's compute proxy, in an order in which each can succeed.
 
-The list of methods is the SDK's own: one that is neither called nor excused with a reason fails the run. What the server
-says it does not serve is named and not counted as failed. The cloud is that of OS_CLOUD.
+The list of methods is the SDK's own: one that is neither called nor excused with a reason fails the run. A method that
+the server does not serve is listed, and does not count as failed. OS_CLOUD names the cloud.
 """
 
 import inspect
@@ -12,7 +12,7 @@ import openstack
 from openstack import exceptions, proxy
 from openstack.compute.v2 import _proxy
 
-MOVES = "servers are not moved or resized yet"
+MOVES = "tests/real/moves.sh and live.sh move and resize servers"
 SHARES = "there is no share service"
 VOLUMES = "the volume service has its own tests"
 EXCUSED = {
@@ -23,7 +23,7 @@ EXCUSED = {
     "share_attachments": SHARES,
     "create_volume_attachment": VOLUMES, "delete_volume_attachment": VOLUMES, "get_volume_attachment": VOLUMES,
     "update_volume_attachment": VOLUMES,
-    "validate_console_auth_token": "simulated hosts have no consoles",
+    "validate_console_auth_token": "it needs the token of a console",
     "find_extension": "extensions have no way to be found that the API has", "wait_for_delete": "called by others",
     "create_console": "it wraps what is called", "get_server_console_url": "it wraps what is called",
     "create_server_external_events": "events come from other services",
@@ -46,7 +46,7 @@ def call(method, *args, **kwargs):
             unserved.append(method)
         else:
             failed.append(f"{method}: {error}")
-    except Exception as error:  # of the SDK itself: what it cannot read
+    except Exception as error:  # an error of the SDK itself, for example about an answer that it cannot read
         failed.append(f"{method}: {type(error).__name__}: {error}")
     return None
 

@@ -2,8 +2,9 @@
 
     websocket.py URL SECONDS [--say TEXT | --hex BYTES] [--origin ORIGIN] --until TEXT
 
-Opens the WebSocket, says TEXT (with its \\n and the like) or BYTES, prints what it hears until TEXT is in it. Exit status: 0 it
-was heard; 1 it was not in that time, or the other side ended first; 2 there is no console, with the status that was answered.
+Opens the WebSocket, sends the TEXT of --say (with its \\n and the like) or BYTES, and prints the output until it has the
+TEXT of --until. Exit status: 0 that TEXT came; 1 it did not come in time, or the other side ended first; 2 there is no
+console, and the status of the answer is printed.
 """
 
 import argparse

@@ -3,20 +3,21 @@
 
     hosts.sh ctl python3 wire.py [WORD...]
 
-Says "reading" when it reads, goes on until it is told to end (SIGTERM), then prints a line for each connection between two
-hosts, or a host and the control plane, with tabs between:
+Says "reading" when it reads. Continues until SIGTERM, then prints a line for each connection between two hosts, or between
+a host and the control plane. Tabs separate the fields:
 
     VERDICT  FROM  TO  BYTES THERE  BYTES BACK  WORDS  HOW IT BEGINS
 
-    tls     whatever went either way is records of TLS from a handshake on, which this has seen whole. Disks travel in NBD, which
-            speaks plain until both sides have agreed on TLS: exactly that may come before
-    plain   something else was in it
-    older   it was there before the reading began: no more is known of it
-    holes   part of it was not seen
+    tls     all bytes in both directions are records of TLS, from a handshake on that the capture has from its start. Disks
+            travel in NBD, which speaks plain text until both sides have agreed on TLS: exactly that may come before
+    plain   the connection has other bytes
+    older   the connection is older than the capture, so nothing else is known
+    holes   the capture lacks a part of the connection
     empty   nothing was sent
 
-WORDS are those of the command line that could be read in it. Frames that the kernel had to throw away are told in a last
-line, "lost  N". It reads raw sockets of the namespace that all bridges are in, each frame once: where it enters a bridge.
+WORDS are the words of the command line that could be read in the connection. If the kernel had to drop frames, a last
+line says so: "lost  N". The script reads a raw socket in the namespace that has all bridges, and counts each frame once:
+where it enters a bridge.
 """
 
 import re

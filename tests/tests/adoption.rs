@@ -1,5 +1,5 @@
-//! `chronova adopt`: it converts the databases of a recorded Nova (`tests/golden/nova-zed`), and the control plane
-//! answers as that Nova did.
+//! `chronova adopt` converts the databases of a recorded Nova (`tests/golden/nova-zed`). The control plane then answers
+//! as that Nova did.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const FREE: &[&str] =
     &["log", "metadata", "extra_specs", "properties", "addresses", "scheduler_hints", "meta", "hosts", "rules", "log"];
 
-/// Samples with features that this release lacks, and why.
+/// Samples that this test leaves out, and why.
 const NOT_HERE: &[(&str, &str)] = &[
     ("os-migrations/", "those under way are compared where one is held on its way"),
     ("os-volumes/os-volumes-post-resp", "its new volume is attached already"),
@@ -94,7 +94,7 @@ fn compare(path: &str, sample: &Value, ours: &Value, wrong: &mut Vec<String>) {
     }
 }
 
-/// The owners of the volumes.
+/// The user and the project that own the volumes.
 const OF_VOLUMES: &str = "user:admin";
 
 struct Seeded {
@@ -103,7 +103,7 @@ struct Seeded {
     port: String,
 }
 
-/// A server with all features, its first action, its port.
+/// Creates a server with all features. Returns its id, the id of its first request, and its port.
 async fn seed(api: &Api) -> Seeded {
     let mut wish = Api::wish("new-server-test");
     wish["metadata"] = json!({"foo": "Foo Value"});
@@ -460,7 +460,7 @@ async fn question(
     }
 }
 
-/// Sends a request to a server when no operation is running.
+/// Waits until no operation is running. Returns the request of an action on the server.
 async fn work(
     api: &Api,
     server: &str,
@@ -471,7 +471,7 @@ async fn work(
     Some(("POST", format!("/servers/{server}/action"), who, Some(body)))
 }
 
-/// A host that is not in the second aggregate, and one that is.
+/// Prepares a host of the second aggregate so that the operation succeeds. Returns the operation's request.
 async fn host_in_aggregate(api: &Api, operation: &str) -> (&'static str, String, &'static str, Option<Value>) {
     let hypervisors = api.get("/os-hypervisors", "2.1").await;
     let host = hypervisors["hypervisors"][1]["hypervisor_hostname"].clone();

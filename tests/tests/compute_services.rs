@@ -71,7 +71,8 @@ async fn aggregates_and_disabled_hosts_show_in_placement() {
     api.stop().await;
 }
 
-/// A crash between a decision and its mirror in Placement; also a client that removes mirrored data.
+/// After a crash between a decision and its mirror in Placement, the mirror is outdated. A client may also remove
+/// mirrored data.
 #[actix_rt::test]
 async fn the_mirror_in_placement_is_repaired() {
     let world = World::new(1);

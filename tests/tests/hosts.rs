@@ -109,7 +109,7 @@ async fn a_host_is_registered_once_with_its_inventory_and_a_heartbeat_leaves_no_
 #[actix_rt::test]
 async fn a_new_host_gets_a_number_that_no_other_has() {
     let world = World::of(SimUri::new(5));
-    // Hosts that are met in several lives, several times in each.
+    // Some hosts register in one life, and others in a later one.
     for hosts in [1, 3, 5] {
         let life = world.begin(Setting { hosts: Some(hosts), ..Setting::default() }).await;
         life.hosts_up_of(hosts, hosts).await;

@@ -250,7 +250,7 @@ async fn restore_is_proven() {
     prove(&Case { definition: &restore::DEFINITION, ..case(soft_deleted, ask, "SOFT_DELETED", "ACTIVE") }).await;
 }
 
-/// It runs from its own disk afterwards, whether it was in rescue or on the way there.
+/// The restored server runs from its own disk, whether it was in rescue or on the way there.
 #[actix_rt::test]
 async fn restore_of_a_server_in_rescue_is_proven() {
     let ask: Ask = |life, id| life.restore(id).boxed_local();

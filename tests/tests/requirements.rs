@@ -114,9 +114,9 @@ fn is_script(name: &str) -> bool {
     checked && Path::new(name).extension().is_some_and(|e| e == "sh" || e == "py") && root().join(name).is_file()
 }
 
-/// Test functions that end at once in `ops/test.sh`, because they need settings that it does not give: a host that they
-/// may change, and commands that stop and start its libvirtd. A row must not name them, because no run would show its
-/// status.
+/// Test functions that end at once in `ops/test.sh`, because they need settings that `ops/test.sh` does not give: a
+/// host that they may change, and commands that stop and start its libvirtd. A row must not name them, because no run
+/// would show its status.
 const NEED_SETTINGS: [&str; 6] = [
     "a_real_host_conforms",
     "changes_by_other_programs_are_signalled",
@@ -131,7 +131,7 @@ fn is_for_long_runs(script: &str) -> bool {
     script.lines().any(|line| line.starts_with("[ -n \"${CHRONOVA_SOAK:-}\" ] || {") && line.contains("exit 77"))
 }
 
-/// Whether a normal run of `ops/test.sh` runs the test: it may still lack something on this machine.
+/// Whether a normal run of `ops/test.sh` runs the test. The test may still need something that this machine lacks.
 fn is_in_every_run(name: &str) -> bool {
     !NEED_SETTINGS.contains(&name)
         && (!is_script(name) || !is_for_long_runs(&fs::read_to_string(root().join(name)).unwrap()))

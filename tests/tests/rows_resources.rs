@@ -244,7 +244,7 @@ async fn quotas_and_limits_hold_what_their_version_knows() {
         body.get(key).is_some()
     };
     let (sets, classes) = ("/os-quota-sets/web", "/os-quota-class-sets/default");
-    // The last version that has it.
+    // Each row has the last version that shows these names.
     for (path, top, last, names) in [
         (sets, "quota_set", 35, &["fixed_ips", "floating_ips", "security_groups", "security_group_rules"][..]),
         (sets, "quota_set", 56, &["injected_files", "injected_file_content_bytes", "injected_file_path_bytes"]),

@@ -30,7 +30,7 @@ impl Barrier {
 }
 
 impl Interference for Barrier {
-    /// The answer to a create request waits for that process, so it is not paused.
+    /// The answer to a create request waits for the process `create_servers`, so the barrier lets that process pass.
     fn judge(&self, process: &'static str, _: &'static str, _: StepDirection) -> InterferenceVerdict {
         match process == "create_servers" || self.open.load(Ordering::SeqCst) {
             true => InterferenceVerdict::Pass,

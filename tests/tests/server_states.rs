@@ -61,7 +61,7 @@ const ACTS: &[Act] = &[
     act("migrate", r#"{"migrate": null}"#, "active stopped", ""),
     act("confirmResize", CONFIRM, "resized", ""),
     act("revertResize", REVERT, "resized", ""),
-    // All hosts are up.
+    // A server in these states is refused for another reason: all hosts are up.
     act("evacuate", r#"{"evacuate": {}}"#, "active stopped error", ANY),
 ];
 
@@ -315,7 +315,7 @@ async fn a_locked_server_refuses_every_action_that_the_lock_covers() {
             "os-resetState" | "injectNetworkInfo" | "shelveOffload" | "migrate" | "evacuate" => {
                 assert_eq!(answer.0, 403);
             }
-            // A lock prevents changes.
+            // A lock prevents changes, and an image or a backup changes nothing.
             "createImage" => {
                 assert_eq!(answer.0, 202);
                 api.life.settled().await;
@@ -368,7 +368,7 @@ async fn diagnostics_have_their_two_forms() {
     let own = api.server(user, Api::wish("t")).await;
     let refused = api.call("GET", &format!("/servers/{own}/diagnostics"), "2.48", user, None).await;
     assert_eq!(refused.status, 403, "for administrators");
-    // The guest of this state left no console log.
+    // The guest has posted no password.
     let path = format!("/servers/{own}/os-server-password");
     assert_eq!(api.call("GET", &path, "2.1", user, None).await.body, json!({"password": ""}));
     assert_eq!(api.call("DELETE", &path, "2.1", user, None).await.status, 204);

@@ -111,13 +111,13 @@ async fn images_are_made_of_servers() {
     let copy = Subject::new(&api, wish).await;
     assert_eq!(copy.status().await, "ACTIVE");
 
-    // A lock prevents changes.
+    // A lock prevents changes, and an image changes nothing.
     server.done(json!({"lock": null})).await;
     assert_eq!(server.ask("2.1", json!({"createImage": {"name": "locked"}})).await.status, 202);
     api.life.settled().await;
     server.done(json!({"unlock": null})).await;
 
-    // Until 2.38 the image's own properties count for the metadata quota.
+    // Until 2.38 the quota of metadata items limits the properties of an image.
     let many: Value = (0..129).map(|n| (format!("k{n}"), json!("v"))).collect::<serde_json::Map<_, _>>().into();
     let wish = json!({"createImage": {"name": "x", "metadata": many}});
     let refused = server.ask("2.38", wish.clone()).await;
@@ -168,7 +168,7 @@ async fn of_backups_the_newest_are_kept() {
     let made = api.world.images.made();
     assert_eq!(property(&made[&weekly].draft.properties, "image_type"), Some("backup"));
     assert_eq!(property(&made[&weekly].draft.properties, "backup_type"), Some("weekly"));
-    // Nova: no `Location` if the server is deleted at once.
+    // Nova: no `Location` if the rotation deletes the backup at once.
     let none = server.ask("2.44", backup("daily", json!(0))).await;
     assert_eq!((none.status, none.location), (202, None));
     api.life.settled().await;

@@ -111,7 +111,7 @@ async fn one(world: &World, life: &Life, dice: &mut Dice, wishes: &mut Wishes) {
         86..=91 => world.fleet.revive_host(dice.host(), dice.roll(2) == 0).unwrap(),
         92..=95 => world.fleet.set_faults(dice.host(), dice.faults()),
         _ => {
-            // "Not found" counts as deleted.
+            // If the server has no guest on this host, the call has no effect.
             let host = dice.host();
             let _ = match dice.roll(2) {
                 0 => world.fleet.crash_guest(host, server),

@@ -211,7 +211,7 @@ async fn record(api: &Api, dice: &mut Dice, servers: &[String], records: &mut Ve
     }
 }
 
-/// When no work is running, a time identifies the same state as the position.
+/// Records answers with times. When no work is running, a time identifies the same state as a position.
 async fn record_by_time(api: &Api, dice: &mut Dice, servers: &[String], records: &mut Vec<Record>) {
     for host in 0..2 {
         api.world.fleet.revive_host(host, false).unwrap();
@@ -265,7 +265,7 @@ async fn run(seed: u64) {
     assert!(records.len() > 40 && by_time > 3, "{} answers, {by_time} by time", records.len());
     compare(&api, &records, seed, "in the same life").await;
 
-    // The next life starts from a checkpoint, and uses its checkpoints first.
+    // The next life starts from a checkpoint, and answers about the past from checkpoints first.
     let Api { world, life, .. } = api;
     life.stop().await;
     let views = checkpoints.open(&*world.log).await.unwrap().views;

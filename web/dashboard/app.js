@@ -6,7 +6,7 @@ import { find, PAGES } from './pages.js';
 import { TimeBar } from './lib/timebar.js';
 import Login from './pages/login.js';
 
-/** `#/servers/ID?host=x` */
+/** The path and the query in the page's address, such as `#/servers/ID?host=x`. */
 function address() {
   const [path, query] = (location.hash.replace(/^#/, '') || '/servers').split('?');
   return { path, query: new URLSearchParams(query) };

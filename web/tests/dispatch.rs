@@ -103,8 +103,8 @@ const TOKENS: &[Route] = &[post("tokens.create", "/auth/tokens", handler!(index)
 
 struct Doorman;
 
-/// `letmein`: a member. `expired`: the same, if a service vouches for it. `service` and `other`: services. `narrow`: a
-/// member who may list and show things. `away`: no answer.
+/// `letmein`: a member. `expired`: the same, if a service vouches for it. `service`: a service. `other`: an
+/// administrator without the role of a service. `narrow`: a member who may list and show things. `away`: no answer.
 #[async_trait]
 impl IdentityProvider for Doorman {
     async fn owner(&self, question: TokenQuestion<'_>) -> Result<Arc<TokenOwner>, TokenError> {

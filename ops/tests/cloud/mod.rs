@@ -36,7 +36,7 @@ impl Cloud {
     /// Writes the configuration, but starts nothing.
     pub fn new(fleet: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The port is free now. No other test takes it, because none listens on a fixed port.
+        // The port is free now. No other test takes the port, because no test listens on a fixed port.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = format!(
             "[chronova]\nhypervisors = {fleet}\n[api]\nauth_strategy = noauth2\n\
@@ -212,7 +212,8 @@ impl Cloud {
         let flavor = client.post("/compute/v2.1/flavors", &flavor).unwrap().expect(200).text("/flavor/id");
         let network = client.post("/network/v2.0/networks", &json!({"network": {"name": "n"}}));
         let network = network.unwrap().expect(201).text("/network/id");
-        // Servers that a client never got an answer about stay, and their ports stay, too.
+        // A server stays if its client got no answer to the create, and the server's port stays, too. So the ports have
+        // no limit.
         client.put("/network/v2.0/quotas/admin", &json!({"quota": {"port": -1}})).unwrap().expect(200);
         let subnet = json!({"subnet": {"network_id": network, "ip_version": 4, "cidr": "10.0.0.0/16"}});
         client.post("/network/v2.0/subnets", &subnet).unwrap().expect(201);

@@ -17,7 +17,7 @@ pub struct Secrets {
     devices: BTreeSet<String>,
 }
 
-/// Values that the attacker may know: addresses and projects are not secrets by themselves.
+/// Values that the attacker may know: addresses, MAC addresses and projects are not secrets by themselves.
 const KNOWN: [&str; 3] = ["address", "project", "mac"];
 
 impl Secrets {
@@ -93,7 +93,7 @@ fn without_word(text: &str, word: &str) -> String {
     plain
 }
 
-/// Replaces passwords and names of devices, which are random.
+/// Replaces the values of the fields in [`RANDOM`], which differ between equal requests.
 fn without_random_words(text: &str) -> String {
     let Ok(mut value) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
     blank(&mut value);

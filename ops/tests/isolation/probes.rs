@@ -77,8 +77,8 @@ pub struct Generator {
 const SERVICES: [Service; 6] =
     [Service::Compute, Service::Network, Service::Volume, Service::Image, Service::Placement, Service::Chronova];
 
-/// Operations that would destroy the attacker's own resources, which later attacks need. The attacker tries them only
-/// on resources of others.
+/// Words in the names of operations that would destroy the attacker's own resources, which later attacks need. The
+/// attacker tries such operations only on resources of others.
 const DESTRUCTIVE: [&str; 9] =
     ["delete", "remove", "forceDelete", "shelve", "rebuild", "resize", "clear", "detach", "Delete"];
 

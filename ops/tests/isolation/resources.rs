@@ -23,7 +23,7 @@ pub struct SharedResources {
 #[derive(Debug)]
 pub struct TenantResources {
     pub resources: BTreeMap<&'static str, String>,
-    /// The address of its server.
+    /// The address of the tenant's server.
     pub address: String,
 }
 

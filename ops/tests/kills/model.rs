@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::cloud::{Client, Cloud};
 
-/// Reports only the differences.
+/// Asserts that both maps are equal. The message has only the differences.
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &BTreeMap<String, T>, wanted: &BTreeMap<String, T>) {
     let ids: BTreeSet<&String> = found.keys().chain(wanted.keys()).collect();
     let differ: Vec<_> = ids
@@ -51,8 +51,8 @@ fn volumes(client: &Client) -> Vec<Value> {
     }
 }
 
-/// Volumes with unfinished work. `reserved` is at rest for a volume of a shelved server: the server keeps it until it
-/// is unshelved.
+/// Volumes with unfinished work. `reserved` is at rest for a volume of a shelved server: the server keeps the volume
+/// until the unshelve.
 pub fn restless_volumes(client: &Client) -> Vec<Value> {
     let away = detail(client).into_iter().filter(|server| server["status"] == "SHELVED_OFFLOADED");
     let kept: BTreeSet<String> = away.flat_map(|server| volumes_of(&server)).collect();
@@ -68,7 +68,7 @@ fn volumes_of(server: &Value) -> Vec<String> {
     attached.iter().map(|volume| text(volume, "id").to_owned()).collect()
 }
 
-/// Checks everything. Returns the number of compared objects.
+/// Checks everything except the hosts. Returns the numbers of compared objects as text.
 pub fn check(cloud: &Cloud, living: &BTreeMap<String, Value>) -> String {
     check_placement(&cloud.client(), living);
     check_ports(&cloud.client(), living);

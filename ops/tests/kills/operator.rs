@@ -1,5 +1,5 @@
-//! An operator who works on hosts under load. The operator drains one host after the other, puts it into maintenance,
-//! or forces it down and evacuates it. Then the operator enables it again.
+//! An operator who works on hosts under load. The operator chooses a host at random and drains it, puts it into
+//! maintenance, or forces it down and evacuates it. Then the operator enables all hosts again.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cloud::{Client, pause};
 use crate::{Random, Told, asked};
 
-/// Name and id of every host's service.
+/// The services of all hosts; `None` without a good answer.
 fn services(client: &Client) -> Option<Vec<Value>> {
     let answer = client.get("/compute/v2.1/os-services?binary=nova-compute").ok()?;
     (answer.status == 200).then(|| answer.body["services"].as_array().unwrap().clone())

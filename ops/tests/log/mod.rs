@@ -1,5 +1,5 @@
 //! A small log with all cases. One request creates two servers: one is built; the other fails, and its undo gets stuck.
-//! Then the guest of the first stops by itself, and the server is started and deleted.
+//! Then the guest of the first server stops by itself, and this server is started and deleted.
 
 use std::sync::Arc;
 

@@ -12,7 +12,8 @@ use anyhow::{Context as _, bail};
 
 pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<bool> {
     let mut tests = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // The whole workspace, as other test runs build it: another choice of packages has other features, and builds everything again.
+    // Builds the whole workspace, as other test runs do. Another choice of packages would have other features, and
+    // cargo would build everything again.
     tests.current_dir(root).args(["test", "--quiet", "--workspace"]);
     for target in targets_with_references(root)? {
         match target {

@@ -1,7 +1,7 @@
-"""What the official Python client of EventStoreDB sees of the log of a control plane, and may add to it.
+"""Checks what the official Python client of EventStoreDB sees of a control plane's log, and may append to it.
 
 Environment: PORT and LOG_PORT of the control plane, DATA its data directory, WORK a folder with cert.pem. Prints one line
-for each thing that is so, and ends with an AssertionError at the first that is not.
+for each check that passes, and ends with an AssertionError at the first that fails.
 """
 
 import json

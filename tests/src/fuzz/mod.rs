@@ -2,9 +2,10 @@
 //!
 //! A target is a function that takes anything and must not panic; the API's target is a whole control plane that must
 //! not answer 500. Each test first tries the earlier findings (`tests/golden/fuzz/TARGET/*`), then a fixed number of
-//! new inputs from a fixed seed. With `CHRONOVA_SOAK` every target runs for `CHRONOVA_FUZZ_SECONDS` (120) with a new
-//! seed, which it prints; `CHRONOVA_FUZZ_SEED` repeats a seed. Each finding is stored beside the earlier ones as a test
-//! case. If an input ends the process (a stack overflow), the file that the test names at its start has the input.
+//! new inputs from a fixed seed. With `CHRONOVA_SOAK` every target runs for 120 seconds with a new seed, which it
+//! prints. `CHRONOVA_FUZZ_SECONDS` sets the duration of a run, and `CHRONOVA_FUZZ_SEED` repeats a seed. Each finding is
+//! stored beside the earlier ones as a test case. If an input ends the process (a stack overflow), the file that the
+//! test names at its start has the input.
 
 pub mod bytes;
 pub mod request_bodies;
@@ -31,7 +32,7 @@ impl Random {
         self.0.draw()
     }
 
-    /// A number below `bound`, which must not be 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.number() % bound.max(1) as u64).unwrap()
     }
@@ -58,7 +59,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// `rounds` in an ordinary run of the tests.
+    /// A run of `rounds` inputs, if this is an ordinary run of the tests.
     pub fn of(target: &'static str, rounds: u64) -> Self {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
         let soak = std::env::var_os("CHRONOVA_SOAK").is_some();

@@ -1,5 +1,5 @@
 //! Requests to a control plane: any operation of any service, with valid and invalid bodies. Every request must be
-//! answered, and never with 500.
+//! answered, and never with a server error other than 501 and 503.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl Case {
         request.set_payload(self.body.clone())
     }
 
-    /// `None` for another format.
+    /// Reads a stored request; `None` for another format.
     pub fn from_kept(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(2).position(|pair| pair == b"\n\n")?;
         let head = std::str::from_utf8(&bytes[..end]).ok()?;
@@ -81,7 +81,7 @@ impl Case {
     }
 }
 
-/// Method, path, the schemas of its query, and that of its body.
+/// Method, path, the schemas of the query parameters, and the schema of the body.
 type Operation = (String, String, Vec<(String, Value)>, Option<Value>);
 
 /// The operations of one service in one microversion.
@@ -255,7 +255,7 @@ impl Requests {
         }
     }
 
-    /// One valid request to each operation, from which a search may start.
+    /// One request to each operation, mostly valid, from which a search may start.
     pub fn examples(&self) -> Vec<Case> {
         let mut random = Random::new(1);
         let each = |asked: &Asked| {

@@ -1,4 +1,4 @@
-//! An identity service that breaks one promise.
+//! An identity service that breaks one promise. The conformance suite must detect it.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ pub enum IdentityFault {
     AddsRoles,
     /// Any text is a token.
     BelievesAll,
-    /// A token that counted once counts for ever.
+    /// A token that was valid once is valid for ever.
     RemembersFirst,
-    /// Expired tokens count without leave.
+    /// Expired tokens are valid even if the question does not allow them.
     IgnoresEnds,
-    /// Expired tokens never count.
+    /// Expired tokens are never valid.
     RefusesExpired,
     /// Every id is a project's.
     KnowsAll,

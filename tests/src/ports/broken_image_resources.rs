@@ -1,4 +1,4 @@
-//! Images of users with one broken promise: whether the suite sees it is what proves the suite.
+//! The users' side of [`BrokenImages`], which breaks one promise. The conformance suite must detect it.
 
 use async_trait::async_trait;
 use chronova_actors::ports::{ImageInfo, ImageListRequest, ImageResources, PortError, PropertyChange, ServiceCaller};

@@ -31,7 +31,7 @@ pub enum ImageFault {
     /// Every user sees every image.
     ShowsAllUsers,
     ListsOldestFirst,
-    /// Properties stay.
+    /// A removed property stays.
     RemovesNoProperty,
     /// Every user deletes every image.
     DeletesForAll,

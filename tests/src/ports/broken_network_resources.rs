@@ -1,4 +1,4 @@
-//! Resources of networks with one broken promise: whether the suite sees it is what proves the suite.
+//! The users' side of [`BrokenNetworks`], which breaks one promise. The conformance suite must detect it.
 
 use std::net::IpAddr;
 

@@ -22,7 +22,7 @@ pub struct StagedUser {
     pub project_name: String,
 }
 
-/// For what a token is asked.
+/// The scope that a token is requested for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StagedScope {
     Project,
@@ -31,22 +31,22 @@ pub enum StagedScope {
     Nothing,
 }
 
-/// Sets up, beside the port, the things that a case needs.
+/// Creates the resources of a case, without the port.
 #[async_trait]
 pub trait IdentityStage: Send + Sync {
     async fn user(&self) -> anyhow::Result<StagedUser>;
     async fn token(&self, user: &StagedUser, scope: StagedScope) -> anyhow::Result<UserToken>;
-    /// A token of the user's project whose end is past.
+    /// An expired token for the user's project.
     async fn expired(&self, user: &StagedUser) -> anyhow::Result<UserToken>;
     async fn revoke(&self, user: &StagedUser, token: &UserToken) -> anyhow::Result<()>;
-    /// Takes the role in the project away.
+    /// Removes the user's role in the project.
     async fn dismiss(&self, user: &StagedUser) -> anyhow::Result<()>;
 }
 
 pub type IdentityCase =
     for<'a> fn(&'a dyn IdentityProvider, &'a dyn IdentityStage) -> BoxFuture<'a, anyhow::Result<()>>;
 
-/// The suite.
+/// The cases of the suite.
 pub const CASES: &[(&str, IdentityCase)] = &[
     ("tells_whose_token_it_is", |port, stage| tells_owners(port, stage).boxed()),
     ("tells_where_roles_hold", |port, stage| tells_scopes(port, stage).boxed()),

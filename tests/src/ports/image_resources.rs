@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use super::images::{ImageCase, ImageStage, draft, made};
 use super::promise;
 
-/// The suite.
+/// The cases of the suite.
 pub const CASES: &[(&str, ImageCase)] = &[
     ("shows_images_of_any_status_to_their_owner", |port, stage| shows(port, stage).boxed()),
     ("lists_images_newest_first", |port, stage| lists(port, stage).boxed()),

@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use super::networks::{NetworkCase, NetworkStage, addresses, on, server};
 use super::promise;
 
-/// The suite.
+/// The cases of the suite.
 pub const CASES: &[(&str, NetworkCase)] = &[
     ("shows_networks_to_those_who_may_see_them", |port, stage| shows_networks(port, stage).boxed()),
     ("gives_floating_addresses_and_takes_them_back", |port, stage| gives_floating(port, stage).boxed()),
@@ -53,7 +53,7 @@ async fn shows_networks(port: &dyn NetworkService, stage: &dyn NetworkStage) -> 
 
 async fn gives_floating(port: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let (port, own, other) = (resources(port)?, stage.tenant(5).await, stage.tenant(5).await);
-    // The router has one of them.
+    // The pool has two addresses, and the router takes one of them.
     let pool = stage.pool(&own, 2).await;
     let caller = user(&own.project);
     let given = port.allocate_floating_ip(pool, &own.project, &caller).await?;

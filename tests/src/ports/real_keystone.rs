@@ -21,14 +21,14 @@ use uuid::Uuid;
 
 use super::identity::{IdentityStage, StagedScope, StagedUser};
 
-/// The script, where the packages that it needs are there.
+/// The script, if the packages that it needs are installed.
 fn script() -> Option<PathBuf> {
     let there =
         ["/usr/bin/keystone-wsgi-public", "/usr/bin/uwsgi_python3"].iter().all(|path| Path::new(path).is_file());
     there.then(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/keystone.sh"))
 }
 
-/// A running Keystone; it ends with this.
+/// A running Keystone. It ends when this value is dropped.
 pub struct RealKeystone {
     folder: TempDir,
     script: PathBuf,
@@ -67,7 +67,7 @@ impl RealKeystone {
         Ok(Some(Self { folder, script, url, http }))
     }
 
-    /// The provider that asks this Keystone, and keeps nothing.
+    /// The provider that asks this Keystone, and caches nothing.
     pub fn provider(&self) -> anyhow::Result<Arc<KeystoneProvider>> {
         let options = KeystoneOptions {
             account: admin(&self.url),
@@ -108,7 +108,7 @@ impl RealKeystone {
         Ok(found["roles"][0]["id"].as_str().context("no such role")?.to_owned())
     }
 
-    /// The path of a role of the user's, with the role `member` or `reader`.
+    /// The path of a grant of the role `member` or `reader` to the user.
     async fn grant(&self, place: &str, user: &UserId, role: &str) -> anyhow::Result<String> {
         Ok(format!("{}/v3/{place}/users/{user}/roles/{}", self.url, self.role(role).await?))
     }

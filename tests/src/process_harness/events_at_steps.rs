@@ -50,7 +50,7 @@ pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample)
                     meet(case, trial, Some(fuse)).await;
                 }
             } else {
-                // The first trial has no crash. In the second the crash comes before the incident.
+                // The number 0 stands for no crash, and 1 for a crash before the incident.
                 let fuse = sample.below(appends + 2);
                 meet(case, trial, fuse.checked_sub(1)).await;
             }
@@ -164,7 +164,8 @@ fn server(life: &Life) -> Option<InstanceId> {
     life.context().views.servers.read(|servers| servers.all().next().map(|row| row.id))
 }
 
-/// Also returns whether the subject must be gone: a delete was acknowledged, or the delete was requested in two lives.
+/// Returns the number of appends after the incident, and whether the subject must be gone: a delete was acknowledged,
+/// or was requested in two lives.
 async fn after_delete(world: &World, life: Life, meeting: &EventAtStep, mut acknowledged: bool) -> (u64, bool) {
     let mut asked_to_go = server(&life).is_some();
     life.settled().await;
@@ -204,7 +205,8 @@ async fn after_loss(world: &World, life: Life, meeting: &EventAtStep, host: usiz
     appends
 }
 
-/// Waits until no process can continue, but only for a moment, because some wait for the host without recording it.
+/// Waits until no process can continue, but only for a moment, because some processes wait for the host and record no
+/// event about that.
 async fn idle(life: &Life) {
     let is_stuck = |process: &Process| matches!(process, Process::Running(running) if running.stuck > 0);
     let met = |context: &StepContext| {

@@ -30,7 +30,7 @@ fn everything_of_the_recorded_cloud_is_adopted() {
     assert!(history.len() > 30);
 }
 
-/// One change of the rows, the obstacle that it creates, and the expected message.
+/// Each case is the server or host with the obstacle, the expected message, and the change of the rows.
 #[test]
 fn obstacles_are_named() {
     type Change = fn(&mut Tables);
@@ -84,7 +84,7 @@ fn obstacles_are_named() {
         change(&mut tables);
         let (report, _) = tables.judge();
         assert!(!report.is_clear(), "{words}");
-        // By then the server in two cells is the other one.
+        // This change renames the server BAD to WEB, so the report has the obstacle under WEB.
         let id = if *words == "two cells have it" { WEB } else { id };
         let reasons = report.reasons(id);
         assert!(reasons.iter().any(|reason| reason.contains(words)), "{words}: {reasons:?}");

@@ -147,7 +147,7 @@ async fn the_rest(cloud: &AdoptedCloud, found: &mut Differences) {
     compare("placement/resource_providers", &theirs, &ours, found);
 }
 
-/// A list without a defined order, sorted by its ids.
+/// A list without a defined order, as a map by this key.
 fn by(list: &Value, key: &str) -> Value {
     let entries = list.as_array().unwrap().iter().map(|one| (one[key].as_str().unwrap().to_owned(), one.clone()));
     entries.collect::<Map<_, _>>().into()
@@ -220,7 +220,7 @@ async fn inventories_and_traits_are_those_of_placement() {
     cloud.stop().await;
 }
 
-/// The recording has no answers for these either.
+/// The recording has no answers with key pairs or with the events of actions, either.
 #[actix_rt::test]
 async fn key_pairs_and_the_events_of_actions_are_those_of_the_rows() {
     let cloud = AdoptedCloud::start().await;

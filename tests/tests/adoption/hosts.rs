@@ -123,7 +123,7 @@ async fn stop_soft_reboot_and_delete_work_and_a_start_says_why_not() {
     assert_eq!(act(&cloud, WEB, json!({"os-stop": null})).await, 202);
     assert_eq!(status(&cloud, WEB).await, "SHUTOFF");
     assert_eq!(*hosts[0].calls.lock().unwrap(), [format!("reboot_soft {WEB}"), format!("stop {WEB}")]);
-    // The network service here does not have the server's port, so it could not plug it again.
+    // The network service here does not have the server's port, so the start cannot plug the port again.
     assert_eq!(act(&cloud, OLD, json!({"os-start": null})).await, 202);
     assert_eq!(status(&cloud, OLD).await, "SHUTOFF");
     let actions = cloud.compute(&format!("/servers/{OLD}/os-instance-actions"), "2.93").await;

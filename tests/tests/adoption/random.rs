@@ -114,12 +114,12 @@ fn spoil(database: &mut TablesInMemory, rubbish: &Damage) {
     }
 }
 
-/// The database (by number) and its damage.
+/// Some damages, each with the number of its database.
 fn spoilt() -> impl Strategy<Value = Vec<(u8, Damage)>> {
     proptest::collection::vec((0_u8..6, rubbish()), 1..6)
 }
 
-/// The log folds into consistent read models.
+/// Checks that the log folds into consistent read models.
 fn folds(events: chronova::commands::adopt::AdoptionHistory) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {

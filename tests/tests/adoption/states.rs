@@ -20,7 +20,7 @@ fn system(tables: &mut Tables, key: &str, value: &str) {
     add(&mut tables.cell, "instance_system_metadata", &row);
 }
 
-/// Nova releases the allocation of an offloaded server.
+/// Changes the rows as Nova does for an offloaded server, whose allocation it releases.
 fn offload(tables: &mut Tables) {
     for column in ["host", "node", "availability_zone"] {
         put(tables, column, None);
@@ -187,7 +187,7 @@ async fn a_deleted_server_is_shown_to_those_who_may_see_it() {
     cloud.stop().await;
 }
 
-/// Aggregates, quotas, access to flavors and other data that the recorded cloud lacks.
+/// Adopts aggregates, quotas, access to flavors and other data that the recorded cloud lacks.
 #[actix_rt::test]
 async fn aggregates_zones_quotas_and_access_are_adopted() {
     let cloud = adopted(|tables| {

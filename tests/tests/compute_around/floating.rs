@@ -114,7 +114,7 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
         assert_eq!(found.body["servers"].as_array().unwrap().len(), count, "{wanted}");
     }
 
-    // Adding the address to another server moves it, without a request to the first.
+    // Adding the address to another server moves the address, without a request to the first server.
     let wrong = town.remove(&other, address).await;
     is(&wrong, 409, &format!("Floating IP {} is not associated with instance {other}.", address.as_str().unwrap()));
     assert_eq!(town.add(&other, json!({"address": address})).await.status, 202);

@@ -196,7 +196,7 @@ async fn attachments_are_refused_in_novas_words() {
         cloud.api.call("POST", &format!("/servers/{unknown}/os-interface"), "2.1", USER, Some(json!({}))).await;
     is(&nobody, 404, "Instance");
 
-    // The lock is checked before the state.
+    // A suspended server refuses changes of its interfaces, and so does a locked one.
     let interface = cloud.interfaces(&server).await[0]["port_id"].as_str().unwrap().to_owned();
     let path = format!("/servers/{server}/os-interface/{interface}");
     assert_eq!(cloud.act(&server, "2.1", json!({"suspend": null})).await.status, 202);

@@ -60,7 +60,7 @@ async fn the_default_class_is_what_projects_without_limits_have() {
     let user = api.call("PUT", "/os-quota-class-sets/default", "2.1", USER, body).await;
     is(&user, 403, "os_compute_api:os-quota-class-sets:update");
 
-    // The default class applies to every project without an own limit.
+    // The default class applies to every project without a limit of its own.
     let defaults = api.get("/os-quota-sets/web/defaults", "2.57").await;
     assert_eq!(defaults["quota_set"]["instances"], 1);
     assert_eq!(api.get("/limits?tenant_id=web", "2.57").await["limits"]["absolute"]["maxTotalInstances"], 1);

@@ -103,7 +103,7 @@ async fn servers_leave_as_they_are() {
     assert_eq!(site.service().await["status"], "disabled");
     let next = site.api.server(USER, Api::wish("next")).await;
     assert_eq!(site.place(&next).await.1, site.other);
-    // The servers' action lists show the moves, on behalf of the requester.
+    // The servers' action lists show the moves.
     let log = site.api.get(&format!("/servers/{}/os-instance-actions", servers[2]), "2.58").await;
     let names: Vec<&str> =
         log["instanceActions"].as_array().unwrap().iter().map(|it| it["action"].as_str().unwrap()).take(2).collect();

@@ -38,7 +38,8 @@ async fn orders() {
     for (query, expected) in [
         ("sort_key=display_name&sort_dir=asc", ["a", "b"]),
         ("sort_key=display_name", ["b", "a"]),
-        // A missing direction equals the first one. So does the direction of the final key, the time of creation.
+        // A missing direction equals the first one. The final sort key, the time of creation, also has the first
+        // direction.
         ("sort_key=host&sort_key=display_name&sort_dir=asc", ["a", "b"]),
         ("sort_key=vm_state&sort_dir=asc", ["a", "b"]),
         ("sort_key=vm_state&sort_dir=desc", ["b", "a"]),

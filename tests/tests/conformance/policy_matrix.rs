@@ -19,7 +19,7 @@ const APART: &[(&str, &str)] = &[
     ("volume_attachments.update", "the rule lets services in; whoever is no administrator has no servers of others"),
 ];
 
-/// The owner of the resources in the path: the owner user, or the caller.
+/// The user and the project that own the resources in the path: those of `OWNER`, or those of the caller.
 fn target(operation: &Operation<'_>, person: &Person) -> (String, String) {
     let (user, project) = person.token.split_once(':').unwrap_or_default();
     let of_owner = [

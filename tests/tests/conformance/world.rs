@@ -48,7 +48,7 @@ impl Operation<'_> {
         self.0["action"].as_str()
     }
 
-    /// Whether the operation is removed and only answers so.
+    /// Whether Nova has removed the operation, so that every answer only says so.
     pub(crate) fn removed(&self) -> bool {
         self.0["removed"] == true
     }

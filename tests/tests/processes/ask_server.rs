@@ -1,5 +1,6 @@
-//! Requests that take quota or an image before they ask their server: wherever the control plane dies, what was taken belongs
-//! to the server's own process, or nothing is left of it. No reconciler has to give anything back.
+//! Requests that claim quota or create an image before they reach their server. Wherever the control plane crashes, the
+//! claim or the image belongs to the server's own process, or nothing is left of it. No reconciler has to give anything
+//! back.
 
 use std::sync::Arc;
 
@@ -60,15 +61,15 @@ async fn with_a_server() -> (World, InstanceId) {
     (world, id)
 }
 
-/// Cores and MiB of the whole cloud.
+/// The cores and MiB that all projects use.
 fn held(life: &Life) -> (u64, u64) {
     let sum = |one: (u64, u64), other: (u64, u64)| (one.0 + other.0, one.1 + other.1);
     let views = &life.context().views;
     views.quotas.read(|view| view.by_project.values().map(|quota| (quota.cores, quota.memory_mib)).fold((0, 0), sum))
 }
 
-/// Both claim quota before the server refuses one of them. That one gives its claim back before its answer, and leaves the
-/// other's.
+/// Both requests claim quota before the server refuses one of them. The refused request gives back its own claim before
+/// its answer, and does not touch the other claim.
 #[actix_rt::test]
 async fn of_two_requests_at_once_one_is_refused_and_its_quota_given_back() {
     let (world, id) = with_a_server().await;
@@ -105,7 +106,7 @@ async fn a_request_beyond_the_quota_asks_no_server() {
     world.check().await;
 }
 
-/// The request fails and nothing is given back, which a proof has to find.
+/// A broken process: the request fails and gives nothing back. The harness must detect that.
 struct Forgetful;
 
 impl Interference for Forgetful {

@@ -114,7 +114,7 @@ impl Interference for NoBuilds {
     }
 }
 
-/// The control plane crashes after this append while it creates the servers.
+/// Crashes the control plane after this append, while it creates the servers.
 async fn dies_creating(count: u32, fuse: u64) -> World {
     let world = furnished().await;
     let life = world.live(None, Some(Arc::new(NoBuilds))).await;

@@ -99,7 +99,7 @@ async fn an_image_goes_when_it_is_unused_and_old() {
     driver.image_cache().unwrap().note_idle(sum, Some(ago(23))).await.unwrap();
     rounds(&world, &life, 3).await;
     assert!(has(&world, 0, sum));
-    // The image was used: its idle time starts again.
+    // An image that is unused for more than a day is removed.
     driver.image_cache().unwrap().note_idle(sum, Some(ago(25))).await.unwrap();
     life.until(|_| !has(&world, 0, sum)).await;
     assert!(world.fleet.idle_images(0).is_empty());
@@ -274,7 +274,7 @@ async fn the_image_of_an_unshelve_stays() {
     world.check().await;
 }
 
-/// A build starts after the sweep has decided to remove the image, but before it removes it.
+/// A build starts after the sweep has decided to remove the image, but before the removal.
 #[actix_rt::test]
 async fn a_build_during_a_removal_fetches_the_image_again() {
     for shared in [false, true] {
@@ -320,7 +320,7 @@ async fn an_interrupted_removal_is_completed() {
             world.brakes.release("cached_images");
             life.until(|_| world.fleet.struck().contains_key(&effect)).await;
             world.fleet.set_faults(0, FaultPlan::default());
-            // The control plane must know that the host is down before it returns. Otherwise it would use the old
+            // The control plane must know that the host is down before the host returns. Otherwise it would use the old
             // session for a build.
             if !world.fleet.is_alive(0) {
                 life.until(|context| context.views.hosts.read(|hosts| hosts.all().all(|host| !host.up))).await;

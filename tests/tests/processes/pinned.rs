@@ -187,7 +187,7 @@ async fn concurrent_builds_never_share_a_processor() {
     world.check().await;
 }
 
-/// Without shared processors, guests with floating CPUs are kept off the dedicated ones.
+/// A guest with floating CPUs has the shared processors of its host, and none of the dedicated ones.
 #[actix_rt::test]
 async fn floating_guests_use_shared_processors_on_every_host() {
     let world = World::new(2).with_dedicated_processors();

@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// A server that is never requested.
 const NEVER_BUILT: InstanceId = InstanceId(Uuid::from_u128(0xFADE));
 
-/// Quota that an older version took before a crash.
+/// Reserves quota as an older version did, which then crashed.
 async fn reserve(life: &Life) {
     let project = ProjectId::new("acme");
     let stream = StreamId::new("quota", &project);

@@ -17,7 +17,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// These hosts fail after the guest has moved, but before the control plane has recorded it.
+    /// Lets these hosts fail after the guest has moved, but before the control plane has recorded the move.
     async fn lose_after_the_switch_over(&self, hosts: &[usize]) {
         self.world.brakes.hold("migration_state");
         self.world.brakes.reached("migration_state").await;

@@ -1,4 +1,4 @@
-//! The resources that tokens without a project see.
+//! Tests what tokens without a project see and may do.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

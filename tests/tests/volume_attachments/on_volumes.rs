@@ -166,7 +166,8 @@ async fn a_guest_is_quiesced_while_its_volumes_are_copied() {
     assert_eq!(status, 202);
     assert!(complete(&body["image_id"]));
 
-    // Its image requires quiescing but has no agent. The request is refused at once, unless the guest is stopped.
+    // The next server's image requires quiescing but has no agent. The request is refused at once, unless the guest is
+    // stopped.
     let impossible = made_of(&required).await;
     let (status, _, message) = act(&api, &impossible, "2.45", wish()).await;
     assert_eq!((status, message.as_str()), (400, "QEMU guest agent is not enabled"));
@@ -374,7 +375,7 @@ async fn actions_of_servers_under_their_old_name() {
     api.stop().await;
 }
 
-/// `[cinder] cross_az_attach` off.
+/// With `[cinder] cross_az_attach` off, a server and its volumes must be in one zone.
 #[actix_rt::test]
 async fn volumes_of_another_zone_can_be_kept_from_servers() {
     let mut world = World::new(2);

@@ -46,7 +46,7 @@ export function endSession(why) {
   loginNotice.set(why);
 }
 
-/** Polls the server's health until it answers; then pages load again. */
+/** Polls the health until the server answers; then pages load again. */
 function wait() {
   if (down.get()) return;
   down.set(true);
@@ -120,13 +120,13 @@ export const remove = async (path, options) => json(await send('DELETE', path, o
 const allowed = (path, query) =>
   send('GET', path, { query, quiet: true }).then(() => true, (error) => error.status !== 403 && error.status !== 401 && error.status !== 501);
 
-/** The names of the probes that the policy allows; `probes` are name, path and query. */
+/** Whether the policy allows each probe, by the probe's name. A probe is a name, a path and a query. */
 export async function permissions(probes) {
   const answers = await Promise.all(probes.map(([, path, query]) => allowed(path, query)));
   return Object.fromEntries(probes.map(([name], at) => [name, answers[at]]));
 }
 
-/** Logs in. `who`: the `auth.identity` part; `scope`: project, system, or none. */
+/** Logs in. `identity`: the `auth.identity` part; `scope`: project, system, or none. */
 export async function login(identity, scope) {
   const answer = await send('POST', 'identity/v3/auth/tokens', {
     body: { auth: { identity, ...(scope ? { scope } : {}) } },

@@ -64,7 +64,7 @@ export async function follow(query, after, onEvent, signal, onState) {
 
 const words = (text) => text.replaceAll('_', ' ').replace(/([a-z])([A-Z])/g, '$1 $2').toLowerCase();
 
-/** `process.step_done` of `AllocateNetworks`: "allocate networks: done" */
+/** An event in words. `process.step_done` of `AllocateNetworks` is "allocate networks: done". */
 export function sentence(event) {
   const { kind, payload = {} } = event;
   const [noun, fact] = kind.split('.');

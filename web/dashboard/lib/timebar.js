@@ -1,4 +1,4 @@
-// The time bar: every page as of a past moment.
+// The time bar, which shows every page as of a past moment.
 import { html, useEffect, useState } from './html.js';
 import { get } from './api.js';
 import { moment, session } from './state.js';
@@ -7,7 +7,7 @@ import { millis, time } from './ui.js';
 const STEPS = 2000;
 const DAY = 86_400_000;
 
-/** The time of the first event if the viewer may read the log; otherwise a week ago. */
+/** A second before the first event if the viewer may read the log; otherwise a week ago. */
 async function beginning() {
   if (session.get()?.may.audit) {
     const page = await get('chronova/v1/events', { query: { limit: 1 }, quiet: true }).catch(() => null);

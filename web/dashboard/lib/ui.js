@@ -31,7 +31,7 @@ export const Badge = ({ children }) => {
 /** A notice that screen readers announce. */
 export const Notice = ({ bad, children }) => html`<div class=${bad ? 'notice bad' : 'notice'} role=${bad ? 'alert' : 'status'}>${children}</div>`;
 
-/** Shows the loading or error state of a page; nothing if there is an answer. */
+/** Shows the loading or error state of a page. Shows nothing if there is an answer, or if the server is away. */
 export function Trouble({ load, what }) {
   const at = moment.use();
   const { error, data, busy } = load;

@@ -7,7 +7,7 @@ import { Badge, Notice, Trouble } from '../lib/ui.js';
 
 const FILES = new URL('..', import.meta.url);
 
-/** The gateway of this server, with the token from the API's URL. */
+/** The WebSocket address of the console gateway, with the token from the API's URL. */
 async function gateway(id, protocol, type) {
   const { remote_console: given } = await post(`compute/v2.1/servers/${id}/remote-consoles`, { remote_console: { protocol, type } });
   const token = /token(?:=|%3D)([^&%]+)/i.exec(given.url)?.[1];

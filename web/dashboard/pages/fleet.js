@@ -5,7 +5,7 @@ import { moment } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
 import { Act, Badge, Facts, Meter, Table, Trouble, time } from '../lib/ui.js';
 
-/** Hosts with their services and drains; for a past moment only the data in the read models. */
+/** Hosts with their services and drains; for a past moment, hosts alone. */
 async function fleet(signal, viewer) {
   const at = moment.get();
   const [hosts, services, own] = await Promise.all([

@@ -8,7 +8,7 @@ import { Name } from '../lib/who.js';
 import { state } from './servers.js';
 import { Timeline } from './timeline.js';
 
-/** The actions: name, body, allowed states, and the question to confirm one that cannot be undone. */
+/** The actions: name, body, allowed states (`null` for all), and a further condition. */
 const ACTIONS = [
   ['Start', { 'os-start': null }, ['SHUTOFF']],
   ['Stop', { 'os-stop': null }, ['ACTIVE', 'ERROR']],

@@ -6,7 +6,7 @@ import { useLoad } from '../lib/load.js';
 import { Act, Badge, Table, Trouble, short, time } from '../lib/ui.js';
 
 const DETAIL = 'compute/v2.1/servers/detail';
-/** Queries for changes overlap by this time, because an answer may miss a change that is older than it. */
+/** Queries for changes overlap by this time, because an answer may miss a change that is older than the answer. */
 const OVERLAP = 5000;
 
 export const addresses = (server) => Object.values(server.addresses || {}).flat().map((one) => one.addr).join(', ');

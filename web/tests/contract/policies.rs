@@ -1,4 +1,4 @@
-//! Every policy rule of the contract has the listed default, and Chronova has no other rules.
+//! Every policy rule of the contract has the listed default. Chronova has other rules only in its own namespace.
 
 use std::collections::BTreeMap;
 

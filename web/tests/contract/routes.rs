@@ -119,7 +119,7 @@ fn refuses(schema: &Value) -> bool {
     properties || schema["required"].is_array() || schema["additionalProperties"] == Value::Bool(false)
 }
 
-/// The schema without parts that have no meaning: order, titles.
+/// The schema without differences that have no meaning, such as order and titles.
 fn normal(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {
@@ -133,7 +133,7 @@ fn normal(schema: &Value) -> Value {
                     items.sort_by_key(Value::to_string);
                 }
             }
-            // The contract spells out the character class of printable characters. Chronova's schemas name it.
+            // The contract spells out the character class of printable characters. Chronova's schemas name the class.
             if let Some(Value::String(pattern)) = sorted.get_mut(&"pattern".to_owned())
                 && (pattern.len() > 300 || pattern.contains(r"\p{C}"))
             {

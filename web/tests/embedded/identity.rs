@@ -40,7 +40,7 @@ async fn scopes() {
     let unscoped = world.token("admin", PASSWORD, "").await;
     let projects = world.call(&unscoped, "GET", ME, None).await.expect(200);
     assert_eq!(projects["projects"].as_array().unwrap().len(), 1);
-    // A log-in with a token issues another token. It expires no later and belongs to the same chain.
+    // A log-in with a token issues another token, which expires no later and belongs to the same chain.
     let scope = json!({"project": {"id": projects["projects"][0]["id"]}});
     let body = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": unscoped}}, "scope": scope}});
     let scoped = world.call("", "POST", "/identity/v3/auth/tokens", Some(body)).await.expect(201);

@@ -132,7 +132,7 @@ async fn who_sees_and_changes_what() {
     let rename = json!([{"op": "replace", "path": "/name", "value": "bobs"}]);
     patch(&world, &bob, &id, rename.clone()).await.expect(403);
     world.call(&bob, "DELETE", &format!("/image/v2/images/{id}"), None).await.expect(403);
-    // Only an administrator may make it public.
+    // Only an administrator may make the image public.
     let publish = json!([{"op": "replace", "path": "/visibility", "value": "public"}]);
     patch(&world, &alice, &id, publish.clone()).await.expect(403);
     patch(&world, &admin, &id, publish).await.expect(200);

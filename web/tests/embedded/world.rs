@@ -198,7 +198,7 @@ impl World {
         names(&self.folder.path().join("images"))
     }
 
-    /// Ends the process without a shutdown, so its files are as after a crash.
+    /// Stops the leader and the member, and writes nothing more. So the files are as after a crash.
     pub async fn end(self) -> tempfile::TempDir {
         self.leader.stop().await;
         self.member.stop().await;

@@ -169,7 +169,8 @@ async fn what_cannot_be_is_refused_as_neutron_does() {
     let details = town.world.get(BOB, "/quotas/blue/details").await;
     assert_eq!(details["quota"]["floatingip"], json!({"limit": 3, "used": 3, "reserved": 0}));
 
-    // The router and the port of a floating address cannot be deleted before it.
+    // The router's interface and gateway, the external network, and the address's own port stay while the address is
+    // associated.
     let associated = town.give(&all[1], json!({"port_id": port["id"]})).await;
     assert_eq!(associated.0, 200, "{}", associated.1);
     let (status, body) = town.interface("remove", json!({"subnet_id": town.subnet["id"]})).await;

@@ -1,4 +1,4 @@
-//! Attacks of a project on another project's networks, and on their hosts.
+//! Attacks of a project on the networks of another project, and on hosts.
 
 use chronova_events::store::memory::MemoryStore;
 use chronova_web::config::WebConfig;

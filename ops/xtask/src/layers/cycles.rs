@@ -71,7 +71,8 @@ pub(crate) fn list(cycles: &[Cycle]) -> String {
     cycles.iter().map(|cycle| format!("{} {}\n", cycle.files.len(), cycle.root)).collect::<Vec<_>>().concat()
 }
 
-/// `("actors/src", ["instance", "decide"])` of `actors/src/instance/decide.rs`. Programs and tests have no such path.
+/// `("actors/src", ["instance", "decide"])` of `actors/src/instance/decide.rs`. Tests and fuzz targets have no such
+/// path.
 fn module_path(path: &str) -> Option<(&str, Vec<String>)> {
     let at = path.find("/src/")?;
     let (root, rest) = (&path[..at + 4], path[at + 5..].strip_suffix(".rs")?);
@@ -138,7 +139,8 @@ impl Crate {
         }
         let handed_on = module.imports.iter().find(|import| import.name.as_ref() == Some(item) && !import.glob);
         if let Some(next) = handed_on {
-            // An item of another crate depends on no file here, but the module that re-exports it does.
+            // If the module re-exports an item of another crate, there is no target here, and the import does not
+            // count.
             return self.target(module_path, &next.segments, depth - 1);
         }
         let globbed = module.imports.iter().filter(|import| import.glob).find_map(|import| {

@@ -1,8 +1,8 @@
 //! Checks the recipes of CONTRIBUTING.md against the tree.
 //!
-//! A recipe is a section `## Add ...`. It ends with the files that an author touched who followed it: `Files touched
-//! (N): path, path`. A path may have placeholders (`<name>`), which stand for a part of a name. `cargo xtask recipe
-//! WORD [BASE]` compares such a list with a change, file by file.
+//! A recipe is a section `## Add ...`. It ends with a list of the files that an author who follows it touches: `Files
+//! touched (N): path, path`. A path may have placeholders (`<name>`), which stand for a part of a name. `cargo xtask
+//! recipe WORD [BASE]` compares such a list with a change, file by file.
 
 use std::path::Path;
 use std::process::Command;

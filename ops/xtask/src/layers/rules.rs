@@ -128,8 +128,8 @@ const EVERYTHING: &[&str] = &[
     "chronova_tests",
 ];
 
-/// The files of `actors` that decide, by name. They read no read models. (The shell and the gateway only carry out
-/// decisions.)
+/// The files of `actors` that decide, by name. They read no read models. The rule also holds for the gateway and the
+/// shell, which carry out decisions.
 const DECIDING: [&str; 5] = ["aggregate", "decide", "gateway", "plan", "state"];
 const SHELL: &str = "actors/src/shell";
 
@@ -286,9 +286,10 @@ fn no_unsafe(source: &Source, report: &mut Report<'_>) {
     }
 }
 
-/// The files of actors that may keep state that outlives a call. Beside coordination, two members may each have their own:
-/// the actors of a gateway, the last answers of hosts, counts for metrics, the bound on password hashing, clients of
-/// other services. The scheduler locks a type of coordination. A run of the image cache counts its own failures.
+/// The files of actors that may keep state that outlives a call. Only the leader may have the state of coordination.
+/// Each member may have its own copy of the other state: the actors of a gateway, the last answers of hosts, counts for
+/// metrics, the bound on password hashing, clients of other services. The scheduler locks a type of coordination. A run
+/// of the image cache counts its own failures.
 const MAY_KEEP_STATE: [&str; 8] = [
     "actors/src/coordination",
     "actors/src/hosts/fleet.rs",

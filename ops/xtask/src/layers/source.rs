@@ -28,7 +28,7 @@ pub(crate) struct Placed {
 pub(crate) struct CodePath {
     pub(crate) segments: Vec<String>,
     pub(crate) line: usize,
-    /// Part of a `use` declaration: even one segment names a crate there.
+    /// Whether the path is part of a `use` declaration. Even a single segment names a crate there.
     pub(crate) import: bool,
     /// The alias of `use ... as ALIAS`.
     pub(crate) alias: Option<String>,
