@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""compare.py THEIRS.json OURS.json: prints two results of the same measurements side by side, as a table for docs/performance.md."""
+"""compare.py THEIRS.json OURS.json: prints two results of the same measurements side by side.
+
+The output is a table for docs/performance.md.
+"""
 import json
 import sys
 

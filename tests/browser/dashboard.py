@@ -1,4 +1,6 @@
-"""Tests the dashboard in Chromium: log-in, launch, timeline, the past, audit, fleet, other people's servers, sessions, outages.
+"""Tests the dashboard in Chromium.
+
+The subjects are log-in, launch, timeline, the past, audit, fleet, other people's servers, sessions and outages.
 
 Arguments: the URL, the administrator's password, the folder for screenshots, and a file with the server's process id.
 """

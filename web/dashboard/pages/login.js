@@ -5,7 +5,10 @@ import { loginNotice, session } from '../lib/state.js';
 import { PAGES } from '../pages.js';
 import { Choice, Field, Notice } from '../lib/ui.js';
 
-/** The requests that find the viewer's rights at log-in: each page's probe, and the rights to use `as_of`, to see all projects and to drain hosts. */
+/**
+ * The requests that find the viewer's rights at log-in: each page's probe, and the rights to use `as_of`, to see all
+ * projects and to drain hosts.
+ */
 const probes = () => [
   ...PAGES.flatMap((page) => (page.probe ? [[page.name, ...page.probe]] : [])),
   ['past', 'compute/v2.1/servers', { limit: 1, as_of: 0 }],
