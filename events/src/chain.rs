@@ -4,8 +4,9 @@
 //! end that orders all events has the same chain. The chain is part of the format of the log: [`EventContent::bytes`]
 //! and [`link`] define the hashed bytes, which never change. There are two levels:
 //!
-//! * the **content** of an event: payload, cause and time, but not its position. It is known before the append, so the
-//!   appending thread hashes it and not the single writer;
+//! * the **content** of an event: all of it except position and revision. The content is known before the append, so
+//! its
+//!   hash is computed by the thread that appends, not by the single writer;
 //! * the **link**: hash of the previous event (32 zero bytes for the first), position, revision and content hash. A
 //!   link hashes only the content's hash. So a part of a log can be proved with only the revisions and content hashes
 //!   of the other events.

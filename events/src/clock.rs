@@ -12,7 +12,7 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods)] // the one place that may
+    #[allow(clippy::disallowed_methods)] // This is the one place that may read the clock.
     fn now(&self) -> Timestamp {
         Timestamp(chrono::Utc::now().timestamp_micros())
     }

@@ -46,7 +46,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The stream of one aggregate's events, in order: `instance-<uuid>`, `quota-<project>`, `ledger-<cell>`.
+/// The name of the stream of one aggregate's events: `instance-<uuid>`, `quota-<project>`, `ledger-<cell>`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StreamId(Arc<str>);

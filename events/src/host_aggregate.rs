@@ -88,7 +88,7 @@ pub struct HostAggregate {
 }
 
 impl HostAggregate {
-    /// The availability zone that it defines for its hosts.
+    /// The availability zone that the aggregate defines for its hosts.
     pub fn zone(&self) -> Option<&str> {
         self.metadata.get(ZONE_KEY).map(String::as_str)
     }

@@ -1,9 +1,10 @@
 //! Network quota of a project: limits and reservations for networks, subnets, ports, routers and security groups. One
 //! stream per project.
 //!
-//! Quota is reserved by name before a network, subnet, port or router is created. So concurrent requests cannot exceed
-//! the limit. The next reservation releases the quota of resources that are deleted or were never created. Resources
-//! created without a limit, or by older versions, have no reservation: they are counted directly.
+//! Quota is reserved, for the id of the resource, before a network, subnet, port or router is created. So concurrent
+//! requests cannot exceed the limit. The next reservation releases the quota of resources that are deleted or were
+//! never created. Resources created without a limit, or by older versions, have no reservation: they are counted
+//! directly.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ pub struct NetworkLimitsReset {
     pub project: ProjectId,
 }
 
-/// A kind of resource that counts against a limit.
+/// A resource that counts against a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CountedResource {
     Network(NetworkId),

@@ -1,4 +1,4 @@
-//! The operations that events begin: an event's process, and the names of the operation.
+//! The operations that events begin: their processes, tasks and names.
 //!
 //! The matches name every event. So a new event has to say whether it begins an operation.
 
@@ -237,7 +237,7 @@ fn at_once(action: &'static str, label: &'static str) -> ServerOperation {
     ServerOperation { action, label, process: None, task: None }
 }
 
-/// The one event that Nova records of an action; `None` where Nova records none.
+/// The name of the one event that Nova records for an action; `None` if Nova records none.
 pub fn nova_event(action: &str) -> Option<&'static str> {
     Some(match action {
         "create" => "compute__do_build_and_run_instance",
@@ -352,7 +352,7 @@ fn of_quota(event: &QuotaEvent) -> Option<(ProcessId, Task)> {
     }
 }
 
-/// The process that the record of its beginning requests.
+/// The process that its own `Started` event requests; `None` if another event requests the process.
 fn of_process(event: &ProcessEvent) -> Option<(ProcessId, Task)> {
     match event {
         ProcessEvent::Started(started) if started.task.asks_for_itself() => {

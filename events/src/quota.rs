@@ -1,9 +1,9 @@
 //! Quota of a project: its usage and its limits, one stream per project.
 //!
-//! A reservation names its servers. After a crash between the two appends a reserved server may never exist; its
-//! reservation is found by its name and released. A claim of a request for servers also requests the process that creates
-//! them. A claim for one server that changes also requests the process that asks the server. That process withdraws the
-//! claim if the server refuses.
+//! A reservation has the ids of its servers. A crash may come after the reservation and before a server is requested.
+//! The reservation of such a server is found by the id and released. A claim of a request for servers also requests the
+//! process that creates them. A claim for one server that changes also requests the process that asks the server. That
+//! process withdraws the claim if the server refuses.
 
 use std::collections::BTreeMap;
 
@@ -110,7 +110,7 @@ pub struct QuotaClaimWithdrawn {
 /// The claims for one server that may still be withdrawn.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct OpenClaims {
-    /// The amounts that the server held before the first of them.
+    /// The amounts that the server held before the first of these claims.
     pub before: Option<(u32, u64)>,
     pub by_process: BTreeMap<ProcessId, (u32, u64)>,
 }
@@ -132,7 +132,7 @@ pub struct Quota {
     pub memory_mib: u64,
     /// Limits that differ from the defaults.
     pub limits: BTreeMap<String, i64>,
-    /// By server. The claims of a server end when its process settles or releases its quota.
+    /// The open claims by server. They end when the server's quota is adjusted or released.
     pub open: BTreeMap<InstanceId, OpenClaims>,
 }
 
@@ -187,7 +187,7 @@ impl Quota {
         }
     }
 
-    /// The server holds this much now, or nothing.
+    /// Sets the amounts that the server holds; `None`: nothing.
     fn put(&mut self, instance: InstanceId, now: Option<(u32, u64)>) {
         let before = match now {
             Some(now) => self.held.insert(instance, now),

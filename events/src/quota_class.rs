@@ -1,5 +1,5 @@
-//! Quota classes: limits with a name. The class `default` holds the limits of every project without limits of its own.
-//! The configuration has the limits that the class does not name.
+//! Quota classes: limits with a name. The limits of the class `default` apply to every project without limits of its
+//! own. If the class has no limit for a resource, the limit of the configuration applies.
 
 use std::collections::BTreeMap;
 

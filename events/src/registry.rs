@@ -2,8 +2,8 @@
 //!
 //! A noun's file lists its events with [`noun!`]; this file lists the nouns. A new event needs one payload struct, one
 //! line in the noun's list and one sample. A new noun needs one file and one line here. For a changed payload, add a
-//! new struct and raise the version in the list. Keep the old struct (as `...V1`) in a `from` clause, with
-//! `From<...V1>`.
+//! new struct and raise the version in the list. Rename the old struct to `...V1`, add it to the `from` clause, and
+//! implement `From<...V1>` for the new one.
 
 use thiserror::Error;
 
@@ -41,7 +41,7 @@ pub trait NounEvent: Clone + Sized + Into<Event> {
     fn decode(kind: &str, version: u16, codec: u8, bytes: &[u8]) -> Result<Self, DecodeError>;
     /// The payload as JSON, for people and auditors.
     fn json(&self) -> serde_json::Value;
-    /// This noun's event inside `event`, if it is one.
+    /// The event of this noun inside `event`; `None` if `event` is of another noun.
     fn of(event: &Event) -> Option<&Self>;
     /// The kind, newest version and description of each event.
     fn catalogue() -> Vec<EventCatalogueEntry>;

@@ -15,7 +15,7 @@ pub trait SettingsWithTags: Clone {
 pub enum TagsChange {
     /// All tags. Older events recorded changes in this way.
     All(Vec<String>),
-    /// Both are sorted. No tag of `added` was there before, and every tag of `removed` was.
+    /// Both lists are sorted. No tag of `added` was there before, and every tag of `removed` was.
     Difference { added: Vec<String>, removed: Vec<String> },
 }
 

@@ -67,7 +67,7 @@ fn child() {
     });
 }
 
-/// The number of events of every append in the log. Each append must be whole.
+/// The number of times that each append is in the log, by its tag. Each append must be whole.
 fn appends(events: &[Arc<Recorded>]) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for together in events.chunks(EVENTS_PER_APPEND) {
@@ -144,7 +144,7 @@ fn of_processes_that_open_a_log_at_once_one_has_it_and_the_others_name_it() {
     let path = folder.path().join("log.db");
     let races = rounds(4, 200);
     for race in 0..races {
-        // The file names the previous process, which was killed.
+        // The lock file names the previous process, which was killed.
         let mut children: Vec<Child> = (0..4).map(|_| spawn(&path, race)).collect();
         let first_words: Vec<_> = children.iter_mut().map(first_word).collect();
         let winners: Vec<u32> = children

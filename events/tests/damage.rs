@@ -117,7 +117,7 @@ async fn a_flipped_bit_in_a_recent_event_keeps_the_log_closed() {
     flip(&path, &mark(550));
     let error = refusal(&path);
     assert!(is_corrupt_at(&error, 550), "{error}");
-    flip(&path, &mark(1)); // The file was not touched by the refusal: what is where it was still is.
+    flip(&path, &mark(1)); // The refusal left the file unchanged, so the first event is still in it.
 }
 
 /// A small random generator, so that each run flips the same bits.

@@ -22,7 +22,7 @@ struct SecureDatabase {
 }
 
 impl SecureDatabase {
-    /// `served` is the name of the certificate that the database presents. `None`: it has no TLS.
+    /// `served` is the name of the certificate that the database presents. `None`: the database has no TLS.
     fn new(served: Option<&str>) -> Self {
         let database = Postgres::new();
         // The port is free now, and no other test listens on a fixed port.

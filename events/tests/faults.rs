@@ -103,8 +103,8 @@ async fn failing_fsync(path: &Path) {
     assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
 }
 
-/// The same with many waiting callers, at any moment, for every error of the kernel. A quota error or a full disk that
-/// appears only when the kernel writes the pages must stop the log, too.
+/// Fails an fsync like [`failing_fsync`], but with many waiting callers, at any moment, for every error of the kernel.
+/// A quota error or a full disk that appears only when the kernel writes the pages must stop the log, too.
 async fn failing_fsync_under_load(path: &Path, round: u64) {
     const WRITERS: usize = 8;
     let store = open(path);
@@ -287,7 +287,7 @@ async fn a_log_on_a_read_only_file_system_can_be_read_and_verified_and_not_writt
 }
 
 async fn read_only(disk: &Mounted, events: u64) {
-    // Tests the files of a stopped server, and a copy of them with the log, its seals and its note.
+    // Tests the files of a stopped server, and a copy of its log, keys, seals and note.
     let (left, copied) = (disk.0.join("left/log.db"), disk.0.join("copied/log.db"));
     let store = open(&left);
     for n in 0..events {

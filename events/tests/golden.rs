@@ -178,7 +178,7 @@ fn every_kind_has_a_sample_and_every_sample_round_trips() {
     assert_eq!(kinds, seen);
 }
 
-/// Tests the comparison: one of two kinds has a forbidden change.
+/// Tests the comparison with unchanged lines, and with one forbidden change at a time.
 mod drift {
     use super::*;
 

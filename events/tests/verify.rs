@@ -290,7 +290,7 @@ async fn a_forged_event_breaks_the_chain_and_a_forged_chain_fits_no_anchor() {
     assert!(found.is_whole());
     assert_eq!(found.anchors, [middle]);
 
-    // Two events are exchanged together with their checksums. Only the chain detects this.
+    // A whole log is forged, with another event at position 150. Only an anchor detects this.
     let folder = tempfile::tempdir().unwrap();
     let forged = folder.path().join("log.db");
     let store = open(&forged);

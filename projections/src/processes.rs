@@ -30,7 +30,7 @@ pub struct UnfinishedProcess {
 #[serde(from = "StoredProcesses", into = "StoredProcesses")]
 pub struct Processes {
     pending: BTreeMap<ProcessId, UnfinishedProcess>,
-    /// Processes that change interfaces, by server. A host agent asks for them whenever it defines a guest again.
+    /// Processes that change interfaces, by server. A step that defines a guest again waits until its server has none.
     interfaces: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
     /// Processes that take something before they ask a server, by server.
     asking: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
@@ -145,8 +145,8 @@ impl Processes {
         }
     }
 
-    /// Notes that a server was asked for a process. With that a process that claimed quota for it ends, unless it is being
-    /// undone.
+    /// Notes that a server was asked for a process. A second process that claimed quota for this one is then done,
+    /// unless it is being undone.
     fn asked(&mut self, pending: &UnfinishedProcess) {
         let Some(instance) = pending.task.instance() else { return };
         let is_done = |process: &&ProcessId| {

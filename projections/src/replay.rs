@@ -54,7 +54,7 @@ impl ReplayEnd {
 /// A batch whose events are being decoded.
 type Decoding = JoinHandle<Result<Vec<Arc<Recorded>>, DecodeError>>;
 
-/// Folds the log into `views`, from their position on. `enough` is asked before each batch; `true` ends the replay.
+/// Folds the log into `views`, from their position on. `enough` is called before each batch; `true` ends the replay.
 pub async fn replay_while(
     store: &dyn EventStore,
     views: &Arc<Views>,

@@ -37,7 +37,7 @@ impl Slots {
         self.words.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
-    /// Returns whether the slot was added.
+    /// Adds the slot. Returns whether it is new.
     pub fn insert(&mut self, slot: Slot) -> bool {
         let (word, bit) = place(slot);
         if self.words.len() <= word {
@@ -49,7 +49,7 @@ impl Slots {
         new
     }
 
-    /// Returns whether the slot was removed.
+    /// Removes the slot. Returns whether it was in the set.
     pub fn remove(&mut self, slot: Slot) -> bool {
         let (word, bit) = place(slot);
         let Some(bits) = self.words.get_mut(word).filter(|bits| **bits & bit != 0) else { return false };
@@ -109,7 +109,7 @@ impl Slots {
         self.recount();
     }
 
-    /// In ascending order.
+    /// The slots in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         self.words.iter().enumerate().flat_map(|(at, word)| {
             let mut rest = *word;

@@ -102,7 +102,7 @@ pub struct Drain {
     pub cancelled: bool,
     pub ended_at: Option<Timestamp>,
     pub leaving: BTreeMap<InstanceId, LeavingServer>,
-    /// The servers that have left, with their present hosts.
+    /// The servers that have left, with their new hosts. `None`: the server was deleted or shelved.
     pub left: BTreeMap<InstanceId, Option<String>>,
     /// The servers that stay, with the reasons.
     pub stays: BTreeMap<InstanceId, String>,

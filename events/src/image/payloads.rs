@@ -7,13 +7,13 @@ use crate::ids::{ImageId, ProjectId, UploadId};
 /// The visibility of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Visibility {
-    /// Everybody sees it in every list.
+    /// Everybody sees the image in every list.
     Public,
-    /// Every project that knows the id sees it.
+    /// Every project that knows the id sees the image.
     Community,
-    /// The owner and the projects to which it is offered see it.
+    /// The owner and the projects to which the image is offered see it.
     Shared,
-    /// Only the owner sees it.
+    /// Only the owner sees the image.
     Private,
 }
 

@@ -81,7 +81,7 @@ impl BlockDevice {
         self.is_blank_local() && self.guest_format.as_deref() == Some("swap")
     }
 
-    /// Whether it is an empty local disk other than a swap disk.
+    /// Whether the device is an empty local disk other than a swap disk.
     pub fn is_ephemeral(&self) -> bool {
         self.is_blank_local() && !self.is_swap()
     }

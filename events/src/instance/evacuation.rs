@@ -1,7 +1,7 @@
 //! Evacuation: if a server's host is down, the server is rebuilt on another host with its identity, ports and volumes.
 //!
-//! The id of the process is the migration's id, as for every move. When the old host is back, a host agent removes the
-//! server's leftovers before any other call to the host.
+//! The id of the process is the migration's id, as for every move. When the old host answers again, its host agent
+//! removes the server's leftovers before the host is reported as up.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub struct EvacuationRequested {
 pub struct Evacuated {
     pub process: ProcessId,
     pub placed: Placed,
-    /// Whether its disks were recreated from the image of the last build or rebuild.
+    /// Whether the server's disks were recreated from the image of the last build or rebuild.
     pub renewed: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct WorkAdvanced {
     pub stage: WorkStage,
 }
 
-/// A backup of a type, for example `daily`. The newest `rotation` backups of the type are kept.
+/// The rotation of backups of one kind, for example `daily`. The newest `keep` backups of the kind are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rotation {
     pub kind: String,

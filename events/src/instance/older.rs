@@ -34,7 +34,7 @@ pub struct BuildRequestedV1 {
     pub metadata: SortedPairs,
     pub tags: Vec<String>,
     pub availability_zone: Option<String>,
-    /// The host (and, with `node`, the node) that an administrator forced.
+    /// The host that an administrator forced, without the filters (`zone:host:node`).
     pub forced_host: Option<String>,
     pub scheduler_hints: Vec<(String, Vec<String>)>,
     pub disk_config: DiskConfig,

@@ -90,7 +90,7 @@ pub struct BuildRequested {
     pub name: String,
     pub hostname: String,
     pub description: Option<String>,
-    /// Shared, because many servers use few flavors and images.
+    /// The flavor. It is in an `Arc`, like the image, because many servers use few flavors and images.
     pub flavor: Arc<FlavorSnapshot>,
     pub image: Option<Arc<ImageSnapshot>>,
     pub key: Option<KeySnapshot>,

@@ -78,7 +78,8 @@ impl Alive {
         })
     }
 
-    /// The process to cancel before the server can be deleted: it may claim a host for it, or move it.
+    /// The process to cancel before the server can be deleted: one that may claim a host for the server or that moves
+    /// it.
     pub fn interruptible(&self) -> Option<ProcessId> {
         self.placing().or(self.ongoing.filter(OngoingTask::is_moving).map(|ongoing| ongoing.process()))
     }

@@ -1,4 +1,4 @@
-//! Rescue: a server is started from another disk, so that a user can repair its own disks.
+//! Rescue: a server is started from another disk, so that a user can repair the server's own disks.
 
 use serde::{Deserialize, Serialize};
 

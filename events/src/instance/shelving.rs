@@ -48,7 +48,7 @@ pub struct UnshelveRequested {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unshelved {
     pub process: ProcessId,
-    /// The image of its root disk; `None` if the server never left its host.
+    /// The image of the root disk; `None` if the server never left its host, or if its root disk is a volume.
     pub root: Option<ImageSnapshot>,
 }
 

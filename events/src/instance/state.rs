@@ -108,7 +108,7 @@ pub enum Phase {
         power: Power,
         since: Timestamp,
     },
-    /// There is no guest, and an image holds its disk.
+    /// There is no guest. An image holds the server's disk, unless the root disk is a volume.
     Offloaded {
         power: Power,
     },
@@ -426,8 +426,8 @@ impl Alive {
         }
     }
 
-    /// Ends the operation under way, with exceptions. A build and a delete continue to their end. So does an operation
-    /// that moves the server off, onto or between hosts.
+    /// Resets the state, and ends the operation under way, with exceptions. A build and a delete continue to their end.
+    /// So does an operation that moves the server off, onto or between hosts.
     fn declare(&mut self, state: DeclaredState) {
         self.build = self.building();
         let power = self.power();
@@ -468,7 +468,8 @@ impl Alive {
         request.access_ip_v6.clone_from(&asked.access_ip_v6);
     }
 
-    /// Ends the process: the server has its state from before. A power state seen meanwhile now applies.
+    /// Ends the operation of this process, which leaves the server in its earlier state. A power state that the host
+    /// reported meanwhile now applies.
     fn settle(&mut self, process: ProcessId) {
         self.finish(process);
         self.observe(self.power());

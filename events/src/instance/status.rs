@@ -89,7 +89,7 @@ pub fn power_number(power: Power) -> u8 {
     }
 }
 
-/// The four fields of a server; `None` for a server that was never requested.
+/// The status values of a server; `None` for a server that was never requested.
 pub fn of(instance: &Instance) -> Option<Status> {
     match instance {
         Instance::Absent => None,

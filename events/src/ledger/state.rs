@@ -359,7 +359,7 @@ impl Ledger {
         }
     }
 
-    /// Releases come first, so that consumers can hand over amounts to each other.
+    /// Applies the releases before the claims, so that consumers can hand over amounts to each other.
     fn replace_allocations(&mut self, replaced: &AllocationsReplaced, at: Timestamp) {
         let mut touched: BTreeSet<ProviderId> = BTreeSet::new();
         for consumer in &replaced.released {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     proptest! {
-        /// The model is a set of free addresses.
+        /// The model is a set of held addresses.
         #[test]
         fn never_gives_out_twice(steps in prop::collection::vec((0_u8..4, 0_u8..=40), 1..200)) {
             let pools = vec![AllocationPool { start: v4(2), end: v4(9) }, AllocationPool { start: v4(10), end: v4(12) }, AllocationPool { start: v4(20), end: v4(31) }];

@@ -4,7 +4,7 @@
 //! keep three invariants. No address and no MAC is held twice. Every fixed address lies in one of the subnets. Subnets
 //! do not overlap.
 //!
-//! The stream of an external network also has its floating addresses. Each holds its address through a port of that
+//! The stream of an external network also has its floating addresses. A floating address is held by a port of that
 //! network. A fixed address has at most one floating address.
 
 mod floating;

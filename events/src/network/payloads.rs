@@ -229,7 +229,7 @@ pub struct PortSettingsReplaced {
     pub network: NetworkId,
     pub port: PortId,
     pub settings: PortSettings,
-    /// The server that the port was created for, as in the creation event. Its host name is in `dns_name`.
+    /// The server that the port was created for, as in the creation event. The server's host name is in `dns_name`.
     pub made_for: Option<InstanceId>,
     /// The change of the tags; `settings` has none.
     pub tags: TagsChange,

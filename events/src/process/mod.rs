@@ -1,7 +1,7 @@
 //! A process: one run of a multi-step operation.
 //!
-//! The stream of a process records its steps. `plan` needs only the done, failed and undone steps to choose the next
-//! one. So after a crash a process continues at the end of its stream.
+//! The stream of a process records its done, failed and undone steps, and a cancellation. These records suffice to
+//! choose the next step. So after a crash a process continues at the end of its stream.
 
 mod state;
 
@@ -136,7 +136,8 @@ pub enum Task {
         /// The server group that the servers join, with the project that owns the group.
         group: Option<(ProjectId, ServerGroupId)>,
     },
-    /// Takes what a request needs, and asks its server for a process, which takes over what was taken.
+    /// Takes what a request needs, and then asks the server for the process `asks_for`. That process takes over what
+    /// was taken.
     AskServer {
         instance: InstanceId,
         /// The process that the server is asked for.
@@ -308,14 +309,14 @@ impl Task {
         }
     }
 
-    /// Whether it begins without waiting for its turn. A drain only requests other processes and waits for them. A
-    /// client waits for the others.
+    /// Whether the process begins without waiting for its turn. A drain only requests other processes and waits for
+    /// them. For the other two, a client waits.
     pub fn begins_at_once(&self) -> bool {
         matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. } | Self::AskServer { .. })
     }
 
-    /// Whether the record of its beginning is the request for it. No other event requests it, and its end is always
-    /// recorded.
+    /// Whether the `Started` event of the process is also the request for it. No other event requests such a process,
+    /// and its end is always recorded.
     pub fn asks_for_itself(&self) -> bool {
         matches!(self, Self::AskServer { needs: RequestNeed::Image(_), .. })
     }

@@ -112,7 +112,7 @@ pub(crate) fn visit(event: &mut Event, visitor: &mut dyn FieldVisitor) {
     }
 }
 
-/// The name of an erased user. Names are unique within a domain, so it contains the user's id.
+/// The name of an erased user. It contains the user's id, because names are unique within a domain.
 pub fn erased_user(id: &str) -> String {
     format!("[erased {id}]")
 }

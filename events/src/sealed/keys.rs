@@ -370,7 +370,7 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], String> {
     Ok(bytes)
 }
 
-/// Identifies a subject in the file: a hash of its id, which has a fixed length.
+/// Identifies a subject in the file: a hash of the subject's id. The hash has a fixed length.
 fn digest(subject: &DataSubject) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     match subject {

@@ -1,4 +1,4 @@
-//! Personal data in an append-only log. It is sealed field by field, so that destroying a key erases it.
+//! Erases personal data from an append-only log: each field is sealed, and its key can be destroyed.
 //!
 //! The personal fields of an event ([`fields`] lists them) are encrypted before the event is stored. The key belongs to
 //! the user or server that the fields are about (the [`DataSubject`]). The keys are stored outside the log, in a small

@@ -35,7 +35,7 @@ pub struct Criteria {
     pub until: Option<Timestamp>,
     /// Ids of servers and hosts that the event concerns, in any stream.
     pub things: Vec<Uuid>,
-    /// The requests that caused events of these servers. [`Criteria::learn`] fills this in.
+    /// The requests that caused events of the servers in `things`. [`Criteria::learn`] fills this in.
     pub correlations: BTreeSet<Uuid>,
 }
 

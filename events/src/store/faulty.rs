@@ -43,7 +43,7 @@ impl std::fmt::Debug for FuseStore {
 }
 
 impl FuseStore {
-    /// With `fuse: None` nothing ever fails, and the appends are only counted.
+    /// Wraps `inner`. With `fuse: None` the appends are only counted, until [`Self::arm`] or [`Self::blow`] is called.
     pub fn new(inner: Arc<dyn EventStore>, fuse: Option<u64>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             fuse: AtomicU64::new(fuse.unwrap_or(0)),

@@ -8,7 +8,7 @@ use crate::envelope::{Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use crate::sealed::whole::{SealMark, WholeSeal};
 
-/// Binds sealed bytes to their stream and revision: nobody can use them for another one.
+/// Binds sealed bytes to their stream and revision: nobody can use them for another stream or revision.
 fn bound(stream: &StreamId, revision: Revision, state_version: u32) -> Vec<u8> {
     let numbers = [revision.0.to_le_bytes().as_slice(), &state_version.to_le_bytes()].concat();
     [numbers.as_slice(), stream.as_str().as_bytes()].concat()

@@ -47,7 +47,8 @@ pub struct VolumeRecord {
     /// The last process that wrote, or tried to write, an image over the content: under way, done or failed. It
     /// identifies a repeated request, which must not start the work again.
     pub reimaged_by: Option<ProcessId>,
-    /// The state before the operation under way. The volume returns to it afterwards.
+    /// The state before the operation under way. The volume returns to this state when an upload ends, or when an
+    /// extension or a reimage succeeds.
     pub before: VolumeStatus,
     pub fault: Option<FaultInfo>,
     pub created_at: Timestamp,

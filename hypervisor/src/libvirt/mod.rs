@@ -24,7 +24,7 @@
 //! | `disks`, `blockcopy`, `volume_attachment` | volumes attached to, detached from and swapped under a running guest |
 //!
 //! Invariants: calls touch the host's file system only through volumes of our pools. Every call has a deadline. A
-//! domain without our metadata element is never touched.
+//! domain without our metadata element or Nova's is never touched.
 
 mod agent;
 mod blockcopy;

@@ -152,8 +152,8 @@ fn address(subnet: &SubnetSpec) -> DriverResult<(IpNet, Address)> {
     Ok((net, parsed))
 }
 
-/// libvirt refuses two reservations with one name, but Nova allows two servers with one host name. Such servers, and
-/// those whose name is no DNS label, get the name that Neutron would give them.
+/// The DHCP reservations in libvirt's form. libvirt refuses two reservations with one name, but Nova allows two servers
+/// with one host name. Such servers, and those whose name is no DNS label, get the name that Neutron would give them.
 fn hosts(reservations: &[Reservation], range: &IpNet) -> BTreeSet<DhcpHost> {
     let mut uses = BTreeMap::<&str, usize>::new();
     for reservation in reservations {
@@ -233,8 +233,8 @@ fn define(connect: &Connect, plan: &NetworkPlan, forward: ForwardMode, layout: &
     Ok(network)
 }
 
-/// Only a restart gives a running network another layout, and a stop would disconnect its guests. If there are guests,
-/// the new layout therefore waits for its next start.
+/// Defines the network with another layout, and stops it so that the layout applies. A stop would disconnect guests. If
+/// there are some, the layout waits for the network's next start, and only the DHCP reservations change at once.
 fn redefine(
     connect: &Connect,
     network: &Network,

@@ -82,8 +82,8 @@ fn define_as(connect: &Connect, name: &str, xml: &Element) -> DriverResult<Stora
     }
 }
 
-/// Opens and starts the pool of this name. Defines it if it does not exist. Its directory or volume group must exist,
-/// because nothing is built.
+/// Opens and starts the pool of this name, and defines the pool if it does not exist. The pool's directory or volume
+/// group must exist, because nothing is built.
 pub(super) fn open_as(connect: &Connect, name: &str, xml: &Element) -> DriverResult<StoragePool> {
     let pool = match found(CALL, connect.lookup_storage_pool_by_name(name))? {
         Some(pool) => pool,

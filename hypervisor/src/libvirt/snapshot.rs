@@ -266,7 +266,7 @@ fn is_copying(guest: &Domain) -> DriverResult<bool> {
     }
 }
 
-/// Whether the last job succeeded. libvirt reports it once, or as long as the guest runs.
+/// Whether the guest's last job succeeded. libvirt keeps this report as long as the guest runs.
 fn succeeded(guest: &Domain) -> bool {
     let flags = sys::VIR_DOMAIN_JOB_STATS_COMPLETED | sys::VIR_DOMAIN_JOB_STATS_KEEP_COMPLETED;
     job(guest, flags).is_ok_and(|kind| kind == sys::VIR_DOMAIN_JOB_COMPLETED.cast_signed())

@@ -94,6 +94,8 @@ impl SimFleet {
         (0..self.len()).map(|host| Arc::new(until(host)) as Arc<dyn Driver>).collect()
     }
 
+    /// The machine of this host, locked.
+    ///
     /// # Panics
     /// If the fleet has no such host, which is a mistake of the test.
     pub(super) fn machine(&self, host: usize) -> MutexGuard<'_, SimMachine> {

@@ -2,8 +2,7 @@
 //!
 //! The file is a text log with one change per line, each appended with one write. A killed process leaves at most an
 //! incomplete last line. That line was never acknowledged and is cut off. Opening replays the lines and rewrites the
-//! file in its shortest form. There is no fsync, because simulated guests need not survive a crash
-//! of the computer.
+//! file in its shortest form. There is no fsync, because simulated guests need not survive a crash of the computer.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

@@ -92,8 +92,8 @@ impl SimFleet {
         self.travel().shared
     }
 
-    /// Notes that a call changes disks that belong to other machines, too. `on`: it is harmful only if the guest runs
-    /// there.
+    /// Notes that a call changes disks that belong to other machines, too. `on`: the change is harmful only to machines
+    /// on which the guest runs.
     pub(super) fn touch(&self, index: usize, call: DriverCall, instance: InstanceId, on: bool) {
         if !self.has_shared_storage() || !self.is_alive(index) {
             return;

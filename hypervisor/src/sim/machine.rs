@@ -545,7 +545,7 @@ impl SimMachine {
         self.alive
     }
 
-    /// The guest's process ends without a call.
+    /// Ends the guest's process without a call of a driver.
     pub(super) fn crash_guest(&mut self, instance: InstanceId) -> DriverResult<()> {
         self.power_off(instance)
     }

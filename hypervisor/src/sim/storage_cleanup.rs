@@ -1,4 +1,5 @@
-//! Finds leftovers on simulated machines. They have no incomplete images: an upload either completes or leaves nothing.
+//! Finds leftovers on simulated machines. No machine has an incomplete image: an upload either completes or leaves
+//! nothing.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;

@@ -67,7 +67,7 @@ pub struct CheckpointOptions {
     pub history: usize,
     /// The least number of events between two checkpoints of the history.
     pub spacing: u64,
-    /// The limit of their total bytes. The newest are kept even beyond it.
+    /// The limit on the total bytes of all checkpoints. The newest are kept even beyond the limit.
     pub disk: u64,
 }
 
@@ -83,7 +83,7 @@ pub struct CheckpointFile {
     pub path: PathBuf,
     pub mark: Mark,
     pub bytes: u64,
-    /// An earlier version wrote it, and its read models are not encrypted.
+    /// Whether an earlier version wrote the file, with read models that are not encrypted.
     pub clear: bool,
 }
 

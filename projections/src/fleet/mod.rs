@@ -40,7 +40,7 @@ pub struct HostRow {
     pub servers: BTreeSet<InstanceId>,
     /// The number of servers that are being built or moved: Nova's `num_io_ops`.
     pub io_ops: u32,
-    /// Builds that failed on the host since its last successful one.
+    /// The number of failed builds on the host since its last successful build or unshelve.
     pub failed_builds: u32,
 }
 
@@ -54,7 +54,7 @@ pub struct ReportedHost {
 }
 
 impl ReportedHost {
-    /// Whether its driver can work on servers.
+    /// Whether the host's driver can work on servers.
     pub fn answers(&self) -> bool {
         self.up && !self.forced_down
     }
@@ -206,7 +206,8 @@ impl FleetView {
                     self.apply_instance(server, event);
                 }
             }
-            // Only a build selects its host itself, so a failed step with a host means a failed build.
+            // A failed step has a host if the process selected the host itself. Each such failure counts as a failed
+            // build.
             Event::ProcessEvent(ProcessEvent::StepFailed(failed)) => {
                 if let Some(slot) = failed.host.and_then(|host| self.slot(host)) {
                     let row = &mut self.rows[slot as usize];

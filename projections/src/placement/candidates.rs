@@ -26,13 +26,14 @@ use crate::slots::Slots;
 /// The limit on candidates. No client can use more, and a wide tree can have astronomically many combinations.
 const MOST: usize = 100_000;
 
-/// Resource classes and amounts, sorted by class. Shared, because most candidates of a request have the same.
+/// Resource classes and amounts, sorted by class. Candidates share them, because most candidates of a request have the
+/// same.
 pub type ResourceAmounts = Arc<[(Arc<str>, u64)]>;
 
 /// One way to serve the request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Candidate {
-    /// Sorted by provider.
+    /// The amounts to take from each provider, sorted by provider.
     pub allocations: Vec<(ProviderId, ResourceAmounts)>,
     /// The providers of each group, sorted by suffix and then by id.
     pub mappings: Vec<(Arc<str>, Vec<ProviderId>)>,

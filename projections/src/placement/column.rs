@@ -43,11 +43,12 @@ impl ProviderCapacity {
 /// A resource class: its providers, sorted by free capacity.
 ///
 /// Providers with about the same largest amount (to an eighth) share a shelf. The requested amount has a shelf, too.
-/// All providers on higher shelves fit without a check. Those on lower shelves do not fit.
+/// Providers on lower shelves do not fit. Those on higher shelves fit, and only those with unit rules are checked. Each
+/// provider on the same shelf is checked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderColumn {
     members: Slots,
-    /// By slot. Only the entries of members have a meaning.
+    /// The capacity of each slot. Only the entries of members have a meaning.
     rooms: Vec<ProviderCapacity>,
     shelves: BTreeMap<u16, Slots>,
     /// Members with unit rules, which the shelf alone cannot decide.

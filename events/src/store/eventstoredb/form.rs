@@ -140,8 +140,8 @@ impl EventStoreDbEvent {
         Ok(Self::ours(new.event.kind(), &envelope, data))
     }
 
-    /// An event of the log, exactly as stored. Its personal fields are unsealed, because the reader has no keys (see
-    /// `docs/eventstoredb.md`).
+    /// An event of the log, as stored. Only sealed personal fields are unsealed, because the reader has no keys (see
+    /// `docs/eventstoredb.md`); such an event is encoded in its newest version.
     pub fn of_recorded(recorded: &Recorded) -> Result<Self, DecodeError> {
         if let Some(outside) = external(recorded)? {
             return Ok(Self::of_external(&outside));
@@ -202,7 +202,7 @@ impl EventStoreDbEvent {
         Ok(NewEvent { id, event: Arc::new(event), recorded_at, meta: Arc::new(envelope.into_meta()) })
     }
 
-    /// Converts an event of another program. It is recorded now with the cause `who`.
+    /// Converts an event of another program. It is recorded at `now`, with `meta`.
     pub fn into_external(
         self,
         id: EventId,
@@ -281,7 +281,7 @@ fn clear(event: &Event) -> Result<Bytes, AppendError> {
     event.encode().map(Bytes::from).map_err(|error| AppendError::Encode(error.to_string()))
 }
 
-/// The position of an event in our terms.
+/// The place of an event in a log, in our terms.
 #[derive(Debug, Clone)]
 pub struct EventLocation {
     pub position: Position,

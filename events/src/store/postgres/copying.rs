@@ -19,7 +19,7 @@ use crate::store::tail::Tail;
 /// The largest number of events in one transaction.
 const BATCH: usize = 1_024;
 const BATCH_BYTES: usize = 8 << 20;
-/// Longer than one batch takes. When it ends, another copy can begin.
+/// The lease of a copy, which is longer than one batch takes. When the lease ends, another copy can begin.
 const LEASE: Duration = Duration::from_secs(30);
 const RENEWS: Duration = Duration::from_secs(5);
 

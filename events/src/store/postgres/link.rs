@@ -16,7 +16,7 @@ use crate::store::StoreError;
 /// How long one attempt to connect, or one statement, may take before the connection is dropped.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A connection. Its task ends when it is dropped.
+/// A connection. Dropping it ends the task that drives the connection.
 pub(super) struct DatabaseLink {
     pub(super) client: Client,
     /// The statement is prepared once, so that an append is one round trip.
@@ -85,7 +85,7 @@ where
     }
 }
 
-/// The answer of one statement, or why its outcome is unknown.
+/// The answer of one statement; an error if the database refuses the statement, or if its outcome is unknown.
 pub(super) async fn within<T>(
     statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, StoreError> {

@@ -208,7 +208,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Refuses a file of keys that does not belong to the log. Creates none.
+/// Fails if the file of keys that the log needs is missing or belongs to another log. Creates no file.
 fn check_keys(needed: Option<Vec<u8>>, options: &PostgresOptions) -> Result<(), StoreError> {
     let Some(needed) = needed else { return Ok(()) };
     let ring = match options.keys.as_ref().filter(|path| path.exists()) {

@@ -11,7 +11,7 @@ use crate::store::StoreError;
 
 const FORMAT: i32 = 1;
 
-/// Stream names are bytes, because a text of PostgreSQL holds no zero byte.
+/// Creates the tables. Stream names are bytes, because a text of PostgreSQL holds no zero byte.
 const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
     CREATE TABLE IF NOT EXISTS chronova_head (cell text PRIMARY KEY, format int NOT NULL, epoch bigint NOT NULL, \
         holder bytea NOT NULL, position bigint NOT NULL, hash bytea NOT NULL, batch bytea NOT NULL, keys bytea, \

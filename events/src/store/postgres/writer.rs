@@ -196,7 +196,8 @@ impl PostgresWriter {
         (answers, written)
     }
 
-    /// Returns when the batch is durable exactly once. An error ends the writer.
+    /// Returns when the batch is durable. The batch is in the log once, even if it was sent several times. An error
+    /// ends the writer.
     async fn write(&mut self, written: &[Arc<Recorded>]) -> Result<(), StoreError> {
         let batch = Uuid::new_v4();
         let until = Instant::now() + self.patience;

@@ -7,7 +7,7 @@
 //! acknowledged later are lost when the writer ends.
 //!
 //! So only [`DataFile`] opens the data file. Its users share one descriptor. Each user keeps its [`DataFile`] until the
-//! user's connections are closed. So the [`DataFile`] is the last field of the user's struct.
+//! user's connections are closed. So in the user's struct the [`DataFile`] comes after the connections.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

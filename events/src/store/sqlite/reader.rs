@@ -198,8 +198,8 @@ pub(super) fn missing(position: u64) -> StoreError {
     StoreError::Corrupt { position, reason: "the event is missing".to_owned() }
 }
 
-/// Reads at most `limit` events of a stream. `rest` has the positions of events that the index may lack, and the newest
-/// revision. Without `rest` those events are searched.
+/// Reads at most `limit` events of a stream. `rest` has the positions of events that the index may lack, and the
+/// position of the newest durable event. Without `rest` the table is searched for those events.
 pub(super) fn read_stream(
     connection: &Connection,
     kinds: &Kinds,

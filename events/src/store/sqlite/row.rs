@@ -25,7 +25,7 @@ pub(super) const INSERT: &str = "INSERT INTO events (position, stream, revision,
     request_id, correlation, causation, user, project, roles, process, system, data, hash, checksum) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
 
-/// SQLite's integers are signed. The numbers of a log stay far below the difference.
+/// Converts a number for SQLite, whose integers are signed. The numbers of a log stay far below the limit.
 #[allow(clippy::cast_possible_wrap)]
 pub(super) fn signed(value: u64) -> i64 {
     value as i64

@@ -97,7 +97,8 @@ pub(super) fn pages(
     }
 }
 
-/// Reads all seals of a file, for a verification. `None` if no such file exists, or if no version wrote it.
+/// Reads all seals of a log, for a verification. `None` if there is no file of seals. A file that no version wrote is
+/// an error.
 pub(super) fn read(data: &Path) -> io::Result<Option<(SealsHeader, Vec<u32>)>> {
     let bytes = match std::fs::read(path_of(data)) {
         Ok(bytes) => bytes,

@@ -74,7 +74,7 @@ impl SqlTerms {
 
     fn things(&mut self, criteria: &Criteria) {
         let correlations = criteria.correlations.iter().map(|id| Value::Blob(id.as_bytes().to_vec()));
-        // SQL has a limit on parameters. So [`Criteria::admits`] checks thousands of requests for one server.
+        // SQL has a limit on parameters. If a server has more requests, [`Criteria::admits`] alone decides.
         if criteria.things.is_empty() || criteria.correlations.len() > 1_000 {
             return;
         }
@@ -126,8 +126,8 @@ pub(super) fn search(
     while let Some(event) = next(&mut rows, &mut reader, at.0 + 1)? {
         seen += 1;
         at = event.position;
-        // SQL may match too much (patterns that GLOB interprets otherwise, an id inside sealed bytes). The definition
-        // is exact.
+        // SQL may match too much (patterns that GLOB interprets otherwise, an id inside sealed bytes). `admits` is
+        // exact.
         if criteria.admits(&event) {
             events.push(Arc::new(event));
         }

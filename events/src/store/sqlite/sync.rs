@@ -35,7 +35,7 @@ pub(super) enum PendingReply {
 }
 
 impl PendingReply {
-    /// A caller that has stopped waiting needs no answer.
+    /// Gives the answer to its caller. A caller that has stopped waiting needs none.
     pub(super) fn give(self) {
         match self {
             Self::Append(reply, answer) => drop(reply.send(answer)),
@@ -190,7 +190,7 @@ impl Syncer {
     }
 }
 
-/// Fails all callers that wait for an ended thread.
+/// Waits like [`Syncer::close`].
 impl Drop for Syncer {
     fn drop(&mut self) {
         self.close();

@@ -1,7 +1,7 @@
 //! Checks whether an open log can be written: its files are still the opened ones, and the disk has space.
 //!
 //! A removed or replaced file exists as long as a process has it open. Writes to it succeed and are synced, but are
-//! lost when the process ends. So before each acknowledgement this checks that each name still leads to the opened
+//! lost when the process ends. So before each acknowledgement the log checks that each name still leads to the opened
 //! file. A program that removes the write-ahead log properly moves its content into the data file first. So the check
 //! comes after the sync, and earlier acknowledged events are safe.
 

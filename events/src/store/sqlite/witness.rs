@@ -88,8 +88,7 @@ impl Witness {
         note
     }
 
-    /// Writes the note. A failure is logged once and does not stop the log: an old or missing note only weakens the
-    /// proof.
+    /// Writes the note. A failure is logged and does not stop the log: an old or missing note only weakens the proof.
     pub(super) fn write(&mut self, note: WitnessNote) {
         let written = match &self.file {
             Some(file) => file.write_all_at(&note.to_bytes(), 0),

@@ -177,7 +177,7 @@ pub(super) struct Writer {
     /// Why the log accepts no more writes.
     failed: Option<StoreError>,
     watch: Arc<LogWatch>,
-    // The last field, so that it is released after the connection is closed.
+    // The last two fields, so that both are released after the connection is closed.
     _data: DataFile,
     lock: super::lock::LogLock,
 }
@@ -321,7 +321,7 @@ impl Writer {
         open.requests >= self.options.batch_requests || open.bytes >= self.options.batch_bytes
     }
 
-    /// Whether the transaction has taken longer than a sync: the disk waits, or will wait, for it.
+    /// Whether the transaction has taken as long as a sync, and no other transaction waits for the disk.
     fn is_overdue(&self, open: &OpenTransaction) -> bool {
         open.begun_at.elapsed() >= self.syncer.usual().max(SHORTEST)
             && !matches!(self.syncer.disk(), DiskActivity::Full(_))

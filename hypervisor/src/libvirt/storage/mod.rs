@@ -78,7 +78,7 @@ trait ImageBackend: Sync {
     fn shares_disks_alone(&self) -> bool {
         false
     }
-    /// The directory of its disks on a host; `None`: they are not on a host.
+    /// The directory on a host that holds the back end's disks; `None`: the disks are not on a host.
     fn directory(&self, options: &LibvirtOptions) -> Option<String>;
     /// The back end for raw content if this one is chosen.
     fn for_raw(&self) -> Option<&'static dyn ImageBackend> {
@@ -102,7 +102,7 @@ trait ImageBackend: Sync {
     fn source(&self, options: &LibvirtOptions, volume: &str) -> DiskSource;
     /// Creates an empty disk.
     fn make(&self, site: HostStorage<'_>, wanted: &VolumeToCreate<'_>) -> DriverResult<()>;
-    /// Whether it stores this image as a whole copy in the image's own format.
+    /// Whether the back end stores this image as a whole copy in the image's own format.
     fn keeps_format(&self, options: &LibvirtOptions, image: &ImageRef) -> bool {
         let _ = (options, image);
         false

@@ -63,7 +63,8 @@ impl SimMachine {
         self.base_root(spec)
     }
 
-    /// `shared`: disks that are missing here may be on shared storage.
+    /// Defines a guest whose disks exist, and starts the guest if `on`. `shared`: disks that are missing here may be on
+    /// shared storage.
     pub(in crate::sim) fn install(&mut self, spec: &GuestSpec, on: bool, shared: bool) -> DriverResult<()> {
         let instance = spec.instance;
         let known = self.guests.get(&instance);

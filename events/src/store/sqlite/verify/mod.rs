@@ -42,8 +42,8 @@ pub struct VerifyOptions {
     pub threads: usize,
     /// The largest number of reported damages. Those of a lost disk would fill the terminal.
     pub limit: usize,
-    /// Checks only files, pages and anchors, as fast as the disk reads. This finds any flipped bit, but no forged
-    /// event.
+    /// Whether only files, pages and anchors are checked, as fast as the disk reads. Such a check finds any flipped
+    /// bit, but no forged event.
     pub quick: bool,
 }
 
@@ -141,7 +141,7 @@ impl Findings {
 /// Verifies the log at `path`. An error means that it could not be verified. Damage is not an error.
 pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, StoreError> {
     let path = std::path::absolute(path).map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
-    // Kept open until all connections are closed.
+    // The file stays open until all connections are closed.
     let data = DataFile::open(&path).map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
     let findings = Findings::new(options.limit);
     let mut found = Verification::default();
@@ -153,7 +153,7 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
             let position = (position > 0).then_some(Position(position));
             findings.add(LogDamage { position, stream: None, page: None, what: reason });
         }
-        // SQLite has several errors for this. A file with wrong pages is always damaged.
+        // SQLite has several errors for a damaged file. A file with wrong pages is always damaged.
         Err(error) if !bad_pages.is_empty() => {
             findings.of_log(error.to_string());
         }
@@ -168,8 +168,8 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
     Ok(found)
 }
 
-/// Adds damaged pages. They fill up to half of the report, however many events are damaged with them, because their
-/// position on the disk helps most. On a lost disk only the reported pages are located.
+/// Adds damaged pages. Half of the report is reserved for them, however many events are damaged, because their position
+/// on the disk helps most. On a lost disk only the reported pages are located.
 fn add_pages(path: &Path, data: &DataFile, bad: &[u64], head: Position, limit: usize, found: &mut Verification) {
     let room = limit.saturating_sub(found.damages.len()).max(limit.div_ceil(2));
     let reported = bad.get(..room).unwrap_or(bad);

@@ -284,7 +284,7 @@ fn rowids(page: &[u8], offset: usize, head: Position) -> Vec<u64> {
     (0..cells).filter_map(row).collect()
 }
 
-/// Reads a number of up to nine bytes. Returns it, and the index after it.
+/// Reads a number of up to nine bytes. Returns the number, and the index after its last byte.
 fn varint(bytes: &[u8], mut at: usize) -> Option<(u64, usize)> {
     let mut value = 0;
     for length in 1.. {
