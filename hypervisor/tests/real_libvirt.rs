@@ -1,10 +1,10 @@
 //! The conformance suite on a real libvirtd and QEMU.
 //!
 //! `CHRONOVA_TEST_LIBVIRT_URI` names the host. `CHRONOVA_TEST_IMAGE` is a bootable qcow2; its guest must write
-//! `GUEST-READY` to its first serial port and react to the ACPI power button. `CHRONOVA_TEST_LIBVIRT_RESTART`,
-//! `_FREEZE` and `_THAW` are commands that do so to the host's libvirtd. `CHRONOVA_TEST_IMAGES_TYPE` (`raw`, or `lvm`
-//! with `CHRONOVA_TEST_VOLUME_GROUP`) selects another back end than copy-on-write files. Without these variables the
-//! tests print a message and pass.
+//! `GUEST-READY` to its first serial port and react to the ACPI power button. The commands in
+//! `CHRONOVA_TEST_LIBVIRT_RESTART`, `_FREEZE` and `_THAW` restart, stop and continue the host's libvirtd.
+//! `CHRONOVA_TEST_IMAGES_TYPE` (`raw`, or `lvm` with `CHRONOVA_TEST_VOLUME_GROUP`) selects another back end than
+//! copy-on-write files. Without these variables the tests print a message and pass.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::process::Command;
@@ -290,7 +290,7 @@ async fn leftovers_of_an_interrupted_upload_are_found_and_removed() {
     assert!(!driver.storage_cleanup().unwrap().leftovers().await.unwrap().contains(&used_one));
 }
 
-/// libvirt's mock host checks by its schema the golden definitions of storage that cannot be tried here.
+/// Golden definitions of storage that these tests cannot use: libvirt's mock host checks them against its schema.
 #[test]
 fn libvirt_takes_the_definitions_of_storage() {
     if Command::new("virsh").arg("--version").output().is_err() {

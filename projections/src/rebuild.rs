@@ -44,8 +44,8 @@ pub async fn fill(
     Ok(())
 }
 
-/// Rebuilds the named read models beside the live ones and replaces those. `compare` is the largest number of
-/// differences to report; 0 skips the comparison.
+/// Rebuilds the named read models beside the live ones, and then replaces the live ones. `compare` is the largest
+/// number of differences to report; 0 skips the comparison.
 pub async fn beside(
     store: &dyn EventStore,
     live: &Arc<Views>,

@@ -2,12 +2,12 @@
 //!
 //! | step | does | after a crash |
 //! |---|---|---|
-//! | plan | finds the servers that it concerns | nothing has happened |
-//! | request | records what is to be erased, why, and which keys are meant | the next start goes on from here |
-//! | tell | each stream concerned records the erasure, so that actors and read models forget | told again: the same |
-//! | destroy | destroys the keys | destroyed already: none are left |
-//! | forget | drops snapshots, cached events and checkpoints that were made before | dropped again |
-//! | complete | records that it is done | |
+//! | plan | finds the servers with data to erase | nothing has changed |
+//! | request | records the data to erase, the reason, and which keys to destroy | the next start continues here |
+//! | tell | records the erasure in each affected stream: actors and read models forget | a repetition is harmless |
+//! | destroy | destroys the keys | a repetition finds no keys |
+//! | forget | drops earlier snapshots, cached events and checkpoints | a repetition is harmless |
+//! | complete | records the end of the erasure | |
 //!
 //! From the request on, new personal data of the same subject is sealed under new keys, and so is not erased.
 

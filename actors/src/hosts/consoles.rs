@@ -13,7 +13,7 @@ use chronova_hypervisor::driver::{Driver, DriverResult};
 use super::fleet::ConnectedHost;
 use crate::hosts::context::HostContext;
 
-/// Bytes. Only the end of a longer console log is copied.
+/// The limit on the copied part of a console log, in bytes. Only the end of a longer log is copied.
 const MOST: usize = 1 << 20;
 
 /// Copies a guest's console log from one host to another. A failure is logged and ignored.

@@ -35,7 +35,7 @@ pub fn found(host: HostId, believed: &Instance, seen: Power) -> ResyncAction {
         None => ResyncAction::Destroy,
         Some(placed) if placed.host != host => ResyncAction::Destroy,
         Some(_) if is_left(server, host) && matches!(seen, Power::Running | Power::Paused) => ResyncAction::Pull,
-        // The process that builds or unshelves the server is responsible for its guest until that runs.
+        // The process that builds or unshelves the server is responsible for the guest until the guest runs.
         Some(_) if matches!(server.phase, Phase::Building { .. } | Phase::Offloaded { .. }) => ResyncAction::Nothing,
         Some(_) if server.power() == seen => ResyncAction::Nothing,
         Some(_) => ResyncAction::Look,

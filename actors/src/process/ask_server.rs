@@ -1,15 +1,16 @@
-//! Takes the quota or the image that a request needs, and asks its server for a process, which takes it over.
+//! Takes the quota or the image that a request needs, and then asks its server for another process, which takes them
+//! over.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `take` | creates an image without bytes; a claim of quota came before | giving back, unless the server accepted |
+//! | `take` | creates an image without bytes; quota is already claimed | giving it back, unless the server accepted |
 //! | `ask` | sends the server the request | (the server's own process continues) |
 //!
 //! The first event of the request also requests this process: it is the claim of quota, or the beginning of the
-//! process. So a crash between the two steps leaves nothing. The next leader finds the process but not its request,
-//! which was in memory with the client's connection ([`ServerRequests`](crate::coordination::ServerRequests)). Then the
-//! process gives back what was taken. Once the server has accepted, the process that it was asked for owns the quota or
-//! the image, and gives it back if it fails.
+//! process. So a crash between the two steps leaves nothing behind. The next leader finds the process but not its
+//! request, which was in memory with the client's connection ([`ServerRequests`](crate::coordination::ServerRequests)).
+//! Then the process gives back the quota or deletes the image. Once the server has accepted, the requested process owns
+//! the quota or the image, and gives it back if it fails.
 //!
 //! The process records its steps only if one fails ([`Task::records_only_failure`]). After a claim of quota, the
 //! server's event means success. For an image, the end of the process is recorded, too.

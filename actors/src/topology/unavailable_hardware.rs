@@ -6,7 +6,7 @@ use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 const NOT_PROVIDED: [(&str, &str); 2] =
     [("hw:locked_memory", "hw_locked_memory"), ("hw:viommu_model", "hw_viommu_model")];
 
-/// Refuses such a request, because a server without the requested hardware would look as if it had it.
+/// Refuses a request for such hardware. Otherwise the server would look as if it had the hardware.
 ///
 /// # Errors
 /// The flavor or the image requests such hardware. The text says what to change.

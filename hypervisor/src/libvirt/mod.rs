@@ -1,30 +1,35 @@
 //! Real hosts through their libvirtd: any URI, and no program of ours on the host.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `host`, `driver` | one host with its threads; the core of the driver |
-//! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
-//! | `call_threads`, `gates` | the bounded threads for a host's blocking calls; calls that must not overlap |
-//! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy`, `sparse` | the only unsafe code: calls that the bindings lack |
-//! | `watch` | turns lifecycle events into host signals |
-//! | `capabilities` | a host's properties, resources and usage |
-//! | `pool`, `images`, `cached_image`, `unused_images` | volumes, the image cache, one of its images, the unused ones |
+//! | `connection` | opens, watches and reopens the connection to a host, on one thread per host |
+//! | `call_threads`, `gates` | the threads for a host's blocking calls; locks for calls that must not overlap |
+//! | `events`, `watch` | libvirt's event loop; turns lifecycle events into host signals |
+//! | `error` | translates libvirt's errors |
+//! | `capabilities`, `cells`, `node` | a host's properties, resources and usage; its NUMA cells; its id and memory |
+//! | `pool`, `images`, `cached_image`, `unused_images` | volumes; the image cache; one of its images; the unused ones |
 //! | `storage`, `sparse` | the back ends of guests' disks; streams with holes |
-//! | `network`, `nwfilter` | virtual networks, packet filters |
-//! | `domain`, `definition` | a guest's domain; its disks, files and definition |
-//! | `guest_requests` | requests to a guest that take time |
-//! | `volumes`, `snapshot`, `disk_snapshots` | the volume service's volumes; copies of a guest's disk |
-//! | `disk_transfer`, `redefinition` | disks read and written, domains defined over disks that exist; other definitions |
+//! | `network`, `nwfilter`, `virtual_networks` | virtual networks; packet filters; the driver's calls on both |
+//! | `domain`, `definition`, `redefinition` | a guest's domain; its disks, files and definition; another definition |
+//! | `guest_requests`, `agent` | requests to a guest that take time; the agent in a guest |
+//! | `volumes` | the volume service's volumes |
+//! | `snapshot`, `disk_snapshots` | copies of a guest's root disk; the driver's calls on them |
+//! | `disk_transfer` | disks that move between hosts, and domains over existing disks |
 //! | `storage_cleanup`, `shared_storage` | leftovers of interrupted operations; storage that several hosts share |
-//! | `live_migration`, `migrations`, `migration_plan`, `migration` | live migration: the driver's calls, running migrations, plans as libvirt's parameters, libvirt's calls |
-//! | `console`, `troubleshooting` | screens and serial lines; diagnostics and interrupts |
-//! | `managed_save`, `suspension` | paused and suspended guests |
-//! | `nics`, `interfaces`, `virtual_networks` | interfaces of existing guests; networks and filters |
+//! | `live_migration`, `migrations` | the driver's calls on live migrations; those that this process started |
+//! | `migration_plan`, `migration` | a plan as libvirt's parameters; libvirt's calls and states |
+//! | `console` | screens and serial lines |
+//! | `troubleshooting`, `counters` | the driver's calls for diagnostics and interrupts; libvirt's calls |
+//! | `suspension`, `managed_save` | the driver's calls that pause and suspend guests; libvirt's calls |
+//! | `interfaces`, `nics` | the driver's calls on interfaces of existing guests; libvirt's calls |
 //! | `devices` | the bus addresses of a guest's interfaces and disks |
-//! | `disks`, `blockcopy`, `volume_attachment` | volumes attached to, detached from and swapped under a running guest |
+//! | `volume_attachment`, `disks` | the driver's calls that attach, detach and swap volumes; libvirt's calls |
+//! | `blockcopy` | the copy of a disk under a running guest |
 //!
 //! Invariants: calls touch the host's file system only through volumes of our pools. Every call has a deadline. A
-//! domain without our metadata element or Nova's is never touched.
+//! domain without our metadata element or Nova's is never touched. Unsafe code only makes calls that the bindings lack:
+//! in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and `volumes`.
 
 mod agent;
 mod blockcopy;

@@ -14,17 +14,17 @@ use chronova_events::identity::PasswordHash;
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
-/// Characters of a generated password: 24 of 57 are 140 bits.
+/// The length of a generated password: 24 characters from an alphabet of 57 have 140 random bits.
 const GENERATED_LENGTH: usize = 24;
 /// The characters of a generated password. None of them look alike.
 const ALPHABET: &[u8] = b"abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
-/// Memory of a hash, which takes five passes. OWASP's password storage cheat sheet rates this as strong as two passes
-/// over 19 MiB, and it needs less memory.
+/// The memory of a hash, which takes five passes. OWASP's password storage cheat sheet rates five passes over 7 MiB as
+/// strong as two passes over 19 MiB.
 const MEMORY_KIB: u32 = 7 * 1_024;
 const PASSES: u32 = 5;
 /// The most passwords in the queue. At tens of milliseconds each, a later one would wait too long anyway.
 const MOST_WAITING: usize = 64;
-/// Bytes. A longer password is refused before it is hashed.
+/// The limit on a password's length in bytes. A longer password is refused before it is hashed.
 pub const MAX_LENGTH: usize = 4_096;
 
 /// A password in the clear; never shown by `Debug`.

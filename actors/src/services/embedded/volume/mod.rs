@@ -1,10 +1,10 @@
 //! A volume with its attachments and snapshots.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | [`decide`] | decides on commands to a volume |
-//! | [`attach`] | decides on its attachments |
-//! | [`snapshots`] | decides on its snapshots |
+//! | [`attach`] | decides on the volume's attachments |
+//! | [`snapshots`] | decides on the volume's snapshots |
 //! | [`service`] | the embedded volume service: reserves quota, then sends commands |
 //! | [`port`] | the service's port for compute |
 //! | [`processes`] | the long operations on volumes |

@@ -17,7 +17,7 @@ use crate::ports::PortError;
 use crate::ports::identity::{IdentityProvider, TokenError, TokenOwner, TokenQuestion};
 use crate::services::external::http::{CallOptions, ServiceAnswer, ServiceClient, ServiceRequest, TrustError};
 
-/// Bytes. Keystone issues no longer token.
+/// The limit on a token's length in bytes. Keystone's tokens are shorter.
 const LONGEST_TOKEN: usize = 16 * 1024;
 /// The most questions about tokens at the same time. Requests with the same token wait for each other, so that only one
 /// of them asks Keystone.

@@ -1,8 +1,8 @@
 //! The reconcilers of the embedded network service and of its data plane on hosts.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | [`filters`] | brings packet filters of running guests up to date |
+//! | [`filters`] | updates the packet filters of running guests |
 //! | [`networks`] | removes bridges and DHCP servers of deleted networks from hosts |
 //! | [`interfaces`] | notifies servers when their ports change |
 //! | [`floating_ips`] | cleans up after deleted ports and routers |

@@ -1,6 +1,6 @@
 //! The processes on volumes.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | [`create`] | creates a volume: blank, from an image, or as a copy |
 //! | [`delete`] | deletes a volume, with its snapshots if requested |

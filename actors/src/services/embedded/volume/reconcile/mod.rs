@@ -1,9 +1,9 @@
 //! Repairs of the embedded volume service.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | [`quota`] | gives back quota that nothing holds |
-//! | [`hosts`] | removes from a host what is left of volumes |
+//! | [`quota`] | releases quota that no volume or snapshot uses |
+//! | [`hosts`] | removes leftovers of volumes from a host |
 
 pub mod hosts;
 pub mod quota;
