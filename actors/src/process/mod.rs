@@ -6,7 +6,7 @@
 //! | [`decide`] | decides which records a process's stream accepts |
 //! | [`plan`] | plans the next step from the record alone; pure |
 //! | [`definition`] | the definition of a process: steps, undos, end |
-//! | [`context`] | the parts that steps use |
+//! | [`context`], [`options`] | the parts that steps use, and the options of processes |
 //! | [`perform`] | executes the plan and records the outcomes |
 //! | `failed_step` | logs a failed step with its chain of errors |
 //! | [`interference`] | the hook with which tests make steps fail and repeat |
@@ -22,6 +22,7 @@
 //! | `change_password` | changes the password of a guest's administrator |
 //! | `destination` | selects a host for a server, and records the decision |
 //! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] has their shared steps |
+//! | `moved_volumes`, `pinned` | the volumes of a server that moves; the processors and NUMA cells of a new guest |
 //! | `drain_host` | drains a host by moves of its servers; [`departing`] plans the next action for each |
 //! | `live_migrate` | live migration; [`crossing`] decides where the guest is, [`on_the_way`] watches it |
 

@@ -6,6 +6,7 @@
 //! | [`usage`] | the free parts of a host's cells | `numa_usage_from_instance_numa` |
 //! | [`fit`] | the cells of a host on which a guest fits | `numa_fit_instance_to_host` |
 //! | [`cores`] | the processors that a guest gets there | `_pack_instance_onto_cores` |
+//! | [`pinning`] | the pinning of a guest, from its claimed parts of the cells | |
 //!
 //! All functions are pure. The scheduler proposes from a view that may lag. The placement ledger's `decide` fits again
 //! and has the last word: it gives no processor to two guests.

@@ -5,6 +5,7 @@
 //! | [`decide`] | decides on commands to a volume |
 //! | [`attach`] | decides on the volume's attachments |
 //! | [`snapshots`] | decides on the volume's snapshots |
+//! | [`types`] | the catalogue of volume types |
 //! | [`service`] | the embedded volume service: reserves quota, then sends commands |
 //! | [`port`] | the service's port for compute |
 //! | [`processes`] | the long operations on volumes |
