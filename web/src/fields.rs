@@ -136,7 +136,7 @@ impl<V> FieldTable<V> {
     }
 }
 
-/// A value as text at the end of `out`.
+/// Appends a value as JSON text to `out`.
 pub fn append(out: &mut Vec<u8>, value: &Value) {
     // Serializing a `Value` into a `Vec` cannot fail.
     let _ = serde_json::to_writer(out, value);

@@ -73,7 +73,7 @@ impl Query {
         Value::Object(map)
     }
 
-    /// Percent-encoded again, for `next` links.
+    /// Encodes pairs as a query string, for `next` links.
     pub fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
         let mut text = String::new();
         for (key, value) in pairs {

@@ -1,8 +1,8 @@
 //! `chronova-dev boot`: servers built until ACTIVE and deleted until gone, over HTTP, on a durable log.
 //!
 //! The simulated hosts answer at once, so the figures are those of the control plane. Every client creates a server,
-//! polls until it is ACTIVE and creates the next one. Nova's figures were measured in the same way. The polling counts
-//! in the server's CPU, too.
+//! polls until it is ACTIVE and creates the next one. Nova's figures were measured in the same way. At the end, a burst
+//! requests as many servers again without waiting for any. The polling counts in the server's CPU, too.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;

@@ -17,7 +17,7 @@ pub fn append_and_sync(folder: &Path, size: usize, operations: usize) -> io::Res
     })
 }
 
-/// The mean time of one durable append.
+/// Measures the mean time of one durable append.
 pub fn sync_time(folder: &Path) -> io::Result<Duration> {
     const TIMES: u32 = 64;
     let run = append_and_sync(folder, 4096, TIMES as usize)?;

@@ -41,7 +41,7 @@ pub struct BenchLine {
     /// The line's name, as `candidates: 1,000 providers, flat`.
     pub name: String,
     pub runs: Vec<Run>,
-    /// The reference: its name, and how often per second the bare machine does it.
+    /// The reference: its name, and its operations per second.
     pub raw: Option<(&'static str, f64)>,
     pub aim: Option<Aim>,
     /// Further figures of this line, such as events or bytes.
@@ -77,7 +77,7 @@ impl BenchLine {
         self.middle(per_second)
     }
 
-    /// Microseconds.
+    /// The percentile in microseconds.
     pub fn percentile(&self, percent: usize) -> Option<f64> {
         self.middle(|run| run.latencies.percentile(percent).map(micros))
     }
@@ -138,7 +138,7 @@ impl std::fmt::Display for Aim {
     }
 }
 
-/// Machine, settings and figures for people.
+/// A table of the machine, the settings and the figures, for people.
 pub fn table(report: &BenchReport, machine: &MachineInfo) -> String {
     let mut text = format!("chronova-dev {}\n\n", report.bench);
     let mut settings: Vec<(&str, String)> = vec![
@@ -229,7 +229,7 @@ pub fn json(report: &BenchReport, machine: &MachineInfo) -> Value {
     })
 }
 
-/// The fraction of the machine's limit that each line reaches, as `append.64.ratio_to_raw`.
+/// The fraction of its reference's rate that each line reaches, as `append.64.ratio_to_raw`.
 fn ratios(report: &BenchReport) -> Map<String, Value> {
     let ratio = |line: &BenchLine| Some((format!("{}.ratio_to_raw", line.name), json!(line.ratio()?)));
     report.lines.iter().filter_map(ratio).collect()

@@ -34,7 +34,7 @@ impl DataDir {
         self.0.join("archive")
     }
 
-    /// The folder of the read models' checkpoint.
+    /// The folder of the read models' checkpoints.
     pub fn views(&self) -> PathBuf {
         self.0.join("views")
     }

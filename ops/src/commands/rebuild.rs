@@ -1,6 +1,6 @@
 //! `chronova rebuild`: rebuilds the read models from the first event, and compares them with the checkpoint.
 //!
-//! The checkpoint is a cache, and this command verifies it. The command reads events only up to the checkpoint, so a
+//! The checkpoint is a cache, and this command verifies it. The comparison reads events only up to the checkpoint, so a
 //! server may write meanwhile.
 
 use std::io::Write;
@@ -25,7 +25,7 @@ pub struct RebuildArgs {
     pub limit: usize,
 }
 
-/// Compares the newest checkpoint with the log.
+/// Compares the newest checkpoint with the log. With `--replace`, also writes a new checkpoint.
 pub async fn run(
     args: &RebuildArgs,
     store: &dyn EventStore,

@@ -153,7 +153,7 @@ impl AccountFields<'_> {
         domain(self.default_domain_id, self.default_domain_name)
     }
 
-    /// The files of TLS.
+    /// The settings of TLS. A certificate needs its key, and a key its certificate.
     pub fn trust(&self) -> Result<TlsTrust, AccountProblem> {
         let certificate = match (self.certfile, self.keyfile) {
             (Some(certificate), Some(key)) => Some((certificate.to_owned(), key.to_owned())),

@@ -48,7 +48,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
     agreements.into_iter().flatten().map(told).collect()
 }
 
-/// Which identity service there is, and whether its account is complete.
+/// Checks the account of Keystone, and tells which identity service is in use.
 fn identity(config: &Config) -> Vec<Clash> {
     let mut clashes = Vec::new();
     let fields = config.keystone_authtoken.account();
@@ -271,7 +271,7 @@ fn reserved(config: &Config) -> Vec<Clash> {
     config.chronova.reserved_networks.iter().filter(wrong).map(clash).collect()
 }
 
-/// The sets of dedicated and shared processors.
+/// Checks the sets of dedicated and shared processors, and `host_cpus`.
 fn processors(config: &Config) -> Vec<Clash> {
     let compute = &config.compute;
     let wrong = |at: (&'static str, &'static str), reason: String| {
@@ -293,7 +293,7 @@ fn processors(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// `lvm(8)`'s rule for names.
+/// Whether `lvm(8)` accepts the name.
 fn is_group(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "+_.-".contains(c);
     name.len() < 128 && name.chars().all(fits) && !name.starts_with('-') && name != "." && name != ".."

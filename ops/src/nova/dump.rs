@@ -141,7 +141,7 @@ impl DumpReader<'_> {
         }
     }
 
-    /// A name: quoted or not, without the schema before it.
+    /// Reads a name, quoted or not. A schema before the name is dropped.
     fn name(&mut self) -> Result<String, SyntaxError> {
         self.skip()?;
         let name = match self.peek() {
@@ -362,7 +362,7 @@ impl DumpReader<'_> {
     }
 }
 
-/// A value as PostgreSQL's `COPY` writes it.
+/// Decodes a value that PostgreSQL's `COPY` wrote; `None` is NULL.
 fn unescaped(text: &str) -> Option<String> {
     if text == "\\N" {
         return None;

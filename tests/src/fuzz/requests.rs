@@ -42,7 +42,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Three lines with `-` for a missing value, an empty line, and the body.
+    /// The stored form: three lines with `-` for a missing value, an empty line, and the body.
     pub fn to_kept(&self) -> Vec<u8> {
         let shown = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
         let media = shown(self.media.as_deref().unwrap_or_default());

@@ -113,7 +113,7 @@ impl Service8775 {
 /// Name and value.
 type Header<'a> = (&'a str, &'a str);
 
-/// RFC 2104 over SHA-256, in hexadecimal digits.
+/// The HMAC (RFC 2104) with SHA-256, in hexadecimal digits.
 fn sign(secret: &str, text: &str) -> String {
     let pad = |byte: u8| -> Vec<u8> {
         let mut key = secret.as_bytes().to_vec();

@@ -40,7 +40,7 @@ pub(super) fn link(ctx: &Ctx, reply: &mut Map<String, Value>, name: &str, collec
     reply.insert(name.to_owned(), next(ctx, collection, marker));
 }
 
-/// `[{"rel": "next"}]`
+/// The link to the next page, as a list of one: `[{"rel": "next"}]`.
 pub(super) fn next(ctx: &Ctx, collection: &str, marker: &str) -> Value {
     let href = ctx.links.next(collection, &ctx.page_query(), marker);
     json!([{"rel": "next", "href": href}])

@@ -156,8 +156,8 @@ impl Fault {
         Self::new(503, message)
     }
 
-    /// 503: the event log did not accept the events. The message names a full disk, so that the user can tell an
-    /// operator. 413: the request is too large for one event.
+    /// 413 if the request is too large for one event, otherwise 503: the event log did not accept the events. The
+    /// message names a full disk, so that the user can tell an operator.
     pub fn of_log(cause: &StoreError) -> Self {
         let message = match cause {
             StoreError::TooLarge { .. } => {
@@ -182,7 +182,7 @@ impl Fault {
         fault
     }
 
-    /// Neutron's type, Placement's code, or another Nova fault name.
+    /// Sets Neutron's type, Placement's code, or another Nova fault name.
     #[must_use]
     pub fn key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
         self.key = key.into();

@@ -127,7 +127,7 @@ fn reply(ctx: &Ctx, status: u16, id: &ProjectId) -> Result<Reply, Fault> {
     Ok(Reply::json(status, json!({"project": found})))
 }
 
-/// `parents_as_ids`, `subtree_as_ids` and their lists.
+/// Adds what the query requests: `parents_as_ids` or `parents_as_list`, `subtree_as_ids` or `subtree_as_list`.
 fn hierarchy(ctx: &Ctx, identity: &Identity, project: &Project, shown: &mut Value) {
     let wanted = |name| listing::flag(&ctx.query, name);
     if wanted("parents_as_ids") {

@@ -159,7 +159,7 @@ fn property(key: &str, value: Option<&Value>) -> Result<ImageChange, Fault> {
     }
 }
 
-/// The changes of a `PATCH`, each permitted.
+/// Reads the changes of a `PATCH`. A change of the visibility or of the owner needs a right of its own.
 pub(super) fn changes(ctx: &Ctx, target: &PolicyTarget) -> Result<Vec<ImageChange>, Fault> {
     let media = ctx.header("Content-Type").unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned();
     let Value::Array(operations) = &ctx.body else {

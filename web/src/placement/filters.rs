@@ -10,7 +10,7 @@ use super::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// `VCPU:2,MEMORY_MB:1024`
+/// Parses amounts of resources: `VCPU:2,MEMORY_MB:1024`.
 pub(super) fn resources(text: &str) -> Result<BTreeMap<String, u64>, Fault> {
     let malformed = |got: &str| {
         Fault::bad_request(format!(

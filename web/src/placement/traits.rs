@@ -76,7 +76,7 @@ impl TraitNameFilter<'_> {
     }
 }
 
-/// `name=in:A,B` or `name=startswith:CUSTOM`
+/// The filter by name: `name=in:A,B` or `name=startswith:CUSTOM`.
 fn name_filter(ctx: &Ctx) -> Result<TraitNameFilter<'_>, Fault> {
     let Some(text) = ctx.query.last("name") else { return Ok(TraitNameFilter::All) };
     match text.split_once(':') {

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
-/// `repr(value)`: `'text'`, `True`, `None`, `{'a': [1, 2.5]}`.
+/// The text of Python's `repr(value)`: `'text'`, `True`, `None`, `{'a': [1, 2.5]}`.
 pub fn repr(value: &Value) -> String {
     let mut out = String::new();
     write_repr(value, &mut out);
     out
 }
 
-/// `str(value)`: a string is unchanged.
+/// The text of Python's `str(value)`: a string is unchanged.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -19,7 +19,7 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
-/// A list as Python joins it: `'a', 'b'`.
+/// The `repr` of each value, joined by commas: `'a', 'b'`.
 pub(super) fn list<'a>(values: impl IntoIterator<Item = &'a Value>) -> String {
     values.into_iter().map(repr).collect::<Vec<_>>().join(", ")
 }

@@ -61,7 +61,7 @@ pub(super) fn simple(keyword: &str, value: &Value, instance: &Value) -> Option<S
     }
 }
 
-/// `minimum` and its like.
+/// The message if `instance` violates `minimum`, `maximum` or their exclusive forms.
 pub(super) fn limit(keyword: &str, value: &Value, instance: &Value, dialect: Dialect) -> Option<String> {
     let bound = value.as_f64()?;
     let (number, shown) = match (instance, dialect) {
@@ -225,7 +225,7 @@ impl SchemaViolation {
     }
 }
 
-/// `['properties'][0]`
+/// The steps of a path in brackets: `['properties'][0]`.
 fn bracketed(steps: &[String]) -> String {
     if steps.is_empty() { String::new() } else { format!("[{}]", steps.join("][")) }
 }

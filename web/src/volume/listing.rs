@@ -77,7 +77,7 @@ fn matches_one(row: &Value, key: &str, wanted: &str) -> bool {
     }
 }
 
-/// `{'key': 'value', ...}`, as clients print dictionaries.
+/// The pairs of a dictionary as clients print it: `{'key': 'value', ...}`.
 fn pairs_in(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
     let strip = |text: &str| text.trim().trim_matches(['\'', '"']).to_owned();
     let entries = text.trim().trim_start_matches('{').trim_end_matches('}').split(',');

@@ -88,7 +88,7 @@ impl World {
         &self.leader.contexts.steps
     }
 
-    /// Status and body of the answer to `token`'s request.
+    /// Sends a request with `token`; returns the status and the body of the answer.
     pub async fn send(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let configure = server::configure(Arc::clone(&self.app), Arc::new(Routers::all()), None);
         let service = test::init_service(actix_web::App::new().configure(configure)).await;

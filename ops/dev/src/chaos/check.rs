@@ -92,7 +92,7 @@ impl InvariantCheck<'_> {
         self.servers.iter().filter_map(|(id, server)| Some((*id, server.alive()?.clone()))).collect()
     }
 
-    /// Checks that no work is under way, and that no server or volume has a status of such work.
+    /// Checks that no process, task, build or move is unfinished, and that no host counts as down.
     fn work(&mut self) {
         self.views.processes.read(|view| {
             for pending in view.pending() {
@@ -142,7 +142,7 @@ impl InvariantCheck<'_> {
         }
     }
 
-    /// Checks that each server with a host has one guest, on that host.
+    /// Checks that each server with a host has one guest, on that host. A server in error may have no guest.
     fn guests(&mut self) {
         for id in self.world.fleet.twins() {
             self.say(id, "its guest runs on two hosts");
@@ -218,7 +218,7 @@ impl InvariantCheck<'_> {
         }
     }
 
-    /// Checks that each server with a host has one allocation: on that host, and as large as its flavor.
+    /// Checks that each server with a host has one allocation: on that host, and with the VCPUs of its flavor.
     fn allocations(&mut self) {
         let mut claims = self.views.placement.read(|view| {
             let claim = |allocation: &chronova_events::ledger::Allocation| {

@@ -13,7 +13,7 @@ use super::world::{ChaosWorld, Life};
 const TROUBLES: u64 = 250;
 /// The number of operations in a thousand before which the control plane is killed.
 const KILLS: u64 = 5;
-/// At most one in this many hosts is down at a time.
+/// While at least one in this many hosts is down, no further host fails.
 const DOWN: usize = 8;
 
 /// How often each kind of fault struck.

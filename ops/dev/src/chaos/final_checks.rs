@@ -25,7 +25,7 @@ use super::world::{ChaosRequest, ChaosWorld, Life};
 
 /// How long all work may take to end, by the run's clock.
 const PATIENCE: Duration = Duration::from_hours(2);
-/// All work has ended when no event was appended for so long. It is more than two runs of every reconciler.
+/// All work has ended when no event was appended for so long. Every reconciler runs at least twice in this time.
 const CALM: Duration = Duration::from_secs(150);
 const LOOK: Duration = Duration::from_secs(5);
 /// Number of reported differences between read models.

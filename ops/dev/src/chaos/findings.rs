@@ -8,7 +8,7 @@ use super::check::BrokenInvariant;
 use super::faults::ChaosFaults;
 use super::traffic::Tally;
 
-/// The findings of a run.
+/// The counts, the times and the broken invariants of a run.
 #[derive(Debug)]
 pub(super) struct ChaosFindings {
     pub(super) tally: Tally,

@@ -105,7 +105,7 @@ impl ChaosOperation {
     }
 }
 
-/// Any operation on a server, valid in its present state or not.
+/// Operations on a server that may be invalid in its present state.
 pub(super) const ANY: &[(u64, ChaosOperation)] = &[
     (4, D::Delete),
     (1, D::ForceDelete),
@@ -376,7 +376,7 @@ pub(super) fn subnet(network: &str, number: usize) -> ChaosRequest {
     ChaosRequest { method: "POST", path: "/network/v2.0/subnets".to_owned(), version: "2.1", body: Some(body) }
 }
 
-/// The request that deletes a volume or a snapshot at the end of a run.
+/// The request that deletes a volume at the end of a run.
 pub(super) fn remove_volume(id: impl std::fmt::Display) -> ChaosRequest {
     volumes("DELETE", &format!("/volumes/{id}"), None)
 }

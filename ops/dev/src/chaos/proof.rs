@@ -43,7 +43,7 @@ pub(super) async fn chain(log: &dyn EventStore) -> Result<(u64, EventHash, Optio
     }
 }
 
-/// Every event of the log, one line each: position, time in microseconds since 1970, stream, event.
+/// Writes every event of the log to `file`, one line each: position, time in microseconds since 1970, stream, event.
 pub(super) async fn write_out(log: &dyn EventStore, file: &Path) -> Result<()> {
     let mut out = BufWriter::new(File::create(file).with_context(|| format!("{} cannot be written", file.display()))?);
     let mut position = Position::START;
@@ -99,8 +99,8 @@ pub(super) async fn shared_disk_breaches(world: &ChaosWorld) -> Result<Vec<Broke
     for SharedDiskBreach { instance, at, call, here, there } in fleet.shared_disk_breaches().into_iter().filter(lives) {
         let server = as_of(world.log.as_ref(), instance, world.moment(at)).await?;
         let Some(server) = server.alive() else { continue };
-        // The control plane cannot ask a host that has just come back before it starts a guest elsewhere. Then QEMU's
-        // lock protects the disk.
+        // The control plane may start a guest before it can ask a host that has just come back. Then QEMU's lock
+        // protects the disk.
         let starts = matches!(call, DriverCall::Install | DriverCall::Spawn | DriverCall::Start);
         let knows = |up_for: Duration| !starts || up_for > MOMENT;
         let there = there.into_iter().filter(|(_, up_for)| knows(*up_for)).map(|(other, _)| other);

@@ -37,7 +37,7 @@ pub(super) struct Tally {
     pub(super) created: BTreeSet<InstanceId>,
     /// Servers with an acknowledged final delete.
     pub(super) deleted: BTreeSet<InstanceId>,
-    /// The bodies of answers of 500 and above, each with the first operation that got it.
+    /// The messages of answers of 500 and above. Each has the number of the first operation that got it, and its count.
     pub(super) complaints: BTreeMap<String, (u32, u64)>,
 }
 

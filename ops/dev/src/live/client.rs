@@ -83,7 +83,7 @@ impl LoadClient {
         self.send("DELETE", path, "application/json", None)
     }
 
-    /// The token that the identity service issues for `body`.
+    /// Logs in with `body`; returns the token.
     pub(crate) fn login(&mut self, body: &Value) -> Result<String> {
         self.post("/identity/v3/auth/tokens", body)?.expect(201)?;
         anyhow::ensure!(!self.subject.is_empty(), "the identity service gave out no token");
@@ -188,7 +188,7 @@ struct ResponseHead {
     subject: Option<String>,
 }
 
-/// Parses the head of an answer. It must have a length: the server sends one with every answer that a benchmark reads.
+/// Parses the head of an answer. An answer without a length has no body. An answer in chunks is an error.
 fn read_head(head: &[u8]) -> Result<ResponseHead> {
     let text = std::str::from_utf8(head).context("the head of the answer is no text")?;
     let mut lines = text.split("\r\n");

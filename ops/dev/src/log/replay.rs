@@ -59,7 +59,7 @@ pub(super) fn measure(common: &Common, sizes: &[u64], report: &mut BenchReport) 
     Ok(())
 }
 
-/// The log file with its number of events.
+/// The log file, its number of events, and the folder for its checkpoints.
 struct BenchLog<'a> {
     path: &'a Path,
     events: u64,
@@ -300,7 +300,7 @@ async fn rebuild(path: &Path, kept: &ReplayCheckpoints) -> Result<Run> {
     Ok(Run { operations: kept.head.0.0, latencies: Latencies::of(vec![took]), ..whole })
 }
 
-/// The work of a start before it can answer: open the log, read the checkpoint, fold what came after it.
+/// Does what a start does before it can answer: opens the log, reads the checkpoint, and folds the later events.
 async fn restart(path: &Path, checkpoints: &Arc<Checkpoints>, events: u64) -> Result<Run> {
     let (meter, began) = (Meter::start(), Instant::now());
     let store = SqliteStore::open(path, &SqliteOptions::default())?;

@@ -82,7 +82,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
     }
 }
 
-/// Leaves out the allocations of a server that is left out.
+/// Whether the server of these allocations is left out. If so, the report says that the allocations are left out, too.
 fn is_left_out(adoption: &mut Adoption<'_>, id: &str) -> bool {
     let server = adoption.choices.leave_out.iter().any(|left| left == id);
     if server {

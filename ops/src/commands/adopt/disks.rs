@@ -67,7 +67,7 @@ fn source(row: &NovaRow<'_>, volume: Option<VolumeId>) -> Result<BlockSource, Un
     })
 }
 
-/// Reads how the host reaches the volume: `None` if the server is on no host.
+/// Reads how the host reaches the volume; `None` if the row has no connection, as for a server on no host.
 fn connection(row: &NovaRow<'_>, volume: VolumeId) -> Result<Option<BlockConnection>, Unadoptable> {
     let Some(info) = row.json("connection_info")? else { return Ok(None) };
     let driver = info["driver_volume_type"].as_str().unwrap_or("none");

@@ -29,7 +29,7 @@ const AT_ONCE: usize = 256;
 /// Events of one append.
 const PER_APPEND: usize = 500;
 
-/// Events in the order of their streams' first events.
+/// The events of an adoption, by part. Within a part, the streams are in the order of their first events.
 #[derive(Debug, Default)]
 pub struct AdoptionHistory {
     parts: BTreeMap<HistoryPart, AdoptedStreams>,

@@ -209,7 +209,7 @@ fn read(args: &AdoptArgs) -> Result<NovaDatabases, CommandFailure> {
     })
 }
 
-/// Checks, and writes the log if it was not only a check.
+/// Undoes an adoption, or judges the cloud and writes its log. With `--check`, writes nothing.
 pub async fn run(args: &AdoptArgs, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     place.in_file("adopt")?;
     let data = &place.data;

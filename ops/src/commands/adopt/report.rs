@@ -39,7 +39,7 @@ impl AdoptedThing {
     }
 }
 
-/// The verdict about one thing, the weightiest last.
+/// The verdict about one thing. Of two verdicts, the later one in this list counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdoptionVerdict {
     Adopted,
@@ -160,7 +160,7 @@ impl AdoptionReport {
         of.flat_map(|(_, judged)| &judged.findings).map(|finding| finding.reason.as_str()).collect()
     }
 
-    /// A table for people.
+    /// Prints the report as a table for people.
     pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{:<13} {:<36} {:<24} VERDICT", "WHAT", "ID", "NAME")?;
         for ((thing, id), judged) in &self.things {

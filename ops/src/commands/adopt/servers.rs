@@ -1,7 +1,7 @@
 //! Adopts servers without an operation under way, with all that the API shows of them.
 //!
-//! A server's stream has the request, the host and the network interfaces, with Nova's times.
-//! [`Adopted`](chronova_events::instance::Adopted) has the server's present state.
+//! A server's stream has the request, the disks, the host, the network interfaces and the end of the build, with Nova's
+//! times. [`Adopted`](chronova_events::instance::Adopted) has the server's present state.
 
 mod parts;
 mod read;

@@ -1,7 +1,7 @@
 //! `chronova host`: drains hosts and puts them into maintenance, through the running server.
 //!
 //! Ending the command does not cancel the drain. The command waits for a server that is restarting. Exit status: 0 the
-//! host is empty, 1 servers stay on it, 2 the command failed.
+//! host is empty, or the command does not wait; 1 servers stay on it, or the drain was cancelled; 2 the command failed.
 
 mod client;
 mod progress;

@@ -117,7 +117,7 @@ impl InspectIndex {
         found.into_iter().map(StorySubject::Server).collect()
     }
 
-    /// `server web-1 (1b2c...)`
+    /// The kind, the name and the id: `server web-1 (1b2c...)`.
     pub(super) fn title(&self, subject: &StorySubject) -> String {
         match subject {
             StorySubject::Server(id) => {

@@ -24,7 +24,7 @@ use super::words;
 #[derive(Debug, Serialize)]
 pub struct Story {
     pub title: String,
-    /// Its state now, as names and values.
+    /// The subject's state now, as names and values.
     pub facts: Vec<(String, String)>,
     /// In the order in which they began.
     pub chapters: Vec<Chapter>,

@@ -211,7 +211,7 @@ pub(super) fn addresses(nics: &[NicInfo]) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-/// `name=web state=up`; long nested values are left out.
+/// The fields as `name=web state=up`. A value of more than 60 characters is shown as `...`.
 fn fields(value: &Value) -> String {
     const LONGEST: usize = 60;
     let Value::Object(map) = value else { return String::new() };

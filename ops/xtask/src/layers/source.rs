@@ -121,7 +121,8 @@ impl Source {
         paths
     }
 
-    /// A path outside of `use`, beginning at `at`. Fields and methods (`a.b`) begin none.
+    /// Adds the path that begins at `at`, outside of `use`; returns the index after the path. Fields and methods
+    /// (`a.b`) begin no path.
     fn plain_path(&self, at: usize, paths: &mut Vec<CodePath>) -> usize {
         let mut segments = Vec::new();
         let mut end = at;
@@ -311,7 +312,7 @@ impl Scanner {
         }
     }
 
-    /// Block comments nest.
+    /// Skips a block comment. Block comments nest.
     fn block_comment(&mut self) {
         let mut depth = 0_usize;
         loop {
@@ -341,7 +342,7 @@ impl Scanner {
         taken
     }
 
-    /// An identifier, or the prefix of a text (`r"`, `b"`, `br#"`, `c"`), or a raw identifier (`r#type`).
+    /// Reads an identifier, a raw identifier (`r#type`), or a text with a prefix (`r"`, `b"`, `br#"`, `c"`).
     fn word(&mut self) -> Token {
         let word = self.take_while(|c| c.is_alphanumeric() || c == '_');
         let prefix = matches!(word.as_str(), "r" | "b" | "br" | "c" | "cr");

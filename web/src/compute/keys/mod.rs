@@ -53,7 +53,7 @@ fn fingerprint(blob: &[u8]) -> String {
     hex(&Md5::digest(blob))
 }
 
-/// `00:ff:...`
+/// The bytes in hexadecimal digits: `00:ff:...`.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }

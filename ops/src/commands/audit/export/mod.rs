@@ -206,7 +206,7 @@ pub fn verify(args: &ExportVerifyArgs, out: &mut dyn Write) -> Result<Exit, Comm
     }
 }
 
-/// The proof, or the fault that was found.
+/// Verifies an export. Returns what it proves, or the first fault.
 fn check(
     mut file: impl BufRead,
     key: &ed25519_dalek::VerifyingKey,

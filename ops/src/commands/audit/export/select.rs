@@ -35,7 +35,7 @@ struct OfProject {
 }
 
 impl ExportSelection {
-    /// `None` if no event is selected.
+    /// Finds the first and the last selected event; `None` if no event is selected.
     pub(super) async fn find(
         args: &ExportArgs,
         store: &dyn EventStore,

@@ -63,7 +63,7 @@ pub(super) async fn plan(
     Ok((all, RequestedDisks { mapped, volume_backed, boot_image, root_size }))
 }
 
-/// The last checks; they complete the disks. Returns the server's zone.
+/// Makes the last checks, completes the disks, and returns the server's zone.
 pub(super) async fn admit(
     ctx: &Ctx,
     queries: &Queries,
