@@ -19,7 +19,7 @@ pub trait Reachable: AggregateRoot + Sized {
 /// Defines [`CommandGateway`]: one line per aggregate.
 macro_rules! gateway {
     ($( $field:ident: $aggregate:ty, )+) => {
-        /// All aggregates.
+        /// The actors of all aggregates.
         #[derive(Debug)]
         pub struct CommandGateway {
             $( $field: ActorDirectory<$aggregate>, )+
@@ -27,8 +27,9 @@ macro_rules! gateway {
         }
 
         impl CommandGateway {
-            /// Needs a running actix system. `threads` is the number of threads that the actors share; with 0, they run
-            /// on the calling thread. `_right` proves that the log takes appends of this process.
+            /// Starts the gateway. Needs a running actix system. `threads` is the number of threads that the actors
+            /// share; with 0, they run on the calling thread. `_right` proves that the log takes appends of this
+            /// process.
             pub(crate) fn start(
                 store: Arc<dyn EventStore>,
                 clock: Arc<dyn Clock>,

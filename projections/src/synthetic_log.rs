@@ -1,5 +1,5 @@
 //! Generates a synthetic log of a cloud for measurements. Hosts come up. Servers are built, stopped, started and
-//! deleted, each with its real events.
+//! deleted, with events like those of a real cloud.
 
 use std::collections::VecDeque;
 

@@ -91,13 +91,13 @@ fn delete(server: &Alive, process: ProcessId, force: bool, asker: CallerRights) 
     one(DeleteRequested { process, cancels: server.interruptible() })
 }
 
-/// Nova deletes a server for good if it was never active.
+/// Soft-deletes the server. As in Nova, a server that was never active is deleted for good.
 fn soft_delete(server: &Alive, process: ProcessId, asker: CallerRights) -> InstanceDecision {
     match admit(server, ServerAction::SoftDelete, asker) {
         Err(InstanceReject::NeverLaunched { .. }) => return delete(server, process, false, asker),
         other => other?,
     }
-    // There is no guest to power off and on again.
+    // An offloaded server has no guest to power off and on again, so it is deleted for good, too.
     if server.is_offloaded() {
         return delete(server, process, false, asker);
     }
@@ -268,7 +268,7 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
         InstanceRecord::NicsRefreshed { nics } => interfaces::refresh(server, &nics),
         InstanceRecord::PowerObserved { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
-            // While a guest migrates, neither host's report is about the state of the server.
+            // During a live migration, neither host's report is about the state of the server.
             let on_way = server.moving.as_ref().is_some_and(|moving| moving.live.is_some());
             match here && !on_way && placed_by.is_none() && server.power() != power {
                 true => one(PowerObserved { host, power }),

@@ -82,7 +82,8 @@ pub enum InstanceReject {
     RootVolume { volume: VolumeId },
     #[error("more than {limit} disks")]
     TooManyDisks { limit: usize },
-    /// The record came from a process that does not own the server's task (any more).
+    /// The record came from a process that does not own the server's task (any more), or another move must end before
+    /// the requested one.
     #[error("the process is not the one at work on the server")]
     Superseded,
 }

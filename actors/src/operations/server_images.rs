@@ -1,7 +1,7 @@
 //! Creates images of servers: snapshots, backups, and the image of a shelved server's disk.
 //!
-//! The image is created first, without bytes, so that the answer can have its id. The process `ask_server` creates the
-//! image and asks the server, so neither a refusal nor a crash between the two leaves an image without bytes. The
+//! The process `ask_server` first creates the image, without bytes, so that the answer can have the image's id. The
+//! process then asks the server, so neither a refusal nor a crash between the two leaves an image without bytes. The
 //! process `snapshot` or `shelve` then fills the image.
 //!
 //! Source: nova `compute/api.py` (`snapshot`, `backup`) and `compute/utils.py` (`create_image`,

@@ -222,10 +222,12 @@ pub trait NetworkService: Send + Sync + 'static {
     /// The present state of the interfaces. An interface is left out if its port is no longer the server's.
     async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError>;
 
-    /// Deletes the ports that the service created for the server, and unbinds the others. No port left is success.
+    /// Deletes the ports that the service created for the server, and unbinds the others. Succeeds if the server has no
+    /// port.
     async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Binds the server's ports to a host, or unbinds them from every host; they stay the server's. No port is success.
+    /// Binds the server's ports to a host, or unbinds them from every host; they stay the server's. Succeeds if the
+    /// server has no port.
     async fn rebind(
         &self,
         instance: InstanceId,

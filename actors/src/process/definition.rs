@@ -211,7 +211,7 @@ impl From<StoreError> for StepError {
     }
 }
 
-/// For commands without refusals, or with refusals that end the process.
+/// Serves commands without refusals, and commands whose refusals end the process.
 impl<R: std::error::Error + Send + Sync + 'static> From<CommandError<R>> for StepError {
     fn from(error: CommandError<R>) -> Self {
         match error {

@@ -92,7 +92,8 @@ pub(super) async fn drop_image(work: &StepRun, image: ImageId) -> Result<(), Ste
     }
 }
 
-/// As in Nova, a guest with an agent is quiesced. If its image requires quiescing, the disk is not copied without it.
+/// As in Nova, a guest with an agent is quiesced if possible. If the image requires quiescing, the copy fails without
+/// it.
 fn quiesce(server: &Alive) -> Quiesce {
     match (requires_rest(server), is_set(server, "hw_qemu_guest_agent")) {
         (true, _) => Quiesce::Required,

@@ -36,7 +36,7 @@ pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<
     let record = InstanceVolumeRecord::Prepared { process: work.running.process, devices: devices.clone() };
     match disks::record(work, record).await? {
         true => release_unrecorded(work, server, &devices).await,
-        // The server was deleted, and its recorded attachments are released. This releases the others.
+        // The server was deleted, and its recorded attachments are released. This call releases the others.
         false => release_all(work, &devices).await,
     }
 }
@@ -74,7 +74,7 @@ async fn release_unrecorded(work: &StepRun, server: &Alive, devices: &[BlockDevi
     Ok(())
 }
 
-/// Ends the attachments that this process has made.
+/// Ends the attachments in `devices`.
 async fn release_all(work: &StepRun, devices: &[BlockDevice]) -> Result<(), StepError> {
     for device in devices {
         if let (Some(volume), Some(attachment)) = (device.volume, device.attachment) {

@@ -65,7 +65,7 @@ impl SimUri {
         }
     }
 
-    /// The name of a host. The first one is `sim-0001`.
+    /// The name of a host. With the default prefix, the first one is `sim-0001`.
     pub fn hostname(&self, index: usize) -> String {
         format!("{}-{:04}", self.name, index + 1)
     }
