@@ -36,7 +36,7 @@ pub use requests::{
 
 use crate::aggregate::AggregateRoot;
 
-/// The commands of a server. Only this crate can send records, so no API can claim a fact.
+/// The commands of a server. Only this crate can send records, so no API can claim that something happened.
 ///
 /// ```compile_fail,E0603
 /// use chronova_actors::instance::InstanceRecord;

@@ -154,7 +154,7 @@ async fn fence(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> 
         };
     };
     match driver.stop(work.instance_id(), StopMode::Hard).await {
-        // The host is down, as the requester said.
+        // A host without an answer is down, as the requester said.
         Ok(()) | Err(DriverError::Unreachable(_) | DriverError::Timeout { .. } | DriverError::NoSuchGuest(_)) => Ok(()),
         Err(error) => Err(StepError::fatal(500, "The guest cannot be switched off at its old host.", error)),
     }

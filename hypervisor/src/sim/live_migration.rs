@@ -1,8 +1,8 @@
 //! Live migrations between simulated hosts.
 //!
-//! A migration belongs to the hosts: it ends when its time is over, even if nobody asks. Every call first advances the
-//! migrations, so that nothing runs in the background. The guest that arrives is the one that left: its boots are still
-//! counted.
+//! A migration belongs to the hosts: it ends when its time is over, even if its caller no longer waits. Every call
+//! first advances the migrations, so nothing has to run in the background. The guest that arrives is the one that left:
+//! its boots are still counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
@@ -264,7 +264,7 @@ impl SimMachine {
         if self.orphans().contains(&instance) {
             self.change(&SimChange::Tidy(instance))?;
         }
-        // It is the same guest, including the state that the journal lacks.
+        // The guest that arrives keeps the state that the journal lacks, too.
         let mut guest = guest.clone();
         guest.carried = false;
         self.tell(HostSignal::Guest { instance, power: guest.power });

@@ -1,8 +1,8 @@
-//! Writes an image to a volume, and so destroys its old content. If a guest has the volume, it is off.
+//! Writes an image to a volume, and so destroys its old content. A guest that has the volume is off.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `write_image` | caches the image on the host, creates the volume again from it | (the old content is gone) |
+//! | `write_image` | caches the image on the host, creates the volume again from the image | (the old content is gone) |
 //!
 //! A failure leaves the volume in error, because its content is unknown. An operator can reset the volume's status, and
 //! another rebuild of its server then repairs it.
