@@ -60,7 +60,7 @@ impl LogSettings {
 /// A directive matches targets by prefix, so `chronova` covers every crate of the project.
 const OUR_TARGETS: [&str; 1] = ["chronova"];
 
-/// The process's logging and its log file. `main` holds it.
+/// The process's logging and its log file. The server keeps this value until it ends.
 #[derive(Debug, Clone, Default)]
 pub struct Logging {
     file: Option<LogFile>,

@@ -29,7 +29,7 @@ pub struct Api {
     pub routers: Arc<Routers>,
 }
 
-/// The response.
+/// The answer to a request.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,

@@ -65,7 +65,7 @@ fn taken(pinning: &Pinning) -> BTreeSet<u32> {
 }
 
 /// Invariants when no work is under way: no processor has two guests, no consumer has processors without an allocation,
-/// and every guest is on the host in the ledger.
+/// and every pinned guest has processors that the ledger assigns on its host.
 pub fn check(fleet: &SimFleet, ledger: &Ledger) {
     for (host, guests) in &ledger.fitted {
         let mut seen = BTreeSet::new();

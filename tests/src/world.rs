@@ -222,7 +222,7 @@ impl World {
         crate::volumes::check_disks(&views, &self.fleet);
     }
 
-    /// The server, its guest and the network service have the same interfaces.
+    /// Checks that the server, its guest and the network service have the same interfaces.
     fn check_interfaces(&self, views: &Views, id: InstanceId, server: &Alive) {
         let macs: BTreeSet<String> = server.nics.iter().map(|nic| nic.mac.clone()).collect();
         let guests = (0..self.fleet.len()).find_map(|host| self.fleet.guests(host).remove(&id));
@@ -441,7 +441,7 @@ impl Life {
         self.instance(instance, InstanceRequest::DetachNic { process, port, asker: ADMIN }).await
     }
 
-    /// The server as a user sees it.
+    /// The status of the server, as a user sees it.
     pub fn status(&self, instance: InstanceId) -> &'static str {
         status::of(&self.instance_now(instance)).map_or("ABSENT", |status| status.status)
     }
@@ -482,7 +482,7 @@ pub(crate) fn user_meta() -> Arc<Meta> {
     Arc::new(Meta { request_id: None, correlation: Uuid::new_v4(), causation: None, cause })
 }
 
-/// A small server.
+/// A request for a small server.
 pub fn build_request(instance: InstanceId) -> BuildRequested {
     BuildRequested {
         instance,

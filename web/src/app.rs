@@ -134,7 +134,7 @@ impl App {
         self.volumes.as_ref().ok_or_else(|| Fault::not_found("The volume service is elsewhere."))
     }
 
-    /// Another process serves this API, at that address.
+    /// Tells clients that another process serves this API, and where.
     #[must_use]
     pub fn with_elsewhere(mut self, service: Service, place: String) -> Self {
         self.elsewhere.insert(service, place);

@@ -231,8 +231,9 @@ fn path_matches(pattern: &str, path: &str) -> bool {
     Regex::new(&expression).is_ok_and(|expression| expression.is_match(path))
 }
 
-/// Reads the caller from a token of `noauth2`: `USER` or `USER:PROJECT`. The user `admin` has every role. `X-Roles`
-/// replaces the roles, and `X-Project-Id` the project. `OpenStack-System-Scope` stands for a token without project.
+/// Reads the caller from a token of `noauth2`: `USER` or `USER:PROJECT`. The user `admin` has the roles `admin`,
+/// `manager`, `member` and `reader`; other users have the last two. `X-Roles` replaces the roles, and `X-Project-Id`
+/// the project. `OpenStack-System-Scope` stands for a token without project.
 fn noauth_caller(token: &str, headers: &HeaderMap) -> Caller {
     let (user, project) = token.split_once(':').unwrap_or((token, token));
     let mut caller = Caller::of_user(UserId::new(user));

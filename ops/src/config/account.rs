@@ -1,4 +1,4 @@
-//! Accounts of Keystone's, from the options of a section.
+//! Reads an account in Keystone from the options of a section.
 //!
 //! keystoneauth finds out at its first call that an account is incomplete. Here an incomplete account stops the start.
 

@@ -81,7 +81,7 @@ fn identity(config: &Config) -> Vec<Clash> {
 /// Options about a Keystone that is not asked: the embedded identity service judges all tokens.
 fn unused_keystone(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
     const SECTION: &str = "keystone_authtoken";
-    /// They have a meaning with the embedded service, too.
+    /// These options have a meaning with the embedded service, too.
     const EITHER: [&str; 3] = ["www_authenticate_uri", "service_token_roles", "service_token_roles_required"];
     let fields = config.keystone_authtoken.account();
     if config.keystone_authtoken.auth_url.is_some() || fields.complete().is_err() {

@@ -39,7 +39,7 @@ impl<T: Clone> Conversion<T, T> for Same {
     }
 }
 
-/// Another integer type; a larger value becomes its maximum.
+/// Another integer type. A value beyond the maximum of that type becomes the maximum.
 pub(super) struct Whole;
 
 macro_rules! whole {
@@ -140,7 +140,7 @@ impl Conversion<u32, bool> for AboveZero {
     }
 }
 
-/// The opposite.
+/// The opposite of a boolean.
 pub(super) struct Negated;
 
 impl Conversion<bool, bool> for Negated {

@@ -37,7 +37,7 @@ pub use values::MachineDefaults;
 /// How much a problem matters, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// An option of Nova's that has no meaning here. The operator need not act.
+    /// A fact that needs no action, such as an option of Nova's that has no meaning here.
     Note,
     /// Probably a mistake; start-up continues.
     Warning,
@@ -59,7 +59,7 @@ impl fmt::Display for Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub severity: Severity,
-    /// The line of the problem; `None` for a required option that no file sets.
+    /// The line of the problem; `None` if there is none, as for a required option that no file sets.
     pub place: Option<ConfigLine>,
     pub message: String,
 }

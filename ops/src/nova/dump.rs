@@ -74,7 +74,7 @@ impl DumpReader<'_> {
         Err((self.at, reason.into()))
     }
 
-    /// Skips blanks and comments.
+    /// Skips blanks, comments, and the `\restrict` lines of `pg_dump`.
     fn skip(&mut self) -> Result<(), SyntaxError> {
         loop {
             let rest = self.rest();

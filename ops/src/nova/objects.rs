@@ -85,7 +85,7 @@ fn short(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// Writes a value as Nova does in a text field: a text without quotes, any other value in Python's form.
+/// Writes a value as Nova does in a text field: a text without quotes, a boolean as in Python, any other value as JSON.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -79,7 +79,7 @@ fn beginning(works: &Arc<WorkRegistry>) -> HealthReport {
     Arc::new(move || json!({"work": read_models::under_way(&works)}))
 }
 
-/// Waits for a signal during start-up, when there is nothing to close yet.
+/// Waits for a signal that ends the server during start-up.
 async fn told_to_end() -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -2,7 +2,7 @@
 //! Chronova calls the services over HTTP for each metadata request that needs them.
 //!
 //! The services are external, so Chronova limits the time to connect, the time to answer, the length of an answer and
-//! the number of concurrent calls. A service that does not answer in time gives `{}` under its name. With
+//! the number of concurrent calls. A service that fails, or does not answer in time, gives `{}` under its name. With
 //! `vendordata_dynamic_failure_fatal`, the guest gets an error instead.
 
 use std::collections::BTreeSet;
@@ -150,7 +150,7 @@ impl VendorServices for HttpServices {
     }
 }
 
-/// Parses the targets, each as `name@url`. As in Nova, a target without a name, or with a repeated name, is skipped.
+/// Parses the targets, each as `name@url`. As in Nova, a word without `@`, or with a repeated name, is skipped.
 fn targets(words: &[String]) -> Vec<VendorDataTarget> {
     let mut names = BTreeSet::new();
     let mut targets = Vec::new();

@@ -78,7 +78,7 @@ impl ControlPlane {
     }
 }
 
-/// Begins to lead: the embedded services, the processes, the host agents and the reconcilers.
+/// Begins to lead: starts the embedded services, the processes, the host agents and the reconcilers.
 async fn lead(config: &Config, mut targets: Targets, member: &Member) -> Result<(Leader, OpenedServices)> {
     let leadership = Leadership::take(member, threads()).context("cannot send commands")?;
     let services = OpenedServices::open(config, &targets, &leadership).await?;
@@ -157,8 +157,8 @@ fn app(
     Ok(Arc::new(app))
 }
 
-/// The embedded identity API, or the place of Keystone. A Keystone that does not answer makes nothing unhealthy: another
-/// member of the cluster would not do better.
+/// Serves the embedded identity API, or tells clients where Keystone is. A Keystone that does not answer makes no
+/// member unhealthy, because another member of the cluster would not do better.
 fn with_identity(mut app: App, identity: OpenedIdentity) -> App {
     match identity {
         OpenedIdentity::Embedded(service) => app.with_identity(service),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Random;
 
-/// The depth limit.
+/// From this depth on, the schema is ignored.
 const DEPTH: usize = 8;
 
 /// Meaningful texts: ids of existing resources, and typical problem strings.

@@ -1,4 +1,4 @@
-//! Requests to a control plane: any operation of any service, with valid and invalid bodies. Every request must be
+//! Requests to a control plane: any operation of six services, with valid and invalid bodies. Every request must be
 //! answered, and never with a server error other than 501 and 503.
 
 use std::cell::{OnceCell, RefCell};

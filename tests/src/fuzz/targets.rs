@@ -170,7 +170,7 @@ fn judge_user_data(input: &[u8]) {
     server.request.name = text.chars().take(255).collect();
     server.request.hostname = server.request.name.clone();
     server.request.metadata = [(server.request.name.clone(), text.chars().rev().take(255).collect())].into();
-    // The drive has the files with exactly the same bytes, or the input is refused.
+    // Either the guest gets its user data and valid JSON, or the input is refused.
     let options = MetadataOptions::default();
     let about = GuestMetadata {
         server: &server,

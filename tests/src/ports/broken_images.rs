@@ -15,9 +15,9 @@ use chronova_hypervisor::guest::ImageRef;
 pub enum ImageFault {
     /// Every project sees every image.
     ShowsAll,
-    /// It returns images without bytes.
+    /// Images without bytes are found.
     ShowsEmpty,
-    /// It returns bytes with a wrong checksum.
+    /// Bytes are read with a wrong checksum.
     ReadsStale,
     /// A second upload is refused.
     UploadsOnlyOnce,

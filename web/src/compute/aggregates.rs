@@ -164,7 +164,7 @@ async fn remove_host(ctx: Ctx) -> Result<Reply, Fault> {
     shown(&ctx, number)
 }
 
-/// The images to cache, each once. As in Nova, a missing image is refused before any host is called.
+/// The images to cache. As in Nova, a repeated or missing image is refused before any host is called.
 async fn images_asked(ctx: &Ctx) -> Result<Vec<ImageSnapshot>, Fault> {
     let bodies::CacheImagesBody { cache } = ctx.parse()?;
     let mut ids: Vec<ImageId> = cache.iter().filter_map(|image| image.id.parse().ok()).collect();

@@ -3,7 +3,7 @@
 //! Each file declares the options of one theme with [`section!`]: name, type, default, bounds, meaning, origin. The
 //! typed struct that the program reads, the checks of `chronova config check`, and the reference page come from these
 //! declarations. An option that exists in Nova (or in oslo, Keystone, Glance, Neutron, Cinder) keeps its section, name,
-//! default and meaning. Where Chronova's default differs, the help says so and why.
+//! default and meaning. Where Chronova's section or default differs, the help says so.
 //!
 //! The use of the value follows the type. A declaration has at least one of these:
 //!

@@ -72,7 +72,7 @@ fn every_value_reaches_the_fields_that_its_declaration_names() {
         let plain = def.uses.iter().any(|one| matches!(one, OptionUse::Field(_))).then(|| with_one(def, &value));
         for (one, targets) in def.uses.iter().zip(plain.iter().cycle()) {
             let OptionUse::Field(text) = one else { continue };
-            // The field is only whether the number is above zero, so the number cannot be read back.
+            // The field says only whether the number is above zero, so the number cannot be read back.
             if def.name == "consecutive_build_service_disable_threshold" {
                 assert!(!with_one(def, "0").runtime.scheduler.counts_build_failures);
                 continue;

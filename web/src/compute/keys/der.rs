@@ -1,4 +1,4 @@
-//! Writes DER (ITU-T X.690), as far as a certificate and a PKCS#12 file need it.
+//! Writes and reads DER (ITU-T X.690), as far as a certificate and a PKCS#12 file need it.
 
 pub(super) const NULL: [u8; 2] = [5, 0];
 
@@ -27,7 +27,7 @@ pub(super) fn set(parts: &[&[u8]]) -> Vec<u8> {
     tagged(0x31, &parts.concat())
 }
 
-/// A number that is not negative, most significant byte first.
+/// Encodes a number that is not negative. Its most significant byte comes first.
 pub(super) fn integer(bytes: &[u8]) -> Vec<u8> {
     let from = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len().saturating_sub(1));
     let digits = &bytes[from..];
@@ -41,7 +41,7 @@ pub(super) fn octets(content: &[u8]) -> Vec<u8> {
     tagged(4, content)
 }
 
-/// A bit string of whole bytes.
+/// Encodes a bit string of whole bytes.
 pub(super) fn bits(content: &[u8]) -> Vec<u8> {
     tagged(3, &[&[0], content].concat())
 }
@@ -50,7 +50,7 @@ pub(super) fn utf8(text: &str) -> Vec<u8> {
     tagged(12, text.as_bytes())
 }
 
-/// `[number] EXPLICIT`.
+/// Encodes `[number] EXPLICIT`.
 pub(super) fn context(number: u8, content: &[u8]) -> Vec<u8> {
     tagged(0xA0 | number, content)
 }

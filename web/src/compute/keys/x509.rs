@@ -1,8 +1,8 @@
 //! X.509 certificates: fingerprints of imported ones, and new ones with which a user logs in to Windows guests (WinRM).
 //!
-//! A new certificate equals Nova's: the user is the subject, the principal name (`user@localhost`) an alternative name.
-//! It is for client authentication only, and valid for ten years. Its key is on the curve P-256. Only the answer has
-//! the private half, as a PKCS#12 file without a password, in base64; it is not stored.
+//! A new certificate names the user as Nova's does: the user is the subject, the principal name (`user@localhost`) an
+//! alternative name. It is for client authentication only, and valid for ten years. Its key is on the curve P-256. Only
+//! the answer has the private half, as a PKCS#12 file without a password, in base64; it is not stored.
 //!
 //! Source: nova `crypto.py`; RFC 5280 (certificates), RFC 7292 (PKCS#12).
 
@@ -101,7 +101,7 @@ fn to_be_signed(user: &str, serial: &[u8], point: &[u8], now: DateTime<Utc>) -> 
     ])
 }
 
-/// The year has two digits until 2049, and four from 2050 on.
+/// Encodes a time. The year has two digits until 2049, and four from 2050 on.
 fn time(at: DateTime<Utc>) -> Vec<u8> {
     match at.year() < 2_050 {
         true => tagged(23, at.format("%y%m%d%H%M%SZ").to_string().as_bytes()),
@@ -124,7 +124,7 @@ fn pem(certificate: &[u8]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Certificate and key in one file without a password. Readers need the checksum even so.
+/// Writes certificate and key into one file without a password. Readers need the checksum even so.
 fn pkcs12(certificate: &[u8], key: &[u8], salt: &[u8]) -> Vec<u8> {
     let key_id = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, certificate);
     let attributes = set(&[&sequence(&[&oid(&[1, 2, 840, 113_549, 1, 9, 21]), &set(&[&octets(key_id.as_ref())])])]);
@@ -141,7 +141,8 @@ fn pkcs12(certificate: &[u8], key: &[u8], salt: &[u8]) -> Vec<u8> {
     sequence(&[&integer(&[3]), &content(&safe), &mac])
 }
 
-/// RFC 7292, appendix B.2, for the empty password, which is encoded as two zero bytes (the terminator).
+/// Derives the key of the checksum by RFC 7292, appendix B.2. The password is empty, which is encoded as two zero bytes
+/// (the terminator).
 fn mac_key(salt: &[u8]) -> Vec<u8> {
     const BLOCK: usize = 64;
     let mut input = vec![3_u8; BLOCK];

@@ -89,7 +89,7 @@ async fn diagnose(ctx: Ctx) -> Result<Reply, Fault> {
     }))
 }
 
-/// Nova's names of power states (`power_state.STATE_MAP`).
+/// The refusal of diagnostics, with Nova's name of the power state (`power_state.STATE_MAP`).
 fn not_running(id: impl std::fmt::Display, power: Power) -> Fault {
     let state = match power {
         Power::NoState => "pending",

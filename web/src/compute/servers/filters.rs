@@ -76,7 +76,7 @@ const STATUSES: &[(&str, &[&str], &[&str])] = &[
     ("VERIFY_RESIZE", &["resized"], &[]),
 ];
 
-/// Sort keys that Nova's schema accepts and its code refuses: tables other than that of servers.
+/// Filters that Nova's schema accepts and its code refuses. They name tables other than that of servers.
 const OF_OTHER_TABLES: &[&str] = &[
     "block_device_mapping",
     "services",
@@ -96,7 +96,7 @@ type ServerPredicate = Box<dyn Fn(&ServerRow, &Alive, &Status) -> bool + Send>;
 pub(super) struct ServerListQuery {
     /// `None`: all projects.
     pub project: Option<ProjectId>,
-    /// Deleted servers instead of, or (with `changes-since`) besides, the live ones.
+    /// Whether deleted servers are listed: not at all, alone, or beside the live ones.
     pub deleted: DeletedFilter,
     holds: Vec<ServerPredicate>,
     /// Whether soft-deleted servers count as not deleted.

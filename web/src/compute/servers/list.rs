@@ -177,7 +177,7 @@ fn compare(order: &[(String, bool)], a: &Arc<ServerRow>, b: &Arc<ServerRow>) -> 
             return if *descends { ordering.reverse() } else { ordering };
         }
     }
-    // Equal servers are in the order of their ids, or in its reverse if the first key descends.
+    // Equal servers are in the order of their ids. If the first key descends, they are newest first instead.
     let turned = order.first().is_none_or(|(_, descends)| *descends);
     if turned { (right.created_at, b.id).cmp(&(left.created_at, a.id)) } else { a.id.cmp(&b.id) }
 }

@@ -230,7 +230,7 @@ async fn find_image(
     queries.images.find(id, project, ctx.caller().is_admin).await.map(Some).map_err(reject::image)
 }
 
-/// Nova: `_validate_flavor_image_nostatus`. Without an image to boot from, there is nothing to compare.
+/// Compares the flavor with the image to boot from, if there is one. Source: Nova's `_validate_flavor_image_nostatus`.
 fn check_image(
     ctx: &Ctx,
     flavor: &FlavorSnapshot,

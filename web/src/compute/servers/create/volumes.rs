@@ -90,8 +90,8 @@ pub(super) async fn admit(
     Ok(zone)
 }
 
-/// Nova: `_validate_vol_az_for_create`. All volumes must be in one zone, the server's. A server without a requested
-/// zone gets the volumes' zone, unless that is its default zone.
+/// Without `cross_az_attach`, all volumes must be in one zone, the server's. A server without a requested zone gets the
+/// volumes' zone, unless that is its default zone. Source: Nova's `_validate_vol_az_for_create`.
 async fn in_zone(
     ctx: &Ctx,
     asker: &VolumeCaller<'_>,
@@ -145,7 +145,7 @@ impl VolumeCaller<'_> {
         })
     }
 
-    /// Nova: `get_bdm_image_metadata`.
+    /// Finds the image of a root volume, as Nova's `get_bdm_image_metadata` does.
     async fn boot_image(&self, root: &BlockDevice) -> Result<Option<ImageSnapshot>, Fault> {
         let of_volume = async |volume: VolumeId| self.queries.volumes.find(volume, self.project, self.is_admin).await;
         match root.source {
