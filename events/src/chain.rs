@@ -5,8 +5,7 @@
 //! and [`link`] define the hashed bytes, which never change. There are two levels:
 //!
 //! * the **content** of an event: all of it except position and revision. The content is known before the append, so
-//! its
-//!   hash is computed by the thread that appends, not by the single writer;
+//!   the hash of the content is computed by the thread that appends, not by the single writer;
 //! * the **link**: hash of the previous event (32 zero bytes for the first), position, revision and content hash. A
 //!   link hashes only the content's hash. So a part of a log can be proved with only the revisions and content hashes
 //!   of the other events.

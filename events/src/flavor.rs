@@ -84,7 +84,7 @@ pub struct Flavor {
 }
 
 impl Flavor {
-    /// Whether `project` may create servers from it.
+    /// Whether `project` may create servers from the flavor.
     pub fn visible_to(&self, project: &ProjectId) -> bool {
         self.definition.public || self.access.contains(project)
     }

@@ -1,7 +1,7 @@
 //! Volume quota of a project: its usage and its limits, one stream per project.
 //!
-//! Quota is reserved, for the id of the volume or snapshot, before this is created. So the reservation of a volume that
-//! was never created is found and released.
+//! Quota for a volume or snapshot is reserved under its id before its creation. So the reservation of a volume that was
+//! never created is found and released.
 
 use std::collections::BTreeMap;
 

@@ -94,7 +94,7 @@ impl VolumeType {
         self.public || self.access.contains(project)
     }
 
-    /// Whether its volumes may be attached more than once (`multiattach` is `<is> True`).
+    /// Whether volumes of the type may be attached more than once (`multiattach` is `<is> True`).
     pub fn multiattach(&self) -> bool {
         self.extra_specs.iter().any(|(key, value)| key == "multiattach" && value == "<is> True")
     }

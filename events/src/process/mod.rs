@@ -310,7 +310,7 @@ impl Task {
     }
 
     /// Whether the process begins without waiting for its turn. A drain only requests other processes and waits for
-    /// them. For the other two, a client waits.
+    /// them. A client waits for each of the other two processes.
     pub fn begins_at_once(&self) -> bool {
         matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. } | Self::AskServer { .. })
     }

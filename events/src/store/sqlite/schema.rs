@@ -198,7 +198,7 @@ pub(super) fn open_read_only(path: &Path) -> Result<Anchor, StoreError> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     check_current(path, &connection)?;
     let log = log_id(&connection)?;
-    // One transaction, because the writer may be running. The note was read before, and the log only grows.
+    // One transaction, because the writer may be running. The note was read before, so it cannot be ahead of the log.
     let transaction = connection.unchecked_transaction().map_err(|e| error::explain(&e, 0))?;
     let head = check_head(&transaction)?;
     check_note(&witness, note, log, head.position)?;

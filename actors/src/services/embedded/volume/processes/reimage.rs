@@ -2,7 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `write_image` | caches the image on the host, creates the volume again from the image | (the old content is gone) |
+//! | `write_image` | caches the image on the host, recreates the volume from the image | (the old content is gone) |
 //!
 //! A failure leaves the volume in error, because its content is unknown. An operator can reset the volume's status, and
 //! another rebuild of its server then repairs it.
