@@ -17,11 +17,12 @@ pub type EventOf<A> = <<A as AggregateRoot>::State as Fold>::Event;
 pub trait AggregateRoot: Send + Sync + 'static {
     /// The id of one aggregate of this kind.
     type Id: Clone + Eq + Hash + Debug + Send + Sync + 'static;
-    /// The state that its events fold into.
+    /// The state that the aggregate's events fold into.
     type State: Fold;
-    /// The commands that it accepts. Ids, times and chosen hosts arrive in the command: `decide` makes up nothing.
+    /// The commands that the aggregate accepts. Ids, times and chosen hosts arrive in the command: `decide` makes up
+    /// nothing.
     type Command: Clone + Debug + Send + 'static;
-    /// The reasons for which it refuses a command.
+    /// Why the aggregate refuses a command.
     type Reject: std::error::Error + Clone + Send + Sync + 'static;
 
     /// The actor writes a snapshot of the state after so many events.

@@ -1,4 +1,5 @@
-//! The traits through which compute calls other services: embedded ones, or real Keystone, Neutron, Glance and Cinder.
+//! The traits through which compute calls other services: embedded ones, or clients of real ones (see
+//! [`crate::services`]).
 //!
 //! There is one trait per service, and an optional one for the resources that users manage through Nova's old API.
 //! `chronova-tests` has one conformance suite per trait, which every implementation passes.
@@ -45,8 +46,8 @@ pub struct ServiceCaller {
     pub meta: Arc<Meta>,
 }
 
-/// The policies of the embedded services, as they judge one user. A client of another service does not ask them: there the
-/// token decides.
+/// The policies of the embedded services, as they judge one user. A client of a real service does not ask them: the
+/// real service judges the token.
 pub trait UserRights: fmt::Debug + Send + Sync {
     /// Whether the rule holds for a resource with these attributes.
     fn may(&self, policy: EmbeddedPolicy, rule: &'static str, attributes: &[(&'static str, String)]) -> bool;
@@ -65,8 +66,8 @@ impl ServiceCaller {
         Self { project: None, is_admin: true, token: None, rights: None, meta: Meta::system(part) }
     }
 
-    /// Whether the rule of an embedded service lets the caller treat a resource of `owner`. A part of this system may treat
-    /// what its project owns, an administrator everything.
+    /// Whether the rule of an embedded service lets the caller act on a resource of `owner`. Without a user, the caller
+    /// may act on the resources of its project, and on all resources if it is an administrator.
     pub fn may(
         &self,
         (policy, rule): (EmbeddedPolicy, &'static str),

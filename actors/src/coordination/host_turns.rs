@@ -1,4 +1,4 @@
-//! The turns of builds and snapshots on one host: two members that count apart would let twice as many run
+//! The turns of builds and snapshots on one host: two members that count separately would let twice as many run
 //! (`[DEFAULT] max_concurrent_builds` and `max_concurrent_snapshots`).
 //!
 //! The turns are in memory only: after a crash no build is under way, and each process waits for its turn again.

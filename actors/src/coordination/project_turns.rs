@@ -1,4 +1,5 @@
-//! The turns of one project to create something that a quota counts: two members would both find room for the last one.
+//! The turns of one project to create something that a quota counts. If two members counted separately, both would give
+//! out the last free place.
 //!
 //! A request counts in the read models, which lag, so it keeps its turn until they show the new resource. The turns are
 //! in memory only: after a crash nothing is being created.

@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use crate::aggregate::AggregateRoot;
 
-/// The id of the only archive of erasures.
+/// The id of the only stream of erasures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErasureArchiveId;
 

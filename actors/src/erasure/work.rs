@@ -155,7 +155,8 @@ impl Eraser {
         let destroyed = tokio::task::spawn_blocking(move || keys.destroy_all(&subjects, before)).await;
         let destroyed = destroyed.map_err(|error| StoreError::Io(error.to_string()))??;
         self.store.forget(&self.streams(request)).await?;
-        // Actors follow their own streams, the read models all of them. No checkpoint from before may be used again.
+        // Actors follow their own streams, and the read models follow all streams. No checkpoint from before the
+        // erasure may be used again.
         if !self.views.wait_for(self.store.head(), PATIENCE).await {
             return Err(ErasureError::Behind);
         }

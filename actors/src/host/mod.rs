@@ -39,7 +39,7 @@ pub enum HostCommand {
     ForceDown {
         forced: bool,
     },
-    /// Removes the host. An unknown host is success.
+    /// Removes the host. Succeeds if the host is unknown, too.
     Deregister,
     /// Requests for drains and maintenance.
     Drain(DrainCommand),

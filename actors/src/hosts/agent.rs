@@ -352,7 +352,7 @@ impl Agent {
     }
 
     /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. Every resync finds a guest
-    /// that stays, and logs it while it runs.
+    /// that was not removed, and logs it while it runs.
     async fn reap(&self, member: &ConnectedHost, instance: InstanceId) {
         let action = self.context.options.deleted_guests;
         match action {

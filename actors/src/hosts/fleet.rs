@@ -164,7 +164,7 @@ impl ConnectedHosts {
         self.numbers.next()
     }
 
-    /// Adds a host, or returns the member if it is already connected.
+    /// Adds a host. A host that is already connected stays as it is.
     pub(crate) fn join(
         &self,
         host: HostId,

@@ -11,7 +11,7 @@ use super::{InstanceReject, InstanceRequest};
 use crate::ports::{ImageDraft, PortError};
 use crate::quota::{QuotaReject, ServerQuotaClaim};
 
-/// The part of a request that comes before its server.
+/// The thing that a request takes before it asks its server.
 #[derive(Debug, Clone)]
 pub enum TakenFirst {
     Quota(Box<ServerQuotaClaim>),
@@ -47,7 +47,7 @@ pub struct ServerRequest {
     pub meta: Arc<Meta>,
 }
 
-/// Why a request leaves its server as it is.
+/// Why a request did not change its server.
 #[derive(Debug, Clone, Error)]
 pub enum AskServerReject {
     #[error(transparent)]

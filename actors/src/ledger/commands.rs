@@ -20,14 +20,13 @@ pub enum LedgerCommand {
         /// The NUMA cells of the host.
         cells: HostNumaCells,
     },
-    /// Adds and removes traits of a host's provider, and keeps its other traits. An unknown provider is success.
+    /// Adds and removes traits of a host's provider, and keeps its other traits. Ignores an unknown provider.
     AdjustTraits {
         provider: ProviderId,
         add: Vec<String>,
         remove: Vec<String>,
     },
-    /// Adds and removes aggregates of a host's provider, and keeps its other aggregates. An unknown provider is
-    /// success.
+    /// Adds and removes aggregates of a host's provider, and keeps its other aggregates. Ignores an unknown provider.
     AdjustAggregates {
         provider: ProviderId,
         add: Vec<uuid::Uuid>,
@@ -43,7 +42,7 @@ pub enum LedgerCommand {
     ClaimAll {
         claims: Vec<ServerClaim>,
     },
-    /// Releases all allocations of the consumer. A consumer without allocations is success.
+    /// Releases all allocations of the consumer. Succeeds if the consumer has no allocations.
     Release {
         consumer: ConsumerId,
     },

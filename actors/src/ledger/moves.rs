@@ -9,7 +9,8 @@ use chronova_events::ledger::{AllocationsReplaced, Claimed, GroupMemberPlaced, L
 
 use super::cells;
 
-/// Moves the allocations of `server` to `migration`. A repetition, or a server without allocations, is success.
+/// Moves the allocations of `server` to `migration`. A repetition changes nothing, nor does a server without
+/// allocations.
 pub(super) fn set_aside(state: &Ledger, server: ConsumerId, migration: ConsumerId) -> Vec<LedgerEvent> {
     let (Some(held), false) = (state.consumers.get(&server), state.consumers.contains_key(&migration)) else {
         return vec![];
@@ -22,8 +23,8 @@ pub(super) fn set_aside(state: &Ledger, server: ConsumerId, migration: ConsumerI
     events
 }
 
-/// Moves the allocations of `migration` back to `server`, and releases the server's present ones. A repetition is
-/// success.
+/// Moves the allocations of `migration` back to `server`, and releases the server's present ones. A repetition changes
+/// nothing.
 ///
 /// A member of a server group counts on its old host again. This is no new placement, so the ledger does not check the
 /// group's policy.

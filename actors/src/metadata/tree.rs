@@ -54,7 +54,7 @@ impl GuestMetadata<'_> {
             [openstack::PASSWORD] => Ok(Some(MetadataEntry::Password)),
             [wanted] => {
                 let found = openstack::document(self, version, wanted, user_data.as_deref(), &seed()?);
-                // Nova forgets the content type of the network data, too.
+                // As in Nova, the network data does not have the content type of JSON, although it is JSON.
                 let is_json = !matches!(*wanted, openstack::USER_DATA | openstack::NETWORK_DATA);
                 Ok(found.map(
                     |document| if is_json { MetadataEntry::Json(document) } else { MetadataEntry::Text(document) },

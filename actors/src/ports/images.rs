@@ -37,7 +37,7 @@ pub trait ImageService: ImageSource + 'static {
     /// Creates a private image without data.
     async fn create(&self, draft: ImageDraft, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Uploads the data of an image. If the image already has data, this is success, and nothing is read.
+    /// Uploads the data of an image. Succeeds without reading anything if the image already has data.
     async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Deletes an image, with or without data.

@@ -137,12 +137,12 @@ pub trait NetworkService: Send + Sync + 'static {
     /// Creates or binds one more port of a server. Idempotent under `process`.
     async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError>;
 
-    /// Deletes the port that [`attach`](Self::attach) created for `process`, whether or not its answer arrived. No such
-    /// port is success. A port that was only bound stays: [`detach`](Self::detach) unbinds it.
+    /// Deletes the port that [`attach`](Self::attach) created for `process`, whether or not its answer arrived.
+    /// Succeeds if there is no such port. A port that was only bound stays: [`detach`](Self::detach) unbinds it.
     async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Deletes one port of a server if the service created it for the server, and unbinds it otherwise. A port that is
-    /// not the server's is success.
+    /// Deletes one port of a server if the service created it for the server, and unbinds it otherwise. Does nothing if
+    /// the server does not have the port.
     async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Gives the server one more address on a network that it has a port on.
@@ -165,7 +165,7 @@ pub trait NetworkService: Send + Sync + 'static {
 
     /// Adds a security group of `project` to all ports of the server. The group is named by its id or by a unique name.
     /// `NotFound`: there is no such group. `Conflict`: several groups have the name. `Invalid`: the server has no
-    /// ports, or one of them cannot have groups. A port that already has the group is success.
+    /// ports, or one of them cannot have groups. A port that already has the group does not change.
     async fn add_security_group(
         &self,
         instance: InstanceId,

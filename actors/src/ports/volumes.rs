@@ -1,5 +1,5 @@
-//! The port through which processes and the compute API use volumes. The embedded volume service implements it; real
-//! Cinder can, too.
+//! The port through which processes and the compute API use volumes. The embedded volume service implements the port; a
+//! client of real Cinder could do so, too.
 //!
 //! Every change is idempotent under the ids that the caller chooses (derived from the process's id): a repeated call
 //! changes nothing. The service only accepts long calls (`create`, `create_snapshot`, `delete`). The caller polls
@@ -167,7 +167,7 @@ pub trait VolumeService: Send + Sync + 'static {
     /// `is_admin`, the volume's project must see the source and may use the type.
     async fn create(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> Result<VolumeInfo, PortError>;
 
-    /// Accepts the deletion of a volume. A volume that is already gone is success.
+    /// Accepts the deletion of a volume. Succeeds if the volume is already gone.
     async fn delete(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Accepts a new snapshot. The snapshot is `creating`, and then `available` or `error`. Without `is_admin`, a
@@ -179,7 +179,7 @@ pub trait VolumeService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<SnapshotInfo, PortError>;
 
-    /// Accepts the deletion of a snapshot. A snapshot that is already gone is success.
+    /// Accepts the deletion of a snapshot. Succeeds if the snapshot is already gone.
     async fn delete_snapshot(&self, snapshot: SnapshotId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Accepts that an image replaces the volume's content while the guest is off. The volume is `downloading`, and
@@ -229,8 +229,8 @@ pub trait VolumeService: Send + Sync + 'static {
     /// Cancels a detachment: the volume is `in-use` again.
     async fn roll_detaching(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Ends an attachment, complete or not. The volume is `available` again after its last attachment. An attachment
-    /// that is already gone is success.
+    /// Ends an attachment, complete or not. The volume is `available` again after its last attachment. Succeeds if the
+    /// attachment is already gone.
     async fn release(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Removes from a host that answers what is left there of volumes that are gone. A service that keeps no volume on

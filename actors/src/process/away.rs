@@ -23,7 +23,7 @@ fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)> {
     server.disks.iter().map(|disk| &disk.device).filter_map(|device| Some((device, device.volume?)))
 }
 
-/// No process may work on a disk while its attachment is exchanged.
+/// Fails while a process works on one of the disks, because attachments are exchanged only of idle disks.
 fn ensure_disks_idle(server: &Alive) -> Result<(), StepError> {
     match server.disks.iter().any(|disk| disk.work.is_some()) {
         true => Err(StepError::again("one of the server's volumes is being worked on")),

@@ -83,7 +83,8 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     claim(work, &server, request).await
 }
 
-/// Nova's `TooManyDiskDevices`, which its compute service raises when it names the disks: no other host can help.
+/// Refuses too many disks, as Nova's compute service does (`TooManyDiskDevices`). The limit is the same on all hosts,
+/// so the error is final.
 fn check_disks(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     match work.context.server_options.max_disk_devices.filter(|most| disks::count(server) > *most) {
         None => Ok(()),

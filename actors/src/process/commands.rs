@@ -14,7 +14,7 @@ pub enum ProcessRoot {}
 
 #[derive(Debug, Clone)]
 pub enum ProcessCommand {
-    /// Starts the process. A repetition is success.
+    /// Starts the process. A repetition changes nothing.
     Start {
         process: ProcessId,
         task: Task,
@@ -39,7 +39,7 @@ pub enum ProcessCommand {
     Restart {
         excluded: Option<HostId>,
     },
-    /// Cancels the process, because the process `by` overtakes it. A process that has ended is success.
+    /// Cancels the process, because the process `by` overtakes it. Succeeds if the process has ended.
     CallOff {
         by: ProcessId,
     },

@@ -105,8 +105,8 @@ impl Definition {
 }
 
 impl StepRun {
-    /// The server that the process works on. The table of processes runs no step of a server's process for anything
-    /// else. For another process, the id would be one that no server has.
+    /// The server that the process works on. Only steps of a server's process call this. For any other process, the
+    /// result is an id that no server has.
     pub fn instance_id(&self) -> InstanceId {
         self.running.task.instance().unwrap_or(InstanceId(uuid::Uuid::nil()))
     }

@@ -128,7 +128,7 @@ pub(super) async fn keep(work: &StepRun) -> Result<(), StepError> {
     roll_detaching(work, task(work)?.volume, &server.request.project).await
 }
 
-/// Marks the volume as `in-use` again. It is success if the volume is available, or was never marked.
+/// Marks the volume as `in-use` again. Succeeds if the volume is available, or was never marked.
 async fn roll_detaching(work: &StepRun, volume: VolumeId, project: &ProjectId) -> Result<(), StepError> {
     match work.context.volumes.find(volume, project, true).await {
         Ok(info) if info.status == "detaching" => {}
@@ -151,7 +151,7 @@ pub(super) fn told(result: DriverResult<()>) -> Result<(), StepError> {
     }
 }
 
-/// Like [`told`], but for a detachment: a missing guest is success, because it has no disk.
+/// Like [`told`], but for a detachment: succeeds if the guest is missing, because then it has no disk.
 pub(super) fn told_or_gone(result: DriverResult<()>) -> Result<(), StepError> {
     match result {
         Err(DriverError::NoSuchGuest(_)) => Ok(()),

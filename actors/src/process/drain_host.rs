@@ -232,7 +232,7 @@ async fn continue_departure(
         DrainAction::Ask => return request_move(work, id, leaving).await,
         DrainAction::Confirm => {
             let process = ProcessId::derive(leaving.migration.0, "confirm");
-            // After a refusal, the move is already being confirmed or reverted, and the next pass sees that.
+            // A refusal means that the move is already being confirmed or reverted. The next pass sees the result.
             let _refused = send(work, id, MoveRequest::Confirm { process, asker: ASKER }).await?;
         }
         DrainAction::Left { to } => {

@@ -73,7 +73,7 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     destination::choose(work, &subject, request(work, &subject).await?, None).await
 }
 
-/// Nova's libvirt driver: `Unable to resize disk down.`
+/// Refuses a smaller disk, with the message of Nova's libvirt driver.
 fn check_disks(subject: &MovingServer) -> Result<(), StepError> {
     let (old, new) = (&subject.moving.old_flavor, &subject.moving.new_flavor);
     let root = new.root_gib < old.root_gib && !subject.server.is_volume_backed();

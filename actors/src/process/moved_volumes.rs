@@ -14,7 +14,7 @@ use super::disks::{self, recorded};
 use crate::instance::InstanceVolumeRecord;
 use crate::ports::PortError;
 
-/// Attaches the volumes to the host of `to`. A repetition is success.
+/// Attaches the volumes to the host of `to`. A repetition succeeds, too.
 pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<(), StepError> {
     if !server.disks.iter().any(|disk| disk.device.is_volume()) {
         return Ok(());

@@ -85,7 +85,7 @@ fn in_aggregates<'a>(context: &'a SchedulingContext<'_>, which: impl Fn(&Aggrega
     found.then_some(hosts)
 }
 
-/// `[scheduler] limit_tenants_to_placement_aggregate`.
+/// Applies `[scheduler] limit_tenants_to_placement_aggregate`.
 fn tenant_aggregates(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     let options = &context.options.prefilters;
     if !options.limit_tenants_to_placement_aggregate {
@@ -137,7 +137,7 @@ fn zone(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     });
 }
 
-/// `[scheduler] query_placement_for_image_type_support`.
+/// Applies `[scheduler] query_placement_for_image_type_support`.
 fn image_type(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     let Some(image) = &context.request.image else { return };
     let name = format!("COMPUTE_IMAGE_TYPE_{}", image.format.to_uppercase());
@@ -165,8 +165,8 @@ fn compute_status(context: &SchedulingContext<'_>, all: &mut PrefilterRequiremen
     });
 }
 
-/// `[scheduler] enable_isolated_aggregate_filtering`: an aggregate with `trait:X=required` is for servers that request
-/// X.
+/// Applies `[scheduler] enable_isolated_aggregate_filtering`: an aggregate with `trait:X=required` is for servers that
+/// request X.
 fn isolated_aggregates(context: &SchedulingContext<'_>, wanted: &ResourceRequest, all: &mut PrefilterRequirements) {
     if !context.options.prefilters.enable_isolated_aggregate_filtering {
         return;
@@ -189,7 +189,7 @@ fn isolated_aggregates(context: &SchedulingContext<'_>, wanted: &ResourceRequest
     });
 }
 
-/// `[scheduler] image_metadata_prefilter`.
+/// Applies `[scheduler] image_metadata_prefilter`.
 fn image_metadata(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     const PREFIXES: [(&str, &str); 7] = [
         ("hw_cdrom_bus", "COMPUTE_STORAGE_BUS"),

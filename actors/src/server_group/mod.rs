@@ -29,7 +29,7 @@ pub enum ServerGroupCommand {
         instances: Vec<InstanceId>,
         limit: i64,
     },
-    /// Removes a server that was deleted or never created. A server that is no member is success.
+    /// Removes a server that was deleted or never created. Succeeds if the server is no member.
     Leave {
         group: ServerGroupId,
         instance: InstanceId,

@@ -170,7 +170,7 @@ impl ImageFiles {
         Ok(Box::pin(stream))
     }
 
-    /// Removes an image's file. A missing file is success.
+    /// Removes an image's file. Succeeds if the file is missing.
     pub async fn remove(&self, image: ImageId) -> io::Result<()> {
         match tokio::fs::remove_file(self.path(image)).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -92,7 +92,7 @@ fn change(state: &Network, row: &NetworkRow, patch: NetworkPatch) -> Result<Vec<
     Ok(vec![NetworkSettingsReplaced { network, settings, tags }.into()])
 }
 
-/// Neutron's bounds: 68 is the smallest that IPv4 allows; 0 would mean "not set".
+/// Checks Neutron's bounds: 68 is the smallest MTU that IPv4 allows; 0 would mean "not set".
 fn check_mtu(mtu: u32) -> Result<(), NetworkReject> {
     match mtu {
         68..=65_535 => Ok(()),

@@ -147,7 +147,7 @@ fn check_gateway(gateway: Option<IpAddr>) -> Result<(), NetworkReject> {
     }
 }
 
-/// `max_dns_nameservers` of neutron.conf is 5.
+/// Refuses more nameservers than the default of `max_dns_nameservers` in neutron.conf.
 fn check_dns_count(dns: &[IpAddr]) -> Result<(), NetworkReject> {
     match dns.len() {
         0..=5 => Ok(()),

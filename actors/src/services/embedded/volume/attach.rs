@@ -39,7 +39,7 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
             now if now.complete && record.status != VolumeStatus::Attaching => Ok(vec![]),
             _ => Ok(vec![AttachmentCompleted { volume, attachment }.into()]),
         },
-        // An attachment that is already gone is success.
+        // The command succeeds if the attachment is already gone.
         VolumeCommand::Release { attachment } if !record.attachments.contains_key(&attachment) => Ok(vec![]),
         VolumeCommand::Release { attachment } => Ok(vec![AttachmentReleased { volume, attachment }.into()]),
         VolumeCommand::Keep => match record.status {

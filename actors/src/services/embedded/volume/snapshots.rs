@@ -44,7 +44,7 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
             }
             Ok(vec![SnapshotDeleteRequested { volume, snapshot, process }.into()])
         }
-        // A snapshot that is already gone is success.
+        // The command succeeds if the snapshot is already gone.
         VolumeCommand::RecordSnapshotDeleted { snapshot, .. } if !record.snapshots.contains_key(&snapshot) => {
             Ok(vec![])
         }

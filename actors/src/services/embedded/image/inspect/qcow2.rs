@@ -1,7 +1,7 @@
 //! Parses the header of an untrusted qcow2 file (QEMU's docs/interop/qcow2.txt).
 //!
-//! It refuses backing files, external data files, encryption, images marked as corrupt, unknown features, and tables
-//! outside the file.
+//! The function `inspect` refuses backing files, external data files, encryption, images marked as corrupt, unknown
+//! features, and tables outside the file.
 
 use super::{InspectError, RandomAccess};
 

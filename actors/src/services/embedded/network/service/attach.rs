@@ -166,7 +166,7 @@ impl EmbeddedNetworks {
         self.views.networks.read(|networks| self.views.security_groups.read(|groups| info(networks, groups, &nic)))
     }
 
-    /// As with Neutron, the server's port on that network gets one more address.
+    /// Gives the server's port on that network one more address, as Neutron does.
     pub(super) async fn add_one(
         &self,
         instance: InstanceId,
