@@ -190,7 +190,8 @@ pub struct Recorded {
     pub recorded_at: Timestamp,
     pub meta: Arc<Meta>,
     pub data: Bytes,
-    /// The event's place in the chain, see [`crate::chain`]; `None` in back ends that do not order all events themselves.
+    /// The event's place in the chain, see [`crate::chain`]; `None` in back ends that do not order all events
+    /// themselves.
     pub hash: Option<EventHash>,
     /// Opens the personal fields of a sealed payload; `None` for payloads that are not sealed.
     pub keys: Option<Arc<KeyRing>>,

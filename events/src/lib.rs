@@ -1,8 +1,8 @@
 //! Events, the folds that give them meaning, and the event store.
 //!
 //! One folder or file per noun (`instance`, `host`, `ledger`, ...) holds its events and the fold over them.
-//! [`registry`] lists the nouns, [`operations`] says which operation an event begins, and [`store`] writes and reads the
-//! log. Nothing here decides anything, and only [`clock`] reads the time.
+//! [`registry`] lists the nouns, [`operations`] says which operation an event begins, and [`store`] writes and reads
+//! the log. Nothing here decides anything, and only [`clock`] reads the time.
 
 #[macro_use]
 pub mod registry;

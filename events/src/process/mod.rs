@@ -322,8 +322,8 @@ impl Task {
     }
 
     /// Whether the process records its steps only when one fails. Events of other streams show its success. Repeating a
-    /// step costs little, so records of steps would only enlarge the log. A process that asks for itself also records its
-    /// beginning and its end.
+    /// step costs little, so records of steps would only enlarge the log. A process that asks for itself also records
+    /// its beginning and its end.
     pub fn records_only_failure(&self) -> bool {
         matches!(self, Self::CreateServers { .. } | Self::AskServer { .. })
     }

@@ -8,8 +8,8 @@ use chronova_events::ids::InstanceId;
 
 use crate::driver::DriverResult;
 
-/// The agents of one host's guests. Each call fails with [`NoAgent`](crate::driver::DriverError::NoAgent) if the guest has no
-/// channel for an agent.
+/// The agents of one host's guests. Each call fails with [`NoAgent`](crate::driver::DriverError::NoAgent) if the guest
+/// has no channel for an agent.
 #[async_trait]
 pub trait GuestAgent: Send + Sync {
     /// Sets a user's password. `Unsupported` if no agent answers.

@@ -45,7 +45,8 @@ use writer::{PostgresAppend, PostgresWriter};
 /// The address of the log, and the requirements on its database.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
-    /// `postgresql://USER:PASSWORD@HOST/NAME`, or `host=/run/postgresql user=... dbname=...`. With TLS: see `address.rs`.
+    /// `postgresql://USER:PASSWORD@HOST/NAME`, or `host=/run/postgresql user=... dbname=...`. With TLS: see
+    /// `address.rs`.
     pub url: String,
     /// The cell of the log.
     pub cell: String,
@@ -57,7 +58,8 @@ pub struct PostgresOptions {
     pub patience: Duration,
     /// How long this member leads without an answer of the database. Zero: until another member opens the log.
     pub lease: Duration,
-    /// Whether the kernel kills this process when its lease ends without a renewal. A process that drives hosts needs it.
+    /// Whether the kernel kills this process when its lease ends without a renewal. A process that drives hosts needs
+    /// it.
     pub end_process: bool,
 }
 
