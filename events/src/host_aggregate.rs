@@ -1,7 +1,7 @@
 //! The host aggregates: groups of hosts that an administrator creates. Some of them define availability zones.
 //!
-//! All aggregates share one stream, because their names are unique, and a host may be in only one zone, but in any
-//! number of aggregates. A zone is the metadata `availability_zone` of an aggregate, as in Nova.
+//! All aggregates share one stream, because two rules span them: names are unique, and the aggregates of a host must
+//! not define two zones. A zone is the metadata `availability_zone` of an aggregate, as in Nova.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ noun! {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostAggregateCreated {
     pub aggregate: HostAggregateId,
-    /// Counts all aggregates ever created. It is the id in the API's paths.
+    /// The aggregate's number, which counts all aggregates ever created: the id in the API's paths.
     pub number: u64,
     pub name: String,
     /// Key and value, sorted by key, the zone included.

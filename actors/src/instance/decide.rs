@@ -255,7 +255,7 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
         },
         InstanceRecord::PowerDone { process, action } => match at_work == Some(process) {
             true => one(PowerCompleted { process, action }),
-            // The record is a repetition, or another request has overtaken the task. It has no effect.
+            // The record is a repetition, or another request has overtaken the task. Either way, it has no effect.
             false => Ok(vec![]),
         },
         InstanceRecord::PowerFailed { process, action, fault } => match at_work == Some(process) {

@@ -22,7 +22,7 @@ pub(super) fn arrived(server: &Alive, process: ProcessId, renewed: bool) -> Inst
     let target = server.moving.as_ref().and_then(|moving| moving.target.clone());
     match target.filter(|_| mine) {
         Some(placed) => one(Evacuated { process, placed, renewed }),
-        // The record is a repetition, or a delete owns the server now. It has no effect.
+        // The record is a repetition, or a delete owns the server now. Either way, it has no effect.
         None => Ok(vec![]),
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn record(server: &Alive, record: MoveRecord) -> InstanceDecision {
             if moving.stage == stage { Ok(vec![]) } else { one(MoveAdvanced { process, stage }) }
         }
         MoveRecord::Arrived { process } => match (&moving.target, server.phase) {
-            // Any other record is a repetition, or a delete owns the server now. It has no effect.
+            // Any other record is a repetition, or a delete owns the server now. Either way, the record has no effect.
             (Some(placed), phase) if at_work == Some(process) && !matches!(phase, Phase::Resized { .. }) => {
                 one(Resized { process, placed: placed.clone() })
             }

@@ -59,7 +59,7 @@ pub(super) fn record(server: &Alive, record: WorkRecord) -> InstanceDecision {
             _ => Ok(vec![]),
         },
         // A record of a process that is no longer at work is a repetition, or another request has overtaken its task.
-        // It has no effect.
+        // Such a record has no effect.
         WorkRecord::Ended { process, end } => match server.ongoing.map(|ongoing| ongoing.process()) == Some(process) {
             true => Ok(vec![end.event(process)]),
             false => Ok(vec![]),

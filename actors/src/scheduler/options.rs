@@ -1,13 +1,14 @@
-//! The options of the scheduler: `[filter_scheduler]`, `[scheduler]` and `[metrics]`.
+//! The options of the scheduler: `[filter_scheduler]`, `[scheduler]` and `[metrics]`, with single options of
+//! `[compute]` and `[workarounds]`.
 
 use std::collections::BTreeMap;
 
 /// The options; names and meanings are Nova's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulerOptions {
-    /// The enabled filters in the order of their use; every name is one of [`filters::FILTERS`].
+    /// The enabled filters in the order of their use; every name is one of [`super::filters::FILTERS`].
     pub enabled_filters: Vec<&'static str>,
-    /// Every name is one of [`weighers::WEIGHERS`].
+    /// Every name is one of [`super::weighers::WEIGHERS`].
     pub weighers: Vec<&'static str>,
     pub multipliers: Multipliers,
     /// `[scheduler] max_placement_results`: the most hosts that a decision examines.

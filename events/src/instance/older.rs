@@ -14,7 +14,8 @@ use crate::ids::{ImageId, InstanceId, ProcessId, ProjectId, UserId};
 pub struct BuildRequestedV1 {
     pub instance: InstanceId,
     pub process: ProcessId,
-    /// Counts all servers ever requested. `instance_name_template` forms the domain's name from it.
+    /// The server's number, which counts all servers ever requested. `instance_name_template` forms the domain's name
+    /// from this number.
     pub number: u64,
     pub reservation: String,
     pub launch_index: u32,

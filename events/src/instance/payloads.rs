@@ -79,7 +79,8 @@ pub enum RequestedNetworks {
 pub struct BuildRequested {
     pub instance: InstanceId,
     pub process: ProcessId,
-    /// Counts all servers ever requested. `instance_name_template` forms the domain's name from it.
+    /// The server's number, which counts all servers ever requested. `instance_name_template` forms the domain's name
+    /// from this number.
     pub number: u64,
     pub reservation: String,
     pub launch_index: u32,
