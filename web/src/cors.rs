@@ -16,7 +16,7 @@ fn allowed<'a>(config: &CorsConfig, headers: &'a HeaderMap) -> Option<&'a str> {
     config.allowed_origin.iter().any(|allowed| allowed == "*" || allowed == origin).then_some(origin)
 }
 
-/// The answer to a preflight `OPTIONS` request; `None` when no origin is allowed.
+/// The answer to a preflight `OPTIONS` request; `None` if the configuration allows no origin.
 pub(crate) fn preflight(config: &CorsConfig, headers: &HeaderMap) -> Option<Reply> {
     if config.allowed_origin.is_empty() {
         return None;

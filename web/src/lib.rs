@@ -4,8 +4,8 @@
 //! a handler. The handler gets a [`ctx::Ctx`] and returns a [`reply::Reply`] or a [`fault::Fault`]. Operations are
 //! lines of [`route::Route`] tables, one folder per API.
 //!
-//! Invariants: a command reaches the gateway only through [`dispatch`], with a [`policy::Permit`]. Only route tables,
-//! body schemas and field tables name microversions. Every answer carries the request id.
+//! Invariants: a command reaches the gateway only through [`dispatch`], with a [`policy::Permit`]. Handlers do not name
+//! microversions; tables and `versions` modules do. Every answer carries the request id.
 
 mod address;
 mod body;

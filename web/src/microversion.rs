@@ -4,8 +4,8 @@
 //! takes `OpenStack-API-Version: placement X.Y`, and Volume `OpenStack-API-Version: volume X.Y`. The first header may
 //! hold a comma list for several services. `latest` is the newest version served; no header means the oldest.
 //!
-//! Invariant: negotiation happens once per request, in the dispatcher; afterwards only route tables, body schemas and
-//! field tables compare versions.
+//! Invariant: negotiation happens once per request, in the dispatcher. Afterwards only tables (of routes, schemas,
+//! fields and filters), functions in `versions` modules and the form of errors depend on the version.
 
 use std::fmt;
 
@@ -110,8 +110,8 @@ pub fn negotiate(service: Service, headers: &HeaderMap) -> Result<Microversion, 
     }
 }
 
-/// Nova: a malformed version is 400, one outside the range 406; a header that names only another service counts as no
-/// header.
+/// Negotiates as Nova does: a malformed version is 400, one outside the range 406. A header that names only another
+/// service counts as no header.
 fn negotiate_compute(headers: &HeaderMap) -> Result<Microversion, Fault> {
     let wanted = listed(headers, COMPUTE.service_type).or_else(|| {
         headers.get(LEGACY_HEADER).and_then(|value| value.to_str().ok()).map(|text| text.trim().to_owned())
@@ -135,7 +135,7 @@ fn negotiate_compute(headers: &HeaderMap) -> Result<Microversion, Fault> {
     )))
 }
 
-/// Cinder: as Nova, but with one header only and with other messages.
+/// Negotiates as Cinder does: only `OpenStack-API-Version` counts. The rest is as in Nova.
 fn negotiate_volume(headers: &HeaderMap) -> Result<Microversion, Fault> {
     let Some(wanted) = listed(headers, VOLUME.service_type) else { return Ok(VOLUME.min) };
     if wanted == "latest" {
@@ -155,7 +155,7 @@ fn negotiate_volume(headers: &HeaderMap) -> Result<Microversion, Fault> {
     )))
 }
 
-/// Placement: a malformed version is 400, an unsupported one 406.
+/// Negotiates as Placement does: a malformed version is 400, an unsupported one 406.
 fn negotiate_placement(headers: &HeaderMap) -> Result<Microversion, Fault> {
     let Some(wanted) = listed(headers, PLACEMENT.service_type) else { return Ok(PLACEMENT.min) };
     if wanted == "latest" {

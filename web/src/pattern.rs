@@ -10,7 +10,7 @@ const LONGEST: usize = 1_024;
 /// The largest compiled pattern, in bytes.
 const LARGEST: usize = 256 << 10;
 
-/// `None` when the text is no valid pattern, or one beyond the limits.
+/// Compiles a pattern. `None` if the text is no valid pattern or exceeds the limits.
 pub(crate) fn compile(text: &str) -> Option<Regex> {
     let fits = text.len() <= LONGEST;
     fits.then(|| RegexBuilder::new(text).case_insensitive(true).size_limit(LARGEST).build().ok()).flatten()

@@ -117,7 +117,7 @@ pub(crate) async fn run(
 }
 
 /// The answer with a version document. Placement negotiates a version and sends cache headers, as for all its answers
-/// (placement `deploy.py`, `handlers/root.py`). Nova negotiates a version only below the root of `v2.1`.
+/// (placement `deploy.py`, `handlers/root.py`). Nova negotiates a version only for the document of `/v2.1`.
 fn show_versions(
     app: &App,
     incoming: &IncomingRequest,
@@ -155,7 +155,7 @@ fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedP
             (rest.is_empty() || rest.starts_with('/')).then_some((rest, *legacy))
         })
         .ok_or_else(Fault::no_route)?;
-    // No route of Nova ends with a slash: the name of the resource after it is missing.
+    // No route of Nova ends with a slash.
     if service == Service::Compute && rest.ends_with('/') {
         return Err(Fault::no_route());
     }
@@ -222,8 +222,8 @@ async fn authenticate(app: &App, access: RouteAccess, incoming: &IncomingRequest
     }
 }
 
-/// Refuses a project that sends requests too fast, or a user whose token has no project. Services and administrators
-/// are not throttled.
+/// Refuses requests of a project that sends them too fast. If the token has no project, the user's requests count
+/// instead. Services and administrators are not throttled.
 fn rate_limit(app: &App, caller: &Caller) -> Result<(), Fault> {
     let Some(limits) = app.rate_limits.as_ref().filter(|_| !caller.is_anonymous()) else { return Ok(()) };
     if caller.is_admin || caller.has_role("service") {
@@ -431,7 +431,8 @@ impl ShownState {
     }
 }
 
-/// Checks the query string. If the schema tolerates unknown parameters, they are dropped, as in Nova.
+/// Checks the query string. If the schema of a Compute operation tolerates unknown parameters, they are dropped, as in
+/// Nova.
 fn read_query(
     service: Service,
     operation: &Operation,

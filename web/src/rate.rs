@@ -3,7 +3,8 @@
 //!
 //! The limits are off unless `[chronova] rate_limit` gives requests a second. They do not apply to administrators and
 //! services, who must be able to repair an overloaded deployment. Invariant: memory is bounded. Above [`MOST_BUCKETS`],
-//! full buckets are dropped; if too many remain, new projects share one bucket.
+//! full buckets are dropped; if too many remain, new projects share one bucket. The limit of failed logins has buckets
+//! of the same kind.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +21,7 @@ struct TokenBucket {
     at: Instant,
 }
 
-/// The buckets of all projects and unscoped users.
+/// A bucket for each key, for example for each project and unscoped user.
 #[derive(Debug)]
 pub struct RateLimits {
     per_second: f64,
@@ -29,7 +30,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// `None` when `per_second` is 0, which means no limit.
+    /// Full buckets that refill at this rate. `None` if `per_second` is 0, which means no limit.
     pub fn new(per_second: f64, burst: u32) -> Option<Self> {
         let burst = f64::from(burst.max(1)).max(per_second);
         (per_second > 0.0).then(|| Self { per_second, burst, buckets: Mutex::default() })

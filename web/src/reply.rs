@@ -1,4 +1,4 @@
-//! The answer of a handler: status, headers, and a body that is JSON, text, bytes, a stream or nothing.
+//! The answer of a handler: status, headers, and a body that is JSON, bytes, a stream or nothing.
 //!
 //! JSON objects keep the order in which the handler put the keys, as clients that print bodies expect.
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::fault::Fault;
 
-/// A successful answer (or a redirection).
+/// An answer that is no [`Fault`].
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,

@@ -109,8 +109,7 @@ impl OperationRouter {
         Ok(())
     }
 
-    /// The operations at `path`, a list of decoded segments. `None` as the method finds only
-    /// [`RouteMatch::OtherMethods`].
+    /// The operations at `path`, a list of decoded segments. `None` as the method never finds operations.
     pub fn find(&self, method: Option<Method>, path: &[String]) -> RouteMatch<'_> {
         let mut others = BTreeSet::new();
         let mut values = Vec::new();

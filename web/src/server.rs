@@ -100,7 +100,7 @@ pub fn serve(
         .collect()
 }
 
-/// Accepted connections inherit the options of this socket.
+/// Opens a listening socket. Accepted connections inherit its options.
 fn bind(address: SocketAddr, stalled: Duration) -> std::io::Result<TcpListener> {
     const BACKLOG: i32 = 2048;
     let listener = TcpListener::bind(address)?;
@@ -254,7 +254,7 @@ fn global_request_id(headers: &HeaderMap) -> Option<RequestId> {
     (uuid.len() == 36 && Uuid::try_parse(uuid).is_ok()).then(|| RequestId::new(text))
 }
 
-/// The index, health and metrics: only on listeners that serve all services.
+/// The index, health, metrics and OpenAPI documents: only on listeners that serve all services.
 fn outside_services(front: &OpenedApp<'_>, request: &HttpRequest) -> Reply {
     match request.path() {
         "/" => discovery::index(&address::host(request, &front.app.config), &front.app),

@@ -1,4 +1,4 @@
-//! `os-simple-tenant-usage`: the running hours and sizes of servers, from the times in their rows.
+//! `os-simple-tenant-usage`: the sizes of servers and the hours of their existence, from the times in their rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

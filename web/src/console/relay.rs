@@ -1,7 +1,7 @@
 //! Relays between a WebSocket and a console, until one of them ends.
 //!
 //! Buffers are small. While a client reads nothing, the relay reads nothing from the console. After [`SLOW`] it
-//! disconnects that client. A silent client gets a ping every [`ASK`].
+//! disconnects that client. Every client gets a ping every [`ASK`].
 
 use std::time::Duration;
 

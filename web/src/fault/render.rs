@@ -38,7 +38,7 @@ pub fn render(fault: &Fault, context: &RenderContext<'_>) -> Reply {
     reply
 }
 
-/// `{"itemNotFound": {"code": 404, "message": "..."}}`
+/// Nova's form: `{"itemNotFound": {"code": 404, "message": "..."}}`.
 fn nova_body(fault: &Fault) -> Value {
     let name = if fault.key.is_empty() { nova_name(fault.status) } else { fault.key.as_ref() };
     let mut inner = json!({"code": fault.status, "message": fault.message});
@@ -68,7 +68,7 @@ fn nova_name(status: u16) -> &'static str {
     }
 }
 
-/// `{"errors": [{"status", "title", "detail", "code" (from 1.23), "request_id"}]}`
+/// Placement's form: `{"errors": [{"status", "title", "detail", "code" (from 1.23), "request_id"}]}`.
 fn placement_body(fault: &Fault, context: &RenderContext<'_>) -> Value {
     let mut error = json!({
         "status": fault.status,
@@ -105,12 +105,12 @@ fn explained(fault: &Fault) -> String {
     format!("{standard}\n\n {}", fault.message)
 }
 
-/// `{"error": {"code", "message", "title"}}`
+/// Keystone's form: `{"error": {"code", "message", "title"}}`.
 fn keystone_body(fault: &Fault) -> Value {
     json!({"error": {"code": fault.status, "message": fault.message, "title": title(fault.status)}})
 }
 
-/// `{"NeutronError": {"type", "message", "detail"}}`
+/// Neutron's form: `{"NeutronError": {"type", "message", "detail"}}`.
 fn neutron_body(fault: &Fault) -> Value {
     let kind = if fault.key.is_empty() { neutron_type(fault.status) } else { fault.key.as_ref() };
     json!({"NeutronError": {"type": kind, "message": fault.message, "detail": ""}})

@@ -57,7 +57,7 @@ impl ServiceCatalogue {
         Self { region: region.to_owned(), services }
     }
 
-    /// Adds a service. The entry replaces a service of the same kind: a real Neutron, for example, the embedded one.
+    /// Adds a service. The entry replaces a service of the same kind.
     #[must_use]
     pub fn with(mut self, entry: ServiceEntry) -> Self {
         self.services.retain(|known| known.kind != entry.kind);

@@ -43,7 +43,7 @@ fn update_body() -> Schema {
 #[derive(Debug, Deserialize)]
 struct RoleBody {
     name: Option<String>,
-    /// `null` removes it.
+    /// `null` removes the description.
     #[serde(default)]
     description: SentField<String>,
     domain_id: Option<DomainId>,

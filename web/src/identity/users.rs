@@ -79,7 +79,7 @@ struct UserBody {
     enabled: Option<bool>,
     domain_id: Option<DomainId>,
     password: Option<String>,
-    /// `null` removes it.
+    /// `null` removes the default project.
     #[serde(default)]
     default_project_id: SentField<ProjectId>,
     #[serde(flatten)]

@@ -92,7 +92,7 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
-/// The answer 503 when the network service fails. Guests repeat such requests.
+/// The answer if the network service fails: 503. Guests repeat such requests.
 pub(super) fn unavailable(error: PortError) -> Fault {
     Fault::unavailable("The network service does not answer.").caused_by(error)
 }

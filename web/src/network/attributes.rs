@@ -72,7 +72,8 @@ impl Attributes {
         matches!(self.map.get(name), Some(Value::Null | Value::Bool(false)))
     }
 
-    /// Whether the attribute is absent, null or empty, which all mean the default.
+    /// Whether the attribute is absent or has a value that means the default: null, an empty value, or `normal` as
+    /// `binding:vnic_type`.
     pub(super) fn is_default(&self, name: &str) -> bool {
         match self.map.get(name) {
             None | Some(Value::Null) => true,
@@ -106,7 +107,7 @@ impl Attributes {
         }
     }
 
-    /// As `text`, but null counts as an empty text. Clients send null to reset a name.
+    /// Takes a text as `text` does, but null counts as an empty text. Clients send null to reset a name.
     pub(super) fn text_or_null(&mut self, name: &str, longest: usize) -> Result<Option<String>, Fault> {
         match self.map.get(name) {
             Some(Value::Null) => {
@@ -171,7 +172,7 @@ impl Attributes {
         texts.into_iter().map(address).collect::<Result<_, _>>().map(Some)
     }
 
-    /// A list of objects; `read` takes the known attributes of each.
+    /// Takes a list of objects; `read` takes the known attributes of each.
     pub(super) fn objects<T>(
         &mut self,
         name: &str,
@@ -192,7 +193,8 @@ impl Attributes {
         Ok(Some(all))
     }
 
-    /// As `objects`, but at most `most`, because each event of the resource writes the whole list again.
+    /// Takes a list as `objects` does, but at most `most` objects, because each event of the resource writes the whole
+    /// list again.
     pub(super) fn objects_up_to<T>(
         &mut self,
         most: usize,
@@ -207,7 +209,7 @@ impl Attributes {
         }
     }
 
-    /// `project_id`, or its older name `tenant_id`. If both are present, they must be equal.
+    /// Takes `project_id`, or its older name `tenant_id`. If both are present, they must be equal.
     pub(super) fn project(&mut self) -> Result<Option<ProjectId>, Fault> {
         let (project, tenant) = (self.text("project_id", 255)?, self.text("tenant_id", 255)?);
         match (project, tenant) {

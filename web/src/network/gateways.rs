@@ -133,7 +133,7 @@ fn check(ctx: &Ctx, network: NetworkId, wanted: &ExternalGatewayInfo) -> Result<
     }
 }
 
-/// Deletes a gateway; Neutron's refusal if floating addresses need it.
+/// Deletes a gateway. Refuses, as Neutron does, if floating addresses need the gateway.
 async fn end(ctx: &Ctx, permit: &Permit, router: RouterId, old: Option<&Port>) -> Result<(), Fault> {
     let Some(port) = old else { return Ok(()) };
     let network = port.created.network;

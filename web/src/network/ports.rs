@@ -68,7 +68,8 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     listing::list(&ctx, "ports", "ports", rows)
 }
 
-/// The ports that may be in the answer. If the query names a device, a network, a project or ids, an index finds them.
+/// The ports that may be in the answer. An index finds them if the query names devices, ids or a network, or if the
+/// caller is no administrator.
 fn candidates(ctx: &Ctx) -> Result<Vec<Arc<Port>>, Fault> {
     let devices: BTreeSet<&str> = ctx.query.all("device_id").filter(|device| !device.is_empty()).collect();
     let ids: BTreeSet<PortId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
@@ -149,7 +150,8 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Refuses ports of routers and floating addresses, which are deleted with their owner only.
+/// Refuses a port with addresses whose owner, a router or a floating address, still exists. Only the owner deletes such
+/// a port.
 fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     let (device, owner) = (row.binding().device.as_str(), row.binding().owner.as_str());
     let stands = ctx.app.queries()?.views.networks.read(|view| match owner {
@@ -189,7 +191,7 @@ fn of_owner(target: PolicyTarget, body: &Attributes) -> PolicyTarget {
 }
 
 fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
-    // The rules check the port's new owner, not its old one.
+    // The rules check the kind of owner that the body names, not the port's old one.
     let target = &of_owner(target.clone(), body);
     for (name, on_create, on_update) in GUARDED {
         if body.has(name) && !body.is_default(name) {

@@ -200,7 +200,7 @@ fn traffic(ctx: &Ctx, body: &mut Attributes) -> Result<RuleTraffic, Fault> {
     Ok(traffic)
 }
 
-/// The protocol, by name or number; `any` and null mean every protocol.
+/// Takes the protocol, by name or number. `any`, an empty text and null mean every protocol.
 fn protocol(body: &mut Attributes) -> Result<Option<String>, Fault> {
     let Some(value) = body.take("protocol").filter(|value| !value.is_null()) else { return Ok(None) };
     let text = match &value {

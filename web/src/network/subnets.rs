@@ -62,7 +62,8 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     listing::list(&ctx, "subnets", "subnets", rows)
 }
 
-/// The network that the query requests, if it requests exactly one; then only its subnets are read.
+/// The network that the query requests, if it requests exactly one. The listing then reads only the rows of this
+/// network.
 pub(super) fn network_filter(ctx: &Ctx) -> Option<NetworkId> {
     let mut named = ctx.query.all("network_id");
     match (named.next(), named.next()) {
@@ -117,8 +118,8 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Refuses ranges of the operator's own networks. A host's bridge gets addresses of its subnets, so a project could
-/// otherwise claim the operator's.
+/// Refuses ranges of the operator's own networks, except to administrators. A host's bridge gets addresses of its
+/// subnets, so a project could otherwise claim the operator's.
 fn check_reserved(ctx: &Ctx, places: impl IntoIterator<Item = IpNet>) -> Result<(), Fault> {
     let reserved = &ctx.app.config.reserved_networks;
     let overlaps = |place: &IpNet| reserved.iter().any(|own| own.contains(place) || place.contains(own));

@@ -113,7 +113,7 @@ pub(super) fn find_group(ctx: &Ctx, id: &str) -> Result<Arc<SecurityGroup>, Faul
     found.filter(|row| ctx.allows("get_security_group", &group(row))).ok_or_else(|| group_not_found(id))
 }
 
-/// The project of the new resource: the caller's, or the body's.
+/// The project of the new resource: `named` by the body, or else the caller's.
 pub(super) fn owner(ctx: &Ctx, named: Option<ProjectId>) -> Result<ProjectId, Fault> {
     let own = || ctx.caller().project.clone();
     named

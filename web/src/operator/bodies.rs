@@ -22,7 +22,7 @@ pub(super) struct DrainRequest {
 }
 
 impl DrainRequest {
-    /// The value under `key`, the only key of the body. An empty body is accepted.
+    /// Reads the value under `key`, the only key of the body. An empty body is accepted.
     pub(super) fn of(ctx: &Ctx, key: &str) -> Result<Self, Fault> {
         let wrong = |error: String| Fault::bad_request(format!("The body is no {key}: {error}."));
         let wish: Self = match &ctx.body {

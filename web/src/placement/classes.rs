@@ -99,7 +99,7 @@ async fn ensure(ctx: Ctx) -> Result<Reply, Fault> {
     let known = read(&ctx, |ledger| ledger.knows_class(&name))?;
     if !known {
         let made = send(&ctx, LedgerCommand::CreateClass { name: name.clone() }, PlacementOperation::Other).await;
-        // Another request may have created it meanwhile.
+        // Another request may have created the class meanwhile.
         made.map(|_| ()).or_else(|fault| if fault.status == 409 { Ok(()) } else { Err(fault) })?;
     }
     Ok(Reply::empty(if known { 204 } else { 201 }).header("Location", location(&ctx, &name)))

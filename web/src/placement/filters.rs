@@ -10,7 +10,7 @@ use super::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// Parses amounts of resources: `VCPU:2,MEMORY_MB:1024`.
+/// Parses amounts of resources: Reads amounts of resources: `VCPU:2,MEMORY_MB:1024`..
 pub(super) fn resources(text: &str) -> Result<BTreeMap<String, u64>, Fault> {
     let malformed = |got: &str| {
         Fault::bad_request(format!(
@@ -38,13 +38,13 @@ pub(super) fn resources(text: &str) -> Result<BTreeMap<String, u64>, Fault> {
     Ok(wanted)
 }
 
-/// `required{suffix}`, once or (from 1.39 on) several times.
+/// Reads `required{suffix}`. From 1.39 on the parameter may be repeated.
 pub(super) fn traits(ctx: &Ctx, suffix: &str) -> Result<TraitFilter, Fault> {
     let key = format!("required{suffix}");
     let mut values: Vec<&str> = ctx.query.all(&key).collect();
     let any = versions::can_ask_for_any_trait(ctx.version);
     if !any && values.len() > 1 {
-        // Only the last value counts.
+        // Before 1.39 only the last value counts.
         values.drain(..values.len() - 1);
     }
     let mut filter = TraitFilter::default();
@@ -54,7 +54,7 @@ pub(super) fn traits(ctx: &Ctx, suffix: &str) -> Result<TraitFilter, Fault> {
     Ok(filter)
 }
 
-/// One value of `required`: names, `!NAME` for a forbidden trait, or `in:` and names of which one suffices.
+/// Adds one value of `required`: names, `!NAME` for a forbidden trait, or `in:` and names of which one suffices.
 pub(super) fn add_traits(filter: &mut TraitFilter, value: &str, forbid: bool, any: bool) -> Result<(), Fault> {
     let bad = |message: String| Err(Fault::bad_request(format!("Invalid query string parameters: {message}")));
     if let Some(names) = value.strip_prefix("in:") {
@@ -97,8 +97,8 @@ pub(super) fn add_traits(filter: &mut TraitFilter, value: &str, forbid: bool, an
     Ok(())
 }
 
-/// `member_of{suffix}`: a UUID, or `in:` and UUIDs of which one suffices. From 1.32 on, a leading `!` forbids these
-/// aggregates.
+/// Reads `member_of{suffix}`: a UUID, or `in:` and UUIDs of which one suffices. From 1.32 on, a leading `!` forbids
+/// these aggregates.
 pub(super) fn aggregates(ctx: &Ctx, suffix: &str) -> Result<AggregateFilter, Fault> {
     let key = format!("member_of{suffix}");
     let values: Vec<&str> = ctx.query.all(&key).collect();

@@ -47,7 +47,8 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     replies::show(&ctx, json!({"traits": found}), None)
 }
 
-/// The traits of these names; `associated`: only those that some provider has, or only those that none has.
+/// The traits whose names `wanted` admits. `associated` keeps only those that some provider has (true), or only those
+/// that none has (false).
 fn matching(ledger: &Ledger, wanted: &TraitNameFilter<'_>, associated: Option<bool>) -> Vec<String> {
     let used: BTreeSet<&str> = match associated {
         Some(_) => ledger.providers.values().flat_map(|provider| &provider.traits).map(String::as_str).collect(),
@@ -76,7 +77,7 @@ impl TraitNameFilter<'_> {
     }
 }
 
-/// The filter by name: `name=in:A,B` or `name=startswith:CUSTOM`.
+/// The filter by name: Reads `name=in:A,B` or `name=startswith:CUSTOM`..
 fn name_filter(ctx: &Ctx) -> Result<TraitNameFilter<'_>, Fault> {
     let Some(text) = ctx.query.last("name") else { return Ok(TraitNameFilter::All) };
     match text.split_once(':') {

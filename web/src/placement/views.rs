@@ -74,7 +74,7 @@ pub(super) static CONSUMER: FieldTable<ConsumerView> = FieldTable::new(&[
         .since(1, 38),
 ]);
 
-/// One consumer's allocations of a provider.
+/// The attributes of a holder of allocations, beside its resources.
 static HOLDER: FieldTable<ConsumerView> =
     FieldTable::new(
         &[field("consumer_generation", |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28)],

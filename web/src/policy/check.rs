@@ -72,8 +72,8 @@ enum Token<'a> {
     Check(&'a str),
 }
 
-/// Splits at white space, then parentheses off both ends of each word, as oslo.policy does. The closing parenthesis in
-/// `%(project_id)s` stays, because the word goes on after it.
+/// Splits the text at white space, and takes the parentheses off both ends of each word, as oslo.policy does. The
+/// closing parenthesis in `%(project_id)s` stays, because a letter follows it.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     for word in text.split_whitespace() {
@@ -234,7 +234,7 @@ fn template(text: &str) -> Result<Template, CheckError> {
 }
 
 impl Template {
-    /// `None` when the target lacks an attribute that the template names.
+    /// Fills in the target's attributes. `None` if the target lacks an attribute that the template names.
     fn fill(&self, target: &PolicyTarget) -> Option<String> {
         let mut text = String::new();
         for part in &self.0 {

@@ -66,8 +66,8 @@ impl RuleSet {
         Ok(set)
     }
 
-    /// Circles are refused everywhere. A missing rule is an error only in rules of this service: the file may hold
-    /// rules of another service, which checks them itself.
+    /// Circles are refused everywhere. A reference to a missing rule is an error only in a rule with scopes. Rules
+    /// without scopes are building blocks, or rules of another service in the same file.
     fn check_references(&self, overrides: &Overrides) -> Result<(), PolicyError> {
         let mut finished = BTreeMap::new();
         for name in self.rules.keys() {
@@ -178,7 +178,7 @@ impl Enforcer {
         Ok(Self { sets })
     }
 
-    /// The same overrides for every service.
+    /// Uses the same overrides for every service.
     pub fn new(config: &PolicyConfig, overrides: &Overrides) -> Result<Self, PolicyError> {
         let sets = Service::ALL
             .into_iter()
@@ -195,7 +195,7 @@ impl Enforcer {
         self.sets.get(&service)
     }
 
-    /// The decision, and the proof of it.
+    /// Decides. A permit proves that the rule grants access.
     pub fn authorize(
         &self,
         service: Service,

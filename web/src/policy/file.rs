@@ -43,7 +43,7 @@ impl Overrides {
         }
     }
 
-    /// The file and the directories that the configuration names.
+    /// Reads the file and the directories that the configuration names.
     pub fn configured(config: &PolicyConfig) -> Result<Self, PolicyError> {
         let file = config.policy_file.as_deref().map_or_else(|| Ok(Self::default()), Self::load)?;
         file.load_directories(&config.policy_dirs)

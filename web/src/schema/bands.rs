@@ -1,5 +1,5 @@
-//! A description has one validator per band: a span of versions in which it does not change. Each is compiled when
-//! first needed.
+//! A description has one validator per band: a span of versions in which the description does not change. Each
+//! validator is compiled when first needed.
 
 use std::sync::OnceLock;
 

@@ -93,14 +93,15 @@ fn is_padded_name(text: &str, zone: bool) -> bool {
     prints(text) && !text.trim().is_empty() && !(zone && text.contains(':'))
 }
 
-/// Any text with 32 hexadecimal digits after `urn:`, `uuid:`, braces and dashes are removed (as oslo's `is_uuid_like`).
+/// Whether the text has exactly 32 hexadecimal digits without `urn:`, `uuid:`, braces and dashes, as in oslo's
+/// `is_uuid_like`.
 fn is_uuid(text: &str) -> bool {
     let bare: String =
         text.replace("urn:", "").replace("uuid:", "").chars().filter(|c| !matches!(c, '{' | '}' | '-')).collect();
     bare.len() == 32 && Uuid::try_parse(&bare).is_ok()
 }
 
-/// The forms of ISO 8601 that clients send: a date, with or without time, fraction and offset.
+/// Whether the text has a form of ISO 8601 that clients send: a date, with or without time, fraction and offset.
 pub(crate) fn is_date_time(text: &str) -> bool {
     use chrono::{DateTime, NaiveDate, NaiveDateTime};
     let with_t = text.replacen(' ', "T", 1);
@@ -121,7 +122,8 @@ pub(crate) fn is_date_time(text: &str) -> bool {
         || ["%Y-%m-%d", "%Y%m%d"].iter().any(|form| NaiveDate::parse_from_str(text, form).is_ok())
 }
 
-/// Python's decoder skips characters outside the alphabet, but the padding must be right.
+/// Whether Python's decoder accepts the text. The decoder skips characters outside the alphabet, but needs the right
+/// padding.
 fn is_base64(text: &str) -> bool {
     let compact: Vec<u8> =
         text.bytes().filter(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=')).collect();

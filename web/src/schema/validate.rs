@@ -10,9 +10,9 @@ use super::{formats, words};
 /// The dialect of JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// Nova: number limits apply to numbers in strings too, and its name formats explain themselves.
+    /// Compute and Volume: number limits apply to numbers in strings too, and the formats for names explain themselves.
     Nova,
-    /// Plain JSON Schema: Placement, Keystone, Glance.
+    /// The other services: plain JSON Schema.
     Plain,
 }
 
@@ -73,7 +73,7 @@ impl Validator {
         &self.schema
     }
 
-    /// The first violation, in the order in which the schema names its keywords.
+    /// Finds the first violation, in the order in which the schema names its keywords.
     pub fn check(&self, instance: &Value) -> Result<(), Box<SchemaViolation>> {
         self.descend(&self.schema, instance).map_err(|mut violation| {
             violation.path.reverse();

@@ -43,7 +43,7 @@ fn no_attachment(id: &str) -> String {
     format!("Volume attachment could not be found with filter: attachment_id = {id}.")
 }
 
-/// The attachment of the path, with its volume, and the permit of the route's rule on it.
+/// The attachment of the path, with its volume, and the permit of the route's rule on the volume.
 fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, AttachmentId, Permit), Fault> {
     let id = ctx.id::<AttachmentId>("attachment_id", no_attachment)?;
     let found = ctx.queries()?.views.volumes.read(|view| view.of_attachment(id));
@@ -101,7 +101,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"attachment": view(&ctx, &volume, id)?})))
 }
 
-/// The host that a connector names.
+/// The place that a connector names: host, mount point and mode.
 fn place(connector: Connector) -> Result<AttachmentPlace, Fault> {
     let host = connector.host.ok_or_else(|| {
         Fault::bad_request("Invalid input received: Connector doesn't have required information: host")
@@ -132,7 +132,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 
 type AttachmentPlace = (String, Option<String>, Option<AttachMode>);
 
-/// Reserves the volume, and connects it to the host at once.
+/// The command that reserves the volume and connects it to the host at once.
 fn connected(
     ctx: &Ctx,
     (attachment, instance, reserved_mode): (AttachmentId, Option<InstanceId>, AttachMode),

@@ -16,7 +16,7 @@ fn uuid_or_none() -> Schema {
     any().types(["string", "null"]).format("uuid")
 }
 
-/// A size as a number or as its digits.
+/// A size as a number or as its digits, or `null`.
 fn size() -> Schema {
     any()
         .types(["integer", "string", "null"])
@@ -25,7 +25,7 @@ fn size() -> Schema {
         .with("maximum", json!(i32::MAX))
 }
 
-/// Names and values of metadata.
+/// Names and values of metadata, or `null`.
 pub(super) fn pairs() -> Schema {
     any()
         .types(["object", "null"])

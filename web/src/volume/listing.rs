@@ -23,7 +23,7 @@ pub(super) fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// A boolean in a body: `true`, `false`, or a word for one of them.
+/// Reads a boolean in a body: `true`, `false`, or a word or digit for one of them. `null` counts as false.
 pub(super) fn flag(value: &Value, name: &str) -> Result<bool, Fault> {
     let read = match value {
         Value::Null => Some(false),

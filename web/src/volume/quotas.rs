@@ -30,7 +30,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("limits.index", "/limits", handler!(limits)),
 ];
 
-/// The resources that the volume service counts.
+/// The resources that the volume service limits.
 const COUNTED: [&str; 4] = ["volumes", "snapshots", "gigabytes", "per_volume_gigabytes"];
 /// The resources that the volume service does not have, with Cinder's default limits.
 const OTHERS: [(&str, i64); 3] = [("groups", 10), ("backups", 10), ("backup_gigabytes", 1000)];

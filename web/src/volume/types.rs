@@ -53,7 +53,8 @@ pub(super) fn view(ctx: &Ctx, kind: &VolumeType) -> Value {
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let mut kinds = visible(&ctx)?;
-    // The public types, unless an administrator requests the private ones or all.
+    // Administrators see the public types, unless they request the private ones or all. Other callers see every type
+    // that they may use.
     match ctx.query.last("is_public").filter(|_| ctx.caller().is_admin) {
         Some(text) if text.eq_ignore_ascii_case("none") => {}
         Some(text) => {

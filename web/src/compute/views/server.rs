@@ -54,11 +54,11 @@ pub struct ServerView {
     pub host_status: &'static str,
     /// The zone of the host that the server is on.
     pub zone: Option<Arc<str>>,
-    /// The server group that it is a member of.
+    /// The server group that the server is a member of.
     pub group: Option<ServerGroupId>,
-    /// The names of the security groups of all its ports, each once.
+    /// The names of the security groups of all the server's ports, each once.
     pub security_groups: Vec<String>,
-    /// The floating addresses of its ports.
+    /// The floating addresses of the server's ports.
     pub floating: Vec<FloatingAddress>,
 }
 
@@ -120,7 +120,7 @@ impl ServerView {
     }
 }
 
-/// The status of a server's host, if it is known.
+/// The status of a server's host; `UNKNOWN` for an unknown host.
 pub fn host_status(host: Option<&KnownHost>) -> &'static str {
     match host {
         None => "UNKNOWN",

@@ -9,8 +9,8 @@ pub(super) fn time(at: Timestamp) -> String {
     at.iso_seconds()
 }
 
-/// The status of a port. It is `ACTIVE` when a device on a host has it. A router is on no host, so its ports are
-/// `ACTIVE` from the beginning. The port of a floating address has `N/A`.
+/// The status of a port. A port is `ACTIVE` when a device on a host has it, and a router's port always, because routers
+/// are on no host. With `admin_state_up` false, both are `DOWN`. The port of a floating address has `N/A`.
 pub(super) fn port_status(row: &Port) -> &'static str {
     let binding = row.binding();
     match binding.owner.as_str() {

@@ -1,7 +1,8 @@
 //! The answer to a search for candidates, written straight to bytes.
 //!
 //! A thousand candidates have megabytes of text. Building a tree of JSON values first would take longer than the
-//! search. The tables list the keys of the two resources by microversion, like the field tables of other views.
+//! search. The tables list the keys of candidates and of summaries by microversion, like the field tables of other
+//! views.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! One rule of a table: name, check string, scopes, and the deprecated rule that it replaced.
+//! One rule of a table: name, check string, scopes, the deprecated rule that it replaced, and the guarded operations.
 
 use crate::auth::Caller;
 
@@ -38,7 +38,7 @@ pub struct RuleDefault {
     pub check: &'static str,
     /// Empty: every scope.
     pub scopes: &'static [ScopeType],
-    /// The deprecated rule that it replaced: name and check string.
+    /// The deprecated rule that this rule replaced: name and check string.
     pub deprecated: Option<(&'static str, &'static str)>,
     /// The guarded operations, for the policy reference: `GET /servers; POST /servers`.
     pub operations: &'static str,

@@ -24,7 +24,7 @@ pub(in crate::volume) fn listed(volume: VolumeId, id: AttachmentId, attachment: 
     })
 }
 
-/// A single attachment. Only the answer for the connected host has the connection information.
+/// A single attachment. Only a connected attachment has connection information.
 pub(in crate::volume) fn shown(
     volume: VolumeId,
     id: AttachmentId,

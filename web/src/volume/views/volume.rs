@@ -14,7 +14,7 @@ pub(in crate::volume) struct VolumeView {
     pub type_name: Option<String>,
     pub links: Value,
     pub pool: String,
-    /// Whether to show host and migration status, as administrators see them.
+    /// Whether to show the fields for administrators, such as the host and the migration status.
     pub inner: bool,
     pub image_metadata: bool,
 }
