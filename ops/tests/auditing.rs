@@ -44,7 +44,7 @@ impl Feed {
         (read > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// Reads the next event, its id and its data; `None` at the end of the feed.
+    /// Reads the id and the data of the next event; `None` at the end of the feed.
     fn next(&mut self) -> Option<(u64, Value)> {
         let mut id = None;
         loop {

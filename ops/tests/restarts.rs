@@ -278,7 +278,7 @@ fn host_command(cloud: &Cloud, args: &[&str]) -> std::process::Command {
     command
 }
 
-/// The command's output, and its exit status.
+/// Runs the command; returns its exit status and its output.
 fn said(cloud: &Cloud, args: &[&str]) -> (Option<i32>, String) {
     let output = host_command(cloud, args).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);

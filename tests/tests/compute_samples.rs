@@ -103,7 +103,8 @@ struct Seeded {
     port: String,
 }
 
-/// Creates a server with all features. Returns its id, the id of its first request, and its port.
+/// Creates a server and the other resources of the samples. Returns the server's id, the id of its first request, and
+/// its port.
 async fn seed(api: &Api) -> Seeded {
     let mut wish = Api::wish("new-server-test");
     wish["metadata"] = json!({"foo": "Foo Value"});
@@ -223,7 +224,7 @@ async fn question(
             let wish = json!({"os-getVNCConsole": {"type": "novnc"}});
             Some(("POST", format!("/servers/{server}/action"), ADMIN, Some(wish)))
         }
-        // The guests of simulated hosts have VNC consoles only.
+        // Only VNC consoles are enabled here.
         "remote_consoles.create" if sample.contains("vnc") => {
             let wish = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
             Some(("POST", format!("/servers/{server}/remote-consoles"), ADMIN, Some(wish)))

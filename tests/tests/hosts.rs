@@ -456,7 +456,7 @@ async fn a_guest_recreated_during_its_delete_is_removed() {
     world.check().await;
 }
 
-/// A panic in a step ends the task of its process.
+/// Panics in the first `spawn_guest` step, which ends the task of the step's process.
 struct Breaks(AtomicBool);
 
 impl Interference for Breaks {

@@ -167,7 +167,7 @@ fn every_status_holds() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// If the original inventory is beside the checkout, none of its rows may be missing.
+/// None of the rows of the original inventory may be missing. `CHRONOVA_REQUIREMENTS` names the inventory's folder.
 #[test]
 fn no_requirement_was_dropped() {
     let inventory = std::env::var_os("CHRONOVA_REQUIREMENTS").map(PathBuf::from);

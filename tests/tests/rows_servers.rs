@@ -93,7 +93,7 @@ async fn a_build_can_be_watched_until_it_is_active() {
 async fn a_build_that_fails_ends_in_error_and_says_why() {
     let api = Api::start().await;
     api.flavor("huge", 20_000, 1).await;
-    // No host is large enough; the hosts refuse.
+    // For the first server no host is large enough. The hosts refuse to start the second one.
     let large = api.server(USER, with("flavorRef", json!("huge"))).await;
     api.world.fleet.set_all_faults(&FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Always, Effect::Refuse));
     let refused = api.server(USER, Api::wish("web")).await;

@@ -374,7 +374,7 @@ async fn what_was_taken_out_is_not_there_any_more() {
     let api = Api::start().await;
     let id = api.server(ADMIN, Api::wish("one")).await;
     let get = async |path: &str, version: &str| api.call("GET", path, version, ADMIN, None).await.status;
-    // Proxies of other services end with 2.35, those of images' metadata with 2.38, hosts with 2.42.
+    // Proxies of other services end with 2.35, `os-hosts` with 2.42, the statistics of hypervisors with 2.87.
     for (last, path) in [
         (35, "/images"),
         (35, "/images/detail"),
@@ -401,7 +401,7 @@ async fn what_was_taken_out_is_not_there_any_more() {
         assert_ne!(act("2.43").await, 404, "{action}");
         assert_eq!(act("2.44").await, 404, "{action}");
     }
-    // Operations that Nova has removed are absent at every version.
+    // Operations that Nova has removed answer 410 at every version.
     for path in [
         "/os-fping",
         "/os-security-group-default-rules",

@@ -147,7 +147,7 @@ async fn a_rule_admits_more_members_per_host_and_affinity_keeps_them_together() 
 #[actix_rt::test]
 async fn servers_asked_for_together_are_placed_together_or_not_at_all() {
     let world = World::of(SimUri { vcpus: 1, memory_mib: 8_192, disk_gib: 100, ..SimUri::new(3) });
-    // 4 CPUs a host.
+    // With the default allocation ratio, each host has four vCPUs.
     let life = life(&world).await;
     let together = async |first: u128, count: u128| {
         join_all((0..count).map(|n| {

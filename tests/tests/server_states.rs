@@ -197,7 +197,7 @@ fn expected(act: &Act, state: &Situation, id: &str, host: &str) -> (u16, String)
     }
 }
 
-/// Creates a server in this state, with the driver call paused.
+/// Creates a server and brings it to the state before the situation's last request.
 async fn server(api: &Api, state: &Situation) -> String {
     let wish = json!({"name": "s", "imageRef": chronova_tests::compute_api::IMAGE, "flavorRef": "small",
         "networks": [{"uuid": chronova_tests::compute_api::NETWORK}]});

@@ -83,7 +83,7 @@ async fn images_are_made_of_servers() {
     let location = old.location.unwrap();
     let first: ImageId = location.rsplit('/').next().unwrap().parse().unwrap();
     assert!(location.contains("/image"), "{location}: the image service's own address");
-    // The next operation waits until this one has ended.
+    // The server accepts the next operation once this one has ended.
     api.life.settled().await;
     let made = api.world.images.made();
     let made = &made[&first];
@@ -458,7 +458,7 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
     server.refused(wish(), 409, "QEMU guest agent is not enabled").await;
     assert_eq!(server.status().await, "ACTIVE");
     api.world.fleet.set_all_faults(&FaultPlan::default());
-    // As with Nova's fake driver, the guests of simulated hosts have no agent.
+    // Simulated hosts set the password without an agent, as Nova's fake driver does.
     server.done(wish()).await;
 
     // An image with the properties for a guest agent and for the name of the administrator.

@@ -40,7 +40,7 @@ impl Dice {
     }
 }
 
-/// A question, and what came back.
+/// A query: its service, path, microversion and token.
 #[derive(Debug, Clone)]
 struct Question {
     service: &'static str,
@@ -184,7 +184,7 @@ async fn one(api: &Api, dice: &mut Dice, servers: &mut Vec<String>) {
     }
 }
 
-/// A question, its answer, and the moment for asking it again.
+/// A query, its answer, and the moment for repeating the query.
 struct Record {
     question: Question,
     answer: Answer,

@@ -120,7 +120,7 @@ impl Cloud {
         assert!(self.comes(met), "timed out waiting until {what}\n{}", self.log());
     }
 
-    /// Waits until `met`; returns whether that happened in time.
+    /// Waits until `met` returns true; returns whether that happened in time.
     pub fn comes(&mut self, mut met: impl FnMut(&mut Self) -> bool) -> bool {
         let begun = Instant::now();
         while !met(self) {

@@ -122,7 +122,7 @@ fn check_ports(client: &Client, living: &BTreeMap<String, Value>) {
     assert_eq!(bound, placed, "each living server has one port, bound to its host");
 }
 
-/// Checks that servers and volumes agree about attachments.
+/// Checks that servers and volumes agree about attachments. Returns the number of attachments.
 fn check_volumes(client: &Client, living: &BTreeMap<String, Value>) -> usize {
     let mut theirs = BTreeSet::new();
     for volume in volumes(client) {
@@ -148,7 +148,7 @@ fn check_quota(client: &Client, living: &BTreeMap<String, Value>) {
     assert_eq!((used("totalCoresUsed"), used("totalRAMUsed")), sum, "the quota equals the servers' usage");
 }
 
-/// Checks that every migration has ended.
+/// Checks that every migration has ended. Returns the numbers of migrations by type and status.
 fn check_migrations(client: &Client) -> BTreeMap<(String, String), u64> {
     let all = client.get("/compute/v2.1/os-migrations").unwrap().expect(200);
     let ends = ["confirmed", "reverted", "error", "failed", "completed", "cancelled", "done"];

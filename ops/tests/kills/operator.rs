@@ -89,7 +89,7 @@ pub fn give_back(client: &Client) -> bool {
     })
 }
 
-/// How many hosts are being emptied.
+/// The number of hosts that are being drained.
 pub fn drains(client: &Client) -> usize {
     let hosts = client.get("/chronova/v1/hosts").unwrap().expect(200);
     hosts.body["hosts"].as_array().unwrap().iter().filter(|host| host["draining"] == true).count()

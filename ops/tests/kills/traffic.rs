@@ -126,7 +126,7 @@ impl Trouble<'_> {
         let Ok(answer) = self.client.post("/volume/v3/admin/volumes", &body) else { return };
         match answer.status {
             202 => self.volumes.push(answer.text("/volume/id")),
-            // The project's quota is used up.
+            // The project's quota is used up, or the service is not available.
             413 | 503 => {}
             _ => panic!("a volume is refused: {answer:?}"),
         }

@@ -90,7 +90,7 @@ async fn servers(cloud: &AdoptedCloud, found: &mut Differences) {
         let id = server["id"].as_str().unwrap();
         let ours = cloud.compute(&format!("/servers/{id}"), "2.93").await;
         let mut ours = ours["server"].clone();
-        // A single server also shows its group, which lists leave out. The test checks that below.
+        // A single server also shows its group, which lists leave out. The test checks the group below.
         let groups = ours.as_object_mut().unwrap().remove("server_groups").unwrap();
         let in_group = recorded("api-server-groups.json")["server_groups"][0].clone();
         let is_member = in_group["members"].as_array().unwrap().contains(&json!(id));

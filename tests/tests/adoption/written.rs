@@ -1,4 +1,4 @@
-//! The command itself: the log that it writes, all or nothing.
+//! The command `adopt` writes the whole log or nothing, and can undo an adoption.
 
 use std::path::{Path, PathBuf};
 
@@ -122,7 +122,7 @@ async fn an_adoption_is_undone_until_the_first_change() {
         let event = NewEvent::new(FlavorEvent::from(described), Timestamp(1), &meta);
         store.append(&StreamId::new("flavor", "catalogue"), Expected::Any, vec![event]).await.unwrap();
     };
-    // The report of a host's capabilities changes nothing.
+    // An event of the host watch is no change. An event of a process is one.
     change(Meta::system("host-watch")).await;
     change(Meta::system("host-watch").by_process(chronova_events::ids::ProcessId::random(), None)).await;
     store.close().await;

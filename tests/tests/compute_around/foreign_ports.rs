@@ -104,7 +104,7 @@ async fn a_network_with_the_same_addresses_takes_no_metadata_from_another() {
     let wish = json!({"name": "twin", "imageRef": IMAGE, "flavorRef": "1", "networks": wish});
     let twin = service.cloud.api.server(EVE, wish).await;
 
-    // A proxy that serves one network sends its id, as Neutron's proxies do.
+    // A proxy that serves one network sends the network's id, as Neutron's proxies do.
     let ask = async |from: &str, network: &str| {
         let headers = [("X-Forwarded-For", address.as_str()), ("X-Neutron-Network-ID", network)];
         let answer = service.ask("GET", META, from, &headers, "").await;

@@ -52,7 +52,7 @@ async fn attach(api: &Api, server: &str, volume: &str) -> u16 {
     status
 }
 
-/// The hosts that the volume is attached at.
+/// The hosts to which the volume is attached.
 fn hosts_of(api: &Api, volume: &str) -> Vec<String> {
     let volume = volume.parse::<VolumeId>().unwrap();
     let known = api.life.context().views.volumes.read(|view| view.of(None));

@@ -109,7 +109,7 @@ async fn a_server_made_in_a_zone_moves_within_it() {
     assert_eq!(status, 400);
     assert!(message.contains("No valid host was found"), "{message}");
     assert_eq!(host(&api, &id).await, before);
-    // Its host dies: the scheduler evacuates the server within the zone, too.
+    // The server's host dies: the scheduler evacuates the server within the zone, too.
     api.world.fleet.kill_host(hosts.iter().position(|name| *name == before).unwrap());
     api.life.hosts_up_of(2, 3).await;
     assert_eq!(act(&api, &id, "2.95", json!({"evacuate": {}})).await.0, 200);

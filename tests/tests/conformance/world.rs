@@ -159,7 +159,7 @@ impl Cloud {
         self.aggregate = made.body["aggregate"]["id"].to_string();
     }
 
-    /// The pool that samples take floating addresses from.
+    /// Creates the pool from which samples take floating addresses.
     async fn pool(&self) {
         let public = json!({"network": {"name": "public", "router:external": true, "project_id": "operators"}});
         let made = self.api.ask("POST", "/network/v2.0/networks", "2.1", ADMIN, Some(public)).await;

@@ -140,7 +140,7 @@ async fn fifty_servers_are_all_there_or_none_after_a_crash_at_any_append() {
 /// The life that undoes the work of the first one also crashes, after every append.
 #[actix_rt::test]
 async fn a_crash_while_a_creation_is_undone_changes_nothing() {
-    // The claim, the join of the group, and two of four servers, each followed by the start of its build.
+    // The crash comes after the claim, the join of the group and the first of the four servers.
     let first = 5;
     let world = dies_creating(4, first).await;
     let life = world.live(None, None).await;

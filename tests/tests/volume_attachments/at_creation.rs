@@ -43,7 +43,7 @@ async fn an_existing_volume_is_attached_to_a_new_server() {
     let now = volume_now(&api, &data).await;
     assert_eq!((&now["status"], &now["attachments"][0]["server_id"]), (&json!("in-use"), &json!(server)));
     assert_eq!(now["availability_zone"], "elsewhere");
-    // An existing volume cannot be attached twice. The flavor limits swap, and has none.
+    // An existing volume cannot be attached twice. The flavor has no swap, so a request for swap is refused.
     let mut wish = Api::wish("other");
     wish["block_device_mapping_v2"] = json!([{"source_type": "volume", "uuid": data, "destination_type": "volume",
         "boot_index": 0}]);
@@ -283,7 +283,7 @@ async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
         assert_eq!((spec.ephemerals_gib, spec.swap_mib), (ephemerals, swap_mib), "{text}");
         assert_eq!(spec.root.map(|root| root.size_gib), Some(1));
         delete(&api, &server).await;
-        // Nothing of them is left.
+        // Nothing of the disks is left.
         api.world.check().await;
     }
     // An existing volume or snapshot cannot be a local disk.

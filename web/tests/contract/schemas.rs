@@ -39,7 +39,7 @@ fn every_schema_compiles() {
     }
 }
 
-/// Pairs of (body schema at the sample's version, sample).
+/// The samples of requests: file, body schema at the sample's version, and body.
 fn samples(contract: &std::path::Path) -> Vec<(String, Value, Value)> {
     let compute = contract.join("compute");
     let map = super::read(&compute.join("api-samples-map.json"));
