@@ -1,6 +1,6 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
-#   setup_packages THEME...           Debian packages of build, client, host, guest, testbed, openstack; those that are there are left as they are
+#   setup_packages THEME...           Debian packages of build, client, host, guest, testbed, openstack; installs the missing ones
 #   setup_client [NAME==VERSION...]   the `openstack` client in .venv, and further packages that are named
 #   setup_rust                        a toolchain new enough, or a sentence saying how to get one
 #   install_program FROM TO           a copy without debug information, which lies beside it in TO.debug
@@ -49,8 +49,8 @@ package_pin() {
   echo "$name${version:+=$version}"
 }
 
-# Whether the machine has an emulator and libvirtd, which it then keeps, whatever their suite. Each name has its own
-# check, because `command -v` with several names succeeds as soon as one of them exists.
+# Whether the machine has an emulator and libvirtd. Such a machine keeps them, whatever their suite. Each name has its
+# own check, because `command -v` with several names succeeds as soon as one of them exists.
 host_complete() {
   local program
   for program in libvirtd virtlogd virsh qemu-system-x86_64 qemu-img dnsmasq; do

@@ -1,6 +1,6 @@
 """Drives Chromium over WebDriver (W3C), with nothing but Python's own library.
 
-Every question waits: a page that still loads is no failure. Errors name what was waited for.
+Searches, clicks and choices wait, so a page that still loads is no failure. Errors name the awaited condition.
 """
 import base64
 import json

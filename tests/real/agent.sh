@@ -1,7 +1,7 @@
 #!/bin/bash
 # The QEMU guest agent in two real guests, one on a disk of its host and one on a volume: it sets a password, and it
 # quiesces the file systems while an image is made. If the guest's image requires quiescing, no image is made without
-# it.
+# quiescing.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }
 . "$(dirname "$0")/../testbed/house.sh"

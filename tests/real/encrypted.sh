@@ -40,7 +40,8 @@ goes_to() { # host
 
 # ------------------------------------------------------------------------------------------------------------ on the wire
 
-# Starts capturing before the control plane restarts, so that the capture has its connections from their beginning.
+# Starts capturing before the control plane restarts, so that the capture has the control plane's connections from their
+# beginning.
 wire_open() {
   : >"$WORK/wire"
   bash "$HERE/hosts.sh" ctl python3 "$HERE/wire.py" "$MEMORY" "$DISK" >"$WORK/wire" 2>&1 &

@@ -27,7 +27,7 @@ within 30 "and what to do" said meta-one 'GUEST-USERDATA rc=7'
 ask() { inside "$ONE" "wget -q -O - http://169.254.169.254/$1"; }
 same "its image's tree of EC2 has its address" "$(ask latest/meta-data/local-ipv4)" "$(get port meta-port fixed_ips | grep -oE '10\.[0-9.]+' | head -n 1)"
 like "a change shows at once" "$(os server set --name meta-new meta-one && ask openstack/latest/meta_data.json)" '"name": ?"meta-new"'
-# The bus address that the metadata gives for the tagged device.
+# The list of devices in the metadata, with their bus addresses.
 place() { ask openstack/latest/meta_data.json | grep -oE '"devices": ?\[[^]]*\]?[^]]*\]'; }
 DEVICE=$(place)
 like "the metadata has its tagged interface" "$DEVICE" "\"mac\": ?\"$MAC\""

@@ -2,8 +2,10 @@
 # Schemathesis generates valid and invalid requests from the control plane's own documents (GET /openapi.json), and
 # sends them to a simulated fleet. No answer may be a server error, and a request without a token must be refused.
 #
-#   tests/real/schemathesis.sh [SERVICE[@VERSION]...] by default compute, and with CHRONOVA_SOAK=1 all services, some in
-#   several versions
+#   tests/real/schemathesis.sh [SERVICE[@VERSION]...]
+#
+# The default is compute. With CHRONOVA_SOAK=1 it is compute, placement, network, volume, image and identity, the first
+# two in several versions.
 #
 # CHRONOVA_BIN           the binary to test
 # SCHEMATHESIS_VENV      a Python environment that has schemathesis, or gets it (default: .venv-schemathesis)

@@ -65,7 +65,7 @@ class Console:
         return mark in self.heard
 
     def meet(self):
-        """Waits until the shell answers: what is typed before it listens is lost, or is half a line of something else."""
+        """Waits until the shell answers: earlier input is lost, or becomes part of another line."""
         while time.monotonic() < self.end:
             mark = uuid.uuid4().hex
             # The shell echoes the line. The mark is split there, so the echo does not contain it.

@@ -5,17 +5,30 @@
 # N compute hosts on one machine. Each host has its own network, mount, uts, ipc and pid namespaces. It has its own
 # libvirtd, /etc/libvirt, /etc/pki, /var/lib/libvirt, /run/libvirt, host name and host UUID. It also has an address for
 # management (10.231.0.x, hN) and one for incoming migrations (10.233.0.x, hN-moves). All certificates of libvirtd and
-# QEMU come from one authority, and both ends of every TLS connection are verified. up starts them and writes
-# $STATE/hosts.json and $STATE/hosts.env (shell variables h1_UNIX, h1_TCP, h1_TLS, h1_IP) down ends every process of
-# this testbed (by pid namespace), removes its network namespaces and its directory exec H runs CMD in host H; ctl runs
-# CMD in the controller's network namespace restart H restarts libvirtd alone (guests live on); crash H power failure;
-# boot H brings the host back cut/heal H takes the host's management link down/up userfault H on|off whether the host's
-# kernel lets QEMU handle page faults; without them post-copy is not possible certify H gives the host's QEMU (or, with
-# PART libvirt, its libvirtd) certificates of the testbed's authority, of another one, or none. QEMU reads its own for
-# every migration; libvirtd reads those that it shows to callers only at its start --dhcp answers DHCP on the guests'
-# network; --root-link lets this machine itself reach 10.231.0.x. Environment: TESTBED_ID (a; one short word per
-# testbed), TESTBED_STATE (/var/tmp/tb-$TESTBED_ID; keep it short: socket paths are limited to 107 bytes), TESTBED_CACHE
-# (/var/tmp/chronova-testbed), TESTBED_LVM ("GROUP MIB": each host has a volume group of that name; see lvm.sh).
+# QEMU come from one authority, and both ends of every TLS connection are verified.
+#
+#   up N              starts N hosts (2), and writes $STATE/hosts.json and $STATE/hosts.env (shell variables h1_UNIX, h1_TCP,
+#                     h1_TLS, h1_IP)
+#     --dhcp          also answers DHCP on the guests' network
+#     --root-link     also lets this machine itself reach 10.231.0.x
+#   down              ends every process of this testbed (by pid namespace), and removes its network namespaces and its
+#                     directory
+#   status            lists the hosts
+#   exec H CMD..      runs CMD in host H
+#   ctl CMD..         runs CMD in the controller's network namespace
+#   restart H         restarts the host's libvirtd; the guests continue to run
+#   crash H, boot H   ends the host as a power failure does; starts it again
+#   cut H, heal H     takes the host's management link down; takes it up again
+#   userfault H ..    sets whether the host's kernel lets QEMU handle page faults, which post-copy needs
+#   certify H ..      gives the host's QEMU (with PART libvirt: its libvirtd) certificates of the testbed's authority (ours),
+#                     of another authority (foreign), or none. QEMU reads its certificates for every migration. libvirtd
+#                     reads its server certificate only at its start
+#
+# Environment:
+#   TESTBED_ID        one short word for each testbed (a)
+#   TESTBED_STATE     the testbed's directory (/var/tmp/tb-$TESTBED_ID); short, because socket paths are limited to 107 bytes
+#   TESTBED_CACHE     keeps libvirtd's knowledge of QEMU for the next testbed (/var/tmp/chronova-testbed)
+#   TESTBED_LVM       "GROUP MIB": each host has a volume group of that name and size; see lvm.sh
 set -euo pipefail
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ID=${TESTBED_ID:-a}
@@ -141,8 +154,8 @@ long syscall(long number, ...) {
   return real(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
 }
 
-/* A guest's QEMU is started with "-m MIB" and {"qom-type":"memory-backend-ram","id":"pc.ram","size":BYTES}; one with a NUMA
-   node with an "id" of "ram-node0" and more after its size, as where it is bound to. */
+/* A guest's QEMU is started with "-m MIB" and {"qom-type":"memory-backend-ram","id":"pc.ram","size":BYTES}. For
+   a guest with a NUMA node, the "id" is "ram-node0", and more follows the size, such as the host nodes of the memory. */
 int execve(const char *path, char *const arguments[], char *const environment[]) {
   int (*real)(const char *, char *const[], char *const[]) = (int (*)(const char *, char *const[], char *const[]))dlsym(RTLD_NEXT, "execve");
   static const char emulator[] = "/qemu-system-x86_64";
@@ -208,7 +221,7 @@ log_level = ${TESTBED_LOG_LEVEL:-3}
 log_outputs = "${TESTBED_LOG_LEVEL:-3}:file:/var/log/libvirt/libvirtd.log"
 ovs_timeout = 2
 C
-  # No cgroups, no security driver and no virtlogd: none of them exists once per namespace.
+  # No cgroups, no security driver and no virtlogd, because the hosts would share them.
   cat >"$H/etc/qemu.conf" <<C
 user = "root"
 group = "root"

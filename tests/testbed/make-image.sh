@@ -4,7 +4,7 @@
 # Builds a tiny bootable guest disk from Debian packages only. The whole system is in the initramfs. The only partition
 # (FAT, label GUESTBOOT) has the boot files and the data that the guest keeps across boots. guest/README.md describes
 # the guest's programs and their output.
-#   --kernel  cloud (the default) boots fastest but has no AHCI driver; generic has
+#   --kernel  cloud (the default) boots fastest but has no AHCI driver; generic has one
 #   --uefi    also boots by UEFI, with secure boot too (Debian's signed shim, GRUB and kernel)
 #   --agent   with the QEMU guest agent
 #   --boot    boots it once in QEMU and prints the seconds to GUEST-READY

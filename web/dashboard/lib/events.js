@@ -6,7 +6,7 @@ const LOG = 'chronova/v1/events';
 /** The most events that one query shows. */
 const MOST = 5000;
 
-/** All events that match the filters, oldest first, until the moment of the time bar. */
+/** The events that match the filters, oldest first, until the moment of the time bar. Stops after about `most` events. */
 export async function events(query, signal, most = MOST) {
   const all = [];
   let after;

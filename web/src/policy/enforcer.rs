@@ -195,7 +195,7 @@ impl Enforcer {
         self.sets.get(&service)
     }
 
-    /// Decides. A permit proves that the rule grants access.
+    /// Decides whether the rule grants access. The permit is the proof.
     pub fn authorize(
         &self,
         service: Service,
