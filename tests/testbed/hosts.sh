@@ -7,8 +7,8 @@
 # management (10.231.0.x, hN) and one for incoming migrations (10.233.0.x, hN-moves). All certificates of libvirtd and
 # QEMU come from one authority, and both ends of every TLS connection are verified.
 #
-#   up N              starts N hosts (2), and writes $STATE/hosts.json and $STATE/hosts.env (shell variables h1_UNIX, h1_TCP,
-#                     h1_TLS, h1_IP)
+#   up N              starts N hosts (2), and writes $STATE/hosts.json and $STATE/hosts.env (shell variables h1_UNIX,
+#                     h1_TCP, h1_TLS, h1_IP)
 #     --dhcp          also answers DHCP on the guests' network
 #     --root-link     also lets this machine itself reach 10.231.0.x
 #   down              ends every process of this testbed (by pid namespace), and removes its network namespaces and its
@@ -20,13 +20,14 @@
 #   crash H, boot H   ends the host as a power failure does; starts it again
 #   cut H, heal H     takes the host's management link down; takes it up again
 #   userfault H ..    sets whether the host's kernel lets QEMU handle page faults, which post-copy needs
-#   certify H ..      gives the host's QEMU (with PART libvirt: its libvirtd) certificates of the testbed's authority (ours),
-#                     of another authority (foreign), or none. QEMU reads its certificates for every migration. libvirtd
-#                     reads its server certificate only at its start
+#   certify H ..      gives the host's QEMU (with PART libvirt: its libvirtd) certificates of the testbed's authority
+#                     (ours), of another authority (foreign), or none. QEMU reads its certificates for every migration.
+#                     libvirtd reads its server certificate only at its start
 #
 # Environment:
 #   TESTBED_ID        one short word for each testbed (a)
-#   TESTBED_STATE     the testbed's directory (/var/tmp/tb-$TESTBED_ID); short, because socket paths are limited to 107 bytes
+#   TESTBED_STATE     the testbed's directory (/var/tmp/tb-$TESTBED_ID), with a short path, because paths of sockets have
+#                     at most 107 bytes
 #   TESTBED_CACHE     keeps libvirtd's knowledge of QEMU for the next testbed (/var/tmp/chronova-testbed)
 #   TESTBED_LVM       "GROUP MIB": each host has a volume group of that name and size; see lvm.sh
 set -euo pipefail

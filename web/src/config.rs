@@ -11,7 +11,7 @@ use crate::service::Service;
 /// All options of the web layer.
 #[derive(Debug, Clone)]
 pub struct WebConfig {
-    /// `[oslo_middleware] max_request_body_size`: the longest JSON body, in bytes.
+    /// `[chronova] max_body_bytes`: the longest JSON body, in bytes.
     pub max_request_body_size: usize,
     /// `[oslo_middleware] enable_proxy_headers_parsing`: believe `X-Forwarded-Proto`, `-Host`, `-Prefix` and `-For` of
     /// trusted proxies.
