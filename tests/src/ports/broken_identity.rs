@@ -16,7 +16,7 @@ pub enum IdentityFault {
     LosesScope,
     /// Every user is an administrator.
     AddsRoles,
-    /// Any text is a token.
+    /// Any text is a valid token.
     BelievesAll,
     /// A token that was valid once is valid for ever.
     RemembersFirst,
