@@ -1,0 +1,30 @@
+#!/bin/bash
+# Metrics, alert rules and the Grafana dashboard: promtool checks the first two, and a real Prometheus answers every query
+# of the dashboard from a running server.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/sim.sh"
+PLACE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../ops/monitoring" && pwd)
+command -v promtool >/dev/null && command -v prometheus >/dev/null || cannot "no prometheus is installed"
+expect "the alert rules are well-formed" promtool check rules "$PLACE/alerts.yml"
+TOLD=$(cd "$PLACE" && promtool test rules alerts.test.yml 2>&1)
+same "each alert fires on its fault, and none without" $? 0
+[[ $TOLD = *SUCCESS* ]] || echo "$TOLD"
+sim_open monitoring '[chronova]' 'hypervisors = sim://3'
+house_last() { [ -z "${PROMETHEUS:-}" ] || { kill "$PROMETHEUS" 2>/dev/null; wait "$PROMETHEUS" 2>/dev/null; }; }
+curl -fsS "$URL/metrics" >"$WORK/metrics"
+same "the metrics are named as Prometheus recommends" "$(promtool check metrics <"$WORK/metrics" 2>&1)" ""
+# Every metric has its row in the documentation, and every row its metric. A replay's metrics exist only during a replay,
+# those of other services only with other services.
+same "the documentation lists each metric" "$(sed -n 's/^# TYPE \([a-z_]*\) .*/\1/p' "$WORK/metrics" | while read -r name; do grep -q "^| \`$name\`" "$PLACE/../../docs/monitoring.md" || echo "$name"; done)" ""
+PROM=$((PORT + 1))
+while (exec 3<>"/dev/tcp/127.0.0.1/$PROM") 2>/dev/null; do PROM=$((PROM + 1)); done
+# The sample configuration, with this server's address, and quicker.
+mkdir "$WORK/prometheus" && cp "$PLACE"/alerts.yml "$WORK/prometheus/"
+sed -e "s/127.0.0.1:8774/127.0.0.1:$PORT/" -e 's/15s/1s/' "$PLACE/prometheus.yml" >"$WORK/prometheus/prometheus.yml"
+expect "the sample configuration is well-formed" promtool check config "$WORK/prometheus/prometheus.yml"
+prometheus --config.file="$WORK/prometheus/prometheus.yml" --storage.tsdb.path="$WORK/prometheus/data" \
+  --web.listen-address="127.0.0.1:$PROM" >"$WORK/prometheus.log" 2>&1 & PROMETHEUS=$!
+PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
+timeout 120 python3 "$HERE/queries.py" "http://127.0.0.1:$PROM" "$PLACE/grafana.json" "$URL" "$PASSWORD"
+same "every query of the dashboard is answered with data" $? 0
+verdict
