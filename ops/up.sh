@@ -225,5 +225,5 @@ networks_stop() { # ids...
 case ${1:-up} in
   up) up ;;
   down) down ;;
-  *) sed -n '2,7p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2 ;;
+  *) sed -n '2,8p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2 ;;
 esac

@@ -315,11 +315,6 @@ async fn a_rescued_server_runs_from_another_disk() {
     server.done(json!({"unrescue": null})).await;
 
     // A rescue that fails leaves the server running from its own disk.
-    api.world.fleet.set_all_faults(&FaultPlan::default().with(
-        DriverCall::Redefine,
-        FaultTrigger::Nth(4),
-        Effect::Refuse,
-    ));
     let nth = api.world.fleet.calls(DriverCall::Redefine);
     api.world.fleet.set_all_faults(&FaultPlan::default().with(
         DriverCall::Redefine,

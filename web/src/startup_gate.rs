@@ -30,7 +30,7 @@ pub struct StartupGate {
 
 impl std::fmt::Debug for StartupGate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door").field("open", &self.app.borrow().is_some()).finish_non_exhaustive()
+        f.debug_struct("StartupGate").field("open", &self.app.borrow().is_some()).finish_non_exhaustive()
     }
 }
 

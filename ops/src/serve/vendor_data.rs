@@ -156,11 +156,14 @@ fn targets(words: &[String]) -> Vec<VendorDataTarget> {
     let mut targets = Vec::new();
     for word in words {
         match word.split_once('@') {
-            Some((name, url)) if names.insert(name) => {
+            Some((name, url)) if !name.is_empty() && names.insert(name) => {
                 targets.push(VendorDataTarget { name: name.to_owned(), url: url.to_owned() });
             }
             known => {
-                let reason = if known.is_some() { "there is one of this name already" } else { "it is no NAME@URL" };
+                let reason = match known {
+                    Some((name, _)) if !name.is_empty() => "an earlier target has this name",
+                    _ => "it is not NAME@URL",
+                };
                 tracing::warn!(target = word, "a target in [api] vendordata_dynamic_targets is skipped: {reason}");
             }
         }

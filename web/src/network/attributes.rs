@@ -201,12 +201,15 @@ impl Attributes {
         name: &str,
         read: impl FnMut(&mut Self) -> Result<T, Fault>,
     ) -> Result<Option<Vec<T>>, Fault> {
-        match self.map.get(name).and_then(Value::as_array) {
-            Some(items) if items.len() > most => {
-                Err(invalid(name, format_args!("the number of items exceeds the maximum {most}")))
-            }
-            _ => self.objects(name, read),
+        if self.count(name) > most {
+            return Err(invalid(name, format_args!("the number of items exceeds the maximum {most}")));
         }
+        self.objects(name, read)
+    }
+
+    /// The number of items of a list; 0 if the attribute is not a list.
+    pub(super) fn count(&self, name: &str) -> usize {
+        self.map.get(name).and_then(Value::as_array).map_or(0, Vec::len)
     }
 
     /// Takes `project_id`, or its older name `tenant_id`. If both are present, they must be equal.

@@ -300,7 +300,11 @@ fn groups(body: &mut Attributes) -> Result<Option<Vec<SecurityGroupId>>, Fault> 
 }
 
 fn pairs(body: &mut Attributes) -> Result<Option<Vec<AddressPair>>, Fault> {
-    let pairs = body.objects_up_to(MOST_PAIRS, "allowed_address_pairs", |pair| {
+    if body.count("allowed_address_pairs") > MOST_PAIRS {
+        let message = format!("The number of allowed address pair exceeds the maximum {MOST_PAIRS}.");
+        return Err(Fault::bad_request(message).key("AllowedAddressPairExhausted"));
+    }
+    body.objects("allowed_address_pairs", |pair| {
         pair.required("ip_address")?;
         let text = pair.text("ip_address", 64)?.unwrap_or_default();
         if text.parse::<IpAddr>().is_err() && text.parse::<IpNet>().is_err() {
@@ -309,15 +313,7 @@ fn pairs(body: &mut Attributes) -> Result<Option<Vec<AddressPair>>, Fault> {
             )));
         }
         Ok(AddressPair { address: text, mac: mac(pair, "mac_address")? })
-    })?;
-    match &pairs {
-        // Neutron's `max_allowed_address_pair`.
-        Some(pairs) if pairs.len() > 10 => {
-            Err(Fault::bad_request("The number of allowed address pair exceeds the maximum 10.")
-                .key("AllowedAddressPairExhausted"))
-        }
-        _ => Ok(pairs),
-    }
+    })
 }
 
 fn options(body: &mut Attributes) -> Result<Option<Vec<DhcpOption>>, Fault> {

@@ -93,7 +93,7 @@ fn now(ctx: &Ctx, id: VolumeTypeId) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"volume_type": view(ctx, &found)})))
 }
 
-/// Keys and values of extra specs; other values than strings become empty texts.
+/// Keys and values of extra specs. The schema admits strings and `null`, which becomes an empty text.
 pub(super) fn specs(body: &Value) -> Vec<(String, String)> {
     let map = body.as_object().into_iter().flatten();
     map.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()

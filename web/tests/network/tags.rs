@@ -104,7 +104,8 @@ async fn lists_among_settings_are_bounded() {
         let all: Vec<Value> = (0..count).map(|n| json!({"ip_address": format!("10.0.9.{n}")})).collect();
         json!({"port": {"allowed_address_pairs": all}})
     };
-    assert_eq!(world.refused(BOB, "PUT", &path, Some(pairs(11))).await.0, 400);
+    let refused = world.refused(BOB, "PUT", &path, Some(pairs(11))).await;
+    assert_eq!(refused, (400, "AllowedAddressPairExhausted".to_owned()));
     assert_eq!(world.send(BOB, "PUT", &path, Some(pairs(10))).await.0, 200);
     let addresses = |count: usize| json!({"port": {"fixed_ips": vec![json!({"subnet_id": made["id"]}); count]}});
     assert_eq!(world.refused(BOB, "PUT", &path, Some(addresses(51))).await.0, 400);

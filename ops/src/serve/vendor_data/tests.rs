@@ -96,7 +96,7 @@ async fn each_service_gets_the_server_and_adds_its_part() {
     let (one, heard) = service(GOOD);
     let (two, _) = service(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
     let asked = services(&format!(
-        "vendordata_dynamic_targets = one@http://{one}/x,two@http://{two},one@http://{two},nameless\n"
+        "vendordata_dynamic_targets = one@http://{one}/x,two@http://{two},one@http://{two},@http://{two},nameless\n"
     ));
     let told = asked.unwrap().ask(json!({"hostname": "web"})).await.unwrap();
     assert_eq!(Value::Object(told), json!({"one": {"a": 1}, "two": {}}));

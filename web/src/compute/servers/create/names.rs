@@ -20,11 +20,10 @@ fn random(alphabet: &[u8], length: usize) -> String {
     let mut text = String::with_capacity(length);
     let mut bytes = [0_u8; 64];
     while text.len() < length {
-        if !entropy::fill(&mut bytes) {
-            // If the system's random source fails, random UUIDs replace it.
-            bytes[..16].copy_from_slice(entropy::uuid().as_bytes());
-        }
-        for byte in &bytes {
+        // If the system's random source fails, the bytes of random UUIDs replace it.
+        let uuid = entropy::uuid();
+        let fresh = if entropy::fill(&mut bytes) { &bytes[..] } else { &uuid.as_bytes()[..] };
+        for byte in fresh {
             let index = usize::from(*byte);
             if index < bound && text.len() < length {
                 text.push(char::from(alphabet[index % alphabet.len()]));
