@@ -22,7 +22,7 @@ finish() {
 trap finish EXIT
 trap 'exit 1' TERM INT
 
-free_port() { "$PYTHON" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+. "$HERE/../testbed/free_port.sh"
 export PORT LOG_PORT WORK DATA=$WORK/data CHRONOVA_BIN
 PORT=$(free_port) LOG_PORT=$(free_port)
 openssl req -x509 -newkey rsa:2048 -nodes -keyout "$WORK/key.pem" -out "$WORK/cert.pem" -days 2 -subj /CN=localhost \

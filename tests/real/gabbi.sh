@@ -45,8 +45,8 @@ if [ -z "$binary" ]; then
     binary=$target/debug/chronova
 fi
 
-port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-main=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+. "$root/tests/testbed/free_port.sh"
+port=$(free_port) main=$(free_port)
 export GABBI_POLICIES=$contract/placement/policies.json GABBI_WORK=$work GABBI_BINARY=$binary GABBI_PORT=$port GABBI_MAIN=$main
 args=(--url "http://127.0.0.1:$port" --reset "$here/gabbi/reset.sh" --details "$work/result.json")
 status=0

@@ -19,17 +19,11 @@ cloud() { # NAME USER SCOPE...: a cloud of the client's file
   done
 }
 
-free_port() { # the first to try
-  local port=$1
-  while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
-  echo "$port"
-}
-
 house_first() {
   bash "$HERE/../testbed/keystone.sh" up "$KEYSTONE_DIR" || { bad "Keystone starts" "$(tail -n 20 "$KEYSTONE_DIR/uwsgi.log")"; exit 1; }
   KEYSTONE=$(cat "$KEYSTONE_DIR/url")
-  COMPUTE=http://127.0.0.1:$(free_port $((PORT + 1)))
-  PLACEMENT=http://127.0.0.1:$(free_port $((${COMPUTE##*:} + 1)))
+  COMPUTE=http://127.0.0.1:$(free_port)
+  PLACEMENT=http://127.0.0.1:$(free_port)
   local of_project=("project_domain_name: Default")
   {
     echo clouds:

@@ -3,8 +3,7 @@
 # service identifies it by its source address. The script checks the metadata from inside the guest.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
-ASKED=$((40000 + $$ % 20000)) NET=10.90 RULE=()
-while (exec 3<>"/dev/tcp/127.0.0.1/$ASKED") 2>/dev/null; do ASKED=$((ASKED + 1)); done
+ASKED=$(free_port) NET=10.90 RULE=()
 HOUSE_CONF="metadata_listen = 0.0.0.0:$ASKED"
 house_last() { [ ${#RULE[@]} = 0 ] || iptables -t nat -D "${RULE[@]}"; }
 house_open metadata $NET

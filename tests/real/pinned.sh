@@ -5,7 +5,7 @@
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 [ "$(nproc)" -ge 2 ] || { echo "one processor is too few to tell two hosts' apart"; exit 77; }
-HOUSE_CONF='host_cpus = h1 dedicated=1 shared=0; h2 dedicated=0 shared=1'
+HOUSE_CONF=$'[chronova]\nhost_cpus = h1 dedicated=1 shared=0; h2 dedicated=0 shared=1'
 fleet_open pinned pn 10.73 2
 house_furnish
 within 60 "both hosts are there" host_stands h2 up

@@ -11,8 +11,7 @@ PYTHON=$(dirname "$(readlink -f "$(command -v openstack)")")/python3
 
 NAME=placement-client
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-$NAME.XXXXXX") DATA=$WORK/data CONF=$WORK/chronova.conf
-PORT=$((20000 + $$ % 20000))
-while (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do PORT=$((PORT + 1)); done
+PORT=$(free_port) || cannot "no port is free"
 URL=http://127.0.0.1:$PORT
 finish() {
   [ -z "${CLIENT:-}" ] || kill "$CLIENT" 2>/dev/null

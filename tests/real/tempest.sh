@@ -55,8 +55,8 @@ close() {
 trap close EXIT
 trap 'exit 1' TERM INT
 
-port=$((20000 + $$ % 20000))
-while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
+. "$top/tests/testbed/free_port.sh"
+port=$(free_port) || skip "no port is free"
 url=http://127.0.0.1:$port
 FILTERS=ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter
 printf '%s\n' '[chronova]' "hypervisors = ${TEMPEST_HYPERVISORS:-sim://$HOSTS}" '[filter_scheduler]' \

@@ -4,6 +4,7 @@
 #   fleet_open NAME ID NET HOSTS [shared]   starts hosts (testbed ID) and a control plane; `shared`: the disks are on
 #                                           storage that all hosts have. HOUSE_CONF as in house.sh, `hosts` as hosts.sh
 #
+# Volumes are on storage that all hosts have.
 # The hosts are h1, h2...; they and the control plane end with the script.
 
 . "$(dirname "${BASH_SOURCE[0]}")/house.sh"
@@ -24,6 +25,7 @@ fleet_open() { # name, testbed, first two numbers of its networks, number of hos
   . "$STATE/hosts.env"
   HYPERVISORS=
   for ((host = 1; host <= $4; host++)); do uri=h${host}_${FLEET_WIRE:-UNIX}; HYPERVISORS+="${!uri} "; done
+  HOUSE_CONF=$(printf '[volume]\nshared = true\npool_path = %s/shared/volumes\n%s' "$STATE" "${HOUSE_CONF:-}")
   [ "$STORAGE" = local ] || HOUSE_CONF=$(printf '%s\n[DEFAULT]\ninstances_path = %s/shared/instances' "${HOUSE_CONF:-}" "$STATE")
   house_open "$1" "$3"
 }
@@ -70,6 +72,26 @@ number_of() { moves_of "$1" -c Id | tail -n 1; }
 uuid_of() { moves_of "$1" -c UUID | tail -n 1; }
 migration_is() { [ "$(moves_of "$1" -c Status | tail -n 1)" = "$2" ]; } # server, status
 migration_over() { ! moves_of "$1" -c Status | tail -n 1 | grep -qE 'accepted|queued|preparing|running|migrating|finishing|finished'; }
+
+# ------------------------------------------------------------------------------------------------- a volume of a server
+
+# A server gets a volume as its second disk. The guest writes a word to a sector of it that no file system uses.
+give_volume() { # server
+  os volume create --size 1 "$NAME-volume" >"$WORK/volume" 2>&1 || bad "a volume is requested" "$(tail -n 5 "$WORK/volume")"
+  within 60 "a volume is available" volume_is available
+  expect "it is attached" os server add volume "$1" "$NAME-volume" >"$WORK/attached"
+  within 60 "the volume is in use" volume_is in-use
+}
+volume_is() { [ "$(get volume "$NAME-volume" status)" = "$1" ]; }
+attached_to() { os volume show "$1" -f json -c attachments 2>/dev/null | grep -oE '"server_id": "[^"]*"' | cut -d '"' -f 4; } # volume
+write_on() { at "$1" "$2" "echo $3 | dd of=/dev/vdb bs=512 seek=200 conv=fsync 2>/dev/null"; } # host, uuid, word
+read_on() { at "$1" "$2" "dd if=/dev/vdb bs=512 skip=200 count=1 iflag=direct 2>/dev/null | head -n 1"; } # host, uuid
+drop_volume() {
+  within 60 "its volume is free" volume_is available
+  os volume delete "$NAME-volume"
+  within 60 "the volume is deleted" eval '! os volume show "$NAME-volume" >/dev/null 2>&1'
+  same "no file of it is left" "$(ls "$STATE/shared/volumes" 2>/dev/null)" ""
+}
 
 # --------------------------------------------------------------------------------------------- a guest that goes on counting
 

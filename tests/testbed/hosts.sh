@@ -1,6 +1,6 @@
 #!/bin/bash
-# hosts.sh up N [--dhcp] [--root-link] | down | status | exec H CMD.. | ctl CMD.. | restart H | crash H | boot H | cut H | heal H
-#          | userfault H on|off | certify H ours|foreign|none [PART]
+# hosts.sh up N [--dhcp] [--root-link] | down | status | exec H CMD.. | ctl CMD.. | restart H | freeze H | thaw H
+#          | crash H | boot H | cut H | heal H | userfault H on|off | certify H ours|foreign|none [PART]
 #
 # N compute hosts on one machine. Each host has its own network, mount, uts, ipc and pid namespaces. It has its own
 # libvirtd, /etc/libvirt, /etc/pki, /var/lib/libvirt, /run/libvirt, host name and host UUID. It also has an address for
@@ -17,6 +17,7 @@
 #   exec H CMD..      runs CMD in host H
 #   ctl CMD..         runs CMD in the controller's network namespace
 #   restart H         restarts the host's libvirtd; the guests continue to run
+#   freeze H, thaw H  stops the host's libvirtd; continues it
 #   crash H, boot H   ends the host as a power failure does; starts it again
 #   cut H, heal H     takes the host's management link down; takes it up again
 #   userfault H ..    sets whether the host's kernel lets QEMU handle page faults, which post-copy needs
@@ -461,6 +462,10 @@ restart() {
   return 1
 }
 
+signal() { # H, signal
+  nsenter -t "$(cat "$STATE/$1/init.pid")" -m -p -- kill "-$2" "$(cat "$STATE/$1/libvirtd.pid")"
+}
+
 crash() {
   local h=$1
   kill -9 "$(cat "$STATE/$h/init.pid")"
@@ -480,6 +485,8 @@ case $command in
   exec) need "$1"; h=$1; shift; exec nsenter -t "$(cat "$STATE/$h/init.pid")" -m -u -i -n -p -- "$@" ;;
   ctl) exec ip netns exec "$FABRIC" "$@" ;;
   restart) need "$1"; restart "$1" ;;
+  freeze) need "$1"; signal "$1" STOP ;;
+  thaw) need "$1"; signal "$1" CONT ;;
   crash) need "$1"; crash "$1" ;;
   boot) need "$1"; boot_host "$1"; write_list ;;
   cut) need "$1"; ip -n "$FABRIC" link set "m${1#h}" down ;;

@@ -5,6 +5,7 @@
 #   HOUSE_CONF                     more of the configuration file, for scripts that need it
 #   HOUSE_CLOUDS                   the client's file, where the house does not write one itself
 #   house_first                    a function that is called before the house starts: what it needs, more of $CONF
+#   CHRONOVA_CHECKS                a file that gets one line for each check: ok or FAIL, the script, the check
 #
 # Exit status of the scripts: 0 passed, 77 cannot run here (the last line says why), 1 a check failed.
 # Guests' names and networks differ from script to script and from those of ops/up.sh, so that all may share a host.
@@ -12,6 +13,7 @@
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/../../ops/setup.sh"
 . "$HERE/console.sh"
+. "$HERE/free_port.sh"
 FAILED=0
 VIRSH=(virsh -q -c qemu:///system)
 v() { "${VIRSH[@]}" "$@" 2>/dev/null; }
@@ -20,8 +22,9 @@ cannot() { echo "$*"; exit 77; }
 
 # ------------------------------------------------------------------------------------------------------------- checks
 
-ok() { printf '%4d s  ok    %s\n' $SECONDS "$*"; }
-bad() { FAILED=$((FAILED + 1)); printf '%4d s  FAIL  %s\n' $SECONDS "$1"; shift; [ $# = 0 ] || printf '%s\n' "$@" | head -n 30 | cut -c 1-300 | sed 's/^/        /'; }
+record() { [ -z "${CHRONOVA_CHECKS:-}" ] || printf '%s\ttests/real/%s\t%s\n' "$1" "$(basename "$0")" "$2" >>"$CHRONOVA_CHECKS"; } # outcome, check
+ok() { record ok "$*"; printf '%4d s  ok    %s\n' $SECONDS "$*"; }
+bad() { record FAIL "$1"; FAILED=$((FAILED + 1)); printf '%4d s  FAIL  %s\n' $SECONDS "$1"; shift; [ $# = 0 ] || printf '%s\n' "$@" | head -n 30 | cut -c 1-300 | sed 's/^/        /'; }
 expect() { local what=$1; shift; if "$@"; then ok "$what"; else bad "$what" "$*"; fi; } # what, command...
 same() { if [ "$2" = "$3" ]; then ok "$1"; else bad "$1" "got:    $2" "wanted: $3"; fi; } # what, got, wanted
 like() { if grep -qE -- "$3" <<<"$2"; then ok "$1"; else bad "$1" "nothing like /$3/ in:" "$2"; fi; } # what, text, pattern
@@ -40,8 +43,7 @@ house_open() { # NAME, first two numbers of its networks
   command -v openstack >/dev/null || cannot "no openstack client on the PATH"
   [ -n "${HYPERVISORS:-}" ] || libvirt_answers || cannot "no libvirtd answers at qemu:///system"
   WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-$NAME.XXXXXX") DATA=$WORK/data CONF=$WORK/chronova.conf
-  PORT=$((20000 + $$ % 20000))
-  while (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do PORT=$((PORT + 1)); done
+  PORT=$(free_port) || cannot "no port is free"
   URL=http://127.0.0.1:$PORT
   printf '%s\n' '[DEFAULT]' "instance_name_template = $NAME-%08x" 'report_interval = 2' 'service_down_time = 6' \
     'shutdown_timeout = 30' '[chronova]' "hypervisors = ${HYPERVISORS:-qemu:///system}" ${HOUSE_CONF:+"$HOUSE_CONF"} >"$CONF"
@@ -91,6 +93,9 @@ house_close() {
   ! declare -F house_last >/dev/null || house_last
 }
 SERVERS=() NETWORKS=()
+
+# Whether this is a long run (`ops/test.sh --soak`). The short form of a script ends at its line `long_run || ...`.
+long_run() { [ -n "${CHRONOVA_SOAK:-}" ]; }
 
 # Ends a script.
 verdict() {

@@ -11,11 +11,7 @@ set -euo pipefail
 COMMAND=${1:-} DIR=${2:-}
 [ -n "$DIR" ] || { sed -n '2,9p' "$0" >&2; exit 2; }
 
-free_port() {
-  local port=$((30000 + $$ % 20000))
-  while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
-  echo $port
-}
+. "$(dirname "${BASH_SOURCE[0]}")/free_port.sh"
 
 answers() { curl -fsS -m 2 -o /dev/null "$1/v3" 2>/dev/null; }
 
@@ -32,6 +28,8 @@ enabled = false
 [token]
 provider = fernet
 [fernet_tokens]
+key_repository = $DIR/fernet
+[fernet_receipts]
 key_repository = $DIR/fernet
 [credential]
 key_repository = $DIR/credential

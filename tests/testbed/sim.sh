@@ -11,8 +11,7 @@ sim_open() {
   NAME=$1; shift
   [ -x "${CHRONOVA_BIN:-}" ] || cannot "CHRONOVA_BIN names no program"
   WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-$NAME.XXXXXX") DATA=$WORK/data CONF=$WORK/chronova.conf
-  PORT=$((20000 + $$ % 20000))
-  while (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do PORT=$((PORT + 1)); done
+  PORT=$(free_port) || cannot "no port is free"
   URL=http://127.0.0.1:$PORT
   printf '%s\n' "$@" >"$CONF"
   trap house_close EXIT
