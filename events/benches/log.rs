@@ -1,7 +1,7 @@
 //! Measures how fast the log appends and reads events, beside plain SQLite on the same disk.
 //!
-//! Run `cargo bench -p chronova-events --bench log`. `CHRONOVA_BENCH_DIR` names the folder of the log. The default is
-//! the system's folder for temporary files; it should be on the measured disk, not in memory.
+//! Run `cargo bench -p chronova-events --bench log`. `CHRONOVA_BENCH_DIR` names the folder of the log, which should be
+//! on the measured disk and not in memory. The default is the system's folder for temporary files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 

@@ -48,7 +48,7 @@ impl fmt::Debug for EventHash {
     }
 }
 
-/// Why a text is not a hash or not an anchor.
+/// Why a text cannot be read as a hash or as an anchor.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum AnchorError {
     #[error("a hash is 64 hexadecimal digits")]

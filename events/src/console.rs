@@ -32,8 +32,8 @@ pub struct ConsoleAuthorized {
     pub expires_at: Timestamp,
 }
 
-/// The largest number of valid tokens of one server. A further token ends the one that expires first. So a user who
-/// requests consoles without end fills neither this state nor the read model.
+/// The largest number of valid tokens of one server. If there are more, the token that expires first becomes invalid.
+/// So a user who requests consoles without end fills neither this state nor the read model.
 pub const MAX_TOKENS: usize = 64;
 
 /// A server's tokens by their hashes, at most [`MAX_TOKENS`]. Expired ones are removed when a new one is issued.

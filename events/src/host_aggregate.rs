@@ -36,7 +36,7 @@ noun! {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostAggregateCreated {
     pub aggregate: HostAggregateId,
-    /// The aggregate's number, which counts all aggregates ever created: the id in the API's paths.
+    /// The aggregate's number in the order of creation, deleted aggregates included. It is the id in the API's paths.
     pub number: u64,
     pub name: String,
     /// Key and value, sorted by key, the zone included.

@@ -71,7 +71,7 @@ impl Fold for Keypairs {
             KeypairEvent::KeypairDeleted(deleted) => {
                 self.by_name.remove(&deleted.name);
             }
-            // A key pair without its name and public key has no use.
+            // A key pair without its name and public key has no use, so an erasure removes all key pairs.
             KeypairEvent::KeypairsErased(_) => self.by_name.clear(),
         }
     }

@@ -28,9 +28,10 @@ noun! {
         QuotaAdjusted = "adjusted" @ 1,
         /// Quota was reserved for the servers of one request, and a process was asked to create them.
         ServersClaimed = "claimed" @ 1,
-        /// Quota was reserved for what a server is to become, and a process was asked to ask the server.
+        /// Quota was reserved for a change of a server, and a process was requested that asks the server for the
+        /// change.
         QuotaClaimed = "claimed_for_server" @ 1,
-        /// The server did not become it.
+        /// A claim for a server was withdrawn, because the server did not change.
         QuotaClaimWithdrawn = "claim_withdrawn" @ 1,
     }
 }
@@ -87,7 +88,8 @@ pub struct ServersClaimed {
     pub group: Option<(ProjectId, ServerGroupId)>,
 }
 
-/// A claim for a server that is asked to become another size, or to come back. The server holds at least this much.
+/// A claim for a server that is asked to change its size, to be restored or to be unshelved. The server holds at least
+/// this much.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuotaClaimed {
     pub project: ProjectId,
@@ -116,7 +118,7 @@ pub struct OpenClaims {
 }
 
 impl OpenClaims {
-    /// The amounts that the server holds: the largest of all, for each resource.
+    /// The amounts that the server holds. For each resource, this is the largest of all these amounts.
     fn held(&self) -> Option<(u32, u64)> {
         let all = self.before.iter().chain(self.by_process.values()).copied();
         all.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))

@@ -94,7 +94,7 @@ pub struct ServerGroup {
     pub members: Vec<ServerGroupMember>,
     pub created_at: Timestamp,
     pub updated_at: Option<Timestamp>,
-    /// Counts the groups of the project, in the order of their creation.
+    /// The group's number in the order of creation within the project, deleted groups included.
     pub number: u64,
 }
 

@@ -45,7 +45,7 @@ fn narrow() -> SqliteOptions {
     }
 }
 
-/// A fuse that never blows changes nothing.
+/// A log with a fuse that never blows. It must behave like the log inside.
 struct Fused(MemoryFixture);
 
 impl Backend for Fused {

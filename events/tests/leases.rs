@@ -13,7 +13,7 @@ use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
 use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
 use database::Postgres;
 
-/// Longer than any test takes. Only a member that waits for ever reaches it.
+/// Longer than any test takes. Only a member that waits for ever would wait so long.
 const LONG: Duration = Duration::from_hours(1);
 
 fn options(database: &Postgres, lease: Duration) -> PostgresOptions {
@@ -73,7 +73,7 @@ async fn a_leader_without_a_database_leads_no_more() {
     let reason = first.lost().wait_for(Option::is_some).await.unwrap().clone().unwrap();
     assert!(reason.contains("has not confirmed the lease"), "{reason}");
     database.start();
-    // No other member leads yet. The old leader must not write nevertheless.
+    // Although no other member leads yet, the old leader must not write.
     let refused = append(&first, "late").await.unwrap_err();
     assert!(refused.to_string().contains("another member leads"), "{refused}");
     assert!(first.health().is_err());

@@ -89,7 +89,7 @@ pub struct Maintenance {
 pub struct LeavingServer {
     pub how: Departure,
     pub migration: ProcessId,
-    /// Counts the attempts to move the server.
+    /// The number of attempts to move the server, this one included.
     pub attempt: u32,
 }
 

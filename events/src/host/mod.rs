@@ -79,7 +79,8 @@ pub struct Capabilities {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Registered {
     pub host: HostId,
-    /// The host's number, which counts all hosts ever registered: the integer id in the API before 2.53.
+    /// The host's number in the order of registration, deregistered hosts included. It is the integer id in the API
+    /// before 2.53.
     pub number: u64,
     pub hostname: String,
     /// The URI of its hypervisor, without credentials.

@@ -59,7 +59,7 @@ pub struct Identity {
     /// The roles that each role implies directly.
     pub implied: BTreeMap<RoleId, BTreeSet<RoleId>>,
     pub grants: BTreeMap<UserId, Grants>,
-    /// Audit ids of revoked tokens, at least until they would have expired.
+    /// Audit ids of revoked tokens. Each is kept at least until its token would have expired.
     pub revoked: BTreeMap<String, Timestamp>,
     user_names: BTreeMap<DomainId, BTreeMap<String, UserId>>,
     project_names: BTreeMap<DomainId, BTreeMap<String, ProjectId>>,

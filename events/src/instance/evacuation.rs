@@ -22,7 +22,7 @@ pub struct EvacuationRequested {
     pub host: Option<String>,
     /// Whether the scheduler skips the filters (2.29 to 2.67).
     pub forced: bool,
-    /// Whether the disks are on shared storage, as requested (up to 2.13); `None`: the process detects it.
+    /// Whether the request says that the disks are on shared storage (up to 2.13). `None`: the process detects it.
     pub on_shared_storage: Option<bool>,
     /// Whether the server is stopped at its destination, whatever its earlier state (2.95 and later).
     pub stop: bool,

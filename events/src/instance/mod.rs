@@ -97,7 +97,7 @@ noun! {
         BuildRequested = "build_requested" @ 2 from { 1 => older::BuildRequestedV1 },
         /// A host was selected and its resources claimed.
         Placed = "placed" @ 1,
-        /// The host was released (another attempt or the end follows).
+        /// The host was released. Another attempt follows, or the build ends.
         Unplaced = "unplaced" @ 1,
         /// The ports through which the server is connected.
         NetworkAllocated = "network_allocated" @ 1,
@@ -241,7 +241,7 @@ noun! {
         MoveRequested = "move_requested" @ 1,
         /// A destination was selected and its resources claimed.
         MoveTargeted = "move_targeted" @ 1,
-        /// The destination was released (another attempt or the end follows).
+        /// The destination was released. Another attempt follows, or the move ends.
         MoveUntargeted = "move_untargeted" @ 1,
         /// The move reached its next stage.
         MoveAdvanced = "move_advanced" @ 1,
@@ -285,7 +285,7 @@ noun! {
         GuestPasswordCleared = "guest_password_cleared" @ 1,
         /// The server was taken over from another control plane: its state, and what was done to it there.
         Adopted = "adopted" @ 1,
-        /// A migration of the server by another control plane was taken over, which is over.
+        /// A finished migration of the server by another control plane was taken over.
         MigrationAdopted = "migration_adopted" @ 1,
     }
 }

@@ -43,7 +43,7 @@ pub struct MoveRequested {
     pub source: Placed,
     pub old_flavor: FlavorSnapshot,
     pub new_flavor: FlavorSnapshot,
-    /// The requested host, if the filters accept it (2.56).
+    /// The requested host. The server moves there only if the filters accept the host (2.56).
     pub host: Option<String>,
     pub disk_config: Option<DiskConfig>,
 }
@@ -184,7 +184,8 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(failed.process);
             server.fault = Some(Box::new((failed.fault.clone(), at)));
             let moving = server.moving.take();
-            // Nobody knows the state of the guest on a host that is down.
+            // An evacuated server's old host is down, so the state of the guest there is unknown, and the server is in
+            // error.
             if turn && moving.as_ref().is_some_and(|moving| moving.kind == MoveKind::Evacuate) {
                 server.phase = Phase::Error { power: server.power() };
             } else if turn && matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. }) {

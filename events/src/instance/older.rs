@@ -14,7 +14,7 @@ use crate::ids::{ImageId, InstanceId, ProcessId, ProjectId, UserId};
 pub struct BuildRequestedV1 {
     pub instance: InstanceId,
     pub process: ProcessId,
-    /// The server's number, which counts all servers ever requested. `instance_name_template` forms the domain's name
+    /// The server's number in the order of the requests for servers. `instance_name_template` forms the domain's name
     /// from this number.
     pub number: u64,
     pub reservation: String,
@@ -79,7 +79,7 @@ impl From<BuildRequestedV1> for BuildRequested {
     }
 }
 
-/// The version from before servers on volumes could be rebuilt.
+/// The version from before a server with a volume as root disk could be rebuilt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RebuildRequestedV1 {
     pub process: ProcessId,

@@ -79,7 +79,7 @@ pub enum RequestedNetworks {
 pub struct BuildRequested {
     pub instance: InstanceId,
     pub process: ProcessId,
-    /// The server's number, which counts all servers ever requested. `instance_name_template` forms the domain's name
+    /// The server's number in the order of the requests for servers. `instance_name_template` forms the domain's name
     /// from this number.
     pub number: u64,
     pub reservation: String,
@@ -105,7 +105,7 @@ pub struct BuildRequested {
     pub availability_zone: Option<String>,
     /// The host that an administrator forced, without the filters (`zone:host:node`).
     pub forced_host: Option<String>,
-    /// The requested host, if the filters accept it (2.74).
+    /// The requested host. The server is built there only if the filters accept the host (2.74).
     pub requested_host: Option<String>,
     pub scheduler_hints: Vec<(String, Vec<String>)>,
     pub disk_config: DiskConfig,
@@ -119,7 +119,7 @@ pub struct Placed {
     pub process: ProcessId,
     pub host: HostId,
     pub hostname: String,
-    /// Counts the hosts tried, from 1.
+    /// The number of this attempt, from 1. Each attempt is on another host.
     pub attempt: u32,
     pub availability_zone: String,
 }

@@ -10,7 +10,7 @@ use crate::ids::{HostId, ProcessId};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scheduled {
     pub process: ProcessId,
-    /// Counts the hosts tried, from 1.
+    /// The number of this attempt, from 1. Each attempt is on another host.
     pub attempt: u32,
     /// The requested resources: class and amount, sorted by class.
     pub wanted: Vec<(String, u64)>,

@@ -41,7 +41,7 @@ pub struct UnshelveRequested {
     pub process: ProcessId,
     /// The availability zone that the user requested for the unshelved server.
     pub availability_zone: Option<String>,
-    /// The requested host, if the filters accept it.
+    /// The requested host. The server is unshelved there only if the filters accept the host.
     pub host: Option<String>,
 }
 

@@ -42,7 +42,7 @@ pub struct Alive {
     pub terminated_at: Option<Timestamp>,
     pub placement: Option<Placed>,
     pub nics: Vec<NicInfo>,
-    /// The volumes and the requested further disks. Empty: image and flavor define all disks.
+    /// The volumes and the requested further disks. If the list is empty, image and flavor define all disks.
     pub disks: Vec<InstanceDisk>,
     /// The source image of a root volume.
     pub boot_image: Option<Arc<ImageSnapshot>>,
@@ -352,7 +352,7 @@ impl Alive {
             InstanceEvent::UnshelveRequested(asked) => {
                 self.ongoing = Some(OngoingTask::Unshelve { process: asked.process, stage: WorkStage::Begun });
                 self.request.availability_zone.clone_from(&asked.availability_zone);
-                // A forced host counts only when the server is created.
+                // A forced host applies only to the creation of the server.
                 self.request.forced_host = None;
                 self.request.requested_host.clone_from(&asked.host);
             }
@@ -448,7 +448,8 @@ impl Alive {
         self.ongoing = Some(OngoingTask::Rebuild { process, stage, reimage });
         let image = if self.is_volume_backed() { &self.boot_image } else { &self.request.image };
         self.former = Some(Box::new(FormerImage { image: image.clone(), root: self.root.take() }));
-        // A server on a volume has no image of its own, even after an image was written to its volume.
+        // The `image` of a server with a volume as root disk stays empty, even after an image was written to the
+        // volume.
         match self.is_volume_backed() {
             true => self.boot_image = Some(Arc::new(asked.image.clone())),
             false => self.request.image = Some(Arc::new(asked.image.clone())),
@@ -468,7 +469,7 @@ impl Alive {
         request.access_ip_v6.clone_from(&asked.access_ip_v6);
     }
 
-    /// Ends the operation of this process, which leaves the server in its earlier state. A power state that the host
+    /// Ends the operation of this process. The server stays in its earlier state, but a power state that the host
     /// reported meanwhile now applies.
     fn settle(&mut self, process: ProcessId) {
         self.finish(process);

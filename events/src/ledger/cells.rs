@@ -7,13 +7,13 @@ use crate::ids::{ConsumerId, ProviderId};
 /// One NUMA cell of a host: processors and memory that are near each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostNumaCell {
-    /// The host's number of the cell.
+    /// The number of the cell on its host.
     pub id: u32,
     /// The processors for floating CPUs (shared), sorted.
     pub shared: Vec<u32>,
     /// The processors for dedicated CPUs, sorted.
     pub dedicated: Vec<u32>,
-    /// Groups of these processors that are threads of one core. Cores with one thread are left out.
+    /// Groups of the shared and dedicated processors that are threads of one core. Cores with one thread are left out.
     pub siblings: Vec<Vec<u32>>,
     pub memory_mib: u64,
     /// The pools of memory pages, smallest page size first.

@@ -32,7 +32,8 @@ noun! {
         Claimed = "claimed" @ 1,
         /// A consumer has no allocations any more.
         Released = "released" @ 1,
-        /// Allocations of several consumers changed at once, or one released all and its providers' generations grow.
+        /// The allocations of several consumers changed at once. Or one consumer released all of them, and the
+        /// generations of its providers grow.
         AllocationsReplaced = "allocations_replaced" @ 1,
         /// A custom resource class was created.
         ResourceClassCreated = "resource_class_created" @ 1,
@@ -44,7 +45,7 @@ noun! {
         TraitCreated = "trait_created" @ 1,
         /// A custom trait was removed.
         TraitDeleted = "trait_deleted" @ 1,
-        /// A consumer's allocations count for a server group.
+        /// A member of a server group got its allocations on a host.
         GroupMemberPlaced = "group_member_placed" @ 1,
         /// The NUMA cells of a host are now these.
         HostCellsReplaced = "host_cells_replaced" @ 1,

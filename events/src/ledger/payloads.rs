@@ -65,7 +65,7 @@ pub struct AggregatesReplaced {
     pub provider: ProviderId,
     /// The UUIDs of the aggregates, sorted.
     pub aggregates: Vec<uuid::Uuid>,
-    /// Set since Placement 1.19, where a change of aggregates counts as a change of the provider.
+    /// Set for requests of Placement 1.19 and later: such a change of the aggregates raises the provider's generation.
     pub bumps_generation: bool,
 }
 
@@ -126,7 +126,7 @@ pub struct TraitDeleted {
     pub name: String,
 }
 
-/// The consumer counts for the server group until it releases its allocations.
+/// A member of a server group got its allocations on a host. Until it releases them, the group's policy considers it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupMemberPlaced {
     pub group: ServerGroupId,

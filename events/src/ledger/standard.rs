@@ -2,7 +2,7 @@
 
 pub use super::standard_traits::TRAITS;
 
-/// The resource classes of the `os-resource-classes` library, in its order, in which Placement lists them.
+/// The resource classes of the `os-resource-classes` library. Placement lists them in this order.
 pub const CLASSES: &[&str] = &[
     "VCPU",
     "MEMORY_MB",

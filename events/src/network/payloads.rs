@@ -229,7 +229,8 @@ pub struct PortSettingsReplaced {
     pub network: NetworkId,
     pub port: PortId,
     pub settings: PortSettings,
-    /// The server that the port was created for, as in the creation event. The server's host name is in `dns_name`.
+    /// The server that the port was created for, as in the creation event. If there is one, `dns_name` has its host
+    /// name.
     pub made_for: Option<InstanceId>,
     /// The change of the tags; `settings` has none.
     pub tags: TagsChange,

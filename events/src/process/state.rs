@@ -33,9 +33,9 @@ pub struct RunningProcess {
     /// The failure that makes the process undo its steps.
     pub failure: Option<StepFailure>,
     pub called_off: bool,
-    /// Whether the next step was undone. At a cancellation that step may have begun without a record.
+    /// Whether the next step was undone. A cancellation undoes it, because the step may have begun without a record.
     pub due_undone: bool,
-    /// Counts the runs through the steps, from 1.
+    /// The number of the present run through the steps, from 1.
     pub attempt: u32,
     /// Hosts to exclude from further attempts.
     pub excluded: BTreeSet<HostId>,

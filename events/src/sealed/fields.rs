@@ -1,8 +1,8 @@
 //! The personal fields: one function for each payload that has some. No other file lists them.
 //!
 //! The name of a field is stored with its sealed value. A renamed field would make older values unreadable. So names
-//! never change, not even between versions of a payload. Free text that a user writes about own resources is personal.
-//! Ids are not, and neither are names that operators choose (hosts, flavors, networks, projects).
+//! never change, not even between versions of a payload. Free text that users write about their own resources is
+//! personal. Ids are not, and neither are names that operators choose (hosts, flavors, networks, projects).
 
 use serde::{Deserialize, Serialize};
 

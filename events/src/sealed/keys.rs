@@ -169,7 +169,7 @@ impl KeyRing {
         Ok(ring)
     }
 
-    /// Opens the file for reading. Without a file, every key counts as lost.
+    /// Opens the file for reading. If there is no file, every key is [`KeyLookup::Lost`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Arc<Self>, SealError> {
         let path = path.as_ref();
         let backing = match File::open(path) {
@@ -307,7 +307,8 @@ impl KeyRing {
         }
     }
 
-    /// Gives `subject` a new key from now on. An erasure does not destroy fields that are sealed later.
+    /// Makes later fields of `subject` use a new key. So an erasure of the present fields does not destroy the later
+    /// ones.
     pub fn retire(&self, subject: &DataSubject) {
         self.state().current.remove(subject);
     }

@@ -205,7 +205,8 @@ pub fn decode(
         let bound = bound(stream, kind, version, parts.clear);
         let opened = XChaCha20Poly1305::new((&key.0).into())
             .decrypt(XNonce::from_slice(parts.nonce), Payload { msg: parts.sealed, aad: &bound });
-        // The log has verified the bytes, so the key must be a different one, and the fields are lost.
+        // The log has verified the bytes. So if they cannot be decrypted, this is a different key, and the fields are
+        // lost.
         if let Ok(secret) = opened {
             let taken: ExtractedFields = codec::decode(codec::BINCODE_2, &secret).map_err(damaged)?;
             fields::visit(&mut event, &mut PutFields(taken));
@@ -289,7 +290,7 @@ mod tests {
         let stored = encode(Some(&keys), &stream_of(&event), &event).unwrap();
         assert!(!stored.data.windows(5).any(|window| window == b"annas"));
         assert!(event.encode().unwrap().windows(5).any(|window| window == b"annas"));
-        // Two encodings of the same event differ, so nobody can see that they are equal.
+        // Two encodings of the same event differ, so nobody can see that the events are equal.
         assert_ne!(encode(Some(&keys), &stream_of(&event), &event).unwrap(), stored);
     }
 

@@ -61,7 +61,7 @@ impl FuseStore {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// The number of durable appends, the fatal one included. Refused appends do not count.
+    /// The number of durable appends, the fatal one included. Refused appends are not counted.
     pub fn appends(&self) -> u64 {
         self.appends.load(Ordering::SeqCst)
     }

@@ -30,7 +30,7 @@ noun! {
         VolumeExtended = "extended" @ 1,
         /// The upload of its content as an image was requested.
         UploadRequested = "upload_requested" @ 1,
-        /// The upload ended, with or without success; the image shows it.
+        /// The upload ended. The image shows whether it succeeded.
         UploadEnded = "upload_ended" @ 1,
         /// The volume is reserved for a server.
         AttachmentReserved = "attachment_reserved" @ 1,

@@ -1,8 +1,7 @@
 //! Snapshots in a folder of this machine: one file per stream.
 //!
 //! A snapshot names the last event that it includes, because nothing else ties the folder to the log. Another log at
-//! the same address has another event at that revision. A file that is damaged or of an unknown format counts as no
-//! snapshot.
+//! the same address has another event at that revision. A file that is damaged or of an unknown format is ignored.
 
 use std::path::PathBuf;
 

@@ -126,7 +126,8 @@ impl EventStore for EventStoreDb {
         for new in &events {
             let form = EventStoreDbEvent::of_new(new)?;
             if form.content_type != BINARY {
-                // The client re-encodes JSON, but data of other programs must not change by a byte.
+                // The client re-encodes JSON, but data of other programs must not change by a byte. So they cannot be
+                // appended here.
                 return Err(AppendError::Encode("other programs append their events themselves".to_owned()));
             }
             data.push((new.id, form));
@@ -194,7 +195,7 @@ impl EventStore for EventStoreDb {
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let (mut at, mut events) = (after, Vec::new());
         while events.len() < limit && at.0 <= FAR {
-            // A read begins with the event at its position, which was already read.
+            // A read begins with the event at `at`, which was already read. So it asks for one more event.
             let wanted = bounded(limit - events.len()).saturating_add(1).min(bounded(usize::MAX));
             let options = ReadAllOptions::default().position(place(at)).forwards().max_count(wanted);
             let page = self.remote.retry(|client| async {

@@ -38,7 +38,7 @@ pub(super) struct LeaseTerms {
 }
 
 impl LeaseTerms {
-    /// Takes the lead, unless another member leads. Returns the head row, and the time from which the lease counts.
+    /// Takes the lead, unless another member leads. Returns the head row, and the time at which the lease began.
     pub(super) async fn ask(&self, link: &DatabaseLink) -> Result<Option<(HeldHead, Duration)>, StoreError> {
         let asked = elapsed();
         let held = schema::take_epoch(&link.client, &self.cell, &self.holder, false, self.lasts).await?;
@@ -78,7 +78,7 @@ impl LeaseTerms {
         self.lasts * 11 / 20
     }
 
-    /// When the process must have ended, if the lease counts from `since`. The rest of the lease allows for clocks of
+    /// When the process must have ended, if the lease began at `since`. The rest of the lease allows for clocks of
     /// unequal speed, and for calls that hosts have begun.
     fn end(&self, since: Duration) -> Duration {
         since + self.lasts * 3 / 5
@@ -95,7 +95,7 @@ pub(super) struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// Renews the lease, which counts from `since`. Sends to `lost` when the lease is lost.
+    /// Renews the lease, which began at `since`. Sends to `lost` when the lease is lost.
     pub(super) async fn start(
         terms: LeaseTerms,
         since: Duration,
@@ -200,7 +200,7 @@ impl KeptLease {
         }
     }
 
-    /// Lets the lease count from `asked`.
+    /// Makes the lease begin at `asked`.
     fn prolong(&mut self, asked: Duration) -> Result<(), StoreError> {
         self.since = asked;
         self.timer.as_mut().map_or(Ok(()), |timer| timer.set(self.terms.end(asked)))
@@ -210,7 +210,7 @@ impl KeptLease {
     async fn end_process(&mut self) {
         let Some(timer) = &mut self.timer else { return };
         if let Err(failure) = timer.set(elapsed()) {
-            // The earlier setting of the timer still holds.
+            // The timer keeps its earlier setting, so it ends the process then.
             tracing::error!(%failure, "this process ends later");
         }
         std::future::pending::<()>().await;

@@ -116,7 +116,7 @@ impl PostgresStore {
         let link = DatabaseLink::open(&config).await?;
         schema::check_durability(&link.client, options.allow_asynchronous).await?;
         schema::create(&link.client, &options.cell).await?;
-        // A member with other keys is refused now, and not later when it is needed.
+        // A member with other keys is refused now, and not only when it is about to lead.
         check_keys(schema::ring(&link.client, &options.cell).await?, options)?;
         let terms = LeaseTerms {
             config,

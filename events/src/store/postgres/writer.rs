@@ -224,7 +224,7 @@ impl PostgresWriter {
         }
     }
 
-    /// Fails if the lease is lost, because another member may then decide about the log.
+    /// Fails if the lease is lost, because another member may then append to the log.
     fn leads(&self) -> Result<(), StoreError> {
         if self.lost.borrow().is_some() { Err(fenced()) } else { Ok(()) }
     }

@@ -52,7 +52,7 @@ impl DataFile {
         let found = identity(&file.metadata()?);
         match shared.entry(found) {
             // Meanwhile the name was given to a file that is already open. Closing this descriptor would drop the locks
-            // on that file.
+            // on that file, so it is never closed.
             Entry::Occupied(_) => std::mem::forget(file),
             Entry::Vacant(place) => {
                 place.insert((Arc::new(file), 0));
@@ -100,7 +100,7 @@ impl DataFile {
         Ok(done)
     }
 
-    /// Fills `bytes` with a page; pages count from 1.
+    /// Fills `bytes` with a page; pages are numbered from 1.
     pub(super) fn page(&self, page: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file()?.read_exact_at(bytes, (page - 1) * bytes.len() as u64)
     }

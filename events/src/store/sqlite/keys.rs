@@ -1,7 +1,7 @@
 //! The file of keys beside the log, and the note in the log that keys exist.
 //!
 //! A log that once had keys is not opened for writing without them. Otherwise every personal field would look erased.
-//! Then checkpoints and snapshots would stay wrong after the file is restored.
+//! Checkpoints and snapshots written then would stay wrong even after the file of keys is restored.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(super) fn open(connection: &Connection, path: &Path) -> Result<Arc<KeyRing>,
     if noted.is_some_and(|noted| noted[..] != keys.ring().0[..]) {
         note(connection, &keys).map_err(|e| error::explain(&e, 0))?;
     }
-    // The operator accepted this loss only, not the next one.
+    // The operator accepted only this loss. If the keys are lost again, the operator must decide again.
     match std::fs::remove_file(&accepted) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(StoreError::Io(format!("{}: {error}", accepted.display())))

@@ -1,7 +1,7 @@
 //! Reading: a few read-only connections on blocking threads, and the queries.
 //!
-//! A read never silently returns too few events. A missing row shows as a gap in positions or revisions, or as fewer
-//! rows than the head says. Each of these is an error.
+//! A read never silently returns too few events. If a row is missing, positions or revisions have a gap, or there are
+//! fewer rows than the head says. Each of these is an error.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

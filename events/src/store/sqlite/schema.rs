@@ -203,7 +203,7 @@ pub(super) fn open_read_only(path: &Path) -> Result<Anchor, StoreError> {
     let head = check_head(&transaction)?;
     check_note(&witness, note, log, head.position)?;
     if let Err(error) = sync_recovered(path) {
-        // A read-only file system cannot lose these pages.
+        // On a read-only file system the sync fails, but these pages cannot be lost.
         tracing::debug!(%error, "the write-ahead log cannot be synced");
     }
     Ok(head)
@@ -306,8 +306,8 @@ fn connect_to(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Whether nobody writes the file, so that it can be read as immutable. Readers share an index of the write-ahead log
-/// in a file. On read-only media it cannot be created; without a write-ahead log there is no writer.
+/// Whether the file can be read as immutable, because nobody writes it. Readers of a write-ahead log share an index in
+/// a file, which cannot be created on read-only media. But if there is no write-ahead log, there is no writer.
 fn is_at_rest(path: &Path, error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
     let cannot = matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly));

@@ -67,7 +67,7 @@ pub(super) fn path_of(data: &Path) -> PathBuf {
     super::schema::beside(data, "seals")
 }
 
-/// The seal of a page; pages count from 1.
+/// The seal of a page; pages are numbered from 1.
 pub(super) fn seal(page: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&page.to_le_bytes());
@@ -113,12 +113,13 @@ pub(super) fn read(data: &Path) -> io::Result<Option<(SealsHeader, Vec<u32>)>> {
     Ok(Some((header, entries)))
 }
 
-/// The write-ahead log of a killed writer. It shows whether another program has moved it into the data file without
-/// sealing. SQLite's last client that closes the file does so and removes the write-ahead log.
+/// The write-ahead log that a killed writer left. The last SQLite client that closes the data file moves the
+/// write-ahead log into it without sealing, and removes the write-ahead log. This struct shows whether that has
+/// happened.
 #[derive(Debug)]
 pub(super) struct WalRemains {
     killed: bool,
-    /// Open, so that no other file gets its identity. `None` if it is empty.
+    /// Kept open, so that no other file gets the same identity. `None` if it is missing or empty.
     wal: Option<File>,
 }
 
@@ -130,7 +131,8 @@ impl WalRemains {
         Self { killed: lock::was_left(data), wal }
     }
 
-    /// Whether the seals are older than the data file. Without any frames the answer is unknown and counts as yes.
+    /// Whether the seals may be older than the data file. If a killed writer left no frames, nobody knows, so this is
+    /// true.
     pub(super) fn are_overtaken(&self, data: &Path) -> bool {
         let known = self.wal.as_ref().and_then(|wal| wal.metadata().ok());
         let now = wal::path_of(data).metadata().ok();

@@ -89,7 +89,7 @@ pub(super) fn newest(path: &Path, count: u64, mut each: impl FnMut(&WalFrame<'_>
 }
 
 /// Calls `each` for the frames of the write-ahead log at `path`. A missing or empty file has none. The number of
-/// committed frames is known only at the end: a frame counts when a later frame commits it.
+/// committed frames is known only at the end, because only the last frame of a transaction commits the others.
 pub(super) fn frames(path: &Path, mut each: impl FnMut(&WalFrame<'_>)) -> io::Result<WalContents> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -117,7 +117,7 @@ pub(super) fn frames(path: &Path, mut each: impl FnMut(&WalFrame<'_>)) -> io::Re
             sound = ours && sum.is(&buffer, 16);
         }
         if !sound {
-            // A frame of an earlier generation does not count.
+            // A frame of an earlier generation is not counted.
             read.unfinished += u64::from(ours);
             continue;
         }

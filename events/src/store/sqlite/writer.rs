@@ -1,10 +1,10 @@
 //! The single writer: it takes all waiting requests and commits them as one transaction. [`super::sync`] makes the
 //! transaction durable while the writer fills the next one. Callers get their answers after that.
 //!
-//! Each request is checked against the revision of its own stream. Earlier requests that are not durable yet count,
-//! because dependent events become durable after them. A conflict refuses only its own request. Requests are checked
-//! before their events are written, so no part of a transaction has to be undone. If the transaction fails, none of it
-//! was written, and all its requests get an error.
+//! Each request is checked against the revision of its own stream. That revision includes earlier requests that are not
+//! durable yet, because dependent events become durable after them. A conflict refuses only its own request. Requests
+//! are checked before their events are written, so no part of a transaction has to be undone. If the transaction fails,
+//! none of it was written, and all its requests get an error.
 //!
 //! The writer commits as soon as no request waits and the disk is idle. Otherwise it commits when the transaction has
 //! taken as long as a sync takes. So neither the disk nor the writer waits for the other. With slow syncs this gives a
@@ -265,7 +265,7 @@ impl Writer {
         }
         let pending = self.pending.add(open.batch.written.iter().map(|event| &**event));
         if open.forgets {
-            // The old pages stay in the write-ahead log until it is restarted.
+            // The dropped content stays in the write-ahead log until that log is truncated.
             self.checkpoint(true);
         }
         self.hand_over(open, queue.len());
@@ -280,7 +280,7 @@ impl Writer {
             DiskActivity::Idle => 0,
             DiskActivity::Busy(requests) | DiskActivity::Full(requests) => requests,
         };
-        // Requests that come slightly later still belong to the same group.
+        // The number falls slowly, because requests that come slightly later still belong to the same group.
         self.crowd = (ahead + open.requests + queued).max(self.crowd - self.crowd.div_ceil(8));
         if ahead == 0 && !open.begun {
             open.batch.answers.into_iter().for_each(PendingReply::give);

@@ -1,18 +1,18 @@
-//! Verifies every bit of a log, and reports the position of each damage.
+//! Verifies a log, and reports the position of each damage.
 //!
 //! There are several checks. Each finds damage that the others cannot find:
 //!
 //! * the **pages** of the data file against their seals ([`super::seals`]): any flipped bit, also outside of events;
 //! * the **write-ahead log**, and the **note** of how far the log reached: a lost end;
 //! * **SQLite's own structures** (`PRAGMA integrity_check`): trees, indexes, free lists;
-//! * the **events**: checksum, chain, positions and revisions without gaps. Each payload is decoded and encoded again,
-//!   and must have the same bytes;
+//! * the **events**: checksum, chain, positions and revisions without gaps. Each payload is decoded. A payload of the
+//!   plain codec and of the newest version is encoded again, and must have the same bytes;
 //! * the **snapshots**;
 //! * **anchors** that were stored elsewhere: an attacker who can write the file can forge all of the above, but not
 //!   these.
 //!
 //! A verification writes nothing. A writer may append meanwhile; its later appends are not checked. Several threads
-//! check the events, each with its own connection. A log that cannot be opened is checked as far as possible.
+//! check the events, each with its own connection. If SQLite cannot open the log, its pages are still checked.
 
 mod pages;
 mod rows;
@@ -42,8 +42,8 @@ pub struct VerifyOptions {
     pub threads: usize,
     /// The largest number of reported damages. Those of a lost disk would fill the terminal.
     pub limit: usize,
-    /// Whether only files, pages and anchors are checked, as fast as the disk reads. Such a check finds any flipped
-    /// bit, but no forged event.
+    /// Whether only files, pages and anchors are checked, as fast as the disk reads. If the seals are current, such a
+    /// check finds any flipped bit, but no forged event.
     pub quick: bool,
 }
 
@@ -118,7 +118,7 @@ impl Findings {
         Self { limit: limit.max(1), damages: Mutex::default(), more: AtomicBool::new(false) }
     }
 
-    /// Adds a damage. Returns whether there is space for more.
+    /// Adds a damage. Returns whether the damage was added.
     fn add(&self, damage: LogDamage) -> bool {
         let mut damages = self.damages.lock().unwrap_or_else(PoisonError::into_inner);
         if damages.len() >= self.limit {
@@ -153,7 +153,7 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
             let position = (position > 0).then_some(Position(position));
             findings.add(LogDamage { position, stream: None, page: None, what: reason });
         }
-        // SQLite has several errors for a damaged file. A file with wrong pages is always damaged.
+        // SQLite reports a damaged file with many different errors. So if a page is wrong, any error is damage.
         Err(error) if !bad_pages.is_empty() => {
             findings.of_log(error.to_string());
         }
@@ -169,7 +169,8 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
 }
 
 /// Adds damaged pages. Half of the report is reserved for them, however many events are damaged, because their position
-/// on the disk helps most. On a lost disk only the reported pages are located.
+/// on the disk helps most. Only the reported pages are looked up (their table and events), because a lost disk has too
+/// many.
 fn add_pages(path: &Path, data: &DataFile, bad: &[u64], head: Position, limit: usize, found: &mut Verification) {
     let room = limit.saturating_sub(found.damages.len()).max(limit.div_ceil(2));
     let reported = bad.get(..room).unwrap_or(bad);

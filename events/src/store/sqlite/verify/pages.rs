@@ -15,8 +15,8 @@ use crate::store::sqlite::schema::connect;
 use crate::store::sqlite::seals::{self, SealsHeader, WalRemains};
 use crate::store::sqlite::{by_stream, wal};
 
-/// The number of failed checks that make a mismatch a damage. A running writer moves pages from the write-ahead log
-/// into the data file and seals them a moment later, so one failed check proves nothing.
+/// The number of failed checks after which a mismatch is reported as damage. A running writer moves pages from the
+/// write-ahead log into the data file and seals them a moment later, so one failed check proves nothing.
 const CHECKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -117,7 +117,7 @@ fn remove_moved(path: &Path, data: &DataFile, header: &SealsHeader, bad: &mut Ve
     bad.retain(|page| {
         let read = data.page(*page, &mut bytes);
         let seals = frame_seals.get(page).map_or(&[][..], Vec::as_slice);
-        // Any frame of the page counts: the writer may have moved an older one, and not yet the last one.
+        // Any frame of the page may match: the writer may have moved an older one, and not yet the last one.
         !(read.is_ok() && seals.contains(&seals::seal(*page, &bytes)))
     });
     Ok(())

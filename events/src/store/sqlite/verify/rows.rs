@@ -234,7 +234,7 @@ impl<'a> RowVerifier<'a> {
         stretch.last = revision;
     }
 
-    /// Reports a changed event, whose stream comes from the index. Returns whether the report has space for more.
+    /// Reports a changed event, whose stream comes from the index. Returns whether the damage was added to the report.
     fn damaged(&self, position: u64, what: String, part: &mut VerifiedRows) -> bool {
         let position = Position(position);
         let place = by_stream::place_of(&self.connection, position);
