@@ -1,4 +1,4 @@
-//! A server's consoles. The log records who may open a console before the user gets the token.
+//! A server's consoles. Before a user gets the token of a console, the log records that the user may open it.
 
 use std::convert::Infallible;
 

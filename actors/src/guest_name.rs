@@ -1,7 +1,8 @@
 //! `[DEFAULT] instance_name_template`: the name that a host's libvirt knows a guest by.
 //!
-//! One directive, as in Python's `%`: the server's number (`%d`, `%x`, `%08x`, `%(id)d`) or its id (`%(uuid)s`).
-//! Without a directive, the number follows the text, so that no two guests have the same name.
+//! A template has at most one directive, in the form of Python's `%`: the server's number (`%d`, `%x`, `%(id)d`) or its
+//! UUID (`%(uuid)s`). A number with a width is padded with zeros (`%08x`, and also `%8x`). `%%` is refused. If there is
+//! no directive, the number follows the text, so that no two guests have the same name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -63,7 +64,7 @@ impl FromStr for NameTemplate {
             None => ("id", directive),
         };
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        // A domain's name may be as long as a file name, so the width of the number is limited.
+        // A domain's name cannot be longer than a file name, so the width of the number is limited.
         let width = rest[..digits].parse().ok().filter(|width| *width <= 32);
         let width = if digits == 0 { Some(0) } else { width }.ok_or_else(invalid)?;
         let mut kind = rest[digits..].chars();

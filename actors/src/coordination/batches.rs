@@ -1,4 +1,4 @@
-//! The servers of one request that wait for each other: their processes would never meet in two members.
+//! The servers of one request that wait for each other. If their processes ran in two members, they would never meet.
 //!
 //! The batches are in memory only: after a crash, the processes join again. The last process to join decides for all
 //! (`crate::scheduler::batch`).

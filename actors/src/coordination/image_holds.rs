@@ -1,13 +1,13 @@
-//! The cached images that processes hold, and those that are being removed. Two members together must not hold and
-//! remove one image.
+//! The cached images that processes hold, and those that are being removed. No member may remove an image that another
+//! member holds.
 //!
 //! A process finds an image in a host's cache, and creates a disk on top of it later. In between, the host does not
 //! know that the image is needed. So a process holds the image before it looks for it, and until the process ends. To
 //! remove an image, the reconciler needs an exclusive hold on every host with that storage, and keeps it until the
 //! image is gone.
 //!
-//! The holds are in memory only. The log has the processes from before the start-up that already have their image (see
-//! [`crate::reconcile::image_cache`]).
+//! The holds are in memory only. A process from before the start-up may have its image already, but no hold. The log
+//! names these processes (see [`crate::reconcile::image_cache`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;

@@ -1,8 +1,8 @@
 //! The turns of one project to create something that a quota counts. If two members counted separately, both would give
 //! out the last free place.
 //!
-//! A request counts in the read models, which lag, so it keeps its turn until they show the new resource. The turns are
-//! in memory only: after a crash nothing is being created.
+//! A request counts the resources in the read models. These lag, so it keeps its turn until they show the new resource.
+//! The turns are in memory only: after a crash nothing is being created.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 /// The number of locks. Projects that share a lock only wait for each other.
 const SHARDS: usize = 16;
 
-/// A project's turn; dropping it lets the next one count.
+/// A project's turn; dropping it lets the next request of the project begin.
 pub type ProjectTurn = OwnedMutexGuard<()>;
 
 /// The turns of all projects for one kind of resource.

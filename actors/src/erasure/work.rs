@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErasurePlan {
     pub whose: ErasureTarget,
-    /// The user with own data to erase.
+    /// The user, if the user's own data is erased.
     pub user: Option<UserId>,
     /// Whether the user can still log in.
     pub user_exists: bool,

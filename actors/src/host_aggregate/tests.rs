@@ -45,7 +45,8 @@ fn given(commands: impl IntoIterator<Item = HostAggregateCommand>) -> HostAggreg
     state
 }
 
-/// Aggregate 1 is zone `north` with host 1, aggregate 2 is no zone and has hosts 1 and 2, aggregate 3 is zone `south`.
+/// Aggregate 1 is zone `north` and has host 1. Aggregate 2 is no zone and has hosts 1 and 2. Aggregate 3 is zone
+/// `south`.
 fn two_zones() -> HostAggregates {
     given([create("a", Some("north")), create("b", None), create("c", Some("south")), add(1, 1), add(2, 1), add(2, 2)])
 }

@@ -39,7 +39,8 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
     let mut resync = interval(agent.context.options.resync);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first signal says that the host is up; a heartbeat at once would register it twice.
+    // The first tick comes at once and is skipped: the first signal says that the host is up, and a heartbeat would
+    // register the host a second time.
     beat.tick().await;
     resync.tick().await;
     loop {

@@ -1,5 +1,5 @@
 //! Offers the APIs what they may read from a host: consoles, diagnostics, the volume pool. An API cannot define, start,
-//! stop or move a guest. A reading that the host's driver does not offer is
+//! stop or move a guest. If the host's driver does not offer a reading, the error is
 //! [`Unsupported`](chronova_hypervisor::driver::DriverError::Unsupported).
 
 use std::fmt;

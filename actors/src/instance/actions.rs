@@ -163,7 +163,7 @@ pub const TABLE: &[ActionRule] = &[
     rule(ServerAction::AttachVolume, "attach_volume", WITH_VOLUMES),
     rule(ServerAction::DetachVolume, "detach_volume", WITH_VOLUMES),
     rule(ServerAction::SwapVolume, "swap_volume", &["active", "paused", "resized"]),
-    // A lock prevents changes. These actions change nothing.
+    // A lock prevents changes. These actions change nothing, so a lock does not refuse them.
     ActionRule { heeds_lock: false, ..rule(ServerAction::CreateImage, "createImage", BUILT) },
     ActionRule { heeds_lock: false, ..rule(ServerAction::CreateBackup, "createBackup", BUILT) },
     rule(ServerAction::Rebuild, "rebuild", &["active", "stopped", "error"]),
@@ -194,7 +194,7 @@ pub const TABLE: &[ActionRule] = &[
 
 impl ServerAction {
     pub fn rule(self) -> &'static ActionRule {
-        // Every action has its line: a test counts them.
+        // Every action has a line, as a test checks, so the first line is never a wrong answer.
         TABLE.iter().find(|rule| rule.action == self).unwrap_or(&TABLE[0])
     }
 

@@ -26,7 +26,7 @@ pub(super) fn set_aside(state: &Ledger, server: ConsumerId, migration: ConsumerI
 /// Moves the allocations of `migration` back to `server`, and releases the server's present ones. A repetition changes
 /// nothing.
 ///
-/// A member of a server group counts on its old host again. This is no new placement, so the ledger does not check the
+/// A member of a server group is then on its old host again. This is no new placement, so the ledger does not check the
 /// group's policy.
 pub(super) fn take_back(
     state: &Ledger,

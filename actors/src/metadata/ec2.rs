@@ -74,7 +74,7 @@ pub(super) fn meta_data(about: &GuestMetadata<'_>, version: &str) -> Value {
     data
 }
 
-/// EC2 names an image by eight digits. The first eight of the image's id serve, because images have no number.
+/// EC2 names an image by eight digits. Images have no number, so these are the first eight digits of the image's id.
 fn image(about: &GuestMetadata<'_>) -> String {
     let id = about.server.root_image().map(|image| image.id.to_string()).unwrap_or_default();
     format!("ami-{}", digits(&id))

@@ -70,7 +70,7 @@ impl Asking {
 fn not_begun(error: CommandError<ProcessReject>) -> AskServerReject {
     AskServerReject::Unavailable(match error {
         CommandError::Unavailable(error) => error,
-        // The process's id is new, so nothing is in its way.
+        // The process's id is new, so its stream is empty and the command is never rejected.
         CommandError::Rejected(_) => StoreError::Closed,
     })
 }

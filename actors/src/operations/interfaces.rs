@@ -98,7 +98,7 @@ impl Operations {
         }
     }
 
-    /// Adds an address to a server, or removes one. Then the server shows its present addresses.
+    /// Adds an address to a server, or removes one, and then records the server's present addresses.
     ///
     /// # Errors
     /// The network service refuses, or the log is not available.

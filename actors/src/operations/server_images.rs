@@ -180,7 +180,7 @@ impl Operations {
         Ok(ImageDraft {
             // An image without data is `raw`, as in Nova.
             format: "raw".to_owned(),
-            // The flavor's disk does not count, because a volume-backed server does not use it.
+            // The flavor's disk is no minimum here, because a volume-backed server does not use it.
             min_disk_gib: base.map_or(0, |image| image.min_disk_gib),
             min_memory_mib: base.map_or(0, |image| image.min_memory_mib),
             ..draft(server, request, properties)

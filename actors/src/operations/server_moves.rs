@@ -62,8 +62,8 @@ impl From<InstanceReject> for ServerMoveReject {
 }
 
 impl Operations {
-    /// Requests another flavor. The quota has the larger amounts of both flavors until the move is confirmed or
-    /// reverted.
+    /// Requests another flavor. Until the move is confirmed or reverted, the server holds quota for the larger flavor,
+    /// for each resource.
     ///
     /// # Errors
     /// The server cannot have the flavor, or not now; the quota is exceeded; or the log is not available.

@@ -16,8 +16,8 @@ use super::{PortError, UserToken};
 #[derive(Debug, Clone, Copy)]
 pub struct TokenQuestion<'a> {
     pub token: &'a UserToken,
-    /// Whether an expired token counts for a while, because a service vouches for it: a long operation may still need
-    /// the token.
+    /// Whether an expired token is still accepted for a while if a service vouches for it: a long operation may still
+    /// need the token.
     pub allow_expired: bool,
     /// The request that the token came with.
     pub request: Option<&'a RequestId>,
@@ -37,8 +37,8 @@ pub struct TokenOwner {
     pub access_rules: Option<Vec<AccessRule>>,
     /// The types of the services in the token's catalogue; `None`: the token has no catalogue.
     pub service_types: Option<Vec<String>>,
-    /// Whether the administrators of the token's project are administrators of the whole cloud. True if no project has
-    /// that role.
+    /// Whether the administrators of the token's project are administrators of the whole cloud. True if the identity
+    /// service does not say.
     pub is_admin_project: bool,
 }
 
@@ -59,10 +59,10 @@ impl TokenOwner {
     }
 }
 
-/// Where the roles of a token hold.
+/// The scope in which the roles of a token apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenScope {
-    /// Nowhere: the token serves only to get another one.
+    /// No scope: the token serves only to get another one.
     Unscoped,
     Project {
         id: ProjectId,
@@ -98,7 +98,7 @@ pub enum TokenError {
 /// The identity service: tokens and projects.
 #[async_trait]
 pub trait IdentityProvider: Send + Sync + 'static {
-    /// Finds the owner of a token. A revoked token may count as long as answers are kept (`token_cache_time`).
+    /// Finds the owner of a token. A revoked token may be accepted until the kept answer expires (`token_cache_time`).
     async fn owner(&self, question: TokenQuestion<'_>) -> Result<Arc<TokenOwner>, TokenError>;
 
     /// Whether there is a project with this id.

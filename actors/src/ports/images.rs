@@ -44,7 +44,7 @@ pub trait ImageService: ImageSource + 'static {
     async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// The server's backups of this kind that have data and belong to the owner of `like`, newest first. Empty if
-    /// `like` was deleted. Images of other owners do not count, whatever their properties are.
+    /// `like` was deleted. Images of other owners are left out, whatever their properties are.
     async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError>;
 
     /// The images of users, for Nova's old API. `None`: the service does not offer them.

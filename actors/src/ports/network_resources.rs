@@ -42,7 +42,7 @@ pub struct FloatingIpInfo {
     pub project: ProjectId,
     pub address: IpAddr,
     pub network: NetworkId,
-    /// The name of its network, or the network's id if that has no name.
+    /// The name of its network, or the network's id if the network has no name.
     pub pool: Option<String>,
     /// The port's address that the floating address is mapped to, if there is one.
     pub target: Option<FloatingIpTarget>,

@@ -233,8 +233,8 @@ pub trait VolumeService: Send + Sync + 'static {
     /// attachment is already gone.
     async fn release(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Removes from a host that answers what is left there of volumes that are gone. A service that keeps no volume on
-    /// compute hosts has nothing to do.
+    /// Removes the leftovers of deleted volumes from a host that answers. A service that keeps no volume on compute
+    /// hosts has nothing to do.
     async fn sweep_host(&self, _host: HostId, _driver: &Arc<dyn Driver>) {}
 }
 

@@ -69,7 +69,7 @@ fn refuse(work: &StepRun, reject: AskServerReject) -> StepError {
 }
 
 async fn take(work: &StepRun) -> Result<StepOutput, StepError> {
-    // `ask` finds out whether anything is left to be done for a request that is lost.
+    // If the request is lost, `ask` finds out whether anything is left to be done.
     let Some(ServerRequest { first: TakenFirst::Image { draft, .. }, meta, .. }) = request(work) else {
         return Ok(StepOutput::Nothing);
     };

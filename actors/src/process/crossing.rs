@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(judge(Down, Down), GuestLocation::Unknown, "either host may have the guest");
     }
 
-    /// The most important rule: a guest that may run at its source never counts as being at its destination, and the
+    /// The most important rule: a guest that may run at its source is never taken to be at its destination, and the
     /// reverse.
     #[test]
     fn a_guest_never_counts_as_gone_from_where_it_runs() {

@@ -274,9 +274,9 @@ async fn spec_of(
     })
 }
 
-/// The hardware properties of the image and of the flavor. Users can write any property into an image. So only the
-/// names that Nova reads from images count (`nova.objects.image_meta`). Names of flavors, which have a colon or limit
-/// the guest's resources, never count.
+/// The hardware properties of the image and of the flavor. Users can write any property into an image. So of an image,
+/// only the names that Nova reads from images are used (`nova.objects.image_meta`). Names of flavors, which have a
+/// colon or limit the guest's resources, are never used.
 fn hardware(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
     let of_images = |name: &str| !name.contains(':') && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of));
     let properties = image.into_iter().flat_map(|image| &image.properties).filter(|(name, _)| of_images(name));

@@ -291,9 +291,9 @@ async fn prepare_target(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Cleans up a destination to which the guest does not migrate. On shared storage, the destination has no own disks. If
-/// the server is being deleted, its guest may be there, because no process waited for the migration's end. Then the
-/// guest and its disks are removed.
+/// Cleans up a destination to which the guest does not migrate. On shared storage, the destination has no disks of its
+/// own. If the server is being deleted, its guest may be there, because no process waited for the migration's end. Then
+/// the guest and its disks are removed.
 async fn clear_target(work: &StepRun) -> Result<(), StepError> {
     let Some(subject) = mine(work).await? else { return Ok(()) };
     let Some(target) = &subject.moving.target else { return Ok(()) };

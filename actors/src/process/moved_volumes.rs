@@ -1,7 +1,7 @@
 //! Moves the attachments of a server's volumes to another host: each volume gets a new attachment, which replaces its
 //! old one.
 //!
-//! Only the recorded attachment of a volume counts. Other attachments of the same server are leftovers of an
+//! Only the recorded attachment of a volume is valid. Other attachments of the same server are leftovers of an
 //! interrupted step, and the next successful step ends them. Nova exchanges attachments the same way
 //! (`_terminate_volume_connections`), so a volume is never free for another server in between.
 

@@ -89,7 +89,7 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
         match ends.verdict {
             GuestLocation::AtTarget => return Ok(StepOutput::Nothing),
             GuestLocation::AtSource => {
-                // The reasons not to start, or to restart, the migration.
+                // If another request or an abort came meanwhile, the migration must not start.
                 wanted(work).await?;
                 watch.set_out(work, &subject, ends.source.as_ref()).await?;
             }

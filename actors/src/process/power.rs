@@ -2,7 +2,7 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `act` | asks the driver for the action; creates a guest that has vanished from its host again, from its disks |
+//! | `act` | asks the driver for the action; if the guest has vanished from its host, creates it again from its disks |
 //!
 //! As in Nova, a soft reboot becomes a hard one if the guest does not react.
 
