@@ -61,7 +61,7 @@ pub enum QuotaCommand {
     },
 }
 
-/// The size of a server that is asked to become larger, or to come back.
+/// The size of a server that is asked to become larger, to be restored or to be unshelved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerQuotaClaim {
     pub project: ProjectId,

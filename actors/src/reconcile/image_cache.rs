@@ -1,11 +1,11 @@
 //! Removes unused images from the caches of hosts: Nova's image cache manager.
 //!
 //! The host reports an image as used if a disk is based on it or a guest has it open. The log adds the servers that
-//! were built from it, or are in rescue with it. A note beside the image has the time since which it is unused, so the
-//! time also counts while the control plane is down. Hosts with shared storage have one cache, so an image is in use if
+//! were built from it, or are in rescue with it. A note beside the image has the time since which it is unused. So the
+//! time while the control plane is down is included. Hosts with shared storage have one cache, so an image is in use if
 //! one of them uses it.
 //!
-//! These checks keep an image under its disks, in this order:
+//! Before an image is removed, these checks ensure that no disk needs it, in this order:
 //!
 //! 1. no unfinished process has fetched the image in a step that is done, because a process from before the start-up
 //!    continues with its next step;
@@ -178,7 +178,7 @@ async fn tidy(
             tracing::warn!(%host, image = image.checksum, %error, "checking a cached image failed, retrying");
         }
     }
-    // As in Nova, an image that was just removed counts until the next run.
+    // As in Nova, the bytes of an image that was just removed are reserved until the next run.
     if context.image_cache.reserve_disk
         && member.note_cached(bytes)
         && let Err(error) = capacity::report(&context.gateway, &context.host_options, &member).await

@@ -13,12 +13,13 @@ use crate::instance::{InstanceCommand, InstanceRecord, InstanceRequest, Instance
 use crate::reconcile::context::ReconcileContext;
 
 /// Records the present state of the server's interfaces, and requests that the guest loses those without a port. The
-/// event `network-changed` leads here, too. Returns whether the server shows the present state.
+/// event `network-changed` leads here, too. Returns `false` if something failed and the caller should try again. A
+/// skipped server is no failure.
 pub async fn refresh(context: &ReconcileContext, server: InstanceId) -> bool {
     let row = context.views.servers.read(|servers| servers.get(server).cloned());
     let Some(known) = row.as_ref().and_then(|row| row.instance.alive()) else { return true };
-    // A build and a move record their interfaces themselves, and a delete releases all of them. A server with another
-    // task is refreshed again when the task has ended.
+    // Skips a server with a task. A build and a move record the interfaces themselves, a delete releases all of them,
+    // and after any other task the caller must refresh the server again.
     if known.ongoing.is_some() || known.building().is_some() || known.nics.is_empty() {
         return true;
     }

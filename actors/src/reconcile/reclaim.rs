@@ -1,6 +1,6 @@
 //! Reclaims soft-deleted servers that were not restored in time.
 //!
-//! The log has the time of each deletion, so the time also counts while the control plane is down.
+//! The log has the time of each deletion, so the time while the control plane is down is included.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -14,8 +14,8 @@ use super::context::ReconcileContext;
 use super::reconciler::Reconciler;
 use super::run_counts::ReconcilerTally;
 
-/// Runs a reconciler periodically, and also at each event that wakes it. Events count from the call on, not from the
-/// first poll.
+/// Runs a reconciler periodically, and also at each event that wakes it. Events from this call on wake it, even those
+/// before the first poll.
 pub(super) fn forever<R: Reconciler>(
     context: Arc<ReconcileContext>,
     tally: Arc<ReconcilerTally>,

@@ -1,6 +1,6 @@
 //! Confirms moves that were not confirmed in time, and moves that a reset of the server's state left unconfirmed.
 //!
-//! The log has the time of each move, so the time also counts while the control plane is down.
+//! The log has the time of each move, so the time while the control plane is down is included.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

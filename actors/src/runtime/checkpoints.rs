@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 
 /// How often the server's log reports the progress of a long job.
 const TOLD_EVERY: Duration = Duration::from_secs(2);
-/// Differences between old and new that a rebuild on demand reports.
+/// The most differences between old and new that a rebuild on demand reports.
 const TOLD_DIFFERENCES: usize = 20;
 
 /// Why the read models cannot be loaded.

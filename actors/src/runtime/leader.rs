@@ -73,7 +73,7 @@ impl Leader {
     }
 }
 
-/// Records hosts as down that are not configured any more: they will never answer.
+/// Records as down the hosts that are not configured any more: they will never answer.
 async fn retire(context: &StepContext, drivers: &[Arc<dyn Driver>]) {
     let configured = |uri: &str| drivers.iter().any(|driver| driver.uri() == uri);
     let gone: Vec<HostId> = context

@@ -51,7 +51,7 @@ impl Member {
         Ok(Self::follow(log, clock, views, None))
     }
 
-    /// Makes read models follow the log that were loaded from a checkpoint, and writes further checkpoints.
+    /// Makes read models that were loaded from a checkpoint follow the log, and writes further checkpoints.
     pub fn start_with_checkpoints(
         log: Arc<dyn EventStore>,
         clock: Arc<dyn Clock>,

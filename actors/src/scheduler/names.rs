@@ -54,7 +54,7 @@ pub fn weighers_of(classes: &[String]) -> Result<Vec<&'static str>, String> {
     for class in classes {
         match class.rsplit('.').next().unwrap_or_default() {
             "all_weighers" => found.extend(all()),
-            // There is one cell, so no move crosses cells and it never counts.
+            // There is one cell, so no move crosses cells and this weigher has no effect.
             "CrossCellWeigher" => {}
             name => found.push(known(name, all())?),
         }

@@ -1,5 +1,5 @@
-//! The options of the scheduler: `[filter_scheduler]`, `[scheduler]` and `[metrics]`, with single options of
-//! `[compute]` and `[workarounds]`.
+//! The options of the scheduler: `[filter_scheduler]`, `[scheduler]` and `[metrics]`, and single options of `[compute]`
+//! and `[workarounds]`.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub struct SchedulerOptions {
     pub metrics_weight_setting: BTreeMap<String, f64>,
     pub metrics_weight_of_unavailable: f64,
     pub prefilters: PrefilterOptions,
-    /// `[compute] consecutive_build_service_disable_threshold` is not 0.
+    /// Whether `[compute] consecutive_build_service_disable_threshold` is not 0.
     pub counts_build_failures: bool,
     /// `[workarounds] disable_fallback_pcpu_query`.
     pub disable_fallback_pcpu_query: bool,

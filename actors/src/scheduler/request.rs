@@ -21,7 +21,7 @@ pub struct RequestSpec {
     pub zone: Option<String>,
     /// A forced host, which skips the filters: `zone:host:node`.
     pub forced_host: Option<String>,
-    /// A requested host, which the filters must pass (2.74).
+    /// A requested host, which must pass the filters (2.74).
     pub requested_host: Option<String>,
     /// The memory page size of a running guest, which it keeps.
     pub page_kib: Option<u64>,
@@ -233,7 +233,7 @@ impl ResourceRequest {
             self.take("", "MEMORY_MB", flavor.memory_mib);
         }
         if !said.contains("DISK_GB") {
-            // Swap counts in whole GiB, as in Nova's `convert_mb_to_ceil_gb`.
+            // Swap is rounded up to whole GiB, as in Nova's `convert_mb_to_ceil_gb`.
             let swap = u64::from(flavor.swap_mib.div_ceil(1024));
             self.take("", "DISK_GB", u64::from(flavor.root_gib) + u64::from(flavor.ephemeral_gib) + swap);
         }

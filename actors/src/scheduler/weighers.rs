@@ -2,7 +2,8 @@
 //!
 //! As in Nova's `BaseWeightHandler`, each weigher's values are normalised to 0..1 between their minimum and maximum,
 //! and multiplied. Some weighers take 0 as the minimum. The host with the highest sum wins; among equal sums, the
-//! oldest host. The metadata of a host's aggregates can override a multiplier; the smallest of several values counts.
+//! oldest host. The metadata of a host's aggregates can override a multiplier; if there are several values, the
+//! smallest is used.
 
 use chronova_events::instance::{WeighedHost, WeightPart};
 use chronova_events::server_group::ServerGroupPolicy;
@@ -214,7 +215,7 @@ fn opinion(context: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[
         high = high.max(value);
         values.push(value);
     }
-    // If all values are equal, this weigher does not count.
+    // If all values are equal, this weigher has no effect.
     if low >= high && !overridden {
         return None;
     }

@@ -134,7 +134,7 @@ impl HostNumaCells {
 
 fn of_cell(cell: &NumaCell, shared: &BTreeSet<u32>, dedicated: &BTreeSet<u32>) -> HostNumaCell {
     let here = |set: &BTreeSet<u32>| cell.cpus.iter().copied().filter(|cpu| set.contains(cpu)).collect();
-    // A thread that guests never get does not count.
+    // A thread that guests never get is left out.
     let usable = |core: &Vec<u32>| -> Vec<u32> {
         core.iter().copied().filter(|cpu| shared.contains(cpu) || dedicated.contains(cpu)).collect()
     };

@@ -354,7 +354,8 @@ impl EmbeddedVolumes {
         meta: Arc<Meta>,
     ) -> VolumeResult<Position> {
         let of = self.look(wanted.volume).await?;
-        // Refuses another project's volume before its size can show in this quota. The volume checks it again.
+        // Refuses another project's volume first: otherwise an exceeded quota could reveal its size. The volume checks
+        // the project again.
         if !is_admin && of.created.project != wanted.project {
             return Err(VolumeError::no_volume(wanted.volume));
         }

@@ -1,4 +1,4 @@
-//! The certificates of other services that are trusted, and the own certificate for services that ask for one.
+//! The certificates of other services that are trusted, and Chronova's certificate for services that ask for one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub struct TlsTrust {
     pub ca_file: Option<PathBuf>,
     /// Whether any certificate is trusted.
     pub insecure: bool,
-    /// The own certificate and its key (PEM), for a service that asks for one.
+    /// Chronova's certificate and its key (PEM), for a service that asks for one.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 

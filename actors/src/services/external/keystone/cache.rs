@@ -17,7 +17,7 @@ const MOST: usize = 10_000;
 
 #[derive(Debug)]
 pub(super) struct TokenCache {
-    /// How long an entry counts; `None`: nothing is cached.
+    /// How long an entry is valid; `None`: nothing is cached.
     time: Option<Duration>,
     most: usize,
     kept: Mutex<KeptTokens>,

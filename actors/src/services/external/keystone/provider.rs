@@ -172,7 +172,7 @@ impl IdentityProvider for KeystoneProvider {
         if let Some(last) = lane.as_ref().filter(|last| last.token == fingerprint && last.at >= began) {
             return Err(last.error.clone());
         }
-        // The cache time counts from the question, because the answer lacks changes that Keystone makes meanwhile.
+        // The cache time begins at the question, because the answer lacks changes that Keystone makes meanwhile.
         let asked = Instant::now();
         match self.validate(question).await {
             Ok(owner) => {

@@ -32,7 +32,7 @@ fn refuse(reason: impl Into<String>) -> InspectError {
     InspectError::Unsafe { format: "qcow2", reason: reason.into() }
 }
 
-/// Reads big-endian numbers at fixed offsets of a header. The array ensures its length.
+/// Reads big-endian numbers at fixed offsets of a header. The array's type ensures that the header is long enough.
 struct Qcow2Header<'a>(&'a [u8; FIXED]);
 
 impl Qcow2Header<'_> {

@@ -1,8 +1,8 @@
 //! Notifies servers when the network service changes their ports.
 //!
 //! A real Neutron notifies Nova with `network-changed` and `network-vif-deleted`. The embedded service reads its own
-//! events in the log instead, and lets compute refresh the servers concerned. After a start, it refreshes every server
-//! once.
+//! events in the log instead, and lets compute refresh the servers concerned. After a start, every server is refreshed
+//! once. `refresh` skips a server with a task. If an event concerns such a server, it is refreshed again later.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
         let begun = Instant::now();
         let mut failures = 0;
         for server in servers {
-            // A server with a task shows its interfaces when the task has ended.
+            // `refresh` skips a server with a task, so such a server is refreshed again later.
             let is_busy = is_busy(&context, server);
             let is_shown = refresh(&context, server).await;
             failures += usize::from(!is_shown);
@@ -95,7 +95,8 @@ fn concerned(context: &ReconcileContext, batch: &[Arc<Recorded>]) -> BTreeSet<In
     servers
 }
 
-/// The servers with ports that are gone. Such a port is not bound any more, so only the servers' rows show its server.
+/// The servers with an interface whose port is gone. The port no longer names its server, so this searches the servers'
+/// own rows.
 fn holders_of(context: &ReconcileContext, gone: impl Fn(PortId) -> bool) -> Vec<InstanceId> {
     context.views.servers.read(|servers| {
         let has = |server: &Alive| server.nics.iter().any(|nic| gone(nic.port));
@@ -103,8 +104,8 @@ fn holders_of(context: &ReconcileContext, gone: impl Fn(PortId) -> bool) -> Vec<
     })
 }
 
-/// Servers with interfaces that may differ from the network service's. Only that service knows, so the plan has every
-/// server.
+/// Servers with interfaces that may differ from the network service's. Only that service knows which do, so the plan
+/// has every server.
 #[derive(Debug)]
 pub struct ServerInterfaces;
 

@@ -57,7 +57,7 @@ pub(super) fn find_group<'a>(
 ) -> Option<&'a Arc<SecurityGroup>> {
     let own = || view.of_project(project)?.by_id.values().find(|group| group.settings().name == named);
     let by_id = named.parse::<SecurityGroupId>().ok().and_then(|id| view.get(id));
-    // The name of an own group may equal the id of another project's group.
+    // The id of another project's group finds nothing, unless the project has a group with that text as its name.
     by_id.filter(|group| group.project() == project).or_else(own)
 }
 
