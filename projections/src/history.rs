@@ -82,7 +82,7 @@ pub struct HistoryOptions {
     /// How long a query waits for a slot.
     pub patience: Duration,
     /// Folding up to this many events costs less than reading a checkpoint. It also costs less than forking the live
-    /// read models, which then copy rows before they change them.
+    /// read models, which must then be copied before they change.
     pub near: u64,
 }
 

@@ -55,7 +55,7 @@ impl ImagesView {
     }
 }
 
-/// Whether `project` may see an image by its id. It may see an image that was shared with it before it answers the
+/// Whether `project` may see an image by its id. It may see an image that is offered to it, even before it answers the
 /// offer.
 pub fn is_visible(image: &ImageRecord, project: Option<&ProjectId>, is_admin: bool) -> bool {
     let own = image.attributes.owner.is_none() || (project.is_some() && image.attributes.owner.as_ref() == project);

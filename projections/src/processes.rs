@@ -130,7 +130,7 @@ impl Processes {
         }
     }
 
-    /// Notes that a server is recorded. With the last server of a request its process ends, unless the process is
+    /// Notes that a server is recorded. The process of a request ends with the request's last server, unless it is
     /// undoing.
     fn recorded(&mut self, instance: InstanceId) {
         let Some(process) = self.unrecorded.remove(&instance) else { return };
@@ -145,8 +145,8 @@ impl Processes {
         }
     }
 
-    /// Notes that a server was asked for a process. A second process that claimed quota for this one is then done,
-    /// unless it is being undone.
+    /// Notes that a server was asked for the process `pending`. If another process claimed quota for it, that one is
+    /// then done, unless it is being undone.
     fn asked(&mut self, pending: &UnfinishedProcess) {
         let Some(instance) = pending.task.instance() else { return };
         let is_done = |process: &&ProcessId| {
@@ -162,7 +162,7 @@ impl Processes {
         }
     }
 
-    /// Adds a process that records only its failure. The process may have counted as finished before.
+    /// Adds a process that records only its failure. Until this record, it may have looked finished.
     fn started(&mut self, recorded: &Recorded, started: &Started) {
         if started.task.records_only_failure() && !self.pending.contains_key(&started.process) {
             let (process, task) = (started.process, started.task.clone());

@@ -1,8 +1,8 @@
 //! The set of all read models.
 //!
 //! Each read model is behind an `Arc` that only the fold changes. [`Views::fork`] shares all of them at one position at
-//! no cost, for a checkpoint or a query about the past. The next change copies the rows that are still shared. Readers
-//! never wait for the copy: meanwhile they read the old row.
+//! no cost, for a checkpoint or a query about the past. The next change of a shared read model copies it first. Readers
+//! never wait for the copy: meanwhile they read the old one.
 //!
 //! Invariants: all read models are at the same position unless a batch is being folded. Only one batch is folded at a
 //! time. An event that cannot be decoded changes nothing.

@@ -4,8 +4,8 @@
 //! they survive the control plane. A note says since when the image is unused. The driver removes the note as soon as a
 //! guest needs the image. An image without a note is never removed.
 //!
-//! Invariants: an image is not removed if a disk in the cache's directory is based on it, or a guest has it open. A
-//! removal that was interrupted leaves files that do not count as an image, and the next removal completes it.
+//! Invariants: an image is not removed if a disk in the cache's directory is based on it, or a guest has it open. An
+//! interrupted removal leaves files that are no complete image. The next removal removes the rest.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct CachedImage {
     pub checksum: String,
     /// The size of the file in bytes.
     pub size: u64,
-    /// Whether a disk is based on it, or a guest has it open. On shared storage, any disk there counts.
+    /// Whether a disk is based on it, or a guest has it open. On shared storage, this includes the disks of all hosts.
     pub is_used: bool,
     /// The last note. `None`: the image was used since the note, or was never checked.
     pub idle_since: Option<Timestamp>,

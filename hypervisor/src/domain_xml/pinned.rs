@@ -83,7 +83,7 @@ pub fn repin(xml: &str, pinning: &Pinning) -> Result<String, roxmltree::Error> {
         place = node.range().end;
         cuts.push((node.range(), vcpu_again(xml, node, pinning)));
     }
-    // The limits of its flavor migrate with the guest.
+    // The other elements are the limits of the guest's flavor, which migrate with the guest.
     let tuned = child("cputune").into_iter().flat_map(|tune| tune.children()).filter(Node::is_element);
     let is_pin = |node: &Node<'_, '_>| PINS.iter().any(|name| node.has_tag_name(*name));
     let (old_pins, of_flavor): (Vec<_>, Vec<_>) = tuned.partition(is_pin);

@@ -30,7 +30,7 @@ struct Queue {
     closed: bool,
     /// The address of the current session's connection.
     session: usize,
-    /// Counts the sessions. A thread of an earlier session ends after its present job.
+    /// The number of sessions so far. A thread of an earlier session ends after its present job.
     sessions: u64,
 }
 

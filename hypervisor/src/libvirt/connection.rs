@@ -131,7 +131,7 @@ impl ThreadStop {
         *self.wished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for `pause`, or less if the end is requested. Returns whether it is.
+    /// Waits for `pause`, or less if the end is requested. Returns whether the end is requested.
     fn rest(&self, pause: Duration) -> bool {
         let wished = self.wished.lock().unwrap_or_else(PoisonError::into_inner);
         let rested = self.wake.wait_timeout_while(wished, pause, |wished| !*wished);
@@ -257,7 +257,7 @@ impl Link {
     }
 
     fn tell(&self, signal: HostSignal) {
-        // A failure means that there is no listener; the next one begins with the state.
+        // A failure means that there is no listener. The next listener gets the present state first.
         let _ = self.signals.send(signal);
     }
 

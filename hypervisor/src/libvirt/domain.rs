@@ -13,7 +13,7 @@ use crate::domain_xml::NAMESPACE;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestStatus, PowerState};
 
-/// The guest's domain. A domain with that UUID that is not ours counts as none.
+/// The guest's domain. If a domain with that UUID is not ours, the result is `None`.
 pub(super) fn lookup(connect: &Connect, instance: InstanceId) -> DriverResult<Option<Domain>> {
     const CALL: &str = "guest lookup";
     let Some(domain) = found(CALL, connect.lookup_domain_by_uuid(instance.0))? else { return Ok(None) };

@@ -324,7 +324,7 @@ pub(super) fn remove(connect: &Connect, network: NetworkId) -> DriverResult<()> 
 pub(super) fn list(connect: &Connect) -> DriverResult<BTreeSet<NetworkId>> {
     let mut found = BTreeSet::new();
     for network in connect.list_all_networks(0).during(CALL)? {
-        // A network that is removed meanwhile does not count.
+        // A network that is removed meanwhile is left out.
         let (Ok(name), Ok(uuid)) = (network.name(), network.uuid()) else { continue };
         let id = NetworkId(uuid);
         if name == volumes::network_name(id) {

@@ -41,7 +41,8 @@ pub struct CacheModes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestOptions {
     pub cpu_flags: Vec<CpuFlag>,
-    /// `[DEFAULT] pointer_model`: a tablet if the image does not name a pointer device; otherwise a PS/2 mouse.
+    /// Whether `[DEFAULT] pointer_model` is a tablet. If the image names no pointer device, the guest then has a
+    /// tablet, and otherwise a PS/2 mouse.
     pub tablet: bool,
     pub cache: CacheModes,
     /// `[libvirt] hw_disk_discard`: whether space that a guest frees on its local disks is returned to the host.

@@ -22,7 +22,7 @@ impl TraitFilter {
     }
 }
 
-/// The aggregates that must have a provider as a member (one of each set), and those that must not.
+/// The aggregates of which a provider must be a member (one of each set), and those of which it must not be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AggregateFilter {
     pub member_of: Vec<BTreeSet<Uuid>>,

@@ -131,7 +131,8 @@ impl ImageBackend for Logical {
     /// Clears a volume as configured by Nova's `volume_clear`.
     fn clear(&self, site: HostStorage<'_>, volume: &StorageVol) -> DriverResult<()> {
         let images = &site.options.images;
-        // Unwritten parts of a sparse volume have no allocated space to wipe, and libvirt refuses it.
+        // Unwritten parts of a sparse volume have no allocated space to wipe, and libvirt refuses to wipe such a
+        // volume.
         if images.clear == VolumeClear::None || images.sparse_logical_volumes {
             return Ok(());
         }
