@@ -2,8 +2,8 @@
 //!
 //! In the normal mode, an [`IdentityProvider`] (the embedded identity service, or real Keystone) says who owns the
 //! token in `X-Auth-Token`. A service that passes a user's request on adds its own token (`X-Service-Token`). Then the
-//! user's token counts for a while after it expires. In the test mode `noauth2`, the token *is* the identity: `USER` or
-//! `USER:PROJECT`.
+//! user's token is still accepted for a while after it expires. In the test mode `noauth2`, the token *is* the
+//! identity: `USER` or `USER:PROJECT`.
 //!
 //! Invariants: tokens are [`Secret`]s and are never logged; `is_admin` is decided by policy (`context_is_admin`), never
 //! by the token.
@@ -114,7 +114,8 @@ pub struct Requester {
 /// The rules for service tokens, from `[keystone_authtoken]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceTokenRules {
-    /// `service_token_roles`: with a service token that has one of these roles, an expired user token counts.
+    /// `service_token_roles`: with a service token that has one of these roles, an expired user token is still accepted
+    /// for a while.
     pub roles: Vec<String>,
     /// `service_token_roles_required`: whether a service token without these roles is refused.
     pub required: bool,
@@ -233,7 +234,7 @@ fn path_matches(pattern: &str, path: &str) -> bool {
 
 /// Reads the caller from a token of `noauth2`: `USER` or `USER:PROJECT`. The user `admin` has the roles `admin`,
 /// `manager`, `member` and `reader`; other users have the last two. `X-Roles` replaces the roles, and `X-Project-Id`
-/// the project. `OpenStack-System-Scope` stands for a token without project.
+/// the project. With `OpenStack-System-Scope`, the token has no project.
 fn noauth_caller(token: &str, headers: &HeaderMap) -> Caller {
     let (user, project) = token.split_once(':').unwrap_or((token, token));
     let mut caller = Caller::of_user(UserId::new(user));

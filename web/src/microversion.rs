@@ -111,7 +111,7 @@ pub fn negotiate(service: Service, headers: &HeaderMap) -> Result<Microversion, 
 }
 
 /// Negotiates as Nova does: a malformed version is 400, one outside the range 406. A header that names only another
-/// service counts as no header.
+/// service is ignored.
 fn negotiate_compute(headers: &HeaderMap) -> Result<Microversion, Fault> {
     let wanted = listed(headers, COMPUTE.service_type).or_else(|| {
         headers.get(LEGACY_HEADER).and_then(|value| value.to_str().ok()).map(|text| text.trim().to_owned())
@@ -135,7 +135,7 @@ fn negotiate_compute(headers: &HeaderMap) -> Result<Microversion, Fault> {
     )))
 }
 
-/// Negotiates as Cinder does: only `OpenStack-API-Version` counts. The rest is as in Nova.
+/// Negotiates as Cinder does: only `OpenStack-API-Version` is read. The rest is as in Nova.
 fn negotiate_volume(headers: &HeaderMap) -> Result<Microversion, Fault> {
     let Some(wanted) = listed(headers, VOLUME.service_type) else { return Ok(VOLUME.min) };
     if wanted == "latest" {
@@ -174,7 +174,7 @@ fn negotiate_placement(headers: &HeaderMap) -> Result<Microversion, Fault> {
     }
 }
 
-/// The version that `OpenStack-API-Version` gives for one service; the last mention counts.
+/// The version that `OpenStack-API-Version` gives for one service; if there are several, the last one.
 fn listed(headers: &HeaderMap, service_type: &str) -> Option<String> {
     headers
         .get_all(HEADER)

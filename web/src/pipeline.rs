@@ -85,8 +85,8 @@ pub(crate) async fn run(
         return show_versions(app, &incoming, document, facts);
     }
     let found = find(routers, &incoming);
-    // The body is read before anything else is checked: its size counts first, and the connection stays usable after a
-    // refusal.
+    // The body is read before anything else is checked. So its size is checked first, and the connection stays usable
+    // after a refusal.
     let raw = found
         .as_ref()
         .is_ok_and(|matched| matched.operations.iter().any(|operation| matches!(operation.route.body, BodySpec::Raw)));
@@ -222,7 +222,7 @@ async fn authenticate(app: &App, access: RouteAccess, incoming: &IncomingRequest
     }
 }
 
-/// Refuses requests of a project that sends them too fast. If the token has no project, the user's requests count
+/// Refuses requests of a project that sends them too fast. If the token has no project, the user's requests are counted
 /// instead. Services and administrators are not throttled.
 fn rate_limit(app: &App, caller: &Caller) -> Result<(), Fault> {
     let Some(limits) = app.rate_limits.as_ref().filter(|_| !caller.is_anonymous()) else { return Ok(()) };

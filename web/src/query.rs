@@ -38,7 +38,7 @@ impl Query {
         self.pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    /// The last value of a key. webob's `GET.get` returns it, so it counts in Nova when a client gives a key twice.
+    /// The last value of a key. If a client gives a key twice, Nova uses this value (webob's `GET.get`).
     pub fn last(&self, key: &str) -> Option<&str> {
         self.pairs.iter().rfind(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
@@ -64,7 +64,7 @@ impl Query {
         Value::Object(map)
     }
 
-    /// `?a=1` as `{"a": "1"}`: the form in which Placement validates query strings. The last value of a key counts.
+    /// `?a=1` as `{"a": "1"}`: the form in which Placement validates query strings. The last value of a key is used.
     pub fn as_single(&self) -> Value {
         let mut map = Map::new();
         for (key, value) in &self.pairs {

@@ -58,7 +58,7 @@ impl RateLimits {
         Err((seconds as u64).max(1))
     }
 
-    /// Puts a token back, for an attempt that turned out not to count.
+    /// Puts a token back, for an attempt that is not counted after all.
     pub fn give_back(&self, key: &str) {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let key = if buckets.contains_key(key) { key } else { EVERYBODY_ELSE };

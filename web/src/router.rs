@@ -1,8 +1,8 @@
 //! Finds the operations of a path.
 //!
 //! The router is a tree of segments. A literal segment goes before a parameter. If the literal has no route for the
-//! method, the parameter's routes count: `GET /servers/detail` is a listing, `DELETE /servers/detail` deletes a server
-//! of that name.
+//! method, the parameter's routes are used: `GET /servers/detail` is a listing, `DELETE /servers/detail` deletes a
+//! server of that name.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -107,7 +107,7 @@ fn bind(address: SocketAddr, stalled: Duration) -> std::io::Result<TcpListener> 
     let socket = SockRef::from(&listener);
     socket.listen(BACKLOG)?;
     if !stalled.is_zero() {
-        // This timeout also counts while the client's receive window is zero (tcp(7), TCP_USER_TIMEOUT).
+        // This timeout also runs while the client's receive window is zero (tcp(7), TCP_USER_TIMEOUT).
         socket.set_tcp_user_timeout(Some(stalled))?;
     }
     Ok(listener)

@@ -1,5 +1,5 @@
 //! The query parameters of the audit API. A client may give each filter several times; an event matches if it matches
-//! one of the values. Of the times, positions and the limit, the last value counts.
+//! one of the values. If a client gives a time, a position or the limit several times, the last value is used.
 
 use chrono::DateTime;
 use chronova_events::envelope::{Position, Timestamp};

@@ -12,7 +12,7 @@ pub(super) const fn images_are_named_in_the_body(version: Microversion) -> bool 
     version.at_least(v(2, 45))
 }
 
-/// Metadata of images made of servers counts for the quota of metadata.
+/// The quota of metadata limits the metadata of images made of servers.
 pub(super) const fn image_metadata_counts_for_quota(version: Microversion) -> bool {
     !version.at_least(v(2, 39))
 }

@@ -113,8 +113,8 @@ async fn carry(
     }
 }
 
-/// Handles the client's frames. `Some(Some(reason))`: the relay must end with this reason. `None` inside: go on.
-/// `None`: the client is gone.
+/// Handles the client's frames. `Some(Some(reason))`: the relay must end with this reason. `Some(None)`: the relay goes
+/// on. `None`: the client is gone.
 async fn hear(frames: &mut PendingFrames, line: &SerialLine, client: &RelayClient) -> Option<Option<CloseReason>> {
     loop {
         match frames.next() {

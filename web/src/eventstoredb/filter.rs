@@ -7,8 +7,8 @@ use tonic::Status;
 
 use super::wire::{FilterExpression, FilterOptions, FilterSubject, FilterWindow};
 
-/// The longest pattern, in bytes; the next constants bound the number of prefixes and the search steps. Clients send
-/// look-ahead (the Python client excludes system events with it). So a client can also send a pattern that is slow on
+/// The longest pattern, in bytes; the next constants bound the number of prefixes and the search steps. Clients need
+/// patterns with look-ahead (the Python client excludes system events with it), and such a pattern can be slow on
 /// purpose.
 const MAX_PATTERN: usize = 1_024;
 const MAX_PREFIXES: usize = 128;
@@ -78,7 +78,7 @@ impl Matcher {
     fn matches(&self, text: &str) -> bool {
         match self {
             Self::Prefixes(prefixes) => prefixes.iter().any(|prefix| text.starts_with(prefix.as_str())),
-            // A pattern that reaches its search limit counts as no match.
+            // A pattern that reaches its search limit does not match.
             Self::Pattern(regex) => regex.is_match(text).unwrap_or(false),
         }
     }

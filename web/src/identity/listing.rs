@@ -62,7 +62,7 @@ pub(super) fn is_true(text: &str) -> bool {
     !matches!(text.to_ascii_lowercase().as_str(), "0" | "false" | "no" | "off")
 }
 
-/// Whether a flag such as `include_names` is set: present without a value counts.
+/// Whether a flag such as `include_names` is set. A flag without a value is set.
 pub(super) fn flag(query: &Query, name: &str) -> bool {
     query.last(name).is_some_and(is_true)
 }

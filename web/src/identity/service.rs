@@ -27,7 +27,8 @@ use crate::secret::Secret;
 pub struct IdentityOptions {
     /// `[token] expiration`, seconds.
     pub expiration: u32,
-    /// `[token] allow_expired_window`, seconds: for so long after its end a token counts if a service vouches for it.
+    /// `[token] allow_expired_window`, seconds: how long an expired token is still accepted if a service vouches for
+    /// it.
     pub allow_expired_window: u32,
     /// The most passwords that are hashed or compared at the same time.
     pub hashing_concurrency: usize,

@@ -2,7 +2,7 @@
 //!
 //! A token is `base64url(version ‖ claims ‖ HMAC-SHA256)`. It is self-contained: issuing one stores nothing, and
 //! reading one costs a hash. The key is a file of the data directory that only its owner may read; removing it ends all
-//! tokens. Claims count only after the signature was compared, in constant time.
+//! tokens. Claims are used only after the signature was compared, in constant time.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

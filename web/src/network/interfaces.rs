@@ -158,7 +158,7 @@ pub(super) fn check_overlaps(
     let (new, known): (Vec<Arc<Subnet>>, Vec<Arc<Subnet>>) = ctx.app.queries()?.views.networks.read(|view| {
         let all = view.whole(network).into_iter().flat_map(|network| network.subnets.values());
         let new = all.filter(|row| subnet.is_none_or(|id| id == row.added.subnet)).cloned().collect();
-        // A gateway that is being replaced does not count.
+        // A gateway that is being replaced is left out.
         let kept = |port: &&Arc<Port>| subnet.is_some() || port.binding().owner == INTERFACE_OWNER;
         let at = view.of_router(router).filter(kept).flat_map(|port| port.addresses());
         (new, at.filter_map(|fixed: &FixedAddress| view.subnet(fixed.subnet)).cloned().collect())

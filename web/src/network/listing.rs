@@ -141,8 +141,8 @@ fn has_any(row: &Value, wanted: &BTreeSet<&str>) -> bool {
     tags(row).any(|tag| wanted.contains(tag))
 }
 
-/// Whether the row has a fixed address as in Whether the row has a fixed IP address as `wish` describes it:
-/// `ip_address=10.0.0.5`, `subnet_id=...` or `ip_address_substr=10.0`.
+/// Whether the row has a fixed address as `wish` describes it: `ip_address=10.0.0.5`, `subnet_id=...` or
+/// `ip_address_substr=10.0`.
 fn has_fixed_ip(row: &Value, wish: &str) -> bool {
     let Some((name, value)) = wish.split_once('=') else { return false };
     row["fixed_ips"].as_array().into_iter().flatten().any(|fixed| match name {

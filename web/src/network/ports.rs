@@ -150,8 +150,8 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Refuses a port with addresses whose owner, a router or a floating address, still exists. Only the owner deletes such
-/// a port.
+/// Refuses a port with addresses while its owner, a router or a floating address, exists. Only the owner deletes such a
+/// port.
 fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     let (device, owner) = (row.binding().device.as_str(), row.binding().owner.as_str());
     let stands = ctx.app.queries()?.views.networks.read(|view| match owner {

@@ -10,7 +10,7 @@ use super::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// Parses amounts of resources: Reads amounts of resources: `VCPU:2,MEMORY_MB:1024`..
+/// Reads amounts of resources: `VCPU:2,MEMORY_MB:1024`.
 pub(super) fn resources(text: &str) -> Result<BTreeMap<String, u64>, Fault> {
     let malformed = |got: &str| {
         Fault::bad_request(format!(
@@ -44,7 +44,7 @@ pub(super) fn traits(ctx: &Ctx, suffix: &str) -> Result<TraitFilter, Fault> {
     let mut values: Vec<&str> = ctx.query.all(&key).collect();
     let any = versions::can_ask_for_any_trait(ctx.version);
     if !any && values.len() > 1 {
-        // Before 1.39 only the last value counts.
+        // Before 1.39 only the last value is used.
         values.drain(..values.len() - 1);
     }
     let mut filter = TraitFilter::default();

@@ -77,7 +77,7 @@ impl TraitNameFilter<'_> {
     }
 }
 
-/// The filter by name: Reads `name=in:A,B` or `name=startswith:CUSTOM`..
+/// Reads the filter by name: `name=in:A,B` or `name=startswith:CUSTOM`.
 fn name_filter(ctx: &Ctx) -> Result<TraitNameFilter<'_>, Fault> {
     let Some(text) = ctx.query.last("name") else { return Ok(TraitNameFilter::All) };
     match text.split_once(':') {

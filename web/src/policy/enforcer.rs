@@ -1,8 +1,8 @@
 //! The rules in force, and the decision.
 //!
 //! A default, its deprecated predecessor and an override combine as in oslo.policy. An override of the rule replaces
-//! all else. Without one, an override of the predecessor's name counts. Without either, the default counts; unless
-//! `enforce_new_defaults` is set, the predecessor's default grants access, too.
+//! all else. If there is none, an override of the predecessor's name is used. If there is neither, the default is used;
+//! unless `enforce_new_defaults` is set, the predecessor's default grants access, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ struct RegisteredRule {
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
     rules: BTreeMap<String, RegisteredRule>,
-    /// The rule that counts in place of an undefined one.
+    /// The rule that is used in place of an undefined one.
     default_rule: String,
     enforce_scope: bool,
 }
@@ -126,7 +126,7 @@ impl RuleSet {
         entry.check.holds(caller, target, &|name| self.holds(name, caller, target))
     }
 
-    /// Whether a referenced rule holds. Its scopes do not count; only those of the requested rule do.
+    /// Whether a referenced rule holds. Its scopes are not checked; only those of the requested rule are.
     fn holds(&self, rule: &str, caller: &Caller, target: &PolicyTarget) -> bool {
         self.rule(rule).is_some_and(|entry| entry.check.holds(caller, target, &|name| self.holds(name, caller, target)))
     }

@@ -4,8 +4,8 @@
 //! predecessor) and the operator's overrides in `policy.yaml`. [`Enforcer::authorize`] is the only maker of [`Permit`]s.
 //!
 //! Invariants: start-up parses everything. It refuses circular references, and an API's rule that refers to an unknown
-//! rule. At a request, an unknown rule counts as `policy_default_rule`, and denies if that rule does not exist either. Two
-//! services may have rules of the same name, so each has its own set.
+//! rule. At a request, `policy_default_rule` replaces an unknown rule; if that rule does not exist either, the request
+//! is denied. Two services may have rules of the same name, so each has its own set.
 
 pub mod check;
 pub mod defaults;

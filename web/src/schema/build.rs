@@ -20,7 +20,7 @@ enum SchemaPart {
     Many(&'static str, Vec<Schema>),
     Properties(Vec<Property>),
     Patterns(Vec<(&'static str, Schema)>),
-    /// `additionalProperties`: each entry counts from its version on.
+    /// `additionalProperties`: each entry applies from its version on.
     Open(Vec<(Microversion, bool)>),
 }
 

@@ -225,7 +225,7 @@ impl SchemaViolation {
     }
 }
 
-/// The steps of a path in brackets: Joins steps as Python writes indices: `['properties'][0]`..
+/// Joins steps as Python writes indices: `['properties'][0]`.
 fn bracketed(steps: &[String]) -> String {
     if steps.is_empty() { String::new() } else { format!("[{}]", steps.join("][")) }
 }

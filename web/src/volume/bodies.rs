@@ -197,7 +197,7 @@ pub(super) struct DescribedBody {
 }
 
 impl DescribedBody {
-    /// The name, trimmed. If both spellings are present, the newer one counts.
+    /// The name, trimmed. If both spellings are present, the newer one is used.
     pub(super) fn name(&self) -> SentField<String> {
         trimmed(&self.name, &self.display_name)
     }

@@ -324,8 +324,8 @@ impl ServerListQuery {
     }
 }
 
-/// The project that is listed. A named project counts only with `all_tenants`, which needs its own right. As in Nova, a
-/// query with a project but without `all_tenants` lists the servers of the caller's own project.
+/// The project that is listed. A project in the query is used only with `all_tenants`, which needs its own right. As in
+/// Nova, a query with a project but without `all_tenants` lists the servers of the caller's own project.
 fn whose(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> Result<ListedProjects, Fault> {
     let own = ctx.caller().project.clone();
     let all = match ctx.query.last("all_tenants") {
