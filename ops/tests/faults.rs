@@ -216,7 +216,7 @@ fn check_reports_of_damaged_caches_and_missing_seals(cloud: &Cloud) {
     assert!(code == 0 && text.contains("the log is whole"), "the verification reads every event: {text}");
     std::fs::rename(&aside, &seals).unwrap();
 
-    // A damaged checkpoint is a damaged cache.
+    // A damaged checkpoint is reported as a damaged cache, not as a damaged log.
     let views = std::fs::read_dir(cloud.data().join("views")).unwrap().map(|entry| entry.unwrap().path());
     let mut damaged = Vec::new();
     for path in views.filter(|path| path.is_file()) {

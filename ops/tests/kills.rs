@@ -196,7 +196,7 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Sends a request; returns the status of the answer. `None` stands for no answer or for 503.
+/// Sends a request. Returns the status of the answer, or `None` if there is no answer or the status is 503.
 pub fn asked(client: &Client, path: &str, body: &Value) -> Option<u16> {
     client.post(path, body).ok().map(|answer| answer.status).filter(|status| *status != 503)
 }

@@ -10,7 +10,7 @@
 //!   trait of each required set, and none of them has a forbidden trait. Each provider, or the root of its tree, is a
 //!   member of the requested aggregates; a sharing provider must be a member itself. Neither the provider nor the root
 //!   is in a forbidden aggregate.
-//! * One provider serves a group with a suffix. Only its own traits and aggregates count.
+//! * One provider serves a group with a suffix. Traits and aggregates of other providers are ignored.
 //! * `in_tree` allows only that tree; a group without suffix then takes nothing from sharing providers.
 //! * A group without resources only selects a provider. It must require a trait or an aggregate.
 

@@ -48,7 +48,8 @@ pub struct Case {
     /// Further possible statuses after a step failed after its work. For example, a running guest is observed as
     /// running.
     pub failed_after: &'static [&'static str],
-    /// Further possible statuses of a request without acknowledgement. A request of several commands may be half done.
+    /// Further possible statuses of the server if the request was not acknowledged. A request of several commands may
+    /// be half done.
     pub half_asked: &'static [&'static str],
     /// Whether the request waits for the end of the process, so that it returns the failure of a step.
     pub waits: bool,

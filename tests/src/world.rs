@@ -137,7 +137,7 @@ impl World {
                 if let Some(alive) = row.instance.alive() {
                     assert!(alive.ongoing.is_none(), "{} is stuck in {:?}", row.id, alive.ongoing);
                     assert!(!matches!(alive.phase, Phase::Building { .. }), "{} is stuck in building", row.id);
-                    // Soft-deleted servers do not count until they are restored.
+                    // Soft-deleted servers use no quota until they are restored.
                     if !alive.is_soft_deleted() {
                         living.push(row.id);
                     }
@@ -290,7 +290,7 @@ impl Life {
         &self.leader.contexts.steps
     }
 
-    /// Waits until every host is registered, is up and has answered in this life; earlier lives do not count.
+    /// Waits until every host is registered, is up and has answered in this life, not only in an earlier one.
     pub async fn hosts_up(&self, hosts: usize) {
         self.hosts_up_of(hosts, hosts).await;
     }
@@ -333,7 +333,7 @@ impl Life {
         .await
     }
 
-    /// Whether answering hosts have no leftovers of servers that left them. Hosts that do not answer do not count.
+    /// Whether answering hosts have no leftovers of servers that left them. Hosts that do not answer are ignored.
     fn is_tidy(&self) -> bool {
         if self.fleet.copies().iter().any(|(host, ..)| self.fleet.is_alive(*host)) {
             return false;

@@ -218,7 +218,7 @@ async fn unpause_is_proven() {
 #[actix_rt::test]
 async fn suspend_is_proven() {
     let ask: Ask = |life, id| power(life, id, PowerAction::Suspend);
-    // A suspended guest without an event of its suspension counts as stopped. Its memory image exists, and the next
+    // If the suspension was not recorded, the host reports the guest as stopped. Its memory image exists, and the next
     // start reads it.
     prove(&Case { failed_after: &["SHUTOFF"], ..case(built, ask, "ACTIVE", "SUSPENDED") }).await;
 }

@@ -342,7 +342,7 @@ async fn services_are_listed_switched_and_forced_down() {
     assert_eq!(by_verb("2.1", "enable", json!({})).await.status, 200);
     let nobody = json!({"host": "nowhere", "binary": "nova-compute"});
     assert_eq!(put(&api, "/os-services/enable", "2.1", nobody).await.status, 404);
-    // Forced down from 2.11 on.
+    // Services show `forced_down` from 2.11 on.
     assert!(one("2.10").await.get("forced_down").is_none());
     assert_eq!(one("2.11").await["forced_down"], false);
     assert_eq!(by_verb("2.10", "force-down", json!({"forced_down": true})).await.status, 400);

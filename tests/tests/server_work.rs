@@ -495,7 +495,7 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
     api.stop().await;
 }
 
-/// Nova: `project_member_or_admin`, but for `shelveOffload`.
+/// In Nova, these actions have the rule `project_member_or_admin`, except `shelveOffload`.
 #[actix_rt::test]
 async fn readers_and_other_projects_cannot_change_servers() {
     let api = Api::start().await;

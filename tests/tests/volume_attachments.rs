@@ -66,7 +66,7 @@ async fn a_volumes_way_through_a_server() {
     let (status, _, message) = call(&api, "GET", &format!("{all}/{IMAGE}"), "2.1", None).await;
     assert_eq!((status, message), (404, format!("Instance {server} is not attached to volume {IMAGE}")));
 
-    // Changes of an attachment; a swap by callers with the right only.
+    // Changes of an attachment. Only callers with the right may swap its volume.
     let change = |wish: Value| {
         let mut body = json!({"volumeAttachment": {"volumeId": one}});
         body["volumeAttachment"].as_object_mut().unwrap().extend(wish.as_object().unwrap().clone());

@@ -2,7 +2,7 @@
 //!
 //! The simulated hosts answer at once, so the figures are those of the control plane. Every client creates a server,
 //! polls until it is ACTIVE and creates the next one. Nova's figures were measured in the same way. At the end, a burst
-//! requests as many servers again without waiting for any. The polling counts in the server's CPU, too.
+//! requests as many servers again without waiting for any. The server's CPU time includes the polling.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -82,7 +82,7 @@ fn once(common: &Common, fleet: &str, hosts: usize, servers: usize, clients: usi
     cloud.start()?;
     cloud.wait_for_hosts(hosts)?;
     let furniture = cloud.furnish()?;
-    // This warm-up does not count: the process still reads code from the disk and takes memory from the system.
+    // This warm-up is not measured: the process still reads code from the disk and takes memory from the system.
     let (_, warm) = build(&cloud, &furniture, clients, clients * 4)?;
     delete(&cloud, clients, &warm)?;
     let (build, ids) = build(&cloud, &furniture, clients, servers)?;

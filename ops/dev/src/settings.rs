@@ -51,8 +51,8 @@ impl Common {
             .collect()
     }
 
-    /// Like [`Common::repeat`], but with a warm-up run first that does not count: it fills caches and takes memory from
-    /// the system.
+    /// Like [`Common::repeat`], but runs once before, without measuring: this warm-up fills caches and takes memory
+    /// from the system.
     pub fn repeat_warm<T>(&self, what: &str, mut once: impl FnMut() -> Result<T>) -> Result<Vec<T>> {
         once().with_context(|| what.to_owned())?;
         self.repeat(what, once)

@@ -332,7 +332,7 @@ impl Conversion<Vec<String>, Option<String>> for MachineType {
     }
 }
 
-/// Cache modes by the kind of disk, as in `file=none,network=writeback`. If a kind occurs twice, the last mode counts.
+/// Cache modes by the kind of disk, as in `file=none,network=writeback`. If a kind occurs twice, the last mode is used.
 pub(super) struct CacheWords;
 
 impl Conversion<Vec<String>, CacheModes> for CacheWords {

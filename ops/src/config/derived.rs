@@ -70,7 +70,7 @@ fn host_cpus(config: &Config) -> HostCpus {
 }
 
 /// Sets the image backend from `images_type` and `use_cow_images`, and the directory of guests' disks. The default of
-/// `instances_path` is Nova's directory on its compute hosts, so the option counts only with another value.
+/// `instances_path` is Nova's directory on its compute hosts, so the option is used only with another value.
 fn disks(config: &Config, to: &mut Targets) {
     let (default, libvirt) = (&config.default, &mut to.drivers.libvirt);
     // The option accepts only these words, so no other word gets here.

@@ -73,8 +73,8 @@ pub(super) fn owners() -> &'static Targets {
 /// One use of an option's value.
 #[derive(Debug, Clone, Copy)]
 pub enum OptionUse {
-    /// A field of [`Targets`] takes it. The function returns the field's value as text for a file; `None` stands for an
-    /// unset option.
+    /// A field of [`Targets`] takes it. The function returns the field's value as text for a file, or `None` if the
+    /// option is unset.
     Field(fn(&Targets) -> Option<String>),
     /// This crate reads the value: `derived.rs` combines several options into one value, or `serve` uses it.
     Here,

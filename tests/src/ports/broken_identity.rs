@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 /// The promise that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityFault {
-    /// Roles hold nowhere.
+    /// No token has a scope.
     LosesScope,
     /// Every user is an administrator.
     AddsRoles,
@@ -20,7 +20,7 @@ pub enum IdentityFault {
     BelievesAll,
     /// A token that was valid once is valid for ever.
     RemembersFirst,
-    /// Expired tokens are valid even if the question does not allow them.
+    /// Expired tokens are valid even if the caller does not allow them.
     IgnoresEnds,
     /// Expired tokens are never valid.
     RefusesExpired,

@@ -42,7 +42,7 @@ pub enum NetworkFault {
     ShowsAllNetworks,
     /// Every project gives back every floating address.
     ReleasesForAll,
-    /// A floating address keeps its port.
+    /// A floating address cannot be disassociated from its port.
     AssociatesForEver,
     /// Every project lists every group.
     ListsAllGroups,

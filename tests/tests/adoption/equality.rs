@@ -55,7 +55,7 @@ fn walk(request: &str, path: &str, theirs: &Value, ours: &Value, found: &mut Dif
     }
 }
 
-/// Ids that are keys count as the same key.
+/// Replaces a key that is an id by `{id}`, so that the keys of both answers are equal.
 fn shape(key: &str) -> &str {
     if uuid::Uuid::parse_str(key).is_ok() { "{id}" } else { key }
 }

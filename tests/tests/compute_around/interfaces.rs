@@ -104,7 +104,7 @@ async fn interfaces_come_and_go() {
     let other = cloud.network("other", "10.2.0.0/24").await;
     let server = cloud.server().await;
 
-    // An attachment by network and address, with a tag, which shows from 2.70 on.
+    // An attachment by network and address, with a tag. Answers show the tag from 2.70 on.
     let wish = json!({"net_id": other, "fixed_ips": [{"ip_address": "10.2.0.77"}], "tag": "db"});
     is(&cloud.attach(&server, "2.48", wish.clone()).await, 400, "Additional properties are not allowed");
     let made = cloud.attach(&server, "2.70", wish).await;

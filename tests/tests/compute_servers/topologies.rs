@@ -126,7 +126,7 @@ async fn contradictory_flavor_and_image_are_refused_with_the_request() {
     refused(&create(&api, "a", "realtime", None).await, "Realtime CPUs are not supported");
     refused(&create(&api, "a", "odd", None).await, "evenly distributed");
     refused(&create(&api, "a", "threads", None).await, "non dedicated cpu pinning");
-    // The image's value counts if the flavor has none.
+    // The image's value is used if the flavor has none.
     let id = create(&api, "b", "1", Some(&wants_pins)).await.body["server"]["id"].as_str().unwrap().to_owned();
     assert_eq!(topology(&api, &id, ADMIN).await["nodes"][0]["cpu_pinning"].as_object().unwrap().len(), 1);
     refused(&act(&api, &id, json!({"resize": {"flavorRef": "shared"}})).await, "override CPU pinning policy");

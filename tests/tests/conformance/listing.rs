@@ -75,13 +75,13 @@ async fn filters() {
         // No server has a task, so none matches REBOOT. A filter by both statuses matches every active server.
         (USER, "status=REBOOT", vec![]),
         (USER, "status=REBOOT&status=ACTIVE", vec!["b"]),
-        // A project without `all_tenants` is ignored; every caller lists the own project.
+        // Without `all_tenants`, a filter by project is ignored: every caller lists the servers of their own project.
         (ADMIN, "tenant_id=project", vec![]),
         (ADMIN, "project_id=project", vec![]),
         (ADMIN, "tenant_id=project&all_tenants", vec!["b", "a"]),
         (ADMIN, "project_id=project&all_tenants=True", vec!["b", "a"]),
         (ADMIN, "project_id=project&all_tenants=0", vec![]),
-        // An invalid value of `deleted` counts as false.
+        // An invalid value of `deleted` means false.
         ("admin:project", "deleted=perhaps", vec!["b", "a"]),
         ("admin:project", "power_state=4", vec!["a"]),
         ("admin:project", "launch_index=^0", vec!["b", "a"]),

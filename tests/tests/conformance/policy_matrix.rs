@@ -85,8 +85,8 @@ async fn everybody_gets_what_the_defaults_say() {
                 let may = !person.token.is_empty() && rules.allow(rule, person, (&user, &project));
                 let refused = match answer.status {
                     401 | 403 => true,
-                    // Other projects' servers are 404. Subresources, and resources without an owner, may be missing for
-                    // other reasons.
+                    // A server of another project is answered with 404. Subresources, and resources without an owner,
+                    // may be missing for other reasons.
                     404 => !may || answer.message().starts_with(&format!("Instance {} could not", cloud.server)),
                     501 => !may,
                     _ => false,

@@ -24,7 +24,8 @@ use uuid::Uuid;
 use super::{Ask, case};
 
 const HOSTS: usize = 2;
-/// The number of worlds that run concurrently, because the builds of an incomplete request wait for seconds.
+/// The number of worlds that run concurrently. The builds of an incomplete request wait for seconds, so one world after
+/// the other would take too long.
 const AT_ONCE: usize = 8;
 const GROUP: ServerGroupId = ServerGroupId(Uuid::from_u128(0x6_0000));
 

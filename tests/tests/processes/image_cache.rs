@@ -107,7 +107,7 @@ async fn an_image_goes_when_it_is_unused_and_old() {
     world.check().await;
 }
 
-/// The idle time of an image also counts while no control plane runs, and the next one knows it.
+/// An image's idle time goes on while no control plane runs, and the next control plane knows it.
 #[actix_rt::test]
 async fn the_next_control_plane_knows_the_idle_time_of_an_image() {
     let world = world(1, Duration::from_hours(24));
@@ -384,7 +384,7 @@ async fn room_for_cached_images_is_reserved_by_option() {
             life.stop().await;
             continue;
         }
-        // A partial MiB counts as a whole one, and so does a partial GiB.
+        // The reserved size is rounded up to a whole MiB, and then to a whole GiB.
         life.until(|_| reserved(&life) == (100, 2)).await;
         // The next control plane, and the host that comes back, offer as much.
         life.stop().await;

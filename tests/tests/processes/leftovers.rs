@@ -171,7 +171,7 @@ async fn a_disk_set_aside_for_a_revert_stays() {
         let life = world.live(None, None).await;
         life.hosts_up(world.fleet.len()).await;
         built(&life, subject()).await;
-        // The same holds while the disk is being set aside.
+        // The disk also stays while it is being set aside.
         world.brakes.hold("receive_disk:answer");
         life.resize(subject()).await.unwrap();
         world.brakes.reached("receive_disk:answer").await;

@@ -383,7 +383,7 @@ async fn a_guest_that_goes_off_on_the_way_is_off() {
     scene.end().await;
 }
 
-/// The hosts continue without the control plane, with any outcome.
+/// The hosts continue a migration without the control plane, whether the guest arrives or not.
 #[actix_rt::test]
 async fn a_migration_continues_without_the_control_plane() {
     for arrives in [true, false] {

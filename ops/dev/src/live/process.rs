@@ -8,8 +8,8 @@ use std::time::Duration;
 pub(crate) struct ProcessMemory {
     /// Resident memory.
     pub(crate) rss: u64,
-    /// Resident memory, in which a shared page counts by the process's share. In the comparison with Nova, Nova's
-    /// memory is the sum of this value over Nova's processes.
+    /// Resident memory, with the process's share of each shared page. In the comparison with Nova, Nova's memory is the
+    /// sum of this value over Nova's processes.
     pub(crate) pss: u64,
     /// The highest resident memory so far.
     pub(crate) peak: u64,

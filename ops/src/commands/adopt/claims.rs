@@ -178,7 +178,7 @@ fn record(adoption: &mut Adoption<'_>, claimed: Claimed, adopted: ConsumerAdopte
     push(at, adopted.into());
 }
 
-/// Counts the server as a member of its group, so that the next claim keeps the group's policy.
+/// The event that records the server as a placed member of its group, so that the next claim keeps the group's policy.
 fn member(adoption: &Adoption<'_>, claimed: &Claimed) -> Option<GroupMemberPlaced> {
     let server = claimed.consumer.as_str().parse().map(InstanceId).ok()?;
     let group = *adoption.strict_groups.get(&server)?;

@@ -66,8 +66,8 @@ fn group(row: &NovaRow<'_>, policy: Option<&NovaRow<'_>>) -> Result<(ServerGroup
     Ok((created, row.created_at()?))
 }
 
-/// The adopted members, in the order in which they joined. A server counts in one group only. Nova keeps rows of
-/// deleted servers, which do not count.
+/// The adopted members, in the order in which they joined. A server is in one group only. Rows of deleted servers,
+/// which Nova keeps, are left out.
 fn living(adoption: &Adoption<'_>, members: &[NovaRow<'_>], grouped: &mut BTreeSet<InstanceId>) -> Vec<InstanceId> {
     let ids = members.iter().filter(|row| !row.is_deleted()).filter_map(|row| row.uuid("instance_uuid").ok()?);
     let living = |id: &InstanceId| adoption.servers.get(id).is_some_and(|server| !server.is_deleted);

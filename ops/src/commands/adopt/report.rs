@@ -39,7 +39,7 @@ impl AdoptedThing {
     }
 }
 
-/// The verdict about one thing. Of two verdicts, the later one in this list counts.
+/// The verdict about one thing. If a thing has two verdicts, the later one in this list is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdoptionVerdict {
     Adopted,

@@ -103,7 +103,7 @@ fn record(adoption: &mut Adoption<'_>, server: NovaServer) {
     push_stream(adoption, server);
 }
 
-/// Counts a server for the quota of its project, unless the server is deleted.
+/// Counts a server for the quota of its project, unless the server is deleted or soft-deleted.
 fn count_for_project(adoption: &mut Adoption<'_>, server: &NovaServer) {
     let counts = server.deleted_at.is_none() && !server.is_soft_deleted();
     if !counts {

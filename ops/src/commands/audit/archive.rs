@@ -2,9 +2,9 @@
 //!
 //! A segment is a file of JSON lines (zstd), one stored event each. A manifest beside it has the segment's positions,
 //! the chain's hashes before the first event and at the last one, and the SHA-256 of the file. A manifest is written
-//! atomically after its segment, so a segment without one does not count. Segments follow each other without gaps.
-//! Nothing is removed from the log: an archive is a copy that can be verified by itself. Personal fields are sealed in
-//! the archive as they are in the log, under the same keys, so an erasure reaches the archive, too.
+//! atomically after its segment, so a segment without one is ignored. Segments follow each other without gaps. Nothing
+//! is removed from the log: an archive is a copy that can be verified by itself. Personal fields are sealed in the
+//! archive as they are in the log, under the same keys, so an erasure reaches the archive, too.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};

@@ -1,8 +1,8 @@
 //! Finds import cycles between the files of a crate.
 //!
-//! A file in a cycle cannot be understood, tested or moved without the other files in it. An import counts for the file
+//! A file in a cycle cannot be understood, tested or moved without the other files in it. An import leads to the file
 //! that defines the name. The check follows names that a module re-exports (`pub use`, or a `use` that its children
-//! read by `super::`). Code under `#[cfg(test)]` does not count. `cycles.txt` holds the largest cycle per crate, `FILES
+//! read by `super::`). Code under `#[cfg(test)]` is left out. `cycles.txt` holds the largest cycle per crate, `FILES
 //! CRATE`; a number may only shrink.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,8 +139,7 @@ impl Crate {
         }
         let handed_on = module.imports.iter().find(|import| import.name.as_ref() == Some(item) && !import.glob);
         if let Some(next) = handed_on {
-            // If the module re-exports an item of another crate, there is no target here, and the import does not
-            // count.
+            // If the module re-exports an item of another crate, there is no target here, and the import is ignored.
             return self.target(module_path, &next.segments, depth - 1);
         }
         let globbed = module.imports.iter().filter(|import| import.glob).find_map(|import| {

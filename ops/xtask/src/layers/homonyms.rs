@@ -1,8 +1,8 @@
 //! Finds types that have the same name.
 //!
 //! A search for a type's name should find one definition. `homonyms.txt` lists the names that have several definitions
-//! today, `DEFINITIONS NAME`; a number may only shrink. Tests and types that belong to a trait (`type Output = ...`) do
-//! not count.
+//! today, `DEFINITIONS NAME`; a number may only shrink. Tests and types that belong to a trait (`type Output = ...`)
+//! are left out.
 
 use std::collections::BTreeMap;
 

@@ -154,7 +154,7 @@ fn is_hard(sentence: &str) -> bool {
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let opening = words.first().copied().unwrap_or_default().trim_end_matches(',');
     let opens = OPENINGS.contains(&opening) && !sentence.ends_with('?');
-    // The search is for whole words, so that a phrase inside a longer word does not count.
+    // The search is for whole words, so that it does not find a phrase inside a longer word.
     let padded = format!(" {} ", sentence.replace([',', '.', ';', ':', '(', ')'], " ").to_lowercase());
     opens || PHRASES.iter().any(|phrase| padded.contains(&format!(" {phrase} ")))
 }

@@ -57,7 +57,7 @@ impl<'a> ServerRows<'a> {
         by.get(self.id).map_or(&[], Vec::as_slice)
     }
 
-    /// The rows that are not deleted. A deleted server has only deleted rows, so all its rows count.
+    /// The rows that are not deleted. A deleted server has only deleted rows, so all its rows are used.
     fn living(&self, by: &'a BTreeMap<&'a str, Vec<NovaRow<'a>>>) -> impl Iterator<Item = &'a NovaRow<'a>> {
         let all = self.is_deleted;
         self.of(by).iter().filter(move |row| all || !row.is_deleted())
