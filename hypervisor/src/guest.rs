@@ -227,7 +227,7 @@ pub struct Diagnostics {
     pub nics: Vec<NicCounters>,
 }
 
-/// The counters of a disk; -1 if the host does not count.
+/// The counters of a disk; -1 if the host does not have the counter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DiskCounters {
     /// For example `vda`.
@@ -240,7 +240,7 @@ pub struct DiskCounters {
 }
 
 /// The counters of an interface from the guest's side. libvirt reports them for the host's tap device. -1 if the host
-/// does not count.
+/// does not have the counter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NicCounters {
     /// The host's tap device.

@@ -298,7 +298,7 @@ fn lock(held_states: &Mutex<HeldStates>) -> MutexGuard<'_, HeldStates> {
 }
 
 impl HeldStates {
-    /// The latest held state at or before the moment. It counts as used.
+    /// The latest held state at or before the moment. Notes that the state was just used.
     fn nearest(&mut self, moment: PastMoment) -> Option<(Arc<Views>, Mark)> {
         self.clock += 1;
         let found =

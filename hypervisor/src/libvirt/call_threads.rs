@@ -2,8 +2,8 @@
 //!
 //! libvirt calls block, and a hung libvirtd blocks them for ever. So each host has its own few threads, and a hung host
 //! does not block the others. A caller waits only until its deadline. If a caller leaves before a thread takes its
-//! call, the call is never made. Threads that hang on a lost connection do not count: the next connection begins with
-//! the full number.
+//! call, the call is never made. Threads that hang on a lost connection are not part of the limit: the next connection
+//! begins with the full number.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::driver::{DriverError, DriverResult};
 
-/// The number of calls that may wait. Beyond it the host counts as unreachable.
+/// The number of calls that may wait. If more would wait, the host is reported as unreachable.
 const QUEUE_LIMIT: usize = 1024;
 /// A thread without work ends after this time, so that an idle fleet costs no threads.
 const IDLE: Duration = Duration::from_secs(30);
@@ -64,8 +64,8 @@ impl CallThreads {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Assigns later jobs to this session. Threads of an earlier session end after their present job, and do not count
-    /// any more.
+    /// Assigns later jobs to this session. Threads of an earlier session end after their present job, and are no longer
+    /// part of the limit.
     ///
     /// A disconnected host blocks threads for minutes, until the kernel gives up the connections that they open. Those
     /// threads must not be missing when the host is back.

@@ -24,8 +24,8 @@ pub(super) fn require(connect: &Connect, instance: InstanceId) -> DriverResult<D
     lookup(connect, instance)?.ok_or(DriverError::NoSuchGuest(instance))
 }
 
-/// The metadata elements of Nova, by release. `chronova adopt` takes over guests unchanged, so theirs count as ours. A
-/// guest of another cloud is not in the log and is left alone.
+/// The metadata elements of Nova, by release. `chronova adopt` takes over guests unchanged, so guests with these
+/// elements are ours, too. A guest of another cloud is not in the log and is left alone.
 const NOVA_NAMESPACES: [&str; 2] =
     ["http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0"];
 

@@ -206,7 +206,7 @@ impl FleetView {
                     self.apply_instance(server, event);
                 }
             }
-            // A failed step has a host if the process selected the host itself. Each such failure counts as a failed
+            // The event names a host if the process selected the host itself. Each such failure counts as a failed
             // build.
             Event::ProcessEvent(ProcessEvent::StepFailed(failed)) => {
                 if let Some(slot) = failed.host.and_then(|host| self.slot(host)) {

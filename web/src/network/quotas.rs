@@ -49,7 +49,7 @@ fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> 
     })
 }
 
-/// Creates a resource that counts for its project's quota.
+/// Creates a resource that uses quota of its project.
 pub(super) async fn create(ctx: &Ctx, permit: &Permit, resource: NewNetworkResource) -> Result<(), Fault> {
     dispatch::perform(ctx.app.dispatch()?, permit, async |operations, meta| {
         creation::create(operations, meta, resource).await

@@ -6,9 +6,9 @@
 //! are checked before their events are written, so no part of a transaction has to be undone. If the transaction fails,
 //! none of it was written, and all its requests get an error.
 //!
-//! The writer commits as soon as no request waits and the disk is idle. Otherwise it commits when the transaction has
-//! taken as long as a sync takes. So neither the disk nor the writer waits for the other. With slow syncs this gives a
-//! few large transactions, and with many requests it gives more and smaller ones.
+//! The writer commits as soon as no request waits and the disk is idle. Otherwise it fills the transaction for as long
+//! as a sync takes, and then commits. So neither the disk nor the writer waits for the other. With slow syncs this
+//! gives a few large transactions, and with many requests it gives more and smaller ones.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

@@ -58,7 +58,7 @@ fn resize_request(ctx: &Ctx) -> Result<ResizeRequest, Fault> {
         Value::String(id) => id.clone(),
         other => other.to_string(),
     };
-    // As in `POST /servers`, a link to a flavor counts as its id.
+    // As in `POST /servers`, the flavor may be given as a link, which ends with its id.
     let id = id.rsplit('/').next().unwrap_or_default();
     let disk_config = body["OS-DCF:diskConfig"].as_str().map(|config| match config {
         "MANUAL" => DiskConfig::Manual,
