@@ -411,7 +411,8 @@ mod tests {
         instance::samples().into_iter().map(Event::from).find(|event| event.kind() == kind).unwrap()
     }
 
-    /// Checks two evacuations: the old host of one is up again before its end, that of the other comes back later.
+    /// Checks two evacuations. The old host of the first one is up again before the evacuation ends; the old host of
+    /// the second one comes back later.
     #[test]
     fn an_evacuation_completes_when_its_old_host_is_back_before_or_after_its_end() {
         let asked = sample("instance.evacuation_requested");

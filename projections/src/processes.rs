@@ -145,8 +145,8 @@ impl Processes {
         }
     }
 
-    /// Notes that a server was asked for the process `pending`. If another process claimed quota for it, that one is
-    /// then done, unless it is being undone.
+    /// Notes that a server was asked for the process `pending`. If another process claimed quota for `pending`, the
+    /// claiming process is then done, unless it is being undone.
     fn asked(&mut self, pending: &UnfinishedProcess) {
         let Some(instance) = pending.task.instance() else { return };
         let is_done = |process: &&ProcessId| {

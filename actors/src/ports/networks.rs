@@ -141,8 +141,8 @@ pub trait NetworkService: Send + Sync + 'static {
     /// Succeeds if there is no such port. A port that was only bound stays: [`detach`](Self::detach) unbinds it.
     async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Deletes one port of a server if the service created it for the server, and unbinds it otherwise. Does nothing if
-    /// the server does not have the port.
+    /// Deletes one port of a server if the service created the port for the server, and only unbinds it otherwise. Does
+    /// nothing if the server does not have the port.
     async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Gives the server one more address on a network that it has a port on.

@@ -1,7 +1,7 @@
 //! Decides on which host a migrating guest is, from the reports of both hosts together. All functions are pure.
 //!
-//! One host's report alone never decides if the other's could contradict it. [`GuestLocation::Unknown`] means that the
-//! location is not known yet: the process asks the hosts again until it is.
+//! The report of one host is not enough if the other host's report could contradict it. [`GuestLocation::Unknown`]
+//! means that the location is not known yet: the process asks the hosts again until it is.
 
 use chronova_hypervisor::capability::live_migration::{GuestMigrationState, GuestPresence};
 

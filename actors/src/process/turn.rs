@@ -16,8 +16,8 @@ pub(super) async fn mine(work: &StepRun) -> Result<Option<Alive>, StepError> {
     Ok(work.server().await?.filter(mine))
 }
 
-/// The server, for a step that must own the server's task. If another process has overtaken this one, it owns the guest
-/// now, so this one fails and is undone.
+/// The server, for a step that must own the server's task. If another process has overtaken this one, the guest belongs
+/// to the other process now. So the step fails, and its process is undone.
 pub(super) async fn still_mine(work: &StepRun) -> Result<Alive, StepError> {
     let overtaken = || StepError::fatal(409, "The operation was overtaken by another one.", "");
     mine(work).await?.ok_or_else(overtaken)

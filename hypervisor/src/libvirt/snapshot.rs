@@ -66,7 +66,8 @@ pub(super) fn begin(
     // The new volume has no backing file, so the pool copies the whole content.
     let xml = pool::volume_xml(&volumes::copy(instance, copy), capacity, "qcow2", "0600", None);
     if guest.is_active().during(CALL)? {
-        // The pool creates the volume, so that it knows it, and QEMU fills it.
+        // The pool creates the volume, because it knows only volumes that it created or found at a refresh. QEMU fills
+        // the volume.
         StorageVol::create_xml(&pool, &xml, 0).during(CALL)?;
         let target = format!("{}/{}", options.pool_path, volumes::copy(instance, copy));
         return back_up(&guest, &root.source(options), &target, quiesce).map(|()| SnapshotStart::Running);

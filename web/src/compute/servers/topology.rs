@@ -55,7 +55,7 @@ pub(super) async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"nodes": nodes, "pagesize_kb": null})))
 }
 
-/// The server's placement on its current host. During a move it has one on its destination, too.
+/// The server's placement on its current host. During a move, the server also has a placement on its destination.
 fn fitted(ledger: &Ledger, found: &PermittedServer, server: &Alive) -> Option<Vec<FittedNumaCell>> {
     let own = ledger.fitting(&ConsumerId::new(found.id.to_string()));
     let host = server.placement.as_ref().map(|placed| ProviderId(placed.host.0))?;
