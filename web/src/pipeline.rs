@@ -327,7 +327,8 @@ fn choose<'a>(
 ) -> Result<&'a Operation, Fault> {
     let has_actions = operations.iter().any(|operation| operation.route.action.is_some());
     let of_action: Vec<&Operation> = if has_actions {
-        // Nova: a body that is no object with a single key is malformed, an unknown key is no action.
+        // As in Nova, a body is malformed if it is not an object with a single key. A key that no route has is an
+        // unknown action.
         let key = match body {
             Some(Value::Object(map)) if map.len() == 1 => map.keys().next().map(String::as_str),
             _ => None,

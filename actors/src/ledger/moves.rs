@@ -9,7 +9,7 @@ use chronova_events::ledger::{AllocationsReplaced, Claimed, GroupMemberPlaced, L
 
 use super::cells;
 
-/// Moves the allocations of `server` to `migration`. A repetition changes nothing, nor does a server without
+/// Moves the allocations of `server` to `migration`. Nothing changes if this was already done, or if the server has no
 /// allocations.
 pub(super) fn set_aside(state: &Ledger, server: ConsumerId, migration: ConsumerId) -> Vec<LedgerEvent> {
     let (Some(held), false) = (state.consumers.get(&server), state.consumers.contains_key(&migration)) else {

@@ -1,7 +1,7 @@
-//! Removes members of server groups that have no server, or no longer have one.
+//! Removes members of server groups whose server was never recorded, or is deleted.
 //!
-//! The stream of groups records a member before the server's own stream begins, and removes it after the server is
-//! deleted. A crash can come between the two appends.
+//! The stream of groups records a member before the server's own stream begins, and removes the member after the server
+//! is deleted. A crash can come between the two appends.
 
 use std::collections::BTreeSet;
 

@@ -257,7 +257,7 @@ impl<A: AggregateRoot> Entity<A> {
 
     /// Refuses the command with the largest event in flight; the others are decided again without it.
     fn refuse_largest(&mut self, error: &StoreError) {
-        // An event that cannot be encoded has no size.
+        // An event that cannot be encoded is treated as the largest one.
         let size = |event: &NewEvent| event.event.encode().map_or(usize::MAX, |bytes| bytes.len());
         let largest = |waiting: &DurabilityWaiter<A>| waiting.events().iter().map(size).max().unwrap_or(0);
         let place = (0..self.in_flight.len()).max_by_key(|place| self.in_flight.get(*place).map_or(0, largest));

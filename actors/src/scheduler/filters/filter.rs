@@ -6,8 +6,8 @@ use crate::scheduler::context::{HostState, SchedulingContext};
 #[derive(Debug)]
 pub struct Filter {
     pub name: &'static str,
-    /// Whether the filter runs even if it is not enabled, and for a forced host. In Nova, such a check is part of the
-    /// claim on the compute host.
+    /// Whether the filter runs even if it is not enabled, and even for a forced host. In Nova, such a check is part of
+    /// the claim on the compute host.
     pub always: bool,
     /// Whether it runs when a server is rebuilt with another image on its host.
     pub on_rebuild: bool,

@@ -46,7 +46,7 @@ impl PendingReply {
     pub(super) fn fail(self, failure: &StoreError) {
         match self {
             // Encoding errors and oversized events were refused earlier. A conflict may be with an event that was not
-            // written after all, so its caller gets the failure, too.
+            // written in the end, so the caller gets the failure instead of the conflict.
             Self::Append(reply, _) => drop(reply.send(Err(failure.clone().into()))),
             Self::Done(reply) => drop(reply.send(Err(failure.clone()))),
         }

@@ -107,8 +107,8 @@ impl Passwords {
         self.run(move || hash(params, &password)).await?.map(PasswordHash)
     }
 
-    /// Whether `password` matches the hash `stored`. `None` (no such user, or a user without a password) costs the same
-    /// time and never matches.
+    /// Whether `password` matches the hash `stored`. If `stored` is `None` (no such user, or a user without a
+    /// password), this takes as long as with a hash, and the result is `false`.
     pub async fn verify(&self, stored: Option<&PasswordHash>, password: &Password) -> Result<bool, PasswordError> {
         if password.0.len() > MAX_LENGTH {
             return Ok(false);

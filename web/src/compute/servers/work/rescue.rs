@@ -46,8 +46,8 @@ fn check_root(ctx: &Ctx, found: &PermittedServer, image: &ImageSnapshot) -> Resu
     }
 }
 
-/// The rescue disk is as large as its image. A larger one than the flavor's disk would give the project space that its
-/// quota does not cover. A flavor whose disk is 0 sets no limit.
+/// The rescue disk is as large as its image. If it were larger than the flavor's disk, the project would get space that
+/// its quota does not cover. A flavor whose disk is 0 sets no limit.
 fn check_size(found: &PermittedServer, image: &ImageSnapshot) -> Result<(), Fault> {
     let (id, disk) = (found.id, u64::from(found.server()?.request.flavor.root_gib) << 30);
     let size = image.size.max(image.virtual_size);
