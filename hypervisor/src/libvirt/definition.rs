@@ -73,6 +73,7 @@ fn define_and_start(
     // A definition that cannot be rendered is refused before anything is created.
     render(guest, facts)?;
     provide_volumes(site, guest, undefined, DiskContent::Yes)?;
+    pool::look_for(site.connect, site.options, &guest.volumes)?;
     let facts = with_places(site, facts, guest)?;
     let domain = define(site.connect, &render(guest, &facts)?)?;
     start_or_learn(site.connect, &facts, guest, &domain)
@@ -109,6 +110,7 @@ pub(super) fn install(
     }
     render(guest, facts)?;
     provide()?;
+    pool::look_for(site.connect, site.options, &guest.volumes)?;
     let facts = with_places(site, facts, guest)?;
     let domain = define(site.connect, &render(guest, &facts)?)?;
     if on { start_or_learn(site.connect, &facts, guest, &domain) } else { Ok(HostFinding::Nothing) }

@@ -157,7 +157,9 @@ impl LiveMigration for LibvirtDriver {
     async fn prepare_destination(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
         if !copied && !storage::shares_disks_alone(&self.options) {
             // On shared storage, this host's list may lack volumes that another host has just created.
-            let refresh = |connect: &Connect, options: &LibvirtOptions| {
+            let disks = guest.volumes.clone();
+            let refresh = move |connect: &Connect, options: &LibvirtOptions| {
+                pool::look_for(connect, options, &disks)?;
                 pool::open(connect, options).map(|pool| pool::refresh(&pool))
             };
             return self.call("destination", refresh).await;
@@ -165,6 +167,7 @@ impl LiveMigration for LibvirtDriver {
         let spec = guest.clone();
         self.change("destination", guest.instance, self.making(), move |connect, options| {
             let site = HostStorage::new(connect, options);
+            pool::look_for(connect, options, &spec.volumes)?;
             // A guest that already exists here has its disks.
             match domain::lookup(connect, spec.instance)? {
                 Some(_) => Ok(()),

@@ -13,6 +13,7 @@ use virt::stream::Stream;
 use super::error::{Context, found, is, translate};
 use super::sparse;
 use crate::driver::{DriverError, DriverResult};
+use crate::guest::VolumeDisk;
 use crate::options::LibvirtOptions;
 use crate::volumes;
 use crate::xml::Element;
@@ -113,6 +114,23 @@ pub(super) fn must_refresh(pool: &StoragePool) -> DriverResult<()> {
 
 pub(super) fn lookup(pool: &StoragePool, name: &str) -> DriverResult<Option<StorageVol>> {
     found("volume lookup", pool.lookup_storage_vol_by_name(name))
+}
+
+/// Makes this host's pools know the volumes that a guest is about to use. On shared storage, another host may have created
+/// them since this host last looked.
+pub(super) fn look_for(connect: &Connect, options: &LibvirtOptions, disks: &[VolumeDisk]) -> DriverResult<()> {
+    for disk in disks {
+        let pool = match disk.pool == options.volume_pool_name {
+            true => Some(open_volumes(connect, options)?),
+            false => found(CALL, connect.lookup_storage_pool_by_name(&disk.pool))?,
+        };
+        if let Some(pool) = pool
+            && lookup(&pool, &disk.volume)?.is_none()
+        {
+            refresh(&pool);
+        }
+    }
+    Ok(())
 }
 
 /// Names of all volumes.

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::guest_requests::DISK_POLL;
 use super::host::LibvirtDriver;
-use super::{disks, domain};
+use super::{disks, domain, pool};
 use crate::capability::VolumeAttachment;
 use crate::domain_xml::HostFacts;
 use crate::driver::{DriverError, DriverResult};
@@ -20,8 +20,9 @@ impl VolumeAttachment for LibvirtDriver {
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
         let known = self.known().await?;
         let (disk, direct_io) = (disk.clone(), Arc::clone(&self.direct_io));
-        self.change("disk attachment", instance, self.options.call_deadline, move |connect, _| {
+        self.change("disk attachment", instance, self.options.call_deadline, move |connect, options| {
             let domain = domain::require(connect, instance)?;
+            pool::look_for(connect, options, std::slice::from_ref(&disk))?;
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             match disks::attach(&domain, &disk, &facts) {
                 Err(DriverError::Failed { message, .. }) if facts.direct_io && message.contains("O_DIRECT") => {
@@ -49,7 +50,8 @@ impl VolumeAttachment for LibvirtDriver {
         loop {
             let (old, new) = (old.to_owned(), new.clone());
             let facts = HostFacts { direct_io: self.direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
-            let step = self.call("disk exchange", move |connect, _| {
+            let step = self.call("disk exchange", move |connect, options| {
+                pool::look_for(connect, options, std::slice::from_ref(&new))?;
                 disks::exchange(connect, &domain::require(connect, instance)?, &old, &new, &facts)
             });
             if step.await? == disks::Exchange::Done {

@@ -66,8 +66,17 @@ fn volume_xml(name: &str, capacity: u64, format: &str) -> String {
         .render()
 }
 
+/// The volume, even if another host that shares the storage created it since this host last looked.
+fn find(pool: &StoragePool, name: &str) -> DriverResult<Option<StorageVol>> {
+    if let Some(volume) = pool::lookup(pool, name)? {
+        return Ok(Some(volume));
+    }
+    pool::must_refresh(pool)?;
+    pool::lookup(pool, name)
+}
+
 fn require(pool: &StoragePool, name: &str) -> DriverResult<StorageVol> {
-    pool::lookup(pool, name)?.ok_or_else(|| failed("volume lookup", format!("volume {name} is not there")))
+    find(pool, name)?.ok_or_else(|| failed("volume lookup", format!("volume {name} is not there")))
 }
 
 fn remove(pool: &StoragePool, name: &str) -> DriverResult<()> {
@@ -309,6 +318,7 @@ impl VolumeStore for LibvirtDriver {
     async fn volumes(&self) -> DriverResult<Vec<PoolVolume>> {
         self.ask("volumes", |connect, options| {
             let pool = pool::open_volumes(connect, options)?;
+            pool::refresh(&pool);
             let mut all = Vec::new();
             for name in pool::names(&pool)?.into_iter().filter(|name| volumes::kept(name).is_some()) {
                 if let Some(volume) = pool::lookup(&pool, &name)? {
@@ -342,7 +352,7 @@ impl VolumeStore for LibvirtDriver {
             for leftover in [format!("{name}.still"), format!("{name}.plain")] {
                 remove(&pool, &leftover)?;
             }
-            remove(&pool, &name)
+            find(&pool, &name)?.map_or(Ok(()), |volume| pool::delete(&volume))
         })
         .await
     }
