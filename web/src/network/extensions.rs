@@ -20,7 +20,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// Alias, name and description of the supported extensions.
-const EXTENSIONS: [(&str, &str, &str); 29] = [
+const EXTENSIONS: [(&str, &str, &str); 30] = [
     ("agent", "agent", "The agent management extension; the embedded service needs no agents."),
     ("allowed-address-pairs", "Allowed Address Pairs", "Provides allowed address pairs"),
     ("availability_zone", "Availability Zone", "The availability zone extension."),
@@ -58,6 +58,11 @@ const EXTENSIONS: [(&str, &str, &str); 29] = [
         "Neutron L3 Router",
         "Router abstraction for basic L3 forwarding between L2 Neutron networks and access to external networks via a NAT \
          gateway.",
+    ),
+    (
+        "revision-if-match",
+        "If-Match constraints based on revision_number",
+        "Extension indicating that If-Match based on revision_number is supported.",
     ),
     ("security-group", "security-group", "The security groups extension."),
     (

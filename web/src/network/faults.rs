@@ -1,11 +1,11 @@
 //! The aggregates' refusals as Neutron's errors.
 
 use chronova_actors::aggregate::CommandError;
-use chronova_actors::services::embedded::network::NetworkReject;
 use chronova_actors::services::embedded::network::creation::CreateNetworkResourceReject;
 use chronova_actors::services::embedded::network::quota::NetworkQuotaReject;
 use chronova_actors::services::embedded::network::router::RouterReject;
 use chronova_actors::services::embedded::network::security_group::SecurityGroupReject;
+use chronova_actors::services::embedded::network::{NetworkReject, RevisionMismatch};
 use chronova_events::ids::{NetworkId, RouterId};
 
 use crate::fault::Fault;
@@ -52,12 +52,18 @@ pub(super) fn network(id: NetworkId) -> impl Fn(CommandError<NetworkReject>) -> 
 
 pub(super) fn router(id: RouterId) -> impl Fn(CommandError<RouterReject>) -> Fault {
     move |error| match error {
+        CommandError::Rejected(RouterReject::Revision(reject)) => revision(reject),
         CommandError::Rejected(RouterReject::NotFound) => router_not_found(&id.to_string()),
         CommandError::Rejected(reject @ RouterReject::IdTaken(_)) => {
             Fault::conflict(reject.to_string()).key("Conflict")
         }
         CommandError::Unavailable(error) => Fault::of_log(&error),
     }
+}
+
+/// The resource is not as the client's `If-Match` wants it.
+pub(super) fn revision(reject: RevisionMismatch) -> Fault {
+    Fault::new(412, reject.to_string()).key("RevisionNumberConstraintFailed")
 }
 
 fn refused(id: NetworkId, reject: &NetworkReject) -> Fault {
@@ -67,6 +73,7 @@ fn refused(id: NetworkId, reject: &NetworkReject) -> Fault {
         NetworkReject::SubnetNotFound(_) => (404, "SubnetNotFound"),
         NetworkReject::PortNotFound(_) => (404, "PortNotFound"),
         NetworkReject::IdTaken(_) => (409, "Conflict"),
+        NetworkReject::Revision(reject) => return revision(*reject),
         NetworkReject::NetworkInUse(..) => (409, "NetworkInUse"),
         NetworkReject::SharedInUse(_) => (409, "InvalidSharedSetting"),
         NetworkReject::SubnetInUse(_) => (409, "SubnetInUse"),
@@ -103,6 +110,7 @@ pub(super) fn security_group(error: CommandError<SecurityGroupReject>) -> Fault 
         SecurityGroupReject::NotFound(_) => (404, "SecurityGroupNotFound"),
         SecurityGroupReject::RuleNotFound(_) => (404, "SecurityGroupRuleNotFound"),
         SecurityGroupReject::IdTaken(_) => (409, "Conflict"),
+        SecurityGroupReject::Revision(reject) => return revision(*reject),
         SecurityGroupReject::DefaultExists => (409, "SecurityGroupDefaultAlreadyExists"),
         SecurityGroupReject::CannotChangeDefault => (409, "SecurityGroupCannotUpdateDefault"),
         SecurityGroupReject::CannotRemoveDefault => (409, "SecurityGroupCannotRemoveDefault"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chronova_actors::services::embedded::network::floating_ips::{self, FloatingIpTargetReject};
 use chronova_actors::services::embedded::network::{
-    FixedIpRequest, FloatingIpPatch, FloatingIpRequest, NetworkCommand, NetworkRoot,
+    FixedIpRequest, FloatingIpPatch, FloatingIpRequest, NetworkCommand, NetworkPart, NetworkRoot,
 };
 use chronova_events::ids::{NetworkId, PortId, ProjectId, SubnetId};
 use chronova_events::network::{Association, FloatingIp, FloatingIpSettings, NetworkRow, Port};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, quotas, targets, views};
+use super::{faults, listing, preconditions, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -163,6 +163,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 pub(super) async fn change(ctx: &Ctx, permit: &Permit, row: &FloatingIp, patch: FloatingIpPatch) -> Result<(), Fault> {
     let network = row.network();
     let command = NetworkCommand::ChangeFloatingIp { floating_ip: row.id(), patch };
+    let command = preconditions::network(ctx, NetworkPart::FloatingIp(row.id()), command)?;
     dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, permit, &network, command)
         .await
         .map(drop)
@@ -174,6 +175,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&targets::floating_ip(&row))?;
     let network = row.network();
     let command = NetworkCommand::ReleaseFloatingIp { floating_ip: row.id() };
+    let command = preconditions::network(&ctx, NetworkPart::FloatingIp(row.id()), command)?;
     let sent = dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command).await;
     sent.map_err(faults::network(network))?;
     Ok(Reply::empty(204))

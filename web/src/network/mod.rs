@@ -16,6 +16,7 @@ mod ip_availabilities;
 mod listing;
 mod networks;
 mod ports;
+mod preconditions;
 mod quotas;
 mod routers;
 mod security_group_rules;

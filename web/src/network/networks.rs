@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_actors::services::embedded::network::creation::NewNetworkResource;
-use chronova_actors::services::embedded::network::{NetworkCommand, NetworkPatch, NetworkRoot};
+use chronova_actors::services::embedded::network::{NetworkCommand, NetworkPart, NetworkPatch, NetworkRoot};
 use chronova_events::ids::{NetworkId, ProjectId};
 use chronova_events::network::{NetworkCreated, NetworkRow, NetworkSettings, ProviderAttributes};
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, quotas, targets, views};
+use super::{faults, listing, preconditions, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -111,9 +111,8 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     guard(&ctx, &body, &target, true)?;
     let patch = patch(&mut body)?;
     body.finish()?;
-    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &id, NetworkCommand::Change(patch))
-        .await
-        .map_err(faults::network(id))?;
+    let command = preconditions::network(&ctx, NetworkPart::Network, NetworkCommand::Change(patch))?;
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &id, command).await.map_err(faults::network(id))?;
     let row = targets::find_network(&ctx, ctx.param("id"))?;
     Ok(listing::one(&ctx, "network", render(&ctx, &row)?))
 }
@@ -122,9 +121,8 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_network(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&targets::network(&row))?;
     let id = row.created.network;
-    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &id, NetworkCommand::Delete)
-        .await
-        .map_err(faults::network(id))?;
+    let command = preconditions::network(&ctx, NetworkPart::Network, NetworkCommand::Delete)?;
+    dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &id, command).await.map_err(faults::network(id))?;
     Ok(Reply::empty(204))
 }
 

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use chronova_actors::services::embedded::network::creation::NewNetworkResource;
-use chronova_actors::services::embedded::network::{FixedIpRequest, NetworkCommand, PortPatch, PortRequest};
+use chronova_actors::services::embedded::network::{
+    FixedIpRequest, NetworkCommand, NetworkPart, PortPatch, PortRequest,
+};
 use chronova_events::ids::{FloatingIpId, PortId, ProjectId, RouterId, SecurityGroupId};
 use chronova_events::network::{AddressPair, DhcpOption, FLOATING_IP_OWNER, Port, PortBinding, PortSettings};
 use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
 use super::subnets::network_filter;
-use super::{faults, gateways, listing, quotas, security_groups, tags, targets, views};
+use super::{faults, gateways, listing, preconditions, quotas, security_groups, tags, targets, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -120,6 +122,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let groups = patch.security_groups.as_deref().unwrap_or_default();
     security_groups::check(&ctx, &permit, &row.created.project, groups).await?;
     let command = NetworkCommand::ChangePort { port: row.created.port, patch };
+    let command = preconditions::network(&ctx, NetworkPart::Port(row.created.port), command)?;
     gateways::send(&ctx, &permit, row.created.network, command).await?;
     let (row, _) = targets::find_port(&ctx, ctx.param("id"))?;
     Ok(listing::one(&ctx, "port", render(&ctx, &row)?))
@@ -146,6 +149,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&target)?;
     check_deletable(&ctx, &row)?;
     let command = NetworkCommand::DeletePort { port: row.created.port };
+    let command = preconditions::network(&ctx, NetworkPart::Port(row.created.port), command)?;
     gateways::send(&ctx, &permit, row.created.network, command).await?;
     Ok(Reply::empty(204))
 }
@@ -272,15 +276,31 @@ fn patch(body: &mut Attributes, ctx: &Ctx) -> Result<PortPatch, Fault> {
 /// Takes a MAC address, and returns it in lower case with colons. Refuses a multicast address.
 fn mac(body: &mut Attributes, name: &str) -> Result<Option<String>, Fault> {
     let Some(text) = body.text_or_null(name, 32)?.filter(|text| !text.is_empty()) else { return Ok(None) };
-    let lower = text.to_ascii_lowercase().replace('-', ":");
-    let octets: Vec<Option<u8>> =
-        lower.split(':').map(|part| u8::from_str_radix(part, 16).ok().filter(|_| part.len() == 2)).collect();
-    let unicast = octets.len() == 6 && octets.iter().all(Option::is_some) && octets[0].is_some_and(|o| o & 1 == 0);
-    if unicast && lower != "00:00:00:00:00:00" {
-        Ok(Some(lower))
-    } else {
-        Err(Fault::bad_request(format!("Invalid input for {name}. Reason: '{text}' is not a valid MAC address.")))
-    }
+    let octets = octets(&text).filter(|octets| octets[0] & 1 == 0 && octets.iter().any(|octet| *octet != 0));
+    octets.map(|octets| Some(octets.map(|octet| format!("{octet:02x}")).join(":"))).ok_or_else(|| {
+        Fault::bad_request(format!("Invalid input for {name}. Reason: '{text}' is not a valid MAC address."))
+    })
+}
+
+/// The spellings that Neutron takes (netaddr's): `fa:16:3e:0:1:2`, `fa-16-3e-00-01-02`, `fa16:3e00:0102`,
+/// `fa16.3e00.0102`, `fa163e-000102`, `fa163e000102`.
+fn octets(text: &str) -> Option<[u8; 6]> {
+    let separator = [':', '-', '.'].into_iter().find(|separator| text.contains(*separator));
+    let parts: Vec<&str> = separator.map_or_else(|| vec![text], |separator| text.split(separator).collect());
+    let widest = match (separator, parts.len()) {
+        (Some(':' | '-'), 6) => 2,
+        (Some(_), 3) => 4,
+        (Some(':' | '-'), 2) => 6,
+        (None, 1) if text.len() == 12 => 12,
+        _ => return None,
+    };
+    let digits = parts.iter().try_fold(String::new(), |digits, part| {
+        let hexadecimal = (1..=widest).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        hexadecimal.then(|| format!("{digits}{part:0>widest$}"))
+    })?;
+    let number = u64::from_str_radix(&digits, 16).ok()?;
+    let [_, _, octets @ ..] = number.to_be_bytes();
+    Some(octets)
 }
 
 fn fixed_ips(body: &mut Attributes) -> Result<Option<Vec<FixedIpRequest>>, Fault> {

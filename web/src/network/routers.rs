@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
 use super::gateways::{self, ExternalGatewayInfo};
-use super::{faults, listing, targets, views};
+use super::{faults, listing, preconditions, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -77,9 +77,10 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let gateway = ExternalGatewayInfo::of(&ctx, &mut body, &target, true)?;
     let mut patch = patch(&mut body)?;
     body.finish()?;
+    preconditions::check(&ctx, row.revision)?;
     gateways::set(&ctx, &permit, &row, gateway.as_ref()).await?;
     patch.snat = gateway.as_ref().and_then(|gateway| gateway.snat);
-    send(&ctx, &permit, row.id(), RouterCommand::Change(patch)).await?;
+    send(&ctx, &permit, row.id(), preconditions::router(&ctx, RouterCommand::Change(patch))?).await?;
     let row = targets::find_router(&ctx, ctx.param("id"))?;
     Ok(listing::one(&ctx, "router", render(&ctx, &row)?))
 }
@@ -91,9 +92,10 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     if ctx.app.queries()?.views.networks.read(|view| view.interfaces_of(id).next().is_some()) {
         return Err(Fault::conflict(format!("Router {id} still has ports")).key("RouterInUse"));
     }
+    preconditions::check(&ctx, row.revision)?;
     // The gateway is deleted before the router. If a crash comes between, a router without a gateway is still valid.
     gateways::set(&ctx, &permit, &row, Some(&ExternalGatewayInfo::none())).await?;
-    send(&ctx, &permit, id, RouterCommand::Delete).await?;
+    send(&ctx, &permit, id, preconditions::router(&ctx, RouterCommand::Delete)?).await?;
     Ok(Reply::empty(204))
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, quotas, targets, views};
+use super::{faults, listing, preconditions, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -111,6 +111,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
         return Err(used(&row));
     }
     let command = SecurityGroupCommand::Change { group: row.id(), patch };
+    let command = preconditions::group(&ctx, row.id(), command)?;
     send(&ctx, &permit, row.project(), command).await?;
     let row = targets::find_group(&ctx, ctx.param("id"))?;
     Ok(listing::one(&ctx, "security_group", views::security_group(&row)))
@@ -124,7 +125,8 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     if (default_too || row.id() != default_group(row.project())) && in_use(&ctx, &row)? {
         return Err(used(&row));
     }
-    send(&ctx, &permit, row.project(), SecurityGroupCommand::Delete { group: row.id(), default_too }).await?;
+    let command = SecurityGroupCommand::Delete { group: row.id(), default_too };
+    send(&ctx, &permit, row.project(), preconditions::group(&ctx, row.id(), command)?).await?;
     Ok(Reply::empty(204))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chronova_actors::services::embedded::network::creation::NewNetworkResource;
 use chronova_actors::services::embedded::network::{
-    NetworkCommand, NetworkRoot, SubnetGateway, SubnetPatch, SubnetRequest,
+    NetworkCommand, NetworkPart, NetworkRoot, SubnetGateway, SubnetPatch, SubnetRequest,
 };
 use chronova_events::ids::{NetworkId, ProjectId, SubnetId};
 use chronova_events::network::{AllocationPool, HostRoute, Ipv6Mode};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, quotas, targets, views};
+use super::{faults, listing, preconditions, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -100,6 +100,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     check_reserved(&ctx, patch.gateway.flatten().map(IpNet::from))?;
     let network = row.added.network;
     let command = NetworkCommand::ChangeSubnet { subnet: row.added.subnet, patch };
+    let command = preconditions::network(&ctx, NetworkPart::Subnet(row.added.subnet), command)?;
     dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
@@ -112,6 +113,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&target)?;
     let network = row.added.network;
     let command = NetworkCommand::RemoveSubnet { subnet: row.added.subnet };
+    let command = preconditions::network(&ctx, NetworkPart::Subnet(row.added.subnet), command)?;
     dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;

@@ -5,6 +5,7 @@ mod api;
 mod cost;
 mod floating;
 mod isolation;
+mod preconditions;
 mod quotas;
 mod servers;
 mod tags;

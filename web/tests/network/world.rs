@@ -90,6 +90,18 @@ impl World {
 
     /// Sends a request with `token`; returns the status and the body of the answer.
     pub async fn send(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+        self.send_if(None, token, method, path, body).await
+    }
+
+    /// As `send`, with this `If-Match`.
+    pub async fn send_if(
+        &self,
+        condition: Option<&str>,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> (u16, Value) {
         let configure = server::configure(Arc::clone(&self.app), Arc::new(Routers::all()), None);
         let service = test::init_service(actix_web::App::new().configure(configure)).await;
         let method = actix_web::http::Method::from_bytes(method.as_bytes()).unwrap();
@@ -97,6 +109,9 @@ impl World {
             .method(method)
             .insert_header(("Host", "cloud:8080"))
             .insert_header(("X-Auth-Token", token));
+        if let Some(condition) = condition {
+            request = request.insert_header(("If-Match", condition));
+        }
         if let Some(body) = body {
             request = request.set_json(body);
         }

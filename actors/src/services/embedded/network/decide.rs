@@ -9,7 +9,7 @@ use chronova_events::network::{
 use chronova_events::router::GATEWAY_OWNER;
 use chronova_events::tags::TagsChange;
 
-use super::{NetworkCommand, NetworkPatch, NetworkReject, floating, ports, subnets};
+use super::{NetworkCommand, NetworkPart, NetworkPatch, NetworkReject, RevisionMismatch, floating, ports, subnets};
 
 pub fn decide(state: &Network, command: NetworkCommand) -> Result<Vec<NetworkEvent>, NetworkReject> {
     match command {
@@ -31,10 +31,23 @@ pub fn decide(state: &Network, command: NetworkCommand) -> Result<Vec<NetworkEve
             Ok(floating::disassociate(state, floating_ip, port))
         }
         NetworkCommand::ReleaseFloatingIp { floating_ip } => Ok(floating::release(state, floating_ip)),
+        NetworkCommand::IfRevision { of, revision, command } => {
+            RevisionMismatch::check(revision, revision_of(state, of))?;
+            decide(state, *command)
+        }
         command => {
             let row = state.row.as_deref().ok_or(NetworkReject::NotFound)?;
             on_existing(state, row, command)
         }
+    }
+}
+
+fn revision_of(state: &Network, of: NetworkPart) -> Option<u64> {
+    match of {
+        NetworkPart::Network => state.row.as_ref().map(|row| row.revision),
+        NetworkPart::Subnet(id) => state.subnets.get(&id).map(|subnet| subnet.revision),
+        NetworkPart::Port(id) => state.ports.get(&id).map(|port| port.revision),
+        NetworkPart::FloatingIp(id) => state.floating_ips.get(&id).map(|floating| floating.revision),
     }
 }
 
@@ -56,7 +69,8 @@ fn on_existing(state: &Network, row: &NetworkRow, command: NetworkCommand) -> Re
         | NetworkCommand::ReleaseDevice { .. }
         | NetworkCommand::ReleasePort { .. }
         | NetworkCommand::DisassociateFloatingIp { .. }
-        | NetworkCommand::ReleaseFloatingIp { .. } => Ok(vec![]),
+        | NetworkCommand::ReleaseFloatingIp { .. }
+        | NetworkCommand::IfRevision { .. } => Ok(vec![]),
     }
 }
 

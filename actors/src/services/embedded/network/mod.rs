@@ -98,6 +98,39 @@ pub enum NetworkCommand {
     ReleaseFloatingIp {
         floating_ip: FloatingIpId,
     },
+    /// The command, if the part of the network still has this revision.
+    IfRevision {
+        of: NetworkPart,
+        revision: u64,
+        command: Box<NetworkCommand>,
+    },
+}
+
+/// The parts of a network that have revisions of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkPart {
+    Network,
+    Subnet(SubnetId),
+    Port(PortId),
+    FloatingIp(FloatingIpId),
+}
+
+/// A resource has changed since the client looked at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("Constrained to {expected}, but current revision is {current}")]
+pub struct RevisionMismatch {
+    pub expected: u64,
+    pub current: u64,
+}
+
+impl RevisionMismatch {
+    /// A resource that does not exist has no revision to compare: the command itself refuses it.
+    pub fn check(expected: u64, current: Option<u64>) -> Result<(), Self> {
+        match current {
+            Some(current) if current != expected => Err(Self { expected, current }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A change of the security groups of a device: afterwards, the group applies to all ports that the device has in the
@@ -249,6 +282,8 @@ pub enum NetworkReject {
     PortNotFound(PortId),
     #[error("The id {0} is taken.")]
     IdTaken(String),
+    #[error(transparent)]
+    Revision(#[from] RevisionMismatch),
     #[error(
         "Unable to complete operation on network {0}. There are one or more ports still in use on the network, id for \
          these ports is: {1}."

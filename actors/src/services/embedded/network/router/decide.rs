@@ -4,6 +4,7 @@ use chronova_events::router::{Router, RouterDeleted, RouterEvent, RouterRow, Rou
 use chronova_events::tags::TagsChange;
 
 use super::{RouterCommand, RouterPatch, RouterReject};
+use crate::services::embedded::network::RevisionMismatch;
 
 pub fn decide(state: &Router, command: RouterCommand) -> Result<Vec<RouterEvent>, RouterReject> {
     match command {
@@ -13,6 +14,10 @@ pub fn decide(state: &Router, command: RouterCommand) -> Result<Vec<RouterEvent>
         RouterCommand::Create(created) => Ok(vec![created.into()]),
         RouterCommand::Change(patch) => change(existing(state)?, patch),
         RouterCommand::Delete => Ok(vec![RouterDeleted { router: existing(state)?.id() }.into()]),
+        RouterCommand::IfRevision { revision, command } => {
+            RevisionMismatch::check(revision, state.row.as_ref().map(|row| row.revision))?;
+            decide(state, *command)
+        }
     }
 }
 

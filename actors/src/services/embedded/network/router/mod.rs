@@ -12,6 +12,7 @@ pub use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
 use chronova_events::router::{Router, RouterCreated, RouterEvent};
 use thiserror::Error;
 
+use super::RevisionMismatch;
 use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +23,11 @@ pub enum RouterCommand {
     Create(RouterCreated),
     Change(RouterPatch),
     Delete,
+    /// The command, if the router still has this revision.
+    IfRevision {
+        revision: u64,
+        command: Box<RouterCommand>,
+    },
 }
 
 /// The changes of a router; `None` keeps a setting.
@@ -40,6 +46,8 @@ pub enum RouterReject {
     NotFound,
     #[error("The id {0} is taken.")]
     IdTaken(RouterId),
+    #[error(transparent)]
+    Revision(#[from] RevisionMismatch),
 }
 
 impl AggregateRoot for RouterRoot {

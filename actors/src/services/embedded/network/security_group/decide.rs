@@ -8,6 +8,7 @@ use chronova_events::security_group::{
 use chronova_events::tags::TagsChange;
 
 use super::{GroupPatch, Limit, SecurityGroupCommand, SecurityGroupReject};
+use crate::services::embedded::network::RevisionMismatch;
 
 pub fn decide(
     state: &SecurityGroups,
@@ -20,6 +21,10 @@ pub fn decide(
         SecurityGroupCommand::Delete { group, default_too } => delete(state, group, default_too),
         SecurityGroupCommand::AddRules { rules, limit } => add_rules(state, rules, limit),
         SecurityGroupCommand::RemoveRule { rule } => remove_rule(state, rule),
+        SecurityGroupCommand::IfRevision { group, revision, command } => {
+            RevisionMismatch::check(revision, state.by_id.get(&group).map(|group| group.revision))?;
+            decide(state, *command)
+        }
     }
 }
 

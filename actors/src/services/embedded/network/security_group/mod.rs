@@ -10,6 +10,7 @@ use chronova_events::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
 use chronova_events::security_group::{GroupCreated, RuleAdded, SecurityGroupEvent, SecurityGroups};
 use thiserror::Error;
 
+use super::RevisionMismatch;
 use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +48,12 @@ pub enum SecurityGroupCommand {
     RemoveRule {
         rule: SecurityGroupRuleId,
     },
+    /// The command, if the group still has this revision.
+    IfRevision {
+        group: SecurityGroupId,
+        revision: u64,
+        command: Box<SecurityGroupCommand>,
+    },
 }
 
 /// The changes of a group.
@@ -66,6 +73,8 @@ pub enum SecurityGroupReject {
     RuleNotFound(SecurityGroupRuleId),
     #[error("The id {0} is taken.")]
     IdTaken(String),
+    #[error(transparent)]
+    Revision(#[from] RevisionMismatch),
     #[error("Default security group already exists.")]
     DefaultExists,
     #[error("Updating default security group not allowed.")]

@@ -315,6 +315,7 @@ fn port_error(error: CommandError<NetworkReject>) -> PortError {
         | NetworkReject::NoExternalAddress(_)
         | NetworkReject::GroupsNeedSecurity => PortError::Invalid(message),
         NetworkReject::IdTaken(_)
+        | NetworkReject::Revision(_)
         | NetworkReject::NetworkInUse(..)
         | NetworkReject::SharedInUse(_)
         | NetworkReject::SubnetInUse(_)

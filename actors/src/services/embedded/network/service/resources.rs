@@ -117,7 +117,7 @@ fn group_error(error: CommandError<SecurityGroupReject>) -> PortError {
     match reject {
         SecurityGroupReject::NotFound(_) | SecurityGroupReject::RuleNotFound(_) => PortError::NotFound(message),
         SecurityGroupReject::OverQuota(_) => PortError::Forbidden(message),
-        SecurityGroupReject::IdTaken(_) => PortError::Conflict(message),
+        SecurityGroupReject::IdTaken(_) | SecurityGroupReject::Revision(_) => PortError::Conflict(message),
         SecurityGroupReject::DefaultExists
         | SecurityGroupReject::CannotChangeDefault
         | SecurityGroupReject::CannotRemoveDefault

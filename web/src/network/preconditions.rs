@@ -1,0 +1,52 @@
+//! `If-Match: revision_number=N`: a change counts only while the resource has that revision, as with Neutron's extension
+//! `revision-if-match`.
+//!
+//! The aggregate compares the revision when it decides, so two clients that read the same revision cannot both change the
+//! resource.
+
+use chronova_actors::services::embedded::network::router::RouterCommand;
+use chronova_actors::services::embedded::network::security_group::SecurityGroupCommand;
+use chronova_actors::services::embedded::network::{NetworkCommand, NetworkPart, RevisionMismatch};
+use chronova_events::ids::SecurityGroupId;
+
+use super::faults;
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+
+/// The revision that the request depends on.
+fn wanted(ctx: &Ctx) -> Result<Option<u64>, Fault> {
+    let Some(text) = ctx.header("If-Match") else { return Ok(None) };
+    let number = text.trim().strip_prefix("revision_number=").and_then(|number| number.parse().ok());
+    let bad = || faults::bad("if-match", format_args!("'{text}' is not of the form revision_number=NUMBER"));
+    number.map(Some).ok_or_else(bad)
+}
+
+/// Refuses a request before its first effect, where it has several.
+pub(super) fn check(ctx: &Ctx, current: u64) -> Result<(), Fault> {
+    wanted(ctx)?.map_or(Ok(()), |expected| RevisionMismatch::check(expected, Some(current)).map_err(faults::revision))
+}
+
+pub(super) fn network(ctx: &Ctx, of: NetworkPart, command: NetworkCommand) -> Result<NetworkCommand, Fault> {
+    Ok(match wanted(ctx)? {
+        Some(revision) => NetworkCommand::IfRevision { of, revision, command: Box::new(command) },
+        None => command,
+    })
+}
+
+pub(super) fn router(ctx: &Ctx, command: RouterCommand) -> Result<RouterCommand, Fault> {
+    Ok(match wanted(ctx)? {
+        Some(revision) => RouterCommand::IfRevision { revision, command: Box::new(command) },
+        None => command,
+    })
+}
+
+pub(super) fn group(
+    ctx: &Ctx,
+    group: SecurityGroupId,
+    command: SecurityGroupCommand,
+) -> Result<SecurityGroupCommand, Fault> {
+    Ok(match wanted(ctx)? {
+        Some(revision) => SecurityGroupCommand::IfRevision { group, revision, command: Box::new(command) },
+        None => command,
+    })
+}
