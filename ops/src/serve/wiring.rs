@@ -123,6 +123,10 @@ impl OpenedServices {
 fn consoles(config: &Config, targets: &Targets) -> ComputeConfig {
     let mut compute = targets.compute.clone();
     listen::consoles(config, &mut compute.consoles);
+    if let Some(page) = compute.consoles.missing_viewer() {
+        let page = page.display();
+        tracing::warn!(%page, "SPICE consoles have no viewer: [DEFAULT] web names a folder without this page of spice-html5");
+    }
     compute
 }
 

@@ -43,6 +43,12 @@ impl Default for ConsoleConfig {
 }
 
 impl ConsoleConfig {
+    /// The page that users of SPICE are sent to and that is not in the folder of the viewers. VNC has a page without one.
+    pub fn missing_viewer(&self) -> Option<std::path::PathBuf> {
+        let ours = self.spice && self.spice_html5_url.contains("/console/spice_auto.html");
+        ours.then(|| self.pages.join("spice_auto.html")).filter(|page| !page.is_file())
+    }
+
     /// The address that is given out for a kind of console.
     pub fn url(&self, kind: &str) -> &str {
         match kind {

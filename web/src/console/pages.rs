@@ -1,9 +1,11 @@
-//! Serves the files of a viewer that runs in browsers, from the folder in `[DEFAULT] web` and nowhere else.
+//! Serves the files of a viewer that runs in browsers, from the folder in `[DEFAULT] web` and nowhere else. A folder without
+//! noVNC's page does without it: the dashboard has a page for screens.
 
 use std::path::{Component, Path};
 
 use actix_web::{HttpRequest, HttpResponse};
 
+use crate::dashboard;
 use crate::query::percent_decode;
 
 /// The largest served file, in bytes.
@@ -17,7 +19,10 @@ pub(super) async fn answer(folder: &Path, file: &str, request: &HttpRequest) -> 
         Some(file) => read(folder, &file).await,
         None => None,
     };
-    let Some((kind, bytes)) = found else { return HttpResponse::NotFound().finish() };
+    let Some((kind, bytes)) = found else {
+        let is_screen = file == dashboard::SCREEN_PAGE;
+        return if is_screen { dashboard::screen(request) } else { HttpResponse::NotFound().finish() };
+    };
     HttpResponse::Ok().content_type(kind).insert_header(("X-Content-Type-Options", "nosniff")).body(bytes)
 }
 

@@ -221,3 +221,38 @@ async fn viewers_are_given_out_and_nothing_else() {
     }
     assert_eq!(status("POST", "vnc.html").await, 405);
 }
+
+#[actix_web::test]
+async fn the_address_of_a_screen_opens_a_page_without_any_viewer() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("none");
+    let request = TestRequest::default().to_http_request();
+    let page = pages::answer(&folder, "vnc_auto.html", &request).await;
+    assert_eq!(page.status(), 200);
+    let text = String::from_utf8(actix_web::body::to_bytes(page.into_body()).await.unwrap().to_vec()).unwrap();
+    let script = text.split("src=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    let script = script.strip_prefix("..").unwrap();
+    assert!(script.starts_with("/dashboard/") && script.ends_with("/vnc_auto.js"), "{script}");
+    let request = TestRequest::with_uri(script).to_http_request();
+    assert_eq!(crate::dashboard::answer(&request).status(), 200, "{script}");
+    // An operator's own viewer goes before.
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("vnc_auto.html"), "own").unwrap();
+    let own = pages::answer(&folder, "vnc_auto.html", &TestRequest::default().to_http_request()).await;
+    assert_eq!(actix_web::body::to_bytes(own.into_body()).await.unwrap(), "own");
+    let spice = pages::answer(&folder, "spice_auto.html", &TestRequest::default().to_http_request()).await;
+    assert_eq!(spice.status(), 404);
+}
+
+#[test]
+fn viewers_that_are_missing_are_known() {
+    let scratch = tempfile::tempdir().unwrap();
+    let base = ConsoleConfig { pages: scratch.path().to_owned(), spice: true, ..ConsoleConfig::default() };
+    let ours =
+        ConsoleConfig { spice_html5_url: "http://c/console/spice_auto.html?path=console".to_owned(), ..base.clone() };
+    assert_eq!(base.missing_viewer(), None, "another program shows it");
+    assert_eq!(ours.missing_viewer(), Some(scratch.path().join("spice_auto.html")));
+    assert_eq!(ConsoleConfig { spice: false, ..ours.clone() }.missing_viewer(), None);
+    std::fs::write(scratch.path().join("spice_auto.html"), "page").unwrap();
+    assert_eq!(ours.missing_viewer(), None);
+}

@@ -34,11 +34,25 @@ const HEADERS: [(&str, &str); 6] = [
 ];
 
 /// The first page, which names the folder of the other files.
-static INDEX: LazyLock<DashboardFile> = LazyLock::new(|| {
-    let source = FILES.get(files::INDEX).map(|file| String::from_utf8_lossy(&file.bytes).into_owned());
+static INDEX: LazyLock<DashboardFile> = LazyLock::new(|| page(files::INDEX));
+
+/// The page that shows a server's screen to the holder of a console's address.
+static SCREEN: LazyLock<DashboardFile> = LazyLock::new(|| page(SCREEN_PAGE));
+
+/// The name of that page; noVNC's own page has the same.
+pub(crate) const SCREEN_PAGE: &str = "vnc_auto.html";
+
+/// A page outside the folder of the other files.
+fn page(name: &str) -> DashboardFile {
+    let source = FILES.get(name).map(|file| String::from_utf8_lossy(&file.bytes).into_owned());
     let page = source.unwrap_or_default().replace("{{files}}", FILES.version());
-    DashboardFile::new(files::INDEX, page.into_bytes().into())
-});
+    DashboardFile::new(name, page.into_bytes().into())
+}
+
+/// Answers with the page that shows a screen.
+pub(crate) fn screen(request: &HttpRequest) -> HttpResponse {
+    send(request, &SCREEN, "no-cache")
+}
 
 /// Whether a path belongs to the dashboard.
 pub(crate) fn is_here(path: &str) -> bool {
