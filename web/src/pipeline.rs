@@ -160,6 +160,8 @@ fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedP
         return Err(Fault::no_route());
     }
     let path = address::segments(rest).ok_or_else(Fault::no_route)?;
+    // Placement has no HEAD.
+    let method = incoming.method.filter(|method| service != Service::Placement || *method != Method::Head);
     let mut others = std::collections::BTreeSet::new();
     // First without the project, then with it: `/v2.1/servers` and `/v2.1/{project_id}/servers` are the same.
     let with_project = match (service, path.split_first()) {
@@ -167,7 +169,7 @@ fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedP
         _ => None,
     };
     for (path, project) in [Some((path.as_slice(), None)), with_project].into_iter().flatten() {
-        match router.find(incoming.method, path) {
+        match router.find(method, path) {
             RouteMatch::Operations { operations, values } => {
                 return Ok(MatchedPath { operations, values, project, legacy });
             }

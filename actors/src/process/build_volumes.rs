@@ -101,11 +101,12 @@ async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId
 /// times more.
 async fn await_volume(work: &StepRun, server: &Alive, volume: VolumeId) -> Result<(), StepError> {
     let options = &work.context.options;
-    let mut status = String::new();
+    let (began, mut looks, mut status) = (tokio::time::Instant::now(), 0, String::new());
     for look in 0..=options.volume_looks {
         if look > 0 {
             tokio::time::sleep(options.volume_pause).await;
         }
+        looks = look + 1;
         match work.context.volumes.find(volume, &server.request.project, true).await {
             // This step may have reserved or connected the volume before a crash.
             Ok(info) if matches!(info.status.as_str(), "available" | "reserved" | "attaching" | "in-use") => {
@@ -123,12 +124,11 @@ async fn await_volume(work: &StepRun, server: &Alive, volume: VolumeId) -> Resul
             break;
         }
     }
-    let seconds = options.volume_pause.as_secs() * u64::from(options.volume_looks);
+    let seconds = began.elapsed().as_secs();
     let message = format!(
         "Build of instance {} aborted: Volume {volume} did not finish being created even after we waited {seconds} seconds \
-         or {} attempts. And its status is {status}.",
+         or {looks} attempts. And its status is {status}.",
         work.instance_id(),
-        options.volume_looks + 1,
     );
     Err(StepError::fatal(500, &message, ""))
 }

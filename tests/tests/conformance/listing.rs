@@ -129,3 +129,15 @@ async fn spellings() {
     assert_eq!((root.status, &root.body["versions"][1]["id"]), (200, &json!("v2.1")));
     api.stop().await;
 }
+
+/// Nova keeps and shows the time of a change in whole seconds: a server is in the list up to the time that it shows.
+#[actix_rt::test]
+async fn changes_before_a_servers_own_time_include_it() {
+    let listed = Listed::start().await;
+    let shown = listed.api.get(&format!("/servers/{}", listed.first), "2.74").await;
+    let updated = shown["server"]["updated"].as_str().unwrap().to_owned();
+    assert!(listed.names(USER, &format!("changes-before={updated}")).await.contains(&"a".to_owned()), "{updated}");
+    assert!(listed.names(USER, &format!("changes-since={updated}")).await.contains(&"a".to_owned()), "{updated}");
+    assert_eq!(listed.names(USER, "changes-before=2001-01-01T00:00:00Z").await, Vec::<String>::new());
+    listed.api.stop().await;
+}

@@ -175,6 +175,12 @@ async fn attachments_go_their_way() {
     assert_eq!(act(&api, &id, json!({"os-roll_detaching": null})).await.status, 202);
     assert_eq!(ask(&api, ADMIN, "DELETE", &path, Value::Null).await.status, 200);
     assert_eq!(show(&api, &id).await["status"], "available");
+    // A host outside the cloud may give its initiator only.
+    let initiator = json!({"initiator": "iqn.1993-08.org.debian:01:a", "ip": "192.0.2.7"});
+    let wish = json!({"attachment": {"volume_uuid": id, "instance_uuid": server, "connector": initiator}});
+    let made = ask(&api, ADMIN, "POST", "/attachments", wish).await;
+    assert_eq!(made.status, 200, "{:?}", made.body);
+    assert_eq!(made.body["attachment"]["connection_info"]["volume"], format!("volume-{id}"), "{:?}", made.body);
     api.stop().await;
 }
 

@@ -101,17 +101,15 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"attachment": view(&ctx, &volume, id)?})))
 }
 
-/// The place that a connector names: host, mount point and mode.
-fn place(connector: Connector) -> Result<AttachmentPlace, Fault> {
-    let host = connector.host.ok_or_else(|| {
-        Fault::bad_request("Invalid input received: Connector doesn't have required information: host")
-    })?;
+/// The host that a connector names. As in Cinder, it need not name one: a client that gives only its initiator or its
+/// address gets the connection.
+fn place(connector: Connector) -> AttachmentPlace {
     let mode = match connector.mode.as_deref() {
         Some("ro") => Some(AttachMode::ReadOnly),
         Some("rw") => Some(AttachMode::ReadWrite),
         _ => None,
     };
-    Ok((host, connector.mountpoint, mode))
+    (connector.host.unwrap_or_default(), connector.mountpoint, mode)
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
@@ -122,7 +120,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let instance = body.instance_uuid.and_then(|text| text.parse::<InstanceId>().ok());
     let mode = if body.mode.as_deref() == Some("ro") { AttachMode::ReadOnly } else { AttachMode::ReadWrite };
     let attachment = AttachmentId::random();
-    let attach = match body.connector.map(place).transpose()? {
+    let attach = match body.connector.map(place) {
         Some(place) => connected(&ctx, (attachment, instance, mode), place)?,
         None => VolumeCommand::Reserve { attachment, instance, mode },
     };
@@ -158,7 +156,7 @@ async fn connect(
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, id, permit) = permitted(&ctx)?;
-    let (host, device, mode) = place(ctx.parse_at::<AttachmentUpdateBody>("attachment")?.connector)?;
+    let (host, device, mode) = place(ctx.parse_at::<AttachmentUpdateBody>("attachment")?.connector);
     let mode = mode.unwrap_or(known(&volume, id)?.mode);
     let volume = volume.created.volume;
     connect(&ctx, &permit, volume, id, (&host, device.as_deref()), mode).await?;

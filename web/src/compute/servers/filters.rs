@@ -178,7 +178,8 @@ impl ServerListQuery {
             wanted.when(move |_, server, _| server.updated_at >= since);
         }
         if let Some(before) = before {
-            wanted.when(move |_, server, _| server.updated_at <= before);
+            // Nova keeps this time in whole seconds, and so shows it.
+            wanted.when(move |_, server, _| server.updated_at.to_utc().timestamp() <= before.to_utc().timestamp());
         }
         let mut seen: Vec<&str> = Vec::new();
         for (key, _) in ctx.query.pairs() {

@@ -122,7 +122,7 @@ fn reserve(
 
 fn reachable(record: &VolumeRecord, host: &str, shared: bool) -> Result<(), VolumeReject> {
     match &record.place {
-        Some((_, on)) if !shared && on != host => {
+        Some((_, on)) if !shared && on != host && !host.is_empty() => {
             Err(VolumeReject::OutOfReach { volume: record.created.volume, on: on.clone(), from: host.to_owned() })
         }
         _ => Ok(()),
