@@ -72,7 +72,8 @@ async fn wait_for_views(context: &ReconcileContext, subscription: Option<&Subscr
     }
 }
 
-async fn until(due: Option<tokio::time::Instant>) {
+/// Waits until `due`; for ever if it is `None`.
+pub(crate) async fn until(due: Option<tokio::time::Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,

@@ -64,7 +64,7 @@ impl<'a> NovaRow<'a> {
 
     /// Like [`NovaRow::count`], for a number of 32 bits; NULL is 0.
     pub fn small(&self, column: &str) -> Result<u32, NovaValueError> {
-        Ok(self.parsed(column, "a small number", |text| text.parse().ok())?.unwrap_or(0))
+        Ok(self.parsed(column, "a number from 0 to 4294967295", |text| text.parse().ok())?.unwrap_or(0))
     }
 
     /// Reads a number with a fraction; it may have an exponent.

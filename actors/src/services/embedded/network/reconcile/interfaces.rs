@@ -1,12 +1,11 @@
 //! Notifies servers when the network service changes their ports.
 //!
 //! A real Neutron notifies Nova with `network-changed` and `network-vif-deleted`. The embedded service reads its own
-//! events in the log instead, and lets compute refresh the servers concerned. After a start, every server is refreshed
-//! once. `refresh` skips a server with a task. If an event concerns such a server, it is refreshed again later.
+//! events in the log instead, and makes compute refresh the servers concerned. After a start, it refreshes every server
+//! once. A server with a task is refreshed again later.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use chronova_events::envelope::Recorded;
 use chronova_events::ids::{InstanceId, PortId};
@@ -15,6 +14,7 @@ use chronova_events::network::NetworkEvent;
 use chronova_events::registry::Event;
 use chronova_events::store::tail::Subscription;
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::interfaces::refresh;
@@ -22,23 +22,33 @@ use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::reconcile::run_counts::ReconcilerTally;
 use crate::reconcile::runner;
 
-/// Compares every server once, and then the servers that new events concern.
+/// Refreshes every server once, and then the servers that new events concern.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
-    runner::once::<ServerInterfaces>(&context, &tally, &mut BTreeSet::new()).await;
-    let mut owed = BTreeSet::new();
+    let retry = context.host_options.resync;
+    let mut owed = ServerInterfaces::plan(context.situation());
+    let mut due = Some(Instant::now());
     loop {
-        let servers = tokio::select! {
+        let mut servers = tokio::select! {
             batch = subscription.next() => match batch {
                 Ok(batch) if batch.iter().any(|recorded| is_of_network(recorded)) => {
-                    context.views.wait_for(subscription.position(), context.host_options.resync).await;
+                    context.views.wait_for(subscription.position(), retry).await;
                     concerned(&context, &batch)
                 }
-                Ok(_) => continue,
-                Err(_) => return,
+                // A busy log must not delay the servers that are owed a refresh.
+                Ok(_) if !has_come(due) => continue,
+                Ok(_) => BTreeSet::new(),
+                Err(error) => {
+                    tracing::warn!(%error, "the watch of ports cannot follow the log any more");
+                    return;
+                }
             },
-            () = tokio::time::sleep(context.host_options.resync), if !owed.is_empty() => std::mem::take(&mut owed),
+            () = runner::until(due) => BTreeSet::new(),
         };
-        let begun = Instant::now();
+        if has_come(due) {
+            servers.append(&mut owed);
+            due = None;
+        }
+        let begun = std::time::Instant::now();
         let mut failures = 0;
         for server in servers {
             // `refresh` skips a server with a task, so such a server is refreshed again later.
@@ -49,8 +59,15 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
                 owed.insert(server);
             }
         }
+        if !owed.is_empty() {
+            due.get_or_insert_with(|| Instant::now() + retry);
+        }
         tally.record(begun, context.clock.now(), failures);
     }
+}
+
+fn has_come(due: Option<Instant>) -> bool {
+    due.is_some_and(|due| due <= Instant::now())
 }
 
 fn is_busy(context: &ReconcileContext, server: InstanceId) -> bool {
