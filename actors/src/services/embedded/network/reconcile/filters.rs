@@ -37,17 +37,19 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
     // A crash may have come between a change and its update, so all updates are pending at first.
     let owed = PortFilters::plan(context.situation());
     let mut keeper = GuestFilterReconciler { context: &context, known: BTreeMap::new(), owed };
+    let mut due = tokio::time::Instant::now() + context.host_options.resync;
     loop {
-        let again = tokio::time::sleep(keeper.context.host_options.resync);
         tokio::select! {
             biased;
             batch = subscription.next() => match batch {
                 Ok(batch) => changes.take(&batch),
                 Err(_) => return,
             },
-            () = again, if !keeper.owed.is_empty() => changes.retry = true,
+            () = tokio::time::sleep_until(due), if !keeper.owed.is_empty() => {}
             () = std::future::ready(()), if changes.any() => {}
         }
+        // A busy log must not delay a pending update.
+        changes.retry |= !keeper.owed.is_empty() && due <= tokio::time::Instant::now();
         if !changes.any() {
             continue;
         }
@@ -59,6 +61,7 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
         let (groups, ports) = changes.hand_over();
         keeper.owed.extend(concerned(&keeper.context.views, &groups, &ports));
         keeper.work_off().await;
+        due = tokio::time::Instant::now() + context.host_options.resync;
         tally.record(begun, keeper.context.clock.now(), keeper.owed.len());
     }
 }
