@@ -1,14 +1,14 @@
 //! The chain: one hash per event, over the event and the hash of the event before it in the whole log.
 //!
 //! One stored hash (an [`Anchor`]) later proves that no event up to it was changed, left out or inserted. Every back
-//! end that orders all events has the same chain. The chain is part of the format of the log: [`EventContent::bytes`]
-//! and [`link`] define the hashed bytes, which never change. There are two levels:
+//! end in which Chronova itself orders the events has this chain. The chain is part of the format of the log:
+//! [`EventContent::bytes`] and [`link`] define the hashed bytes, which never change. There are two levels:
 //!
 //! * the **content** of an event: all of it except position and revision. The content is known before the append, so
 //!   the hash of the content is computed by the thread that appends, not by the single writer;
-//! * the **link**: hash of the previous event (32 zero bytes for the first), position, revision and content hash. A
-//!   link hashes only the content's hash. So a part of a log can be proved with only the revisions and content hashes
-//!   of the other events.
+//! * the **link**: hash of the previous event (32 zero bytes for the first), position, revision and content hash. Of
+//!   the content, a link includes only the hash. So a part of a log can be proved without the contents of the other
+//!   events: their revisions and content hashes suffice.
 //!
 //! The hash is BLAKE3 with 32 bytes. The first hashed byte tells the two levels apart.
 
@@ -147,9 +147,10 @@ impl<'a> EventContent<'a> {
     /// preceded by its length in 8 bytes, each optional value by one byte, 1 if present. So the encoding is
     /// unambiguous.
     ///
-    /// The order: a zero byte; event id (16); version (2); codec (1); recorded at, microseconds since 1970 (8); stream;
-    /// kind; request id?; correlation (16); causation? (16, with length); the cause; the payload. The cause is one of:
-    /// 1, user, project?, roles (their number in 8 bytes, then each); 2, process id (16); 3, name of the part of the
+    /// The order, where `?` marks an optional value: a zero byte; event id (16); version (2); codec (1); recorded at,
+    /// microseconds since 1970 (8); stream; kind; request id?; correlation (16); causation? (16, with length); the
+    /// cause; the payload (with length). The cause begins with a byte for its kind: byte 1, then user, project?, roles
+    /// (their count in 8 bytes, then each); byte 2, then process id (16); byte 3, then the name of the part of the
     /// system.
     pub fn bytes(&self, to: &mut Vec<u8>) {
         to.clear();
@@ -208,7 +209,7 @@ fn put_optional(to: &mut Vec<u8>, bytes: Option<&[u8]>) {
     }
 }
 
-/// The hash of [`EventContent::bytes`].
+/// The BLAKE3 hash of the bytes of a content or of a link.
 pub fn hash(bytes: &[u8]) -> EventHash {
     EventHash(*blake3::hash(bytes).as_bytes())
 }

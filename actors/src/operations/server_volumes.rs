@@ -1,8 +1,8 @@
 //! Attaches, detaches and exchanges the volumes of a server.
 //!
 //! Each operation checks the server and the volume early, and sends the request to the server. A process does the rest
-//! (`attach_volume`, `detach_volume`, `swap_volume`). The server's actions show its failure. The order of the checks is
-//! that of Nova's `compute/api.py`, because it decides which of several refusals the user gets.
+//! (`attach_volume`, `detach_volume`, `swap_volume`). If it fails, the server's instance actions show the failure. The
+//! order of the checks is that of Nova's `compute/api.py`, because it decides which of several refusals the user gets.
 
 use std::sync::Arc;
 
@@ -204,7 +204,7 @@ fn check_shelved(server: &Alive, action: ServerAction, terms: VolumeTerms) -> Re
     }
 }
 
-/// Checks that no other server has the volume exclusively.
+/// Checks that the server does not have the volume yet, and that no server has it unless it is multiattach.
 fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
     let holders: Vec<_> = volume.attachments.iter().filter_map(|attachment| attachment.instance).collect();
     if !volume.multiattach && !holders.is_empty() {

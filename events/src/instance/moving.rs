@@ -1,6 +1,7 @@
-//! Moves: a server gets another host or another flavor, and the user confirms or reverts the move.
+//! Moves: a server gets another host, another flavor, or both.
 //!
-//! The source keeps its disks and claim until the confirmation, so that a revert can restore the server.
+//! The user confirms or reverts a resize and a cold migration. Until then the source keeps its disks and claim, so that
+//! a revert can restore the server. A live migration and an evacuation end without a confirmation.
 
 use std::sync::Arc;
 
@@ -118,7 +119,7 @@ pub struct Moving {
     pub migration: ProcessId,
     pub kind: MoveKind,
     pub stage: MoveStage,
-    /// Whether the server was active. If so, it is started at its destination, and again after a revert.
+    /// Whether the server is started at its destination, and again after a revert.
     pub was_active: bool,
     pub source: Placed,
     pub target: Option<Placed>,
@@ -184,8 +185,8 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(failed.process);
             server.fault = Some(Box::new((failed.fault.clone(), at)));
             let moving = server.moving.take();
-            // An evacuated server's old host is down, so the state of the guest there is unknown, and the server is in
-            // error.
+            // After a failed evacuation the old host is still down, and the state of the guest there is unknown. So the
+            // server goes to error.
             if turn && moving.as_ref().is_some_and(|moving| moving.kind == MoveKind::Evacuate) {
                 server.phase = Phase::Error { power: server.power() };
             } else if turn && matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. }) {

@@ -40,7 +40,7 @@ impl Subject {
         self.api.get(&format!("/servers/{}/migrations", self.id), version).await["migrations"].take()
     }
 
-    /// Starts a live migration and pauses it. Returns its number.
+    /// Starts a live migration that does not end by itself. Returns its number.
     async fn held(&self) -> u64 {
         self.api.world.fleet.hold_travellers(true);
         assert_eq!(self.ask("2.30", json!({"host": null, "block_migration": "auto"})).await.0, 202);

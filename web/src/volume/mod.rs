@@ -1,6 +1,6 @@
 //! The embedded volume service: the part of Cinder's v3 API that clients need.
 //!
-//! One file per resource, each with a route table. The dispatcher knows this list of tables only.
+//! Each file with routes has a table of them. The dispatcher knows only [`ROUTES`], the list of these tables.
 //! `chronova_actors::services::embedded::volume` decides about volumes; this module checks rights and renders answers.
 //!
 //! Invariant: a volume, snapshot or attachment that the caller may not see does not exist (404).

@@ -1,6 +1,6 @@
 //! Describes each event in one line for people.
 //!
-//! An event kind without a description here is shown field by field, so a new noun needs no change.
+//! An event kind without a description here is shown field by field, so a new kind needs no change.
 
 use chronova_events::host::HostEvent;
 use chronova_events::instance::status::Status;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::super::audit;
 
-/// The operators' name for the operation that an event starts. `key` is the key of the event's stream.
+/// The title of a story that begins with this event, in operators' words. `key` is the key of the event's stream.
 pub(super) fn deed(key: &str, event: &Event) -> Option<&'static str> {
     let Event::InstanceEvent(event) = event else { return None };
     match event {
@@ -149,13 +149,15 @@ fn process(event: &ProcessEvent) -> String {
 fn claim(claimed: &ServersClaimed) -> String {
     let ServersClaimed { project, instances, cores, memory_mib, process, .. } = claimed;
     let count = instances.len();
-    format!("project {project} holds {count} x {cores} VCPU, {memory_mib} MiB; process {process} creates the servers")
+    let size = format!("{cores} VCPU and {memory_mib} MiB");
+    format!("project {project} holds {size} for each of {count} servers; process {process} creates them")
 }
 
 fn claim_for_server(claimed: &QuotaClaimed) -> String {
     let QuotaClaimed { project, process, instance, asks_for, cores, memory_mib } = claimed;
-    let size = format!("{cores} VCPU, {memory_mib} MiB");
-    format!("project {project} holds {size} for {instance}; process {process} asks it for process {asks_for}")
+    let size = format!("{cores} VCPU and {memory_mib} MiB");
+    let asks = format!("process {process} requests process {asks_for} of the server");
+    format!("project {project} holds {size} for server {instance}; {asks}")
 }
 
 fn ledger(event: &LedgerEvent) -> Option<String> {

@@ -23,7 +23,7 @@ pub fn no_query() -> Schema {
     query([]).strict_since(2, 102)
 }
 
-/// Operations that were added after 2.102 refuse unknown parameters from their first version on.
+/// The schema of operations that refuse unknown parameters at every version: those of shares, since 2.97.
 pub fn strict_no_query() -> Schema {
     object([])
 }
