@@ -14,11 +14,11 @@ use std::sync::Arc;
 use chronova_events::envelope::Recorded;
 use chronova_events::host::{Capabilities, HostEvent};
 use chronova_events::host_aggregate::{HostAggregateEvent, ZONE_KEY};
-use chronova_events::ids::{ConsumerId, HostAggregateId, HostId, InstanceId, ProviderId};
+use chronova_events::ids::{ConsumerId, HostAggregateId, HostId, InstanceId, ProcessId, ProviderId};
 use chronova_events::instance::{Evacuated, InstanceEvent, LiveMoved, ResizeReverted, Resized};
 use chronova_events::ledger::standard::SHARES;
 use chronova_events::ledger::{Allocation, Claimed, LedgerEvent};
-use chronova_events::process::ProcessEvent;
+use chronova_events::process::{ProcessEvent, Task};
 use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ pub struct HostRow {
     pub servers: BTreeSet<InstanceId>,
     /// The number of servers that are being built or moved: Nova's `num_io_ops`.
     pub io_ops: u32,
-    /// The number of failed builds on the host since its last successful build or unshelve.
+    /// The number of failed builds on the host since its last successful build: Nova's `failed_builds`.
     pub failed_builds: u32,
 }
 
@@ -109,6 +109,8 @@ pub struct FleetView {
     servers: BTreeMap<InstanceId, HostedServer>,
     /// Providers with a parent, and sharing providers. With any of them, a host's resources are not on its row alone.
     related: BTreeSet<ProviderId>,
+    /// The processes that are building servers.
+    builds: BTreeSet<ProcessId>,
 }
 
 impl FleetView {
@@ -206,9 +208,28 @@ impl FleetView {
                     self.apply_instance(server, event);
                 }
             }
-            // The event names a host if the process selected the host itself. Each such failure counts as a failed
-            // build.
-            Event::ProcessEvent(ProcessEvent::StepFailed(failed)) => {
+            Event::ProcessEvent(event) => {
+                if let Ok(process) = key.parse() {
+                    self.apply_process(process, event);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts the failed builds. As in Nova, only builds count: a failed move, evacuation or unshelve says less about
+    /// the destination.
+    fn apply_process(&mut self, process: ProcessId, event: &ProcessEvent) {
+        match event {
+            ProcessEvent::Started(started) => {
+                if let Task::BuildInstance { .. } = started.task {
+                    self.builds.insert(process);
+                }
+            }
+            ProcessEvent::Finished(_) => {
+                self.builds.remove(&process);
+            }
+            ProcessEvent::StepFailed(failed) if self.builds.contains(&process) => {
                 if let Some(slot) = failed.host.and_then(|host| self.slot(host)) {
                     let row = &mut self.rows[slot as usize];
                     row.failed_builds = row.failed_builds.saturating_add(1);
@@ -434,14 +455,11 @@ impl FleetView {
                 let slot = self.slot(placed.host);
                 self.move_server(server, slot.map(|slot| HostedServer { slot, busy: false }));
             }
-            InstanceEvent::BuildSucceeded(_) | InstanceEvent::Unshelved(_) => {
+            InstanceEvent::BuildSucceeded(_) | InstanceEvent::BuildFailed(_) | InstanceEvent::Unshelved(_) => {
                 if let Some(resident) = self.servers.get(&server).copied() {
-                    self.rows[resident.slot as usize].failed_builds = 0;
-                    self.move_server(server, Some(HostedServer { busy: false, ..resident }));
-                }
-            }
-            InstanceEvent::BuildFailed(_) => {
-                if let Some(resident) = self.servers.get(&server).copied() {
+                    if matches!(event, InstanceEvent::BuildSucceeded(_)) {
+                        self.rows[resident.slot as usize].failed_builds = 0;
+                    }
                     self.move_server(server, Some(HostedServer { busy: false, ..resident }));
                 }
             }
@@ -524,7 +542,7 @@ fn move_between<K: Ord + Clone>(index: &mut BTreeMap<K, Slots>, slot: Slot, befo
 
 impl Projection for FleetView {
     const NAME: &'static str = "fleet";
-    const VERSION: u32 = 4;
+    const VERSION: u32 = 5;
     const NOUNS: &'static [&'static str] = &["host", "host_aggregate", "instance", "ledger", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

@@ -4,6 +4,7 @@
 use chronova_events::host::{self, Registered};
 use chronova_events::instance::{self, Placed};
 use chronova_events::ledger::{Inventory, InventoryReplaced, ProviderCreated, Released, TraitsReplaced};
+use chronova_events::process::{Finished, ProcessOutcome, Started, StepFailed};
 use uuid::Uuid;
 
 use super::*;
@@ -92,6 +93,40 @@ fn servers_count_on_their_hosts_and_as_io_while_they_are_built() {
     assert_eq!((count(&fleet), fleet.row(0).failed_builds), ((1, 0), 0));
     fleet.apply_instance(server, &instance::Deleted { process }.into());
     assert_eq!((count(&fleet), fleet.whereabouts(server)), ((0, 0), None));
+}
+
+#[test]
+fn only_builds_count_as_failed_builds() {
+    let mut fleet = fleet(1);
+    let instance = InstanceId(Uuid::from_u128(5));
+    let fault = instance::FaultInfo { code: 500, message: String::new(), details: String::new() };
+    let failed = StepFailed { step: "spawn_guest".into(), elsewhere: true, host: Some(host_id(1)), fault };
+    let tasks = [
+        Task::MoveInstance { instance },
+        Task::Unshelve { instance },
+        Task::Evacuate { instance },
+        Task::LiveMigrate { instance },
+        Task::BuildInstance { instance },
+    ];
+    let mut counts = Vec::new();
+    for (n, task) in (10..).zip(tasks) {
+        let process = ProcessId(Uuid::from_u128(n));
+        let take = |fleet: &mut FleetView, event: ProcessEvent| fleet.take(&process.to_string(), &event.into());
+        take(&mut fleet, Started { process, task }.into());
+        take(&mut fleet, failed.clone().into());
+        take(&mut fleet, Finished { outcome: ProcessOutcome::Failed }.into());
+        counts.push(fleet.row(0).failed_builds);
+    }
+    assert_eq!(counts, [0, 0, 0, 0, 1]);
+    assert!(fleet.builds.is_empty(), "no build is under way");
+    let process = ProcessId(Uuid::from_u128(20));
+    let (hostname, availability_zone) = ("H1".to_owned(), "nova".to_owned());
+    let placed = Placed { process, host: host_id(1), hostname, attempt: 1, availability_zone };
+    fleet.apply_instance(instance, &placed.into());
+    fleet.apply_instance(instance, &instance::Unshelved { process, root: None }.into());
+    assert_eq!(fleet.row(0).failed_builds, 1, "an unshelve is no build");
+    fleet.apply_instance(instance, &instance::BuildSucceeded { process }.into());
+    assert_eq!(fleet.row(0).failed_builds, 0);
 }
 
 #[test]

@@ -82,7 +82,11 @@ fn busy_hosts_and_hosts_where_builds_failed_come_last() {
         host: Some(host_id(2)),
         fault: chronova_events::instance::FaultInfo { code: 500, message: String::new(), details: String::new() },
     };
-    cell.take("p", chronova_events::process::ProcessEvent::from(failed));
+    let process = ProcessId(uuid::Uuid::from_u128(1));
+    let task = chronova_events::process::Task::BuildInstance { instance: server_id(2) };
+    let started = chronova_events::process::Started { process, task };
+    cell.take(process.to_string(), chronova_events::process::ProcessEvent::from(started));
+    cell.take(process.to_string(), chronova_events::process::ProcessEvent::from(failed));
     assert_eq!(cell.names(&small()), ["h3", "h1", "h2"]);
     cell.options.counts_build_failures = false;
     assert_eq!(cell.names(&small()), ["h2", "h3", "h1"]);
