@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chronova_events::ids::{InstanceId, PortId};
 use chronova_events::instance::Alive;
-use chronova_hypervisor::capability::device_locations::GuestDevice;
+use chronova_hypervisor::capability::device_locations::{DeviceLocations, GuestDevice};
 use serde_json::{Map, Value};
 
 use super::MetadataOptions;
@@ -41,16 +41,56 @@ pub async fn devices(fleet: &ConnectedHosts, instance: InstanceId, server: &Aliv
         return Vec::new();
     }
     let driver = server.placement.as_ref().and_then(|placed| fleet.driver(placed.host));
-    let Some(locations) = driver.as_ref().and_then(|driver| driver.device_locations()) else { return Vec::new() };
-    match tokio::time::timeout(PATIENCE, locations.devices(instance)).await {
+    match driver.as_ref().and_then(|driver| driver.device_locations()) {
+        Some(locations) => located(locations, instance).await,
+        None => Vec::new(),
+    }
+}
+
+/// The devices as the host reports them; none if it does not report them in time.
+async fn located(host: &dyn DeviceLocations, instance: InstanceId) -> Vec<GuestDevice> {
+    match tokio::time::timeout(PATIENCE, host.devices(instance)).await {
         Ok(Ok(devices)) => devices,
         Ok(Err(error)) => {
             tracing::warn!(%instance, %error, "serving device metadata without addresses");
             Vec::new()
         }
         Err(_) => {
-            tracing::warn!(%instance, "serving devices without addresses: the host reports none");
+            let seconds = PATIENCE.as_secs();
+            tracing::warn!(%instance, seconds, "serving device metadata without addresses: the host did not answer in time");
             Vec::new()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use chronova_hypervisor::driver::DriverResult;
+
+    use super::*;
+
+    struct Silent;
+
+    #[async_trait]
+    impl DeviceLocations for Silent {
+        async fn devices(&self, _instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_log_says_that_the_host_did_not_answer_in_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(dir.path().join("log")).unwrap();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::new(file)).finish();
+        let guard = tracing::subscriber::set_default(subscriber);
+        assert_eq!(located(&Silent, InstanceId(uuid::Uuid::from_u128(1))).await, []);
+        drop(guard);
+        let text = std::fs::read_to_string(dir.path().join("log")).unwrap();
+        assert!(text.contains("the host did not answer in time"), "{text}");
     }
 }
