@@ -264,7 +264,10 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
         },
         InstanceRecord::NicAttached { process, nic } => interfaces::attached(server, process, nic),
         InstanceRecord::NicDetached { process, port } => interfaces::detached(server, process, port),
-        InstanceRecord::NicDetachFailed { process, port, fault } => one(NicDetachFailed { process, port, fault }),
+        InstanceRecord::NicDetachFailed { process, port, fault } => match server.detaching.contains(&(process, port)) {
+            true => one(NicDetachFailed { process, port, fault }),
+            false => Ok(vec![]),
+        },
         InstanceRecord::NicsRefreshed { nics } => interfaces::refresh(server, &nics),
         InstanceRecord::PowerObserved { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);

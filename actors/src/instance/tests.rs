@@ -502,3 +502,24 @@ fn a_change_without_effect_records_no_event() {
     ];
     assert_eq!(events, expected);
 }
+
+#[test]
+fn a_failed_detachment_of_an_interface_is_recorded_once() {
+    let nic = samples().into_iter().find_map(|event| match event {
+        InstanceEvent::NicAttached(attached) => Some(attached.nic),
+        _ => None,
+    });
+    let nic = nic.unwrap();
+    let port = nic.port;
+    let ask = |process| Request::DetachNic { process, port, asker: USER };
+    let fails = |process| Record::NicDetachFailed { process, port, fault: fault() };
+    let given = active().and(Record::NicAttached { process: POWER, nic }).and(ask(SOFT_DELETE)).and(ask(RESTORE));
+    for process in [SOFT_DELETE, RESTORE] {
+        assert_eq!(given.when(fails(process)), Ok(vec!["instance.nic_detach_failed"]));
+    }
+    let once = given.and(fails(SOFT_DELETE));
+    assert_eq!(once.when(fails(SOFT_DELETE)), Ok(vec![]), "the record is a repetition");
+    assert_eq!(once.when(fails(RESTORE)), Ok(vec!["instance.nic_detach_failed"]), "another process failed, too");
+    let gone = once.and(Record::NicDetached { process: RESTORE, port });
+    assert_eq!(gone.when(fails(RESTORE)), Ok(vec![]), "the record comes too late");
+}

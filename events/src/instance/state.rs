@@ -21,7 +21,7 @@ use super::rescue::Unrescued;
 use super::soft_delete::Restored;
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::{ImageId, ProcessId};
+use crate::ids::{ImageId, PortId, ProcessId};
 
 /// A server: not yet requested, live, or deleted.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -67,6 +67,8 @@ pub struct Alive {
     pub guest_password: Option<String>,
     /// The path and content (base64) of the files injected into the guest.
     pub files: SortedPairs,
+    /// The interfaces that are being detached, each with the process that detaches it.
+    pub detaching: Vec<(ProcessId, PortId)>,
 }
 
 /// The state of a server between operations.
@@ -146,7 +148,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 13;
+    const STATE_VERSION: u32 = 14;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -191,6 +193,7 @@ impl Alive {
             moving: None,
             guest_password: None,
             files: Vec::new(),
+            detaching: Vec::new(),
         }
     }
 
@@ -279,7 +282,12 @@ impl Alive {
             }
             InstanceEvent::StateDeclared(declared) => self.declare(declared.state),
             InstanceEvent::NicAttached(attached) => self.nics.push(attached.nic.clone()),
-            InstanceEvent::NicDetached(detached) => self.nics.retain(|nic| nic.port != detached.port),
+            InstanceEvent::NicDetachRequested(asked) => self.detaching.push((asked.process, asked.port)),
+            InstanceEvent::NicDetached(detached) => {
+                self.nics.retain(|nic| nic.port != detached.port);
+                self.detaching.retain(|(_, port)| *port != detached.port);
+            }
+            InstanceEvent::NicDetachFailed(failed) => self.detaching.retain(|(process, _)| *process != failed.process),
             InstanceEvent::NicsRefreshed(refreshed) => self.nics.clone_from(&refreshed.nics),
             InstanceEvent::BlockDevicesMapped(mapped) => self.boot_image = mapped.image.clone().map(Arc::new),
             InstanceEvent::WorkAdvanced(advanced) => {
@@ -404,8 +412,6 @@ impl Alive {
             | InstanceEvent::MoveTargeted(_)
             | InstanceEvent::MoveUntargeted(_)
             | InstanceEvent::NicAttachRequested(_)
-            | InstanceEvent::NicDetachFailed(_)
-            | InstanceEvent::NicDetachRequested(_)
             | InstanceEvent::PersonalErased(_)
             | InstanceEvent::ResizeConfirmed(_)
             | InstanceEvent::ResizeReverted(_)
