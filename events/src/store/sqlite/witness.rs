@@ -59,11 +59,13 @@ pub(super) enum NoteState {
 pub(super) struct Witness {
     path: PathBuf,
     file: Option<File>,
+    /// Whether the last write failed. The note is written at every commit, and only the first failure is logged.
+    failing: bool,
 }
 
 impl Witness {
     pub(super) fn beside(data: &Path) -> Self {
-        Self { path: super::schema::beside(data, "witness"), file: None }
+        Self { path: super::schema::beside(data, "witness"), file: None, failing: false }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -83,20 +85,29 @@ impl Witness {
         let bytes = std::fs::read(&self.path).ok()?;
         let note = WitnessNote::from_bytes(&bytes);
         if note.is_none() {
-            tracing::warn!(path = %self.path.display(), "the note of how far the log reached is unreadable: ignored");
+            tracing::warn!(
+                path = %self.path.display(),
+                "ignoring the note of how far the log reached: it cannot be read"
+            );
         }
         note
     }
 
-    /// Writes the note. A failure is logged and does not stop the log: an old or missing note only weakens the proof.
+    /// Writes the note. A failure does not stop the log: an old or missing note only weakens the proof.
     pub(super) fn write(&mut self, note: WitnessNote) {
         let written = match &self.file {
             Some(file) => file.write_all_at(&note.to_bytes(), 0),
             None => self.create(note),
         };
-        if let Err(error) = written {
-            tracing::warn!(path = %self.path.display(), %error, "cannot note how far the log reaches");
+        if let Some(error) = self.first_failure(written) {
+            tracing::warn!(path = %self.path.display(), %error, "cannot write the note of how far the log reaches");
         }
+    }
+
+    /// The failure to log: the first one since the note could be written.
+    fn first_failure(&mut self, written: std::io::Result<()>) -> Option<std::io::Error> {
+        let failed_before = std::mem::replace(&mut self.failing, written.is_err());
+        written.err().filter(|_| !failed_before)
     }
 
     fn create(&mut self, note: WitnessNote) -> std::io::Result<()> {
@@ -120,5 +131,14 @@ mod tests {
         assert_eq!(WitnessNote::from_bytes(&bytes[..20]), None);
         bytes[25] ^= 1;
         assert_eq!(WitnessNote::from_bytes(&bytes), None);
+    }
+
+    #[test]
+    fn only_the_first_of_several_failures_is_logged() {
+        let mut witness = Witness::beside(Path::new("/nonexistent/log.db"));
+        let fails = || Err(std::io::Error::other("no space"));
+        let logged = [fails(), fails(), Ok(()), Ok(()), fails(), fails()]
+            .map(|written| witness.first_failure(written).is_some());
+        assert_eq!(logged, [true, false, false, false, true, false]);
     }
 }
