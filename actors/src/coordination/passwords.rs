@@ -40,7 +40,7 @@ pub struct LentPassword(Arc<HeldPassword>);
 
 impl fmt::Debug for LentPassword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lent")
+        f.write_str("LentPassword")
     }
 }
 

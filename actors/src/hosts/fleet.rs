@@ -29,7 +29,10 @@ pub struct ConnectedHost {
 
 impl std::fmt::Debug for ConnectedHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Member").field("host", &self.host).field("hostname", &self.hostname).finish_non_exhaustive()
+        f.debug_struct("ConnectedHost")
+            .field("host", &self.host)
+            .field("hostname", &self.hostname)
+            .finish_non_exhaustive()
     }
 }
 

@@ -32,7 +32,7 @@ pub struct ActorDirectory<A: AggregateRoot> {
 
 impl<A: AggregateRoot> std::fmt::Debug for ActorDirectory<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Directory").finish_non_exhaustive()
+        f.debug_struct("ActorDirectory").finish_non_exhaustive()
     }
 }
 

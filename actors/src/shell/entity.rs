@@ -70,7 +70,7 @@ pub struct EntityContext {
 
 impl std::fmt::Debug for EntityContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Surroundings")
+        f.write_str("EntityContext")
     }
 }
 

@@ -46,7 +46,7 @@ pub struct SealingKey(pub(super) [u8; 32]);
 
 impl std::fmt::Debug for SealingKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Key(...)")
+        f.write_str("SealingKey(...)")
     }
 }
 
@@ -114,7 +114,7 @@ impl KeyFileStorage {
                 bytes[from..from + buffer.len()].copy_from_slice(buffer);
                 Ok(())
             }
-            Self::Absent => Err(io::Error::new(io::ErrorKind::NotFound, "there is no file of keys")),
+            Self::Absent => Err(io::Error::new(io::ErrorKind::NotFound, "the file of keys is missing")),
         }
     }
 
@@ -212,7 +212,7 @@ impl KeyRing {
         backing.read(&mut bytes, 0).map_err(fail)?;
         let ring = RingId(bytes[8..24].try_into().unwrap_or_default());
         if bytes != head(ring) {
-            return Err(refusal(path, "this is no file of keys, or its head is damaged".to_owned()));
+            return Err(refusal(path, "this is not a file of keys, or its header is damaged".to_owned()));
         }
         // A record that is half written after a power failure is skipped. No event was sealed with it.
         let records = (length - RECORD).div_ceil(RECORD);

@@ -6,6 +6,7 @@
 //! wrong.
 
 mod cycles;
+mod debug_names;
 mod handlers;
 mod homonyms;
 mod manifest;
@@ -29,10 +30,11 @@ use source::Source;
 use tree::{Finding, Text, has_extension, text};
 
 /// The rules about more than one file, with their reasons.
-const LISTED: [(&str, &str); 9] = [
+const LISTED: [(&str, &str); 10] = [
     (manifest::NAME, manifest::WHY),
     (oversize::NAME, oversize::WHY),
     (words::NAME, words::WHY),
+    (debug_names::NAME, debug_names::WHY),
     (cycles::NAME, cycles::WHY),
     (homonyms::NAME, homonyms::WHY),
     (handlers::NAME, handlers::WHY),
@@ -118,6 +120,7 @@ fn judge(files: &[Text]) -> Vec<Finding> {
         }
         findings.extend(manifest::check(file));
         findings.extend(words::check(file));
+        findings.extend(debug_names::check(file));
     }
     findings.extend(oversize::check(files));
     findings.extend(recipes::check(files));
