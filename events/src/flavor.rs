@@ -16,13 +16,13 @@ noun! {
         FlavorCreated = "created" @ 1,
         /// A flavor was deleted; its servers keep their copy.
         FlavorDeleted = "deleted" @ 1,
-        /// The description was changed or removed (2.55).
+        /// The description of a flavor was changed or removed (2.55).
         FlavorDescribed = "described" @ 1,
-        /// The extra specs are now these.
+        /// The extra specs of a flavor are now these.
         ExtraSpecsReplaced = "extra_specs_replaced" @ 1,
         /// A project may use a flavor that is not public.
         AccessGranted = "access_granted" @ 1,
-        /// A project may no longer use it.
+        /// A project may no longer use a flavor that is not public.
         AccessRevoked = "access_revoked" @ 1,
     }
 }

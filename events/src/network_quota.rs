@@ -17,9 +17,9 @@ use crate::ids::{NetworkId, PortId, ProjectId, RouterId, SubnetId};
 noun! {
     /// Events of a project's network quota.
     NetworkQuotaEvent = "network_quota" {
-        /// An administrator set limits.
+        /// An administrator set limits for the project.
         NetworkLimitsSet = "limits_set" @ 1,
-        /// The project is back to the defaults.
+        /// An administrator reset the project's limits to the defaults.
         NetworkLimitsReset = "limits_reset" @ 1,
         /// Quota was reserved for a resource about to be created.
         NetworkRoomTaken = "room_taken" @ 1,

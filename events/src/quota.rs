@@ -22,16 +22,15 @@ noun! {
         QuotaReleased = "released" @ 1,
         /// An administrator set limits for the project.
         LimitsSet = "limits_set" @ 1,
-        /// The project is back to the default limits.
+        /// An administrator reset the project's limits to the defaults.
         LimitsReset = "limits_reset" @ 1,
-        /// A server uses another amount of quota.
+        /// The quota that a server uses was changed to this amount.
         QuotaAdjusted = "adjusted" @ 1,
         /// Quota was reserved for the servers of one request, and a process was asked to create them.
         ServersClaimed = "claimed" @ 1,
-        /// Quota was reserved for a change of a server, and a process was requested that asks the server for the
-        /// change.
+        /// Quota was reserved for the size that a server will get; a process sends the request to the server.
         QuotaClaimed = "claimed_for_server" @ 1,
-        /// A claim for a server was withdrawn, because the server did not change.
+        /// The reservation for a server was cancelled, because the server refused the request.
         QuotaClaimWithdrawn = "claim_withdrawn" @ 1,
     }
 }

@@ -22,7 +22,7 @@ noun! {
     RouterEvent = "router" {
         /// The router was created.
         RouterCreated = "created" @ 1,
-        /// Its settings are now these.
+        /// The settings of the router were changed to these values.
         RouterSettingsReplaced = "settings_replaced" @ 2 from { 1 => RouterSettingsReplacedV1 },
         /// The router was deleted.
         RouterDeleted = "deleted" @ 1,

@@ -30,7 +30,7 @@ noun! {
     SecurityGroupEvent = "security_group" {
         /// A group was created.
         GroupCreated = "created" @ 1,
-        /// The settings of a group are now these.
+        /// The settings of a group were changed to these values.
         GroupSettingsReplaced = "settings_replaced" @ 2 from { 1 => GroupSettingsReplacedV1 },
         /// A group was deleted, with its rules.
         GroupDeleted = "deleted" @ 1,

@@ -21,7 +21,7 @@ noun! {
         ServerGroupDeleted = "deleted" @ 1,
         /// Servers about to be built joined the group.
         MembersJoined = "members_joined" @ 1,
-        /// A server was deleted, or never created.
+        /// A server is no longer a member: it was deleted, or was never created.
         MemberLeft = "member_left" @ 1,
     }
 }

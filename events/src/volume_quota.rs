@@ -24,7 +24,7 @@ noun! {
         SnapshotRoomReleased = "snapshot_released" @ 1,
         /// An administrator set limits for the project.
         VolumeLimitsSet = "limits_set" @ 1,
-        /// The project is back to the default limits.
+        /// An administrator reset the project's limits to the defaults.
         VolumeLimitsReset = "limits_reset" @ 1,
     }
 }

@@ -20,13 +20,13 @@ noun! {
     VolumeTypeEvent = "volume_type" {
         /// A type was created.
         TypeCreated = "created" @ 1,
-        /// Name, description or publicity are now these.
+        /// The name, description or visibility of a type was changed to these values.
         TypeDescribed = "described" @ 1,
-        /// The extra specs are now these.
+        /// The extra specs of a type are now these.
         TypeSpecsReplaced = "specs_replaced" @ 1,
         /// A project may use a type that is not public.
         TypeAccessGranted = "access_granted" @ 1,
-        /// A project may no longer use it.
+        /// A project may no longer use a type that is not public.
         TypeAccessRevoked = "access_revoked" @ 1,
         /// A type was deleted.
         TypeDeleted = "deleted" @ 1,

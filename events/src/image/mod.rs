@@ -14,7 +14,7 @@ noun! {
     ImageEvent = "image" {
         /// An image was created; it has no data yet.
         ImageCreated = "created" @ 1,
-        /// Its attributes are now these.
+        /// The attributes of the image were changed to these values.
         ImageDescribed = "described" @ 1,
         /// An upload began.
         UploadStarted = "upload_started" @ 1,
@@ -28,7 +28,7 @@ noun! {
         ImageReactivated = "reactivated" @ 1,
         /// The image is offered to a project.
         MemberInvited = "member_invited" @ 1,
-        /// The project accepted or rejected the image, or set it back to pending.
+        /// The project accepted or rejected the image, or set its answer back to pending.
         MemberAnswered = "member_answered" @ 1,
         /// The image is no longer offered to a project.
         MemberRemoved = "member_removed" @ 1,

@@ -97,7 +97,7 @@ noun! {
         BuildRequested = "build_requested" @ 2 from { 1 => older::BuildRequestedV1 },
         /// A host was selected and its resources claimed.
         Placed = "placed" @ 1,
-        /// The host was released. Another attempt follows, or the build ends.
+        /// The server gave up its host: another attempt follows, or the build ends.
         Unplaced = "unplaced" @ 1,
         /// The ports through which the server is connected.
         NetworkAllocated = "network_allocated" @ 1,
@@ -285,7 +285,7 @@ noun! {
         GuestPasswordCleared = "guest_password_cleared" @ 1,
         /// The server was taken over from another control plane: its state, and what was done to it there.
         Adopted = "adopted" @ 1,
-        /// A finished migration of the server by another control plane was taken over.
+        /// An ended migration of the server was taken over from another control plane.
         MigrationAdopted = "migration_adopted" @ 1,
     }
 }

@@ -32,8 +32,7 @@ noun! {
         Claimed = "claimed" @ 1,
         /// A consumer has no allocations any more.
         Released = "released" @ 1,
-        /// The allocations of several consumers changed at once. Or one consumer released all of them, and the
-        /// generations of its providers grow.
+        /// Allocations of consumers were set or released in one step, which raises the generations of their providers.
         AllocationsReplaced = "allocations_replaced" @ 1,
         /// A custom resource class was created.
         ResourceClassCreated = "resource_class_created" @ 1,

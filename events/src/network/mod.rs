@@ -24,19 +24,19 @@ noun! {
     NetworkEvent = "network" {
         /// The network was created.
         NetworkCreated = "created" @ 1,
-        /// Its settings are now these.
+        /// The settings of the network were changed to these values.
         NetworkSettingsReplaced = "settings_replaced" @ 2 from { 1 => payloads::NetworkSettingsReplacedV1 },
         /// The network was deleted.
         NetworkDeleted = "deleted" @ 1,
         /// A subnet was created.
         SubnetAdded = "subnet_added" @ 1,
-        /// The settings of a subnet are now these.
+        /// The settings of a subnet were changed to these values.
         SubnetSettingsReplaced = "subnet_settings_replaced" @ 2 from { 1 => payloads::SubnetSettingsReplacedV1 },
         /// A subnet was deleted.
         SubnetRemoved = "subnet_removed" @ 1,
         /// A port was created with these addresses.
         PortCreated = "port_created" @ 1,
-        /// The settings of a port are now these.
+        /// The settings of a port were changed to these values.
         PortSettingsReplaced = "port_settings_replaced" @ 3 from { 1 => PortSettingsReplacedV1, 2 => PortSettingsReplacedV2 },
         /// The addresses of a port changed.
         PortReaddressed = "port_readdressed" @ 1,
@@ -48,7 +48,7 @@ noun! {
         PortDeleted = "port_deleted" @ 1,
         /// A project got a floating address of this external network.
         FloatingIpAllocated = "floating_ip_allocated" @ 1,
-        /// The settings of a floating address are now these.
+        /// The settings of a floating address were changed to these values.
         FloatingIpSettingsReplaced = "floating_ip_settings_replaced" @ 2 from { 1 => floating::FloatingIpSettingsReplacedV1 },
         /// A floating address is now associated with this fixed address.
         FloatingIpAssociated = "floating_ip_associated" @ 1,

@@ -22,7 +22,7 @@ noun! {
         Started = "started" @ 1,
         /// A step was done.
         StepDone = "step_done" @ 1,
-        /// A step could not be done.
+        /// A step failed.
         StepFailed = "step_failed" @ 1,
         /// A step that was done, or had failed halfway, was undone.
         StepUndone = "step_undone" @ 1,

@@ -18,7 +18,7 @@ noun! {
         VolumeReady = "ready" @ 1,
         /// The operation under way failed.
         VolumeFailed = "failed" @ 1,
-        /// Name, description and metadata are now these.
+        /// The volume's name, description and metadata were changed to these values.
         VolumeDescribed = "described" @ 1,
         /// The flags `bootable` and `readonly` of the volume were set.
         VolumeFlagged = "flagged" @ 1,
@@ -28,7 +28,7 @@ noun! {
         ExtendRequested = "extend_requested" @ 1,
         /// The volume is extended.
         VolumeExtended = "extended" @ 1,
-        /// The upload of its content as an image was requested.
+        /// The upload of the volume's content as an image was requested.
         UploadRequested = "upload_requested" @ 1,
         /// The upload ended. The image shows whether it succeeded.
         UploadEnded = "upload_ended" @ 1,
@@ -54,7 +54,7 @@ noun! {
         SnapshotReady = "snapshot_ready" @ 1,
         /// The snapshot failed.
         VolumeSnapshotFailed = "snapshot_failed" @ 1,
-        /// A snapshot's name, description and metadata are now these.
+        /// A snapshot's name, description and metadata were changed to these values.
         SnapshotDescribed = "snapshot_described" @ 1,
         /// An administrator reset a snapshot's state.
         SnapshotReset = "snapshot_reset" @ 1,
@@ -62,7 +62,7 @@ noun! {
         SnapshotDeleteRequested = "snapshot_delete_requested" @ 1,
         /// The snapshot is deleted.
         SnapshotDeleted = "snapshot_deleted" @ 1,
-        /// A reimage was requested: an image is to replace the content.
+        /// A reimage was requested: an image will replace the volume's content.
         ReimageRequested = "reimage_requested" @ 1,
         /// The image was written to the volume.
         VolumeReimaged = "reimaged" @ 1,
