@@ -125,7 +125,7 @@ def main(path, key):
         events += "stored" in entry
         chain = blake3(b"\1" + chain + struct.pack("<QQ", position, entry["revision"]) + inner)
         if chain.hex() != entry["hash"]:
-            fail(f"position {position} is not what the chain says")
+            fail(f"position {position} does not match the hash chain")
         position += 1
         line = following
     if position != head["last"] + 1 or chain.hex() != head["end"]:
@@ -139,7 +139,7 @@ def main(path, key):
             ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", key, "-rawin", "-in", digest.name,
              "-sigfile", signature.name], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        fail("the signature is not one of this key " + done.stderr.strip())
+        fail("the signature was not made with this key " + done.stderr.strip())
     print(f"valid: positions {head['first']} to {head['last']}, {events} events, "
           f"{position - head['first'] - events} represented by their hashes")
 

@@ -54,7 +54,7 @@ async fn an_interrupted_copy_goes_on_where_it_stopped() {
     let database = Postgres::new();
     let (_folder, source) = source("1").await;
     let (result, stages) = copied(&database, &*source, |stage| matches!(stage, CopyStage::Copies(_))).await;
-    assert!(result.unwrap_err().contains("goes on when it is started again"));
+    assert!(result.unwrap_err().contains("start it again to continue"));
     let [CopyStage::Begins(Position::START), CopyStage::Copies(stopped)] = stages[..] else { panic!("{stages:?}") };
     assert!(stopped.0 > 0 && stopped.0 < EVENTS, "{stopped}");
 

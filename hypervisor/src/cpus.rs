@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
         let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number <= HIGHEST);
         match (number(from), number(to)) {
             (Some(from), Some(to)) if from <= to => set.extend(from..=to),
-            _ => return Err(format!("{part:?} is neither a number nor a range of numbers of processors")),
+            _ => return Err(format!("{part:?} is neither the number of a CPU nor a range of such numbers")),
         }
     }
     Ok(with.difference(&without).copied().collect())

@@ -24,7 +24,7 @@ pub enum IsoError {
     Label(String),
     #[error("{0:?} cannot be a path in an ISO image")]
     Path(String),
-    #[error("{0:?} is there twice, or as both a file and a directory")]
+    #[error("{0:?} occurs twice in the ISO image, or is both a file and a directory")]
     Duplicate(String),
     #[error("the content does not fit an ISO image")]
     TooLarge,

@@ -200,7 +200,7 @@ async fn rebuild_compares_with_the_checkpoint() {
     std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
     let (exit, text) = rebuilt(&store, kept, false).await;
     assert_eq!(exit, Exit::No);
-    assert!(text.contains("is not used: it is damaged or cut short"), "{text}");
+    assert!(text.contains("is not used: it is damaged or truncated"), "{text}");
 
     assert_eq!(rebuilt(&store, kept, true).await.0, Exit::Yes);
     assert!(rebuilt(&store, kept, false).await.1.starts_with("equal: "));

@@ -167,7 +167,7 @@ async fn a_dry_run_shows_the_host_and_the_reasons() {
     let (text, exit) =
         past.ask("", &["--dry-run", "--flavor", "small", "--extra-spec", "resources:MEMORY_MB=9000"]).await;
     assert_eq!(exit, Exit::No);
-    assert!(text.contains("goes nowhere: "), "{text}");
+    assert!(text.contains("finds no host: "), "{text}");
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn many_servers_fill_the_hosts_one_after_the_other() {
     // The host keeps 512 MiB for itself, so seven servers fit on each.
     assert_eq!(exit, Exit::No, "{text}");
     assert_eq!(text.matches("goes to ").count(), 14, "{text}");
-    assert!(text.contains("server 15: goes nowhere"), "{text}");
+    assert!(text.contains("server 15: finds no host"), "{text}");
     let args = Asked::try_parse_from(["schedule", "--dry-run", "--flavor", "none"]).unwrap().args;
     let refused = run(&args, &rules(""), past.log.as_ref(), Timestamp(0), &mut Vec::new()).await.unwrap_err();
     assert_eq!(refused.to_string(), "there is no flavor none");

@@ -19,7 +19,7 @@ pub enum ProjectionError {
     #[error("the fold failed: {0}")]
     Failed(String),
     /// The caller of the replay ended it.
-    #[error("the replay was ended")]
+    #[error("the replay was stopped")]
     Enough,
 }
 

@@ -182,8 +182,8 @@ if on "$SECOND" iface-dumpxml moves0 | grep -q '<ip address'; then
   wire_close
   expect "it used that interface" [ "$(between tls $((8 * MIB)) "$QEMU")" -ge 1 ]
 else
-  like "a migration over an interface without a known address is refused" "$(leaves "$SECOND" 2>&1)" '400.*no address of an interface moves0'
-  stays "no address of an interface moves0 .live_migration_interface.; live_migration_inbound_addr"
+  like "a migration over an interface without a known address is refused" "$(leaves "$SECOND" 2>&1)" '400.*no address of interface moves0'
+  stays "no address of interface moves0 .live_migration_interface.; set live_migration_inbound_addr"
 fi
 
 expect "it is deleted" os server delete --wait "$ONE"

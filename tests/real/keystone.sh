@@ -258,7 +258,7 @@ A=$(token web) B=$(token web)
 password_of_nova something-else
 within $((CACHE + 3)) "with a wrong password of its own nobody gets in" answers 503 "$A" "$SERVERS_PATH"
 like "... which the client is told" "$(cat "$WORK/answer")" 'Keystone service is temporarily unavailable'
-like "... and the log says why" "$(tail -n 50 "$WORK/chronova.log")" "own account no token \(401"
+like "... and the log says why" "$(tail -n 50 "$WORK/chronova.log")" "own account \(401"
 same "... not even a forged token is judged" "$(status gAAAAABforged "$SERVERS_PATH")" 503
 password_of_nova "$SECRET"
 within 10 "with the right one all is well again" answers 200 "$A" "$SERVERS_PATH"

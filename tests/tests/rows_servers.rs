@@ -107,7 +107,7 @@ async fn a_build_that_fails_ends_in_error_and_says_why() {
         assert_eq!(failed["hostId"], "", "it is on no host");
     }
     let message = show(&api, &large).await["fault"]["message"].take();
-    let words = "No valid host was found. There are not enough hosts available: no host that would do has";
+    let words = "No valid host was found. There are not enough hosts available: no suitable host has";
     assert!(message.as_str().unwrap().starts_with(words), "{message}");
     assert_eq!(names(&api, "?status=ERROR").await.len(), 2);
     // A failed server can be deleted, and then nothing of it is left.

@@ -188,10 +188,6 @@ async fn a_decision_is_on_record_with_its_reasons() {
     assert_eq!(refused.len(), 3);
     let words = "RAM: wants 1000000 MiB, free ";
     assert!(refused.iter().all(|refused| refused.reason.starts_with(words)), "{refused:?}");
-    assert!(
-        life.fault(id(2)).contains("no host that would do has 1000000 MiB of memory free"),
-        "{}",
-        life.fault(id(2))
-    );
+    assert!(life.fault(id(2)).contains("no suitable host has 1000000 MiB of memory free"), "{}", life.fault(id(2)));
     life.stop().await;
 }

@@ -137,7 +137,7 @@ impl Ctx {
             Ok(true) | Err(PortError::Forbidden(_)) => Ok(()),
             Ok(false) => Err(Fault::bad_request(format!("Project ID {project} is not a valid project."))),
             Err(error) => {
-                tracing::warn!(%error, %project, "whether there is this project is not known");
+                tracing::warn!(%error, %project, "the identity service did not say whether the project exists");
                 Ok(())
             }
         }

@@ -9,9 +9,9 @@ use crate::aggregate::CommandError;
 #[derive(Debug, Error)]
 pub enum ErasureError {
     /// The number of servers that are not deleted, and whether the user exists.
-    #[error("what is to be erased is alive")]
+    #[error("a server or the user that the erasure names is not deleted")]
     Alive { servers: usize, user: bool },
-    #[error("this back end keeps personal fields in the clear: they cannot be erased")]
+    #[error("this event store does not seal personal fields, so they cannot be erased")]
     NoKeys,
     #[error("the event log is not available")]
     Log(#[from] StoreError),

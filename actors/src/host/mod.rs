@@ -48,12 +48,12 @@ pub enum HostCommand {
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HostReject {
-    #[error("the host was never seen")]
+    #[error("the host was never registered")]
     NotFound,
     #[error("the host is not being drained")]
     NotDraining,
     /// Moves that have begun still finish.
-    #[error("a drain of the host is just being called off")]
+    #[error("a drain of the host is being cancelled")]
     DrainEnding,
     #[error("the host is not in maintenance")]
     NotInMaintenance,

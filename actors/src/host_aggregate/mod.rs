@@ -74,7 +74,7 @@ pub enum HostAggregateReject {
     NoSuchHost { number: u64, hostname: String },
     #[error("host aggregate {number} has hosts")]
     NotEmpty { number: u64 },
-    #[error("the zone of host aggregate {name} cannot be without a name")]
+    #[error("the availability zone of host aggregate {name} needs a name")]
     NamelessZone { number: u64, name: String },
     #[error("hosts are in other zones already: {}", .zones.join(", "))]
     InOtherZones { number: u64, zones: Vec<String> },

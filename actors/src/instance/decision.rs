@@ -50,7 +50,7 @@ pub enum InstanceReject {
     /// Nova's `must_have_launched`: there never was a guest to work on.
     #[error("cannot {action}: the server never ran")]
     NeverLaunched { action: &'static str },
-    #[error("port {0} is not one of the server's")]
+    #[error("the server has no port {0}")]
     NoSuchPort(PortId),
     /// Nova's `MigrationNotFoundByStatus`.
     #[error("the server was not moved")]
@@ -61,29 +61,29 @@ pub enum InstanceReject {
     /// Nova's `InvalidMigrationState`.
     #[error("cannot {action}: the migration is {state}")]
     MigrationInState { state: &'static str, action: &'static str },
-    #[error("more than {limit} metadata items")]
+    #[error("a server has at most {limit} metadata items")]
     TooMuchMetadata { limit: usize },
     #[error("the guest has posted a password already")]
     GuestPasswordKept,
-    #[error("no metadata item of this name")]
+    #[error("the server has no metadata item of this name")]
     NoSuchMetadata,
-    #[error("more than {limit} tags")]
+    #[error("a server has at most {limit} tags")]
     TooManyTags { limit: usize },
-    #[error("no tag {tag:?}")]
+    #[error("the server has no tag {tag:?}")]
     NoSuchTag { tag: String },
     #[error("volume {volume} is attached already")]
     VolumeAttached { volume: VolumeId },
     #[error("volume {volume} is not attached")]
     VolumeNotAttached { volume: VolumeId },
     /// The volume is being attached, detached or exchanged.
-    #[error("volume {volume} is being worked on")]
+    #[error("another request is changing volume {volume} of the server")]
     VolumeBusy { volume: VolumeId },
     #[error("volume {volume} is the root disk")]
     RootVolume { volume: VolumeId },
-    #[error("more than {limit} disks")]
+    #[error("a server has at most {limit} disks")]
     TooManyDisks { limit: usize },
     /// The record came from a process that does not own the server's task (any more), or another move must end before
     /// the requested one.
-    #[error("the process is not the one at work on the server")]
+    #[error("another process is at work on the server")]
     Superseded,
 }

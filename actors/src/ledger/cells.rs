@@ -52,7 +52,7 @@ pub(super) fn fit(
 ) -> Result<GuestFitted, LedgerReject> {
     let provider = guest.host;
     let refused = |reason: String| LedgerReject::CellsDoNotFit { host: provider, reason };
-    let host = state.cells.get(&provider).ok_or_else(|| refused("it tells none".to_owned()))?;
+    let host = state.cells.get(&provider).ok_or_else(|| refused("the host reports no NUMA cells".to_owned()))?;
     let beside = others.iter().filter(|other| other.provider == provider).map(|other| other.cells.as_slice());
     let cells = usage::cells(&host.cells, held(state, provider).chain(beside));
     let cells = fit_on(&guest.topology, cells, bounds(state, provider, guest.packs)).map_err(refused)?;

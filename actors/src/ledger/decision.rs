@@ -32,7 +32,7 @@ pub enum LedgerReject {
     ProviderExists(ProviderId),
     #[error("provider {provider} has no room for {amount} of {class}")]
     DoesNotFit { provider: ProviderId, class: String, amount: u64 },
-    #[error("consumer {0} holds something else already")]
+    #[error("consumer {0} has other allocations already")]
     HoldsOther(ConsumerId),
     #[error("a provider cannot be its own parent")]
     OwnParent,
@@ -56,7 +56,7 @@ pub enum LedgerReject {
     InventoryExists { provider: ProviderId, class: String },
     #[error("there is no inventory of {class}")]
     NoInventory { class: String },
-    #[error("more of {class} is reserved on provider {provider} than may be")]
+    #[error("the reserved amount of {class} on provider {provider} exceeds its total")]
     ReservedTooMuch { provider: ProviderId, class: String, reserve: Reserve },
     #[error("resource class {0} does not exist")]
     NoSuchClass(String),
@@ -80,7 +80,7 @@ pub enum LedgerReject {
     UnitsViolated { provider: ProviderId, class: String },
     #[error("provider {provider} has no capacity left for that much {class}")]
     CapacityExceeded { provider: ProviderId, class: String },
-    #[error("consumer {0} holds nothing")]
+    #[error("consumer {0} has no allocations")]
     HoldsNothing(ConsumerId),
     #[error("the policy of server group {group} does not admit another member on {host}")]
     GroupPolicyBroken { group: ServerGroupId, host: ProviderId },

@@ -107,7 +107,7 @@ fn seed() -> Result<String, String> {
     let mut bytes = [0; 512];
     match entropy::fill(&mut bytes) {
         true => Ok(base64::engine::general_purpose::STANDARD.encode(bytes)),
-        false => Err("the machine has no randomness to give".to_owned()),
+        false => Err("the operating system gives no random numbers".to_owned()),
     }
 }
 
@@ -118,5 +118,5 @@ fn to_bytes(value: &Value) -> Vec<u8> {
 fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
     use base64::Engine;
     let packed: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    base64::engine::general_purpose::STANDARD.decode(packed).map_err(|error| format!("no base64: {error}"))
+    base64::engine::general_purpose::STANDARD.decode(packed).map_err(|error| format!("not valid base64: {error}"))
 }

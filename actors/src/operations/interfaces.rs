@@ -32,16 +32,16 @@ pub struct AttachInterfaceRequest {
 /// Why a server did not get the interface.
 #[derive(Debug, Error)]
 pub enum AttachInterfaceReject {
-    #[error("the server refuses")]
+    #[error("the server refused the interface")]
     Instance(#[source] InstanceReject),
     #[error("the network service refuses")]
     Network(#[source] PortError),
     #[error("the attachment failed: {}", .0.message)]
     Failed(FaultInfo),
     /// The attachment continues, but the operation has stopped waiting for it.
-    #[error("the attachment takes too long to wait for")]
+    #[error("attaching the interface takes too long: the request stops waiting for it")]
     NotYet,
-    #[error("the log does not answer")]
+    #[error("the event log does not answer")]
     Unavailable(#[source] StoreError),
 }
 
@@ -58,7 +58,7 @@ pub enum AddressChange {
 pub enum InterfaceReject {
     #[error("the network service refuses")]
     Network(#[source] PortError),
-    #[error("the server cannot show its interfaces")]
+    #[error("the interfaces of the server cannot be read")]
     Instance(#[source] CommandError<InstanceReject>),
 }
 

@@ -50,11 +50,11 @@ pub struct ServerImageRequest {
 pub enum ServerImageReject {
     #[error(transparent)]
     Server(#[from] CommandError<InstanceReject>),
-    #[error("a server on volumes has no backups")]
+    #[error("a volume-backed server cannot have backups")]
     BackupOfVolumes,
-    #[error("quota has no room for the snapshots of the server's volumes")]
+    #[error("the volume quota has no room for snapshots of the server's volumes")]
     NoRoomForSnapshots,
-    #[error("the image demands that the guest is held still, and names no agent that could do it")]
+    #[error("the image sets os_require_quiesce, but the server has no guest agent that could quiesce it")]
     CannotRest,
     #[error("the volume service: {0}")]
     Volumes(PortError),

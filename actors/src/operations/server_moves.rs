@@ -37,9 +37,9 @@ pub enum ServerMoveReject {
     Server(#[from] CommandError<InstanceReject>),
     #[error(transparent)]
     Asked(#[from] AskServerReject),
-    #[error("a disk cannot become a disk of no size")]
+    #[error("a server with a root disk cannot be resized to a flavor without one")]
     NoDisk,
-    #[error("the server has this flavor")]
+    #[error("the server has this flavor already")]
     SameFlavor,
     #[error("the flavor has less memory than the image needs")]
     TooLittleMemory,

@@ -53,28 +53,28 @@ pub enum ServerVolumeReject {
     NewVolume { volume: VolumeId, error: PortError },
     #[error("volume {volume} is attached to {holders:?} already")]
     HeldElsewhere { volume: VolumeId, holders: Vec<InstanceId> },
-    #[error("a volume gets no tag while the server is on no host")]
+    #[error("a volume cannot be attached with a tag while the server is offloaded")]
     TaggedOnNoHost,
-    #[error("a shared volume does not come to a server on no host")]
+    #[error("a multiattach volume cannot be attached while the server is offloaded")]
     SharedOnNoHost,
-    #[error("the version of the request knows no shared volumes")]
+    #[error("the microversion of the request does not support multiattach volumes")]
     SharedUnknown,
-    #[error("volume {volume} is in zone {theirs}, the server in {own}")]
+    #[error("volume {volume} is in zone {theirs}, but the server is in zone {own}")]
     OtherZone { volume: VolumeId, own: String, theirs: String },
     #[error("volume {volume} is {status}")]
     NotReservable { volume: VolumeId, status: String },
     /// `host` is the only one that reaches the volume.
-    #[error("volume {volume} is reached from host {host} only")]
+    #[error("only host {host} can reach volume {volume}")]
     OutOfReach { volume: VolumeId, host: String },
-    #[error("no guest has volume {volume}")]
+    #[error("volume {volume} is attached to no guest")]
     NotInUse { volume: VolumeId },
-    #[error("another server has the old volume")]
+    #[error("the old volume is attached to another server")]
     OldElsewhere,
-    #[error("the new volume is attached")]
+    #[error("the new volume is attached already")]
     NewAttached,
     #[error("the new volume is smaller than the old one")]
     NewTooSmall,
-    #[error("several servers have the old volume")]
+    #[error("the old volume is attached to several servers")]
     OldShared,
 }
 

@@ -73,7 +73,7 @@ impl Operations {
                 _ => {}
             }
         }
-        let called_off = "The operation was called off.";
+        let called_off = "The operation was cancelled.";
         let unknown = || FaultInfo { code: 500, message: called_off.to_owned(), details: String::new() };
         Ok(ProcessEnd::Failed(fault.unwrap_or_else(unknown)))
     }

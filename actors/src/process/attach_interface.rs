@@ -66,7 +66,7 @@ pub(super) fn staying(server: Option<Alive>) -> Option<Alive> {
 }
 
 async fn allocate(work: &StepRun) -> Result<StepOutput, StepError> {
-    let server = staying(work.server().await?).ok_or_else(|| failed(work, "the server is leaving"))?;
+    let server = staying(work.server().await?).ok_or_else(|| failed(work, "the server is being deleted"))?;
     let Some(nic) = wanted(work).cloned() else { return Ok(StepOutput::Nothing) };
     let Some(placed) = &server.placement else { return Err(failed(work, "the server is on no host")) };
     if let Some(port) = nic.port.filter(|port| server.nics.iter().any(|known| known.port == *port)) {
@@ -85,7 +85,7 @@ async fn allocate(work: &StepRun) -> Result<StepOutput, StepError> {
     // A delete may have released the server's ports before this one was created: then only this step can release it.
     match staying(work.server().await?) {
         Some(_) => Ok(StepOutput::Nics(vec![nic])),
-        None => Err(failed(work, "the server is leaving")),
+        None => Err(failed(work, "the server is being deleted")),
     }
 }
 

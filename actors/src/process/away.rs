@@ -26,7 +26,7 @@ fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)> {
 /// Fails while a process works on one of the disks, because attachments are exchanged only of idle disks.
 fn ensure_disks_idle(server: &Alive) -> Result<(), StepError> {
     match server.disks.iter().any(|disk| disk.work.is_some()) {
-        true => Err(StepError::again("one of the server's volumes is being worked on")),
+        true => Err(StepError::again("another request is changing one of the server's volumes")),
         false => Ok(()),
     }
 }

@@ -150,7 +150,7 @@ pub(super) async fn release_host(work: &StepRun) -> Result<(), StepError> {
     release_claim(work).await?;
     let Some(server) = work.server().await? else { return Ok(()) };
     let Some(placed) = server.placement else { return Ok(()) };
-    let reason = work.running.failure.as_ref().map_or("called off".to_owned(), |f| f.fault.details.clone());
+    let reason = work.running.failure.as_ref().map_or("cancelled".to_owned(), |f| f.fault.details.clone());
     let record = InstanceRecord::Unplaced { process: work.running.process, host: placed.host, reason };
     let gateway = &work.context.gateway;
     settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
@@ -211,7 +211,9 @@ async fn destroy_guest(work: &StepRun) -> Result<(), StepError> {
 
 /// The host that `claim_host` selected.
 fn host(work: &StepRun) -> Result<(HostId, String), StepError> {
-    let (host, hostname) =
-        work.running.host().ok_or_else(|| StepError::fatal(500, "The server has no host.", "claim_host left none"))?;
+    let (host, hostname) = work
+        .running
+        .host()
+        .ok_or_else(|| StepError::fatal(500, "The server has no host.", "the step claim_host chose no host"))?;
     Ok((host, hostname.to_owned()))
 }

@@ -54,7 +54,7 @@ pub enum ProcessReject {
     NotStarted,
     #[error("the process has ended")]
     Ended,
-    #[error("the process is another one")]
+    #[error("the record is of another kind of process")]
     OtherTask,
     #[error("a record does not fit the order of the process: {0}")]
     OutOfOrder(&'static str),

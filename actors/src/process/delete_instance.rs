@@ -70,7 +70,7 @@ pub(crate) async fn call_off(work: &StepRun, build: ProcessId) -> Result<StepOut
     match gateway.send::<ProcessRoot>(&build, call, work.meta.clone()).await {
         Ok(_) => {}
         Err(CommandError::Rejected(ProcessReject::NotStarted)) => {
-            return Err(StepError::again("what is called off has not begun yet"));
+            return Err(StepError::again("the process to cancel has not begun yet"));
         }
         Err(error) => return Err(error.into()),
     }
@@ -80,7 +80,7 @@ pub(crate) async fn call_off(work: &StepRun, build: ProcessId) -> Result<StepOut
         }
         tokio::time::sleep(POLL).await;
     }
-    Err(StepError::again("what is called off is still undoing what it did"))
+    Err(StepError::again("the cancelled process is still undoing its steps"))
 }
 
 async fn destroy_guest(work: &StepRun) -> Result<StepOutput, StepError> {

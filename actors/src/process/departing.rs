@@ -88,7 +88,7 @@ pub fn way(site: DrainedHost<'_>, server: &Alive) -> Result<Departure, String> {
 pub fn why_not(reject: &InstanceReject) -> String {
     match reject {
         InstanceReject::NotSupported { hardware: HostBoundHardware::Vtpm, .. } => {
-            "it has a TPM, which goes nowhere live".to_owned()
+            "it has a TPM, which rules out live migration".to_owned()
         }
         InstanceReject::NotSupported { hardware: HostBoundHardware::Sev, .. } => {
             "its memory is encrypted by this host".to_owned()
@@ -138,7 +138,7 @@ pub fn next(
     match (travel, now) {
         (_, DrainAction::Wait) => DrainAction::Wait,
         (MoveProgress::NotAsked, DrainAction::Begin(_)) if site.cancelled => {
-            DrainAction::stay("the drain was called off")
+            DrainAction::stay("the drain was cancelled")
         }
         (MoveProgress::NotAsked, DrainAction::Begin(how)) if how == leaving.how => DrainAction::Ask,
         // The server was started or stopped in between, so the other kind of move may succeed.
@@ -148,10 +148,10 @@ pub fn next(
             DrainAction::Begin(how)
         }
         (MoveProgress::Failed { reason }, _) => DrainAction::stay(reason.clone()),
-        (MoveProgress::Succeeded, _) => DrainAction::stay("it was moved, and somebody took it back"),
+        (MoveProgress::Succeeded, _) => DrainAction::stay("it was moved away, and then back to this host"),
         (_, DrainAction::Stay { reason }) => DrainAction::stay(reason),
         (MoveProgress::NotAsked | MoveProgress::UnderWay, _) => {
-            DrainAction::stay("it was started and stopped meanwhile")
+            DrainAction::stay("it was started and stopped while it waited to be moved")
         }
     }
 }

@@ -118,6 +118,6 @@ pub(super) async fn give_up(
     moving::take_back(work, &subject.moving).await?;
     let Some(target) = &subject.moving.target else { return Ok(()) };
     let failure = work.running.failure.as_ref();
-    let reason = failure.map_or("called off", |failure| why(&failure.fault)).to_owned();
+    let reason = failure.map_or("cancelled", |failure| why(&failure.fault)).to_owned();
     moving::record(work, MoveRecord::Untargeted { process: work.running.process, host: target.host, reason }).await
 }

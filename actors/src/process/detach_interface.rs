@@ -61,7 +61,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             true => InstanceRecord::NicDetached { process, port: nic.port },
             false => {
                 let fault = work.running.failure.as_ref().map(|failure| failure.fault.clone());
-                let fault = fault.unwrap_or_else(|| StepError::again("called off").fault());
+                let fault = fault.unwrap_or_else(|| StepError::again("cancelled").fault());
                 InstanceRecord::NicDetachFailed { process, port: nic.port, fault }
             }
         };

@@ -172,5 +172,5 @@ pub(super) async fn record(work: &StepRun, record: InstanceVolumeRecord) -> Resu
 /// Why the process failed.
 pub(super) fn fault(work: &StepRun) -> FaultInfo {
     let failure = work.running.failure.as_ref().map(|failure| failure.fault.clone());
-    failure.unwrap_or_else(|| StepError::again("called off").fault())
+    failure.unwrap_or_else(|| StepError::again("cancelled").fault())
 }

@@ -189,7 +189,7 @@ async fn check_host_is_empty(work: &StepRun, site: DrainedHost<'_>, drain: &Drai
         }
         let moved = views.migrations.read(|view| view.of_process(ProcessId(id.0)).map(|row| row.instance));
         let Some(server) = moved.filter(|server| !drain.stays.contains_key(server)) else { continue };
-        let reason = "it was moved away and waits to be confirmed or reverted: what it had here is kept";
+        let reason = "its move waits to be confirmed or reverted: until then this host keeps its disks";
         stays(work, server, reason.to_owned()).await?;
         pass = DrainPass::Acted;
     }
@@ -260,7 +260,7 @@ async fn reason_of(work: &StepRun, migration: ProcessId) -> Result<String, StepE
         Ok(Event::ProcessEvent(ProcessEvent::StepFailed(failed))) => Some(failed.fault.message.clone()),
         _ => None,
     });
-    Ok(reasons.next_back().unwrap_or_else(|| "the move was called off".to_owned()))
+    Ok(reasons.next_back().unwrap_or_else(|| "the move was cancelled".to_owned()))
 }
 
 async fn send(

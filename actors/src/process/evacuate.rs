@@ -93,7 +93,7 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
 fn is_shared(work: &StepRun, source: HostId, target: HostId) -> Result<bool, StepError> {
     match work.context.fleet.knows_storage_of(target) {
         true => Ok(work.context.fleet.share(source, target)),
-        false => Err(StepError::again(format!("the storage of host {target} has not been looked at yet"))),
+        false => Err(StepError::again(format!("the storage of host {target} has not been checked yet"))),
     }
 }
 

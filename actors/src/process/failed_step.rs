@@ -163,7 +163,7 @@ mod tests {
         let no_room = || StepError::from(DriverError::NoRoom("disk full".to_owned()));
         let cases = [
             (three_errors(), fault(500, "The servers could not be created.", "the event log is not available")),
-            (StepError::again("called off"), fault(500, late, "called off")),
+            (StepError::again("cancelled"), fault(500, late, "cancelled")),
             (StoreError::Closed.into(), fault(500, late, "the log is closed")),
             (PortError::Unavailable("no answer".to_owned()).into(), fault(500, late, "no answer")),
             (PortError::NotFound("Port p.".to_owned()).into(), fault(404, "Port p.", "")),

@@ -53,7 +53,7 @@ async fn wait_for_verdict(
 }
 
 fn failure() -> StepError {
-    StepError::fatal(500, "interference", "a proof made the step fail")
+    StepError::fatal(500, "interference", "the crash harness made the step fail")
 }
 
 /// Runs a step, through the hook if there is one.

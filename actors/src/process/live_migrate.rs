@@ -241,8 +241,8 @@ pub(super) async fn inbound(work: &StepRun, subject: &MovingServer) -> Result<Op
     let address = work.driver(target.host)?.live_migration().needed()?.interface_address(name).await?;
     address.map(Some).ok_or_else(|| {
         let message = format!(
-            "Migration pre-check error: host {}: its libvirt tells no address of an interface {name} \
-             (live_migration_interface); live_migration_inbound_addr can say it instead.",
+            "Migration pre-check error: host {}: its libvirt reports no address of interface {name} \
+             (live_migration_interface); set live_migration_inbound_addr instead.",
             target.hostname
         );
         unsuitable(subject, &message)

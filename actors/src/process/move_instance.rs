@@ -142,7 +142,7 @@ async fn copy_disks(work: &StepRun) -> Result<StepOutput, StepError> {
     let in_place = moving::in_place(work, &subject).await?;
     // On shared storage, a copy to the destination would overwrite the disk itself.
     let target = if in_place { Arc::clone(&source) } else { work.driver(subject.target()?.host)? };
-    let busy = || StepError::again("what an earlier move left is being removed");
+    let busy = || StepError::again("leftovers of an earlier move are being removed");
     let alone =
         if in_place { Some(work.context.disk_claims.enter(work.instance_id()).ok_or_else(busy)?) } else { None };
     for disk in moving::disks(work, &source).await? {

@@ -45,7 +45,11 @@ pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<
 pub(super) async fn take_back(work: &StepRun, server: &Alive, to: &Placed) -> Result<(), StepError> {
     match take(work, server, to).await {
         Err(StepError::Fatal(fault) | StepError::Elsewhere(fault)) => {
-            tracing::warn!(instance = %work.instance_id(), fault = %ErrorChain(&fault), "volumes stay attached as they are");
+            tracing::warn!(
+                instance = %work.instance_id(),
+                fault = %ErrorChain(&fault),
+                "connecting the server's volumes to its host again failed; they stay as they are"
+            );
             Ok(())
         }
         other => other,

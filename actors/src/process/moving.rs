@@ -50,7 +50,7 @@ pub(super) async fn subject(work: &StepRun) -> Result<Option<MovingServer>, Step
 /// Like [`subject`], but only while this process owns the server's task. If a delete has overtaken the process, it
 /// fails and is undone.
 pub(super) async fn mine(work: &StepRun) -> Result<MovingServer, StepError> {
-    let overtaken = || StepError::fatal(409, "The move was overtaken by another request.", "");
+    let overtaken = || StepError::fatal(409, "Another request took the place of the move.", "");
     let subject = subject(work).await?.ok_or_else(overtaken)?;
     match is_mine(work, &subject.server) {
         true => Ok(subject),
@@ -84,7 +84,7 @@ pub(super) async fn insist(work: &StepRun, record: impl Into<InstanceRecord>) ->
 
 pub(super) fn fault(work: &StepRun) -> FaultInfo {
     let failure = work.running.failure.as_ref().map(|failure| failure.fault.clone());
-    failure.unwrap_or_else(|| StepError::again("called off").fault())
+    failure.unwrap_or_else(|| StepError::again("cancelled").fault())
 }
 
 async fn ledger(work: &StepRun, command: LedgerCommand) -> Result<(), StepError> {
@@ -200,7 +200,7 @@ pub(super) async fn in_place(work: &StepRun, subject: &MovingServer) -> Result<b
     }
     match known {
         true => Ok(fleet.share(source, target)),
-        false => Err(StepError::again("whether the hosts share their storage is not known yet")),
+        false => Err(StepError::again("it is not known yet whether the hosts share their storage")),
     }
 }
 
@@ -224,7 +224,7 @@ fn host_with_kept_disks(work: &StepRun, subject: &MovingServer) -> Result<HostId
             return Ok(host);
         }
     }
-    Err(StepError::again("no host that has the server's disks answers"))
+    Err(StepError::again("neither host that has the server's disks answers"))
 }
 
 /// Restores the disks from before the move. Disks that were not set aside stay as they are.
@@ -276,7 +276,7 @@ pub(super) async fn see_off(
     let fenced = work.context.views.hosts.read(|hosts| hosts.get(at.host).is_some_and(|host| host.forced_down));
     // The host's agent removes the guest when the host is back.
     match started && !fenced && is_mine(work, &subject.server) {
-        true => Err(StepError::again(format!("host {} is down, and may run the guest all the same", at.hostname))),
+        true => Err(StepError::again(format!("host {} is down, but may still run the guest", at.hostname))),
         false => Ok(false),
     }
 }

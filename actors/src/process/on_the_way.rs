@@ -100,7 +100,11 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
             }
             GuestLocation::Twice => {
                 if let Err(error) = moving::pull(work, subject.moving.source.host).await {
-                    tracing::error!(server = %work.instance_id(), %error, "stopping a duplicate failed, retrying");
+                    tracing::error!(
+                        server = %work.instance_id(),
+                        %error,
+                        "stopping the guest on the source host failed, retrying: it runs on both hosts"
+                    );
                 }
             }
             GuestLocation::Torn => mend(work, &subject).await,
@@ -192,7 +196,7 @@ impl MigrationWatch {
             return Err(StepError::fatal(500, &format!("Live migration failure: {reason}"), reason.as_str()));
         }
         if self.set_out {
-            return Err(StepError::fatal(500, "Live migration failure: the host gave it up.", ""));
+            return Err(StepError::fatal(500, "Live migration failure: the host aborted it.", ""));
         }
         if !source.is_some_and(|standing| matches!(standing.presence, GuestPresence::Running | GuestPresence::Paused)) {
             return Err(StepError::fatal(500, "Live migration failure: the guest is not running.", ""));
@@ -349,7 +353,12 @@ fn elapsed(work: &StepRun, subject: &MovingServer) -> Duration {
 
 fn warn_overdue(work: &StepRun, subject: &MovingServer, action: &str) {
     let seconds = elapsed(work, subject).as_secs();
-    tracing::warn!(server = %work.instance_id(), seconds, action, "a live migration is overdue");
+    tracing::warn!(
+        server = %work.instance_id(),
+        seconds,
+        action,
+        "a live migration has run longer than live_migration_completion_timeout allows"
+    );
 }
 
 /// The allowed downtime in milliseconds after so many steps.

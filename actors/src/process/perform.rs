@@ -85,7 +85,7 @@ impl ProcessExecution {
             Ok(Process::Running(running)) => *running,
             Ok(Process::Finished { .. }) => return false,
             Ok(Process::Absent) => {
-                tracing::error!(process = %self.process, "a started process has no record");
+                tracing::error!(process = %self.process, "a process was started, but its stream has no record");
                 return false;
             }
             Err(error) => {

@@ -35,7 +35,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             (ProcessOutcome::Succeeded, _) => InstanceRecord::Restored { process },
             (_, failure) => {
                 let fault = failure.as_ref().map(|failure| failure.fault.clone());
-                let fault = fault.unwrap_or_else(|| StepError::again("called off").fault());
+                let fault = fault.unwrap_or_else(|| StepError::again("cancelled").fault());
                 InstanceRecord::RestoreFailed { process, fault }
             }
         };

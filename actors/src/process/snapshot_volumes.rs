@@ -68,7 +68,7 @@ async fn quiesce_guest(work: &StepRun, server: &Alive) -> Result<bool, StepError
         Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error) if imaging::requires_rest(server) => Err(imaging::no_rest(&error)),
         Err(error) => {
-            tracing::info!(instance = %work.instance_id(), %error, "copying volumes without quiescing the guest");
+            tracing::info!(instance = %work.instance_id(), %error, "copying the guest's volumes without quiescing it");
             Ok(false)
         }
     }

@@ -19,7 +19,7 @@ pub(super) async fn mine(work: &StepRun) -> Result<Option<Alive>, StepError> {
 /// The server, for a step that must own the server's task. If another process has overtaken this one, the guest belongs
 /// to the other process now. So the step fails, and its process is undone.
 pub(super) async fn still_mine(work: &StepRun) -> Result<Alive, StepError> {
-    let overtaken = || StepError::fatal(409, "The operation was overtaken by another one.", "");
+    let overtaken = || StepError::fatal(409, "Another operation on the server took the place of this one.", "");
     mine(work).await?.ok_or_else(overtaken)
 }
 
@@ -70,7 +70,7 @@ pub(super) fn conclude(
 /// Why the process failed.
 pub(super) fn fault(work: &StepRun) -> FaultInfo {
     let failure = work.running.failure.as_ref().map(|failure| failure.fault.clone());
-    failure.unwrap_or_else(|| StepError::again("called off").fault())
+    failure.unwrap_or_else(|| StepError::again("cancelled").fault())
 }
 
 /// Does nothing, for a step with only an undo: its work was done before the process began.

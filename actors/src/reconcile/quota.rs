@@ -85,7 +85,7 @@ pub async fn settle(context: &ReconcileContext, misfits: &MissizedQuota) -> usiz
 pub async fn give_back(context: &ReconcileContext, held: &OrphanedQuota) -> usize {
     let mut failures = 0;
     for (project, instance) in held {
-        tracing::info!(%project, %instance, "releasing quota that no server holds");
+        tracing::info!(%project, %instance, "releasing quota of a server that does not exist");
         let release = QuotaCommand::Release { project: project.clone(), instance: *instance };
         let meta = Meta::system("reconcile-quota");
         if let Err(error) = context.gateway.send::<QuotaRoot>(project, release, meta).await {
@@ -104,7 +104,7 @@ impl Reconciler for LeakedQuota {
     type Finding = (ProjectId, InstanceId);
 
     const NAME: &'static str = "quota-leaks";
-    const MENDS: &'static str = "quota that is held for no living server";
+    const MENDS: &'static str = "quota that is held for servers that do not exist";
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 

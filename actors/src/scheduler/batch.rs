@@ -33,7 +33,7 @@ impl Scheduler {
         if let Some(complete) = self.join(asked.clone(), reply) {
             self.seat_all(complete).await;
         }
-        let gone = |_| SelectionError::not_now("the servers of the request lost each other");
+        let gone = |_| SelectionError::not_now("the search for hosts for the servers of the request ended early");
         if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
             return answer.map_err(gone)?;
         }

@@ -51,7 +51,7 @@ fn find_hosts_for(context: &SchedulingContext<'_>, wanted: &ResourceRequest) -> 
     let mut set = context.fleet.hosts().clone();
     let mut found = CandidateHosts { totals: wanted.totals(), hosts: count(set.len()), ..CandidateHosts::default() };
     if wanted.undecided {
-        let missing = "the flavor has several groups of resources and no group_policy, none or isolate";
+        let missing = "the flavor has several groups of resources, but no group_policy: set it to none or isolate";
         found.checks.push(CheckRecord { name: "group policy".to_owned(), left: 0, refused: Vec::new() });
         found.lacks = Some(missing.to_owned());
         return found;
@@ -195,7 +195,7 @@ fn refuse_all(
     });
     let refused = refused.collect();
     found.checks.push(CheckRecord { name: "capacity".to_owned(), left: 0, refused });
-    found.lacks = Some(format!("no host that would do has any {class}"));
+    found.lacks = Some(format!("no suitable host has any {class}"));
     found.totals = totals;
 }
 
@@ -239,9 +239,9 @@ fn scarcest_class(context: &SchedulingContext<'_>, needs: &[NeededClass<'_>], se
         Some((0, need)) => {
             let (name, unit) = named(need.class);
             let name = if name == "RAM" { "memory" } else { name };
-            format!("no host that would do has {}{unit} of {name} free", need.amount)
+            format!("no suitable host has {}{unit} of {name} free", need.amount)
         }
-        _ => "no host that would do has enough of everything free".to_owned(),
+        _ => "no suitable host has enough of everything free".to_owned(),
     }
 }
 
@@ -275,11 +275,11 @@ fn in_trees(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slo
     }
     found.slots = allocations.keys().copied().collect();
     if found.slots.is_empty() {
-        found.lacks = Some("no host that would do has what is asked for free".to_owned());
+        found.lacks = Some("no suitable host has the requested resources free".to_owned());
     }
     let refused = set.iter().filter(|slot| !allocations.contains_key(slot)).take(EXAMPLES).map(|slot| RefusedHost {
         hostname: context.fleet.row(slot).name.clone(),
-        reason: "its providers together do not have what is asked for".to_owned(),
+        reason: "its providers together do not have the requested resources".to_owned(),
     });
     let refused = refused.collect();
     found.checks.push(CheckRecord { name: "capacity".to_owned(), left: count(found.slots.len()), refused });

@@ -66,7 +66,7 @@ pub fn weighers_of(classes: &[String]) -> Result<Vec<&'static str>, String> {
 fn known(name: &str, all: impl Iterator<Item = &'static str> + Clone) -> Result<&'static str, String> {
     all.clone().find(|known| *known == name).ok_or_else(|| {
         let all: Vec<&str> = all.collect();
-        format!("there is no {name:?}; there are {}", all.join(", "))
+        format!("{name:?} is unknown; the known names are {}", all.join(", "))
     })
 }
 

@@ -315,7 +315,7 @@ pub(super) async fn claim_all(
             let release = LedgerCommand::Release { consumer };
             let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&first.meta)).await;
             released.map_err(SelectionError::not_now)?;
-            Ok(ClaimOutcome::Refused("the server held something else from before".to_owned()))
+            Ok(ClaimOutcome::Refused("the server had another claim from before".to_owned()))
         }
         Err(CommandError::Rejected(reject)) => Ok(ClaimOutcome::Refused(reject.to_string())),
         Err(error @ CommandError::Unavailable(_)) => Err(SelectionError::not_now(error)),

@@ -71,7 +71,7 @@ fn tried_before(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements
         words: "a host not tried before".to_owned(),
         hosts,
         says: |_, _, _| "the build failed there before".to_owned(),
-        lacks: "the build failed on every host that would do".to_owned(),
+        lacks: "the build failed on every suitable host".to_owned(),
     });
 }
 
@@ -133,7 +133,7 @@ fn zone(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
             let own = context.fleet.zone_of(slot).unwrap_or(&context.request.default_zone);
             format!("wants {words}, is in {own}")
         },
-        lacks: format!("no host of zone {zone} would do"),
+        lacks: format!("no host of zone {zone} is suitable"),
     });
 }
 
@@ -161,7 +161,7 @@ fn compute_status(context: &SchedulingContext<'_>, all: &mut PrefilterRequiremen
         words: "enabled".to_owned(),
         hosts,
         says: |_, _, _| "it is disabled".to_owned(),
-        lacks: "the hosts that would do are disabled".to_owned(),
+        lacks: "the suitable hosts are disabled".to_owned(),
     });
 }
 
@@ -182,10 +182,12 @@ fn isolated_aggregates(context: &SchedulingContext<'_>, wanted: &ResourceRequest
     hosts.remove_all(&isolated);
     all.push(PrefilterRequirement {
         name: "isolated aggregates",
-        words: "no aggregate kept for other traits".to_owned(),
+        words: "no aggregate reserved for other traits".to_owned(),
         hosts,
-        says: |_, _, _| "its aggregate is kept for servers with traits that this one does not ask for".to_owned(),
-        lacks: "the hosts that would do are kept for servers with other traits".to_owned(),
+        says: |_, _, _| {
+            "its aggregate is reserved for servers with traits that this server does not request".to_owned()
+        },
+        lacks: "the suitable hosts are reserved for servers with other traits".to_owned(),
     });
 }
 
@@ -244,7 +246,7 @@ fn group_traits(context: &SchedulingContext<'_>, wanted: &ResourceRequest, all: 
                 words: format!("no trait {forbidden}"),
                 hosts,
                 says: |_, _, words| format!("wants {words}"),
-                lacks: format!("every host that would do has trait {forbidden}, which is forbidden"),
+                lacks: format!("every suitable host has the forbidden trait {forbidden}"),
             });
         }
     }
@@ -265,6 +267,6 @@ fn with_any_trait(context: &SchedulingContext<'_>, name: &'static str, any: &BTr
         words: format!("trait {names}"),
         hosts,
         says: |_, _, words| format!("lacks {words}"),
-        lacks: format!("no host that would do has trait {names}"),
+        lacks: format!("no suitable host has trait {names}"),
     }
 }

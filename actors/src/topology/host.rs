@@ -54,7 +54,7 @@ fn named(entry: &str) -> Result<(String, CpuSets), String> {
     }
     sets.check()?;
     match name.contains('=') {
-        true => Err(format!("{entry:?} begins with no name of a host")),
+        true => Err(format!("{entry:?} does not begin with the name of a host")),
         false => Ok((name.to_owned(), sets)),
     }
 }
@@ -66,7 +66,7 @@ impl CpuSets {
     /// The error in the text.
     pub fn read(text: &str) -> Result<BTreeSet<u32>, String> {
         match cpus::parse(text)? {
-            set if set.is_empty() => Err(format!("{text:?} names no processor")),
+            set if set.is_empty() => Err(format!("{text:?} names no CPU")),
             set => Ok(set),
         }
     }
@@ -79,7 +79,7 @@ impl CpuSets {
         let (Some(shared), Some(dedicated)) = (&self.shared, &self.dedicated) else { return Ok(()) };
         match cpus::format(shared.intersection(dedicated).copied()) {
             both if both.is_empty() => Ok(()),
-            both => Err(format!("processors {both} are both shared and dedicated")),
+            both => Err(format!("CPUs {both} are both shared and dedicated")),
         }
     }
 
@@ -111,7 +111,7 @@ impl HostNumaCells {
             if !absent.is_empty() {
                 let online = cpus::format(online.iter().copied());
                 return Err(format!(
-                    "[compute] {option} names processors that the host does not have on: {absent}; it has {online}"
+                    "[compute] {option} names CPUs that are not online on the host: {absent}; it has {online}"
                 ));
             }
         }

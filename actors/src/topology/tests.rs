@@ -339,7 +339,7 @@ fn the_operator_assigns_processors_to_kinds_of_guests() {
     assert_eq!(both.cells[0].siblings, [vec![1, 3]], "a thread that no guest can get does not count");
     let alone = of(None, Some("2-3")).unwrap();
     assert_eq!((alone.confines, alone.counted), (false, Some((0, 2))));
-    assert!(of(None, Some("3-4")).unwrap_err().contains("does not have on: 4; it has 0-3"));
+    assert!(of(None, Some("3-4")).unwrap_err().contains("are not online on the host: 4; it has 0-3"));
     let named = HostCpus::read_named("h1 dedicated=2-3 shared=0-1; h2 dedicated=1 ;").unwrap();
     assert_eq!(named["h1"].dedicated, Some(BTreeSet::from([2, 3])));
     assert_eq!(named["h2"].shared, None);

@@ -81,7 +81,9 @@ impl Tail {
             }
         };
         if tokio::time::timeout(patience, here).await.is_err() {
-            return Err(StoreError::Io(format!("the event at {position} was appended, and does not come back")));
+            return Err(StoreError::Io(format!(
+                "the event at {position} was appended, but reading the log does not return it"
+            )));
         }
         if self.head() < position { Err(StoreError::Closed) } else { Ok(()) }
     }

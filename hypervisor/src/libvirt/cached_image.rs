@@ -24,7 +24,7 @@ pub(super) fn volume(connect: &Connect, options: &LibvirtOptions, image: &ImageR
         // libvirt refuses a refresh while a volume is being written. A later attempt succeeds.
         ("raw", "qcow2") => Err(DriverError::Timeout { call: "image lookup", seconds: 0 }),
         ("raw" | "iso", "raw") => Ok(base),
-        _ => Err(bad(&format!("it is said to be {wanted} and looks like {seen}"))),
+        _ => Err(bad(&format!("it was declared as {wanted}, but its content is {seen}"))),
     }
 }
 

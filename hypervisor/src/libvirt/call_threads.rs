@@ -89,7 +89,7 @@ impl CallThreads {
         let result = self.start(call, work)?;
         match tokio::time::timeout(deadline, result).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(DriverError::Failed { call, message: "the call was abandoned".to_owned() }),
+            Ok(Err(_)) => Err(DriverError::Failed { call, message: "the caller has given up".to_owned() }),
             Err(_) => Err(DriverError::Timeout { call, seconds: deadline.as_secs() }),
         }
     }
@@ -115,7 +115,10 @@ impl CallThreads {
     fn push(&self, job: LaneJob) -> DriverResult<()> {
         let mut queue = self.shared.lock();
         if queue.jobs.len() >= QUEUE_LIMIT {
-            return Err(DriverError::Unreachable(format!("{QUEUE_LIMIT} calls wait for {}", self.shared.host)));
+            return Err(DriverError::Unreachable(format!(
+                "{QUEUE_LIMIT} calls are waiting for {} already",
+                self.shared.host
+            )));
         }
         queue.jobs.push_back(job);
         if queue.idle >= queue.jobs.len() || queue.workers >= self.shared.limit {
@@ -127,7 +130,7 @@ impl CallThreads {
             Ok(_) => queue.workers += 1,
             Err(error) if queue.workers == 0 => {
                 queue.jobs.pop_back();
-                return Err(DriverError::Unreachable(format!("no thread for libvirt calls: {error}")));
+                return Err(DriverError::Unreachable(format!("cannot start a thread for libvirt calls: {error}")));
             }
             Err(_) => self.shared.wake.notify_one(),
         }

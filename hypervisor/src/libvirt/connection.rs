@@ -178,7 +178,8 @@ impl Link {
         let kept = Arc::clone(&link);
         let thread = thread::Builder::new().name("libvirt-link".to_owned()).spawn(move || keep(&kept));
         let thread = thread.inspect_err(|error| {
-            link.state.send_replace(ConnectionState::Down(format!("no thread for the connection: {error}")));
+            link.state
+                .send_replace(ConnectionState::Down(format!("cannot start a thread for the connection: {error}")));
         });
         (Arc::clone(&link), ConnectionThread { link, thread: thread.ok() })
     }
@@ -375,7 +376,7 @@ fn close_reason(reason: i32) -> &'static str {
     match u32::try_from(reason) {
         Ok(virt_sys::VIR_CONNECT_CLOSE_REASON_EOF) => "libvirtd closed the connection",
         Ok(virt_sys::VIR_CONNECT_CLOSE_REASON_KEEPALIVE) => "libvirtd did not answer the keepalive",
-        Ok(virt_sys::VIR_CONNECT_CLOSE_REASON_CLIENT) => "closed by us",
+        Ok(virt_sys::VIR_CONNECT_CLOSE_REASON_CLIENT) => "Chronova closed the connection",
         _ => "the connection broke",
     }
 }

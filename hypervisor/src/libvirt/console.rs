@@ -123,7 +123,7 @@ fn take(line: HeldConnection, instance: InstanceId) -> DriverResult<SerialLine> 
     });
     spawned.map_err(|error| DriverError::Failed {
         call: SERIAL,
-        message: format!("no thread for the serial line: {error}"),
+        message: format!("cannot start a thread for the serial line: {error}"),
     })?;
     let output = stream::unfold(output, |mut output: mpsc::Receiver<Bytes>| async move {
         let chunk = output.recv().await?;

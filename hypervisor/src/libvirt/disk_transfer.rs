@@ -139,7 +139,7 @@ fn store(
     }
     let stored = match sent {
         Ok(()) if size == disk.size => upload.finish(),
-        Ok(()) => Err(failed(format!("{size} bytes came instead of {}", disk.size))),
+        Ok(()) => Err(failed(format!("{size} bytes arrived instead of {}", disk.size))),
         Err(error) => Err(error),
     };
     if let Err(error) = stored {
@@ -261,7 +261,7 @@ impl DiskTransfer for LibvirtDriver {
         drop(chunks);
         let stored = match timeout(stall, stored).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(failed("the call was abandoned")),
+            Ok(Err(_)) => Err(failed("the caller has given up")),
             Err(_) => Err(stalled()),
         };
         fed.and(stored)

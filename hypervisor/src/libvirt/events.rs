@@ -78,7 +78,7 @@ pub(super) fn start_loop() -> Result<(), Error> {
                 }
             };
             if let Err(error) = thread::Builder::new().name("libvirt-events".to_owned()).spawn(run) {
-                tracing::error!(%error, "no thread for the libvirt event loop: no host will tell its news");
+                tracing::error!(%error, "cannot start the thread of the libvirt event loop: no host can report events");
             }
             Ok(())
         })

@@ -62,9 +62,9 @@ impl LibvirtDriver {
             if gone {
                 return Ok(());
             }
-            tracing::info!(%instance, serial, attempt, "the guest has not let go of a disk");
+            tracing::info!(%instance, serial, attempt, "the guest has not released a disk");
         }
-        let message = format!("the guest keeps the disk {serial}");
+        let message = format!("the guest does not release the disk {serial}");
         Err(DriverError::Failed { call: "disk detachment", message })
     }
 }

@@ -147,7 +147,7 @@ fn store(
     }
     let finished = match sent {
         Ok(()) if committed => upload.finish(),
-        Ok(()) => Err(DriverError::Failed { call: CALL, message: "given up by its caller".to_owned() }),
+        Ok(()) => Err(DriverError::Failed { call: CALL, message: "its caller gave up".to_owned() }),
         Err(error) => Err(error),
     };
     if let Err(error) = finished {
@@ -192,7 +192,7 @@ async fn feed(
         pass_on(&chunks, Chunk::Data(data), stall).await?;
     }
     if size != image.size {
-        return Err(UploadFailure::Bad(bad(image, &format!("{size} bytes came instead of {}", image.size))));
+        return Err(UploadFailure::Bad(bad(image, &format!("{size} bytes arrived instead of {}", image.size))));
     }
     if check.finish() != image.checksum {
         return Err(UploadFailure::Bad(bad(image, "its content does not match its checksum")));

@@ -58,7 +58,7 @@ impl InterfaceAttachment for LibvirtDriver {
                 sleep(DETACH_POLL).await;
             }
         }
-        let message = "the guest did not let go of the device".to_owned();
+        let message = "the guest did not release the device".to_owned();
         Err(DriverError::Failed { call: "interface detachment", message })
     }
 

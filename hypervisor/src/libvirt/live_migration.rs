@@ -55,7 +55,7 @@ fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Dom
     let devices = child(root, "devices");
     let has = |name: &str| devices.is_some_and(|devices| child(devices, name).is_some());
     let bound = match (has("hostdev"), has("tpm")) {
-        (true, _) => Some("a device of its host is given to it".to_owned()),
+        (true, _) => Some("it uses a device of its host".to_owned()),
         (_, true) => Some("it has a TPM".to_owned()),
         _ => None,
     };
@@ -111,7 +111,7 @@ fn travel(connect: &Connect, instance: InstanceId, plan: &MigrationPlan) -> Resu
     };
     go(plan).or_else(|refusal| match migration_plan::without_post_copy(plan, &refusal) {
         Some(other) if migration::is_whole(&domain).map_err(message)? => {
-            tracing::warn!(server = %instance, %refusal, "a live migration goes without post-copy");
+            tracing::warn!(server = %instance, %refusal, "a live migration runs without post-copy");
             go(&other)
         }
         _ => Err(refusal),
@@ -203,7 +203,7 @@ impl LiveMigration for LibvirtDriver {
                 tracing::info!(server = %instance, milliseconds, ok = end.is_ok(), "the hosts' migration has ended");
                 ended.send_replace(Some(end));
             })
-            .map_err(|error| failed(format!("no thread: {error}")))?;
+            .map_err(|error| failed(format!("cannot start a thread: {error}")))?;
         running.insert(instance, RunningMigration { migration, end });
         Ok(())
     }

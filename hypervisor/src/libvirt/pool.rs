@@ -299,7 +299,7 @@ impl Upload {
         while !data.is_empty() {
             let sent = usize::try_from(stream.send(data).during("upload")?).unwrap_or(0);
             if sent == 0 {
-                return Err(DriverError::Failed { call: "upload", message: "the stream takes nothing".to_owned() });
+                return Err(DriverError::Failed { call: "upload", message: "the stream accepted no bytes".to_owned() });
             }
             data = &data[sent.min(data.len())..];
         }

@@ -96,7 +96,7 @@ pub(super) fn progress(
     }
     if !succeeded(&guest) {
         remove_from(&pool, instance, copy)?;
-        return Err(failed("the host gave the copy up"));
+        return Err(failed("the host aborted the copy"));
     }
     mark(&pool, instance, copy).map(SnapshotStart::Complete)
 }
@@ -206,7 +206,7 @@ fn back_up(guest: &Domain, root: &DiskSource, target: &str, quiesce: Quiesce) ->
     let begun = unsafe { sys::virDomainBackupBegin(guest.as_ptr(), xml.as_ptr(), ptr::null(), flags) };
     let begun = if begun == 0 { Ok(()) } else { Err(translate(CALL, &Error::last_error())) };
     if frozen && let Err(error) = agent::thaw(guest) {
-        tracing::error!(%error, target, "the guest's file systems cannot be released");
+        tracing::error!(%error, target, "cannot thaw the guest's file systems");
     }
     begun
 }
@@ -249,7 +249,7 @@ fn freeze_if_wanted(guest: &Domain, quiesce: Quiesce) -> DriverResult<bool> {
         Ok(()) => Ok(true),
         Err(error) if quiesce == Quiesce::Required => Err(error),
         Err(error) => {
-            tracing::info!(%error, "the guest is copied without being brought to rest");
+            tracing::info!(%error, "copying the guest's disk without quiescing it");
             Ok(false)
         }
     }

@@ -71,7 +71,7 @@ pub(super) fn write_zeros(connect: &Connect, volume: &StorageVol, size: u64) -> 
             Ok(Ok(sent)) if sent > 0 => left = left.saturating_sub(sent),
             Ok(_) => {
                 let _ = stream.abort();
-                return Err(DriverError::Failed { call: CALL, message: "the stream takes nothing".to_owned() });
+                return Err(DriverError::Failed { call: CALL, message: "the stream accepted no bytes".to_owned() });
             }
             Err(error) => {
                 let _ = stream.abort();

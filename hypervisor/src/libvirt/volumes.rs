@@ -287,10 +287,10 @@ fn download(
             Ok(Ok(received)) => {
                 if chunks.blocking_send(Ok(Bytes::copy_from_slice(&buffer[..received]))).is_err() {
                     let _ = stream.abort();
-                    return Err(failed(CALL, "given up by its caller"));
+                    return Err(failed(CALL, "its caller gave up"));
                 }
             }
-            Ok(Err(_)) => return Err(failed(CALL, "the stream gives nothing")),
+            Ok(Err(_)) => return Err(failed(CALL, "the stream returned no bytes")),
             Err(error) => {
                 let _ = stream.abort();
                 return Err(translate(CALL, &error));

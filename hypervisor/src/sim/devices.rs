@@ -34,7 +34,7 @@ impl SimMachine {
             return Ok(());
         }
         if guest.clings && guest.is_on() {
-            let message = "the guest did not let go of the device".to_owned();
+            let message = "the guest did not release the device".to_owned();
             return Err(DriverError::Failed { call: "detach_nic", message });
         }
         self.change(&SimChange::UnplugNic(instance, mac.to_owned()))
@@ -101,7 +101,7 @@ impl SimMachine {
             return Ok(());
         }
         if guest.is_on() && guest.clings {
-            let message = format!("the guest keeps the disk {serial}");
+            let message = format!("the guest does not release the disk {serial}");
             return Err(DriverError::Failed { call: "disk detachment", message });
         }
         self.change(&SimChange::Unplug(instance, serial.to_owned()))

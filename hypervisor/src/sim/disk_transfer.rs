@@ -53,7 +53,7 @@ impl DiskTransfer for SimHost {
             size += chunk.map_err(|error| failed(error.to_string()))?.len() as u64;
         }
         if size != disk.size {
-            return Err(failed(format!("{size} bytes came instead of {}", disk.size)));
+            return Err(failed(format!("{size} bytes arrived instead of {}", disk.size)));
         }
         if !disk.is_kept() {
             self.fleet.touch(self.index, DriverCall::ReceiveDisk, instance, true);

@@ -243,7 +243,7 @@ impl SimFleet {
         }
         let settled = target.take_in(instance, &guest).and_then(|()| source.let_go(instance, migrating.copied));
         if let Err(error) = settled {
-            tracing::error!(%instance, %error, "a simulated guest was moved half-way");
+            tracing::error!(%instance, %error, "a live migration of a simulated guest broke off half-way");
         }
     }
 }
@@ -371,7 +371,7 @@ impl LiveMigration for SimHost {
 
     async fn start_migration(&self, instance: InstanceId, plan: &MigrationPlan) -> DriverResult<()> {
         let to = (0..self.fleet.len()).find(|index| format!("sim://{}", self.fleet.hostname(*index)) == plan.peer);
-        let to = to.ok_or_else(|| failed("start_migration", "nobody has heard of the destination"))?;
+        let to = to.ok_or_else(|| failed("start_migration", "the destination is unknown"))?;
         self.perform(DriverCall::StartMigration, |machine| {
             if !machine.guest(instance)?.is_on() {
                 return Err(failed("start_migration", "the guest is not running"));
@@ -438,7 +438,7 @@ impl LiveMigration for SimHost {
             match travel.on_way.get(&instance) {
                 Some(one) if one.landing || one.post_copy => Err(failed("abort_migration", "it is too late")),
                 Some(one) => {
-                    let failure = (one.migration, "called off".to_owned());
+                    let failure = (one.migration, "cancelled".to_owned());
                     travel.on_way.remove(&instance);
                     travel.failed.insert(instance, failure);
                     Ok(())

@@ -269,7 +269,7 @@ async fn receive(image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult
         }
     }
     if size != image.size {
-        return Err(bad(format!("{size} bytes came instead of {}", image.size)));
+        return Err(bad(format!("{size} bytes arrived instead of {}", image.size)));
     }
     if check.finish() != image.checksum {
         return Err(bad("its content does not match its checksum".to_owned()));

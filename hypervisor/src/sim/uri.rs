@@ -17,7 +17,7 @@ pub enum SimUriError {
         "unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, fail)"
     )]
     Unknown(String),
-    #[error("{value:?} is no value for {name}")]
+    #[error("{value:?} is not a value of {name}")]
     Value { name: &'static str, value: String },
 }
 

@@ -84,7 +84,7 @@ async fn decide_run(folder: &std::path::Path, hosts: usize, options: &RuntimeOpt
     let pending = PendingClaims::default();
     let run = measure(times, |_| {
         let decision = choose(&world.context().views, &pending, &asked.request, &options.scheduler);
-        anyhow::ensure!(!decision.ranked.is_empty(), "no host will do");
+        anyhow::ensure!(!decision.ranked.is_empty(), "no suitable host");
         Ok(())
     })?;
     world.close().await;
@@ -117,7 +117,7 @@ async fn place_run(
                 let began = Instant::now();
                 match context.scheduler.place(&asked).await {
                     Ok(_) => latencies.push(began.elapsed()),
-                    Err(SelectionError::NoHost { reasons, .. }) => bail!("no host will do: {}", reasons.counts()),
+                    Err(SelectionError::NoHost { reasons, .. }) => bail!("no suitable host: {}", reasons.counts()),
                     Err(SelectionError::NotNow(error)) => bail!("{error}"),
                 }
             }

@@ -77,7 +77,7 @@ pub async fn run(
 }
 
 fn unwritten(failure: &std::io::Error) -> StoreError {
-    StoreError::Io(format!("cannot write: {failure}"))
+    StoreError::Io(format!("cannot write the report of the copy: {failure}"))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

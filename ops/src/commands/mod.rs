@@ -69,7 +69,7 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
     match command {
         OperatorCommand::Adopt(args) => adopt::run(&args, place, out).await,
         OperatorCommand::Audit(audit::AuditArgs { archive: Some(folder), .. }) if !folder.is_dir() => {
-            Err(CommandFailure::Usage(format!("{} is no folder", folder.display())))
+            Err(CommandFailure::Usage(format!("{} is not a folder", folder.display())))
         }
         OperatorCommand::Audit(args) if args.archive.is_some() => {
             let keys = KeyRing::open_read_only(data.keys()).map_err(StoreError::from)?;
@@ -91,7 +91,7 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
         OperatorCommand::AuditErase(args) => {
             let locked = place.lock().await.map_err(|failure| match failure {
                 CommandFailure::Store(StoreError::Locked { .. }) | CommandFailure::Usage(_) => CommandFailure::Usage(
-                    format!("{failure}: while a server runs, ask it instead, with POST /chronova/v1/erasures"),
+                    format!("{failure}: while a server runs, send it POST /chronova/v1/erasures instead"),
                 ),
                 failure => failure,
             })?;

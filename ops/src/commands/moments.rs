@@ -36,7 +36,8 @@ impl FromStr for AsOf {
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "`{0}` is no time: give 2026-01-31T12:00:00Z, 2026-01-31 12:00, 2026-01-31 (UTC), or 90s, 15m, 2h, 3d for so long ago"
+    "`{0}` is not a time: give 2026-01-31T12:00:00Z, 2026-01-31 12:00, 2026-01-31 (UTC), or 90s, 15m, 2h, 3d for so \
+     long ago"
 )]
 pub struct NoTime(String);
 

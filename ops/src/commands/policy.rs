@@ -80,7 +80,7 @@ pub struct PolicyCallerArgs {
 
 fn service(name: &str) -> Result<Service, String> {
     let known = Service::ALL.into_iter().find(|service| service.name() == name);
-    known.ok_or_else(|| format!("it is one of {}", Service::ALL.map(Service::name).join(", ")))
+    known.ok_or_else(|| format!("must be one of {}", Service::ALL.map(Service::name).join(", ")))
 }
 
 fn rules(service: Service) -> impl Iterator<Item = &'static RuleDefault> {
@@ -192,9 +192,12 @@ fn judge(
         let unknown: Vec<&str> =
             overrides.names().filter(|name| Service::ALL.iter().all(|of| !is_known(*of, name))).collect();
         for name in &unknown {
-            writeln!(out, "{name}: no service has a rule of this name; it counts only where others refer to it")?;
+            writeln!(
+                out,
+                "{name}: no service has a rule of this name; it has an effect only where another rule refers to it"
+            )?;
         }
-        writeln!(out, "the policy is right: {} overrides", overrides.names().count())?;
+        writeln!(out, "the policy is valid: {} overrides", overrides.names().count())?;
         return Ok(Exit::Yes);
     }
     let caller = caller(who);
@@ -226,8 +229,9 @@ fn target(who: &PolicyCallerArgs, caller: &Caller) -> Result<PolicyTarget, Comma
     }
     let mut target = PolicyTarget::default();
     for pair in &who.target {
-        let (name, value) =
-            pair.split_once('=').ok_or_else(|| CommandFailure::Usage(format!("--target {pair}: it is NAME=VALUE")))?;
+        let (name, value) = pair
+            .split_once('=')
+            .ok_or_else(|| CommandFailure::Usage(format!("--target {pair}: must be NAME=VALUE")))?;
         target = target.with(name.to_owned(), value);
     }
     Ok(target)

@@ -68,7 +68,9 @@ impl AccountFields<'_> {
         let Some(auth_url) = self.auth_url else { return self.without_address() };
         let host = auth_url.strip_prefix("http://").or_else(|| auth_url.strip_prefix("https://"));
         if host.is_none_or(|host| host.is_empty() || host.starts_with('/') || auth_url.contains(char::is_whitespace)) {
-            return Err(self.problem("auth_url", "is no address of Keystone: write it as http://controller:5000/v3"));
+            return Err(
+                self.problem("auth_url", "is not an address of Keystone: write it as http://controller:5000/v3")
+            );
         }
         let (credentials, scope) = match self.auth_type {
             Some("v3applicationcredential") => (self.application_credential()?, AccountScope::OfCredential),

@@ -93,8 +93,8 @@ fn unused_keystone(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
         severity: Severity::Warning,
         at: (SECTION, name),
         message: Cow::Owned(format!(
-            "[{SECTION}] {name} has no effect without auth_url: the embedded identity service judges tokens. Set auth_url \
-             to Keystone's address, or take it out"
+            "[{SECTION}] {name} has no effect without auth_url: the embedded identity service validates tokens. Set \
+             auth_url to Keystone's address, or take it out"
         )),
     };
     unused.map(|def| def.name).filter(|name| set(name)).map(clash).collect()
@@ -154,7 +154,8 @@ fn storage(config: &Config) -> Vec<Clash> {
         !group.is_empty() && !is_group(group),
         error(
             ("libvirt", "images_volume_group"),
-            "[libvirt] images_volume_group is no name of a volume group: letters, digits and + _ . - make one, not a path",
+            "[libvirt] images_volume_group is not the name of a volume group: it consists of letters, digits and + _ \
+             . - and is not a path",
         ),
     );
     found(
@@ -191,7 +192,7 @@ fn storage(config: &Config) -> Vec<Clash> {
     let secret = libvirt.rbd_secret_uuid.as_deref();
     found(
         secret.is_some_and(|secret| secret.parse::<Uuid>().is_err()),
-        error(("libvirt", "rbd_secret_uuid"), "[libvirt] rbd_secret_uuid is no UUID of a libvirt secret"),
+        error(("libvirt", "rbd_secret_uuid"), "[libvirt] rbd_secret_uuid is not the UUID of a libvirt secret"),
     );
     let copy_on_write = matches!(kind, "qcow2") || (matches!(kind, "default" | "local") && default.use_cow_images);
     found(
@@ -266,7 +267,7 @@ fn reserved(config: &Config) -> Vec<Clash> {
     let clash = |word: &String| Clash {
         severity: Severity::Error,
         at: ("chronova", "reserved_networks"),
-        message: format!("[chronova] reserved_networks: {word} is no network; write it as in 192.0.2.0/24").into(),
+        message: format!("[chronova] reserved_networks: {word} is not a network; write it as in 192.0.2.0/24").into(),
     };
     config.chronova.reserved_networks.iter().filter(wrong).map(clash).collect()
 }

@@ -25,7 +25,7 @@ impl EventStoreAddress {
         }
         if text.starts_with("esdb:") {
             return refused(
-                "names an EventStoreDB, and serve cannot keep its log there: set sqlite or postgresql://...",
+                "names an EventStoreDB, but `chronova serve` cannot keep its log there: set sqlite or postgresql://...",
             );
         }
         let is_url = text.starts_with("postgresql://") || text.starts_with("postgres://");

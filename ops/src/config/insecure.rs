@@ -40,9 +40,7 @@ pub(super) fn warnings(config: &Config) -> Vec<Problem> {
 
 fn believes_anybody(config: &Config, found: &mut Vec<String>) {
     if config.api.auth_strategy == "noauth2" {
-        found.push(
-            "[api] auth_strategy = noauth2 believes whoever calls: set it to keystone outside of tests".to_owned(),
-        );
+        found.push("[api] auth_strategy = noauth2 trusts every caller: set it to keystone outside of tests".to_owned());
     }
 }
 
@@ -95,7 +93,8 @@ fn open_folder(folder: &Path, found: &mut Vec<String>) {
     if mode & 0o077 != 0 {
         let folder = folder.display();
         found.push(format!(
-            "[chronova] data_dir {folder} has mode {mode:03o}: others may look into it. chmod 0700 {folder}"
+            "[chronova] data_dir {folder} has mode {mode:03o}: other users of this machine may read it. Run chmod \
+             0700 {folder}"
         ));
     }
 }
@@ -109,7 +108,7 @@ fn open_rules(config: &Config, found: &mut Vec<String>) {
         let Some(rules) = rules_of(&file) else { continue };
         for (rule, check) in rules {
             if matches!(check.as_str().map(str::trim), Some("@" | "")) {
-                found.push(format!("{}: rule {rule} allows everybody: say who may, as in role:member", file.display()));
+                found.push(format!("{}: rule {rule} allows everybody: name a role, as in role:member", file.display()));
             }
         }
     }
@@ -181,7 +180,7 @@ mod tests {
         let doors: [InsecureCase; 8] = [
             (PLAIN, &[], 0o700, "auth_url http://c:5000 is plain HTTP"),
             (UNPROVEN, &[], 0o700, "insecure trusts any certificate"),
-            ("[api]\nauth_strategy = noauth2\n", &[], 0o700, "believes whoever calls"),
+            ("[api]\nauth_strategy = noauth2\n", &[], 0o700, "trusts every caller"),
             ("listen = 192.0.2.7:8774\n", &[], 0o700, "listen serves plain HTTP on 192.0.2.7:8774"),
             ("", &[], 0o755, "data has mode 755"),
             (

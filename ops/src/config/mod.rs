@@ -83,7 +83,7 @@ pub struct Loaded {
 
 /// The files cannot be used; `problems` holds everything found, warnings and notes too.
 #[derive(Debug, Clone, PartialEq, Error)]
-#[error("the configuration has {} to mend", count(.problems, Severity::Error, "error"))]
+#[error("the configuration has {}", count(.problems, Severity::Error, "error"))]
 pub struct InvalidConfig {
     pub problems: Vec<Problem>,
 }

@@ -86,7 +86,7 @@ fn references_reach_set_values_and_defaults() {
 fn a_circle_of_references_is_reported_and_ends() {
     let problems = problems_in(&["[DEFAULT]\nhost = $my_ip\nmy_ip = $host\n"]);
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems[0].starts_with("0.conf:2: error: [DEFAULT] host: its `$` references lead back"), "{problems:?}");
+    assert!(problems[0].starts_with("0.conf:2: error: [DEFAULT] host: its `$` references form a loop"), "{problems:?}");
 }
 
 #[test]
@@ -116,10 +116,10 @@ fn options_that_only_nova_has_cause_a_note_or_a_warning() {
             "[database]\nconnection = mysql://x\n[libvirt]\ndisk-prefix = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
         )]),
         [
-            "0.conf:2: note: [DEFAULT] transport_url is Nova's and has no effect in Chronova",
-            "0.conf:4: note: [neutron] auth-type is Nova's and has no effect in Chronova",
-            "0.conf:6: warning: [database] connection is Nova's and has no effect: the event log under [chronova] \
-             data_dir takes the place of Nova's databases",
+            "0.conf:2: note: [DEFAULT] transport_url is an option of Nova and has no effect in Chronova",
+            "0.conf:4: note: [neutron] auth-type is an option of Nova and has no effect in Chronova",
+            "0.conf:6: warning: [database] connection is an option of Nova and has no effect: the event log under \
+             [chronova] data_dir takes the place of Nova's databases",
             "0.conf:8: warning: [libvirt] disk_prefix has no effect in this version yet",
             "0.conf:9: warning: [libvirt] max_limit is not a known option; did you mean [api] max_limit?",
             "0.conf:11: warning: [quotas] cores is not a known option; did you mean [quota] cores?",
@@ -134,8 +134,8 @@ fn a_service_that_is_named_and_not_asked_causes_a_warning() {
         ("glance", "api_servers = http://c:9292", "no Glance is called"),
         ("neutron", "auth-url = http://c:5000", "no Neutron is called"),
         ("cinder", "catalog_info = volumev3:cinderv3:internalURL", "no Cinder is called"),
-        ("keystone_authtoken", "region_name = RegionOne", "the embedded identity service judges tokens"),
-        ("keystone_authtoken", "cafile = /etc/ssl/ca.pem", "the embedded identity service judges tokens"),
+        ("keystone_authtoken", "region_name = RegionOne", "the embedded identity service validates tokens"),
+        ("keystone_authtoken", "cafile = /etc/ssl/ca.pem", "the embedded identity service validates tokens"),
     ] {
         let told = problems_in(&[&format!("[{section}]\n{option}\n")]);
         assert_eq!(told.len(), 1, "{section} {option}: {told:?}");
@@ -223,7 +223,7 @@ fn unreadable_files_are_reported_with_the_rest() {
     let paths = [vec![PathBuf::from("/nonexistent/nova.conf")], files.paths.clone()].concat();
     let invalid = load_on(&machine(), &paths).unwrap_err();
     assert_eq!(invalid.problems.len(), 2);
-    assert_eq!(invalid.to_string(), "the configuration has 2 errors to mend");
+    assert_eq!(invalid.to_string(), "the configuration has 2 errors");
 }
 
 #[test]

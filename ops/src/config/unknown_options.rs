@@ -43,9 +43,9 @@ pub(super) fn remark(entry: &IniAssignment) -> Problem {
     let title = format!("[{}] {}", entry.section, entry.key);
     let (section, name) = (entry.section.to_ascii_lowercase(), entry.key.replace('-', "_"));
     let (severity, message) = match worth_a_warning(&section, &name) {
-        Some(reason) => (Severity::Warning, format!("{title} is Nova's and has no effect: {reason}")),
+        Some(reason) => (Severity::Warning, format!("{title} is an option of Nova and has no effect: {reason}")),
         None if is_known(&section, &name) => {
-            (Severity::Note, format!("{title} is Nova's and has no effect in Chronova"))
+            (Severity::Note, format!("{title} is an option of Nova and has no effect in Chronova"))
         }
         None => (Severity::Warning, format!("{title} is not a known option{}", suggestion(entry))),
     };

@@ -84,7 +84,7 @@ impl<'a> Values<'a> {
     /// The texts of an option after substitution: its assignments, or else its default. Empty if the option is unset.
     fn raw(&self, def: &OptionDef, depth: usize) -> Result<Vec<String>, String> {
         if depth > MAX_REFERENCE_DEPTH {
-            return Err("its `$` references lead back to themselves".to_owned());
+            return Err("its `$` references form a loop".to_owned());
         }
         let texts = match self.occurrences(def) {
             [] => self.default(def).into_iter().collect(),

@@ -51,7 +51,7 @@ pub(super) async fn open(config: &Config, options: IdentityOptions, leadership: 
     {
         let provider = KeystoneProvider::new(options, Arc::clone(&leadership.clock) as Arc<dyn Clock>);
         let provider = provider.context("[keystone_authtoken]")?;
-        tracing::info!(place, "tokens are judged by Keystone; the embedded identity service is not served");
+        tracing::info!(place, "Keystone validates tokens; the embedded identity service is not served");
         return Ok(OpenedIdentity::Keystone { provider, place });
     }
     Ok(OpenedIdentity::Embedded(embedded(config, options, leadership).await?))

@@ -41,7 +41,7 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
         && let Some(open) = all.iter().find(|listener| !listener.address.ip().is_loopback())
     {
         bail!(
-            "[api] auth_strategy = noauth2 believes whoever calls, so it listens on loopback only, not on {}",
+            "[api] auth_strategy = noauth2 trusts every caller, so it listens on loopback only, not on {}",
             open.address
         );
     }

@@ -136,10 +136,10 @@ impl VendorServices for HttpServices {
                         name,
                         url,
                         error = format!("{error:#}"),
-                        "a vendor data service gives no valid answer"
+                        "a vendor data service gave no valid answer"
                     );
                     if self.fatal {
-                        return Err(format!("the vendor data of {name} cannot be had"));
+                        return Err(format!("the vendor data service {name} gave no valid answer"));
                     }
                     Value::Object(Map::new())
                 }

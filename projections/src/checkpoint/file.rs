@@ -241,7 +241,7 @@ pub(super) fn read(path: &Path) -> Result<(Outline, Vec<u8>), CheckpointError> {
 pub(super) fn outline(path: &Path) -> Result<Outline, CheckpointError> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    let short = || unusable("it is cut short");
+    let short = || unusable("it is truncated");
     let whole = usize::try_from(length).ok().filter(|length| *length >= HEAD + TAIL).ok_or_else(short)?;
     let mut tail = [0; TAIL];
     file.seek(SeekFrom::Start((whole - TAIL) as u64))?;
@@ -249,7 +249,7 @@ pub(super) fn outline(path: &Path) -> Result<Outline, CheckpointError> {
     file.rewind()?;
     let (head, seal) = head(&mut file)?;
     if &tail[8..] != END {
-        return Err(unusable("it is damaged or cut short"));
+        return Err(unusable("it is damaged or truncated"));
     }
     let body = whole.checked_sub(head.len() + TAIL).ok_or_else(short)?;
     let size = number(&tail[..4]) as usize;
@@ -277,13 +277,13 @@ fn head(file: &mut File) -> Result<(Vec<u8>, Option<SealMark>), CheckpointError>
     let mut head = vec![0; HEAD];
     file.read_exact(&mut head)?;
     if &head[..8] != MAGIC {
-        return Err(unusable("it is damaged or cut short"));
+        return Err(unusable("it is damaged or truncated"));
     }
     match number(&head[8..]) {
         CLEAR => Ok((head, None)),
         FORMAT => {
             let mut seal = [0; SealMark::BYTES];
-            file.read_exact(&mut seal).map_err(|_| unusable("it is cut short"))?;
+            file.read_exact(&mut seal).map_err(|_| unusable("it is truncated"))?;
             head.extend_from_slice(&seal);
             Ok((head, SealMark::of(&seal)))
         }

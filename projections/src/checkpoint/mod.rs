@@ -52,7 +52,7 @@ pub enum CheckpointError {
     Unusable(String),
     #[error(transparent)]
     Keys(#[from] SealError),
-    #[error("personal data was erased meanwhile; the next checkpoint has none of it")]
+    #[error("personal data was erased while the checkpoint was written; the next checkpoint leaves the data out")]
     Overtaken,
     #[error("the log cannot be read")]
     Store(#[from] StoreError),

@@ -48,7 +48,7 @@ fn obstacles_are_named() {
             let specs = tables.api.0.get_mut("request_specs").unwrap();
             specs.rows.retain(|row| !row.contains(&Some(OLD.to_owned())));
         }),
-        (OLD, "it is on a host, and has no allocation", |tables| {
+        (OLD, "it is on a host, but has no allocation", |tables| {
             let held = tables.placement.0.get_mut("allocations").unwrap();
             held.rows.retain(|row| !row.contains(&Some(OLD.to_owned())));
         }),

@@ -172,7 +172,7 @@ async fn few_at_a_time_joined_and_called_off() {
     assert_eq!((cancelled.status, &cancelled.body["host"]["drain"]["status"]), (202, &json!("cancelling")));
     let early = site.ask("POST", "/drain", Some(json!({"drain": {}}))).await;
     assert_eq!(early.status, 409);
-    assert!(early.message().contains("just being called off"), "{}", early.body);
+    assert!(early.message().contains("being cancelled"), "{}", early.body);
     site.api.world.fleet.hold_travellers(false);
     site.api.life.settled().await;
     let shown = site.shown().await;

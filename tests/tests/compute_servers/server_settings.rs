@@ -316,7 +316,7 @@ async fn live_migrations_use_the_operators_options() {
     assert!(by_interface.unwrap().stream.unwrap().starts_with("192.0.2."), "where the host takes guests in");
     let (none, fault) = journey(&by(false)).await;
     assert_eq!(none, None, "never by another interface");
-    assert!(fault.contains("no address of an interface moves0 (live_migration_interface)"), "{fault}");
+    assert!(fault.contains("no address of interface moves0 (live_migration_interface)"), "{fault}");
 }
 
 /// The server stays on its host, and the refusal names the host that is too old.

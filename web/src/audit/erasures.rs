@@ -51,12 +51,12 @@ fn yes() -> bool {
 impl ErasureRequest {
     fn whose(&self) -> Result<ErasureTarget, Fault> {
         if self.reason.trim().is_empty() || self.reason.len() > LONGEST_REASON {
-            return Err(Fault::bad_request(format!("reason must say why, in at most {LONGEST_REASON} bytes.")));
+            return Err(Fault::bad_request(format!("reason must have 1 to {LONGEST_REASON} bytes.")));
         }
         match (&self.user, &self.server, &self.project) {
             (Some(user), None, None) => Ok(ErasureTarget::User(UserId::new(user))),
             (None, Some(server), None) => {
-                server.parse().map(ErasureTarget::Server).map_err(|_| Fault::bad_request("server is no UUID."))
+                server.parse().map(ErasureTarget::Server).map_err(|_| Fault::bad_request("server is not a UUID."))
             }
             (None, None, Some(project)) => Ok(ErasureTarget::Project(ProjectId::new(project))),
             _ => Err(Fault::bad_request("Exactly one of user, server and project has to be named.")),
@@ -66,7 +66,7 @@ impl ErasureRequest {
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let ErasureBody { erasure: request } = serde_json::from_value(ctx.body.clone())
-        .map_err(|error| Fault::bad_request(format!("The body is no request for an erasure: {error}.")))?;
+        .map_err(|error| Fault::bad_request(format!("The body is not a valid request for an erasure: {error}.")))?;
     let eraser = eraser(&ctx)?;
     let plan = plan(&ctx, &request)?;
     let mut shown = show_plan(&plan);
@@ -82,7 +82,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 fn plan(ctx: &Ctx, request: &ErasureRequest) -> Result<ErasurePlan, Fault> {
     let plan = ErasurePlan::of(&ctx.queries()?.views, request.whose()?);
     match plan.is_empty() {
-        true => Err(Fault::not_found("There is nothing to erase: no server is concerned.")),
+        true => Err(Fault::not_found("There is nothing to erase: no user or server matches.")),
         false => Ok(plan),
     }
 }

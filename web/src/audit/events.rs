@@ -37,7 +37,8 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
 /// A feed that starts after the last event that the client has seen.
 fn follow(ctx: &Ctx, mut asked: AuditQuery, format: Format) -> Result<Reply, Fault> {
     if let Some(last) = ctx.header("Last-Event-ID") {
-        let position = last.trim().parse().map_err(|_| Fault::bad_request("Last-Event-ID is no position."))?;
+        let position =
+            last.trim().parse().map_err(|_| Fault::bad_request("Last-Event-ID is not a position of the log."))?;
         asked.after = chronova_events::envelope::Position(position);
     }
     let personal = ctx.allows(PERSONAL, &ctx.own_target());
@@ -54,7 +55,7 @@ fn format(ctx: &Ctx, accept: &str) -> Result<Format, Fault> {
         None => Ok(Format::Json),
         Some(name) => Format::parse(name)
             .filter(|format| matches!(format, Format::Json | Format::CloudEvents))
-            .ok_or_else(|| Fault::bad_request(format!("There is no format {name:?} here: json, cloudevents."))),
+            .ok_or_else(|| Fault::bad_request(format!("The format {name:?} is unknown: use json or cloudevents."))),
     }
 }
 

@@ -100,9 +100,9 @@ enum FeedEnd {
     Gone,
     #[error("the client is too slow")]
     Slow,
-    #[error("the right to see it has ended")]
+    #[error("the client's right to see the feed has ended")]
     NoRight,
-    #[error("the server is about to end")]
+    #[error("the server is shutting down")]
     Closing,
     #[error("everything asked for was sent")]
     Done,

@@ -43,7 +43,10 @@ impl AuditQuery {
     pub(super) fn parse(query: &Query) -> Result<Self, Fault> {
         for (key, _) in query.pairs() {
             if !KNOWN.contains(&key.as_str()) {
-                return Err(Fault::bad_request(format!("There is no filter {key:?}: {} are known.", KNOWN.join(", "))));
+                return Err(Fault::bad_request(format!(
+                    "The filter {key:?} is unknown; the known filters are {}.",
+                    KNOWN.join(", ")
+                )));
             }
             if query.all(key).count() > MOST {
                 return Err(Fault::bad_request(format!("{key} may be given {MOST} times at the most.")));
@@ -94,7 +97,7 @@ fn time(query: &Query, key: &'static str) -> Result<Option<Timestamp>, Fault> {
 }
 
 fn wrong(key: &str, value: &str, wanted: &str) -> Fault {
-    Fault::bad_request(format!("{key} is {value:?} and should be {wanted}."))
+    Fault::bad_request(format!("{key} is {value:?}, but must be {wanted}."))
 }
 
 #[cfg(test)]

@@ -32,14 +32,14 @@ impl OpenFeeds {
 
     pub(super) fn enter(&self) -> Result<FeedPermit, Fault> {
         if *self.closing.borrow() {
-            return Err(Fault::unavailable("The server is about to end."));
+            return Err(Fault::unavailable("The server is shutting down."));
         }
         let taken =
             self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |open| (open < self.most).then_some(open + 1));
         match taken {
             Ok(_) => Ok(FeedPermit(Arc::clone(&self.open))),
             Err(_) => {
-                let text = format!("{} feeds are open already, which is as many as may be.", self.most);
+                let text = format!("{} feeds are open already, which is the limit.", self.most);
                 Err(Fault::unavailable(text).header("Retry-After", "30".to_owned()))
             }
         }

@@ -195,7 +195,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 async fn uptime(ctx: Ctx) -> Result<Reply, Fault> {
     let host = find(&ctx)?;
     let uptime = uptime_of(measured(&ctx, host.id)?.as_ref())
-        .ok_or_else(|| Fault::not_implemented("The host does not tell its uptime to the control plane."))?;
+        .ok_or_else(|| Fault::not_implemented("The host does not report its uptime."))?;
     let mut shown = BRIEF.render_map(&view(&ctx, host, false)?, ctx.version);
     shown.insert("uptime".to_owned(), json!(uptime));
     Ok(Reply::ok(json!({"hypervisor": shown})))

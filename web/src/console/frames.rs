@@ -47,15 +47,15 @@ pub(super) enum WebSocketFrame {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum FrameError {
-    #[error("a client's frames are masked")]
+    #[error("a frame of the client is not masked")]
     NotMasked,
-    #[error("bits that mean nothing are set")]
+    #[error("reserved bits of a frame are set")]
     Reserved,
     #[error("a frame is larger than {LARGEST} bytes")]
     TooLarge,
-    #[error("a control frame is whole and short")]
+    #[error("a control frame is fragmented or longer than 125 bytes")]
     Control,
-    #[error("there is no kind {0} of frame")]
+    #[error("frames of kind {0} do not exist")]
     Kind(u8),
 }
 

@@ -17,9 +17,9 @@ pub(super) const OF_SERVER: usize = 8;
 /// The exceeded limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum NoConsoleSlot {
-    #[error("as many consoles are open as may be")]
+    #[error("the limit of open consoles is reached")]
     Full,
-    #[error("as many consoles are open with this token, or of this server, as may be")]
+    #[error("the limit of open consoles of this token or server is reached")]
     TooMany,
 }
 

@@ -57,13 +57,13 @@ pub(crate) fn token_hash(token: &str) -> String {
 /// The reason for a refused console.
 #[derive(Debug, Error)]
 enum ConsoleRefusal {
-    #[error("it is no request for a WebSocket")]
+    #[error("the request does not ask for a WebSocket")]
     NoWebSocket,
-    #[error("the token is unknown or over")]
+    #[error("the token is unknown or has expired")]
     Token,
     #[error("the origin {0:?} is neither this host nor an allowed one")]
     Origin(String),
-    #[error("the guest's console is elsewhere by now")]
+    #[error("the guest's console has moved to another address")]
     Moved,
     #[error("{0}")]
     Place(#[from] NoConsoleSlot),

@@ -31,13 +31,13 @@ impl LogRight {
 /// The error in a line of the list of users. Passwords are not repeated.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum LogUserError {
-    #[error("user {0}: a user is NAME:RIGHT:PASSWORD, and RIGHT is read, write or peer")]
+    #[error("user {0}: must be NAME:RIGHT:PASSWORD, where RIGHT is read, write or peer")]
     Form(usize),
     #[error("user {0}: the password is shorter than {MIN_PASSWORD} characters")]
     Short(usize),
-    #[error("user {0}: the name {1} is there twice")]
+    #[error("user {0}: the name {1} occurs twice")]
     Twice(usize, String),
-    #[error("nobody is named who may connect")]
+    #[error("no user is configured: name one in [eventstoredb] users")]
     Nobody,
 }
 

@@ -42,22 +42,22 @@ pub(super) fn stream_name(identifier: Option<wire::StreamIdentifier>) -> Result<
     let name = identifier.map(|identifier| identifier.stream_name).unwrap_or_default();
     match String::from_utf8(name.to_vec()) {
         Ok(name) if !name.is_empty() && name.len() <= MAX_NAME => Ok(name),
-        _ => Err(Status::invalid_argument(format!("a stream has a name in UTF-8, of 1 to {MAX_NAME} bytes"))),
+        _ => Err(Status::invalid_argument(format!("the name of a stream must be 1 to {MAX_NAME} bytes of UTF-8"))),
     }
 }
 
 /// Checks that `user` may append to the stream of that name.
 fn permitted(user: &LogUser, name: &str) -> Result<StreamId, Status> {
     if user.right < LogRight::Write {
-        return Err(Status::permission_denied("this credential may only read"));
+        return Err(Status::permission_denied("this user may only read"));
     }
     if name.starts_with('$') {
-        return Err(Status::permission_denied("streams whose names begin with $ are not kept here"));
+        return Err(Status::permission_denied("streams whose names begin with $ cannot be written here"));
     }
     let stream = StreamId::from_stored(name);
     if is_ours(stream.category()) && user.right < LogRight::Peer {
         return Err(Status::permission_denied(format!(
-            "streams of the category {} hold events of Chronova; other programs use other categories",
+            "streams of the category {} are reserved for events of Chronova; choose another category",
             stream.category()
         )));
     }
@@ -78,7 +78,7 @@ pub(super) async fn append(
         return Err(AppendRefusal::TooLarge(log.max_append_bytes));
     }
     if proposed.len() > MAX_EVENTS {
-        return Err(Status::invalid_argument(format!("one append has at most {MAX_EVENTS} events")).into());
+        return Err(Status::invalid_argument(format!("one append may have at most {MAX_EVENTS} events")).into());
     }
     let events =
         proposed.into_iter().map(|message| take(log, user, &stream, message)).collect::<Result<Vec<_>, Status>>()?;
@@ -114,7 +114,7 @@ pub(super) async fn append(
 
 /// Checks and converts one proposed event.
 fn take(log: &ServedLog, user: &LogUser, stream: &StreamId, mut message: ProposedMessage) -> Result<NewEvent, Status> {
-    let id = EventId(uuid_of(message.id).ok_or_else(|| Status::invalid_argument("an event has a UUID"))?);
+    let id = EventId(uuid_of(message.id).ok_or_else(|| Status::invalid_argument("an event must have a UUID"))?);
     let form = EventStoreDbEvent {
         event_type: message.metadata.remove("type").unwrap_or_default(),
         content_type: message.metadata.remove("content-type").unwrap_or_default(),

@@ -34,7 +34,7 @@ impl EventMatchFilter {
         let (of_stream, expression) = match options.subject {
             Some(FilterSubject::Stream(expression)) => (true, expression),
             Some(FilterSubject::EventType(expression)) => (false, expression),
-            None => return Err(Status::invalid_argument("a filter looks at stream names or at event types")),
+            None => return Err(Status::invalid_argument("a filter must be for stream names or event types")),
         };
         let window = match options.window {
             Some(FilterWindow::Max(0) | FilterWindow::Count(_)) | None => DEFAULT_WINDOW,
@@ -59,13 +59,13 @@ impl Matcher {
             let long = expression.prefix.iter().any(|prefix| prefix.len() > MAX_PATTERN);
             if long || expression.prefix.len() > MAX_PREFIXES {
                 return Err(Status::invalid_argument(format!(
-                    "a filter has at most {MAX_PREFIXES} prefixes of {MAX_PATTERN} bytes"
+                    "a filter may have at most {MAX_PREFIXES} prefixes of {MAX_PATTERN} bytes"
                 )));
             }
             return Ok(Self::Prefixes(expression.prefix));
         }
         if expression.regex.len() > MAX_PATTERN {
-            return Err(Status::invalid_argument(format!("a pattern has at most {MAX_PATTERN} bytes")));
+            return Err(Status::invalid_argument(format!("a pattern may have at most {MAX_PATTERN} bytes")));
         }
         RegexBuilder::new(&expression.regex)
             .backtrack_limit(MAX_STEPS)

@@ -43,7 +43,7 @@ pub struct LogServerOptions {
 
 #[derive(Debug, Error)]
 pub enum LogServerError {
-    #[error("{0} can be reached from elsewhere, and without TLS credentials would travel in the clear")]
+    #[error("{0} can be reached from other machines: without TLS, passwords would be sent unencrypted")]
     Exposed(SocketAddr),
     #[error("cannot listen on {address}")]
     Listen {
@@ -141,7 +141,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<Served
         let (tls, log) = (tls.clone(), Arc::clone(&log));
         connections.spawn(async move {
             if let Err(error) = connection(stream, tls, log).await {
-                tracing::debug!(%peer, error, "a client of the log has disconnected");
+                tracing::debug!(%peer, error, "the connection of a client of the log ended");
             }
             drop(place);
         });

@@ -35,7 +35,7 @@ pub(super) async fn read(
     user: &LogUser,
     options: Option<ReadOptions>,
 ) -> Result<ReadResponses, Status> {
-    let options = options.ok_or_else(|| Status::invalid_argument("a read has options"))?;
+    let options = options.ok_or_else(|| Status::invalid_argument("a read must have options"))?;
     let structured = matches!(options.uuid_option.and_then(|option| option.form), Some(UuidForm::Structured(_)));
     let shown = ReadFormat { exact: user.right == LogRight::Peer, structured };
     let backwards = options.read_direction == BACKWARDS;
@@ -44,12 +44,12 @@ pub(super) async fn read(
         Some(ReadFilter::None(_)) | None => None,
     };
     match (options.from, options.count) {
-        (None, _) | (_, None) => Err(Status::invalid_argument("a read has a place to begin and a count")),
+        (None, _) | (_, None) => Err(Status::invalid_argument("a read must have a start and a count")),
         (Some(ReadFrom::Stream(_)), _) if filter.is_some() => {
-            Err(Status::invalid_argument("only reads of the whole log have a filter"))
+            Err(Status::invalid_argument("only reads of the whole log can have a filter"))
         }
         (_, Some(ReadCount::Subscription(_))) if backwards => {
-            Err(Status::invalid_argument("a subscription goes forwards"))
+            Err(Status::invalid_argument("a subscription cannot read backwards"))
         }
         (Some(ReadFrom::Stream(from)), Some(count)) => {
             let name = stream_name(from.stream_identifier)?;

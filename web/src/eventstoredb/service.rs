@@ -60,7 +60,7 @@ impl ServedLog {
     pub(super) fn subscription(&self) -> Result<OwnedSemaphorePermit, Status> {
         Arc::clone(&self.subscriptions)
             .try_acquire_owned()
-            .map_err(|_| Status::resource_exhausted("there are as many subscriptions as are allowed"))
+            .map_err(|_| Status::resource_exhausted("the limit of subscriptions is reached"))
     }
 
     /// The newest revision of a stream. The store only reads forwards, so this is a binary search. Revisions have no
@@ -109,7 +109,7 @@ where
     }
     let Some(user) = user_of(&log, &request) else {
         tokio::time::sleep(GUESS).await;
-        return Status::unauthenticated("a name and a password, or a bearer token, are needed").into_http();
+        return Status::unauthenticated("the request needs a name and a password, or a bearer token").into_http();
     };
     tracing::debug!(target: "chronova_web::access", path, user = user.name, "called");
     match path.strip_prefix(STREAMS) {
@@ -135,7 +135,7 @@ where
             grpc(limit).streaming(call, request).await
         }
         Some("Delete" | "Tombstone") => {
-            Status::failed_precondition("the log only grows: no stream of it is ever deleted").into_http()
+            Status::failed_precondition("streams of this log cannot be deleted").into_http()
         }
         _ if path == "/event_store.client.gossip.Gossip/Read" => {
             let call = GrpcHandler(move |_: Empty| {
@@ -144,7 +144,7 @@ where
             });
             grpc(limit).unary(call, request).await
         }
-        _ => Status::unimplemented(format!("{path} is not spoken here")).into_http(),
+        _ => Status::unimplemented(format!("{path} is not supported")).into_http(),
     }
 }
 
@@ -192,7 +192,7 @@ async fn append(
     user: LogUser,
     mut requests: Streaming<AppendReq>,
 ) -> Result<Response<AppendResp>, Status> {
-    let incomplete = || Status::invalid_argument("an append begins with its options");
+    let incomplete = || Status::invalid_argument("an append must begin with its options");
     let Some(AppendContent::Options(options)) = requests.message().await?.and_then(|request| request.content) else {
         return Err(incomplete());
     };
@@ -221,7 +221,7 @@ async fn append(
 
 fn too_large(log: &ServedLog) -> Status {
     let mut status = Status::invalid_argument(format!(
-        "an append has at most {} bytes and {MAX_EVENTS} events",
+        "an append may have at most {} bytes and {MAX_EVENTS} events",
         log.max_append_bytes
     ));
     // EventStoreDB's clients recognize this refusal by this header.
@@ -288,12 +288,12 @@ async fn batch(
     unfinished: &mut Unfinished,
 ) -> Result<Option<BatchAppendResp>, Status> {
     let correlation = append::uuid_of(request.correlation_id.clone())
-        .ok_or_else(|| Status::invalid_argument("an append has a correlation id"))?;
+        .ok_or_else(|| Status::invalid_argument("an append must have a correlation id"))?;
     if let Some(options) = request.options {
         unfinished.insert(correlation, (options, Vec::new()));
     }
     let Some((_, proposed)) = unfinished.get_mut(&correlation) else {
-        return Err(Status::invalid_argument("an append begins with its options"));
+        return Err(Status::invalid_argument("an append must begin with its options"));
     };
     proposed.extend(request.proposed_messages);
     let size: usize = unfinished.values().flat_map(|(_, part)| part).map(ProposedMessage::encoded_len).sum();
@@ -351,7 +351,7 @@ fn detailed(expected: &ExpectedRevision, refusal: &AppendRefusal) -> wire::RpcSt
         }
         AppendRefusal::TooLarge(limit) => {
             let detail = wire::TooLargeDetail { max_append_size: u32::try_from(*limit).unwrap_or(u32::MAX) };
-            let message = format!("an append has at most {limit} bytes");
+            let message = format!("an append may have at most {limit} bytes");
             (Code::InvalidArgument, message, any("MaximumAppendSizeExceeded", detail.encode_to_vec()))
         }
         AppendRefusal::Status(status) if status.code() == Code::PermissionDenied => {

@@ -31,5 +31,5 @@ pub(super) fn of_form(error: &EventStoreDbEventError) -> Status {
 }
 
 pub(super) fn ending() -> Status {
-    Status::unavailable("the server ends")
+    Status::unavailable("the server is shutting down")
 }

@@ -37,7 +37,7 @@ pub enum KeyError {
     Open { path: PathBuf },
     #[error("the token key {path} has {length} bytes, not {KEY}; remove it to have a new one made")]
     Length { path: PathBuf, length: usize },
-    #[error("no random numbers: {0}")]
+    #[error("the operating system gives no random numbers: {0}")]
     Random(String),
 }
 

@@ -78,6 +78,6 @@ pub(crate) async fn announce(ctx: &Ctx, permit: &Permit, created: ImageCreated) 
 /// Deletes a created image that will get no bytes.
 pub(crate) async fn withdraw(ctx: &Ctx, permit: &Permit, image: ImageId) {
     if let Err(error) = command(ctx, permit, image, ImageCommand::Delete).await {
-        tracing::warn!(%image, %error, "an image that nobody will fill could not be removed");
+        tracing::warn!(%image, %error, "removing an image that will get no bytes failed");
     }
 }

@@ -46,7 +46,7 @@ fn by_proxy(ctx: &Ctx, secret: &Secret) -> Result<Guest, Fault> {
     check(secret, instance, Some(signature))?;
     let guest = instance.parse().ok().and_then(|id| find(ctx, id).transpose()).ok_or_else(Fault::no_route)??;
     if guest.server()?.request.project.as_str() != project {
-        tracing::warn!(%instance, project, "the metadata proxy names a project that the server is not of");
+        tracing::warn!(%instance, project, "the metadata proxy names another project than the server's");
         return Err(Fault::no_route());
     }
     Ok(guest)
@@ -75,7 +75,10 @@ fn check(secret: &Secret, signed: &str, signature: Option<&str>) -> Result<(), F
     match told.is_some_and(|told| mac.chain_update(signed).verify_slice(&told).is_ok()) {
         true => Ok(()),
         false => {
-            tracing::warn!(id = signed, "the signature of a request for metadata does not fit the shared secret");
+            tracing::warn!(
+                id = signed,
+                "the signature of a request for metadata does not match metadata_proxy_shared_secret"
+            );
             Err(Fault::forbidden("Invalid proxy request signature."))
         }
     }
@@ -99,7 +102,7 @@ pub(super) fn unavailable(error: PortError) -> Fault {
 
 async fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
     if ctx.header("X-Instance-ID").is_some() {
-        tracing::warn!("X-Instance-ID counts only with [neutron] service_metadata_proxy");
+        tracing::warn!("X-Instance-ID has an effect only with [neutron] service_metadata_proxy");
     }
     let GuestOrigin { address, network } = asker(ctx).ok_or_else(Fault::no_route)?;
     let ports = ctx.queries()?.networks.ports_at(address, &ServiceCaller::system("metadata")).await;
@@ -114,7 +117,8 @@ async fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
         (Some(_), false) => {
             tracing::warn!(
                 %address,
-                "guests of several networks have this address: a proxy that says which network it serves tells them apart"
+                "guests of several networks have this address: only a metadata proxy that names its network can tell \
+                 them apart"
             );
             Err(Fault::no_route())
         }

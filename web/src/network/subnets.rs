@@ -127,7 +127,7 @@ fn check_reserved(ctx: &Ctx, places: impl IntoIterator<Item = IpNet>) -> Result<
     let overlaps = |place: &IpNet| reserved.iter().any(|own| own.contains(place) || place.contains(own));
     match places.into_iter().find(overlaps) {
         Some(place) if !ctx.caller().is_admin => {
-            Err(faults::invalid_input(format_args!("{place} overlaps with a network of the operator's own")))
+            Err(faults::invalid_input(format_args!("{place} overlaps with a network that the operator reserved")))
         }
         _ => Ok(()),
     }

@@ -24,7 +24,7 @@ pub(super) struct DrainRequest {
 impl DrainRequest {
     /// Reads the value under `key`, the only key of the body. An empty body is accepted.
     pub(super) fn of(ctx: &Ctx, key: &str) -> Result<Self, Fault> {
-        let wrong = |error: String| Fault::bad_request(format!("The body is no {key}: {error}."));
+        let wrong = |error: String| Fault::bad_request(format!("The body is not a valid {key}: {error}."));
         let wish: Self = match &ctx.body {
             Value::Null => Self::default(),
             Value::Object(body) if body.is_empty() => Self::default(),
@@ -32,13 +32,13 @@ impl DrainRequest {
                 let value = body.get(key).ok_or_else(|| wrong(format!("it has no {key}")))?;
                 parsed(value).map_err(wrong)?
             }
-            _ => return Err(wrong(format!("it has to have {key} and nothing else"))),
+            _ => return Err(wrong(format!("it must have {key} and nothing else"))),
         };
         if wish.parallel.is_some_and(|parallel| !(1..=MOST_PARALLEL).contains(&parallel)) {
-            return Err(wrong(format!("parallel is a number from 1 to {MOST_PARALLEL}")));
+            return Err(wrong(format!("parallel must be a number from 1 to {MOST_PARALLEL}")));
         }
         if wish.reason.as_ref().is_some_and(|reason| reason.trim().is_empty() || reason.len() > LONGEST_REASON) {
-            return Err(wrong(format!("reason has 1 to {LONGEST_REASON} bytes")));
+            return Err(wrong(format!("reason must have 1 to {LONGEST_REASON} bytes")));
         }
         Ok(wish)
     }

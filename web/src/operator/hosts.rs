@@ -69,7 +69,7 @@ fn refused(name: &str, error: CommandError<HostReject>) -> Fault {
             Fault::conflict(format!("Compute host {name} is not being drained."))
         }
         CommandError::Rejected(HostReject::DrainEnding) => {
-            Fault::conflict(format!("A drain of compute host {name} is just being called off; ask again in a moment."))
+            Fault::conflict(format!("A drain of compute host {name} is being cancelled; ask again in a moment."))
         }
         CommandError::Rejected(HostReject::NotInMaintenance) => {
             Fault::conflict(format!("Compute host {name} is not in maintenance."))

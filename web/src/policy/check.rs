@@ -50,9 +50,9 @@ pub enum CheckError {
     NotACheck(String),
     #[error("remote checks ({0:?}) are not supported")]
     Remote(String),
-    #[error("{0:?} ends where a check should follow")]
+    #[error("{0:?} ends where a check must follow")]
     Incomplete(String),
-    #[error("{found:?} is out of place in {text:?}")]
+    #[error("{found:?} is not allowed at its place in {text:?}")]
     Misplaced { found: String, text: String },
     #[error("a parenthesis in {0:?} is not closed")]
     Unclosed(String),

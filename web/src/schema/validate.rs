@@ -48,7 +48,7 @@ pub enum CompileError {
     Format(String),
     #[error("pattern {0:?} is not a regular expression")]
     Pattern(String),
-    #[error("{0:?} has a value that it cannot have")]
+    #[error("{0:?} has an invalid value")]
     Value(String),
 }
 

@@ -166,7 +166,7 @@ async fn a_project_has_so_many_images() {
     assert_eq!(statuses, [201, 201, 201, 413, 413, 413, 413, 413], "also of those that come at once");
     let refused = all.iter().find(|answer| answer.status == 413).unwrap();
     let told = String::from_utf8_lossy(&refused.bytes).into_owned();
-    assert!(told.contains("The project has as many images as it may: 3."), "{told}");
+    assert!(told.contains("The project has reached its limit of 3 images."), "{told}");
     assert_eq!(make(&other).await.status, 201, "others have theirs");
     let one = all.iter().find(|answer| answer.status == 201).unwrap().json()["id"].as_str().unwrap().to_owned();
     world.call(&token, "DELETE", &format!("/image/v2/images/{one}"), None).await.expect(204);

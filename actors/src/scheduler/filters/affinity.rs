@@ -71,7 +71,7 @@ pub(super) const GROUP_AFFINITY: Filter = Filter {
     },
     passes: |host| host.members() > 0,
     says: |_| "the other members of the server group are not on it".to_owned(),
-    lacks: |context| format!("the host of affinity group {} would not do", name(context)),
+    lacks: |context| format!("the host of affinity group {} is not suitable", name(context)),
     ..PLAIN
 };
 

@@ -73,8 +73,8 @@ pub(super) const TENANCY: Filter = Filter {
         let project = host.context.request.project.as_str();
         listed.peek().is_none() || listed.any(|value| value.split(',').any(|one| one.trim() == project))
     },
-    says: |_| "the host's aggregates are kept for other projects".to_owned(),
-    lacks: |_| "every host with room is kept for other projects".to_owned(),
+    says: |_| "the host's aggregates are reserved for other projects".to_owned(),
+    lacks: |_| "every host with room is reserved for other projects".to_owned(),
     ..PLAIN
 };
 
@@ -89,6 +89,6 @@ pub(super) const TYPE_AFFINITY: Filter = Filter {
         let flavor = &host.context.request.flavor.name;
         format!("flavor {flavor}: the host's aggregates admit {}", some(host.listed("instance_type"), 4))
     },
-    lacks: |context| format!("every host with room is kept for flavors other than {}", context.request.flavor.name),
+    lacks: |context| format!("every host with room is reserved for flavors other than {}", context.request.flavor.name),
     ..PLAIN
 };

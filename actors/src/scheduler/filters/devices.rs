@@ -47,7 +47,7 @@ fn lacks(context: &SchedulingContext<'_>) -> String {
     match &context.topology {
         Err(reason) => reason.trim_end_matches('.').to_owned(),
         _ if context.placement.ledger.cells.is_empty() => {
-            "no host tells its NUMA topology, which the flavor or the image asks for".to_owned()
+            "no host reports its NUMA topology, which the flavor or the image asks for".to_owned()
         }
         Ok(Some(topology)) if topology.is_pinned() && context.fleet.column("PCPU").is_none() => {
             "no host has dedicated CPUs ([compute] cpu_dedicated_set), which the flavor or the image asks for"
@@ -55,7 +55,7 @@ fn lacks(context: &SchedulingContext<'_>) -> String {
         }
         Ok(topology) => {
             let wanted = topology.as_ref().map(GuestNumaTopology::words).unwrap_or_default();
-            format!("no host that would do has NUMA cells with room for {wanted}")
+            format!("no suitable host has NUMA cells with room for {wanted}")
         }
     }
 }

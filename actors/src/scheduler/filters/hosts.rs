@@ -34,7 +34,7 @@ pub(super) const AVAILABILITY_ZONE: Filter = Filter {
         let own = host.context.fleet.zone_of(host.slot).unwrap_or(&host.context.request.default_zone);
         format!("zone: wants {}, is in {own}", host.context.request.zone.as_deref().unwrap_or_default())
     },
-    lacks: |context| format!("no host in zone {} would do", context.request.zone.as_deref().unwrap_or_default()),
+    lacks: |context| format!("no host in zone {} is suitable", context.request.zone.as_deref().unwrap_or_default()),
     ..PLAIN
 };
 
@@ -53,8 +53,8 @@ pub(super) const ISOLATED_HOSTS: Filter = Filter {
         }
     },
     says: |host| match image_is_isolated(host) {
-        true => "the image is kept to isolated hosts, and this is none".to_owned(),
-        false => "the host is kept for isolated images, and this is none".to_owned(),
+        true => "the image may run on isolated hosts only, and this host is not isolated".to_owned(),
+        false => "the host is reserved for isolated images, and this image is not isolated".to_owned(),
     },
     lacks: |_| "no host may run this image".to_owned(),
     ..PLAIN

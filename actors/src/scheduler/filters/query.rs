@@ -23,7 +23,7 @@ pub(super) const JSON: Filter = Filter {
     },
     says: |host| match &host.context.hints.query {
         Some(Some(query)) => format!("it does not meet {query}"),
-        _ => "the hint query is no JSON".to_owned(),
+        _ => "the hint query is not JSON".to_owned(),
     },
     lacks: |_| "no host with room meets the hint query".to_owned(),
     ..PLAIN

@@ -241,10 +241,10 @@ fn capacity_is_by_placements_rules_and_refusals_show_the_numbers() {
     let much = cell.decide(&request(flavor(2, 9_000, 10)));
     assert_eq!(
         much.reasons.message(),
-        "No valid host was found. There are not enough hosts available: no host that would do has 9000 MiB of memory free."
+        "No valid host was found. There are not enough hosts available: no suitable host has 9000 MiB of memory free."
     );
     let strange = cell.decide(&specs(&[("resources:CUSTOM_GOLD", "1")]));
-    assert_eq!(strange.reasons.lacks.as_deref(), Some("no host that would do has any CUSTOM_GOLD"));
+    assert_eq!(strange.reasons.lacks.as_deref(), Some("no suitable host has any CUSTOM_GOLD"));
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn zones_are_aggregates_and_the_default_zone_is_the_rest() {
     assert_eq!(cell.fitting(&zone("south")), Vec::<String>::new());
     assert_eq!(
         cell.decide(&zone("south")).reasons.message(),
-        "No valid host was found. There are not enough hosts available: no host of zone south would do."
+        "No valid host was found. There are not enough hosts available: no host of zone south is suitable."
     );
     assert_eq!(cell.decide(&zone("north")).ranked[0].zone.as_deref(), Some("north"));
     let refused = &cell.decide(&zone("north")).reasons.checks[0].refused;
@@ -372,10 +372,10 @@ fn dedicated_cpus_fall_back_to_shared_ones_unless_told_not_to() {
     let mut cell = Cell::three();
     let dedicated = specs(&[("hw:cpu_policy", "dedicated")]);
     let lacks = |cell: &Cell| cell.decide(&dedicated).reasons.lacks;
-    let pins = "no host tells its NUMA topology, which the flavor or the image asks for";
+    let pins = "no host reports its NUMA topology, which the flavor or the image asks for";
     assert_eq!(lacks(&cell).as_deref(), Some(pins), "there are CPUs, but no dedicated ones");
     cell.options.disable_fallback_pcpu_query = true;
-    assert_eq!(lacks(&cell).as_deref(), Some("no host that would do has any PCPU"));
+    assert_eq!(lacks(&cell).as_deref(), Some("no suitable host has any PCPU"));
 }
 
 /// Placement refuses a request with several groups and no `group_policy`, so Nova finds no host.
@@ -386,7 +386,10 @@ fn several_groups_without_a_policy_find_no_host() {
     let groups = [("trait1:CUSTOM_LEFT", "required"), ("trait2:CUSTOM_RIGHT", "required")];
     let of = |policy: &[(&str, &str)]| specs(&groups.iter().chain(policy).copied().collect::<Vec<_>>());
     let message = cell.decide(&of(&[])).reasons.message();
-    assert!(message.ends_with("several groups of resources and no group_policy, none or isolate."), "{message}");
+    assert!(
+        message.ends_with("several groups of resources, but no group_policy: set it to none or isolate."),
+        "{message}"
+    );
     assert_eq!(cell.fitting(&of(&[("group_policy", "none")])), ["h1"]);
 }
 

@@ -28,11 +28,11 @@ pub const MAX_NAME: usize = 255;
 /// Why an event is not valid in its stream.
 #[derive(Debug, Error)]
 pub enum EventStoreDbEventError {
-    #[error("`{0}` is no kind of event of the streams `{1}-...`")]
+    #[error("`{0}` is not an event kind of the streams `{1}-...`")]
     OtherNoun(String, String),
     #[error("{kind} version {found} is not the version {expected} that is written here")]
     OtherVersion { kind: String, found: u16, expected: u16 },
-    #[error("the metadata are not those of an event of Chronova: {0}")]
+    #[error("the metadata is not that of a Chronova event: {0}")]
     Metadata(String),
     #[error("the event cannot be decoded")]
     Payload(#[from] DecodeError),

@@ -25,7 +25,7 @@ impl RemoteConnection {
     pub(super) fn new(url: &str, patience: Duration) -> Result<Self, StoreError> {
         let settings: ClientSettings = url.parse().map_err(|error: eventstore::ClientSettingsParseError| {
             // The whole message would repeat the password.
-            StoreError::Io(format!("the address of the log is no esdb:// URL: {}", scrubbed(error.message(), url)))
+            StoreError::Io(format!("the address of the log is not an esdb:// URL: {}", scrubbed(error.message(), url)))
         })?;
         let runtime = Handle::current();
         let client = open(&runtime, &settings)?;
@@ -45,7 +45,7 @@ impl RemoteConnection {
         }
         match open(&self.runtime, &self.settings) {
             Ok(client) => *current = (client, number + 1),
-            Err(error) => tracing::warn!(%error, "no new connection to the log can be made"),
+            Err(error) => tracing::warn!(%error, "cannot open a new connection to the log"),
         }
     }
 

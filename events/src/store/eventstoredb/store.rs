@@ -322,7 +322,7 @@ async fn follow(remote: Arc<RemoteConnection>, tail: Arc<Tail>) {
                     Some(Ok(event)) if event.position > tail.head() => tail.publish([Arc::new(event)]),
                     Some(Ok(_)) | None => {}
                     Some(Err(error)) => {
-                        tracing::error!(%error, "the log can be followed no further");
+                        tracing::error!(%error, "the subscription to the log failed: no more events can be read");
                         tail.close();
                         return;
                     }

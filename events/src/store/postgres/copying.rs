@@ -184,7 +184,7 @@ fn unfinished(cell: &str) -> String {
 }
 
 fn taken_away() -> StoreError {
-    refused("somebody else took the log in this database")
+    refused("another process took over the log in this database")
 }
 
 /// The anchor of the source at `position`; the start if the source has no event there.
@@ -209,7 +209,7 @@ fn same(copy: &Recorded, original: &Recorded) -> bool {
 fn check(flow: ControlFlow<()>) -> Result<(), StoreError> {
     match flow {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(refused("the copy was ended; it goes on when it is started again")),
+        ControlFlow::Break(()) => Err(refused("the copy was stopped; start it again to continue")),
     }
 }
 

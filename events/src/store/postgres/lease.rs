@@ -52,7 +52,7 @@ impl LeaseTerms {
             match self.ask(link).await {
                 Ok(Some(taken)) => {
                     if stands_by {
-                        tracing::info!("this member leads now");
+                        tracing::info!("this member leads the log now");
                     }
                     return Ok(taken);
                 }
@@ -63,7 +63,7 @@ impl LeaseTerms {
                 Ok(None) => {}
                 Err(failure) if !stands_by => return Err(failure),
                 Err(failure) => {
-                    tracing::warn!(%failure, "standing by without the database");
+                    tracing::warn!(%failure, "this member stands by, but the database does not answer");
                     if let Ok(other) = DatabaseLink::open(&self.config).await {
                         *link = other;
                     }
@@ -115,7 +115,7 @@ impl LeaseKeeper {
             let _ = begun.send(failure);
             let mut kept = KeptLease { terms, link: None, since, ended, shown, timer };
             if let Some(reason) = runtime.block_on(kept.keep()) {
-                tracing::error!(reason, "this member leads no more");
+                tracing::error!(reason, "this member lost the lease of the log and no longer leads");
                 lost.send_replace(Some(reason));
                 runtime.block_on(kept.end_process());
             }
@@ -188,7 +188,7 @@ impl KeptLease {
                 }
                 Ok(Ok(false)) => return Some("another member leads this log".to_owned()),
                 Ok(Err(failure)) => {
-                    tracing::warn!(%failure, "the lease of the log is not confirmed");
+                    tracing::warn!(%failure, "the database did not confirm the lease of the log");
                     self.link = None;
                     every / 4
                 }
@@ -211,7 +211,7 @@ impl KeptLease {
         let Some(timer) = &mut self.timer else { return };
         if let Err(failure) = timer.set(elapsed()) {
             // The timer keeps its earlier setting, so it ends the process then.
-            tracing::error!(%failure, "this process ends later");
+            tracing::error!(%failure, "cannot set the timer to now: this process ends when the lease does");
         }
         std::future::pending::<()>().await;
     }
@@ -240,7 +240,10 @@ impl KeptLease {
             Err(failure) => Err(failure),
         };
         if let Err(failure) = released {
-            tracing::warn!(%failure, "the lease of the log is not released: another member waits for its end");
+            tracing::warn!(
+                %failure,
+                "cannot release the lease of the log: another member can lead only after it expires"
+            );
         }
     }
 }

@@ -76,7 +76,7 @@ where
             // "canceling wait for synchronous replication": the next commit is not replicated. The connection ends
             // here, so that the writer asks for the outcome of the commit.
             Some(Ok(AsyncMessage::Notice(notice))) if notice.code().code() == "01000" => {
-                tracing::warn!(%notice, "the database doubts a commit of the log");
+                tracing::warn!(%notice, "the database may not have replicated a commit of the log");
                 return;
             }
             Some(Ok(_)) => {}
@@ -99,9 +99,11 @@ pub(super) async fn within<T>(
 fn explain(error: &tokio_postgres::Error) -> StoreError {
     match error.as_db_error() {
         Some(refused) if refused.code().code() == "53100" => StoreError::Full,
-        Some(refused) => {
-            StoreError::Io(format!("the database refuses: {} ({})", refused.message(), refused.code().code()))
-        }
+        Some(refused) => StoreError::Io(format!(
+            "the database refused the request: {} ({})",
+            refused.message(),
+            refused.code().code()
+        )),
         None => StoreError::Io(format!("the database: {}", ErrorChain(error))),
     }
 }

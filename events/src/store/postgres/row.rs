@@ -21,7 +21,8 @@ pub(super) fn signed(value: u64) -> i64 {
 
 pub(super) fn read(row: &Row, keys: Option<&Arc<KeyRing>>) -> Result<Recorded, StoreError> {
     let position = row.get::<_, i64>(0).unsigned_abs();
-    parse(row, keys).ok_or_else(|| StoreError::Corrupt { position, reason: "a column has another form".to_owned() })
+    parse(row, keys)
+        .ok_or_else(|| StoreError::Corrupt { position, reason: "a column has an unexpected type".to_owned() })
 }
 
 fn parse(row: &Row, keys: Option<&Arc<KeyRing>>) -> Option<Recorded> {

@@ -76,16 +76,16 @@ impl VerifyingWalk {
         let due = *revision;
         let mut wrong = Vec::new();
         if event.revision.0 != due {
-            wrong.push(format!("revision {} where {due} is due", event.revision.0));
+            wrong.push(format!("revision {} instead of {due}", event.revision.0));
         }
         let hash = link(&self.hash, position, event.revision, &EventContent::of(event).hash());
         if event.hash != Some(hash) {
-            wrong.push("the event is not the one that its hash was made of".to_owned());
+            wrong.push("the event does not match its hash".to_owned());
         }
         match event.event() {
             Ok(payload) if event.codec == BINCODE_2 && event.version == payload.version() => {
                 if payload.encode().ok().as_deref() != Some(&event.data[..]) {
-                    wrong.push(format!("{} v{} is not encoded as this version does it", event.kind, event.version));
+                    wrong.push(format!("{} v{} is not encoded as this version encodes it", event.kind, event.version));
                 }
             }
             Ok(_) => {}
@@ -110,7 +110,7 @@ impl VerifyingWalk {
         for anchor in held {
             match anchor.hash == self.hash {
                 true => self.found.anchors.push(anchor),
-                false => self.damage(Some(position), None, format!("it is not the event of the anchor {anchor}")),
+                false => self.damage(Some(position), None, format!("the event does not match the anchor {anchor}")),
             }
         }
     }
@@ -122,7 +122,11 @@ impl VerifyingWalk {
             } else if *anchor == Anchor::START {
                 self.found.anchors.push(*anchor);
             } else if anchor.position == Position::START {
-                self.damage(None, None, format!("no log begins with the anchor {anchor}"));
+                self.damage(
+                    None,
+                    None,
+                    format!("the anchor {anchor} is not valid: position 0 has the hash of an empty log"),
+                );
             }
         }
         self.found.streams = self.revisions.len() as u64;
@@ -131,7 +135,7 @@ impl VerifyingWalk {
             self.found.remarks.push(format!("the personal fields of {} events were erased", self.erased));
         }
         if self.lost > 0 {
-            self.found.remarks.push(format!("the keys of the personal fields of {} events are not here", self.lost));
+            self.found.remarks.push(format!("the keys of the personal fields of {} events are missing", self.lost));
         }
         self.found
     }

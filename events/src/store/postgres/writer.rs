@@ -85,7 +85,7 @@ impl PostgresWriter {
             if let Some(failure) = earlier {
                 refuse(jobs, &failure);
             } else if let Err(failure) = self.perform(jobs).await {
-                tracing::error!(%failure, "the log takes no more events");
+                tracing::error!(%failure, "the log's writer failed: the log accepts no more events");
                 self.failed.send_replace(Some(failure));
                 self.tail.close();
             }
@@ -212,7 +212,10 @@ impl PostgresWriter {
                 Ok(_) => return Err(fenced()),
                 Err(failure) => failure,
             };
-            tracing::warn!(%failure, "an append to the log has no answer: asking what became of it");
+            tracing::warn!(
+                %failure,
+                "the database did not confirm an append to the log: checking whether the events were stored"
+            );
             if self.is_there(batch, until).await? {
                 return Ok(());
             }
@@ -328,5 +331,5 @@ fn refuse(jobs: Vec<PostgresAppend>, failure: &StoreError) {
 }
 
 fn fenced() -> StoreError {
-    StoreError::Io("another member leads this log: this one appends no more".to_owned())
+    StoreError::Io("another member leads this log now: this member has stopped appending".to_owned())
 }

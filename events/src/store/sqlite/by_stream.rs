@@ -103,7 +103,7 @@ pub(super) fn differences(connection: &Connection, limit: usize) -> rusqlite::Re
     let count: i64 = transaction.query_row("SELECT count(*) FROM events_by_stream", [], |row| row.get(0))?;
     let mut found = Vec::new();
     if unsigned(count) != until.0 {
-        found.push(format!("the index by stream has {count} entries, and is said to reach {until}"));
+        found.push(format!("the index by stream has {count} entries, but should reach position {until}"));
     }
     let mut wrong = transaction.prepare(
         "SELECT i.position, i.stream, i.revision FROM events_by_stream i LEFT JOIN events e ON e.position = i.position \
@@ -113,7 +113,8 @@ pub(super) fn differences(connection: &Connection, limit: usize) -> rusqlite::Re
     while let Some(row) = rows.next()? {
         let (position, stream, revision) = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?);
         found.push(format!(
-            "the index by stream has stream {stream}, revision {revision} at {position}: it is not there"
+            "the index by stream puts stream {stream}, revision {revision} at {position}, where the log has another \
+             event"
         ));
     }
     Ok(found)

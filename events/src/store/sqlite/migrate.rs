@@ -25,7 +25,7 @@ pub(super) fn from_1(connection: &Connection) -> Result<(), StoreError> {
     let explain = |e: rusqlite::Error| error::explain(&e, 0);
     let transaction = connection.unchecked_transaction().map_err(explain)?;
     let head = reader::head(&transaction)?;
-    tracing::info!(events = head.0, format = 2, "the log is brought to a newer format");
+    tracing::info!(events = head.0, format = 2, "converting the log to a newer file format");
     transaction.execute_batch("ALTER TABLE events ADD COLUMN hash BLOB NOT NULL DEFAULT x''").map_err(explain)?;
     chain(&transaction, head)?;
     let finish = || {
@@ -43,7 +43,7 @@ pub(super) fn from_2(connection: &Connection) -> Result<(), StoreError> {
     let explain = |e: rusqlite::Error| error::explain(&e, 0);
     let transaction = connection.unchecked_transaction().map_err(explain)?;
     let head = reader::head(&transaction)?;
-    tracing::info!(events = head.0, format = 3, "the log is brought to a newer format");
+    tracing::info!(events = head.0, format = 3, "converting the log to a newer file format");
     let convert = || {
         transaction.execute_batch("DROP INDEX events_by_stream")?;
         transaction.execute_batch(by_stream::LAYOUT)?;
@@ -85,7 +85,7 @@ fn chain(connection: &Connection, head: Position) -> Result<(), StoreError> {
                 .execute(params![hash.0.as_slice(), sum, signed(event.position.0)])
                 .map_err(|e| error::explain(&e, event.position.0))?;
             if event.position.0.is_multiple_of(TOLD_EVERY) {
-                tracing::info!(done = event.position.0, of = head.0, "the log is brought to a newer format");
+                tracing::info!(done = event.position.0, of = head.0, "converting the log to a newer file format");
             }
         }
         at = last;
@@ -102,7 +102,7 @@ fn whole(
 ) -> Result<Recorded, StoreError> {
     let corrupt = |reason: &str| StoreError::Corrupt { position, reason: reason.to_owned() };
     let parsed = reader.parse(row).map_err(|e| error::explain(&e, position))?;
-    let (event, sum) = parsed.ok_or_else(|| corrupt("a column is not what it should be"))?;
+    let (event, sum) = parsed.ok_or_else(|| corrupt("a column has an unexpected type"))?;
     if event.position.0 != position {
         return Err(super::reader::missing(position));
     }

@@ -263,7 +263,7 @@ impl StreamEvents<'_> {
             if event.revision.0 != self.revision || event.stream != *self.stream {
                 let (stream, revision) = (self.stream, self.revision);
                 let reason = format!(
-                    "{stream} goes on with revision {} of {} instead of {revision}",
+                    "{stream} continues with revision {} of {} instead of {revision}",
                     event.revision.0, event.stream
                 );
                 return Err(StoreError::Corrupt { position: event.position.0, reason });
@@ -303,7 +303,7 @@ pub(super) fn verify(connection: &Connection, kinds: &Kinds) -> Result<Verified,
         let revision = revisions.entry(event.stream.clone()).or_default();
         *revision += 1;
         if event.revision.0 != *revision {
-            let reason = format!("{} goes on with revision {} instead of {revision}", event.stream, event.revision.0);
+            let reason = format!("{} continues with revision {} instead of {revision}", event.stream, event.revision.0);
             return Err(StoreError::Corrupt { position: event.position.0, reason });
         }
         events += 1;

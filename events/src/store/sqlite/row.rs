@@ -154,7 +154,7 @@ impl<'a> RowReader<'a> {
         let corrupt = |reason: &str| StoreError::Corrupt { position, reason: reason.to_owned() };
         let event = self.parse(row).map_err(|e| super::error::explain(&e, position))?;
         let Some((event, sum)) = event else {
-            return Err(corrupt("a column is not what it should be"));
+            return Err(corrupt("a column has an unexpected type"));
         };
         if event.hash.is_none() {
             return Err(corrupt("it has no hash"));

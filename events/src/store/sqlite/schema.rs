@@ -163,7 +163,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, St
     sync_recovered(path)?;
     if let Err(error) = snapshots::drop_clear(&connection) {
         // The disk is probably full. No code uses an unencrypted snapshot, and the next start tries again.
-        tracing::warn!(%error, "the log's snapshots have to wait");
+        tracing::warn!(%error, "removing the unsealed snapshots failed; the next start tries again");
     }
     let known = note.filter(|note| note.log == log).map_or(0, |note| note.file);
     if let Err(error) = by_stream::extend(&connection, head.position) {
@@ -171,7 +171,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, St
             return Err(error::explain(&error, head.position.0));
         }
         // The disk is probably full. The existing events can still be read.
-        tracing::warn!(%error, "the log's index has to wait");
+        tracing::warn!(%error, "updating the log's index by stream failed; retrying later");
     }
     let pending = UnindexedEvents::read(&connection).map_err(|e| error::explain(&e, head.position.0))?;
     let page_size: u32 =
@@ -182,7 +182,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, St
         Ok(size) => size.unwrap_or(known),
         Err(error) => {
             // The disk is probably full. The existing events can still be read.
-            tracing::warn!(%error, "the log's checkpoint has to wait");
+            tracing::warn!(%error, "moving the write-ahead log into the data file failed; retrying later");
             known
         }
     };
@@ -271,7 +271,7 @@ fn check_size(path: &Path, note: Option<WitnessNote>) -> Result<(), StoreError> 
     if size < note.file {
         return Err(StoreError::Corrupt {
             position: 0,
-            reason: format!("{} has {size} bytes and had {}: it was cut short", path.display(), note.file),
+            reason: format!("{} has {size} bytes, but had {}: it was truncated", path.display(), note.file),
         });
     }
     Ok(())
@@ -398,7 +398,7 @@ fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
     if last != head.0 {
         return Err(StoreError::Corrupt {
             position: last.min(head.0) + 1,
-            reason: format!("the last event is {last}, and {} were written", head.0),
+            reason: format!("the last event is at {last}, but {} events were written", head.0),
         });
     }
     let kinds = reader::kinds(connection)?;
@@ -420,7 +420,10 @@ fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
 fn check_note(witness: &Witness, note: Option<WitnessNote>, log: Uuid, head: Position) -> Result<(), StoreError> {
     match note {
         Some(note) if note.log != log => {
-            tracing::warn!(path = %witness.path().display(), "the note beside the log is about another log: ignored");
+            tracing::warn!(
+                path = %witness.path().display(),
+                "ignoring the note of how far the log reached: it is about another log"
+            );
             Ok(())
         }
         Some(note) if note.head > head => Err(StoreError::Corrupt {

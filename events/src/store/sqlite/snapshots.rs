@@ -49,7 +49,7 @@ pub(super) fn load(
         .map_err(|e| error::explain(&e, 0))?;
     Ok(found.and_then(|(snapshot, sum)| {
         if crc32fast::hash(&snapshot.bytes) != sum {
-            tracing::warn!(%stream, "a damaged snapshot is not used");
+            tracing::warn!(%stream, "ignoring a damaged snapshot");
             return None;
         }
         sealed_snapshots::open(keys, stream, &snapshot)

@@ -56,7 +56,7 @@ impl LogWatch {
                 Ok(metadata) if identity(&metadata) == *known => continue,
                 Ok(_) => "was replaced by another file".to_owned(),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => "was removed or moved away".to_owned(),
-                Err(error) => format!("cannot be looked at ({error})"),
+                Err(error) => format!("cannot be read ({error})"),
             };
             let failure = StoreError::Io(format!(
                 "{} {what} while the log is open: nothing more is acknowledged until the log is opened again",

@@ -533,7 +533,7 @@ impl Writer {
                 self.pages += INDEX_PAGES;
             }
             Err(error) => {
-                tracing::warn!(%error, "the log's index has to wait");
+                tracing::warn!(%error, "updating the log's index by stream failed; retrying later");
                 if error::is_fatal(&error) {
                     self.fail(&error::explain(&error, self.head.position.0));
                 }
@@ -551,7 +551,9 @@ impl Writer {
                 return true;
             }
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "the log's checkpoint has to wait"),
+            Err(error) => {
+                tracing::warn!(%error, "moving the write-ahead log into the data file failed; retrying later")
+            }
         }
         false
     }

@@ -28,7 +28,7 @@ fn settle(site: HostStorage<'_>, disk: &StoredDisk, capacity: u64) -> DriverResu
     disk.volume.resize(capacity.max(now), flags).during("grow disk")?;
     match disk.capacity()? < capacity {
         true => {
-            let message = "libvirt takes the raw file for one of another format".to_owned();
+            let message = "libvirt detected another format in the raw file".to_owned();
             Err(DriverError::Failed { call: "grow disk", message })
         }
         false => Ok(()),

@@ -428,7 +428,7 @@ fn open_apart(connect: &Connect, name: &str, xml: &Element, setting: &str) -> Dr
     pool::open_as(connect, name, xml).map_err(|error| match error {
         error if error.is_transient() => error,
         error => {
-            let message = format!("{setting}, which this host cannot use: {error}");
+            let message = format!("{setting}, but this host cannot use it: {error}");
             DriverError::Failed { call: "storage pool", message }
         }
     })

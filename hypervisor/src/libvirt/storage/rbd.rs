@@ -72,7 +72,10 @@ impl ImageBackend for Rbd {
     }
 
     fn fill(&self, _: HostStorage<'_>, _: &VolumeToCreate<'_>, image: &ImageRef) -> DriverResult<()> {
-        let what = format!("a disk of image {} in a Ceph pool: libvirt cannot write into one", image.id);
+        let what = format!(
+            "a disk in a Ceph pool cannot be made from image {}, because libvirt cannot write into the pool",
+            image.id
+        );
         Err(DriverError::Unsupported(what + "; give the server a root volume, or set another [libvirt] images_type"))
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
         let metadata = metadata.get(number).map_or(&[][..], Vec::as_slice);
         match aggregate(&row, metadata) {
             Ok((created, _)) if !numbers.insert(created.number) => {
-                adoption.report.obstacle(AdoptedThing::Aggregate, id, "its number is there twice", super::MEND_ROW);
+                adoption.report.obstacle(AdoptedThing::Aggregate, id, "its number occurs twice", super::MEND_ROW);
             }
             Ok((created, times)) => {
                 let hosts = hosts.get(number).map_or(&[][..], Vec::as_slice);

@@ -63,7 +63,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
             continue;
         }
         if !seen.insert(id) {
-            adoption.report.obstacle(AdoptedThing::Consumer, id, "its UUID is there twice", MEND_ROW);
+            adoption.report.obstacle(AdoptedThing::Consumer, id, "its UUID occurs twice", MEND_ROW);
             continue;
         }
         let claim = claim(&row, &parts).and_then(|(claimed, adopted)| {

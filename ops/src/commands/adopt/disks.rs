@@ -26,7 +26,7 @@ fn device(row: &NovaRow<'_>) -> Result<BlockDevice, Unadoptable> {
     };
     let volume = row.uuid("volume_id")?.map(VolumeId);
     if place == BlockLocation::Volume && volume.is_none() {
-        return Err(Unadoptable::new("a volume was never made for its disk", "delete the server, or leave it out"));
+        return Err(Unadoptable::new("no volume was created for its disk", "delete the server, or leave it out"));
     }
     let text = |column: &str| row.words(column).map(str::to_owned);
     Ok(BlockDevice {

@@ -29,7 +29,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
         let policy = policies.get(number).and_then(|rows| rows.first());
         match group(&row, policy) {
             Ok((created, _)) if !seen.insert(created.group) => {
-                adoption.report.obstacle(AdoptedThing::Group, id, "its UUID is there twice", MEND_ROW);
+                adoption.report.obstacle(AdoptedThing::Group, id, "its UUID occurs twice", MEND_ROW);
             }
             Ok((created, at)) => {
                 let members = members.get(number).map_or(&[][..], Vec::as_slice);

@@ -76,7 +76,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
                 let twice = !ids.insert(host.registered.host) || !names.insert(host.registered.hostname.clone());
                 match twice {
                     true => Err(Unadoptable::new(
-                        "its UUID or its name is there twice",
+                        "its UUID or its name occurs twice",
                         "delete the row of the one that is gone",
                     )),
                     false => Ok(host),
@@ -164,7 +164,7 @@ fn record(adoption: &mut Adoption<'_>, row: &NovaRow<'_>, host: NovaHost) {
     let service = row.text("host").unwrap_or_default();
     let known = AdoptedHost { id: registered.host, hostname: registered.hostname.clone() };
     if service != known.hostname {
-        let reason = format!("its service is called {service}; here it is known by its hypervisor_hostname");
+        let reason = format!("Nova calls its service {service}; Chronova calls it by its hypervisor_hostname");
         adoption.report.note(AdoptedThing::Host, &known.hostname, reason);
     }
     let (stream, meta) = (HostRoot::stream(&known.id), adoption.meta.clone());

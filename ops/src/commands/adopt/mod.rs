@@ -197,7 +197,9 @@ pub fn judge(databases: &NovaDatabases, choices: &AdoptionChoices) -> (AdoptionR
 /// Reads the databases that the arguments name.
 fn read(args: &AdoptArgs) -> Result<NovaDatabases, CommandFailure> {
     let read = |path: Option<&PathBuf>| -> Result<Box<dyn NovaDatabase>, CommandFailure> {
-        let path = path.ok_or_else(|| CommandFailure::Usage("name all databases".to_owned()))?;
+        let path = path.ok_or_else(|| {
+            CommandFailure::Usage("name the dumps of all databases: --api, --cell0, --cell and --placement".to_owned())
+        })?;
         let tables = dump::read(path).map_err(|error| CommandFailure::Usage(error.to_string()))?;
         Ok(Box::new(tables))
     };

@@ -69,7 +69,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
         }
         match provider(&row, &parts) {
             Ok(provider) if !known.insert(provider.created.provider) => {
-                adoption.report.obstacle(AdoptedThing::Provider, id, "its UUID is there twice", MEND_ROW);
+                adoption.report.obstacle(AdoptedThing::Provider, id, "its UUID occurs twice", MEND_ROW);
             }
             Ok(provider) => waiting.push(provider),
             Err(error) => adoption.report.obstacle(AdoptedThing::Provider, id, error.reason, error.way_out),
@@ -179,7 +179,7 @@ fn hosts_without_provider(adoption: &mut Adoption<'_>, known: &BTreeSet<Provider
         .map(|host| host.hostname.clone())
         .collect();
     for name in without {
-        let way_out = "start nova-compute once, so that it makes the provider, or leave the host out";
+        let way_out = "start nova-compute once, so that it creates the provider, or leave the host out";
         adoption.report.obstacle(AdoptedThing::Host, &name, "Placement has no provider with its UUID", way_out);
     }
 }
@@ -188,7 +188,7 @@ fn record(adoption: &mut Adoption<'_>, found: NovaProvider) {
     let NovaProvider { created, inventories, traits, aggregates, adopted } = found;
     let (provider, at, meta) = (created.provider, adopted.created_at, adoption.meta.clone());
     if !adoption.hosts.has(HostId(provider.0)) && created.parent.is_none() {
-        let reason = "it is no compute host: another service has to keep it";
+        let reason = "it is not a compute host: another service has to keep it";
         adoption.report.note(AdoptedThing::Provider, &provider.to_string(), reason);
     }
     let mut push = |at: Timestamp, event: LedgerEvent| {

@@ -76,9 +76,9 @@ fn check_allocation(adoption: &Adoption<'_>, server: &NovaServer) -> Result<(), 
     let way_out = "run nova-manage placement heal_allocations, or leave the server out";
     let held = adoption.held.get(&server.request.instance.to_string());
     match held {
-        None => Err(Unadoptable::new("it is on a host, and has no allocation", way_out)),
+        None => Err(Unadoptable::new("it is on a host, but has no allocation", way_out)),
         Some(providers) if !providers.contains(&ProviderId(placed.host.0).0) => {
-            let reason = format!("it is on {}, and its allocation is not", placed.hostname);
+            let reason = format!("it is on {}, but its allocation is of another provider", placed.hostname);
             Err(Unadoptable::new(reason, way_out))
         }
         Some(_) => Ok(()),

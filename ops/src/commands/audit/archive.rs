@@ -117,7 +117,7 @@ pub async fn run(
     if let Some(newest) = known.last()
         && hash_at(store, newest.last).await?.to_string() != newest.end
     {
-        let text = format!("the archive in {} is one of another log", folder.display());
+        let text = format!("the archive in {} belongs to another log", folder.display());
         return Err(CommandFailure::Usage(text));
     }
     let end = match args.before {
@@ -267,7 +267,7 @@ pub async fn verify(
         if let Some(store) = store
             && hash_at(store, manifest.last).await?.to_string() != manifest.end
         {
-            writeln!(out, "NOT valid: {}: the log says something else", manifest.file)?;
+            writeln!(out, "NOT valid: {}: the log has other events there", manifest.file)?;
             return Ok(Exit::No);
         }
         chain.clone_from(&manifest.end);
@@ -286,7 +286,7 @@ fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Result<O
     }
     let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
     if sha256(&path)? != manifest.sha256 {
-        return Ok(Some("the file is not what was written".to_owned()));
+        return Ok(Some("the file was changed after it was written".to_owned()));
     }
     let Ok(mut hash) = manifest.before.parse::<EventHash>() else { return Ok(Some("malformed".to_owned())) };
     let (mut position, mut problem) = (manifest.first, None);

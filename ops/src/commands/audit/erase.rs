@@ -80,16 +80,16 @@ async fn erase(args: &EraseArgs, views: &Views, eraser: &Eraser, out: &mut dyn W
     }
     let plan = ErasurePlan::of(views, args.whose()?);
     if plan.is_empty() {
-        writeln!(out, "nothing to erase: no server is concerned")?;
+        writeln!(out, "nothing to erase: no user or server matches")?;
         return Ok(Exit::No);
     }
     print_plan(&plan, out)?;
     if !args.yes {
-        writeln!(out, "nothing was erased; --yes erases for ever")?;
+        writeln!(out, "nothing was erased; add --yes to erase for ever")?;
         return Ok(Exit::Yes);
     }
     if plan.admit(args.even_alive).is_err() {
-        writeln!(out, "refused: delete them first, or say --even-alive")?;
+        writeln!(out, "refused: delete them first, or add --even-alive")?;
         return Ok(Exit::No);
     }
     // Any user who may write the log's files counts as an operator; only the operating system knows that user.

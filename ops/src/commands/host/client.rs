@@ -95,7 +95,7 @@ impl CloudsYamlEntry {
             usage(format!("no credentials: OS_AUTH_URL is not set, and {} cannot be read: {error}", path.display()))
         })?;
         let mut all: Clouds = serde_saphyr::from_str(&text)
-            .map_err(|error| usage(format!("{} cannot be understood: {error}", path.display())))?;
+            .map_err(|error| usage(format!("{} cannot be parsed: {error}", path.display())))?;
         let name = variable("OS_CLOUD").unwrap_or_else(|| "chronova".to_owned());
         all.clouds.remove(&name).ok_or_else(|| usage(format!("{} has no cloud {name}", path.display())))
     }
@@ -168,7 +168,7 @@ impl OperatorClient {
         };
         let base = access.url.clone().or(base).filter(|base| !base.is_empty());
         let base =
-            base.ok_or_else(|| usage("the identity service is elsewhere: say with --url where the server is"))?;
+            base.ok_or_else(|| usage("the identity service runs on another host: give the server's URL with --url"))?;
         let base = format!("{}/chronova/v1", base.trim_end_matches('/'));
         let cacert = access.os_cacert.clone().or(cacert);
         let agent = agent(cacert.as_deref(), access.insecure || !verify)?;
@@ -184,7 +184,7 @@ impl OperatorClient {
             return Err(usage(format!("{url}: the credentials are refused ({})", answer.status())));
         }
         let token = answer.headers().get("X-Subject-Token").and_then(|value| value.to_str().ok());
-        let token = token.ok_or_else(|| usage(format!("{url}: there is no token in the answer")))?;
+        let token = token.ok_or_else(|| usage(format!("{url}: the answer has no token")))?;
         self.token.replace(Secret::new(token));
         Ok(())
     }

@@ -191,7 +191,7 @@ fn follow(
     let mut progress = DrainProgress::new(host, drain);
     progress.begin(drain, out)?;
     if no_wait {
-        writeln!(out, "it goes on by itself; look at it with: chronova host show {host}")?;
+        writeln!(out, "the drain continues by itself; look at it with: chronova host show {host}")?;
         return Ok(Exit::Yes);
     }
     let mut shown = answer.clone();

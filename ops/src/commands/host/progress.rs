@@ -91,7 +91,7 @@ impl DrainProgress {
         let (how, exit) = match text(drain, "status") {
             "done" => ("is empty", Exit::Yes),
             "incomplete" => ("is not empty", Exit::No),
-            "cancelled" => ("is not drained: it was called off", Exit::No),
+            "cancelled" => ("is not drained: the drain was cancelled", Exit::No),
             _ => return Ok(None),
         };
         writeln!(out, "{} {how}: {left} left, {stay} stay", self.host)?;

@@ -26,7 +26,7 @@ pub(super) async fn tell(
     }
     writeln!(out, "{title}")?;
     if decisions.is_empty() {
-        writeln!(out, "no decision on it is in the log")?;
+        writeln!(out, "the log has no scheduling decision about it")?;
     }
     for (at, decision) in &decisions {
         writeln!(out)?;
@@ -37,7 +37,7 @@ pub(super) async fn tell(
 
 fn write_decision(at: Timestamp, decision: &Scheduled, out: &mut dyn Write) -> io::Result<()> {
     let chosen = decision.weighed.iter().find(|weighed| Some(weighed.host) == decision.chosen);
-    let result = chosen.map_or("no host would do", |weighed| weighed.hostname.as_str());
+    let result = chosen.map_or("no suitable host", |weighed| weighed.hostname.as_str());
     writeln!(out, "{at}  attempt {}: {result}", decision.attempt)?;
     let wanted: Vec<String> = decision.wanted.iter().map(|(class, amount)| format!("{amount} {class}")).collect();
     writeln!(out, "  asked for   {}", wanted.join(", "))?;

@@ -200,7 +200,7 @@ fn chapter(events: &[&Recorded], index: &InspectIndex) -> Result<Chapter, Comman
     } else if ended.values().any(|outcome| *outcome == ProcessOutcome::Failed) {
         Some("failed")
     } else if ended.values().any(|outcome| *outcome == ProcessOutcome::CalledOff) {
-        Some("called off")
+        Some("cancelled")
     } else {
         (!ended.is_empty()).then_some("succeeded")
     };
@@ -270,7 +270,7 @@ fn facts(
             facts
         }
         StorySubject::Process(id) => match folded::<Process, ProcessEvent>(events, &id.to_string())? {
-            Process::Absent => vec![pair("state", "asked for, not begun".to_owned())],
+            Process::Absent => vec![pair("state", "requested, not begun".to_owned())],
             Process::Finished { task, outcome, .. } => vec![
                 pair(subject_word(&task), task.subject().to_string()),
                 pair("state", format!("finished: {}", words::outcome(outcome))),

@@ -93,14 +93,14 @@ fn instance(event: &InstanceEvent) -> Option<String> {
         InstanceEvent::Placed(placed) => {
             format!("on {} (attempt {}, zone {})", placed.hostname, placed.attempt, placed.availability_zone)
         }
-        InstanceEvent::Unplaced(unplaced) => format!("host {} given up: {}", unplaced.host, unplaced.reason),
+        InstanceEvent::Unplaced(unplaced) => format!("gave up host {}: {}", unplaced.host, unplaced.reason),
         InstanceEvent::NetworkAllocated(allocated) => addresses(&allocated.nics),
         InstanceEvent::BuildSucceeded(_) => "the guest runs".to_owned(),
         InstanceEvent::BuildFailed(failed) => fault(failed.fault.code, &failed.fault.message, &failed.fault.details),
         InstanceEvent::DeleteRequested(asked) => {
-            asked.cancels.map_or_else(String::new, |build| format!("calls off the build ({build})"))
+            asked.cancels.map_or_else(String::new, |build| format!("cancels the build ({build})"))
         }
-        InstanceEvent::Deleted(_) => "nothing is left of it".to_owned(),
+        InstanceEvent::Deleted(_) => "all that it had is removed".to_owned(),
         InstanceEvent::PowerRequested(asked) => asked.action.label().to_owned(),
         InstanceEvent::PowerCompleted(done) => done.action.label().to_owned(),
         InstanceEvent::PowerFailed(failed) => {
@@ -114,7 +114,7 @@ fn instance(event: &InstanceEvent) -> Option<String> {
         }
         InstanceEvent::NicsRefreshed(refreshed) => addresses(&refreshed.nics),
         InstanceEvent::Adopted(found) => {
-            format!("taken over {:?}, {:?}, with {} actions", found.state, found.power, found.actions.len())
+            format!("adopted as {:?}, {:?}, with {} actions", found.state, found.power, found.actions.len())
         }
         _ => return None,
     })
@@ -131,7 +131,7 @@ fn process(event: &ProcessEvent) -> String {
             StepOutput::Nothing => done.step.clone(),
         },
         ProcessEvent::StepFailed(failed) => {
-            let next = if failed.elsewhere { "; may work elsewhere" } else { "" };
+            let next = if failed.elsewhere { "; another host may succeed" } else { "" };
             let fault = fault(failed.fault.code, &failed.fault.message, &failed.fault.details);
             format!("{}: {fault}{next}", failed.step)
         }
@@ -188,7 +188,7 @@ pub(super) fn outcome(outcome: ProcessOutcome) -> &'static str {
     match outcome {
         ProcessOutcome::Succeeded => "succeeded",
         ProcessOutcome::Failed => "failed, and was undone",
-        ProcessOutcome::CalledOff => "called off, and was undone",
+        ProcessOutcome::CalledOff => "cancelled, and was undone",
     }
 }
 

@@ -88,9 +88,8 @@ fn request(args: &ScheduleArgs, rules: &Rules, views: &Views) -> Result<RequestS
 
 fn pairs(option: &str, given: &[String]) -> Result<Vec<(String, String)>, CommandFailure> {
     let pair = |text: &String| {
-        let (key, value) = text
-            .split_once('=')
-            .ok_or_else(|| CommandFailure::Usage(format!("{option} {text}: KEY=VALUE is meant")))?;
+        let (key, value) =
+            text.split_once('=').ok_or_else(|| CommandFailure::Usage(format!("{option} {text}: must be KEY=VALUE")))?;
         Ok((key.to_owned(), value.to_owned()))
     };
     given.iter().map(pair).collect()
@@ -157,8 +156,8 @@ fn tell(
     let names: Vec<&str> = decision.ranked.iter().map(|chosen| chosen.hostname.as_str()).collect();
     match names.split_first() {
         None => {
-            let lacks = reasons.lacks.as_deref().unwrap_or("no host will do");
-            writeln!(out, "{which}goes nowhere: {lacks}")?;
+            let lacks = reasons.lacks.as_deref().unwrap_or("no suitable host");
+            writeln!(out, "{which}finds no host: {lacks}")?;
         }
         Some((best, [])) => writeln!(out, "{which}goes to {best}")?,
         Some((best, others)) => writeln!(out, "{which}goes to {best}; alternates: {}", others.join(", "))?,

@@ -156,12 +156,12 @@ account_section! {
         }
         include_service_catalog: bool => here {
             default: Text("true"),
-            help: "Ask for the catalogue of tokens. Without it, tokens with access rules are good for nothing.",
+            help: "Ask for the catalogue of tokens. Without it, tokens with access rules are refused.",
         }
         token_cache_time: i32 => here {
             default: Text("300"), min: Some(-1.0), unit: "seconds",
-            help: "How long Keystone's word about a token counts; for so long a revoked token may still be accepted. -1 asks for \
-                   every request. At most 10000 tokens are kept, in this process.",
+            help: "How long Keystone's answer about a token is kept; for that time a revoked token may still be accepted. \
+                   -1 asks Keystone for every request. At most 10000 tokens are kept, in this process.",
         }
         service_token_roles: Vec<String> => web.service_tokens.roles {
             help: "Roles of services. With a token of one of them in X-Service-Token, a user's token counts for a while \

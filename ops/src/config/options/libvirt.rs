@@ -61,7 +61,7 @@ section! {
         }
         images_type: String => here {
             default: Text("default"), choices: ImagesType::WORDS,
-            help: "Where and how guests' disks are kept that are made from now on. `default` is qcow2 where use_cow_images is \
+            help: "The storage of guest disks that are created from now on. `default` is qcow2 where use_cow_images is \
                    on, raw otherwise; `flat` is Nova's newer word for raw; `local` and `ceph` are MOSK's for default and \
                    rbd. See docs/storage.md.",
         }

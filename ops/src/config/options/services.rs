@@ -83,8 +83,8 @@ section! {
             default: Text(""), secret: true,
             deprecated: &[("DEFAULT", "neutron_metadata_proxy_shared_secret")],
             help: "Secret with which the proxy signs the guest's id: metadata_proxy_shared_secret of Neutron's metadata agent. \
-                   Where service_metadata_proxy is on and there is none, the server does not start (Nova's warns and believes \
-                   anybody).",
+                   Where service_metadata_proxy is on and there is none, the server does not start (Nova's only warns, \
+                   and accepts any request).",
         }
     }
 }

@@ -133,7 +133,7 @@ async fn a_failed_service_adds_nothing_or_fails_the_request() {
         assert_eq!(Value::Object(told), json!({"it": {}}), "{target}");
         let fatal = format!("{text}vendordata_dynamic_failure_fatal = true\n");
         let stopped = services(&fatal).unwrap().ask(json!({})).await;
-        assert_eq!(stopped, Err("the vendor data of it cannot be had".to_owned()), "{target}");
+        assert_eq!(stopped, Err("the vendor data service it gave no valid answer".to_owned()), "{target}");
     }
 }
 

@@ -45,7 +45,7 @@ pub(in crate::compute) fn server_volume(id: InstanceId, reject: ServerVolumeReje
         )),
         ServerVolumeReject::NotReservable { volume, status } => Fault::bad_request(not_reservable(volume, &status)),
         ServerVolumeReject::OutOfReach { volume, host } => Fault::bad_request(format!(
-            "Invalid volume: volume {volume} is reached from host {host} only, and the server is on another one."
+            "Invalid volume: only host {host} can reach volume {volume}, and the server is on another one."
         )),
         ServerVolumeReject::NotInUse { .. } => Fault::bad_request(format!("Invalid volume: {NOT_DETACHABLE}")),
         ServerVolumeReject::OldElsewhere => {

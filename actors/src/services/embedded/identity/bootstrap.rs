@@ -17,7 +17,7 @@ pub enum BootstrapError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Password(#[from] PasswordError),
-    #[error("the first users could not be made")]
+    #[error("the first users could not be created")]
     Command(#[from] CommandError<IdentityReject>),
 }
 

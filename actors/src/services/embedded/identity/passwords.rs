@@ -68,7 +68,7 @@ pub enum PasswordError {
     TooLong,
     #[error("too many passwords are waiting to be hashed")]
     Busy,
-    #[error("no random numbers: {0}")]
+    #[error("the operating system gives no random numbers: {0}")]
     Random(String),
     #[error("the password cannot be hashed: {0}")]
     Hash(String),

@@ -80,7 +80,7 @@ impl EmbeddedImages {
         let missing = tokio::task::spawn_blocking(move || files.sweep(&kept))
             .await
             .map_err(|error| PortError::Unavailable(error.to_string()))?
-            .map_err(|error| PortError::Unavailable(format!("the images cannot be looked through: {error}")))?;
+            .map_err(|error| PortError::Unavailable(format!("listing the images failed: {error}")))?;
         for image in missing {
             tracing::error!(%image, "the bytes of an image are missing: restore them from a backup, or delete the image");
         }

@@ -37,12 +37,12 @@ pub enum ReceiveError {
     /// The data is larger than an image may be.
     #[error("the image is larger than {0} bytes")]
     TooLarge(u64),
-    #[error("no room is left for images")]
+    #[error("the disk of the image store is full")]
     Full,
     /// The size differs from the one that the sender announced.
-    #[error("{announced} bytes were announced, {received} came")]
+    #[error("the client announced {announced} bytes and sent {received}")]
     Length { announced: u64, received: u64 },
-    #[error("the sender went away: {0}")]
+    #[error("the client stopped sending: {0}")]
     Sender(String),
     #[error(transparent)]
     Content(#[from] InspectError),
@@ -132,7 +132,7 @@ impl ImageFiles {
                     sha512.update(&chunk);
                 }
                 Some(UploadPart::End) => break,
-                None => return Err(ReceiveError::Sender("it stopped in the middle".to_owned())),
+                None => return Err(ReceiveError::Sender("the connection ended before the last byte".to_owned())),
             }
         }
         if let Some(announced) = wanted.announced.filter(|announced| *announced != size) {
@@ -210,7 +210,7 @@ async fn feed(
             Ok(Some(Ok(chunk))) => writer.send(UploadPart::Bytes(chunk)).await.map_err(|_| stopped())?,
             Ok(Some(Err(error))) => return Err(ReceiveError::Sender(error.to_string())),
             Ok(None) => return writer.send(UploadPart::End).await.map_err(|_| stopped()),
-            Err(_) => return Err(ReceiveError::Sender("it sent nothing for a minute".to_owned())),
+            Err(_) => return Err(ReceiveError::Sender("no bytes arrived for a minute".to_owned())),
         }
     }
 }

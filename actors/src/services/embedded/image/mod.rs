@@ -102,11 +102,11 @@ pub enum ImageReject {
     NoTag(String),
     #[error("an image of container format {container} cannot have disk format {disk}")]
     FormatsDisagree { container: String, disk: String },
-    #[error("an image may have {limit} {what}")]
+    #[error("an image may have at most {limit} {what}")]
     TooMany { what: &'static str, limit: usize },
-    #[error("the properties of an image may have {limit} bytes together")]
+    #[error("the properties of an image may have at most {limit} bytes together")]
     TooLarge { limit: usize },
-    #[error("the project has as many images as it may: {limit}")]
+    #[error("the project has reached its limit of {limit} images")]
     OverQuota { limit: usize },
     #[error("only shared images have members")]
     NotShared,

@@ -35,9 +35,9 @@ pub enum NewNetworkResource {
 pub enum CreateNetworkResourceReject {
     #[error(transparent)]
     Quota(#[from] CommandError<NetworkQuotaReject>),
-    #[error("network {network} refuses")]
+    #[error("network {network} refused the command")]
     Network { network: NetworkId, source: CommandError<NetworkReject> },
-    #[error("router {router} refuses")]
+    #[error("router {router} refused the command")]
     Router { router: RouterId, source: CommandError<RouterReject> },
 }
 

@@ -233,7 +233,7 @@ pub enum VolumeReject {
     #[error("Invalid volume: Volume {volume} is on host {on} and cannot be reached from host {from}.")]
     OutOfReach { volume: VolumeId, on: String, from: String },
     /// Another process works on the volume now: this record comes from a process that was cancelled.
-    #[error("the process has been overtaken")]
+    #[error("another process has taken the place of this one")]
     Superseded,
 }
 

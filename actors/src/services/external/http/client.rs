@@ -250,7 +250,7 @@ impl ServiceClient {
                 }
             }
         }
-        Err(CallFailure::Unanswered(format!("{} was not called", self.options.name)))
+        Err(CallFailure::Unanswered(format!("no call of {} was made", self.options.name)))
     }
 
     async fn attempt(&self, request: &ServiceRequest) -> Result<Result<ServiceAnswer, Silence>, CallFailure> {
@@ -265,7 +265,7 @@ impl ServiceClient {
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(|error| {
                 let long = error.downcast_ref::<LengthLimitError>().is_some();
-                let what = if long { "answers with too much" } else { "broke off its answer" };
+                let what = if long { "sent too large an answer" } else { "ended its answer early" };
                 Silence { reason: format!("{} {what}", self.options.name), again: idempotent && !long }
             })?;
             let (status, headers) = (parts.status.as_u16(), parts.headers);
@@ -317,7 +317,7 @@ impl ServiceClient {
         if error.is_connect() {
             format!("{name} cannot be reached: {cause}")
         } else {
-            format!("{name} breaks off: {cause}")
+            format!("{name} broke the connection: {cause}")
         }
     }
 }

@@ -110,7 +110,7 @@ impl KeystoneProvider {
             }
             self.session.forget(&own).await;
         }
-        Err("Keystone was not asked".to_owned())
+        Err("no question was sent to Keystone".to_owned())
     }
 
     async fn validate(&self, question: TokenQuestion<'_>) -> Result<TokenOwner, TokenError> {
@@ -129,12 +129,14 @@ impl KeystoneProvider {
             200 => {
                 let body: Option<TokenBody> = serde_json::from_slice(&answer.body).ok();
                 let owner = body.and_then(|body| body.token.owner());
-                owner.ok_or_else(|| unavailable("Keystone's document of a token makes no sense".to_owned()))
+                owner.ok_or_else(|| unavailable("Keystone's answer about a token cannot be read".to_owned()))
             }
             404 => Err(TokenError::Invalid),
             401 => Err(refused("does not accept the token of the service's own account")),
-            403 => Err(refused("lets the service's own account validate no tokens: give it the role service or admin")),
-            _ => Err(refused("validates no token")),
+            403 => Err(refused(
+                "does not let the service's own account validate tokens: give it the role service or admin",
+            )),
+            _ => Err(refused("did not validate the token")),
         }
     }
 }
@@ -199,8 +201,10 @@ impl IdentityProvider for KeystoneProvider {
         match answer.status {
             200 => Ok(true),
             404 => Ok(false),
-            401 | 403 => Err(PortError::Forbidden(format!("Keystone shows no project ({})", answer.complaint()))),
-            _ => Err(PortError::Unavailable(format!("Keystone shows no project ({})", answer.complaint()))),
+            401 | 403 => {
+                Err(PortError::Forbidden(format!("Keystone did not show the project ({})", answer.complaint())))
+            }
+            _ => Err(PortError::Unavailable(format!("Keystone did not show the project ({})", answer.complaint()))),
         }
     }
 }

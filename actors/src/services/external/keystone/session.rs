@@ -110,7 +110,7 @@ impl KeystoneSession {
         let answer = self.client.call(call).await.map_err(|failure| Refused::silent(&failure))?;
         let refused = |words: String| Refused { words, by_keystone: true };
         if answer.status != 201 {
-            let words = format!("Keystone gives the service's own account no token ({})", answer.complaint());
+            let words = format!("Keystone refused a token to the service's own account ({})", answer.complaint());
             tracing::error!("{words}");
             return Err(refused(words));
         }
@@ -120,7 +120,7 @@ impl KeystoneSession {
             let expires_at = body.token.expires_at()?;
             Some(SessionToken { token, catalogue: body.token.catalog.unwrap_or_default(), expires_at })
         };
-        read().ok_or_else(|| refused("Keystone's answer for the service's own account makes no sense".to_owned()))
+        read().ok_or_else(|| refused("Keystone's answer about the service's own account cannot be read".to_owned()))
     }
 }
 

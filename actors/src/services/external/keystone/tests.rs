@@ -170,7 +170,7 @@ async fn a_refused_account_lets_nobody_in_and_does_not_hammer() {
     for _ in 0..5 {
         let found = owner(&provider, "user", false).await;
         let Err(TokenError::Unavailable(reason)) = found else { panic!("{found:?}") };
-        assert!(reason.contains("own account no token (401") && !reason.contains("s3cret"), "{reason}");
+        assert!(reason.contains("a token to the service's own account (401") && !reason.contains("s3cret"), "{reason}");
     }
     assert_eq!((stub.count(LOGIN), stub.count(QUESTION)), (1, 0));
 }

@@ -197,7 +197,7 @@ fn check_database(
         connection.query_row("SELECT max(position) FROM events", [], |row| row.get(0)).map_err(explain)?;
     let last = last.map_or(0, unsigned);
     if last < head.0 {
-        let what = format!("the last event is {last}, and {head} were written");
+        let what = format!("the last event is at {last}, but {head} events were written");
         findings.add(LogDamage { position: Some(Position(last + 1)), stream: None, page: None, what });
     }
     found.chained_until = chained_until(&connection).map_err(explain)?;

@@ -33,19 +33,17 @@ pub(super) fn check(path: &Path, data: &DataFile, findings: &Findings, found: &m
 
 fn compare(path: &Path, data: &DataFile, found: &mut Verification) -> io::Result<Vec<u64>> {
     let Some((header, _)) = seals::read(path)? else {
-        found
-            .remarks
-            .push("the pages have no seals (log.db.seals): free space in the file was not looked at".to_owned());
+        found.remarks.push("the pages have no seals (log.db.seals): free space in the file was not checked".to_owned());
         return Ok(Vec::new());
     };
     if !header.current {
-        found.remarks.push("the seals of the pages are stale: free space in the file was not looked at".to_owned());
+        found.remarks.push("the seals of the pages are stale: free space in the file was not checked".to_owned());
         return Ok(Vec::new());
     }
     if WalRemains::of(path).are_overtaken(path) {
         let what =
             "another program moved a killed server's write-ahead log into the data file, so the seals are too old";
-        found.remarks.push(format!("{what}; free space in the file was not looked at"));
+        found.remarks.push(format!("{what}; free space in the file was not checked"));
         return Ok(Vec::new());
     }
     let (mut bad, pages) = compare_all(path, data)?;
@@ -175,7 +173,7 @@ pub(super) fn locate(path: &Path, data: &DataFile, pages: &[u64], head: Position
 }
 
 fn of_page(page: u64, whose: &str) -> LogDamage {
-    let what = format!("page {page}{whose} is not as it was written");
+    let what = format!("page {page}{whose} differs from what was written");
     LogDamage { position: None, stream: None, page: Some(page), what }
 }
 

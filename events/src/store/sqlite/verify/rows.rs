@@ -78,7 +78,7 @@ pub(super) fn check(path: &Path, head: Position, threads: usize, findings: &Find
         for (stream, stretch) in part.streams {
             let last = streams.entry(stream.clone()).or_default();
             if stretch.first != *last + 1 {
-                let what = format!("{stream} goes on with revision {} instead of {}", stretch.first, *last + 1);
+                let what = format!("{stream} continues with revision {} instead of {}", stretch.first, *last + 1);
                 findings.add(LogDamage { position: Some(stretch.position), stream: Some(stream), page: None, what });
             }
             *last = stretch.last;
@@ -209,7 +209,7 @@ impl<'a> RowVerifier<'a> {
         }
         match payload.encode() {
             Ok(bytes) if bytes == event.data => Ok(()),
-            _ => Err(corrupt(format!("{} v{} is not encoded as this version does it", event.kind, event.version))),
+            _ => Err(corrupt(format!("{} v{} is not encoded as this version encodes it", event.kind, event.version))),
         }
     }
 
@@ -228,7 +228,7 @@ impl<'a> RowVerifier<'a> {
             return;
         };
         if revision != stretch.last + 1 {
-            let what = format!("{stream} goes on with revision {revision} instead of {}", stretch.last + 1);
+            let what = format!("{stream} continues with revision {revision} instead of {}", stretch.last + 1);
             self.findings.add(LogDamage { position: Some(position), stream: Some(stream.clone()), page: None, what });
         }
         stretch.last = revision;

@@ -26,7 +26,8 @@ pub struct ExportKeysArgs {
 /// Creates a key pair; never overwrites files.
 pub fn run(args: &ExportKeysArgs, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let mut seed = [0; 32];
-    getrandom::fill(&mut seed).map_err(|error| CommandFailure::Usage(format!("no random numbers: {error}")))?;
+    getrandom::fill(&mut seed)
+        .map_err(|error| CommandFailure::Usage(format!("the operating system gives no random numbers: {error}")))?;
     let key = SigningKey::from_bytes(&seed);
     let public = public_path(&args.out);
     write_new(&args.out, 0o600, &pem("PRIVATE KEY", &PRIVATE, &key.to_bytes()))?;
@@ -61,7 +62,7 @@ fn read(path: &Path, label: &str, prefix: &[u8]) -> Result<[u8; 32], CommandFail
         .map(|(body, _)| body.split_whitespace().collect::<String>());
     let bytes = body.and_then(|body| STANDARD.decode(body).ok());
     let key = bytes.as_deref().and_then(|bytes| bytes.strip_prefix(prefix)).and_then(|key| key.try_into().ok());
-    key.ok_or_else(|| fail(&format!("this is no ed25519 {} in PEM", label.to_lowercase())))
+    key.ok_or_else(|| fail(&format!("this is not an ed25519 {} in PEM", label.to_lowercase())))
 }
 
 /// The key that signs, as `chronova audit keygen` or `openssl genpkey -algorithm ed25519` wrote it.

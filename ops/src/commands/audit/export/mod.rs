@@ -217,12 +217,14 @@ fn check(
     let (mut current, mut next) = (Vec::new(), Vec::new());
     read_line(&mut file, &mut current)?;
     let Ok(head) = serde_json::from_slice::<ExportHeader>(&current) else {
-        return Ok(Err("it has no head".to_owned()));
+        return Ok(Err("it has no header line".to_owned()));
     };
     if head.format != FORMAT || head.version != VERSION {
         return Ok(Err(format!("it is {} version {}, not {FORMAT} version {VERSION}", head.format, head.version)));
     }
-    let Ok(mut chain) = head.before.parse::<EventHash>() else { return Ok(Err("its head is malformed".to_owned())) };
+    let Ok(mut chain) = head.before.parse::<EventHash>() else {
+        return Ok(Err("its header line is malformed".to_owned()));
+    };
     let (mut position, mut events, mut omitted, mut proved) = (head.first, 0_u64, 0_u64, Vec::new());
     hash.update(&current);
     read_line(&mut file, &mut current)?;
@@ -241,7 +243,7 @@ fn check(
         };
         for anchor in anchors.iter().filter(|anchor| anchor.position.0 == position) {
             if anchor.hash != chain {
-                return Ok(Err(format!("position {position} does not agree with the anchor {anchor}")));
+                return Ok(Err(format!("position {position} does not match the anchor {anchor}")));
             }
             proved.push(anchor.to_string());
         }
@@ -263,7 +265,7 @@ fn check(
     let signature = signature.and_then(|bytes| Signature::from_slice(&bytes).ok());
     let Some(signature) = signature else { return Ok(Err("it has no signature".to_owned())) };
     if key.verify(&hash.finalize(), &signature).is_err() {
-        return Ok(Err("the signature is not one of this key".to_owned()));
+        return Ok(Err("the signature was not made with this key".to_owned()));
     }
     let (first, last) = (head.first, head.last);
     Ok(Ok(format!(

@@ -148,7 +148,7 @@ impl ExportEntry {
     pub fn follows(&self, before: &EventHash, position: u64) -> Result<EventHash, String> {
         let wrong = |what: &str| format!("position {position}: {what}");
         if self.position != position {
-            return Err(wrong(&format!("position {} stands in its place", self.position)));
+            return Err(wrong(&format!("position {} is in its place", self.position)));
         }
         let content = match (&self.stored, &self.content) {
             (Some(_), None) => self.recorded(None).map(|recorded| EventContent::of(&recorded).hash()),
@@ -157,6 +157,6 @@ impl ExportEntry {
         };
         let content = content.ok_or_else(|| wrong("it is malformed"))?;
         let hash = link(before, Position(position), Revision(self.revision), &content);
-        if self.hash == hash.to_string() { Ok(hash) } else { Err(wrong("it is not what the chain says")) }
+        if self.hash == hash.to_string() { Ok(hash) } else { Err(wrong("it does not match the hash chain")) }
     }
 }
