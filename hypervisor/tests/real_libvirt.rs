@@ -43,7 +43,7 @@ fn config_drive() -> Bytes {
 /// The host's URI and the fixture; `None` if the variables are not set.
 fn host() -> Option<(String, Fixture)> {
     let (Ok(uri), Ok(path)) = (std::env::var("CHRONOVA_TEST_LIBVIRT_URI"), std::env::var("CHRONOVA_TEST_IMAGE")) else {
-        println!("SKIP: CHRONOVA_TEST_LIBVIRT_URI and CHRONOVA_TEST_IMAGE are not set");
+        println!("skipped: CHRONOVA_TEST_LIBVIRT_URI and CHRONOVA_TEST_IMAGE are not set");
         return None;
     };
     let content = Bytes::from(std::fs::read(path).unwrap());
@@ -200,7 +200,7 @@ async fn changes_by_other_programs_are_signalled() {
 async fn the_driver_reconnects_to_a_restarted_libvirtd() {
     let Some((uri, _)) = host() else { return };
     let Ok(restart) = std::env::var("CHRONOVA_TEST_LIBVIRT_RESTART") else {
-        println!("SKIP: CHRONOVA_TEST_LIBVIRT_RESTART is not set to a command that restarts the host's libvirtd");
+        println!("skipped: CHRONOVA_TEST_LIBVIRT_RESTART is not set to a command that restarts the host's libvirtd");
         return;
     };
     let driver = driver(&uri);
@@ -228,7 +228,7 @@ async fn the_driver_reconnects_to_a_frozen_libvirtd() {
     let (Ok(freeze), Ok(thaw)) =
         (std::env::var("CHRONOVA_TEST_LIBVIRT_FREEZE"), std::env::var("CHRONOVA_TEST_LIBVIRT_THAW"))
     else {
-        println!("SKIP: CHRONOVA_TEST_LIBVIRT_FREEZE and CHRONOVA_TEST_LIBVIRT_THAW are not set to commands");
+        println!("skipped: CHRONOVA_TEST_LIBVIRT_FREEZE and CHRONOVA_TEST_LIBVIRT_THAW are not set to commands");
         return;
     };
     let driver =
@@ -294,7 +294,7 @@ async fn leftovers_of_an_interrupted_upload_are_found_and_removed() {
 #[test]
 fn libvirt_takes_the_definitions_of_storage() {
     if Command::new("virsh").arg("--version").output().is_err() {
-        println!("SKIP: virsh is not installed");
+        println!("skipped: virsh is not installed");
         return;
     }
     let golden = |name: &str| format!("{}/golden/{name}.xml", env!("CARGO_MANIFEST_DIR"));

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Two real guests are resized, cold-migrated, shelved and evacuated between two hosts, and come back. A word on their
-# own disks, and a count of boots there, show from inside which data moved. `moves.sh shared` runs the same with shared
-# storage. With CHRONOVA_SOAK both run, with a third host: cold and live migrations in a circle, into a zone and out of
-# it, and an evacuation of one host to both others.
+# own disks, and a count of boots there, show from inside which data moved. The second one has a volume, and keeps it with
+# its word. `moves.sh shared` runs the same with shared storage. With CHRONOVA_SOAK both run, with a third host: cold and
+# live migrations in a circle, into a zone and out of it, and an evacuation of one host to both others.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 # A shelved server stays on its host until it is offloaded.
@@ -26,6 +26,12 @@ boot "$(two)" --config-drive True --availability-zone nova:h2; TWO=$ID
 within 60 "both servers are ACTIVE" at_rest "$(one)" ACTIVE
 expect "the first guest is booted and writes a word on its disk" mark_at h1 "$ONE" first
 expect "the second guest does, too" mark_at h2 "$TWO" second
+give_volume "$(two)"
+expect "it writes a word on its volume" write_on h2 "$TWO" kept
+keeps_volume() { # host
+  same "it reads its word from its volume" "$(read_on "$1" "$TWO")" kept
+  same "the volume belongs to the server" "$(get volume "$NAME-volume" status) $(attached_to "$NAME-volume")" "in-use $TWO"
+}
 
 # ------------------------------------------------- resized to another host, confirmed; the other one shelved, and back elsewhere
 
@@ -48,6 +54,7 @@ same "nothing is left at the source" "$(left_on h1 "$ONE")" ""
 within 120 "the shelved one is ACTIVE again" at_rest "$(two)" ACTIVE
 same "where it was told" "$(place "$(two)")" h1
 same "the disk has its marker" "$(marker_at h1 "$TWO")" second
+keeps_volume h1
 
 # --------------------------------------------------------------------------------------- migrated switched off, and reverted
 
@@ -78,6 +85,7 @@ case $STORAGE in
   local) same "its guest's disk is recreated" "$(boots_at h2 "$TWO") $(marker_at h2 "$TWO")" "1 " ;;
   shared) same "it keeps its disk" "$(marker_at h2 "$TWO")" second ;;
 esac
+keeps_volume h2
 like "the evacuation is listed" "$(os server migration list --type evacuation --os-compute-api-version 2.59 -f value 2>&1)" "done $TWO"
 hosts boot h1 >/dev/null 2>&1
 within 90 "the host is back" host_stands h1 up
@@ -153,6 +161,7 @@ same "it stayed off" "$(on "$(place "$(one)")" domstate "$ONE" | head -n 1)" "sh
 like "migrations are listed" "$(os server migration list -f value 2>&1)" "$ONE"
 expect "it is deleted before its confirmation" os server delete --wait "$(one)"
 expect "the other server is deleted, too" os server delete --wait "$(two)"
+drop_volume
 same "nothing is left anywhere" "$(rest_of "$ONE"; rest_of "$TWO"; for host in $(all_hosts); do on "$host" list --all --uuid; done)" ""
 [ -n "${1:-}" ] || [ -z "${CHRONOVA_SOAK:-}" ] || [ $FAILED != 0 ] || { trap - EXIT; (exit 0); house_close; exec bash "$0" shared; }
 verdict

@@ -1,10 +1,17 @@
-//! Every row of docs/requirements has a unique id and a valid status: the tests that it names exist.
+//! Every row of docs/requirements has a unique id and a valid status: the tests that it names exist, and ran.
+//!
+//! `CHRONOVA_RAN` is the folder in which `ops/test.sh` gathers what ran. Without it only the texts are compared.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+#[path = "requirements/ran.rs"]
+mod ran;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use ran::{Outcome, Ran};
 
 /// (part, rows). Ids are never reused and rows never removed, so these numbers only grow.
 const PARTS: [(u32, usize); 4] = [(1, 321), (2, 283), (3, 282), (4, 287)];
@@ -21,7 +28,31 @@ enum Status {
     Open,
     Partial,
     NotPlanned,
-    Done(Vec<String>),
+    Done(Vec<Proof>),
+}
+
+/// A test function or a script that a row names, and of a script perhaps one check.
+#[derive(Debug, PartialEq, Eq)]
+struct Proof {
+    test: String,
+    check: Option<String>,
+}
+
+impl Proof {
+    /// `a_test`, `tests/real/live.sh` or `tests/real/live.sh "it runs nowhere else"`.
+    fn parse(text: &str) -> Self {
+        let (test, check) =
+            text.trim().split_once(" \"").map_or((text.trim(), None), |(test, check)| (test, Some(check)));
+        let check = check.map(|check| check.trim_end_matches('"').to_owned());
+        Self { test: test.trim_matches('`').to_owned(), check }
+    }
+
+    fn outcome(&self, ran: &Ran) -> Option<Outcome> {
+        match &self.check {
+            Some(check) => ran.check(&self.test, check),
+            None => ran.outcome(&self.test),
+        }
+    }
 }
 
 fn root() -> PathBuf {
@@ -53,9 +84,7 @@ fn parse(status: &str) -> Result<Status, String> {
         ("open", "") => Ok(Status::Open),
         ("partial", what) if !what.is_empty() => Ok(Status::Partial),
         ("not planned", why) if !why.is_empty() => Ok(Status::NotPlanned),
-        ("done", tests) if !tests.is_empty() => {
-            Ok(Status::Done(tests.split(',').map(|test| test.trim().trim_matches('`').to_owned()).collect()))
-        }
+        ("done", tests) if !tests.is_empty() => Ok(Status::Done(tests.split(',').map(Proof::parse).collect())),
         _ => Err(format!(
             "`{status}` is none of `open`, `partial: WHAT LACKS`, `done: TEST[, TEST]`, `not planned: WHY`"
         )),
@@ -114,27 +143,48 @@ fn is_script(name: &str) -> bool {
     checked && Path::new(name).extension().is_some_and(|e| e == "sh" || e == "py") && root().join(name).is_file()
 }
 
-/// Test functions that end at once in `ops/test.sh`, because they need settings that `ops/test.sh` does not give: a
-/// host that they may change, and commands that stop and start its libvirtd. A row must not name them, because no run
-/// would show its status.
-const NEED_SETTINGS: [&str; 6] = [
-    "a_real_host_conforms",
-    "changes_by_other_programs_are_signalled",
-    "the_driver_reconnects_to_a_restarted_libvirtd",
-    "the_driver_reconnects_to_a_frozen_libvirtd",
-    "many_guests_are_created_and_destroyed_at_once",
-    "leftovers_of_an_interrupted_upload_are_found_and_removed",
-];
-
-/// Whether a script ends at once without `--soak`.
-fn is_for_long_runs(script: &str) -> bool {
-    script.lines().any(|line| line.starts_with("[ -n \"${CHRONOVA_SOAK:-}\" ] || {") && line.contains("exit 77"))
+/// The part of a script that every run has; the rest is for long runs. `None` if the script has no long form.
+fn short_form(script: &str) -> Option<&str> {
+    let end = script.starts_with("long_run ||").then_some(0).or_else(|| script.find("\nlong_run ||"))?;
+    Some(&script[..end])
 }
 
-/// Whether a normal run of `ops/test.sh` runs the test. The test may still need something that this machine lacks.
-fn is_in_every_run(name: &str) -> bool {
-    !NEED_SETTINGS.contains(&name)
-        && (!is_script(name) || !is_for_long_runs(&fs::read_to_string(root().join(name)).unwrap()))
+/// Why a normal run of `ops/test.sh` does not have this test, by the script's text.
+fn lacks_in_script(proof: &Proof, script: &str) -> Option<String> {
+    let Proof { test, check } = proof;
+    match (check, short_form(script)) {
+        (None, None) => None,
+        (None, Some(_)) => Some(format!("`{test}` has a long form: name the check, as in `{test} \"it is ACTIVE\"`")),
+        (Some(check), short) if short.unwrap_or(script).contains(check.as_str()) => None,
+        (Some(check), _) => Some(format!("no normal run of `{test}` has the check \"{check}\"")),
+    }
+}
+
+fn lacks(proof: &Proof, functions: &BTreeSet<String>) -> Option<String> {
+    let Proof { test, check } = proof;
+    if is_script(test) {
+        return lacks_in_script(proof, &fs::read_to_string(root().join(test)).unwrap());
+    }
+    match check {
+        None if functions.contains(test) => None,
+        None => Some(format!("no test is called `{test}`")),
+        Some(_) => Some(format!("`{test}` is not a script, so it has no checks with names")),
+    }
+}
+
+/// Why a run does not prove a row with these tests.
+fn unproven(proofs: &[Proof], ran: &Ran) -> Option<String> {
+    let outcomes: Vec<_> = proofs.iter().map(|proof| (proof, proof.outcome(ran))).collect();
+    for (Proof { test, check }, outcome) in &outcomes {
+        let name = check.as_ref().map_or_else(|| format!("`{test}`"), |check| format!("`{test} \"{check}\"`"));
+        match outcome {
+            None => return Some(format!("{name} did not run")),
+            Some(Outcome::Failed) => return Some(format!("{name} failed")),
+            Some(Outcome::Passed | Outcome::Skipped) => {}
+        }
+    }
+    let skipped = outcomes.iter().all(|(_, outcome)| *outcome == Some(Outcome::Skipped));
+    skipped.then(|| "all its tests skipped".to_owned())
 }
 
 #[test]
@@ -155,11 +205,9 @@ fn every_status_holds() {
     for row in PARTS.into_iter().flat_map(|(part, _)| rows(part)) {
         match parse(&row.status) {
             Err(reason) => wrong.push(format!("{} {}: {reason}", row.place, row.id)),
-            Ok(Status::Done(tests)) => {
-                let missing = tests.iter().filter(|test| !functions.contains(*test) && !is_script(test));
-                wrong.extend(missing.map(|test| format!("{} {}: no test is called `{test}`", row.place, row.id)));
-                let idle = tests.iter().filter(|test| !is_in_every_run(test));
-                wrong.extend(idle.map(|test| format!("{} {}: no normal run has `{test}`", row.place, row.id)));
+            Ok(Status::Done(proofs)) => {
+                let missing = proofs.iter().filter_map(|proof| lacks(proof, &functions));
+                wrong.extend(missing.map(|reason| format!("{} {}: {reason}", row.place, row.id)));
             }
             Ok(Status::Open | Status::Partial | Status::NotPlanned) => {}
         }
@@ -167,7 +215,25 @@ fn every_status_holds() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// None of the rows of the original inventory may be missing. `CHRONOVA_REQUIREMENTS` names the inventory's folder.
+/// After a run of `ops/test.sh`: each row that is done names tests that this run had.
+#[test]
+fn every_row_that_is_done_ran() {
+    let Some(folder) = std::env::var_os("CHRONOVA_RAN") else {
+        println!("skipped: CHRONOVA_RAN does not name what a run of ops/test.sh gathered");
+        return;
+    };
+    let ran = Ran::read(Path::new(&folder));
+    assert!(!ran.is_empty(), "no test is in {}", folder.display());
+    let mut wrong = Vec::new();
+    for row in PARTS.into_iter().flat_map(|(part, _)| rows(part)) {
+        if let Ok(Status::Done(proofs)) = parse(&row.status) {
+            wrong.extend(unproven(&proofs, &ran).map(|reason| format!("{} {}: {reason}", row.place, row.id)));
+        }
+    }
+    assert!(wrong.is_empty(), "{} rows are not proven by this run:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// If the original inventory is beside the checkout, none of its rows may be missing.
 #[test]
 fn no_requirement_was_dropped() {
     let inventory = std::env::var_os("CHRONOVA_REQUIREMENTS").map(PathBuf::from);
@@ -195,22 +261,73 @@ fn statuses_have_one_of_four_forms() {
     assert_eq!(parse("partial: no pagination"), Ok(Status::Partial));
     assert_eq!(
         parse("done: a_b, tests/real/boot.sh"),
-        Ok(Status::Done(vec!["a_b".into(), "tests/real/boot.sh".into()]))
+        Ok(Status::Done(vec![named("a_b", None), named("tests/real/boot.sh", None)]))
+    );
+    assert_eq!(
+        parse("done: `a_b`, tests/real/boot.sh \"it is ACTIVE\""),
+        Ok(Status::Done(vec![named("a_b", None), named("tests/real/boot.sh", Some("it is ACTIVE"))]))
     );
     for bad in ["", "done", "done: ", "partial", "open: x", "Done: a", "not planned", "closed"] {
         assert!(parse(bad).is_err(), "{bad}");
     }
 }
 
+fn named(test: &str, check: Option<&str>) -> Proof {
+    Proof { test: test.to_owned(), check: check.map(str::to_owned) }
+}
+
 #[test]
-fn tests_of_long_runs_are_no_proof() {
-    let ends = "set -u\n[ -n \"${CHRONOVA_SOAK:-}\" ] || { echo \"only with --soak\"; exit 77; }\n";
-    let does_more = "HOSTS=2\n[ -z \"${CHRONOVA_SOAK:-}\" ] || HOSTS=3\n";
-    assert!(is_for_long_runs(ends) && !is_for_long_runs(does_more));
-    assert!(is_in_every_run("tests/real/client.sh") && is_in_every_run("tests_of_long_runs_are_no_proof"));
-    assert!(!is_in_every_run("a_real_host_conforms"));
+fn checks_of_long_runs_are_no_proof() {
+    let script = "set -u\nexpect \"it boots\" true\nlong_run || verdict\nexpect \"it moves\" true\n";
+    let test = "tests/real/live.sh";
+    assert_eq!(lacks_in_script(&named(test, Some("it boots")), script), None);
+    assert!(lacks_in_script(&named(test, Some("it moves")), script).is_some());
+    assert!(lacks_in_script(&named(test, None), script).is_some(), "which check is meant?");
+    assert_eq!(lacks_in_script(&named(test, None), "[ -z \"${CHRONOVA_SOAK:-}\" ] || HOSTS=3\n"), None);
     let functions = test_functions();
-    assert!(NEED_SETTINGS.iter().all(|name| functions.contains(*name)), "a renamed test stays in the list");
+    assert!(lacks(&named("checks_of_long_runs_are_no_proof", Some("it boots")), &functions).is_some());
+    assert_eq!(lacks(&named("tests/real/client.sh", None), &functions), None);
+}
+
+#[test]
+fn reports_of_runners_are_read() {
+    let junit = r#"<testsuite name="chronova-events"><testcase name="a::b::holds" classname="chronova-events" time="0.1">
+        <system-out>skipped by nobody</system-out></testcase>
+        <testcase name="lacks" classname="x"><system-out>skipped: there is no contract</system-out></testcase>
+        <testcase name="c::breaks" classname="x"><failure message="m" type="t">skipped: no</failure></testcase>
+        </testsuite>"#;
+    let of = |name: &str, outcome| (name.to_owned(), outcome);
+    assert_eq!(
+        ran::of_junit(junit),
+        [of("holds", Outcome::Passed), of("lacks", Outcome::Skipped), of("breaks", Outcome::Failed)]
+    );
+    let printed = "test a::holds ... ok\ntest lacks ... ok\ntest later ... ignored\ntest breaks ... FAILED\n\nsuccesses:\n\n\
+                   ---- lacks stdout ----\nskipped: no server\n\n---- a::holds stdout ----\nfine\n";
+    assert_eq!(
+        ran::of_cargo_test(printed),
+        [of("holds", Outcome::Passed), of("lacks", Outcome::Skipped), of("breaks", Outcome::Failed)]
+    );
+}
+
+#[test]
+fn rows_need_tests_that_ran() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("unit.txt", "test a::holds ... ok\ntest breaks ... FAILED\n");
+    write("scripts", "ok\ttests/real/live.sh\nskipped\ttests/real/lvm.sh\n");
+    write("checks", "ok\ttests/real/live.sh\tit is ACTIVE on h2\nFAIL\ttests/real/live.sh\tit counts on\n");
+    let ran = Ran::read(folder.path());
+    let judge = |proofs: &[Proof]| unproven(proofs, &ran);
+    let (holds, lvm) = (named("holds", None), named("tests/real/lvm.sh", None));
+    assert_eq!(judge(&[named("holds", None), named("tests/real/live.sh", Some("it is ACTIVE on"))]), None);
+    assert_eq!(judge(&[named("tests/real/live.sh", None)]), None);
+    assert_eq!(judge(&[named("tests/real/lvm.sh", None)]).unwrap(), "all its tests skipped");
+    assert_eq!(judge(&[holds, lvm]), None, "one of them proves it");
+    assert_eq!(judge(&[named("breaks", None)]).unwrap(), "`breaks` failed");
+    assert_eq!(judge(&[named("holds", None), named("absent", None)]).unwrap(), "`absent` did not run");
+    let live = |check| [named("tests/real/live.sh", Some(check))];
+    assert_eq!(judge(&live("it counts on")).unwrap(), "`tests/real/live.sh \"it counts on\"` failed");
+    assert_eq!(judge(&live("it sings")).unwrap(), "`tests/real/live.sh \"it sings\"` did not run");
 }
 
 #[test]

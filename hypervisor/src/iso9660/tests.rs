@@ -81,7 +81,7 @@ fn a_config_drive_reads_back_under_its_real_names() {
 #[test]
 fn other_programs_read_the_image() {
     if Command::new("xorriso").arg("--version").output().is_err() {
-        println!("SKIP: xorriso is not installed");
+        println!("skipped: xorriso is not installed");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
