@@ -159,6 +159,7 @@ impl KeyRing {
     /// Opens the file for sealing. Creates it, durably, if there is none.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>, SealError> {
         let path = path.as_ref();
+        create(path).map_err(|error| failure(path, &error))?;
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let ring = file
             .map_err(|error| failure(path, &error))
@@ -167,6 +168,16 @@ impl KeyRing {
             File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failure(folder, &error))?;
         }
         Ok(ring)
+    }
+
+    /// Continues after the last record of another process that had this file open, and has lost the right to seal.
+    pub fn take_over(&self) -> Result<(), SealError> {
+        let length = self.backing.length().map_err(|error| failure(&self.path, &error))?;
+        let written = length.saturating_sub(RECORD).div_ceil(RECORD);
+        let mut state = self.state();
+        state.next = state.next.max(written + 1);
+        state.current.clear();
+        Ok(())
     }
 
     /// Opens the file for reading. If there is no file, every key is [`KeyLookup::Lost`].
@@ -353,6 +364,28 @@ impl KeyRing {
         // Without a flush, a power failure would restore the keys.
         self.backing.sync().map_err(fail)?;
         Ok(destroyed)
+    }
+}
+
+/// Creates the file, if there is none. Processes that do so at the same time get the same file.
+fn create(path: &Path) -> io::Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let ring = RingId(random::<16>().map_err(io::Error::other)?);
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{:032x}.new", u128::from_le_bytes(ring.0)));
+    let new = PathBuf::from(name);
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let created = file.write_all_at(&head(ring), 0).and_then(|()| file.sync_all());
+    // A link replaces no file, unlike a renaming.
+    let linked = created.and_then(|()| std::fs::hard_link(&new, path));
+    std::fs::remove_file(&new)?;
+    match linked {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // A file system without links: the file is created where it is.
+        Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => Ok(()),
+        other => other,
     }
 }
 

@@ -71,7 +71,7 @@ impl CopyTarget {
             schema::create(&link.client, &cell).await?;
         }
         let (holder, renewed) = (Uuid::new_v4().as_bytes().to_vec(), Instant::now());
-        let taken = schema::take_epoch(&link.client, &cell, &holder, false, LEASE).await?;
+        let taken = schema::take_epoch(&link.client, &cell, &holder, None, false, LEASE).await?;
         let busy = || refused("a member leads the log in this database, or another copy is under way");
         let held = taken.ok_or_else(busy)?;
         Ok((Self { link, cell, holder, epoch: held.epoch, renewed }, held.head))
@@ -103,10 +103,8 @@ impl CopyTarget {
             return Ok(());
         }
         self.renewed = Instant::now();
-        match schema::renew(&self.link.client, &self.cell, &self.holder, LEASE).await? {
-            true => Ok(()),
-            false => Err(taken_away()),
-        }
+        let renewed = schema::renew(&self.link.client, &self.cell, &self.holder, LEASE, Position::START).await?;
+        renewed.map(drop).ok_or_else(taken_away)
     }
 
     async fn rename(&mut self, cell: String) -> Result<(), StoreError> {

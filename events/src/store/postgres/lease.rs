@@ -17,9 +17,10 @@ use tokio::sync::{oneshot, watch};
 
 use super::address::DatabaseAddress;
 use super::link::DatabaseLink;
-use super::schema::{self, HeldHead};
+use super::schema::{self, HeldHead, RenewedLease};
 use super::timer::{LeaseTimer, elapsed};
 use crate::store::StoreError;
+use crate::store::tail::Tail;
 
 /// How often a standby member asks whether it may lead.
 const ASKS: Duration = Duration::from_millis(250);
@@ -31,6 +32,8 @@ pub(super) struct LeaseTerms {
     pub(super) cell: String,
     /// Drawn at random for each start of a process, and never used again.
     pub(super) holder: Vec<u8>,
+    /// The name of a member, which a switchover may wish.
+    pub(super) name: Option<String>,
     /// The duration of the lease without a renewal. Zero means no lease: any other member may take the epoch at once.
     pub(super) lasts: Duration,
     /// Whether this process ends with its lease.
@@ -41,7 +44,8 @@ impl LeaseTerms {
     /// Takes the lead, unless another member leads. Returns the head row, and the time at which the lease began.
     pub(super) async fn ask(&self, link: &DatabaseLink) -> Result<Option<(HeldHead, Duration)>, StoreError> {
         let asked = elapsed();
-        let held = schema::take_epoch(&link.client, &self.cell, &self.holder, false, self.lasts).await?;
+        let held =
+            schema::take_epoch(&link.client, &self.cell, &self.holder, self.name.as_deref(), false, self.lasts).await?;
         Ok(held.map(|held| (held, asked)))
     }
 
@@ -95,11 +99,14 @@ pub(super) struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// Renews the lease, which began at `since`. Sends to `lost` when the lease is lost.
+    /// Renews the lease, which began at `since`. Sends to `lost` when the lease is lost, and to `wish` when a
+    /// switchover wishes another member.
     pub(super) async fn start(
         terms: LeaseTerms,
         since: Duration,
+        tail: Arc<Tail>,
         lost: watch::Sender<Option<String>>,
+        wish: watch::Sender<Option<String>>,
     ) -> Result<Self, StoreError> {
         let cannot = |error: std::io::Error| StoreError::Io(format!("cannot start the keeper of the lease: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
@@ -113,7 +120,7 @@ impl LeaseKeeper {
             let (timer, failure) = timer.map_or_else(|failure| (None, Some(failure)), |timer| (timer, None));
             // The send fails only if the opening was cancelled.
             let _ = begun.send(failure);
-            let mut kept = KeptLease { terms, link: None, since, ended, shown, timer };
+            let mut kept = KeptLease { terms, link: None, since, tail, wish, ended, shown, timer };
             if let Some(reason) = runtime.block_on(kept.keep()) {
                 tracing::error!(reason, "this member lost the lease of the log and no longer leads");
                 lost.send_replace(Some(reason));
@@ -130,8 +137,17 @@ impl LeaseKeeper {
 
     /// The age of the database's last confirmation, if it is longer than usual.
     pub(super) fn overdue(&self) -> Option<Duration> {
-        let age = Duration::from_millis(millis(elapsed()).saturating_sub(self.renewed.load(Ordering::Relaxed)));
+        let age = self.age();
         (age > self.trusted * 3 / 4).then_some(age)
+    }
+
+    /// Whether no other member can lead now.
+    pub(super) fn is_certain(&self) -> bool {
+        self.age() < self.trusted
+    }
+
+    fn age(&self) -> Duration {
+        Duration::from_millis(millis(elapsed()).saturating_sub(self.renewed.load(Ordering::SeqCst)))
     }
 
     /// Releases the lease.
@@ -156,6 +172,8 @@ struct KeptLease {
     terms: LeaseTerms,
     link: Option<Arc<DatabaseLink>>,
     since: Duration,
+    tail: Arc<Tail>,
+    wish: watch::Sender<Option<String>>,
     ended: oneshot::Receiver<()>,
     shown: Arc<AtomicU64>,
     timer: Option<LeaseTimer>,
@@ -165,7 +183,8 @@ impl KeptLease {
     /// Renews the lease. Returns why the lease is lost, or `None` when it is no longer needed.
     async fn keep(&mut self) -> Option<String> {
         let (trusted, every) = (self.terms.trusted(), self.terms.lasts / 4);
-        let mut pause = every;
+        // At once: followers learn in this way which events are acknowledged.
+        let mut pause = Duration::ZERO;
         loop {
             tokio::select! {
                 ended = &mut self.ended => {
@@ -179,14 +198,15 @@ impl KeptLease {
             let asked = elapsed();
             let Some(left) = self.left() else { return Some(unconfirmed(trusted)) };
             pause = match tokio::time::timeout(left, self.renew()).await {
-                Ok(Ok(true)) => {
+                Ok(Ok(Some(RenewedLease { wish }))) => {
+                    self.wish.send_if_modified(|known| std::mem::replace(known, wish.clone()) != wish);
                     if let Err(failure) = self.prolong(asked) {
                         return Some(failure.to_string());
                     }
-                    self.shown.store(millis(asked), Ordering::Relaxed);
+                    self.shown.store(millis(asked), Ordering::SeqCst);
                     every
                 }
-                Ok(Ok(false)) => return Some("another member leads this log".to_owned()),
+                Ok(Ok(None)) => return Some("another member leads this log".to_owned()),
                 Ok(Err(failure)) => {
                     tracing::warn!(%failure, "the database did not confirm the lease of the log");
                     self.link = None;
@@ -229,9 +249,10 @@ impl KeptLease {
         Ok(Arc::clone(self.link.insert(DatabaseLink::open(&self.terms.config).await?)))
     }
 
-    async fn renew(&mut self) -> Result<bool, StoreError> {
+    async fn renew(&mut self) -> Result<Option<RenewedLease>, StoreError> {
         let link = self.link().await?;
-        schema::renew(&link.client, &self.terms.cell, &self.terms.holder, self.terms.lasts).await
+        let (terms, durable) = (&self.terms, self.tail.head());
+        schema::renew(&link.client, &terms.cell, &terms.holder, terms.lasts, durable).await
     }
 
     async fn release(&mut self) {

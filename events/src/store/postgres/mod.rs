@@ -4,10 +4,13 @@
 //!   refused.
 //! * Readers of this process see only events that the database has confirmed and the live end ([`Tail`]) knows.
 //! * One member leads while its [`lease`] lasts. Opening the log waits until no other member leads.
+//! * A member that joins ([`PostgresStore::join`]) follows the log of another leader ([`following`]), until it leads.
 //! * The keys of personal fields stay in a file on this machine. The head row has the id of that file.
 
 mod address;
+pub mod admin;
 pub mod copying;
+mod following;
 mod lease;
 mod link;
 mod read_only;
@@ -21,6 +24,7 @@ mod writer;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -31,15 +35,20 @@ use uuid::Uuid;
 
 use super::tail::{Subscription, Tail};
 use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot};
+use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
+use address::DatabaseAddress;
 pub use address::PostgresAddress;
+use following::LogFollower;
+pub use following::SeenLeader;
 use lease::{LeaseKeeper, LeaseTerms};
 use link::DatabaseLink;
 pub use read_only::ReadOnlyPostgres;
 use reading::PostgresReader;
 use row::signed;
 use schema::HeldHead;
+pub use schema::{ClusterPicture, ListedMember, MemberName};
 use writer::{PostgresAppend, PostgresWriter};
 
 /// The address of the log, and the requirements on its database.
@@ -78,15 +87,50 @@ impl PostgresOptions {
     }
 }
 
+/// What a member of a cluster needs to join.
+#[derive(Debug, Clone)]
+pub struct ClusterMember {
+    pub name: MemberName,
+    /// A mark of the secret that all members must share. `None`: they share none.
+    pub secret: Option<[u8; 32]>,
+}
+
+/// The parts of a store that appends.
+#[derive(Default)]
+struct LeadingParts {
+    /// `None` while another member leads, and after the log was closed.
+    jobs: Option<mpsc::Sender<PostgresAppend>>,
+    writer: Option<JoinHandle<()>>,
+    keeper: Option<LeaseKeeper>,
+    closed: bool,
+}
+
+/// The task of a member that follows, or did.
+struct RunningFollower {
+    follower: Arc<LogFollower>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for RunningFollower {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 /// The log in a PostgreSQL database.
 pub struct PostgresStore {
-    /// `None` after the log was closed.
-    jobs: Mutex<Option<mpsc::Sender<PostgresAppend>>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
-    keeper: Mutex<Option<LeaseKeeper>>,
-    lost: watch::Receiver<Option<String>>,
-    failed: watch::Receiver<Option<StoreError>>,
-    reader: PostgresReader,
+    options: PostgresOptions,
+    terms: LeaseTerms,
+    leading: Mutex<LeadingParts>,
+    /// Whether this member leads, or did.
+    leads: watch::Sender<bool>,
+    epoch: Arc<AtomicI64>,
+    lost: watch::Sender<Option<String>>,
+    failed: watch::Sender<Option<StoreError>>,
+    wish: watch::Sender<Option<String>>,
+    /// `None`: this store leads from the beginning.
+    follower: Option<RunningFollower>,
+    reader: Arc<PostgresReader>,
     this: Weak<Self>,
 }
 
@@ -99,86 +143,178 @@ impl std::fmt::Debug for PostgresStore {
 impl PostgresStore {
     /// Connects, creates missing tables, waits while another member leads, and takes the next epoch.
     pub async fn open(options: &PostgresOptions) -> Result<Arc<Self>, StoreError> {
-        let (terms, mut link) = Self::connect(options).await?;
+        let (terms, mut link) = Self::connect(options, None).await?;
         let (held, since) = terms.take(&mut link).await?;
-        Self::lead(options, terms, link, held, since).await
+        let store = Self::over(options, terms, held.head, None)?;
+        store.begin(link, held, since).await?;
+        Ok(store)
     }
 
     /// Like [`PostgresStore::open`], but without waiting: `None` if another member leads.
     pub async fn open_now(options: &PostgresOptions) -> Result<Option<Arc<Self>>, StoreError> {
-        let (terms, link) = Self::connect(options).await?;
+        let (terms, link) = Self::connect(options, None).await?;
         let Some((held, since)) = terms.ask(&link).await? else { return Ok(None) };
-        Self::lead(options, terms, link, held, since).await.map(Some)
+        let store = Self::over(options, terms, held.head, None)?;
+        store.begin(link, held, since).await?;
+        Ok(Some(store))
     }
 
-    async fn connect(options: &PostgresOptions) -> Result<(LeaseTerms, Arc<DatabaseLink>), StoreError> {
+    /// Connects, creates missing tables, and follows the log. Appends are refused until this member leads
+    /// ([`PostgresStore::lead`]).
+    pub async fn join(options: &PostgresOptions, member: ClusterMember) -> Result<Arc<Self>, StoreError> {
+        let (terms, link) = Self::connect(options, Some(&member)).await?;
+        let end = schema::durable(&link.client, &options.cell).await?;
+        Self::over(options, terms, end, Some(member.name))
+    }
+
+    async fn connect(
+        options: &PostgresOptions,
+        member: Option<&ClusterMember>,
+    ) -> Result<(LeaseTerms, Arc<DatabaseLink>), StoreError> {
         let config = address::parse(&options.url)?;
         let link = DatabaseLink::open(&config).await?;
         schema::check_durability(&link.client, options.allow_asynchronous).await?;
         schema::create(&link.client, &options.cell).await?;
         // A member with other keys is refused now, and not only when it is about to lead.
         check_keys(schema::ring(&link.client, &options.cell).await?, options)?;
+        if let Some(mark) = member.and_then(|member| member.secret) {
+            schema::check_secret(&link.client, &options.cell, &mark).await?;
+        }
         let terms = LeaseTerms {
             config,
             cell: options.cell.clone(),
             holder: Uuid::new_v4().as_bytes().to_vec(),
+            name: member.map(|member| member.name.name.clone()),
             lasts: options.lease,
             end_process: options.end_process,
         };
         Ok((terms, link))
     }
 
-    async fn lead(
+    /// A store that does not append yet. It has the log up to `end`, and follows it if it is a `member`.
+    fn over(
         options: &PostgresOptions,
         terms: LeaseTerms,
-        link: Arc<DatabaseLink>,
-        held: HeldHead,
-        since: Duration,
+        end: Anchor,
+        member: Option<MemberName>,
     ) -> Result<Arc<Self>, StoreError> {
-        let config = terms.config.clone();
-        // Checked again, because the previous leader may have created keys meanwhile.
-        check_keys(held.keys, options)?;
         let keys = options.keys.as_ref().map(KeyRing::open).transpose()?;
-        let (tell_lost, lost) = watch::channel(None);
-        let (tell_failed, failed) = watch::channel(None);
-        let tail = Tail::new(held.head.position);
-        let (jobs, queue) = mpsc::channel(1_024);
-        let writer = PostgresWriter {
-            config: config.clone(),
-            cell: options.cell.clone(),
-            holder: terms.holder.clone(),
-            lease: options.lease,
-            lost: lost.clone(),
-            failed: tell_failed,
-            link: Some(link),
-            epoch: held.epoch,
-            head: held.head,
-            keys: keys.clone(),
-            tail: Arc::clone(&tail),
-            patience: options.patience,
-            revisions: HashMap::new(),
-        };
-        let keeper =
-            if options.lease.is_zero() { None } else { Some(LeaseKeeper::start(terms, since, tell_lost).await?) };
-        let writer = tokio::spawn(writer.run(queue));
+        let config: DatabaseAddress = terms.config.clone();
+        let reader = Arc::new(PostgresReader::new(config, keys, Tail::new(end.position)));
+        let leads = watch::channel(false).0;
+        let follower = member.map(|member| {
+            let follower = Arc::new(LogFollower::new(Arc::clone(&reader), terms.clone(), member, end));
+            let task = tokio::spawn(Arc::clone(&follower).run(leads.subscribe()));
+            RunningFollower { follower, task }
+        });
         Ok(Arc::new_cyclic(|this| Self {
-            jobs: Mutex::new(Some(jobs)),
-            writer: Mutex::new(Some(writer)),
-            keeper: Mutex::new(keeper),
-            lost,
-            failed,
-            reader: PostgresReader::new(config, keys, tail),
+            options: options.clone(),
+            terms,
+            leading: Mutex::default(),
+            leads,
+            epoch: Arc::default(),
+            lost: watch::channel(None).0,
+            failed: watch::channel(None).0,
+            wish: watch::channel(None).0,
+            follower,
+            reader,
             this: this.clone(),
         }))
+    }
+
+    /// Takes the lead if no other member has it, and returns whether it did. An error is final: this member has the
+    /// lease and cannot use it.
+    pub async fn lead(&self) -> Result<bool, StoreError> {
+        let asked = match DatabaseLink::open(&self.terms.config).await {
+            Ok(link) => self.terms.ask(&link).await.map(|taken| taken.map(|taken| (link, taken))),
+            Err(failure) => Err(failure),
+        };
+        match asked {
+            Ok(Some((link, (held, since)))) => self.begin(link, held, since).await.map(|()| true),
+            Ok(None) => Ok(false),
+            // If this member has the lease all the same, the next call takes it again: the holder is the same.
+            Err(failure) => {
+                tracing::warn!(%failure, "cannot ask for the lease of the log");
+                Ok(false)
+            }
+        }
+    }
+
+    async fn begin(&self, link: Arc<DatabaseLink>, held: HeldHead, since: Duration) -> Result<(), StoreError> {
+        // Checked again, because the previous leader may have created keys meanwhile.
+        check_keys(held.keys, &self.options)?;
+        let tail = Arc::clone(&self.reader.tail);
+        if !self.options.lease.is_zero() {
+            let (terms, told) = (self.terms.clone(), Arc::clone(&tail));
+            let keeper = LeaseKeeper::start(terms, since, told, self.lost.clone(), self.wish.clone()).await?;
+            locked(&self.leading).keeper = Some(keeper);
+        }
+        self.leads.send_replace(true);
+        if let Some(running) = &self.follower {
+            running.follower.complete(&held.head).await?;
+        }
+        if let Some(keys) = &self.reader.keys {
+            keys.take_over()?;
+        }
+        self.epoch.store(held.epoch, Ordering::SeqCst);
+        let (jobs, queue) = mpsc::channel(1_024);
+        let writer = PostgresWriter {
+            config: self.terms.config.clone(),
+            cell: self.terms.cell.clone(),
+            holder: self.terms.holder.clone(),
+            lease: self.options.lease,
+            lost: self.lost.subscribe(),
+            failed: self.failed.clone(),
+            link: Some(link),
+            epoch: Arc::clone(&self.epoch),
+            head: held.head,
+            keys: self.reader.keys.clone(),
+            tail,
+            patience: self.options.patience,
+            revisions: HashMap::new(),
+        };
+        let mut leading = locked(&self.leading);
+        leading.writer = Some(tokio::spawn(writer.run(queue)));
+        leading.jobs = Some(jobs);
+        Ok(())
+    }
+
+    /// The epoch in which this member certainly leads now. `None`: it follows, or another member may lead.
+    pub fn confirmed_epoch(&self) -> Option<i64> {
+        let leading = locked(&self.leading);
+        let certain = leading.keeper.as_ref().is_none_or(LeaseKeeper::is_certain);
+        let leads = leading.jobs.is_some() && certain && self.lost.borrow().is_none();
+        leads.then(|| self.epoch.load(Ordering::SeqCst))
+    }
+
+    /// The leader, as this member sees it. `None` before its first look, and in a store that did not join.
+    pub fn leader(&self) -> watch::Receiver<Option<SeenLeader>> {
+        match &self.follower {
+            Some(running) => running.follower.seen(),
+            None => watch::channel(None).1,
+        }
+    }
+
+    /// Lets a follower read up to `position`, because the leader has acknowledged everything up to there.
+    pub fn told(&self, position: Position) {
+        if let Some(running) = &self.follower {
+            running.follower.told(position);
+        }
+    }
+
+    /// The member that a switchover wishes, while this one leads.
+    pub fn wish(&self) -> watch::Receiver<Option<String>> {
+        self.wish.subscribe()
     }
 
     /// Contains the reason after this member has lost the lead. The process must then end, because another member
     /// drives the hosts.
     pub fn lost(&self) -> watch::Receiver<Option<String>> {
-        self.lost.clone()
+        self.lost.subscribe()
     }
 
-    /// Whether appends can be acknowledged, as far as is known without asking the database.
+    /// Whether appends can be acknowledged, as far as is known without asking the database. In a member that follows:
+    /// whether it can follow.
     pub fn health(&self) -> Result<(), StoreError> {
         if let Some(failure) = self.failed.borrow().clone() {
             return Err(failure);
@@ -186,7 +322,10 @@ impl PostgresStore {
         if let Some(reason) = self.lost.borrow().clone() {
             return Err(StoreError::Io(reason));
         }
-        match locked(&self.keeper).as_ref().and_then(LeaseKeeper::overdue) {
+        if let Some(failure) = self.follower.as_ref().and_then(|running| running.follower.trouble()) {
+            return Err(failure);
+        }
+        match locked(&self.leading).keeper.as_ref().and_then(LeaseKeeper::overdue) {
             Some(age) => Err(StoreError::Io(format!("the database has not answered for {} s", age.as_secs()))),
             None => Ok(()),
         }
@@ -194,14 +333,20 @@ impl PostgresStore {
 
     /// Writes the waiting requests and releases the lease. Later appends fail with [`StoreError::Closed`].
     pub async fn close(&self) {
-        drop(locked(&self.jobs).take());
-        let (writer, keeper) = (locked(&self.writer).take(), locked(&self.keeper).take());
-        if let Some(writer) = writer {
+        let closed = LeadingParts { closed: true, ..LeadingParts::default() };
+        let LeadingParts { jobs, writer, keeper, .. } = std::mem::replace(&mut *locked(&self.leading), closed);
+        self.leads.send_replace(true);
+        drop(jobs);
+        match writer {
             // A failure means a panic, which the panic hook has reported.
-            let _ = writer.await;
+            Some(writer) => drop(writer.await),
+            None => self.reader.tail.close(),
         }
         if let Some(keeper) = keeper {
             keeper.end().await;
+        }
+        if let Some(running) = &self.follower {
+            running.task.abort();
         }
     }
 }
@@ -227,7 +372,7 @@ fn check_keys(needed: Option<Vec<u8>>, options: &PostgresOptions) -> Result<(), 
 #[async_trait]
 impl EventStore for PostgresStore {
     fn append_right(&self) -> Option<AppendRight> {
-        Some(AppendRight(()))
+        locked(&self.leading).jobs.is_some().then_some(AppendRight(()))
     }
 
     async fn append(
@@ -236,6 +381,14 @@ impl EventStore for PostgresStore {
         expected: Expected,
         events: Vec<NewEvent>,
     ) -> Result<Appended, AppendError> {
+        let jobs = {
+            let leading = locked(&self.leading);
+            match &leading.jobs {
+                Some(jobs) => jobs.clone(),
+                None if leading.closed => return Err(StoreError::Closed.into()),
+                None => return Err(StoreError::Io("another member leads this log".to_owned()).into()),
+            }
+        };
         super::make_keys(self.reader.keys.as_ref(), stream, &events).await?;
         let mut encoded = Vec::with_capacity(events.len());
         for new in events {
@@ -243,7 +396,6 @@ impl EventStore for PostgresStore {
         }
         let (reply, answer) = oneshot::channel();
         let job = PostgresAppend { stream: stream.clone(), expected, events: encoded, reply };
-        let jobs = locked(&self.jobs).clone().ok_or(StoreError::Closed)?;
         jobs.send(job).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }

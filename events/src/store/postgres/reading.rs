@@ -74,19 +74,27 @@ impl PostgresReader {
     }
 
     pub(super) async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        self.read_up_to(after, self.tail.head(), limit).await
+    }
+
+    /// The events after `after` up to `until`, which the database must have.
+    pub(super) async fn read_up_to(
+        &self,
+        after: Position,
+        until: Position,
+        limit: usize,
+    ) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let sql = format!(
             "SELECT {} FROM chronova_events WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3",
             row::COLUMNS
         );
-        let durable = self.tail.head().0;
-        let rows = self.query(&sql, &[&signed(after.0), &signed(durable), &signed(limit as u64)]).await?;
+        let rows = self.query(&sql, &[&signed(after.0), &signed(until.0), &signed(limit as u64)]).await?;
         let events = self.recorded(&rows)?;
-        let due = durable.saturating_sub(after.0).min(limit as u64);
+        let due = until.0.saturating_sub(after.0).min(limit as u64);
         let dense =
             events.iter().zip(after.0.saturating_add(1)..).all(|(event, position)| event.position.0 == position);
         if events.len() as u64 != due || !dense {
-            let reason = "events are missing after this position".to_owned();
-            return Err(StoreError::Corrupt { position: after.0, reason });
+            return Err(missing(after));
         }
         Ok(events)
     }
@@ -116,4 +124,8 @@ impl PostgresReader {
         let seal = move || sealed_snapshots::seal(&keys, &stream, &snapshot);
         tokio::task::spawn_blocking(seal).await.map_err(|error| StoreError::Io(error.to_string()))?
     }
+}
+
+pub(super) fn missing(after: Position) -> StoreError {
+    StoreError::Corrupt { position: after.0, reason: "events are missing after this position".to_owned() }
 }

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
 use super::link::within;
+use super::row::signed;
 use crate::chain::{Anchor, EventHash};
 use crate::envelope::Position;
 use crate::store::StoreError;
 
-const FORMAT: i32 = 1;
+/// 2: the acknowledged position, the list of members, the mark of their secret, and the wish of a switchover.
+const FORMAT: i32 = 2;
 
 /// Creates the tables. Stream names are bytes, because a text of PostgreSQL holds no zero byte.
 const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
@@ -22,7 +25,13 @@ const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
         recorded_at bigint NOT NULL, meta text NOT NULL, data bytea NOT NULL, hash bytea NOT NULL, \
         UNIQUE (stream, revision)); \
     CREATE TABLE IF NOT EXISTS chronova_snapshots (stream bytea PRIMARY KEY, revision bigint NOT NULL, \
-        state_version bigint NOT NULL, data bytea NOT NULL); COMMIT";
+        state_version bigint NOT NULL, data bytea NOT NULL); \
+    ALTER TABLE chronova_head ADD COLUMN IF NOT EXISTS durable bigint NOT NULL DEFAULT 0, \
+        ADD COLUMN IF NOT EXISTS secret bytea, ADD COLUMN IF NOT EXISTS wish text, \
+        ADD COLUMN IF NOT EXISTS wish_until timestamptz NOT NULL DEFAULT '-infinity'; \
+    CREATE TABLE IF NOT EXISTS chronova_members (name text PRIMARY KEY, holder bytea NOT NULL, address text NOT NULL, \
+        version text NOT NULL, position bigint NOT NULL, seen timestamptz NOT NULL); \
+    UPDATE chronova_head SET format = 2 WHERE format < 2; COMMIT";
 
 /// The head row as the new holder found it.
 pub(super) struct HeldHead {
@@ -51,10 +60,11 @@ pub(super) async fn check_durability(client: &Client, allow_asynchronous: bool) 
 
 pub(super) async fn create(client: &Client, cell: &str) -> Result<(), StoreError> {
     // If the tables exist, a joining member takes no lock that would delay the leader's appends.
-    if !exists(client).await? {
+    if !exists(client).await? || check_head(client, cell).await?.is_some_and(|found| found.format < FORMAT) {
         within(client.batch_execute(CREATE)).await?;
     }
-    let sql = "INSERT INTO chronova_head VALUES ($1, $2, 0, '', 0, $3, '') ON CONFLICT DO NOTHING";
+    let sql = "INSERT INTO chronova_head (cell, format, epoch, holder, position, hash, batch) \
+               VALUES ($1, $2, 0, '', 0, $3, '') ON CONFLICT DO NOTHING";
     within(client.execute(sql, &[&cell, &FORMAT, &&EventHash::START.0[..]])).await?;
     check_head(client, cell).await.map(drop)
 }
@@ -65,7 +75,17 @@ pub(super) async fn head(client: &Client, cell: &str) -> Result<Anchor, StoreErr
     if !exists(client).await? {
         return Err(missing());
     }
-    check_head(client, cell).await?.ok_or_else(missing)
+    check_head(client, cell).await?.map(|found| found.head).ok_or_else(missing)
+}
+
+/// Refuses a log that has no list of members yet.
+pub(super) async fn check_members(client: &Client, cell: &str) -> Result<(), StoreError> {
+    let missing = || StoreError::Io(format!("the database holds no log of cell {cell:?}"));
+    let found = if exists(client).await? { check_head(client, cell).await? } else { None };
+    match found.ok_or_else(missing)?.format {
+        FORMAT.. => Ok(()),
+        found => Err(StoreError::OlderFormat { found: found.unsigned_abs(), supported: FORMAT.unsigned_abs() }),
+    }
 }
 
 async fn exists(client: &Client) -> Result<bool, StoreError> {
@@ -73,8 +93,14 @@ async fn exists(client: &Client) -> Result<bool, StoreError> {
     Ok(row.get(0))
 }
 
-/// Refuses the log of another cell or of a newer version. Returns the end of the log, if there is one.
-async fn check_head(client: &Client, cell: &str) -> Result<Option<Anchor>, StoreError> {
+/// The format and the end of a log.
+struct FoundHead {
+    format: i32,
+    head: Anchor,
+}
+
+/// Refuses the log of another cell or of a newer version. `None` if there is no log.
+async fn check_head(client: &Client, cell: &str) -> Result<Option<FoundHead>, StoreError> {
     let found = within(client.query("SELECT cell, format, position, hash FROM chronova_head", &[])).await?;
     let Some(row) = found.first() else { return Ok(None) };
     let (other, format) = (row.get::<_, &str>(0), row.get::<_, i32>(1));
@@ -84,43 +110,67 @@ async fn check_head(client: &Client, cell: &str) -> Result<Option<Anchor>, Store
     if format > FORMAT {
         return Err(StoreError::NewerFormat { found: format.unsigned_abs(), supported: FORMAT.unsigned_abs() });
     }
-    anchor(row, 2).map(Some)
+    Ok(Some(FoundHead { format, head: anchor(row, 2)? }))
 }
 
 /// Reads a position, and its hash from the next column.
 fn anchor(row: &Row, column: usize) -> Result<Anchor, StoreError> {
-    let position = Position(row.get::<_, i64>(column).unsigned_abs());
+    let position = position(row, column);
     let damaged =
         || StoreError::Corrupt { position: position.0, reason: "the hash of the head is not 32 bytes".to_owned() };
     Ok(Anchor { position, hash: EventHash::from_slice(row.get(column + 1)).ok_or_else(damaged)? })
 }
 
-/// Takes the next epoch and the lease. Holders of older epochs can append no more. `None` if another holder has the
-/// epoch, and either its lease lasts or `held_only` is set. A holder without a lease (zero) is deposed at once.
+fn position(row: &Row, column: usize) -> Position {
+    Position(row.get::<_, i64>(column).unsigned_abs())
+}
+
+/// Takes the next epoch and the lease, unless a switchover wishes another member than `name`. Holders of older epochs
+/// can append no more. `None` if another holder has the epoch, and either its lease lasts or `held_only` is set. A
+/// holder without a lease (zero) is deposed at once.
 ///
 /// This is a write and waits for the standby. So the returned row is replicated, which a plain read cannot promise.
 pub(super) async fn take_epoch(
     client: &Client,
     cell: &str,
     holder: &[u8],
+    name: Option<&str>,
     held_only: bool,
     lease: Duration,
 ) -> Result<Option<HeldHead>, StoreError> {
     let sql = "UPDATE chronova_head SET epoch = epoch + 1, holder = $2, \
-                   lease_until = clock_timestamp() + make_interval(secs => $4) \
-               WHERE cell = $1 AND (holder = $2 OR (NOT $3 AND lease_until <= clock_timestamp())) \
+                   lease_until = clock_timestamp() + make_interval(secs => $4), \
+                   wish_until = CASE WHEN holder = $2 THEN wish_until ELSE '-infinity' END \
+               WHERE cell = $1 AND (holder = $2 OR (NOT $3 AND lease_until <= clock_timestamp() \
+                   AND (wish_until <= clock_timestamp() OR wish IS NOT DISTINCT FROM $5))) \
                RETURNING epoch, position, hash, batch, keys";
-    let Some(row) = within(client.query_opt(sql, &[&cell, &holder, &held_only, &lease.as_secs_f64()])).await? else {
+    let values: &[&(dyn ToSql + Sync)] = &[&cell, &holder, &held_only, &lease.as_secs_f64(), &name];
+    let Some(row) = within(client.query_opt(sql, values)).await? else {
         return Ok(None);
     };
     Ok(Some(HeldHead { epoch: row.get(0), head: anchor(&row, 1)?, batch: row.get(3), keys: row.get(4) }))
 }
 
-/// Renews the lease from now on. `false` if another holder has it.
-pub(super) async fn renew(client: &Client, cell: &str, holder: &[u8], lease: Duration) -> Result<bool, StoreError> {
-    let sql = "UPDATE chronova_head SET lease_until = clock_timestamp() + make_interval(secs => $3) \
-               WHERE cell = $1 AND holder = $2";
-    Ok(within(client.execute(sql, &[&cell, &holder, &lease.as_secs_f64()])).await? == 1)
+/// A renewed lease.
+pub(super) struct RenewedLease {
+    /// The member that a switchover wishes.
+    pub(super) wish: Option<String>,
+}
+
+/// Renews the lease from now on, and notes that everything up to `durable` is acknowledged. `None` if another holder
+/// has the lease.
+pub(super) async fn renew(
+    client: &Client,
+    cell: &str,
+    holder: &[u8],
+    lease: Duration,
+    durable: Position,
+) -> Result<Option<RenewedLease>, StoreError> {
+    let sql = "UPDATE chronova_head SET lease_until = clock_timestamp() + make_interval(secs => $3), \
+                   durable = greatest(durable, $4) WHERE cell = $1 AND holder = $2 \
+               RETURNING CASE WHEN wish_until > clock_timestamp() THEN wish END";
+    let values: &[&(dyn ToSql + Sync)] = &[&cell, &holder, &lease.as_secs_f64(), &signed(durable.0)];
+    Ok(within(client.query_opt(sql, values)).await?.map(|row| RenewedLease { wish: row.get(0) }))
 }
 
 /// Renames the holder's log. `false` if another holder has it.
@@ -139,4 +189,125 @@ pub(super) async fn release(client: &Client, cell: &str, holder: &[u8]) -> Resul
 pub(super) async fn ring(client: &Client, cell: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let rows = within(client.query("SELECT keys FROM chronova_head WHERE cell = $1", &[&cell])).await?;
     Ok(rows.first().and_then(|row| row.get(0)))
+}
+
+/// The name and address of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberName {
+    pub name: String,
+    /// `HOST:PORT` of its listener for other members.
+    pub address: String,
+}
+
+/// The leader, according to the head row and the list of members.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct SeenHead {
+    pub(super) epoch: i64,
+    pub(super) durable: Position,
+    pub(super) lease_lasts: bool,
+    pub(super) leader: Option<MemberName>,
+}
+
+pub(super) async fn look(client: &Client, cell: &str) -> Result<SeenHead, StoreError> {
+    let sql = "SELECT epoch, durable, lease_until > clock_timestamp(), m.name, m.address \
+               FROM chronova_head h LEFT JOIN chronova_members m ON m.holder = h.holder WHERE cell = $1";
+    let row = within(client.query_one(sql, &[&cell])).await?;
+    let names: (Option<String>, Option<String>) = (row.get(3), row.get(4));
+    let leader = names.0.zip(names.1).map(|(name, address)| MemberName { name, address });
+    Ok(SeenHead { epoch: row.get(0), durable: position(&row, 1), lease_lasts: row.get(2), leader })
+}
+
+/// The last acknowledged event.
+pub(super) async fn durable(client: &Client, cell: &str) -> Result<Anchor, StoreError> {
+    let sql = "SELECT position, hash FROM chronova_events WHERE position = \
+                   (SELECT durable FROM chronova_head WHERE cell = $1)";
+    let Some(row) = within(client.query_opt(sql, &[&cell])).await? else { return Ok(Anchor::START) };
+    anchor(&row, 0)
+}
+
+/// Records that this member is there, and how far it has followed the log.
+pub(super) async fn announce(
+    client: &Client,
+    member: &MemberName,
+    holder: &[u8],
+    at: Position,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO chronova_members VALUES ($1, $2, $3, $4, $5, clock_timestamp()) ON CONFLICT (name) \
+               DO UPDATE SET holder = excluded.holder, address = excluded.address, version = excluded.version, \
+                   position = excluded.position, seen = excluded.seen";
+    let version = env!("CARGO_PKG_VERSION");
+    let values: &[&(dyn ToSql + Sync)] = &[&member.name, &holder, &member.address, &version, &signed(at.0)];
+    within(client.execute(sql, values)).await.map(drop)
+}
+
+/// Refuses a member whose secret differs from that of the others. The first member sets the mark of the secret.
+pub(super) async fn check_secret(client: &Client, cell: &str, mark: &[u8]) -> Result<(), StoreError> {
+    let sql = "UPDATE chronova_head SET secret = $2 WHERE cell = $1 AND secret IS NULL";
+    within(client.execute(sql, &[&cell, &mark])).await?;
+    let row = within(client.query_one("SELECT secret FROM chronova_head WHERE cell = $1", &[&cell])).await?;
+    if row.get::<_, Option<&[u8]>>(0) == Some(mark) {
+        return Ok(());
+    }
+    let what = "the other members of this log sign tokens with another key: give all members the same data_dir";
+    Err(StoreError::Io(what.to_owned()))
+}
+
+/// A member, as the database knows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedMember {
+    pub member: MemberName,
+    pub version: String,
+    /// How far the member has followed the log.
+    pub position: Position,
+    /// Seconds since the member last recorded that it is there.
+    pub silent: f64,
+    pub leads: bool,
+}
+
+/// The log, its leader and its members, as the database knows them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterPicture {
+    pub epoch: i64,
+    pub position: Position,
+    /// The acknowledged position that followers may read without asking the leader.
+    pub durable: Position,
+    /// Seconds until the lease ends. Nobody leads at zero.
+    pub lease_left: f64,
+    /// The member that a switchover wishes now.
+    pub wish: Option<String>,
+    /// In the order of their names.
+    pub members: Vec<ListedMember>,
+}
+
+pub(super) async fn picture(client: &Client, cell: &str) -> Result<ClusterPicture, StoreError> {
+    let sql = "SELECT epoch, position, durable, CASE WHEN lease_until > clock_timestamp() \
+                   THEN extract(epoch FROM lease_until - clock_timestamp())::float8 ELSE 0 END, \
+                   CASE WHEN wish_until > clock_timestamp() THEN wish END, holder FROM chronova_head WHERE cell = $1";
+    let head = within(client.query_one(sql, &[&cell])).await?;
+    let sql = "SELECT name, address, version, position, \
+                   extract(epoch FROM clock_timestamp() - seen)::float8, holder FROM chronova_members ORDER BY name";
+    let (lease_left, holder) = (head.get::<_, f64>(3), head.get::<_, &[u8]>(5));
+    let members = within(client.query(sql, &[])).await?;
+    let listed = |row: &Row| ListedMember {
+        member: MemberName { name: row.get(0), address: row.get(1) },
+        version: row.get(2),
+        position: position(row, 3),
+        silent: row.get(4),
+        leads: lease_left > 0.0 && row.get::<_, &[u8]>(5) == holder,
+    };
+    Ok(ClusterPicture {
+        epoch: head.get(0),
+        position: position(&head, 1),
+        durable: position(&head, 2),
+        lease_left,
+        wish: head.get(4),
+        members: members.iter().map(listed).collect(),
+    })
+}
+
+/// Asks the leader to hand over to `member`. For half a minute no other member can take the lead.
+pub(super) async fn wish(client: &Client, cell: &str, member: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE chronova_head SET wish = $2, wish_until = clock_timestamp() + interval '30 seconds' \
+               WHERE cell = $1";
+    within(client.execute(sql, &[&cell, &member])).await.map(drop)
 }

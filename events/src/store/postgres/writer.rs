@@ -2,11 +2,14 @@
 //! trip.
 //!
 //! The statement updates the head row if the row has our epoch and position, and inserts the events. The lock on that
-//! row until the commit makes the order of commits the order of positions. If the answer is lost, the outcome is
-//! unknown. The writer then takes a new epoch, so that the lost statement cannot commit later. The returned row shows
-//! whether the batch is in the log. Callers get their answers only after that.
+//! row until the commit makes the order of commits the order of positions. The statement also notes the position before,
+//! which is acknowledged: followers fold nothing after it, because a crash of the database may remove such events.
+//!
+//! If the answer is lost, the outcome is unknown. The writer then takes a new epoch, so that the lost statement cannot
+//! commit later. The returned row shows whether the batch is in the log. Callers get their answers only after that.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -32,7 +35,7 @@ const BATCH_BYTES: usize = 8 << 20;
 const REMEMBERED: usize = 100_000;
 
 const APPEND: &str = "WITH moved AS (UPDATE chronova_head SET position = $4, hash = $5, batch = $6, \
-        keys = COALESCE($7, keys) WHERE cell = $1 AND epoch = $2 AND position = $3 RETURNING 1) \
+        durable = $3, keys = COALESCE($7, keys) WHERE cell = $1 AND epoch = $2 AND position = $3 RETURNING 1) \
     INSERT INTO chronova_events SELECT e.* FROM moved, unnest($8::bigint[], $9::bytea[], $10::bigint[], \
         $11::bytea[], $12::text[], $13::int[], $14::int[], $15::bigint[], $16::text[], $17::bytea[], $18::bytea[]) e";
 
@@ -63,7 +66,8 @@ pub(super) struct PostgresWriter {
     /// Why the log accepts no more events.
     pub(super) failed: watch::Sender<Option<StoreError>>,
     pub(super) link: Option<Arc<DatabaseLink>>,
-    pub(super) epoch: i64,
+    /// The epoch of the next append. Answers to other members name it, too.
+    pub(super) epoch: Arc<AtomicI64>,
     pub(super) head: Anchor,
     pub(super) keys: Option<Arc<KeyRing>>,
     pub(super) tail: Arc<Tail>,
@@ -238,12 +242,12 @@ impl PostgresWriter {
             self.pause().await;
             self.leads()?;
             let asked = match self.link().await {
-                Ok(link) => schema::take_epoch(&link.client, &self.cell, &self.holder, true, self.lease).await,
+                Ok(link) => schema::take_epoch(&link.client, &self.cell, &self.holder, None, true, self.lease).await,
                 Err(failure) => Err(failure),
             };
             match asked {
                 Ok(Some(held)) => {
-                    self.epoch = held.epoch;
+                    self.epoch.store(held.epoch, Ordering::SeqCst);
                     return Ok(held.batch == batch.as_bytes());
                 }
                 Ok(None) => return Err(fenced()),
@@ -254,7 +258,8 @@ impl PostgresWriter {
     }
 
     async fn send(&self, link: &DatabaseLink, batch: Uuid, written: &[Arc<Recorded>]) -> Result<u64, StoreError> {
-        append(link, &self.cell, self.epoch, self.head.position, batch, written).await
+        let epoch = self.epoch.load(Ordering::SeqCst);
+        append(link, &self.cell, epoch, self.head.position, batch, written).await
     }
 
     async fn link(&mut self) -> Result<Arc<DatabaseLink>, StoreError> {

@@ -1,0 +1,214 @@
+//! Members that follow a log that another member leads, in a real PostgreSQL.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod database;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::envelope::{Position, StreamId};
+use chronova_events::store::conformance::event;
+use chronova_events::store::postgres::{ClusterMember, MemberName, PostgresOptions, PostgresStore, admin};
+use chronova_events::store::{AppendError, Appended, EventStore, Expected, StoreError};
+use database::Postgres;
+
+/// Only a store that hangs makes a test reach this limit.
+const LONG: Duration = Duration::from_mins(1);
+const LEASE: Duration = Duration::from_secs(2);
+
+fn options(database: &Postgres) -> PostgresOptions {
+    PostgresOptions {
+        allow_asynchronous: true,
+        lease: LEASE,
+        ..PostgresOptions::at(database.url(), "cell1".to_owned())
+    }
+}
+
+fn member(name: &str, secret: u8) -> ClusterMember {
+    let address = format!("{name}:1");
+    ClusterMember { name: MemberName { name: name.to_owned(), address }, secret: Some([secret; 32]) }
+}
+
+async fn join(database: &Postgres, name: &str) -> Arc<PostgresStore> {
+    PostgresStore::join(&options(database), member(name, 7)).await.unwrap()
+}
+
+async fn append(store: &PostgresStore, text: &str) -> Result<Appended, AppendError> {
+    store.append(&StreamId::new("process", "a"), Expected::Any, vec![event(text)]).await
+}
+
+async fn until(what: &str, mut met: impl FnMut() -> bool) {
+    let begun = tokio::time::Instant::now();
+    while !met() {
+        assert!(begun.elapsed() < LONG, "timed out waiting until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn has(store: &PostgresStore, position: Position) {
+    until("the follower has the event", || store.head() >= position).await;
+}
+
+/// Waits until `store` can take the lead, while `watch` is called at every attempt.
+async fn take(store: &PostgresStore, mut watch: impl FnMut()) {
+    let begun = tokio::time::Instant::now();
+    while !store.lead().await.unwrap() {
+        watch();
+        assert!(begun.elapsed() < LONG, "the store never leads");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_has_what_is_acknowledged_and_leads_on_it() {
+    let database = Postgres::new();
+    let (a, b) = (join(&database, "a").await, join(&database, "b").await);
+    let refused = append(&a, "0").await.unwrap_err();
+    assert!(refused.to_string().contains("another member leads"), "{refused}");
+    assert!(a.append_right().is_none(), "a follower has no right to append");
+    assert!(a.lead().await.unwrap(), "nobody else leads");
+    assert_eq!(a.confirmed_epoch(), Some(1));
+    assert!(!b.lead().await.unwrap(), "another member leads");
+    assert_eq!(b.confirmed_epoch(), None);
+    let mut news = b.subscribe(Position::START);
+    let first = append(&a, "1").await.unwrap();
+    // The leader told it, or the follower saw it in the head row.
+    b.told(first.position);
+    assert_eq!(news.next().await.unwrap().len(), 1);
+    for text in ["2", "3"] {
+        append(&a, text).await.unwrap();
+    }
+    has(&b, Position(3)).await;
+    let seen = b.leader().borrow().clone().unwrap();
+    assert_eq!((seen.leader.unwrap().address, seen.epoch, seen.lease_lasts), ("a:1".to_owned(), 1, true));
+
+    a.close().await;
+    assert_eq!(a.confirmed_epoch(), None);
+    take(&b, || {}).await;
+    assert_eq!(b.confirmed_epoch(), Some(2));
+    assert_eq!(append(&b, "4").await.unwrap().position, Position(4));
+    assert_eq!(append(&a, "5").await.unwrap_err(), StoreError::Closed.into());
+    let c = join(&database, "c").await;
+    has(&c, Position(4)).await;
+    assert_eq!(c.read_all(Position::START, 10).await.unwrap().len(), 4);
+    let picture = admin::picture(&options(&database)).await.unwrap();
+    let names: Vec<_> = picture.members.iter().map(|listed| (&*listed.member.name, listed.leads)).collect();
+    assert_eq!(names, [("a", false), ("b", true), ("c", false)]);
+    b.close().await;
+}
+
+/// After a crash of the database, the log may contain an event that nobody acknowledged and that a standby lacks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_does_not_read_unacknowledged_events() {
+    let database = Postgres::new();
+    let (a, b) = (join(&database, "a").await, join(&database, "b").await);
+    assert!(a.lead().await.unwrap());
+    append(&a, "1").await.unwrap();
+    append(&a, "2").await.unwrap();
+    has(&b, Position(2)).await;
+    database.sql(
+        "INSERT INTO chronova_events SELECT 3, stream, 3, id, kind, version, codec, recorded_at, meta, data, hash \
+         FROM chronova_events WHERE position = 2; UPDATE chronova_head SET position = 3",
+    );
+    // The follower looks at the head row several times. Two later announcements show that it has.
+    let announced = || database.sql("SELECT seen FROM chronova_members WHERE name = 'b'");
+    for _ in 0..2 {
+        let before = announced();
+        until("the follower looks again", || announced() != before).await;
+    }
+    assert_eq!(b.head(), Position(2));
+}
+
+/// A leader that cannot reach the database stops answering for the log before another member can lead.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_members_never_both_confirm_that_they_lead() {
+    let database = Postgres::new();
+    let (a, b) = (join(&database, "a").await, join(&database, "b").await);
+    assert!(a.lead().await.unwrap());
+    append(&a, "1").await.unwrap();
+    has(&b, Position(1)).await;
+    // Renewals of the lease hang in the database.
+    let holder = "SELECT encode(holder, 'hex') FROM chronova_head";
+    let first = database.sql(holder);
+    database.sql(
+        "CREATE FUNCTION stall() RETURNS trigger AS $$ BEGIN \
+             IF NEW.holder = OLD.holder AND NEW.epoch = OLD.epoch THEN PERFORM pg_sleep(60); END IF; RETURN NEW; \
+         END $$ LANGUAGE plpgsql; \
+         CREATE TRIGGER stall BEFORE UPDATE ON chronova_head FOR EACH ROW EXECUTE FUNCTION stall()",
+    );
+    until("the leader knows that it does not know", || a.confirmed_epoch().is_none()).await;
+    assert_eq!(database.sql(holder), first, "the leader gave up before another member led");
+    database.sql(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+             WHERE query LIKE 'UPDATE chronova_head SET lease_until%'; \
+         DROP TRIGGER stall ON chronova_head",
+    );
+    take(&b, || assert!(a.confirmed_epoch().is_none() || b.confirmed_epoch().is_none())).await;
+    assert!(a.confirmed_epoch().is_none() && b.confirmed_epoch().is_some());
+    append(&b, "2").await.unwrap();
+    append(&a, "of the deposed leader").await.unwrap_err();
+    assert_eq!(b.read_all(Position::START, 10).await.unwrap().len(), 2);
+}
+
+/// An operator can end a lease by hand. The old leader learns it at its next renewal. Until then, its epoch tells that
+/// it is deposed.
+#[tokio::test(flavor = "multi_thread")]
+async fn followers_know_a_newer_epoch_than_that_of_a_deposed_leader() {
+    let database = Postgres::new();
+    let (a, b, c) = (join(&database, "a").await, join(&database, "b").await, join(&database, "c").await);
+    assert!(a.lead().await.unwrap());
+    append(&a, "1").await.unwrap();
+    database.sql("UPDATE chronova_head SET lease_until = '-infinity'");
+    take(&b, || {}).await;
+    let seen = c.leader();
+    until("the other follower sees the new epoch", || seen.borrow().as_ref().is_some_and(|seen| seen.epoch >= 2)).await;
+    assert!(a.confirmed_epoch().is_none_or(|epoch| epoch < 2));
+    assert!(b.confirmed_epoch().is_some_and(|epoch| epoch >= 2));
+    append(&a, "of the deposed leader").await.unwrap_err();
+    until("the deposed leader learns it", || a.confirmed_epoch().is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switchover_lets_only_the_named_member_lead() {
+    let database = Postgres::new();
+    let (a, b, c) = (join(&database, "a").await, join(&database, "b").await, join(&database, "c").await);
+    assert!(a.lead().await.unwrap());
+    admin::switch_over(&options(&database), "c").await.unwrap();
+    let wish = a.wish();
+    until("the leader sees the wish", || wish.borrow().as_deref() == Some("c")).await;
+    a.close().await;
+    assert!(!b.lead().await.unwrap(), "another member is wished");
+    assert!(c.lead().await.unwrap());
+    assert_eq!(*c.wish().borrow(), None);
+    // The wish is fulfilled.
+    c.close().await;
+    assert!(b.lead().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_with_another_secret_is_refused() {
+    let database = Postgres::new();
+    let _a = join(&database, "a").await;
+    let refused = PostgresStore::join(&options(&database), member("b", 8)).await.unwrap_err().to_string();
+    assert!(refused.contains("sign tokens with another key"), "{refused}");
+}
+
+/// A database of the previous version gets the new columns, and keeps its log.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_log_is_brought_up_to_date() {
+    let database = Postgres::new();
+    let old = PostgresStore::open(&options(&database)).await.unwrap();
+    append(&old, "1").await.unwrap();
+    old.close().await;
+    database.sql(
+        "ALTER TABLE chronova_head DROP COLUMN durable, DROP COLUMN secret, DROP COLUMN wish, DROP COLUMN wish_until; \
+         DROP TABLE chronova_members; UPDATE chronova_head SET format = 1",
+    );
+    let refused = admin::picture(&options(&database)).await.unwrap_err();
+    assert_eq!(refused, StoreError::OlderFormat { found: 1, supported: 2 });
+    let a = join(&database, "a").await;
+    assert!(a.lead().await.unwrap());
+    assert_eq!(append(&a, "2").await.unwrap().position, Position(2));
+    a.close().await;
+}
