@@ -24,23 +24,40 @@ macro_rules! gateway {
         pub struct CommandGateway {
             $( $field: ActorDirectory<$aggregate>, )+
             arbiters: Arc<Arbiters>,
+            /// `None` in a member that does not lead.
+            right: Option<AppendRight>,
         }
 
         impl CommandGateway {
             /// Starts the gateway. Needs a running actix system. `threads` is the number of threads that the actors
-            /// share; with 0, they run on the calling thread. `_right` proves that the log takes appends of this
+            /// share; with 0, they run on the calling thread. `right` proves that the log takes appends of this
             /// process.
             pub(crate) fn start(
                 store: Arc<dyn EventStore>,
                 clock: Arc<dyn Clock>,
                 threads: usize,
-                _right: AppendRight,
+                right: AppendRight,
             ) -> Arc<Self> {
-                let arbiters = Arc::new(Arbiters::start(threads));
+                Self::with(store, clock, Arbiters::start(threads), Some(right))
+            }
+
+            /// A gateway that refuses everything, for a member that does not lead.
+            pub(crate) fn refusing(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>) -> Arc<Self> {
+                Self::with(store, clock, Arbiters::none(), None)
+            }
+
+            fn with(
+                store: Arc<dyn EventStore>,
+                clock: Arc<dyn Clock>,
+                arbiters: Arbiters,
+                right: Option<AppendRight>,
+            ) -> Arc<Self> {
+                let arbiters = Arc::new(arbiters);
                 let around = EntityContext { store, clock, idle: IDLE };
                 Arc::new(Self {
                     $( $field: ActorDirectory::new(around.clone(), Arc::clone(&arbiters)), )+
                     arbiters,
+                    right,
                 })
             }
         }
@@ -85,12 +102,21 @@ impl CommandGateway {
         command: impl Into<A::Command>,
         meta: Arc<Meta>,
     ) -> Result<Committed, CommandError<A::Reject>> {
+        self.check_right().map_err(CommandError::Unavailable)?;
         A::directory(self).execute(id, command.into(), meta).await
     }
 
     /// A copy of the state of the aggregate `id`.
     pub async fn look<A: Reachable>(&self, id: &A::Id) -> Result<A::State, StoreError> {
+        self.check_right()?;
         A::directory(self).look(id).await
+    }
+
+    fn check_right(&self) -> Result<(), StoreError> {
+        match &self.right {
+            Some(_) => Ok(()),
+            None => Err(StoreError::Io("another member leads this log".to_owned())),
+        }
     }
 
     /// Ends all actors.

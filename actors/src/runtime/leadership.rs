@@ -48,6 +48,13 @@ impl Leadership {
         let gateway = CommandGateway::start(Arc::clone(&log), Arc::clone(&clock), threads, right);
         Ok(Self { log, clock, views, gateway, interference: None })
     }
+
+    /// The same parts for a member that follows. Its gateway refuses every command.
+    pub(super) fn refusing(member: &Member) -> Self {
+        let (log, clock, views) = (Arc::clone(&member.log), Arc::clone(&member.clock), Arc::clone(&member.views));
+        let gateway = CommandGateway::refusing(Arc::clone(&log), Arc::clone(&clock));
+        Self { log, clock, views, gateway, interference: None }
+    }
 }
 
 #[cfg(test)]

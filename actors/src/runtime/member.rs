@@ -26,6 +26,7 @@ pub struct Member {
     pub views: Arc<Views>,
     /// `None` keeps the read models in memory alone.
     pub checkpoints: Option<Arc<KeptCheckpoints>>,
+    writes_checkpoints: bool,
     broken: watch::Receiver<Option<String>>,
     tasks: JoinSet<()>,
 }
@@ -57,8 +58,29 @@ impl Member {
         clock: Arc<dyn Clock>,
         checkpoints: KeptCheckpoints,
     ) -> Self {
+        let mut member = Self::start_from_checkpoints(log, clock, checkpoints);
+        member.keep_checkpoints();
+        member
+    }
+
+    /// Like [`Member::start_with_checkpoints`], but writes no checkpoint: several members share the folder, and the
+    /// leader writes to it.
+    pub fn start_from_checkpoints(
+        log: Arc<dyn EventStore>,
+        clock: Arc<dyn Clock>,
+        checkpoints: KeptCheckpoints,
+    ) -> Self {
         let views = Arc::clone(&checkpoints.views);
         Self::follow(log, clock, views, Some(Arc::new(checkpoints)))
+    }
+
+    /// Writes checkpoints from now on.
+    pub fn keep_checkpoints(&mut self) {
+        self.writes_checkpoints = true;
+        if let Some(checkpoints) = &self.checkpoints {
+            self.tasks.spawn(Arc::clone(checkpoints).keep());
+            self.tasks.spawn(Arc::clone(checkpoints).renew_older());
+        }
     }
 
     fn follow(
@@ -75,11 +97,7 @@ impl Member {
             tracing::error!(%error, "the read models cannot follow the log any more");
             break_down.send_replace(Some(error.to_string()));
         });
-        if let Some(checkpoints) = &checkpoints {
-            tasks.spawn(Arc::clone(checkpoints).keep());
-            tasks.spawn(Arc::clone(checkpoints).renew_older());
-        }
-        Self { log, clock, views, checkpoints, broken, tasks }
+        Self { log, clock, views, checkpoints, writes_checkpoints: false, broken, tasks }
     }
 
     /// The reason why the read models do not follow the log any more; `None` while they do.
@@ -94,11 +112,11 @@ impl Member {
         }
     }
 
-    /// Folds the last events, and writes a last checkpoint.
+    /// Folds the last events, and writes a last checkpoint if this member writes checkpoints.
     pub async fn stop(mut self) {
         self.views.wait_for(self.log.head(), LAST_EVENTS).await;
         self.tasks.shutdown().await;
-        if let Some(checkpoints) = &self.checkpoints {
+        if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| self.writes_checkpoints) {
             checkpoints.write_last().await;
         }
     }

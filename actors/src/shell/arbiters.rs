@@ -23,6 +23,11 @@ impl Arbiters {
         Self { arbiters, handles }
     }
 
+    /// No thread, for a process that starts no actor.
+    pub fn none() -> Self {
+        Self { arbiters: Vec::new(), handles: Vec::new() }
+    }
+
     /// The thread of the actor of `key`. It is always the same one.
     pub fn of(&self, key: &impl Hash) -> ArbiterHandle {
         let mut hasher = DefaultHasher::new();
