@@ -20,10 +20,8 @@ pub(crate) struct RequestAddress {
 }
 
 /// Finds the service of a request. A listener with `only` serves that service at the root. The common listener serves
-/// all services, each under its prefix.
-pub(crate) fn place(only: Option<Service>, request: &HttpRequest, config: &WebConfig) -> Option<RequestAddress> {
-    let path = request.path();
-    let host = host(request, config);
+/// all services, each under its prefix. `host` is the address under which the client knows the listener.
+pub(crate) fn place(only: Option<Service>, path: &str, host: String, config: &WebConfig) -> Option<RequestAddress> {
     let (service, prefix) = match only {
         Some(service) => (service, ""),
         None => Service::ALL.into_iter().find_map(|service| {

@@ -12,6 +12,7 @@ use chronova_projections::history::History;
 
 use crate::audit::open_feeds::OpenFeeds;
 use crate::auth::Authentication;
+use crate::cluster::seat::ClusterSeat;
 use crate::compute::ComputeState;
 use crate::config::WebConfig;
 use crate::console::OpenConsoles;
@@ -37,6 +38,8 @@ pub struct App {
     pub feeds: OpenFeeds,
     /// The consoles that are open.
     pub consoles: OpenConsoles,
+    /// This member's role among several members; `None`: it is the only one.
+    pub cluster: Option<ClusterSeat>,
     /// The request rates of projects; `None` without a limit.
     pub(crate) rate_limits: Option<RateLimits>,
     log: Option<Arc<dyn EventStore>>,
@@ -68,6 +71,7 @@ impl App {
             compute: ComputeState::default(),
             feeds,
             consoles,
+            cluster: None,
             rate_limits,
             log: None,
             dispatch: None,

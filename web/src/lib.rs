@@ -17,6 +17,7 @@ mod pipeline;
 pub mod app;
 pub mod as_of;
 pub mod auth;
+pub mod cluster;
 pub mod config;
 pub mod ctx;
 pub mod dispatch;

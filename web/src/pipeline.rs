@@ -31,7 +31,7 @@ use crate::microversion::{self, Microversion};
 use crate::policy::{Permit, PolicyTarget};
 use crate::query::Query;
 use crate::reply::Reply;
-use crate::route::{BodySpec, Method, Route, RouteAccess};
+use crate::route::{BodySpec, Method, Route, RouteAccess, ServedBy};
 use crate::router::{Operation, RouteMatch, bind};
 use crate::service::Service;
 use crate::tables::Routers;
@@ -84,7 +84,7 @@ pub(crate) async fn run(
         facts.operation = Some("versions");
         return show_versions(app, &incoming, document, facts);
     }
-    let found = find(routers, &incoming);
+    let found = find(routers, &incoming.place, incoming.method);
     // The body is read before anything else is checked. So its size is checked first, and the connection stays usable
     // after a refusal.
     let raw = found
@@ -141,8 +141,25 @@ fn show_versions(
     Ok(document)
 }
 
-fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedPath<'a>, Fault> {
-    let service = incoming.place.service;
+/// Whether only the leader of a cluster can answer. It also keeps the read models of the past.
+pub(crate) fn is_for_leader(routers: &Routers, place: &RequestAddress, method: Option<Method>, query: &str) -> bool {
+    let Ok(found) = find(routers, place, method) else { return false };
+    let asks_past = || query.split('&').any(|pair| pair.split('=').next() == Some("as_of"));
+    // A guest's metadata has the addresses of its devices, which its host tells.
+    place.service == Service::Metadata
+        || found
+            .operations
+            .iter()
+            .any(|operation| operation.route.served_by == ServedBy::Leader || operation.route.as_of && asks_past())
+}
+
+/// Whether the answer depends on no state: a version document, or no operation at all.
+pub(crate) fn needs_no_state(routers: &Routers, place: &RequestAddress, method: Option<Method>) -> bool {
+    discovery::document(place.service, &place.path, &place.links).is_some() || find(routers, place, method).is_err()
+}
+
+fn find<'a>(routers: &'a Routers, place: &RequestAddress, method: Option<Method>) -> Result<MatchedPath<'a>, Fault> {
+    let service = place.service;
     let Some(router) = routers.get(service) else { return Err(Fault::no_route()) };
     let roots: &[(&str, bool)] = match service {
         Service::Compute => &[("/v2.1", false), ("/v2", true)],
@@ -151,7 +168,7 @@ fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedP
     let (rest, legacy) = roots
         .iter()
         .find_map(|(root, legacy)| {
-            let rest = incoming.place.path.strip_prefix(root)?;
+            let rest = place.path.strip_prefix(root)?;
             (rest.is_empty() || rest.starts_with('/')).then_some((rest, *legacy))
         })
         .ok_or_else(Fault::no_route)?;
@@ -178,7 +195,7 @@ fn find<'a>(routers: &'a Routers, incoming: &IncomingRequest) -> Result<MatchedP
         }
     }
     if others.is_empty() {
-        return Err(no_route(service, &incoming.place.path));
+        return Err(no_route(service, &place.path));
     }
     let allowed: Vec<&str> = others.into_iter().map(Method::as_str).collect();
     Err(match service {

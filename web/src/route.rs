@@ -116,6 +116,25 @@ impl fmt::Debug for BodySpec {
     }
 }
 
+/// The members of a cluster that can answer an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServedBy {
+    /// Every member, from its read models.
+    Anywhere,
+    /// The leader alone: the operation changes something, or needs hosts, or reads what only one process knows.
+    Leader,
+}
+
+impl ServedBy {
+    /// The default of operations with this method.
+    const fn of(method: Method) -> Self {
+        match method {
+            Method::Get | Method::Head => Self::Anywhere,
+            Method::Post | Method::Put | Method::Patch | Method::Delete => Self::Leader,
+        }
+    }
+}
+
 /// A route: one operation.
 #[derive(Clone, Copy)]
 pub struct Route {
@@ -136,6 +155,8 @@ pub struct Route {
     pub outside: u16,
     /// Whether the operation takes `?as_of=`.
     pub as_of: bool,
+    /// Which members of a cluster can answer.
+    pub served_by: ServedBy,
     /// A removed operation answers this status and nothing else.
     pub removed: Option<u16>,
     pub handler: Handler,
@@ -165,6 +186,7 @@ impl Route {
             query: None,
             outside: 404,
             as_of: false,
+            served_by: ServedBy::of(method),
             removed: None,
             handler,
         }
@@ -203,6 +225,12 @@ impl Route {
     /// The operation takes `?as_of=`. Its handler reads `ctx.views()` and no other state that changes.
     pub const fn as_of(mut self) -> Self {
         self.as_of = true;
+        self
+    }
+
+    /// Only the leader of a cluster can answer, although the operation changes nothing.
+    pub const fn leader(mut self) -> Self {
+        self.served_by = ServedBy::Leader;
         self
     }
 
@@ -275,6 +303,7 @@ pub const fn action(op: &'static str, path: &'static str, key: &'static str, han
 pub const fn gone(op: &'static str, method: Method, path: &'static str, status: u16) -> Route {
     let mut route = Route::new(op, method, path, |_| Box::pin(std::future::ready(Err(Fault::gone()))));
     route.removed = Some(status);
+    route.served_by = ServedBy::Anywhere;
     route
 }
 

@@ -1,6 +1,6 @@
 //! The HTTP server: listeners, request ids, headers of every answer, the access log, and the paths outside the APIs.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ use uuid::Uuid;
 
 use crate::address;
 use crate::app::App;
+use crate::cluster::headers::{self, RequestOrigin};
+use crate::cluster::routing::{self, RoutedRequest};
 use crate::fault::{Fault, RenderContext, render};
 use crate::microversion::{HEADER, LEGACY_HEADER};
 use crate::pipeline::{self, IncomingRequest, ResponseFacts};
@@ -101,7 +103,7 @@ pub fn serve(
 }
 
 /// Opens a listening socket. Accepted connections inherit its options.
-fn bind(address: SocketAddr, stalled: Duration) -> std::io::Result<TcpListener> {
+pub(crate) fn bind(address: SocketAddr, stalled: Duration) -> std::io::Result<TcpListener> {
     const BACKLOG: i32 = 2048;
     let listener = TcpListener::bind(address)?;
     let socket = SockRef::from(&listener);
@@ -140,10 +142,10 @@ struct ListenerContext {
 }
 
 /// The application, once it has started.
-struct OpenedApp<'a> {
-    app: Arc<App>,
-    routers: &'a Routers,
-    only: Option<Service>,
+pub(crate) struct OpenedApp<'a> {
+    pub(crate) app: Arc<App>,
+    pub(crate) routers: &'a Routers,
+    pub(crate) only: Option<Service>,
 }
 
 async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<ListenerContext>) -> HttpResponse {
@@ -159,27 +161,46 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Liste
     if entrance.only.is_none() && dashboard && dashboard::is_here(request.path()) {
         return dashboard::answer(&request);
     }
-    let front = OpenedApp { app, routers: &entrance.routers, only: entrance.only };
+    let mut front = OpenedApp { app, routers: &entrance.routers, only: entrance.only };
     let request_id = RequestId::new(format!("req-{}", chronova_events::entropy::uuid()));
     let span = tracing::info_span!("request", request_id = request_id.as_str());
-    handle(&front, request, payload, request_id).instrument(span).await
+    let answered = async {
+        let parts = (&*front.app, front.routers, front.only);
+        match routing::route(parts, &request, payload.into_inner(), &request_id).await {
+            RoutedRequest::Here(payload) => {
+                // This member may have begun to lead meanwhile.
+                if let Some(app) = entrance.door.opened() {
+                    front.app = app;
+                }
+                handle(&front, request, payload, request_id, None).await
+            }
+            RoutedRequest::Answered(response) => response,
+            RoutedRequest::Refused(reply) => finish(reply, request.method() == "HEAD"),
+        }
+    };
+    answered.instrument(span).await
 }
 
-async fn handle(
+/// Answers a request here. `origin` comes with a request that another member has forwarded.
+pub(crate) async fn handle(
     front: &OpenedApp<'_>,
     request: HttpRequest,
-    payload: web::Payload,
+    payload: dev::Payload,
     request_id: RequestId,
+    origin: Option<&RequestOrigin>,
 ) -> HttpResponse {
     let started = Instant::now();
     let config = &front.app.config;
-    let Some(place) = address::place(front.only, &request, config) else {
+    let host = origin.map_or_else(|| address::host(&request, config), |origin| origin.host.clone());
+    let remote = origin.map_or_else(|| request.peer_addr().map(|peer| peer.ip()), |origin| origin.remote);
+    let Some(place) = address::place(front.only, request.path(), host, config) else {
         return finish(outside_services(front, &request), request.head().method == "HEAD");
     };
     let service = place.service;
     let in_flight = front.app.metrics.began(service.name());
     let mut facts = ResponseFacts::default();
-    let headers = request.headers().clone();
+    let mut headers = request.headers().clone();
+    headers::strip(&mut headers);
     let www_authenticate = config
         .www_authenticate_uri
         .clone()
@@ -194,11 +215,11 @@ async fn handle(
             method: Method::parse(request.method().as_str()),
             query: request.query_string().to_owned(),
             headers: headers.clone(),
-            payload: Some(payload.into_inner()),
+            payload: Some(payload),
             body: bytes::Bytes::new(),
             request_id: request_id.clone(),
             global_request_id: global_request_id(&headers),
-            remote: request.peer_addr().map(|peer| peer.ip()),
+            remote,
         };
         pipeline::run(&front.app, front.routers, incoming, &mut facts).await
     };
@@ -226,11 +247,11 @@ async fn handle(
     let took = started.elapsed();
     front.app.metrics.answered(service.name(), facts.operation.unwrap_or("none"), reply.status, took);
     drop(in_flight);
-    log(&request, &facts, reply.status, took);
+    log(&request, remote, &facts, reply.status, took);
     finish(reply, request.method() == "HEAD")
 }
 
-fn log(request: &HttpRequest, facts: &ResponseFacts, status: u16, took: std::time::Duration) {
+fn log(request: &HttpRequest, remote: Option<IpAddr>, facts: &ResponseFacts, status: u16, took: Duration) {
     tracing::info!(
         target: "chronova_web::access",
         method = request.method().as_str(),
@@ -240,7 +261,7 @@ fn log(request: &HttpRequest, facts: &ResponseFacts, status: u16, took: std::tim
         version = facts.version.map(tracing::field::display),
         user = facts.user.as_deref(),
         project = facts.project.as_deref(),
-        remote = request.peer_addr().map(|peer| tracing::field::display(peer.ip())),
+        remote = remote.map(tracing::field::display),
         micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         "answered"
     );

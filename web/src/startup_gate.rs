@@ -34,7 +34,7 @@ impl std::fmt::Debug for StartupGate {
     }
 }
 
-/// Opens a gate, once.
+/// Opens a gate. A member of a cluster opens it again, with other parts, when it begins to lead.
 #[derive(Debug)]
 pub struct StartupGateOpener(watch::Sender<Option<Arc<App>>>);
 
@@ -62,6 +62,11 @@ impl StartupGate {
     pub fn patient(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
+    }
+
+    /// The control plane, if it has started.
+    pub(crate) fn opened(&self) -> Option<Arc<App>> {
+        self.app.borrow().clone()
     }
 
     /// The control plane, as soon as it has started; otherwise the answer in its place.

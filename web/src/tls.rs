@@ -9,9 +9,9 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// A certificate (with its chain) and its private key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,16 +50,53 @@ impl TlsFiles {
         let builder = match &self.client_ca {
             None => builder.with_no_client_auth(),
             Some(path) => {
-                let mut roots = RootCertStore::empty();
-                for certificate in self::certificates(path)? {
-                    roots.add(certificate).map_err(|error| unusable(path, error))?;
-                }
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider).build();
                 builder.with_client_cert_verifier(verifier.map_err(|error| unusable(path, error))?)
             }
         };
         builder.with_single_cert(certificates, key).map_err(pair)
     }
+
+    /// Checks that `client_ca` has signed this certificate, so that peers with the same authority accept it.
+    pub fn check_authority(&self) -> Result<(), TlsError> {
+        let Some(path) = &self.client_ca else { return Ok(()) };
+        let chain = certificates(&self.certificate)?;
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider).build();
+        let verifier = verifier.map_err(|error| unusable(path, error))?;
+        let Some((own, others)) = chain.split_first() else { return Ok(()) };
+        match verifier.verify_client_cert(own, others, UnixTime::now()) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                Err(unusable(&self.certificate, format!("{} has not signed it for clients: {error}", path.display())))
+            }
+        }
+    }
+
+    /// The configuration of a client. It shows this certificate, and accepts servers whose certificate `client_ca` has
+    /// signed.
+    pub fn client_config(&self) -> Result<ClientConfig, TlsError> {
+        let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(|error| unusable(&self.key, error))?;
+        let pair = |error: tokio_rustls::rustls::Error| TlsError::Pair {
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+            reason: error.to_string(),
+        };
+        let roots = self.client_ca.as_deref().map_or_else(|| Ok(RootCertStore::empty()), roots)?;
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(pair)?;
+        let builder = builder.with_root_certificates(roots);
+        builder.with_client_auth_cert(certificates(&self.certificate)?, key).map_err(pair)
+    }
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| unusable(path, error))?;
+    }
+    Ok(roots)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

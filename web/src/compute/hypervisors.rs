@@ -24,17 +24,21 @@ use crate::schema::is_true;
 
 pub(super) const ROUTES: &[Route] = &[
     get("hypervisors.index", "/os-hypervisors", handler!(index))
+        .leader()
         .policy("os_compute_api:os-hypervisors:list")
         .query(bodies::hypervisors_index_query)
         .as_of(),
     get("hypervisors.detail", "/os-hypervisors/detail", handler!(detail))
+        .leader()
         .policy("os_compute_api:os-hypervisors:list-detail")
         .query(bodies::hypervisors_index_query)
         .as_of(),
     get("hypervisors.statistics", "/os-hypervisors/statistics", handler!(statistics))
+        .leader()
         .until(2, 87)
         .policy("os_compute_api:os-hypervisors:statistics"),
     get("hypervisors.show", "/os-hypervisors/{id}", handler!(show))
+        .leader()
         .policy("os_compute_api:os-hypervisors:show")
         .query(bodies::hypervisors_show_query)
         .as_of(),

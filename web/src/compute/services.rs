@@ -24,6 +24,7 @@ use crate::schema::is_true;
 
 pub(super) const ROUTES: &[Route] = &[
     get("services.index", "/os-services", handler!(index))
+        .leader()
         .policy("os_compute_api:os-services:list")
         .query(bodies::services_index_query),
     put("services.update", "/os-services/{id}", handler!(update))

@@ -38,6 +38,7 @@ use self::limits::{ConsoleSlot, NoConsoleSlot};
 pub use self::open_consoles::OpenConsoles;
 use crate::address;
 use crate::app::App;
+use crate::cluster::seat::ClusterSeat;
 use crate::fault::Fault;
 use crate::query::Query;
 use crate::secret::Secret;
@@ -65,6 +66,8 @@ enum ConsoleRefusal {
     Origin(String),
     #[error("the guest's console has moved to another address")]
     Moved,
+    #[error("only the leader of the cluster relays consoles, and this member follows")]
+    Follows,
     #[error("{0}")]
     Place(#[from] NoConsoleSlot),
     #[error("the guest's console cannot be reached: {0}")]
@@ -81,7 +84,7 @@ impl ConsoleRefusal {
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
             Self::Token | Self::Origin(_) | Self::Moved => StatusCode::FORBIDDEN,
             Self::Place(NoConsoleSlot::TooMany) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Place(NoConsoleSlot::Full) | Self::Internal(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Place(NoConsoleSlot::Full) | Self::Internal(_) | Self::Follows => StatusCode::SERVICE_UNAVAILABLE,
             Self::Driver(_) | Self::Dial(_) => StatusCode::BAD_GATEWAY,
         }
     }
@@ -128,6 +131,9 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, payload: web::
 /// Checks a request. Returns the handshake's answer, the counted slot and the console.
 async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsoleSlot, SerialLine), ConsoleRefusal> {
     let accept = handshake(request).ok_or(ConsoleRefusal::NoWebSocket)?;
+    if matches!(app.cluster, Some(ClusterSeat::Follows(_))) {
+        return Err(ConsoleRefusal::Follows);
+    }
     let (queries, config) = (app.queries()?, &app.compute.config.consoles);
     let hash = token(request).map(|token| token_hash(&token)).ok_or(ConsoleRefusal::Token)?;
     let now = queries.clock.now();

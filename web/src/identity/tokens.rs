@@ -107,6 +107,11 @@ impl Signer {
         Ok(Self::new(key))
     }
 
+    /// Equal for signers with the same key, and tells nothing else about it. No signed token begins like its text.
+    pub fn mark(&self) -> [u8; 32] {
+        self.mac.clone().chain_update(b"chronova: the mark of a token key").finalize().into_bytes().into()
+    }
+
     pub fn sign(&self, claims: &Claims) -> Result<Secret, codec::CodecError> {
         let mut bytes = vec![VERSION];
         bytes.extend(codec::encode(claims)?);
@@ -131,16 +136,23 @@ impl Signer {
     }
 }
 
-/// Writes a new key atomically: a crash leaves no key or the whole key.
+/// Writes a new key atomically: a crash leaves no key or the whole key. Members of a cluster that do so at the same
+/// time get the same key.
 fn make_key(data_dir: &Path, path: &Path) -> Result<(), KeyError> {
     let failed = |source| KeyError::Io { path: path.to_owned(), source };
     let mut key = [0_u8; KEY];
     getrandom::fill(&mut key).map_err(|error| KeyError::Random(error.to_string()))?;
-    let temporary = path.with_extension("tmp");
-    let _ = fs::remove_file(&temporary);
+    let temporary = path.with_extension(format!("{}.tmp", chronova_events::entropy::uuid()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).map_err(failed)?;
     file.write_all(&key).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&temporary, path).map_err(failed)?;
+    // A link replaces no file, unlike a renaming.
+    let linked = fs::hard_link(&temporary, path);
+    fs::remove_file(&temporary).map_err(failed)?;
+    if let Err(error) = linked
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(failed(error));
+    }
     fs::File::open(data_dir).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 

@@ -21,6 +21,7 @@ use crate::route::{Route, delete as delete_route, get, post};
 
 pub(super) const ROUTES: &[Route] = &[
     get("security_group_rules.index", "/security-group-rules", handler!(index))
+        .leader()
         .policy_on_target("get_security_group_rule"),
     post("security_group_rules.create", "/security-group-rules", handler!(create))
         .policy_on_target("create_security_group_rule")

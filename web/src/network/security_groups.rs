@@ -21,7 +21,8 @@ use crate::reply::Reply;
 use crate::route::{Route, delete as delete_route, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("security_groups.index", "/security-groups", handler!(index)).policy_on_target("get_security_group"),
+    // The first list creates the default group.
+    get("security_groups.index", "/security-groups", handler!(index)).leader().policy_on_target("get_security_group"),
     post("security_groups.create", "/security-groups", handler!(create))
         .policy_on_target("create_security_group")
         .any_body(),

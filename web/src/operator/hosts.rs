@@ -16,8 +16,8 @@ use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
-    get("operator.hosts.list", "/hosts", handler!(list)).policy("chronova:hosts:list"),
-    get("operator.hosts.show", "/hosts/{host}", handler!(show)).policy("chronova:hosts:show"),
+    get("operator.hosts.list", "/hosts", handler!(list)).leader().policy("chronova:hosts:list"),
+    get("operator.hosts.show", "/hosts/{host}", handler!(show)).leader().policy("chronova:hosts:show"),
     post("operator.hosts.drain", "/hosts/{host}/drain", handler!(drain)).any_body().policy("chronova:hosts:drain"),
     delete("operator.hosts.drain.cancel", "/hosts/{host}/drain", handler!(cancel)).policy("chronova:hosts:drain"),
     put("operator.hosts.maintenance", "/hosts/{host}/maintenance", handler!(begin_maintenance))

@@ -14,8 +14,9 @@ use crate::route::{Route, get};
 pub(super) const ROUTES: &[Route] = &[
     get("volume_zones.index", "/os-availability-zone", handler!(zones))
         .policy("volume_extension:availability_zone_list"),
-    get("volume_services.index", "/os-services", handler!(services)).policy("volume_extension:services:index"),
+    get("volume_services.index", "/os-services", handler!(services)).leader().policy("volume_extension:services:index"),
     get("volume_pools.index", "/scheduler-stats/get_pools", handler!(pools))
+        .leader()
         .policy("scheduler_extension:scheduler_stats:get_pools"),
     get("volume_extensions.index", "/extensions", handler!(extensions)),
     get("messages.index", "/messages", handler!(empty)).policy("message:get_all").since(3, 3),

@@ -71,7 +71,7 @@ pub(crate) static RULES: &[Rule] = &[
         name: "http",
         why: "calls of other services have their bounds and their counts in one place",
         check: |source, report| {
-            let places = ["web/src/eventstoredb", "actors/src/services/external"];
+            let places = ["web/src/eventstoredb", "web/src/cluster", "actors/src/services/external"];
             confine(source, report, &["hyper", "hyper_util", "hyper_rustls", "http_body_util"], &places, "hyper");
         },
     },

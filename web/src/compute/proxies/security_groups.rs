@@ -20,6 +20,7 @@ const ONE: &str = "/os-security-groups/{id}";
 
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("security_groups.SecurityGroup.index", ALL, handler!(index))
+        .leader()
         .until(2, 35)
         .policy("os_compute_api:os-security-groups:get")
         .query(bodies::security_groups_query),
@@ -28,6 +29,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .policy("os_compute_api:os-security-groups:create")
         .body(bodies::security_group_body),
     get("security_groups.show", ONE, handler!(show))
+        .leader()
         .until(2, 35)
         .policy_on_target("os_compute_api:os-security-groups:show"),
     put("security_groups.update", ONE, handler!(update))

@@ -31,7 +31,10 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     delete("volumes.delete", "/os-volumes/{id}", handler!(delete_volume))
         .until(2, 35)
         .policy("os_compute_api:os-volumes:delete"),
-    get("volumes.show", "/os-volumes/{id}", handler!(volume)).until(2, 35).policy("os_compute_api:os-volumes:show"),
+    get("volumes.show", "/os-volumes/{id}", handler!(volume))
+        .leader()
+        .until(2, 35)
+        .policy("os_compute_api:os-volumes:show"),
     get("snapshots.index", "/os-snapshots", handler!(snapshots))
         .until(2, 35)
         .policy("os_compute_api:os-volumes:snapshots:list")
@@ -48,6 +51,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .until(2, 35)
         .policy("os_compute_api:os-volumes:snapshots:delete"),
     get("snapshots.show", "/os-snapshots/{id}", handler!(snapshot))
+        .leader()
         .until(2, 35)
         .policy("os_compute_api:os-volumes:snapshots:show"),
 ];

@@ -32,6 +32,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:servers:trigger_crash_dump")
         .body(bodies::servers_trigger_crash_dump_body),
     get("server_diagnostics.index", "/servers/{server_id}/diagnostics", handler!(diagnose))
+        .leader()
         .policy_on_target("os_compute_api:os-server-diagnostics")
         .query(no_query),
     get("server_password.index", "/servers/{server_id}/os-server-password", handler!(password))

@@ -34,10 +34,12 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:os-migrate-server:migrate_live")
         .body(bodies::migrate_server_live_body),
     get("server_migrations.index", "/servers/{server_id}/migrations", handler!(index))
+        .leader()
         .since(2, 23)
         .policy_on_target("os_compute_api:servers:migrations:index")
         .query(no_query),
     get("server_migrations.show", "/servers/{server_id}/migrations/{id}", handler!(show))
+        .leader()
         .since(2, 23)
         .policy_on_target("os_compute_api:servers:migrations:show")
         .query(no_query),

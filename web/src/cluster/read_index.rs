@@ -1,0 +1,94 @@
+//! Asks the leader up to where the log is acknowledged. All reads that begin while one question is under way share the
+//! next one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::envelope::Position;
+use tokio::sync::{mpsc, oneshot};
+
+/// Asks once; `None` when nobody leads for so long.
+pub type HeadSource = Arc<dyn Fn() -> futures::future::BoxFuture<'static, Option<Position>> + Send + Sync>;
+
+/// Reads that wait for a question: more would mean that the leader does not answer.
+const WAITING: usize = 65_536;
+/// A read whose question has no answer for so long gets none.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One question at a time, for all reads that wait.
+#[derive(Debug, Clone)]
+pub struct ReadIndex {
+    waiting: mpsc::Sender<oneshot::Sender<Option<Position>>>,
+}
+
+impl ReadIndex {
+    /// Needs a running tokio runtime; its task ends with the last copy.
+    pub fn new(source: HeadSource) -> Self {
+        let (waiting, mut asked) = mpsc::channel::<oneshot::Sender<Option<Position>>>(WAITING);
+        tokio::spawn(async move {
+            while let Some(first) = asked.recv().await {
+                // All that wait now began to read before this question.
+                let mut readers = vec![first];
+                while let Ok(more) = asked.try_recv() {
+                    readers.push(more);
+                }
+                let head = source().await;
+                for reader in readers {
+                    // One that gave up needs no answer.
+                    let _ = reader.send(head);
+                }
+            }
+        });
+        Self { waiting }
+    }
+
+    /// Everything that was acknowledged before this call is at or before the returned position.
+    pub async fn ask(&self) -> Option<Position> {
+        let (reader, answer) = oneshot::channel();
+        self.waiting.try_send(reader).ok()?;
+        tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn reads_share_a_question_that_began_after_them() {
+        let (questions, may_answer) = (Arc::new(AtomicU64::new(0)), Arc::new(Semaphore::new(0)));
+        let (asked, gate) = (Arc::clone(&questions), Arc::clone(&may_answer));
+        let index = ReadIndex::new(Arc::new(move || {
+            let (nth, gate) = (asked.fetch_add(1, Ordering::SeqCst) + 1, Arc::clone(&gate));
+            Box::pin(async move {
+                gate.acquire().await.unwrap().forget();
+                Some(Position(nth))
+            })
+        }));
+        let ask = || {
+            tokio::spawn({
+                let index = index.clone();
+                async move { index.ask().await }
+            })
+        };
+        let first = ask();
+        while questions.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let later: Vec<_> = (0..50).map(|_| ask()).collect();
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+        may_answer.add_permits(2);
+        assert_eq!(first.await.unwrap(), Some(Position(1)));
+        for one in later {
+            assert_eq!(one.await.unwrap(), Some(Position(2)), "not the answer to a question from before");
+        }
+        assert_eq!(questions.load(Ordering::SeqCst), 2);
+    }
+}

@@ -1,0 +1,207 @@
+//! This member's role in its cluster.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::envelope::Position;
+use chronova_projections::views::Views;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::peers::{HeadAnswer, PeerClient};
+use super::read_index::ReadIndex;
+
+/// How long a read waits for a leader that confirms what is acknowledged.
+const CONFIRMS: Duration = Duration::from_secs(3);
+/// How long a read waits until this member has folded what is acknowledged.
+const FOLDS: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Returns the epoch in which this member certainly leads at this moment.
+pub type ConfirmedEpoch = Arc<dyn Fn() -> Option<i64> + Send + Sync>;
+
+/// The leader's listener for other members, as far as this member knows; `None`: nobody leads.
+pub type LeaderAddress = watch::Receiver<Option<String>>;
+
+/// This member's role.
+pub enum ClusterSeat {
+    Leads(ConfirmedEpoch),
+    Follows(FollowerSeat),
+}
+
+impl fmt::Debug for ClusterSeat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.role())
+    }
+}
+
+/// The log of a member that follows.
+pub trait FollowedLog: Send + Sync {
+    /// The newest epoch that this member has seen.
+    fn epoch(&self) -> i64;
+
+    /// Lets this member read up to `position`, because the leader has acknowledged everything up to there.
+    fn told(&self, position: Position);
+}
+
+/// What a follower needs to serve.
+pub struct FollowerSeat {
+    pub(super) peers: Arc<PeerClient>,
+    pub(super) views: Arc<Views>,
+    leader: LeaderAddress,
+    log: Arc<dyn FollowedLog>,
+    index: ReadIndex,
+    /// Whether this member has begun to lead, in another seat.
+    promoted: watch::Receiver<bool>,
+}
+
+impl fmt::Debug for FollowerSeat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FollowerSeat").field("leader", &*self.leader.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl FollowerSeat {
+    /// Needs a running tokio runtime.
+    pub fn new(
+        peers: Arc<PeerClient>,
+        leader: LeaderAddress,
+        views: Arc<Views>,
+        log: Arc<dyn FollowedLog>,
+        promoted: watch::Receiver<bool>,
+    ) -> Self {
+        let (client, address, followed) = (Arc::clone(&peers), leader.clone(), Arc::clone(&log));
+        let index = ReadIndex::new(Arc::new(move || {
+            let (client, address, followed) = (Arc::clone(&client), address.clone(), Arc::clone(&followed));
+            Box::pin(async move { acknowledged(&client, address, &*followed).await })
+        }));
+        Self { peers, views, leader, log, index, promoted }
+    }
+
+    pub(super) fn is_promoted(&self) -> bool {
+        *self.promoted.borrow()
+    }
+
+    /// The leader's address, as soon as there is one. `None`: nobody leads until then, or this member does.
+    pub(super) async fn leader(&self, until: Instant) -> Option<String> {
+        let (mut leader, mut promoted) = (self.leader.clone(), self.promoted.clone());
+        let known = tokio::time::timeout_at(until, leader.wait_for(Option::is_some));
+        tokio::select! {
+            biased;
+            _ = promoted.wait_for(|promoted| *promoted) => None,
+            found = known => found.ok()?.ok()?.clone(),
+        }
+    }
+
+    /// Waits until the read models of this member show the effects of everything up to `position`.
+    pub(super) async fn shows(&self, position: Position) -> bool {
+        self.log.told(position);
+        self.views.wait_for(position, FOLDS).await
+    }
+
+    async fn may_read(&self) -> bool {
+        let mut promoted = self.promoted.clone();
+        let asked = async {
+            match self.index.ask().await {
+                Some(head) => self.shows(head).await,
+                None => false,
+            }
+        };
+        tokio::select! {
+            asked = asked => asked,
+            // This member has folded the whole log before it leads, and nobody else appends.
+            _ = promoted.wait_for(|promoted| *promoted) => true,
+        }
+    }
+}
+
+/// Asks the leader until it confirms a position.
+async fn acknowledged(peers: &PeerClient, leader: LeaderAddress, log: &dyn FollowedLog) -> Option<Position> {
+    let until = Instant::now() + CONFIRMS;
+    loop {
+        let known = leader.borrow().clone();
+        if let Some(address) = known
+            && let Some(position) = current(&peers.head(&address, None).await, log)
+        {
+            return Some(position);
+        }
+        if Instant::now() >= until {
+            return None;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The position of an answer. An answer from an older epoch comes from a deposed leader, and the log may have
+/// acknowledged more.
+fn current(answer: &HeadAnswer, log: &dyn FollowedLog) -> Option<Position> {
+    match answer {
+        HeadAnswer::At { position, epoch } if *epoch >= log.epoch() => Some(*position),
+        HeadAnswer::At { .. } | HeadAnswer::NotLeading | HeadAnswer::Silent(_) => None,
+    }
+}
+
+impl ClusterSeat {
+    /// The role, as `/healthz` shows it.
+    pub fn role(&self) -> &'static str {
+        match self {
+            Self::Leads(_) => "leader",
+            Self::Follows(_) => "follower",
+        }
+    }
+
+    /// Waits until this member can answer a read that has begun. `false`: nobody confirms what is acknowledged.
+    pub(crate) async fn may_read(&self) -> bool {
+        match self {
+            Self::Follows(seat) => seat.may_read().await,
+            Self::Leads(confirmed) => until_confirmed(confirmed).await.is_some(),
+        }
+    }
+}
+
+/// The epoch in which this member leads, now or soon: the database may have to confirm the lease first.
+pub(super) async fn until_confirmed(confirmed: &ConfirmedEpoch) -> Option<i64> {
+    let until = Instant::now() + CONFIRMS;
+    loop {
+        if let Some(epoch) = confirmed() {
+            return Some(epoch);
+        }
+        if Instant::now() >= until {
+            return None;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    struct AtEpoch(i64);
+
+    impl FollowedLog for AtEpoch {
+        fn epoch(&self) -> i64 {
+            self.0
+        }
+
+        fn told(&self, _: Position) {}
+    }
+
+    #[test]
+    fn the_answer_of_a_deposed_leader_does_not_count() {
+        let answer = HeadAnswer::At { position: Position(9), epoch: 2 };
+        assert_eq!(current(&answer, &AtEpoch(3)), None);
+        assert_eq!(current(&answer, &AtEpoch(2)), Some(Position(9)));
+        assert_eq!(current(&answer, &AtEpoch(1)), Some(Position(9)), "this member has not seen the new epoch yet");
+        assert_eq!(current(&HeadAnswer::NotLeading, &AtEpoch(1)), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_nobody_confirms_answers_no_read() {
+        let unconfirmed = ClusterSeat::Leads(Arc::new(|| None));
+        assert!(!unconfirmed.may_read().await);
+        assert!(ClusterSeat::Leads(Arc::new(|| Some(1))).may_read().await);
+    }
+}
