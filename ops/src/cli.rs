@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::commands::cluster::ClusterCommand;
 use crate::commands::{self, LogPlace, OperatorCommand};
 use crate::config::{self, Config, Severity};
 use crate::serve;
@@ -71,6 +72,9 @@ enum Command {
     /// Move the event log to another engine.
     #[command(subcommand)]
     Log(LogCommand),
+    /// Show the members of a cluster on one log, or let another member lead.
+    #[command(subcommand)]
+    Cluster(ClusterSubcommand),
     /// Drain a compute host, or put it into maintenance and back; calls the running server.
     #[command(subcommand)]
     Host(commands::host::HostSubcommand),
@@ -164,6 +168,31 @@ enum LogCommand {
     },
 }
 
+#[derive(Debug, Subcommand)]
+enum ClusterSubcommand {
+    /// Show the leader, and the end of the log; exit code 1 if nobody leads.
+    Status {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::cluster::ClusterShowArgs,
+    },
+    /// List the members, their versions, and how far each has followed the log.
+    Members {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::cluster::ClusterShowArgs,
+    },
+    /// Let another member lead: the leader completes the requests under way, and hands over.
+    Switchover {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::cluster::SwitchoverArgs,
+    },
+}
+
 /// Where the configuration and the data are.
 #[derive(Debug, Args)]
 pub struct ConfigPaths {
@@ -209,8 +238,18 @@ pub fn run() -> ExitCode {
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
         Command::Log(LogCommand::Copy { place, args }) => operate(&place, OperatorCommand::LogCopy(args)),
+        Command::Cluster(command) => cluster(command),
         Command::Host(command) => host(&command),
     }
+}
+
+fn cluster(command: ClusterSubcommand) -> ExitCode {
+    let (place, command) = match command {
+        ClusterSubcommand::Status { place, args } => (place, ClusterCommand::Status(args)),
+        ClusterSubcommand::Members { place, args } => (place, ClusterCommand::Members(args)),
+        ClusterSubcommand::Switchover { place, args } => (place, ClusterCommand::Switchover(args)),
+    };
+    operate(&place, OperatorCommand::Cluster(command))
 }
 
 /// The configuration of the server decides when something is due for a reconciler.

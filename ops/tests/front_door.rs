@@ -5,47 +5,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_debug_implementations, unreachable_pub)]
 
 mod cloud;
+mod tls;
 
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use cloud::Cloud;
-
-/// Writes the certificates into the folder: an authority, the ones of 127.0.0.1 and of a client that the authority
-/// signed, and a stranger's.
-fn certificates(folder: &Path) -> Result<(), String> {
-    let script = "
-        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=authority -days 2 \
-            -keyout authority.key -out authority.pem
-        sign() { # name, extension
-            openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=$1 -keyout $1.key -out $1.csr
-            printf '%s\\nbasicConstraints=CA:FALSE\\n' \"$2\" >$1.ext
-            openssl x509 -req -in $1.csr -CA authority.pem -CAkey authority.key -CAcreateserial -days 2 \
-                -extfile $1.ext -out $1.pem
-        }
-        sign server subjectAltName=IP:127.0.0.1
-        sign client extendedKeyUsage=clientAuth
-        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=stranger -days 2 \
-            -keyout stranger.key -out stranger.pem
-    ";
-    let output = Command::new("bash").args(["-ec", script]).current_dir(folder).output();
-    let output = output.map_err(|error| error.to_string())?;
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
-}
-
-/// Runs curl; returns its exit code and the body of the answer.
-fn curl(folder: &Path, args: &[&str], url: &str) -> (i32, String) {
-    let output = Command::new("curl")
-        .args(["--silent", "--show-error", "--max-time", "30"])
-        .args(args)
-        .arg(url)
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.code().unwrap_or(-1), text)
-}
+use tls::{certificates, curl};
 
 fn skipped(folder: &Path) -> bool {
     if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {

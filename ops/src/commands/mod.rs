@@ -7,6 +7,7 @@
 
 pub mod adopt;
 pub mod audit;
+pub mod cluster;
 mod failure;
 pub mod host;
 pub mod inspect;
@@ -34,6 +35,7 @@ pub use self::log_place::{DataDir, LogPlace};
 pub enum OperatorCommand {
     Adopt(adopt::AdoptArgs),
     Audit(audit::AuditArgs),
+    Cluster(cluster::ClusterCommand),
     AuditErase(audit::erase::EraseArgs),
     AuditExport(audit::export::ExportArgs),
     AuditVerifyExport(audit::export::ExportVerifyArgs),
@@ -75,6 +77,7 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             let keys = KeyRing::open_read_only(data.keys()).map_err(StoreError::from)?;
             audit::archive::list(&args, &args.archive.clone().unwrap_or_default(), &keys, now, out)
         }
+        OperatorCommand::Cluster(command) => cluster::run(&command, place.in_database("cluster")?, out).await,
         OperatorCommand::AuditExport(args) => audit::export::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::AuditVerifyExport(args) => audit::export::verify(&args, out),
         OperatorCommand::AuditKeygen(args) => audit::export::keys::run(&args, out),

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use chronova_events::store::postgres::{PostgresOptions, PostgresStore};
+use chronova_events::store::postgres::{ClusterMember, MemberName, PostgresOptions, PostgresStore};
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
 
-use super::private;
+use super::{identity, private};
 use crate::commands::DataDir;
 use crate::config::Config;
 use crate::config::event_store::{self, EventStoreAddress};
 
-/// The log, open for writing: no other process writes to it.
+/// The log. No other process writes to it, unless this member follows.
 #[derive(Clone)]
 pub(super) enum EventLog {
     Sqlite(Arc<SqliteStore>),
@@ -21,13 +21,14 @@ pub(super) enum EventLog {
 }
 
 impl EventLog {
-    /// Opens the log. In PostgreSQL, waits while another member leads.
-    pub(super) async fn open(config: &Config, sqlite: &SqliteOptions) -> Result<Self> {
+    /// Opens the log. In PostgreSQL, waits while another member leads. A `member` of a cluster follows the leader's log
+    /// instead.
+    pub(super) async fn open(config: &Config, sqlite: &SqliteOptions, member: Option<&MemberName>) -> Result<Self> {
         let data = DataDir(config.chronova.data_dir.clone());
         private::close(&data.0).with_context(|| format!("cannot use the data folder {}", data.0.display()))?;
         match EventStoreAddress::parse(&config.chronova.event_store).map_err(anyhow::Error::msg)? {
             EventStoreAddress::Sqlite => Self::file(&data.log(), sqlite),
-            EventStoreAddress::Postgres(url) => Self::database(config, &data, url).await,
+            EventStoreAddress::Postgres(url) => Self::database(config, &data, url, member).await,
         }
     }
 
@@ -36,7 +37,7 @@ impl EventLog {
         Ok(Self::Sqlite(opened.with_context(|| format!("cannot open the event log {}", path.display()))?))
     }
 
-    async fn database(config: &Config, data: &DataDir, url: String) -> Result<Self> {
+    async fn database(config: &Config, data: &DataDir, url: String, member: Option<&MemberName>) -> Result<Self> {
         if data.log().exists() {
             bail!(
                 "the data folder holds the log of a control plane on SQLite, which [chronova] event_store would leave \
@@ -45,8 +46,22 @@ impl EventLog {
             );
         }
         let options = PostgresOptions { end_process: true, ..event_store::options(config, url, data.keys()) };
-        let opened = PostgresStore::open(&options).await;
+        let opened = match member {
+            Some(name) => {
+                let member = ClusterMember { name: name.clone(), secret: identity::secret_mark(config)? };
+                PostgresStore::join(&options, member).await
+            }
+            None => PostgresStore::open(&options).await,
+        };
         Ok(Self::Postgres(opened.context("cannot open the event log in PostgreSQL")?))
+    }
+
+    /// The store in PostgreSQL, where the log is there.
+    pub(super) fn postgres(&self) -> Option<&Arc<PostgresStore>> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(store) => Some(store),
+        }
     }
 
     pub(super) fn store(&self) -> Arc<dyn EventStore> {

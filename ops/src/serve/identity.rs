@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronova_actors::ports::identity::IdentityProvider;
-use chronova_actors::runtime::Leadership;
+use chronova_actors::runtime::{Leadership, Member};
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::Password;
 use chronova_actors::services::embedded::identity::{IdentityRealmId, IdentityRoot};
@@ -18,6 +18,7 @@ use chronova_actors::services::external::keystone::{KeystoneOptions, KeystonePro
 use chronova_events::clock::Clock;
 use chronova_web::identity::catalogue::ServiceCatalogue;
 use chronova_web::identity::clouds::clouds_yaml;
+use chronova_web::identity::tokens::Signer;
 use chronova_web::identity::{IdentityOptions, IdentityService};
 use chronova_web::secret::Secret;
 
@@ -44,17 +45,26 @@ impl OpenedIdentity {
     }
 }
 
+/// A mark of the key that signs tokens, which all members of a cluster must share. `None`: Keystone issues the tokens.
+pub(super) fn secret_mark(config: &Config) -> Result<Option<[u8; 32]>> {
+    if config.api.auth_strategy != "noauth2" && keystone(config)?.is_some() {
+        return Ok(None);
+    }
+    let signer = Signer::open(&config.chronova.data_dir).context("cannot use the token signing key")?;
+    Ok(Some(signer.mark()))
+}
+
 /// Opens the identity service that the configuration names.
-pub(super) async fn open(config: &Config, options: IdentityOptions, leadership: &Leadership) -> Result<OpenedIdentity> {
+pub(super) fn open(config: &Config, options: IdentityOptions, member: &Member) -> Result<OpenedIdentity> {
     if config.api.auth_strategy != "noauth2"
         && let Some((options, place)) = keystone(config)?
     {
-        let provider = KeystoneProvider::new(options, Arc::clone(&leadership.clock) as Arc<dyn Clock>);
+        let provider = KeystoneProvider::new(options, Arc::clone(&member.clock) as Arc<dyn Clock>);
         let provider = provider.context("[keystone_authtoken]")?;
         tracing::info!(place, "Keystone validates tokens; the embedded identity service is not served");
         return Ok(OpenedIdentity::Keystone { provider, place });
     }
-    Ok(OpenedIdentity::Embedded(embedded(config, options, leadership).await?))
+    Ok(OpenedIdentity::Embedded(embedded(config, options, member)?))
 }
 
 /// The Keystone of `[keystone_authtoken]`, and its public address.
@@ -81,18 +91,26 @@ fn keystone(config: &Config) -> Result<Option<(KeystoneOptions, String)>> {
     Ok(Some((options, place)))
 }
 
-/// Opens the embedded service; at the first start creates the administrator and writes `clouds.yaml`.
-async fn embedded(config: &Config, options: IdentityOptions, leadership: &Leadership) -> Result<Arc<IdentityService>> {
+fn embedded(config: &Config, options: IdentityOptions, member: &Member) -> Result<Arc<IdentityService>> {
     let folder = &config.chronova.data_dir;
-    let base = listen::public_url(config, &listen::listeners(config)?);
+    let base = base(config)?;
     let options =
         IdentityOptions { catalogue: ServiceCatalogue::on_one_port(&base, &config.chronova.region_name), ..options };
-    let service = IdentityService::open(folder, options, Arc::clone(&leadership.views), Arc::clone(&leadership.clock))
-        .context("cannot use the token signing key")?;
+    IdentityService::open(folder, options, Arc::clone(&member.views), Arc::clone(&member.clock))
+        .context("cannot use the token signing key")
+}
+
+fn base(config: &Config) -> Result<String> {
+    Ok(listen::public_url(config, &listen::listeners(config)?))
+}
+
+/// At the first start, creates the administrator of the embedded service and writes `clouds.yaml`.
+pub(super) async fn begin(config: &Config, leadership: &Leadership, opened: &OpenedIdentity) -> Result<()> {
+    let OpenedIdentity::Embedded(service) = opened else { return Ok(()) };
     if leadership.gateway.look::<IdentityRoot>(&IdentityRealmId).await?.domains.is_empty() {
-        first_start(config, leadership, &service, &base).await?;
+        first_start(config, leadership, service, &base(config)?).await?;
     }
-    Ok(service)
+    Ok(())
 }
 
 /// Creates the administrator. The file is written before the event, so that no password is lost: after a crash in

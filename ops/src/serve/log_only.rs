@@ -17,7 +17,7 @@ pub fn run(config: Config) -> Result<()> {
 async fn serve(config: Config) -> Result<()> {
     let targets = config.targets();
     let event_log = tokio::select! {
-        opened = EventLog::open(&config, &targets.store) => opened?,
+        opened = EventLog::open(&config, &targets.store, None) => opened?,
         ended = super::told_to_end() => return ended,
     };
     let server = eventstoredb::open(&config, event_log.store())

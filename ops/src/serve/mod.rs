@@ -1,6 +1,7 @@
 //! `chronova serve`: a whole control plane, from the log to the listeners, and its graceful shutdown.
 
 mod calls;
+mod cluster;
 mod event_log;
 mod eventstoredb;
 mod gauges;
@@ -18,12 +19,13 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use chronova_projections::progress::WorkRegistry;
 use chronova_web::health::HealthReport;
-use chronova_web::startup_gate::StartupGate;
+use chronova_web::startup_gate::{StartupGate, StartupGateOpener};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::Config;
 use crate::telemetry::Logging;
+use cluster::{ClusterMembership, ClusterOptions};
 use event_log::EventLog;
 use wiring::ControlPlane;
 
@@ -39,8 +41,9 @@ pub fn run(config: Config) -> Result<()> {
 
 async fn serve(config: Config, logging: Logging) -> Result<()> {
     let targets = config.targets();
+    let cluster = ClusterOptions::of(&config)?;
     let event_log = tokio::select! {
-        opened = EventLog::open(&config, &targets.store) => opened?,
+        opened = EventLog::open(&config, &targets.store, cluster.as_ref().map(|own| &own.member)) => opened?,
         told = told_to_end() => return told,
     };
     let listeners = listen::listeners(&config)?;
@@ -54,8 +57,13 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
         tracing::info!(%address, "listening");
         actix_rt::spawn(server);
     }
+    let membership = match (cluster, event_log.postgres()) {
+        (Some(options), Some(store)) => Some(ClusterMembership::join(options, Arc::clone(store))?),
+        _ => None,
+    };
+    let peers = membership.as_ref().map(|membership| membership.door(&door, serving.workers)).transpose()?;
     let mut control_plane = tokio::select! {
-        opened = ControlPlane::open(&config, targets, event_log.clone(), &works) => opened?,
+        opened = ControlPlane::open(&config, targets, event_log.clone(), &works, membership.as_ref()) => opened?,
         told = told_to_end() => {
             event_log.close().await;
             return told;
@@ -63,14 +71,76 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     };
     opener.open(&control_plane.app);
     tracing::info!("ready");
-    let ended = until_told(&logging, &mut control_plane).await;
+    let mut signals = ServeSignals::new()?;
+    let mut ended = Ok(WorkEnd::Leads);
+    if let Some(membership) = &membership {
+        ended = follow((&logging, &mut signals), &config, &mut control_plane, membership, &opener).await;
+    }
+    if let Ok(WorkEnd::Leads) = ended {
+        let over = handed_over(membership.as_ref());
+        ended = until_told((&logging, &mut signals), &mut control_plane, over).await;
+    }
     control_plane.app.feeds.close();
     control_plane.app.consoles.close();
     for handle in handles {
         handle.stop(true).await;
     }
+    if let Some(peers) = peers {
+        peers.close().await;
+    }
     control_plane.close().await;
-    ended
+    match ended? {
+        WorkEnd::HandedOver => Err(start_again()),
+        WorkEnd::Told | WorkEnd::Leads => Ok(()),
+    }
+}
+
+/// Replaces this process by a new one of the same program with the same arguments, which follows.
+fn start_again() -> anyhow::Error {
+    use std::os::unix::process::CommandExt as _;
+    let program = std::env::current_exe().unwrap_or_else(|_| "chronova".into());
+    let failed = std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
+    anyhow::Error::new(failed).context("this member handed over, and cannot start again to follow")
+}
+
+/// Waits until an operator wishes that another member leads.
+async fn handed_over(membership: Option<&ClusterMembership>) -> Result<WorkEnd> {
+    match membership {
+        Some(membership) => {
+            let to = membership.handed_over().await;
+            tracing::warn!(to, "handing over to another member");
+            Ok(WorkEnd::HandedOver)
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Why a member stops its work, or changes it.
+enum WorkEnd {
+    /// A signal ends the process.
+    Told,
+    /// The member has taken the lead.
+    Leads,
+    /// Another member shall lead.
+    HandedOver,
+}
+
+/// Follows the leader until this member has taken the lead, and begins to lead.
+async fn follow(
+    (logging, signals): (&Logging, &mut ServeSignals),
+    config: &Config,
+    control_plane: &mut ControlPlane,
+    membership: &ClusterMembership,
+    opener: &StartupGateOpener,
+) -> Result<WorkEnd> {
+    let leads = async { membership.lead().await.map(|()| WorkEnd::Leads) };
+    let ended = until_told((logging, signals), control_plane, leads).await?;
+    if let WorkEnd::Leads = ended {
+        control_plane.lead(config, membership).await?;
+        opener.open(&control_plane.app);
+        membership.promote();
+    }
+    Ok(ended)
 }
 
 /// The answer of `/healthz` until the control plane is ready.
@@ -91,13 +161,34 @@ async fn told_to_end() -> Result<()> {
     Ok(())
 }
 
-/// Waits for a reason to stop.
-async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let mut rebuild = signal(SignalKind::user_defined1())?;
+/// The signals that a running control plane heeds. One that comes while a member begins to lead is heeded afterwards.
+struct ServeSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    rebuild: Signal,
+}
+
+impl ServeSignals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            rebuild: signal(SignalKind::user_defined1())?,
+        })
+    }
+}
+
+/// Waits for a reason to stop, or for a change of the member's role.
+async fn until_told(
+    (logging, signals): (&Logging, &mut ServeSignals),
+    control_plane: &mut ControlPlane,
+    changes: impl Future<Output = Result<WorkEnd>>,
+) -> Result<WorkEnd> {
+    let ServeSignals { terminate, interrupt, hang_up, rebuild } = signals;
     let mut broken = control_plane.member.broken();
+    let mut changes = std::pin::pin!(changes);
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -106,6 +197,7 @@ async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Resu
                 tracing::error!(%error, "cannot reopen the log file");
             },
             _ = rebuild.recv() => control_plane.member.rebuild_all(),
+            changed = &mut changes => return changed,
             reason = broken.wait_for(Option::is_some) => {
                 let reason = reason.ok().and_then(|reason| (*reason).clone()).unwrap_or_default();
                 anyhow::bail!("the read models can no longer follow the event log: {reason}");
@@ -113,7 +205,7 @@ async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Resu
         }
     }
     tracing::info!("shutting down on a signal");
-    Ok(())
+    Ok(WorkEnd::Told)
 }
 
 /// The state that request handlers share.

@@ -1,9 +1,13 @@
 //! Puts the parts of a control plane together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use chronova_actors::runtime::{Leader, Leadership, Member, Ports};
+use chronova_actors::gateway::CommandGateway;
+use chronova_actors::operations::Operations;
+use chronova_actors::reconcile::run_counts::ReconcilerTally;
+use chronova_actors::runtime::{Follower, Leader, Leadership, Member, Ports};
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
@@ -14,15 +18,18 @@ use chronova_hypervisor::driver::Driver;
 use chronova_projections::progress::WorkRegistry;
 use chronova_web::App;
 use chronova_web::auth::Authentication;
+use chronova_web::cluster::seat::ClusterSeat;
 use chronova_web::compute::{ComputeConfig, ComputeState};
 use chronova_web::config::WebConfig;
 use chronova_web::health::Health;
 use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::Enforcer;
 use chronova_web::service::Service;
+use prometheus::IntGauge;
 use serde_json::json;
 
 use super::calls::CallGauges;
+use super::cluster::ClusterMembership;
 use super::event_log::EventLog;
 use super::gauges::Gauges;
 use super::identity::OpenedIdentity;
@@ -32,16 +39,21 @@ use super::{AppState, identity, listen, vendor_data};
 use crate::config::Config;
 use crate::config::targets::Targets;
 
+/// How long a member waits for its read models between two reports, before it leads.
+const FOLDS: Duration = Duration::from_secs(2);
+
 /// Everything that `serve` runs.
 pub(super) struct ControlPlane {
     pub app: AppState,
     pub member: Member,
-    leader: Leader,
+    targets: Targets,
+    /// `None` while another member leads.
+    leader: Option<Leader>,
     event_log: EventLog,
     log_server: Option<chronova_web::eventstoredb::LogServer>,
 }
 
-/// The services beside Compute. The embedded ones send commands, so only a member that leads has them.
+/// The services beside Compute. Those of a member that follows are made of a gateway that refuses every command.
 struct OpenedServices {
     identity: OpenedIdentity,
     networks: Arc<EmbeddedNetworks>,
@@ -50,21 +62,46 @@ struct OpenedServices {
 }
 
 impl ControlPlane {
-    /// Starts what every member runs, then what the leader runs, then what clients reach.
+    /// Starts what every member runs, and what clients reach. Without a `cluster` it also begins to lead.
     pub(super) async fn open(
         config: &Config,
         targets: Targets,
         event_log: EventLog,
         works: &Arc<WorkRegistry>,
+        cluster: Option<&ClusterMembership>,
     ) -> Result<Self> {
         let log = event_log.store();
         let checkpoints = read_models::load(config, &targets, &log, works).await?;
-        let member = Member::start_with_checkpoints(Arc::clone(&log), Arc::new(SystemClock), checkpoints);
-        let apis = (targets.web.clone(), consoles(config, &targets));
-        let (leader, services) = lead(config, targets, &member).await?;
-        let app = app(config, apis, &member, &leader, services, &event_log)?;
-        let log_server = super::eventstoredb::open(config, log).await?;
-        Ok(Self { app, member, leader, event_log, log_server })
+        let clock = Arc::new(SystemClock);
+        let Some(cluster) = cluster else {
+            let member = Member::start_with_checkpoints(log, clock, checkpoints);
+            let (leader, services) = lead(config, targets.clone(), &member).await?;
+            let app = app(config, &targets, &member, ServingParts::leading(&leader, services), &event_log, None)?;
+            let log_server = super::eventstoredb::open(config, event_log.store()).await?;
+            return Ok(Self { app, member, targets, leader: Some(leader), event_log, log_server });
+        };
+        let member = Member::start_from_checkpoints(log, clock, checkpoints);
+        let parts = ServingParts::following(config, &targets, &member)?;
+        let app = app(config, &targets, &member, parts, &event_log, Some(cluster.follows(&member.views)))?;
+        Ok(Self { app, member, targets, leader: None, event_log, log_server: None })
+    }
+
+    /// Begins to lead, on read models that follow the log already.
+    pub(super) async fn lead(&mut self, config: &Config, cluster: &ClusterMembership) -> Result<()> {
+        // The log ends there, because nobody else appends.
+        let end = self.member.log.head();
+        while !self.member.views.wait_for(end, FOLDS).await {
+            tracing::info!(position = %self.member.views.position(), %end, "folding the rest of the log before leading");
+        }
+        self.member.keep_checkpoints();
+        let (leader, services) = lead(config, self.targets.clone(), &self.member).await?;
+        let parts = ServingParts::leading(&leader, services);
+        // A feed continues at the new parts, when its client connects again.
+        self.app.feeds.close();
+        self.app = app(config, &self.targets, &self.member, parts, &self.event_log, Some(cluster.leads()))?;
+        self.leader = Some(leader);
+        self.log_server = super::eventstoredb::open(config, self.event_log.store()).await?;
+        Ok(())
     }
 
     /// Stops the tasks, folds the last events, writes a checkpoint, closes the log.
@@ -72,7 +109,9 @@ impl ControlPlane {
         if let Some(server) = self.log_server {
             server.stop().await;
         }
-        self.leader.stop().await;
+        if let Some(leader) = self.leader {
+            leader.stop().await;
+        }
         self.member.stop().await;
         self.event_log.close().await;
     }
@@ -81,7 +120,8 @@ impl ControlPlane {
 /// Begins to lead: starts the embedded services, the processes, the host agents and the reconcilers.
 async fn lead(config: &Config, mut targets: Targets, member: &Member) -> Result<(Leader, OpenedServices)> {
     let leadership = Leadership::take(member, threads()).context("cannot send commands")?;
-    let services = OpenedServices::open(config, &targets, &leadership).await?;
+    let services = OpenedServices::open(config, &targets, member, &leadership.gateway)?;
+    services.begin(config, &leadership).await?;
     let drivers = drivers(config, &targets.drivers)?;
     vendor_data::complete(&mut targets.runtime.servers.metadata, config)?;
     let leader = Leader::start(leadership, drivers, services.ports(), targets.runtime).await;
@@ -95,20 +135,45 @@ async fn lead(config: &Config, mut targets: Targets, member: &Member) -> Result<
     Ok((leader, services))
 }
 
+/// The parts of the APIs that depend on the member's role.
+struct ServingParts {
+    operations: Arc<Operations>,
+    reconcilers: Vec<Arc<ReconcilerTally>>,
+    services: OpenedServices,
+}
+
+impl ServingParts {
+    fn leading(leader: &Leader, services: OpenedServices) -> Self {
+        let (operations, reconcilers) = (Arc::clone(leader.operations()), leader.reconcilers().to_vec());
+        Self { operations, reconcilers, services }
+    }
+
+    fn following(config: &Config, targets: &Targets, member: &Member) -> Result<Self> {
+        let follower = Follower::of(member);
+        let services = OpenedServices::open(config, targets, member, follower.gateway())?;
+        let operations = follower.operations(services.ports(), targets.runtime.clone());
+        Ok(Self { operations, reconcilers: Vec::new(), services })
+    }
+}
+
 impl OpenedServices {
-    /// Opens the services, and mends what a crash left in them.
-    async fn open(config: &Config, targets: &Targets, leadership: &Leadership) -> Result<Self> {
-        let (gateway, views) = (&leadership.gateway, &leadership.views);
-        let identity = identity::open(config, targets.identity.clone(), leadership).await?;
+    fn open(config: &Config, targets: &Targets, member: &Member, gateway: &Arc<CommandGateway>) -> Result<Self> {
+        let views = &member.views;
+        let identity = identity::open(config, targets.identity.clone(), member)?;
         let networks = EmbeddedNetworks::new(Arc::clone(gateway), Arc::clone(views));
         let (folder, size_cap) = (&config.chronova.data_dir, config.glance.image_size_cap);
         let files = ImageFiles::open(folder, size_cap).context("cannot use the folder of the images")?;
         let most = usize::try_from(config.glance.image_count_total).ok();
         let images = EmbeddedImages::limited(files, Arc::clone(views), Arc::clone(gateway), most);
-        images.recover(gateway).await.context("cannot recover the image store")?;
         let (port, options) = (Arc::clone(&images), targets.runtime.volume.clone());
         let volumes = EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), port as _, options);
         Ok(Self { identity, networks, images, volumes })
+    }
+
+    /// Creates the first users, and mends what a crash left in the services.
+    async fn begin(&self, config: &Config, leadership: &Leadership) -> Result<()> {
+        identity::begin(config, leadership, &self.identity).await?;
+        self.images.recover(&leadership.gateway).await.context("cannot recover the image store")
     }
 
     fn ports(&self) -> Ports {
@@ -132,28 +197,34 @@ fn consoles(config: &Config, targets: &Targets) -> ComputeConfig {
 
 fn app(
     config: &Config,
-    (web, compute): (WebConfig, ComputeConfig),
+    targets: &Targets,
     member: &Member,
-    leader: &Leader,
-    services: OpenedServices,
+    parts: ServingParts,
     event_log: &EventLog,
+    seat: Option<ClusterSeat>,
 ) -> Result<AppState> {
+    let web: WebConfig = targets.web.clone();
+    let metrics = HttpMetrics::new(metrics(member, &parts, seat.as_ref())?)?;
+    let ServingParts { operations, services, .. } = parts;
     let OpenedServices { identity, images, volumes, .. } = services;
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
     let authentication = match config.api.auth_strategy.as_str() {
         "noauth2" => Authentication::NoAuth,
         _ => Authentication::Tokens(identity.provider()),
     };
-    let operations = Arc::clone(leader.operations());
-    let metrics = HttpMetrics::new(metrics(member, leader, &identity)?)?;
     let app = App::new(web, policy, authentication, metrics).with_operations(operations);
     let app = with_identity(app.with_log(Arc::clone(&member.log)), identity);
     let mut app = app.with_images(images).with_volumes(volumes);
-    app.compute = ComputeState::new(compute);
+    app.compute = ComputeState::new(consoles(config, targets));
     let (broken, written) = (member.broken(), event_log.clone());
     app.health = std::mem::take(&mut app.health)
         .with("event log", Arc::new(move || written.health().map_err(|failure| failure.to_string())))
         .with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)));
+    if let Some(seat) = seat {
+        let role = seat.role();
+        app.health = app.health.telling("role", Arc::new(move || json!(role)));
+        app.cluster = Some(seat);
+    }
     if let Some(kept) = &member.checkpoints {
         app.health = app.health.telling("read_models", read_models::report(kept, Arc::clone(&member.log)));
         app = app.with_history(Arc::clone(&kept.history));
@@ -179,15 +250,20 @@ fn with_identity(mut app: App, identity: OpenedIdentity) -> App {
     }
 }
 
-fn metrics(member: &Member, leader: &Leader, identity: &OpenedIdentity) -> Result<prometheus::Registry> {
+fn metrics(member: &Member, parts: &ServingParts, seat: Option<&ClusterSeat>) -> Result<prometheus::Registry> {
     let registry = prometheus::Registry::new();
-    let queries = Arc::clone(leader.operations().queries());
+    let queries = Arc::clone(parts.operations.queries());
     registry.register(Box::new(Gauges::new(queries, Arc::clone(&member.log))?))?;
-    registry.register(Box::new(ReconcilerGauges::new(leader.reconcilers().to_vec())?))?;
+    registry.register(Box::new(ReconcilerGauges::new(parts.reconcilers.clone())?))?;
+    if let Some(seat) = seat {
+        let leads = IntGauge::new("chronova_cluster_leads", "1 if this member of the cluster leads, 0 if it follows.")?;
+        leads.set(matches!(seat, ClusterSeat::Leads(_)).into());
+        registry.register(Box::new(leads))?;
+    }
     if let Some(kept) = &member.checkpoints {
         registry.register(Box::new(ReadModelGauges::new(kept)?))?;
     }
-    if let OpenedIdentity::Keystone { provider, .. } = identity {
+    if let OpenedIdentity::Keystone { provider, .. } = &parts.services.identity {
         registry.register(Box::new(CallGauges::new(vec![Arc::clone(provider.client())])?))?;
     }
     Ok(registry)

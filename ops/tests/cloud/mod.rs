@@ -30,6 +30,8 @@ pub struct Answer {
     pub status: u16,
     /// A JSON string with the whole text, if the answer is not JSON.
     pub body: Value,
+    /// The header `Retry-After`.
+    pub retry_after: Option<String>,
 }
 
 impl Cloud {
@@ -298,9 +300,10 @@ const VERSIONS: &str = "compute 2.96, placement 1.39";
 
 fn read(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, ureq::Error> {
     let mut response = response?;
+    let retry_after = response.headers().get("Retry-After").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let text = response.body_mut().read_to_string()?;
     let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-    Ok(Answer { status: response.status().as_u16(), body })
+    Ok(Answer { status: response.status().as_u16(), body, retry_after })
 }
 
 impl Answer {

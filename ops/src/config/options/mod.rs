@@ -101,6 +101,7 @@ macro_rules! section {
 
 pub mod api;
 pub mod chronova;
+pub mod cluster;
 pub mod consoles;
 pub mod default;
 pub mod eventstoredb;
@@ -144,6 +145,7 @@ macro_rules! configuration {
 
 configuration! {
     chronova: chronova::Chronova,
+    cluster: cluster::Cluster,
     eventstoredb: eventstoredb::EventStoreDb,
     default: default::Default,
     api: api::Api,

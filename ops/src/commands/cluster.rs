@@ -1,0 +1,153 @@
+//! `chronova cluster`: the leader, the members, and a switchover to another leader.
+//!
+//! The commands ask the database, so they work on any machine with the configuration file, even while nobody leads.
+
+use std::io::Write;
+use std::time::Duration;
+
+use chronova_events::store::postgres::{ClusterPicture, PostgresOptions, admin};
+use serde_json::json;
+
+use super::{CommandFailure, Exit};
+
+/// A member that has recorded nothing for this many seconds is away. A running member records something every second.
+const AWAY: f64 = 5.0;
+/// The time limit of a switchover.
+const SWITCHES: Duration = Duration::from_secs(30);
+const LOOKS: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct ClusterShowArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct SwitchoverArgs {
+    /// The member's name, as `chronova cluster members` shows it
+    pub member: String,
+}
+
+#[derive(Debug, Clone)]
+pub enum ClusterCommand {
+    Status(ClusterShowArgs),
+    Members(ClusterShowArgs),
+    Switchover(SwitchoverArgs),
+}
+
+pub async fn run(
+    command: &ClusterCommand,
+    database: &PostgresOptions,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let picture = admin::picture(database).await?;
+    match command {
+        ClusterCommand::Status(args) => status(&picture, args.json, out),
+        ClusterCommand::Members(args) => members(&picture, args.json, out),
+        ClusterCommand::Switchover(args) => switch_over(&picture, &args.member, database, out).await,
+    }
+}
+
+fn leader(picture: &ClusterPicture) -> Option<&str> {
+    picture.members.iter().find(|listed| listed.leads).map(|listed| listed.member.name.as_str())
+}
+
+fn status(picture: &ClusterPicture, json: bool, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let (leader, leads) = (leader(picture), picture.lease_left > 0.0);
+    if json {
+        let told = json!({
+            "leader": leader,
+            "leads": leads,
+            "epoch": picture.epoch,
+            "position": picture.position,
+            "acknowledged": picture.durable,
+            "lease_seconds": picture.lease_left,
+            "switchover": picture.wish,
+            "members": picture.members.len(),
+        });
+        writeln!(out, "{told:#}")?;
+    } else {
+        let name = match (leader, leads) {
+            (Some(name), _) => name,
+            (None, true) => "a process that is no member of a cluster",
+            (None, false) => "nobody",
+        };
+        writeln!(out, "leader        {name}")?;
+        writeln!(out, "epoch         {}", picture.epoch)?;
+        writeln!(out, "position      {} ({} noted as acknowledged)", picture.position, picture.durable)?;
+        writeln!(out, "lease         {:.1} s left", picture.lease_left)?;
+        if let Some(member) = &picture.wish {
+            writeln!(out, "switchover    to {member}")?;
+        }
+        writeln!(out, "members       {}", picture.members.len())?;
+    }
+    Ok(if leads { Exit::Yes } else { Exit::No })
+}
+
+fn members(picture: &ClusterPicture, json: bool, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    if json {
+        let told: Vec<_> = picture
+            .members
+            .iter()
+            .map(|listed| {
+                json!({
+                    "name": listed.member.name,
+                    "address": listed.member.address,
+                    "version": listed.version,
+                    "position": listed.position,
+                    "silent_seconds": listed.silent,
+                    "leads": listed.leads,
+                })
+            })
+            .collect();
+        writeln!(out, "{:#}", json!(told))?;
+        return Ok(Exit::Yes);
+    }
+    writeln!(out, "{:<24} {:<24} {:<10} {:<9} {:>10}  SEEN", "NAME", "ADDRESS", "VERSION", "ROLE", "POSITION")?;
+    for listed in &picture.members {
+        let role = match (listed.leads, listed.silent > AWAY) {
+            (true, _) => "leader",
+            (false, true) => "away",
+            (false, false) => "follower",
+        };
+        writeln!(
+            out,
+            "{:<24} {:<24} {:<10} {role:<9} {:>10}  {:.0} s ago",
+            listed.member.name, listed.member.address, listed.version, listed.position, listed.silent
+        )?;
+    }
+    Ok(Exit::Yes)
+}
+
+async fn switch_over(
+    picture: &ClusterPicture,
+    member: &str,
+    database: &PostgresOptions,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let Some(wanted) = picture.members.iter().find(|listed| listed.member.name == member) else {
+        return Err(CommandFailure::Usage(format!(
+            "no member has the name {member:?}: see `chronova cluster members`"
+        )));
+    };
+    if wanted.leads {
+        writeln!(out, "{member} leads already")?;
+        return Ok(Exit::Yes);
+    }
+    if wanted.silent > AWAY {
+        return Err(CommandFailure::Usage(format!("{member} has been away for {:.0} s: start it", wanted.silent)));
+    }
+    admin::switch_over(database, member).await?;
+    let until = tokio::time::Instant::now() + SWITCHES;
+    while tokio::time::Instant::now() < until {
+        tokio::time::sleep(LOOKS).await;
+        let now = admin::picture(database).await?;
+        if leader(&now) == Some(member) {
+            writeln!(out, "{member} leads, in epoch {}", now.epoch)?;
+            return Ok(Exit::Yes);
+        }
+    }
+    writeln!(out, "{member} does not lead yet: see `chronova cluster status`")?;
+    Ok(Exit::No)
+}

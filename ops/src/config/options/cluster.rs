@@ -1,0 +1,31 @@
+//! `[cluster]`: several members that serve one log.
+
+use std::path::PathBuf;
+
+section! {
+    /// Several members on one log in PostgreSQL, all of which serve.
+    Cluster = "cluster" from Chronova {
+        listen: Option<String> => here {
+            help: "HOST:PORT on which this member answers other members. With it, a member that does not lead serves reads, and \
+                   forwards everything else to the leader. Unset: it stands by without listening. See \
+                   docs/high-availability.md.",
+        }
+        address: Option<String> => here {
+            help: "HOST:PORT under which other members reach this one; its certificate must be for this host. Unset: that of \
+                   listen.",
+        }
+        name: Option<String> => here {
+            help: "Name of this member, for `chronova cluster`. Each member has another name. Unset: that of address.",
+        }
+        certificate: Option<PathBuf> => here {
+            help: "File with the certificate that this member shows to the others, followed by its chain (PEM).",
+        }
+        key: Option<PathBuf> => here {
+            help: "File with the private key of certificate (PEM).",
+        }
+        ca: Option<PathBuf> => here {
+            help: "File with the authorities of the members' certificates (PEM). A holder of such a certificate can act as a \
+                   member, so these authorities must sign no other certificates.",
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! This member among several: its options, its listener for the others, and the way from following to leading.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use chronova_events::envelope::Position;
+use chronova_events::store::EventStore as _;
+use chronova_events::store::postgres::{MemberName, PostgresStore};
+use chronova_projections::views::Views;
+use chronova_web::cluster::door::{self, PeerDoorOptions, RunningDoor};
+use chronova_web::cluster::peers::{HeadAnswer, PeerClient};
+use chronova_web::cluster::seat::{ClusterSeat, FollowedLog, FollowerSeat};
+use chronova_web::startup_gate::StartupGate;
+use chronova_web::tls::TlsFiles;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::config::Config;
+use crate::config::options::cluster::Cluster;
+
+/// How often a member asks for the lease while nobody has it.
+const ASKS: Duration = Duration::from_millis(250);
+/// The pause before a member asks a leader again that did not answer.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The checked options of `[cluster]`.
+pub(super) struct ClusterOptions {
+    pub(super) member: MemberName,
+    listen: SocketAddr,
+    tls: TlsFiles,
+}
+
+impl ClusterOptions {
+    /// `None`: this member stands by while another one leads.
+    pub(super) fn of(config: &Config) -> Result<Option<Self>> {
+        let Cluster { listen, address, name, certificate, key, ca } = &config.cluster;
+        let Some(listen) = listen else { return Ok(None) };
+        ensure!(
+            config.chronova.event_store != "sqlite",
+            "[cluster] listen needs a log in PostgreSQL: set [chronova] event_store"
+        );
+        let (Some(certificate), Some(key), Some(ca)) = (certificate, key, ca) else {
+            bail!("[cluster] listen needs certificate, key and ca: members authenticate each other with certificates");
+        };
+        let mut found =
+            listen.to_socket_addrs().with_context(|| format!("[cluster] listen: {listen:?} is not HOST:PORT"))?;
+        let socket = found.next().with_context(|| format!("[cluster] listen: {listen:?} has no address"))?;
+        ensure!(
+            !socket.ip().is_unspecified() || address.is_some(),
+            "[cluster] listen: other members cannot reach {socket}: set address to the HOST:PORT of this member"
+        );
+        let address = address.as_ref().unwrap_or(listen).clone();
+        let member = MemberName { name: name.as_ref().unwrap_or(&address).clone(), address };
+        let tls = TlsFiles { certificate: certificate.clone(), key: key.clone(), client_ca: Some(ca.clone()) };
+        tls.check_authority().context("[cluster] certificate")?;
+        Ok(Some(Self { member, listen: socket, tls }))
+    }
+}
+
+/// The log of this member, for its role as a follower.
+struct MemberLog(Arc<PostgresStore>);
+
+impl FollowedLog for MemberLog {
+    fn epoch(&self) -> i64 {
+        self.0.leader().borrow().as_ref().map_or(0, |seen| seen.epoch)
+    }
+
+    fn told(&self, position: Position) {
+        self.0.told(position);
+    }
+}
+
+/// This member's part in the cluster.
+pub(super) struct ClusterMembership {
+    options: ClusterOptions,
+    store: Arc<PostgresStore>,
+    peers: Arc<PeerClient>,
+    leader: watch::Receiver<Option<String>>,
+    promoted: watch::Sender<bool>,
+    _tasks: JoinSet<()>,
+}
+
+impl ClusterMembership {
+    /// Starts to listen to the leader.
+    pub(super) fn join(options: ClusterOptions, store: Arc<PostgresStore>) -> Result<Self> {
+        let peers = Arc::new(PeerClient::new(options.tls.client_config().context("[cluster]")?));
+        let (tell_leader, leader) = watch::channel(None);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(find(Arc::clone(&store), tell_leader));
+        tasks.spawn(listen_to(Arc::clone(&peers), leader.clone(), Arc::clone(&store)));
+        Ok(Self { options, store, peers, leader, promoted: watch::channel(false).0, _tasks: tasks })
+    }
+
+    /// The listener for other members.
+    pub(super) fn door(&self, gate: &StartupGate, workers: usize) -> Result<RunningDoor> {
+        let options = PeerDoorOptions { address: self.options.listen, tls: self.options.tls.clone(), workers };
+        door::serve(gate, &options).with_context(|| format!("[cluster] cannot listen on {}", options.address))
+    }
+
+    /// The role of a member that follows.
+    pub(super) fn follows(&self, views: &Arc<Views>) -> ClusterSeat {
+        let (peers, leader, promoted) = (Arc::clone(&self.peers), self.leader.clone(), self.promoted.subscribe());
+        let log = Arc::new(MemberLog(Arc::clone(&self.store)));
+        ClusterSeat::Follows(FollowerSeat::new(peers, leader, Arc::clone(views), log, promoted))
+    }
+
+    /// The role of a member that leads.
+    pub(super) fn leads(&self) -> ClusterSeat {
+        let store = Arc::clone(&self.store);
+        ClusterSeat::Leads(Arc::new(move || store.confirmed_epoch()))
+    }
+
+    /// Lets requests continue here that wait for a leader.
+    pub(super) fn promote(&self) {
+        self.promoted.send_replace(true);
+    }
+
+    /// Waits until an operator wishes that another member leads, and returns its name.
+    pub(super) async fn handed_over(&self) -> String {
+        let (mut wish, own) = (self.store.wish(), &self.options.member.name);
+        let wished = wish.wait_for(|wish| wish.as_ref().is_some_and(|wish| wish != own)).await;
+        match wished.ok().and_then(|wish| wish.clone()) {
+            Some(member) => member,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits until this member leads.
+    pub(super) async fn lead(&self) -> Result<()> {
+        let mut leader = self.store.leader();
+        loop {
+            let free = leader.borrow_and_update().as_ref().is_some_and(|seen| !seen.lease_lasts);
+            if free && self.store.lead().await.context("this member has the lease, and cannot lead")? {
+                tracing::warn!(member = self.options.member.name, "this member leads now");
+                return Ok(());
+            }
+            tokio::select! {
+                () = tokio::time::sleep(ASKS) => {}
+                Ok(()) = leader.changed() => {}
+            }
+        }
+    }
+}
+
+/// Reports the leader's address, while its lease lasts.
+async fn find(store: Arc<PostgresStore>, tell: watch::Sender<Option<String>>) {
+    let mut seen = store.leader();
+    loop {
+        let address = seen
+            .borrow_and_update()
+            .as_ref()
+            .filter(|seen| seen.lease_lasts)
+            .and_then(|seen| seen.leader.as_ref().map(|leader| leader.address.clone()));
+        tell.send_if_modified(|known| std::mem::replace(known, address.clone()) != address);
+        if seen.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Asks the leader for new events, so that this member follows closely while nobody reads.
+async fn listen_to(peers: Arc<PeerClient>, mut leader: watch::Receiver<Option<String>>, store: Arc<PostgresStore>) {
+    loop {
+        let known = leader.borrow_and_update().clone();
+        let Some(address) = known.filter(|_| store.confirmed_epoch().is_none()) else {
+            if leader.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        match peers.head(&address, Some(store.head())).await {
+            HeadAnswer::At { position, .. } => store.told(position),
+            HeadAnswer::NotLeading => tokio::time::sleep(PAUSE).await,
+            HeadAnswer::Silent(reason) => {
+                tracing::debug!(address, reason, "the leader does not answer");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
