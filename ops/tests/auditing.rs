@@ -22,13 +22,17 @@ impl Feed {
     }
 
     fn open_as(cloud: &Cloud, who: &str, query: &str, last: Option<u64>) -> Self {
+        Self::open_at(cloud, who, &format!("events{query}"), last)
+    }
+
+    fn open_at(cloud: &Cloud, who: &str, path: &str, last: Option<u64>) -> Self {
         let address = cloud.address();
         let mut socket = TcpStream::connect(&address).unwrap();
         socket.set_read_timeout(Some(cloud::PATIENCE)).unwrap();
         let resume = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
         write!(
             socket,
-            "GET /chronova/v1/events{query} HTTP/1.1\r\nHost: {address}\r\n{who}\r\n\
+            "GET /chronova/v1/{path} HTTP/1.1\r\nHost: {address}\r\n{who}\r\n\
              Accept: text/event-stream\r\n{resume}\r\n"
         )
         .unwrap();
@@ -144,6 +148,66 @@ fn a_reader_of_the_system_sees_events_without_personal_fields() {
     let told = page(auditor);
     assert!(told.contains("keypair.created") && !told.contains("annas"), "{told}");
     cloud.stop();
+}
+
+/// Reads a project's feed until it names `server`. Returns all lines of the answer's body so far.
+fn lines_until(feed: &mut Feed, server: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    loop {
+        lines.push(feed.line().expect("the feed goes on"));
+        if lines.last().is_some_and(|line| line.contains(server)) {
+            return lines;
+        }
+    }
+}
+
+/// Another project's servers change nothing in a project's feed: no id, no position, no message.
+#[test]
+fn a_project_follows_its_own_servers_and_receives_no_byte_of_another() {
+    const MEMBER: &str = "\r\nX-Roles: member,reader";
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let furniture = cloud.furnish();
+    let client = cloud.client();
+    let image = json!({"name": "public", "disk_format": "raw", "container_format": "bare", "visibility": "public"});
+    let image = client.post("/image/v2/images", &image).unwrap().expect(201).text("/id");
+    client.put_bytes(&format!("/image/v2/images/{image}/file"), &[7; 4096]).unwrap().expect(204);
+    let open = |user: &str| Feed::open_at(&cloud, &format!("X-Auth-Token: {user}{MEMBER}"), "changes", None);
+    let (mut victim, mut attacker) = (open("vera:victim"), open("mallory:evil"));
+    let build = |user: &str, name: &str| {
+        let wish = json!({"name": name, "imageRef": image, "flavorRef": furniture.flavor, "networks": "none"});
+        let made = client.post_as(user, "/compute/v2.1/servers", &json!({"server": wish})).unwrap();
+        made.expect(202).text("/server/id")
+    };
+    let theirs: Vec<String> = (0..3).map(|n| build("vera:victim", &format!("secret-{n}"))).collect();
+    for id in &theirs {
+        assert!(lines_until(&mut victim, id).iter().any(|line| line.starts_with("data: ")), "the victim is told");
+        client.delete(&format!("/compute/v2.1/servers/{id}")).unwrap().expect(204);
+    }
+    let own = build("mallory:evil", "own");
+    let told = lines_until(&mut attacker, &own);
+    let data: Vec<&String> = told.iter().filter(|line| line.starts_with("data: ")).collect();
+    assert_eq!(data, [&format!("data: {{\"servers\":[\"{own}\"]}}")], "{told:?}");
+    let known = |line: &&String| {
+        // The rest is the feed's own: headers, sizes of chunks, the pause, heartbeats.
+        let (name, _) = line.split_once(": ").unwrap_or((line, ""));
+        let own_lines = ["data", "retry", "", "access-control-allow-origin", "content-type", "transfer-encoding"];
+        own_lines.contains(&name) || name.starts_with("x-") || name.starts_with("openstack-") || name.starts_with("cache-")
+            || ["date", "vary", ": alive"].contains(&name) || name.bytes().all(|b| b.is_ascii_hexdigit())
+    };
+    assert_eq!(told.iter().find(|line| !known(line)), None, "{told:?}");
+    // A caller without a project has no feed, and a browser that does not follow gets no page of it.
+    let auditor = "X-Auth-Token: audrey\r\nX-Roles: reader\r\nOpenStack-System-Scope: all";
+    for (who, status) in [(auditor, "403"), ("X-Auth-Token: mallory:evil\r\nX-Roles: nobody", "403")] {
+        let mut socket = TcpStream::connect(cloud.address()).unwrap();
+        write!(socket, "GET /chronova/v1/changes HTTP/1.0\r\n{who}\r\nAccept: text/event-stream\r\n\r\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(socket).read_line(&mut line).unwrap();
+        assert!(line.contains(status), "{who}: {line}");
+    }
+    client.get_as("mallory:evil", "/chronova/v1/changes").unwrap().expect(400);
+    cloud.stop();
+    while attacker.line().is_some() {}
 }
 
 #[test]

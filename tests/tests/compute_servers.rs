@@ -17,6 +17,9 @@ mod moved_disks;
 #[path = "compute_servers/drain.rs"]
 mod drain;
 
+#[path = "compute_servers/forecasts.rs"]
+mod forecasts;
+
 #[path = "compute_servers/zones.rs"]
 mod zones;
 

@@ -16,7 +16,14 @@ pub const fn of(service: Service) -> &'static [&'static [Route]] {
         Service::Network => crate::network::ROUTES,
         Service::Volume => crate::volume::ROUTES,
         Service::Metadata => crate::metadata::ROUTES,
-        Service::Chronova => &[crate::audit::EVENTS, crate::audit::ERASURES, crate::operator::HOSTS],
+        Service::Chronova => &[
+            crate::audit::EVENTS,
+            crate::audit::CHANGES,
+            crate::audit::ERASURES,
+            crate::operator::HOSTS,
+            crate::operator::FORECASTS,
+            crate::operator::PERMISSIONS,
+        ],
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod ask_server;
 pub mod create_servers;
+pub mod forecasts;
 mod images_of_volumes;
 pub mod interfaces;
 pub mod queries;

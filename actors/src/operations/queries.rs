@@ -15,6 +15,7 @@ use crate::hosts::fleet::ConnectedHosts;
 use crate::hosts::readings::HostReadings;
 use crate::metadata::sources;
 use crate::ports::{ImageService, NetworkService, VolumeService};
+use crate::scheduler::SchedulerOptions;
 use crate::server_options::ServerOptions;
 
 /// The context that all requests share. It has no command gateway and gives out no driver.
@@ -29,6 +30,8 @@ pub struct Queries {
     pub server_options: Arc<ServerOptions>,
     /// `[DEFAULT] max_concurrent_live_migrations`; 0 means no limit.
     pub live_migrations_per_host: usize,
+    /// The scheduler's options, for questions about decisions that nobody takes.
+    pub scheduler_options: Arc<SchedulerOptions>,
     pub(crate) fleet: Arc<ConnectedHosts>,
     pub(crate) migration_queues: Arc<MigrationQueues>,
 }

@@ -14,7 +14,7 @@ use crate::scheduler::RequestSpec;
 use crate::scheduler::placing::{Selection, SelectionError, SelectionRequest, dice};
 
 /// Updates the request spec to the server's present hardware.
-pub(super) fn fit(request: &mut RequestSpec, server: &Alive) {
+pub(crate) fn fit(request: &mut RequestSpec, server: &Alive) {
     request.dice = dice();
     request.image = server.shared_hardware_image();
     if server.is_volume_backed() {

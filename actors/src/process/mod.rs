@@ -44,7 +44,7 @@ pub mod decide;
 pub mod definition;
 pub mod delete_instance;
 pub mod departing;
-mod destination;
+pub(crate) mod destination;
 pub mod detach_interface;
 pub mod detach_volume;
 pub(crate) mod disks;

@@ -80,6 +80,7 @@ impl Contexts {
             volumes: Arc::clone(&volumes),
             server_options: Arc::clone(&server_options),
             live_migrations_per_host: options.live.per_host,
+            scheduler_options: Arc::new(options.scheduler.clone()),
             fleet: Arc::clone(&fleet),
             migration_queues: Arc::clone(&migration_queues),
         });

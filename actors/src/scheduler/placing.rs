@@ -196,7 +196,7 @@ impl Scheduler {
         pending.forget(self.views.position());
         let newest = pending.newest();
         let decision = choose(&self.views, &pending, request, &self.options);
-        let number = decision.ranked.first().map(|best| pending.add(entry(request, best)));
+        let number = decision.ranked.first().map(|best| pending.add(pending_claim(request, best)));
         drop(pending);
         let ticket = number.map(|number| PendingClaimGuard { scheduler: Arc::clone(self), number, kept: false });
         (decision, ticket, newest)
@@ -210,7 +210,7 @@ impl Scheduler {
     }
 
     fn reserve(self: &Arc<Self>, request: &RequestSpec, chosen: &RankedHost) -> PendingClaimGuard {
-        let number = self.lock().add(entry(request, chosen));
+        let number = self.lock().add(pending_claim(request, chosen));
         PendingClaimGuard { scheduler: Arc::clone(self), number, kept: false }
     }
 
@@ -251,7 +251,8 @@ async fn poll_until(done: impl Fn() -> bool) {
     }
 }
 
-fn entry(request: &RequestSpec, chosen: &RankedHost) -> PendingClaim {
+/// The claim of a decision until the read models show it.
+pub(crate) fn pending_claim(request: &RequestSpec, chosen: &RankedHost) -> PendingClaim {
     let own = chosen.allocations.iter().filter(|allocation| allocation.provider.0 == chosen.host.0);
     PendingClaim {
         slot: chosen.slot,

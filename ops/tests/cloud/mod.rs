@@ -270,6 +270,12 @@ impl Client {
         read(request.header("X-Auth-Token", "admin").header("OpenStack-API-Version", VERSIONS).send_json(body))
     }
 
+    /// Like `post`, with this token.
+    pub fn post_as(&self, token: &str, path: &str, body: &Value) -> Result<Answer, ureq::Error> {
+        let request = self.agent.post(format!("{}{path}", self.base)).header("X-Auth-Token", token);
+        read(request.header("OpenStack-API-Version", VERSIONS).send_json(body))
+    }
+
     /// Like `post`, at these microversions.
     pub fn post_at(&self, path: &str, versions: &str, body: &Value) -> Result<Answer, ureq::Error> {
         let request = self.agent.post(format!("{}{path}", self.base)).header("X-Auth-Token", "admin");

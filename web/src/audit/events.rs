@@ -19,7 +19,7 @@ pub(super) const PERSONAL: &str = "chronova:events:personal";
 
 pub(super) const ROUTES: &[Route] = &[get("events.list", "/events", handler!(list)).policy(RULE)];
 
-const SSE: &str = "text/event-stream";
+pub(super) const SSE: &str = "text/event-stream";
 const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {

@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::events::{PERSONAL, without};
 use super::filters::AuditQuery;
 use super::line::Format;
+use super::open_feeds::FeedPermit;
 use crate::app::App;
 use crate::auth::TokenClaim;
 use crate::fault::Fault;
@@ -38,8 +39,8 @@ const PAGE: usize = 512;
 /// A client that takes no chunk for this long is disconnected.
 const SLOW: Duration = Duration::from_secs(15);
 /// A quiet feed sends its position at this interval.
-const HEARTBEAT: Duration = Duration::from_secs(15);
-const RECHECK: Duration = Duration::from_mins(1);
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(super) const RECHECK: Duration = Duration::from_mins(1);
 
 /// The caller's right to the feed, which is checked repeatedly.
 pub(super) struct FeedRight {
@@ -51,7 +52,7 @@ pub(super) struct FeedRight {
 }
 
 impl FeedRight {
-    async fn holds(&self) -> bool {
+    pub(super) async fn holds(&self) -> bool {
         // A feed may run for days. It ends if the identity service cannot confirm the right; the client connects again.
         let rules = &self.app.config.service_tokens;
         let claim = TokenClaim { headers: &self.headers, asked: None, request: None, rules };
@@ -71,31 +72,41 @@ pub(super) fn start(
     asked: AuditQuery,
     format: Format,
 ) -> Result<LocalBoxStream<'static, io::Result<Bytes>>, Fault> {
-    let feeds = &right.app.feeds;
-    let (place, closing) = (feeds.enter()?, feeds.closing.subscribe());
+    let (place, closing) = (right.app.feeds.enter()?, right.app.feeds.closing.subscribe());
+    Ok(serve(place, closing, move |client| async move {
+        AuditFeed { right, store, asked, format, client }.follow().await
+    }))
+}
+
+/// Runs a feed for one client until its work or the server ends. Returns the body of the answer.
+pub(super) fn serve<W>(
+    place: FeedPermit,
+    mut closing: watch::Receiver<bool>,
+    work: impl FnOnce(FeedClient) -> W + 'static,
+) -> LocalBoxStream<'static, io::Result<Bytes>>
+where
+    W: Future<Output = Result<(), FeedEnd>> + 'static,
+{
     let (sender, receiver) = mpsc::channel(WAITING);
-    let feed = AuditFeed {
-        right,
-        store,
-        asked,
-        format,
-        client: FeedClient { sender, chunk: String::new(), told: Position::START },
-    };
+    let client = FeedClient { sender, chunk: String::new(), told: Position::START };
     actix_web::rt::spawn(async move {
         let _place = place;
-        let why = feed.run(closing).await;
+        let why = tokio::select! {
+            end = work(client) => end.err().unwrap_or(FeedEnd::Done),
+            _ = closing.wait_for(|closing| *closing) => FeedEnd::Closing,
+        };
         tracing::debug!(%why, "a feed ended");
     });
     let stream = futures::stream::unfold(receiver, |mut receiver| async move {
         let chunk: Bytes = receiver.recv().await?;
         Some((Ok(chunk), receiver))
     });
-    Ok(stream.boxed_local())
+    stream.boxed_local()
 }
 
 /// Why a feed ended.
 #[derive(Debug, thiserror::Error)]
-enum FeedEnd {
+pub(super) enum FeedEnd {
     #[error("the client has gone")]
     Gone,
     #[error("the client is too slow")]
@@ -121,16 +132,7 @@ struct AuditFeed {
 }
 
 impl AuditFeed {
-    async fn run(mut self, mut closing: watch::Receiver<bool>) -> FeedEnd {
-        let work = self.follow();
-        let ended = closing.wait_for(|closing| *closing);
-        tokio::select! {
-            end = work => end.err().unwrap_or(FeedEnd::Done),
-            _ = ended => FeedEnd::Closing,
-        }
-    }
-
-    async fn follow(&mut self) -> Result<(), FeedEnd> {
+    async fn follow(mut self) -> Result<(), FeedEnd> {
         self.client.chunk.push_str("retry: 2000\n\n");
         self.client.flush().await?;
         let mut recheck = Instant::now() + RECHECK;
@@ -193,9 +195,9 @@ impl AuditFeed {
 }
 
 /// The sender to the client, with the chunk that is being filled.
-struct FeedClient {
+pub(super) struct FeedClient {
     sender: mpsc::Sender<Bytes>,
-    chunk: String,
+    pub(super) chunk: String,
     /// The last position that the client got.
     told: Position,
 }
@@ -225,7 +227,7 @@ impl FeedClient {
         self.flush().await
     }
 
-    async fn flush(&mut self) -> Result<(), FeedEnd> {
+    pub(super) async fn flush(&mut self) -> Result<(), FeedEnd> {
         if self.chunk.is_empty() {
             return Ok(());
         }

@@ -1,9 +1,11 @@
 //! The audit API: events in several forms ([`line`], [`cadf`]), a live feed, erasures of personal data.
 //!
 //! It is served under `/chronova/v1`, a separate namespace that no OpenStack client uses. The policy gives all rights
-//! here to administrators only, because the log has the data of all projects.
+//! here to administrators only, because the log has the data of all projects. [`changes`] is the exception: a project
+//! sees which of its own servers have changed.
 
 pub mod cadf;
+mod changes;
 mod erasures;
 mod events;
 pub mod feed;
@@ -15,5 +17,7 @@ use crate::route::Route;
 
 /// The routes of the log, for auditors.
 pub const EVENTS: &[Route] = events::ROUTES;
+/// The feed of a project's own servers.
+pub const CHANGES: &[Route] = changes::ROUTES;
 /// The routes of erasures of personal data.
 pub const ERASURES: &[Route] = erasures::ROUTES;

@@ -27,7 +27,7 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("chronova:hosts:maintenance"),
 ];
 
-fn find(ctx: &Ctx) -> Result<KnownHost, Fault> {
+pub(super) fn find(ctx: &Ctx) -> Result<KnownHost, Fault> {
     let name = ctx.param("host");
     let id: Option<HostId> = name.parse().ok();
     let found = ctx.queries()?.views.hosts.read(|hosts| match id {

@@ -4,10 +4,16 @@
 //! process performs the drain. Operators start, watch and cancel it over HTTP, and it continues after any crash.
 
 mod bodies;
+mod forecasts;
 mod hosts;
+mod permissions;
 mod views;
 
 use crate::route::Route;
 
+/// The routes of decisions that nobody takes: what-if, and the plan of a drain.
+pub const FORECASTS: &[Route] = forecasts::ROUTES;
+/// The route of a caller's own rights.
+pub const PERMISSIONS: &[Route] = permissions::ROUTES;
 /// The routes of the hosts.
 pub const HOSTS: &[Route] = hosts::ROUTES;

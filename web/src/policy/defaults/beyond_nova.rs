@@ -11,6 +11,9 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:events:personal", "role:admin")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("personal fields in GET /chronova/v1/events"),
+    rule("chronova:changes:list", "role:admin or (role:reader and project_id:%(project_id)s)")
+        .any_of(&[ScopeType::Project])
+        .guards("GET /chronova/v1/changes"),
     rule("chronova:erasures:list", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("GET /chronova/v1/erasures"),
@@ -29,4 +32,7 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:hosts:maintenance", "role:admin")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("PUT /chronova/v1/hosts/{host}/maintenance; DELETE /chronova/v1/hosts/{host}/maintenance"),
+    rule("chronova:scheduler:what_if", "role:admin or (role:reader and system_scope:all)")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("POST /chronova/v1/scheduler/what-if; GET /chronova/v1/hosts/{host}/drain/plan"),
 ];
