@@ -1,7 +1,8 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
-#   setup_packages THEME...           Debian packages of build, client, host, guest, testbed, openstack; installs the missing ones
+#   setup_packages THEME...           Debian packages of build, client, host, guest, testbed, openstack, node; installs the missing ones
 #   setup_client [NAME==VERSION...]   the `openstack` client in .venv, and further packages that are named
+#   setup_dashboard_tools             the tools that check the dashboard, in tests/browser/node_modules
 #   setup_rust                        a toolchain new enough, or a sentence saying how to get one
 #   install_program FROM TO           a copy without debug information, which lies beside it in TO.debug
 #   libvirt_start DIR                 virtlogd and libvirtd where none runs; what was started is written to DIR
@@ -29,6 +30,9 @@ PACKAGES_GUEST=(busybox-static syslinux syslinux-common mtools dosfstools fdisk 
 # answers the queries of the Grafana dashboard.
 PACKAGES_TESTBED=(util-linux postgresql-15 sqlite3 openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils
   chromium chromium-driver prometheus)
+
+# The tools that check the dashboard's types and lint run on Node. A machine that has npm keeps its own.
+PACKAGES_NODE=(nodejs npm)
 
 # Real services of OpenStack, for tests/testbed/keystone.sh; uWSGI is what serves them.
 PACKAGES_OPENSTACK=(keystone uwsgi-plugin-python3)
@@ -68,6 +72,7 @@ setup_packages() { # themes...
       host) host_complete || { wanted+=("${PACKAGES_HOST[@]}"); pinned=1; } ;;
       guest) wanted+=("${PACKAGES_GUEST[@]}") ;;
       testbed) wanted+=("${PACKAGES_TESTBED[@]}") ;;
+      node) command -v npm >/dev/null || wanted+=("${PACKAGES_NODE[@]}") ;;
       openstack) wanted+=("${PACKAGES_OPENSTACK[@]}") ;;
       *) echo "setup_packages: no theme $theme" >&2; return 2 ;;
     esac
@@ -105,6 +110,14 @@ setup_client() { # further packages, NAME==VERSION...
   done
   [ "${#missing[@]}" -gt 0 ] || return 0
   python3 -m venv "$VENV" && "$VENV/bin/pip" install --quiet --disable-pip-version-check "${missing[@]}"
+}
+
+# The versions and checksums stand in package-lock.json.
+setup_dashboard_tools() {
+  local place=$TOP/tests/browser
+  [ "$place/node_modules/.package-lock.json" -nt "$place/package-lock.json" ] && return 0
+  setup_packages node || return 1
+  npm ci --prefix "$place" --ignore-scripts --no-audit --no-fund --loglevel=error
 }
 
 setup_rust() {

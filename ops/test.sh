@@ -19,8 +19,8 @@ cd "$TOP" || exit 2
 # The tests read CHRONOVA_SOAK themselves.
 if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1 NEXTEST_PROFILE=soak; shift; fi
 
-ALL_STAGES=(setup format lint layers licences build unit cost docs real rows)
-[ -z "${CHRONOVA_SOAK:-}" ] || ALL_STAGES=(setup format lint layers licences build unit cost docs fuzz real rows hour)
+ALL_STAGES=(setup format lint dashboard layers licences build unit cost docs real rows)
+[ -z "${CHRONOVA_SOAK:-}" ] || ALL_STAGES=(setup format lint dashboard layers licences build unit cost docs fuzz real rows hour)
 STAGES=("${@:-${ALL_STAGES[@]}}")
 LOGS=$(mktemp -d "${TMPDIR:-/tmp}/chronova-test.XXXXXX")
 RUN=$LOGS/run
@@ -141,6 +141,16 @@ scripts_parse() {
 stage_lint() {
   check "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
   check "lint of the EventStoreDB back end" cargo clippy -p chronova-events --features eventstoredb --all-targets --locked -- -D warnings
+}
+
+# The dashboard has no build step: its files are served as they are. These tools check them, and nothing else uses them.
+stage_dashboard() {
+  if ! setup_dashboard_tools >"$LOGS/dashboard-tools.log" 2>&1; then
+    skip "types and lint of the dashboard: $(tail -n 1 "$LOGS/dashboard-tools.log")"
+    return
+  fi
+  check "types of the dashboard" npm run --silent --prefix tests/browser types
+  check "lint of the dashboard" npm run --silent --prefix tests/browser lint
 }
 
 stage_layers() { check "layers" cargo xtask layers; }

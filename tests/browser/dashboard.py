@@ -1,79 +1,27 @@
-"""Tests the dashboard in Chromium.
+"""Tests the dashboard in Chromium, on a simulated fleet: every page, and what may go wrong.
 
-The subjects are log-in, launch, timeline, the past, audit, fleet, other people's servers, sessions and outages.
-
-Arguments: the URL, the administrator's password, the folder for screenshots, and a file with the server's process id.
+Arguments: the URL, the administrator's password, the folder for screenshots, a file with the server's process id, and
+the file of axe.
 """
-import json
 import os
 import signal
 import sys
-import time
 import urllib.request
 
-from webdriver import Browser, Gone
+import pages
+from scene import FAILED, PASSWORD, URL, api, browser, check, image, log_in, member, page, shot, token_of
 
-URL, PASSWORD, FOLDER, PID = sys.argv[1:5]
-FAILED = []
-
-
-def check(what, test):
-    begun = time.monotonic()
-    try:
-        test()
-        print(f'  ok    {what} ({time.monotonic() - begun:.1f} s)', flush=True)
-    except Exception as error:  # the script reports every check and continues with the next one
-        FAILED.append(what)
-        print(f'  FAIL  {what}: {error}', flush=True)
-        browser.screenshot(os.path.join(FOLDER, f'failed-{len(FAILED)}.png'))
-
-
-def api(method, path, body=None, token=None, version='2.100'):
-    request = urllib.request.Request(f'{URL}/{path}', None if body is None else json.dumps(body).encode(), method=method)
-    request.add_header('Content-Type', 'application/json')
-    request.add_header('OpenStack-API-Version', f'compute {version}')
-    if token:
-        request.add_header('X-Auth-Token', token)
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        text = answer.read()
-        return answer.headers, json.loads(text) if text else None
-
-
-def token_of(user, password, project):
-    who = {'methods': ['password'], 'password': {'user': {'name': user, 'domain': {'id': 'default'}, 'password': password}}}
-    scope = {'project': {'name': project, 'domain': {'id': 'default'}}}
-    return api('POST', 'identity/v3/auth/tokens', {'auth': {'identity': who, 'scope': scope}})[0]['X-Subject-Token']
+PID, AXE = sys.argv[4:6]
+SERVER = {}
 
 
 def furnish():
     """Creates an image, a flavor, and a member of another project. Returns a token of the administrator."""
     admin = token_of('admin', PASSWORD, 'admin')
-    image = api('POST', 'image/v2/images', {'name': 'tiny', 'disk_format': 'raw', 'container_format': 'bare', 'visibility': 'public'}, admin)[1]
-    upload = urllib.request.Request(f'{URL}/image/v2/images/{image["id"]}/file', b'x' * 4096, method='PUT')
-    upload.add_header('Content-Type', 'application/octet-stream')
-    upload.add_header('X-Auth-Token', admin)
-    urllib.request.urlopen(upload, timeout=60).close()
+    image('tiny', admin)
     api('POST', 'compute/v2.1/flavors', {'flavor': {'name': 'small', 'vcpus': 1, 'ram': 64, 'disk': 1}}, admin)
-    project = api('POST', 'identity/v3/projects', {'project': {'name': 'other', 'domain_id': 'default'}}, admin)[1]['project']['id']
-    user = api('POST', 'identity/v3/users', {'user': {'name': 'mallory', 'password': 'a-password-1', 'domain_id': 'default'}}, admin)[1]['user']['id']
-    roles = api('GET', 'identity/v3/roles?name=member', None, admin)[1]['roles']
-    api('PUT', f'identity/v3/projects/{project}/users/{user}/roles/{roles[0]["id"]}', None, admin)
+    member('mallory', 'a-password-1', 'other', admin)
     return admin
-
-
-def log_in(user='admin', password=PASSWORD):
-    browser.type('#user', user)
-    browser.type('#password', password)
-    browser.type('#project', 'admin' if user == 'admin' else 'other')
-    browser.click('#login')
-
-
-def page(path):
-    browser.run('location.hash = arguments[0]', f'#/{path}')
-
-
-def shot(name):
-    browser.screenshot(os.path.join(FOLDER, f'{name}.png'))
 
 
 def wrong_password():
@@ -91,8 +39,7 @@ def launch():
     browser.click('#launch')
     browser.sees('seen-1', 'h1')
     browser.sees('ACTIVE', '#status', 60)
-    global server
-    server = browser.run('return location.hash').split('/')[2]
+    SERVER['id'] = browser.run('return location.hash').split('/')[2]
     shot('server')
 
 
@@ -113,62 +60,34 @@ def past():
     browser.sees('There were no servers then', 'main')
     assert browser.disabled('Launch') and browser.disabled('Start') and browser.disabled('Delete')
     shot('past')
-    page(f'servers/{server}')
+    page(f'servers/{SERVER["id"]}')
     browser.sees('no such server', 'main')
     browser.click('#now')
     browser.sees('seen-1', 'h1')
 
 
 def deleted():
-    page(f'servers/{server}')
+    page(f'servers/{SERVER["id"]}')
     browser.press('Delete', '#actions')
     browser.click('#confirm-yes')
     browser.sees('What the log tells of it', 'main')
-    page(f'audit?server={server}')
+    page(f'audit?server={SERVER["id"]}')
     browser.type('#filter-kind', 'instance.delete_requested')
     browser.click('#search')
     browser.until('one event is left', lambda: browser.text('#count') == '1')
     browser.sees('admin', 'tbody')
     browser.sees('instance.delete_requested', 'tbody')
-    shot('audit')
+    shot('deleted')
 
 
-def fleet():
+def disable():
     page('fleet?host=sim-0001')
     browser.type('#reason', 'disk is noisy')
     browser.press('Disable', '#host')
     browser.sees('disk is noisy', '#host')
     browser.sees('disabled', 'tbody')
-    shot('fleet')
     browser.press('Enable', '#host')
     browser.lacks('disabled', 'tbody')
-
-
-def others():
-    made = api('GET', 'compute/v2.1/flavors', None, admin)[1]['flavors'][0]['id']
-    body = {'server': {'name': 'secret-1', 'flavorRef': made, 'networks': 'none', 'imageRef': api('GET', 'image/v2/images', None, admin)[1]['images'][0]['id']}}
-    theirs = api('POST', 'compute/v2.1/servers', body, admin)[1]['server']['id']
-    browser.click('#logout')
-    page('servers')
-    log_in('mallory', 'a-password-1')
-    browser.sees('Servers', 'h1')
-    page(f'servers/{theirs}')
-    browser.sees('No such server was found', 'main')
-    assert 'secret-1' not in browser.text() and 'Audit' not in browser.text('nav')
-    browser.click('#logout')
-    page('servers')
-    log_in()
-    browser.sees('secret-1', 'table')
-
-
-def every_page():
-    for name in ('servers', 'launch', 'audit', 'fleet', 'placement', 'processes', 'health'):
-        page(name)
-        browser.until(f'{name} is shown', lambda: name[:5].lower() in browser.text('h1').lower())
-        browser.lacks('Loading', 'main')
-        shot(name)
-    said = browser.complaints()
-    assert not said, said
 
 
 def outage():
@@ -181,11 +100,13 @@ def outage():
     open(f'{PID}.again', 'w').close()
     browser.until('the banner goes', lambda: not browser.all('#away'), 120)
     browser.sees('secret-1', 'table', 60)
+    browser.sees('Live', '#feed', 60)
 
 
 def revoked():
     page('servers')
     browser.run('window.caught = null; const f = window.fetch; window.fetch = (u, o) => { window.caught = o?.headers?.["X-Auth-Token"] || window.caught; return f(u, o); }')
+    page('fleet')
     token = browser.until('a token is used', lambda: browser.run('return window.caught'))
     request = urllib.request.Request(f'{URL}/identity/v3/auth/tokens', method='DELETE')
     request.add_header('X-Auth-Token', token)
@@ -194,18 +115,26 @@ def revoked():
     browser.sees('Your session has ended', 'main', 60)
 
 
-server = ''
-admin = furnish()
-browser = Browser(FOLDER)
 try:
+    admin = furnish()
     check('a wrong password is told, the right one opens the servers', wrong_password)
     check('a server is launched and seen ACTIVE', launch)
     check('its timeline tells who asked and what followed', timeline)
     check('before it existed it is not there, and actions are off', past)
     check('it is deleted, and the audit finds who did it', deleted)
-    check('a host is disabled with a reason, and enabled', fleet)
-    check("another project's server is not found by its address", others)
-    check('every page is shown, and the browser complains of nothing', every_page)
+    check('a host is disabled with a reason, and enabled', disable)
+    check('the scheduler tells why, what if, and where a drain would lead', lambda: pages.scheduler(admin))
+    check('a host is drained, and the page shows it', lambda: pages.drain(admin))
+    check('two moments differ by a server, and the log says who deleted it', lambda: pages.difference(admin))
+    check('flavors, networks, volumes, projects and quotas are made and changed', lambda: pages.resources(admin))
+    check('several servers are stopped and deleted at once', lambda: pages.bulk(admin))
+    check('a server that goes away meanwhile leaves its history', lambda: pages.gone_meanwhile(admin))
+    check('another project receives no byte of a server', lambda: pages.others(admin))
+    check('every page is shown, and the browser complains of nothing', pages.every_page)
+    check('the keyboard is enough', lambda: pages.keyboard(admin))
+    check('axe finds nothing serious, light and dark', lambda: pages.axe(open(AXE).read(), admin))
+    check('a narrow screen shows every page', pages.narrow)
+    check('only the rows in view are rendered', pages.big)
     check('an outage is told, and the page recovers', outage)
     check('a revoked session goes back to the log-in', revoked)
 finally:

@@ -9,7 +9,9 @@ sim_open browser '[chronova]' 'hypervisors = sim://3'
 SHOTS=${CHRONOVA_SCREENSHOTS:-$WORK/shots}; mkdir -p "$SHOTS"
 echo "$HOUSE" >"$WORK/pid"
 PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
-timeout 280 python3 "$TESTS/dashboard.py" "$URL" "$PASSWORD" "$SHOTS" "$WORK/pid" & BROWSER=$!
+AXE=$TESTS/node_modules/axe-core/axe.min.js
+[ -s "$AXE" ] || { . "$TESTS/../../ops/setup.sh"; setup_dashboard_tools || cannot "axe cannot be installed"; }
+timeout 290 python3 "$TESTS/dashboard.py" "$URL" "$PASSWORD" "$SHOTS" "$WORK/pid" "$AXE" & BROWSER=$!
 # One of the browser's checks stops the control plane and requests its restart.
 while kill -0 $BROWSER 2>/dev/null; do
   if [ -e "$WORK/pid.again" ]; then wait "$HOUSE" 2>/dev/null; rm "$WORK/pid.again"; house_start; echo "$HOUSE" >"$WORK/pid"; fi

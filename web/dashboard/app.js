@@ -2,7 +2,9 @@
 import { html, render, useEffect, useState } from './lib/html.js';
 import { down, moment, session, toast } from './lib/state.js';
 import { logout } from './lib/api.js';
-import { find, PAGES } from './pages.js';
+import { Icon } from './lib/icons.js';
+import { alive, connect } from './lib/live.js';
+import { find, GROUPS, PAGES } from './pages.js';
 import { TimeBar } from './lib/timebar.js';
 import Login from './pages/login.js';
 
@@ -32,14 +34,25 @@ function Away() {
 }
 
 function Menu({ current, viewer }) {
-  const may = (page) => page.menu && (!page.probe || viewer.may[page.name]);
-  return html`<nav aria-label="Pages"><ul>${PAGES.filter(may).map((page) => html`
-    <li><a href=${`#${page.path}`} aria-current=${page.name === current ? 'page' : undefined}>${page.title}</a></li>`)}</ul></nav>`;
+  const [open, setOpen] = useState(false);
+  useEffect(() => setOpen(false), [current]);
+  const inMenu = PAGES.filter((page) => page.group && viewer.may[page.name]);
+  return html`<div class=${open ? 'side open' : 'side'}>
+    <div class="side-top"><a class="brand" href="#/servers"><${Icon} name="brand" />Chronova</a>
+      <button type="button" class="menu-button small" aria-expanded=${String(open)} aria-controls="menu" onClick=${() => setOpen(!open)}>Menu</button></div>
+    <nav id="menu" aria-label="Pages">${GROUPS.map((group) => {
+      const pages = inMenu.filter((page) => page.group === group);
+      return pages.length > 0 && html`<h2 id=${`group-${group}`}>${group}</h2><ul aria-labelledby=${`group-${group}`}>${pages.map((page) => html`
+        <li><a href=${`#${page.path}`} aria-current=${page.name === current ? 'page' : undefined}><${Icon} name=${page.name} />${page.title}</a></li>`)}</ul>`;
+    })}</nav></div>`;
 }
 
 function Viewer({ viewer }) {
-  const scope = viewer.project ? `project ${viewer.project.name}` : viewer.system ? 'the whole system' : 'no project';
-  return html`<div class="viewer"><span><b>${viewer.user.name}</b> <span class="quiet">in ${scope}</span></span>
+  const live = alive.use();
+  const scope = viewer.project ? viewer.project.name : viewer.system ? 'the whole system' : 'no project';
+  return html`<div class="viewer">
+    <span class=${live ? 'live on' : 'live'} id="feed" title=${live ? 'Changes are shown at once.' : 'Pages ask every few seconds.'}>${live ? 'Live' : 'Polling'}</span>
+    <span><b>${viewer.user.name}</b> <span class="quiet">in ${scope}</span></span>
     <button type="button" class="small" id="logout" onClick=${logout}>Log out</button></div>`;
 }
 
@@ -75,19 +88,26 @@ function App() {
     document.documentElement.classList.toggle('past', Boolean(at));
   }, [at]);
   if (!viewer) return html`<${Away} /><${Login} /><${Toast} />`;
+  const skip = (event) => {
+    event.preventDefault();
+    document.getElementById('main')?.focus();
+  };
   return html`
-    <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to the page</a>
-    <header><a class="brand" href="#/servers">Chronova</a><${Menu} current=${found?.page.name} viewer=${viewer} /><${Viewer} viewer=${viewer} /></header>
-    ${viewer.may.past && html`<${TimeBar} supported=${found?.page.past} />`}
-    <${Away} />
-    <main id="main" tabindex="-1">
-      ${!found && html`<h1>Not found</h1><p>There is no page ${here.path}. <a href="#/servers">To the servers</a></p>`}
-      ${failed && html`<h1>${title}</h1><p role="alert">This page cannot be loaded. Perhaps the server was upgraded: reload.</p>`}
-      ${found && Page && html`<${Page} key=${here.path} ...${found.params} query=${here.query} viewer=${viewer} />`}
-    </main>
+    <a class="skip" href="#main" onClick=${skip}>Skip to the page</a>
+    <div class="frame"><${Menu} current=${found?.page.name} viewer=${viewer} />
+    <div class="content">
+      <header class="top">${viewer.may.past && html`<${TimeBar} supported=${found?.page.past} />`}<${Viewer} viewer=${viewer} /></header>
+      <${Away} />
+      <main id="main" tabindex="-1">
+        ${!found && html`<h1>Not found</h1><p>There is no page ${here.path}. <a href="#/servers">To the servers</a></p>`}
+        ${failed && html`<h1>${title}</h1><p role="alert">This page cannot be loaded. Perhaps the server was upgraded: reload.</p>`}
+        ${found && Page && html`<${Page} key=${here.path} ...${found.params} query=${here.query} viewer=${viewer} />`}
+      </main>
+    </div></div>
     <${Toast} />`;
 }
 
+connect();
 const root = /** @type {HTMLElement} */ (document.getElementById('app'));
 root.textContent = '';
 render(html`<${App} />`, root);

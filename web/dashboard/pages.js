@@ -1,18 +1,30 @@
-// The pages: address, title, file. A page with a `probe` is in the menu if the policy allows that request.
-/** @typedef {{name: string, path: string, title: string, file: string, probe?: [string, any?], menu?: boolean, past?: boolean}} Page */
+// The pages: address, title, file, and group in the menu. A page with a `probe` is in the menu if the policy allows that
+// request; one with a `rule`, if that rule holds for the viewer.
+/** @typedef {{name: string, path: string, title: string, file: string, probe?: [string, any?], rule?: string, group?: string, past?: boolean}} Page */
 
 /** @type {Page[]} */
 export const PAGES = [
-  { name: 'servers', path: '/servers', title: 'Servers', file: 'servers.js', menu: true, past: true },
+  { name: 'servers', path: '/servers', title: 'Servers', file: 'servers.js', group: 'Compute', past: true },
   { name: 'launch', path: '/launch', title: 'Launch servers', file: 'launch.js' },
   { name: 'server', path: '/servers/:id', title: 'Server', file: 'server.js', past: true },
   { name: 'console', path: '/servers/:id/console', title: 'Console', file: 'console.js' },
-  { name: 'audit', path: '/audit', title: 'Audit', file: 'audit.js', menu: true, past: true, probe: ['chronova/v1/events', { limit: 1 }] },
-  { name: 'fleet', path: '/fleet', title: 'Fleet', file: 'fleet.js', menu: true, past: true, probe: ['compute/v2.1/os-hypervisors', { limit: 1 }] },
-  { name: 'placement', path: '/placement', title: 'Placement', file: 'placement.js', menu: true, past: true, probe: ['placement/resource_providers', { name: '-' }] },
-  { name: 'processes', path: '/processes', title: 'Processes', file: 'processes.js', menu: true, past: true, probe: ['chronova/v1/events', { limit: 1 }] },
-  { name: 'health', path: '/health', title: 'Health', file: 'health.js', menu: true },
+  { name: 'fleet', path: '/fleet', title: 'Fleet', file: 'fleet.js', group: 'Compute', past: true, rule: 'os_compute_api:os-hypervisors:list-detail' },
+  { name: 'scheduler', path: '/scheduler', title: 'Scheduler', file: 'scheduler.js', group: 'Compute', rule: 'chronova:scheduler:what_if' },
+  { name: 'placement', path: '/placement', title: 'Placement', file: 'placement.js', group: 'Compute', past: true, probe: ['placement/resource_providers', { name: '-' }] },
+  { name: 'processes', path: '/processes', title: 'Processes', file: 'processes.js', group: 'Compute', past: true, rule: 'chronova:events:list' },
+  { name: 'audit', path: '/audit', title: 'Audit', file: 'audit.js', group: 'History', past: true, rule: 'chronova:events:list' },
+  { name: 'compare', path: '/compare', title: 'Compare', file: 'compare.js', group: 'History', past: true, rule: 'os_compute_api:chronova:as_of' },
+  { name: 'images', path: '/images', title: 'Images', file: 'images.js', group: 'Resources' },
+  { name: 'volumes', path: '/volumes', title: 'Volumes', file: 'volumes.js', group: 'Resources', probe: ['volume/v3/volumes', { limit: 1 }] },
+  { name: 'networks', path: '/networks', title: 'Networks', file: 'networks.js', group: 'Resources' },
+  { name: 'flavors', path: '/flavors', title: 'Flavors', file: 'flavors.js', group: 'Resources' },
+  { name: 'quotas', path: '/quotas', title: 'Quotas', file: 'quotas.js', group: 'Access' },
+  { name: 'projects', path: '/projects', title: 'Projects and users', file: 'projects.js', group: 'Access', probe: ['identity/v3/users', { limit: 1 }] },
+  { name: 'health', path: '/health', title: 'Health', file: 'health.js', group: 'System' },
 ];
+
+/** The groups of the menu, in order. */
+export const GROUPS = ['Compute', 'History', 'Resources', 'Access', 'System'];
 
 /** The page of an address, with the parameters in the address. */
 export function find(path) {

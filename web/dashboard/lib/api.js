@@ -11,8 +11,8 @@ const PLACEMENT = '1.39';
 const PATIENCE = 60_000;
 
 export class ApiError extends Error {
-  constructor(status, message, request) {
-    super(message);
+  constructor(status, text, request) {
+    super(text);
     this.status = status;
     this.request = request;
   }
@@ -68,16 +68,16 @@ function wait() {
  * Sends a request. `past`: requests the state at the moment of the time bar.
  * @param {string} method
  * @param {string} path relative to the server, without a leading slash
- * @param {{body?: any, query?: any, version?: string, past?: boolean, signal?: AbortSignal, quiet?: boolean, token?: string|null, headers?: any}} [options]
+ * @param {{body?: any, raw?: Blob, patience?: number, query?: any, version?: string, past?: boolean, signal?: AbortSignal, quiet?: boolean, token?: string|null, headers?: any}} [options]
  */
 export async function send(method, path, options = {}) {
-  const { body, query, version, past, signal, quiet, token = session.get()?.token, headers } = options;
+  const { body, raw, patience = PATIENCE, query, version, past, signal, quiet, token = session.get()?.token, headers } = options;
   const target = url(path);
   for (const [name, value] of Object.entries(query || {})) {
     if (value !== undefined && value !== null && value !== '') target.searchParams.append(name, String(value));
   }
   if (past && moment.get()) target.searchParams.append('as_of', /** @type {string} */ (moment.get()));
-  const timeout = AbortSignal.timeout(PATIENCE);
+  const timeout = AbortSignal.timeout(patience);
   let answer;
   try {
     answer = await fetch(target, {
@@ -88,12 +88,12 @@ export async function send(method, path, options = {}) {
       signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
       headers: {
         Accept: 'application/json',
-        ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+        ...(raw ? { 'Content-Type': 'application/octet-stream' } : body === undefined ? {} : { 'Content-Type': 'application/json' }),
         ...(token ? { 'X-Auth-Token': token } : {}),
         ...versions(path, version),
         ...headers,
       },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: raw || (body === undefined ? undefined : JSON.stringify(body)),
     });
   } catch (error) {
     if (signal?.aborted) throw error;
@@ -110,19 +110,26 @@ export async function send(method, path, options = {}) {
   throw new ApiError(answer.status, message(text, answer.status), request);
 }
 
-const json = async (answer) => (answer.status === 204 || answer.status === 202 ? answer.json().catch(() => null) : answer.json());
+/** Some accepted requests have no body. */
+const json = async (answer) => (answer.status === 200 || answer.status === 201 ? answer.text().then((text) => (text ? JSON.parse(text) : null)) : answer.json().catch(() => null));
+/** @param {string} path @param {any} [options] */
 export const get = async (path, options) => json(await send('GET', path, options));
+/** @param {string} path @param {any} [body] @param {any} [options] */
 export const post = async (path, body, options) => json(await send('POST', path, { ...options, body }));
+/** @param {string} path @param {any} [body] @param {any} [options] */
 export const put = async (path, body, options) => json(await send('PUT', path, { ...options, body }));
+/** @param {string} path @param {any} body */
+export const patch = async (path, body) => json(await send('PATCH', path, { body }));
+/** @param {string} path @param {any} [options] */
 export const remove = async (path, options) => json(await send('DELETE', path, options));
 
 /** Whether the policy allows the viewer this request. */
-const allowed = (path, query) =>
-  send('GET', path, { query, quiet: true }).then(() => true, (error) => error.status !== 403 && error.status !== 401 && error.status !== 501);
+const allowed = (path, query, token) =>
+  send('GET', path, { query, token, quiet: true }).then(() => true, (error) => error.status !== 403 && error.status !== 401 && error.status !== 501);
 
 /** Whether the policy allows each probe, by the probe's name. A probe is a name, a path and a query. */
-export async function permissions(probes) {
-  const answers = await Promise.all(probes.map(([, path, query]) => allowed(path, query)));
+export async function permissions(probes, token) {
+  const answers = await Promise.all(probes.map(([, path, query]) => allowed(path, query, token)));
   return Object.fromEntries(probes.map(([name], at) => [name, answers[at]]));
 }
 

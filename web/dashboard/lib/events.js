@@ -5,6 +5,8 @@ import { moment, session } from './state.js';
 const LOG = 'chronova/v1/events';
 /** The most events that one query shows. */
 const MOST = 5000;
+/** The first and the longest pause before a feed connects again, in milliseconds. */
+const PAUSE = { first: 2000, longest: 30_000 };
 
 /** The events that match the filters, oldest first, until the moment of the time bar. Stops after about `most` events. */
 export async function events(query, signal, most = MOST) {
@@ -20,24 +22,31 @@ export async function events(query, signal, most = MOST) {
 }
 
 /**
- * Follows the log by server-sent events until the signal aborts. Uses `fetch`, because `EventSource` sends no token.
+ * Follows a feed of server-sent events until the signal aborts. Uses `fetch`, because `EventSource` sends no token.
+ * @param {string} path
  * @param {any} query
- * @param {number} after
+ * @param {(() => Promise<string|number>)|number|null} from the id of the last known event, or how to find it
  * @param {(event: any) => void} onEvent
  * @param {AbortSignal} signal
  * @param {(alive: boolean) => void} onState
  */
-export async function follow(query, after, onEvent, signal, onState) {
-  let last = after;
+export async function followStream(path, query, from, onEvent, signal, onState) {
+  let last = /** @type {string|number|null} */ (typeof from === 'function' ? null : from);
+  let pause = PAUSE.first;
   while (!signal.aborted) {
     try {
-      const target = url(LOG);
+      if (typeof from === 'function' && last === null) last = await from();
+      const target = url(path);
       for (const [name, value] of Object.entries(query)) if (value) target.searchParams.append(name, String(value));
       const answer = await fetch(target, {
         cache: 'no-store', credentials: 'omit', signal,
-        headers: { Accept: 'text/event-stream', 'X-Auth-Token': session.get()?.token || '', 'Last-Event-ID': String(last) },
+        headers: {
+          Accept: 'text/event-stream', 'X-Auth-Token': session.get()?.token || '',
+          ...(last === null || last === '' ? {} : { 'Last-Event-ID': String(last) }),
+        },
       });
       if (!answer.ok || !answer.body) throw new Error(String(answer.status));
+      pause = PAUSE.first;
       onState(true);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = '';
@@ -58,9 +67,13 @@ export async function follow(query, after, onEvent, signal, onState) {
       if (signal.aborted) return;
     }
     onState(false);
-    await new Promise((resolve) => setTimeout(resolve, 2000));
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    pause = Math.min(pause * 2, PAUSE.longest);
   }
 }
+
+/** Follows the log after a position. */
+export const follow = (query, after, onEvent, signal, onState) => followStream(LOG, query, after, onEvent, signal, onState);
 
 const words = (text) => text.replaceAll('_', ' ').replace(/([a-z])([A-Z])/g, '$1 $2').toLowerCase();
 

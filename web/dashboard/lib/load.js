@@ -5,13 +5,15 @@ import { generation, moment } from './state.js';
 /**
  * @param {(signal: AbortSignal) => Promise<any>} ask
  * @param {any[]} question the values that the answer depends on
- * @param {{every?: number}} [options] milliseconds between two queries of the present
+ * @param {{every?: number}} [options] milliseconds between two queries of the present; may change
  */
 export function useLoad(ask, question, { every } = {}) {
   const [answer, setAnswer] = useState(/** @type {any} */ ({ data: null, error: null, busy: true, of: null }));
   const [again, setAgain] = useState(0);
   const latest = useRef(ask);
   latest.current = ask;
+  const pause = useRef(every);
+  pause.current = every;
   const at = moment.use();
   const round = generation.use();
   const key = JSON.stringify([question, at]);
@@ -27,9 +29,9 @@ export function useLoad(ask, question, { every } = {}) {
         // The page keeps its data while the server does not answer, and clears it on a refusal.
         setAnswer((old) => ({ data: error.status === 0 && old.of === key ? old.data : null, error, busy: false, of: key }));
       }
-      if (every && !at && !stop.signal.aborted) timer = setTimeout(tick, every);
+      if (pause.current && !at && !stop.signal.aborted) timer = setTimeout(tick, pause.current);
     };
-    const tick = () => (document.hidden ? (timer = setTimeout(tick, every)) : run());
+    const tick = () => (document.hidden ? (timer = setTimeout(tick, pause.current)) : run());
     setAnswer((old) => ({ ...old, busy: true, data: old.of === key ? old.data : null, error: old.of === key ? old.error : null }));
     run();
     return () => {

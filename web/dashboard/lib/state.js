@@ -16,6 +16,10 @@ export function shared(first) {
       value = next;
       for (const tell of [...listeners]) tell();
     },
+    /** Calls `listener` after each change. @param {() => void} listener */
+    watch(listener) {
+      listeners.add(listener);
+    },
     use() {
       const [, redraw] = useState(0);
       useEffect(() => {

@@ -44,7 +44,7 @@ export function TimeBar({ supported }) {
     // The last step is the present, which moves on.
     moment.set(ms >= now - (now - from) / STEPS ? null : new Date(Math.round(ms)).toISOString());
   };
-  return html`<section class=${at ? 'timebar past' : 'timebar'} aria-label="Time">
+  return html`<section class="timebar" aria-label="Time">
     <button type="button" class="small" id="now" onClick=${() => go(Infinity)} disabled=${!at}>Now</button>
     <input type="range" id="time" min="0" max=${STEPS} value=${step} aria-label="Moment" aria-valuetext=${at || dragged ? time(new Date(shown).toISOString()) : 'now'}
       onInput=${(event) => setDragged(of(Number(event.target.value)))} onChange=${(event) => go(of(Number(event.target.value)))} />
@@ -53,6 +53,7 @@ export function TimeBar({ supported }) {
     </select>
     <input type="datetime-local" id="moment" step="1" aria-label="Moment, UTC" value=${field(shown)}
       onChange=${(event) => event.target.value && go(Date.parse(`${event.target.value}Z`))} />
+    ${at && html`<a class="button small" href=${`#/compare?from=${encodeURIComponent(at)}`}>Compare with now</a>`}
     <output id="as-of" role="status">${at
       ? html`As of <b>${time(at)}</b> UTC: actions are off.${supported ? '' : ' This page shows the present.'}`
       : dragged ? `To ${time(new Date(dragged).toISOString())}` : 'Now'}</output>

@@ -19,9 +19,9 @@ export const duration = (ms) => {
 export const short = (id) => (id && id.length > 20 ? `${id.slice(0, 8)}…` : id || '');
 
 const TONES = {
-  ACTIVE: 'good', up: 'good', enabled: 'good', done: 'good', ok: 'good', success: 'good', Success: 'good', completed: 'good', confirmed: 'good', finished: 'good',
+  ACTIVE: 'good', active: 'good', available: 'good', 'in-use': 'good', up: 'good', enabled: 'good', done: 'good', ok: 'good', success: 'good', Success: 'good', completed: 'good', confirmed: 'good', finished: 'good',
   ERROR: 'bad', down: 'bad', failure: 'bad', failed: 'bad', Error: 'bad', error: 'bad', stuck: 'bad', failing: 'bad',
-  BUILD: 'busy', REBOOT: 'busy', HARD_REBOOT: 'busy', RESIZE: 'busy', MIGRATING: 'busy', pending: 'busy', running: 'busy', draining: 'busy', disabled: 'busy', maintenance: 'busy',
+  BUILD: 'busy', creating: 'busy', deleting: 'busy', queued: 'busy', saving: 'busy', importing: 'busy', attaching: 'busy', detaching: 'busy', extending: 'busy', waits: 'busy', stays: 'bad', REBOOT: 'busy', HARD_REBOOT: 'busy', RESIZE: 'busy', MIGRATING: 'busy', pending: 'busy', running: 'busy', draining: 'busy', disabled: 'busy', maintenance: 'busy',
 };
 export const Badge = ({ children }) => {
   const word = String(children ?? '');
@@ -104,7 +104,7 @@ export const Choice = ({ value, onChange, options, ...rest }) => html`<select va
   })}
 </select>`;
 
-const ROW = 34;
+const ROW = 32;
 /** The number of rendered rows outside the visible area. */
 const SPARE = 12;
 
@@ -112,7 +112,8 @@ const SPARE = 12;
  * A table that renders only the visible rows, so that 10,000 rows are as fast as 10.
  * `columns`: {name, title, show(row), value(row)?}; a column with `value` can be sorted.
  */
-export function Table({ columns, rows, label, id = (row) => row.id, selected, onSelect, empty = 'Nothing is here.', rowClass }) {
+/** @param {any} props */
+export function Table({ columns, rows, label, id = (row) => row.id, selected, onSelect, empty = 'Nothing is here.', rowClass, low, chosen }) {
   const box = useRef(null);
   const [range, setRange] = useState([0, 60]);
   const [order, setOrder] = useState({ name: '', down: false });
@@ -139,12 +140,12 @@ export function Table({ columns, rows, label, id = (row) => row.id, selected, on
     if (on) next.add(id(row)); else next.delete(id(row));
     onSelect(next);
   };
-  return html`<div class="table" ref=${box} onScroll=${look} tabindex="0" role="region" aria-label=${label}>
+  return html`<div class=${low ? 'table short' : 'table'} ref=${box} onScroll=${look} tabindex="0" role="region" aria-label=${label}>
     <table aria-rowcount=${sorted.length + 1} aria-label=${label}>
       <thead><tr aria-rowindex="1">
         ${selected && html`<th scope="col" class="tick"><input type="checkbox" aria-label="Select all" checked=${all}
           onChange=${(event) => onSelect(new Set(event.target.checked ? rows.map(id) : []))} /></th>`}
-        ${columns.map((column) => html`<th scope="col" aria-sort=${order.name === column.name ? (order.down ? 'descending' : 'ascending') : undefined}>
+        ${columns.map((column) => html`<th scope="col" class=${column.right ? 'right' : undefined} aria-sort=${order.name === column.name ? (order.down ? 'descending' : 'ascending') : undefined}>
           ${column.value
             ? html`<button type="button" class="plain" onClick=${() => setOrder({ name: column.name, down: order.name === column.name && !order.down })}>
                 ${column.title}${order.name === column.name ? (order.down ? ' ▾' : ' ▴') : ''}</button>`
@@ -152,10 +153,10 @@ export function Table({ columns, rows, label, id = (row) => row.id, selected, on
       </tr></thead>
       <tbody>
         ${from > 0 && html`<tr class="gap" aria-hidden="true" style=${{ height: `${from * ROW}px` }}></tr>`}
-        ${shown.map((row, at) => html`<tr key=${id(row)} aria-rowindex=${from + at + 2} class=${rowClass?.(row) || ''} data-id=${id(row)}>
+        ${shown.map((row, at) => html`<tr key=${id(row)} aria-rowindex=${from + at + 2} class=${`${rowClass?.(row) || ''} ${chosen !== undefined && chosen === id(row) ? 'chosen' : ''}`} data-id=${id(row)}>
           ${selected && html`<td class="tick"><input type="checkbox" aria-label=${`Select ${row.name || id(row)}`} checked=${selected.has(id(row))}
             onChange=${(event) => mark(row, event.target.checked)} /></td>`}
-          ${columns.map((column) => html`<td>${column.show(row)}</td>`)}
+          ${columns.map((column) => html`<td class=${column.right ? 'right' : undefined}>${column.show(row)}</td>`)}
         </tr>`)}
         ${to < sorted.length && html`<tr class="gap" aria-hidden="true" style=${{ height: `${(sorted.length - to) * ROW}px` }}></tr>`}
         ${sorted.length === 0 && html`<tr><td colspan=${columns.length + (selected ? 1 : 0)} class="quiet">${empty}</td></tr>`}
@@ -168,6 +169,42 @@ export function Table({ columns, rows, label, id = (row) => row.id, selected, on
 export const Facts = ({ items }) => html`<dl class="facts">${items.filter(([, value]) => value !== undefined && value !== null && value !== '')
   .map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 
-/** A bar of the used part of a total, with its numbers. */
-export const Meter = ({ used, total, unit = '', label }) => html`<span class="meter"><meter min="0" max=${total || 1} value=${used} aria-label=${label}></meter>
-  <span>${used} / ${total} ${unit}</span></span>`;
+const percent = (used, total) => Math.max(0, Math.min(100, total ? (used / total) * 100 : 0));
+
+/** A thin bar of the used part of a total. It is decoration: the numbers stand beside it. */
+export const Gauge = ({ used, total, scarce }) => html`<span class=${scarce && percent(used, total) >= 90 ? 'gauge full' : 'gauge'} aria-hidden="true"><i style=${{ width: `${percent(used, total)}%` }}></i></span>`;
+
+/** @type {[string, number][]} */
+const SIZES = [['TiB', 1024 ** 4], ['GiB', 1024 ** 3], ['MiB', 1024 ** 2], ['KiB', 1024]];
+/** Bytes in the largest unit that keeps the number above 1. */
+export const bytes = (count) => {
+  if (count === null || count === undefined) return '';
+  const [unit, size] = SIZES.find(([, factor]) => count >= factor) || ['B', 1];
+  const value = count / size;
+  return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1)} ${unit}`;
+};
+export const mebibytes = (count) => bytes(count * 1024 ** 2);
+export const gibibytes = (count) => bytes(count * 1024 ** 3);
+
+/** A bar of the used part of a total, with its numbers. `show` writes a number with its unit. */
+export const Meter = ({ used, total, unit = '', label, show }) => html`<span class="meter" title=${label}><${Gauge} scarce used=${used} total=${total} />
+  <span>${show ? show(used) : used} / ${show ? show(total) : total} ${unit}</span></span>`;
+
+/** The numbers at the top of a page: [name, value, used and total of a bar]. */
+export const Tiles = ({ items }) => html`<dl class="tiles">${items.filter(Boolean).map(([name, value, part]) => html`<div class="tile"><dt>${name}</dt><dd>${value}</dd>
+  ${part && html`<${Gauge} used=${part[0]} total=${part[1]} />`}</div>`)}</dl>`;
+
+/** Tabs: [name, title]. The panel stands below. Arrow keys move between them. */
+export function Tabs({ tabs, tab, onTab, label, children }) {
+  const move = (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    const at = tabs.findIndex(([name]) => name === tab);
+    const [next] = tabs[(at + step + tabs.length) % tabs.length];
+    onTab(next);
+    event.currentTarget.querySelector(`#tab-${next}`)?.focus();
+  };
+  return html`<div class="tabs" role="tablist" aria-label=${label} onKeyDown=${move}>${tabs.map(([name, title]) => html`
+      <button type="button" role="tab" id=${`tab-${name}`} aria-controls="panel" tabindex=${tab === name ? 0 : -1} aria-selected=${String(tab === name)} onClick=${() => onTab(name)}>${title}</button>`)}</div>
+    <div id="panel" role="tabpanel" class="tabbed" aria-labelledby=${`tab-${tab}`}>${children}</div>`;
+}

@@ -62,14 +62,16 @@ function download(rows) {
 
 export default function Audit({ query }) {
   const given = Object.fromEntries(FILTERS.map(([name]) => [name, query.get(name) || '']));
-  const [form, setForm] = useState({ ...given, span: query.get('server') || query.get('request_id') ? '' : '3600' });
+  const between = { since: query.get('since') || '', until: query.get('until') || '' };
+  const [form, setForm] = useState({ ...given, span: between.since ? 'between' : FILTERS.some(([name]) => given[name]) ? '' : '3600' });
   const [asked, setAsked] = useState(form);
   const [live, setLive] = useState(false);
   const at = moment.use();
   const { span, ...filters } = asked;
   const load = useLoad((signal) => {
     const end = at ? Date.parse(at) : Date.now();
-    const since = span ? new Date(end - Number(span) * 1000).toISOString() : undefined;
+    if (span === 'between') return events({ ...filters, since: between.since, ...(between.until && !at && { until: between.until }) }, signal);
+    const since = span && new Date(end - Number(span) * 1000).toISOString();
     return events({ ...filters, ...(since && { since }) }, signal);
   }, ['audit', asked]);
   const tail = useTail(live && !at, filters, load.data ? load.data.position : null);
@@ -83,11 +85,10 @@ export default function Audit({ query }) {
       <div class="row"><label class="check"><input type="checkbox" id="live" disabled=${Boolean(at)} checked=${live && !at} onChange=${(e) => setLive(e.target.checked)} /> Follow live</label>
       ${live && !at && html`<span role="status" id="live-state"><${Badge}>${tail.alive ? 'up' : 'down'}<//></span>`}
       <button type="button" class="small" disabled=${!rows.length} onClick=${() => download(rows)}>Download</button></div></div>
-    <form class="row" onSubmit=${search} aria-label="Search the log">
+    <form class="sheet wide" onSubmit=${search} aria-label="Search the log"><div class="fields">
       ${FILTERS.map(([name, label, example]) => html`<${Field} label=${label}><input id=${`filter-${name}`} value=${form[name]} placeholder=${example} onInput=${put(name)} /><//>`)}
-      <${Field} label="Time"><${Choice} id="span" value=${form.span} onChange=${put('span')} options=${SPANS} /><//>
-      <button type="submit" class="primary" id="search">Search</button>
-    </form>
+      <${Field} label="Time"><${Choice} id="span" value=${form.span} onChange=${put('span')} options=${between.since ? [...SPANS, ['between', 'Between the two moments']] : SPANS} /><//>
+    </div><div class="row"><button type="submit" class="primary" id="search">Search</button></div></form>
     <${Trouble} load=${load} what="event" />
     ${load.data && load.data.next !== null && html`<p class="quiet">The first ${load.data.events.length} events in this time are shown: narrow the search.</p>`}
     ${load.data && html`<${Table} label="Events" columns=${COLUMNS} rows=${rows} id=${(e) => e.position} rowClass=${(e) => (bad(e) ? 'bad' : '')} empty="No event fits." />`}`;

@@ -27,11 +27,12 @@ function lawful() {
   document.createElement = (name, options) => {
     const element = make(name, options);
     if (name === 'style') {
-      const sheet = new CSSStyleSheet();
-      document.adoptedStyleSheets.push(sheet);
-      Object.defineProperty(element, 'textContent', { set: (text) => sheet.replaceSync(text), get: () => '' });
+      const rules = new CSSStyleSheet();
+      document.adoptedStyleSheets.push(rules);
+      const fill = (text) => { rules.replaceSync(text); };
+      Object.defineProperty(element, 'textContent', { set: fill, get: () => '' });
       element.remove = () => {
-        document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet);
+        document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== rules);
         Element.prototype.remove.call(element);
       };
     } else if (name === 'span' || name === 'div') {

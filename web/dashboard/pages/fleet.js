@@ -3,7 +3,8 @@ import { html, useState } from '../lib/html.js';
 import { CAPACITY, get, list, post, put, remove } from '../lib/api.js';
 import { moment } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
-import { Act, Badge, Facts, Meter, Table, Trouble, time } from '../lib/ui.js';
+import { Plan } from './scheduler.js';
+import { Act, Badge, Facts, Meter, Table, Tiles, Trouble, gibibytes, mebibytes, time } from '../lib/ui.js';
 
 /** Hosts with their services and drains; for a past moment, hosts alone. */
 async function fleet(signal, viewer) {
@@ -11,7 +12,7 @@ async function fleet(signal, viewer) {
   const [hosts, services, own] = await Promise.all([
     list('compute/v2.1/os-hypervisors/detail', 'hypervisors', { signal, past: true, version: CAPACITY }),
     at ? null : get('compute/v2.1/os-services', { signal, query: { binary: 'nova-compute' } }).then((body) => body.services),
-    at || !viewer.may.drain ? null : get('chronova/v1/hosts', { signal }).then((body) => body.hosts),
+    at || !viewer.may.hosts ? null : get('chronova/v1/hosts', { signal }).then((body) => body.hosts),
   ]);
   const service = new Map((services || []).map((one) => [one.host, one]));
   const drains = new Map((own || []).map((one) => [one.name, one]));
@@ -25,8 +26,8 @@ const COLUMNS = [
   { name: 'status', title: 'Service', value: (h) => h.status, show: (h) => html`<${Badge}>${h.status}<//> ${h.own?.draining && html`<${Badge}>draining<//>`} ${h.own?.maintenance && html`<${Badge}>maintenance<//>`}` },
   { name: 'servers', title: 'Servers', value: (h) => h.running_vms, show: (h) => h.running_vms },
   { name: 'cpu', title: 'CPU', value: (h) => share(h.vcpus_used, h.vcpus), show: (h) => html`<${Meter} used=${h.vcpus_used} total=${h.vcpus} label="CPUs used" />` },
-  { name: 'memory', title: 'Memory', value: (h) => share(h.memory_mb_used, h.memory_mb), show: (h) => html`<${Meter} used=${h.memory_mb_used} total=${h.memory_mb} unit="MiB" label="memory used" />` },
-  { name: 'disk', title: 'Disk', value: (h) => share(h.local_gb_used, h.local_gb), show: (h) => html`<${Meter} used=${h.local_gb_used} total=${h.local_gb} unit="GiB" label="disk used" />` },
+  { name: 'memory', title: 'Memory', value: (h) => share(h.memory_mb_used, h.memory_mb), show: (h) => html`<${Meter} used=${h.memory_mb_used} total=${h.memory_mb} show=${mebibytes} label="memory used" />` },
+  { name: 'disk', title: 'Disk', value: (h) => share(h.local_gb_used, h.local_gb), show: (h) => html`<${Meter} used=${h.local_gb_used} total=${h.local_gb} show=${gibibytes} label="disk used" />` },
 ];
 
 function Drain({ drain }) {
@@ -41,14 +42,15 @@ function Drain({ drain }) {
 }
 
 function Host({ name, host, viewer, reload }) {
-  const detail = useLoad((signal) => (moment.get() || !viewer.may.drain ? Promise.resolve(null) : get(`chronova/v1/hosts/${encodeURIComponent(name)}`, { signal }).then((body) => body.host)), ['host', name], { every: 2000 });
+  const detail = useLoad((signal) => (moment.get() || !viewer.may.hosts ? Promise.resolve(null) : get(`chronova/v1/hosts/${encodeURIComponent(name)}`, { signal }).then((body) => body.host)), ['host', name], { every: 2000 });
   const [why, setWhy] = useState('');
+  const [planned, setPlanned] = useState(false);
   const own = detail.data;
   const at = `chronova/v1/hosts/${encodeURIComponent(name)}`;
   const again = () => { reload(); detail.reload(); };
   const reason = why ? { reason: why } : {};
   const enable = (status) => put(`compute/v2.1/os-services/${host.service_.id}`, { status, ...(status === 'disabled' && why ? { disabled_reason: why } : {}) }).then(again);
-  return html`<section aria-label=${`Host ${name}`} id="host"><h2>${name}</h2>
+  return html`<section class="sheet" aria-label=${`Host ${name}`} id="host"><h2>${name}</h2>
     <${Facts} items=${[
       ['Address', host.host_ip], ['Hypervisor', `${host.hypervisor_type} ${host.hypervisor_version}`], ['Zone', host.service_?.zone],
       ['Disabled because', host.service_?.disabled_reason || host.service.disabled_reason], ['Last heard of', time(host.service_?.updated_at)],
@@ -57,16 +59,17 @@ function Host({ name, host, viewer, reload }) {
     ]} />
     <div class="row" role="group" aria-label="Actions on the host">
       <input id="reason" class="grow" aria-label="Reason" placeholder="Reason" value=${why} onInput=${(e) => setWhy(e.target.value)} />
-      ${host.service_ && (host.status === 'enabled'
+      ${host.service_ && viewer.may.services && (host.status === 'enabled'
         ? html`<${Act} done=${`${name} takes no new servers.`} on=${() => enable('disabled')}>Disable<//>`
         : html`<${Act} done=${`${name} takes servers again.`} on=${() => enable('enabled')}>Enable<//>`)}
-      ${own && (own.draining
+      ${own && viewer.may.drain && (own.draining
         ? html`<${Act} on=${() => remove(`${at}/drain`).then(again)}>Cancel the drain<//>`
         : html`<${Act} danger sure=${`Move all servers away from ${name}?`} on=${() => post(`${at}/drain`, { drain: reason }).then(again)}>Drain<//>`)}
-      ${own && (own.maintenance
+      ${own && viewer.may.maintenance && (own.maintenance
         ? html`<${Act} on=${() => remove(`${at}/maintenance`).then(again)}>End maintenance<//>`
         : html`<${Act} danger sure=${`Empty ${name} and take it out of service?`} on=${() => put(`${at}/maintenance`, { maintenance: reason }).then(again)}>Maintenance<//>`)}
     </div>
+    ${own && viewer.may.whatif && !own.draining && host.running_vms > 0 && html`<details class="dry" onToggle=${(e) => setPlanned(e.target.open)}><summary>Dry run: where its servers would go</summary>${planned && html`<${Plan} host=${name} />`}</details>`}
     ${own?.drain && html`<${Drain} drain=${own.drain} />`}
   </section>`;
 }
@@ -77,16 +80,18 @@ export default function Fleet({ viewer, query }) {
   const rows = load.data || [];
   const shown = filter ? rows.filter((row) => `${row.name} ${row.state} ${row.status}`.toLowerCase().includes(filter.toLowerCase())) : rows;
   const chosen = rows.find((row) => row.name === query.get('host'));
+  const up = rows.filter((row) => row.state === 'up').length;
   const sum = (name) => rows.reduce((all, row) => all + (row[name] || 0), 0);
   return html`<div class="title"><h1>Fleet <span class="quiet" id="count">${rows.length}</span></h1></div>
     <${Trouble} load=${load} what="fleet" />
     ${load.data && html`
-      <${Facts} items=${[
-        ['Up', `${rows.filter((row) => row.state === 'up').length} of ${rows.length}`], ['Servers', sum('running_vms')],
-        ['CPU', html`<${Meter} used=${sum('vcpus_used')} total=${sum('vcpus')} label="CPUs used" />`],
-        ['Memory', html`<${Meter} used=${sum('memory_mb_used')} total=${sum('memory_mb')} unit="MiB" label="memory used" />`],
+      <${Tiles} items=${[
+        ['Hosts up', html`${up} <small>of ${rows.length}</small>`, [up, rows.length]], ['Servers', sum('running_vms')],
+        ['CPUs', html`${sum('vcpus_used')} <small>of ${sum('vcpus')}</small>`, [sum('vcpus_used'), sum('vcpus')]],
+        ['Memory', html`${mebibytes(sum('memory_mb_used'))} <small>of ${mebibytes(sum('memory_mb'))}</small>`, [sum('memory_mb_used'), sum('memory_mb')]],
+        ['Disk', html`${gibibytes(sum('local_gb_used'))} <small>of ${gibibytes(sum('local_gb'))}</small>`, [sum('local_gb_used'), sum('local_gb')]],
       ]} />
       <div class="row"><input type="search" id="filter" aria-label="Filter hosts" placeholder="Filter: name, state, service" value=${filter} onInput=${(e) => setFilter(e.target.value)} /></div>
-      <${Table} label="Hosts" columns=${COLUMNS} rows=${shown} empty=${moment.get() ? 'There were no hosts then.' : 'There are no hosts.'} />
+      <${Table} label="Hosts" columns=${COLUMNS} rows=${shown} low=${Boolean(chosen)} chosen=${chosen?.id} empty=${moment.get() ? 'There were no hosts then.' : 'There are no hosts.'} />
       ${chosen && html`<${Host} key=${chosen.name} name=${chosen.name} host=${chosen} viewer=${viewer} reload=${load.reload} />`}`}`;
 }

@@ -2,7 +2,7 @@
 import { html } from '../lib/html.js';
 import { url } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
-import { Badge, Facts, Meter, Notice, Table, Trouble } from '../lib/ui.js';
+import { Badge, Meter, Notice, Table, Tiles, Trouble } from '../lib/ui.js';
 
 /** An answer with 503 also has a report. */
 const report = async (signal) => (await fetch(url('healthz'), { cache: 'no-store', credentials: 'omit', signal })).json();
@@ -19,16 +19,16 @@ export default function Health() {
   const health = load.data;
   if (!health) return html`<h1>Health</h1><${Trouble} load=${load} what="report" />`;
   const views = health.read_models || {};
+  const behind = views.log_position - views.position;
+  const since = views.log_position - (views.checkpoint?.position || 0);
   return html`<div class="title"><h1>Health <${Badge}>${health.status}<//></h1></div>
-    <h2>Checks</h2>
-    <${Facts} items=${Object.entries(health.checks || {}).map(([name, state]) => [name, html`<${Badge}>${state}<//>`])} />
-    <h2>Log and read models</h2>
-    <${Facts} items=${[
-      ['Log at position', views.log_position], ['Read models at', views.position], ['Behind by', views.log_position - views.position],
-      ['Newest checkpoint at', views.checkpoint?.position], ['Events since the checkpoint', views.log_position - (views.checkpoint?.position || 0)],
+    <${Tiles} items=${[
+      ...Object.entries(health.checks || {}).map(([name, state]) => [name, html`<${Badge}>${state}<//>`]),
+      ['Log at position', views.log_position], ['Read models at', html`${views.position} <small>${behind ? `${behind} behind` : 'up to date'}</small>`, [views.position, views.log_position]],
+      ['Newest checkpoint at', html`${views.checkpoint?.position ?? 0} <small>${since} events since</small>`],
     ]} />
     ${views.checkpoint?.failure && html`<${Notice} bad>The last checkpoint failed: ${views.checkpoint.failure}<//>`}
     ${(views.remarks || []).map((remark) => html`<${Notice}>${typeof remark === 'string' ? remark : JSON.stringify(remark)}<//>`)}
     <h2>Work under way</h2>
-    <${Table} label="Work under way" columns=${WORK} rows=${(views.work || []).map((one, at) => ({ id: at, ...one }))} empty="None: no replay, no rebuild." />`;
+    <${Table} low label="Work under way" columns=${WORK} rows=${(views.work || []).map((one, at) => ({ id: at, ...one }))} empty="None: no replay, no rebuild." />`;
 }

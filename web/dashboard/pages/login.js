@@ -1,20 +1,10 @@
 // Log-in with a password or an application credential.
 import { html, useState } from '../lib/html.js';
-import { login, permissions } from '../lib/api.js';
+import { login } from '../lib/api.js';
+import { Icon } from '../lib/icons.js';
+import { rightsOf } from '../lib/rights.js';
 import { loginNotice, session } from '../lib/state.js';
-import { PAGES } from '../pages.js';
 import { Choice, Field, Notice } from '../lib/ui.js';
-
-/**
- * The requests that find the viewer's rights at log-in: each page's probe, and the rights to use `as_of`, to see all
- * projects and to drain hosts.
- */
-const probes = () => [
-  ...PAGES.flatMap((page) => (page.probe ? [[page.name, ...page.probe]] : [])),
-  ['past', 'compute/v2.1/servers', { limit: 1, as_of: 0 }],
-  ['all', 'compute/v2.1/servers', { limit: 1, all_tenants: 1 }],
-  ['drain', 'chronova/v1/hosts/-'],
-];
 
 function credentials(form) {
   if (form.method === 'application_credential') {
@@ -38,8 +28,7 @@ export default function Login() {
     setError('');
     try {
       const viewer = await login(...credentials({ ...form, project: form.project || form.user }));
-      session.set({ ...viewer, may: {} });
-      viewer.may = await permissions(probes());
+      viewer.may = await rightsOf(viewer.token);
       loginNotice.set('');
       session.set(viewer);
     } catch (failure) {
@@ -52,7 +41,7 @@ export default function Login() {
   const text = (name, label, more = {}) => html`<${Field} label=${label}><input id=${name} name=${name} value=${form[name]} onInput=${put(name)} ...${more} /><//>`;
   const byPassword = form.method === 'password';
   return html`<main class="login"><form onSubmit=${submit} aria-label="Log in">
-    <h1>Chronova</h1>
+    <h1><${Icon} name="brand" />Chronova</h1>
     ${notice && html`<${Notice}>${notice}<//>`}
     ${error && html`<${Notice} bad><span id="login-error">${error}</span><//>`}
     <${Field} label="With"><${Choice} id="method" value=${form.method} onChange=${put('method')}

@@ -1,9 +1,12 @@
 // The list of servers: filter, bulk actions; it follows changes while it is visible.
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
-import { get, list, post, remove } from '../lib/api.js';
+import { list } from '../lib/api.js';
+import { act, ACTIONS, fits } from '../lib/actions.js';
+import { alive, useChanges } from '../lib/live.js';
 import { moment, say } from '../lib/state.js';
 import { useLoad } from '../lib/load.js';
-import { Act, Badge, Table, Trouble, short, time } from '../lib/ui.js';
+import { Act, Badge, Table, Trouble, time } from '../lib/ui.js';
+import { Name } from '../lib/who.js';
 
 const DETAIL = 'compute/v2.1/servers/detail';
 /** Queries for changes overlap by this time, because an answer may miss a change that is older than the answer. */
@@ -16,13 +19,18 @@ export const state = (server) => html`<${Badge}>${server.status}<//>${server['OS
 
 /** Loads all servers, then only those that changed since. */
 function useServers(everywhere) {
-  const [rows, setRows] = useState(/** @type {any[]} */ ([]));
-  const seen = useRef({ since: '', byId: new Map() });
+  const [shown, setShown] = useState({ of: '', rows: /** @type {any[]} */ ([]) });
+  const seen = useRef({ of: '', since: '', byId: new Map() });
+  const missed = useRef(false);
+  const connected = alive.use();
+  const at = moment.use();
+  // The rows of another scope or moment are not shown.
+  const of = `${everywhere} ${at}`;
   const query = everywhere ? { all_tenants: 1 } : {};
   const load = useLoad(async (signal) => {
     const known = seen.current;
     const asked = new Date(Date.now() - OVERLAP).toISOString();
-    if (known.of === everywhere && known.since && !moment.get()) {
+    if (known.of === of && known.since) {
       const changed = await list(DETAIL, 'servers', { signal, query: { ...query, 'changes-since': known.since } });
       known.since = asked;
       if (changed.length === 0) return true;
@@ -30,79 +38,109 @@ function useServers(everywhere) {
         if (server.status === 'DELETED' || server.status === 'SOFT_DELETED') known.byId.delete(server.id);
         else known.byId.set(server.id, server);
       }
-    } else {
-      const fresh = { of: everywhere, since: moment.get() ? '' : asked, byId: new Map() };
-      seen.current = fresh;
-      const fill = (all) => {
-        for (const server of all) fresh.byId.set(server.id, server);
-        setRows([...fresh.byId.values()]);
-      };
-      await list(DETAIL, 'servers', { signal, past: true, query, onPage: fill });
+      setShown({ of, rows: [...known.byId.values()] });
+      return true;
     }
-    setRows([...seen.current.byId.values()]);
+    const fresh = { of, since: '', byId: new Map() };
+    let next = 1;
+    const fill = (found) => {
+      for (const server of found.slice(fresh.byId.size)) {
+        fresh.byId.set(server.id, server);
+        textOf(server);
+      }
+      // The list grows by doubling, so that a long list is not drawn once for each of its pages.
+      if (fresh.byId.size < next) return;
+      next = fresh.byId.size * 2;
+      setShown({ of, rows: [...fresh.byId.values()] });
+    };
+    await list(DETAIL, 'servers', { signal, past: true, query, onPage: fill });
+    setShown({ of, rows: [...fresh.byId.values()] });
+    seen.current = { ...fresh, since: at ? '' : asked };
     return true;
-  }, ['servers', everywhere], { every: 2500 });
-  const at = moment.use();
+  }, ['servers', everywhere], { every: connected ? 30_000 : 2500 });
+  useChanges(() => {
+    // A reload would begin a long first load again.
+    if (seen.current.of === of) load.reload();
+    else missed.current = true;
+  });
   useEffect(() => {
-    setRows([]);
-    seen.current = { since: '', byId: new Map() };
-  }, [at, everywhere]);
-  return { load, rows };
+    if (!load.data || !missed.current) return;
+    missed.current = false;
+    load.reload();
+  }, [load.data]);
+  return { load, rows: shown.of === of ? shown.rows : NONE };
 }
 
+const NONE = /** @type {any[]} */ ([]);
 const COLUMNS = [
   { name: 'name', title: 'Name', value: (s) => s.name, show: (s) => html`<a href=${`#/servers/${s.id}`}>${s.name}</a>` },
   { name: 'status', title: 'Status', value: (s) => s.status, show: state },
   { name: 'addresses', title: 'Addresses', show: addresses },
   { name: 'flavor', title: 'Flavor', value: (s) => s.flavor?.original_name, show: (s) => s.flavor?.original_name },
-  { name: 'created', title: 'Created', value: (s) => s.created, show: (s) => time(s.created) },
+  { name: 'created', title: 'Created', value: (s) => s.created, show: (s) => html`<span class="num">${time(s.created)}</span>` },
 ];
 const HOST = { name: 'host', title: 'Host', value: host, show: host };
-const PROJECT = { name: 'project', title: 'Project', value: (s) => s.tenant_id, show: (s) => html`<span title=${s.tenant_id}>${short(s.tenant_id)}</span>` };
+const PROJECT = { name: 'project', title: 'Project', value: (s) => s.tenant_id, show: (s) => html`<${Name} kind="projects" id=${s.tenant_id} />` };
 
-const BULK = [
-  ['Start', (id) => post(`compute/v2.1/servers/${id}/action`, { 'os-start': null })],
-  ['Stop', (id) => post(`compute/v2.1/servers/${id}/action`, { 'os-stop': null })],
-  ['Reboot', (id) => post(`compute/v2.1/servers/${id}/action`, { reboot: { type: 'SOFT' } })],
-];
-const DELETE = (id) => remove(`compute/v2.1/servers/${id}`);
+/** The text that the filter searches, made once for each answer about a server. */
+const texts = new WeakMap();
+function textOf(s) {
+  if (!texts.has(s)) texts.set(s, `${s.name} ${s.id} ${s.status} ${addresses(s)} ${host(s) || ''} ${s.flavor?.original_name}`.toLowerCase());
+  return texts.get(s);
+}
 
 /** Performs an action on several servers, a few at a time. Reports the number of refusals and the first reason. */
-async function all(ids, act) {
+async function forEach(servers, action) {
   const failures = [];
-  const waiting = [...ids];
+  const waiting = [...servers];
   const worker = async () => {
-    for (let id = waiting.shift(); id; id = waiting.shift()) await act(id).catch((error) => failures.push(error.message));
+    for (let one = waiting.shift(); one; one = waiting.shift()) await act(action, one.id).catch((error) => failures.push(error.message));
   };
   await Promise.all(Array.from({ length: 6 }, worker));
-  if (failures.length) say(`${failures.length} of ${ids.size} were refused: ${failures[0]}`, true);
+  if (failures.length) say(`${failures.length} of ${servers.length} were refused: ${failures[0]}`, true);
+  else say(`${action.name}: accepted for ${servers.length} server(s).`);
+}
+
+function Bulk({ picked, viewer, clear }) {
+  const offered = ACTIONS.filter((action) => action.bulk && viewer.may.rules[action.rule]);
+  return html`<span class="row" role="group" aria-label="Selected servers">
+    ${offered.map((action) => {
+      const fitting = picked.filter((server) => fits(action, server));
+      const sure = action.sure && `${action.name} ${fitting.length} server(s)?`;
+      return html`<${Act} key=${action.name} small danger=${action.danger} sure=${sure} disabled=${!fitting.length} on=${() => forEach(fitting, action).then(clear)}>${action.name}<//>`;
+    })}
+    ${picked.length > 0 && html`<span class="quiet" role="status">${picked.length} selected</span>`}
+  </span>`;
 }
 
 export default function Servers({ viewer, query }) {
   const [everywhere, setEverywhere] = useState(Boolean(viewer.may.all && (!viewer.project || query.get('host'))));
-  const [filter, setFilter] = useState(query.get('host') || '');
+  const [filter, setFilter] = useState(query.get('host') || query.get('filter') || '');
   const [selected, setSelected] = useState(new Set());
   const { load, rows } = useServers(everywhere);
+  const last = useRef({ rows: NONE, filter: '', found: NONE });
   const shown = useMemo(() => {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = (s) => `${s.name} ${s.id} ${s.status} ${addresses(s)} ${host(s) || ''} ${s.flavor?.original_name}`.toLowerCase();
-    return words.length ? rows.filter((s) => words.every((word) => text(s).includes(word))) : rows;
+    // A longer filter searches only what the shorter one has found.
+    const narrower = last.current.rows === rows && filter.startsWith(last.current.filter);
+    const found = words.length ? (narrower ? last.current.found : rows).filter((s) => words.every((word) => textOf(s).includes(word))) : rows;
+    last.current = { rows, filter, found };
+    return found;
   }, [rows, filter]);
-  const here = new Set([...selected].filter((id) => shown.some((s) => s.id === id)));
+  const picked = useMemo(() => (selected.size ? shown.filter((s) => selected.has(s.id)) : []), [shown, selected]);
+  const here = useMemo(() => new Set(picked.map((s) => s.id)), [picked]);
   const columns = [...COLUMNS, ...(rows.some(host) ? [HOST] : []), ...(everywhere ? [PROJECT] : [])];
-  const act = (one) => () => all(here, one).then(() => setSelected(new Set()));
   const at = moment.use();
-  return html`<div class="title"><h1>Servers <span class="quiet" id="count">${shown.length}</span></h1>
-      ${at ? html`<button type="button" disabled title="The past cannot be changed.">Launch</button>` : html`<a class="button primary" href="#/launch">Launch</a>`}</div>
+  const launch = at || !viewer.may.create || !viewer.project
+    ? html`<button type="button" disabled title=${at ? 'The past cannot be changed.' : 'Your roles do not allow this.'}>Launch</button>`
+    : html`<a class="button primary" href="#/launch">Launch</a>`;
+  return html`<div class="title"><h1>Servers <span class="quiet" id="count">${shown.length}</span></h1>${launch}</div>
     <div class="row">
       <input type="search" id="filter" placeholder="Filter: name, id, status, address, host" aria-label="Filter servers" value=${filter} onInput=${(e) => setFilter(e.target.value)} />
       ${viewer.may.all && html`<label class="check"><input type="checkbox" id="everywhere" checked=${everywhere} onChange=${(e) => setEverywhere(e.target.checked)} /> All projects</label>`}
-      <span class="row" role="group" aria-label="Selected servers">
-        ${BULK.map(([name, one]) => html`<${Act} small disabled=${!here.size} on=${act(one)}>${name}<//>`)}
-        <${Act} small danger disabled=${!here.size} sure=${`Delete ${here.size} server(s)?`} on=${act(DELETE)}>Delete<//>
-      </span>
+      <${Bulk} picked=${picked} viewer=${viewer} clear=${() => setSelected(new Set())} />
     </div>
     <${Trouble} load=${load} what="list" />
     ${!load.error || rows.length ? html`<${Table} label="Servers" columns=${columns} rows=${shown} selected=${here} onSelect=${setSelected}
-      empty=${load.busy && !load.data ? 'Loading…' : at ? 'There were no servers then.' : 'There are no servers.'} />` : null}`;
+      empty=${load.busy && !load.data ? 'Loading…' : filter && rows.length ? 'No server fits the filter.' : at ? 'There were no servers then.' : 'There are no servers.'} />` : null}`;
 }

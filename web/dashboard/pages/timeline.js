@@ -35,7 +35,9 @@ function Step({ event, from, before, whole }) {
 
 function Chapter({ group }) {
   const first = group.events[0];
-  const asked = group.events.find((event) => event.cause?.user) || first;
+  const byUser = group.events.filter((event) => event.cause?.user);
+  // The request about the server itself says more than what it took first.
+  const asked = byUser.find((event) => event.kind.startsWith('instance.')) || byUser[0] || first;
   const from = millis(first.recorded_at);
   const end = millis(group.events[group.events.length - 1].recorded_at);
   const failed = group.events.some((event) => bad(event));
@@ -52,7 +54,7 @@ function Events({ id }) {
   const load = useLoad((signal) => events({ server: id }, signal), ['timeline', id], { every: 3000 });
   const groups = load.data ? chapters(load.data.events) : [];
   return html`<${Trouble} load=${load} what="timeline" />
-    ${load.data && html`<p class="quiet">${load.data.events.length} events of the log in ${groups.length} chapters, newest first. The third column shows where in its chapter a step lies.</p>
+    ${load.data && html`<p class="quiet">${load.data.events.length} events of the log by request, newest first. The bars show where in its request a step lies.</p>
     <ol class="story" id="story">${groups.map((group) => html`<${Chapter} key=${group.id} group=${group} />`)}</ol>
     ${load.data.next !== null && html`<p class="quiet">There are more events; the audit page finds them.</p>`}`}`;
 }

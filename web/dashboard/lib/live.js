@@ -1,0 +1,79 @@
+// The live feed: it names servers that have changed. One feed serves all pages of a session.
+// Viewers of one project follow their project's own feed; readers of the log follow the log.
+import { useEffect, useRef } from './html.js';
+import { send } from './api.js';
+import { followStream } from './events.js';
+import { session, shared } from './state.js';
+
+/** Whether the feed is connected. Pages ask less often while it is. */
+export const alive = shared(false);
+
+/** @type {Set<(ids: Set<string>|null) => void>} */
+const listeners = new Set();
+/** Changes are collected for this time, so that many events cause one request. */
+const PAUSE = 400;
+
+let waiting = /** @type {Set<string>} */ (new Set());
+let timer = 0;
+let stop = /** @type {AbortController|null} */ (null);
+
+const tell = (ids) => { for (const listener of [...listeners]) listener(ids); };
+
+function changed(ids) {
+  for (const id of ids) waiting.add(id);
+  if (timer || waiting.size === 0) return;
+  timer = window.setTimeout(() => {
+    const told = waiting;
+    waiting = new Set();
+    timer = 0;
+    tell(told);
+  }, PAUSE);
+}
+
+/** The position of the log's end. */
+async function head() {
+  const answer = await send('GET', 'compute/v2.1/servers', { query: { limit: 1 }, quiet: true });
+  return answer.headers.get('x-chronova-position') || '';
+}
+
+const SERVER = /^instance-(.*)$/;
+
+function start(viewer) {
+  stop = new AbortController();
+  const { signal } = stop;
+  const state = (up) => {
+    alive.set(up);
+    // After a gap the pages read everything anew.
+    if (up) tell(null);
+  };
+  if (viewer.may.audit) {
+    followStream('chronova/v1/events', { kind: 'instance.' }, head, (event) => changed([SERVER.exec(event.stream)?.[1]].filter(Boolean)), signal, state);
+  } else if (viewer.may.changes && viewer.project) {
+    followStream('chronova/v1/changes', {}, null, (event) => changed(event.servers), signal, state);
+  }
+}
+
+/** Follows the session: connects after log-in, and disconnects after log-out. */
+export function connect() {
+  const follow = () => {
+    const viewer = session.get();
+    if (viewer && !stop) start(viewer);
+    if (!viewer && stop) {
+      stop.abort();
+      stop = null;
+      alive.set(false);
+    }
+  };
+  session.watch(follow);
+}
+
+/** Calls `listener` with the ids of changed servers, or with null after the feed has connected. */
+export function useChanges(listener) {
+  const latest = useRef(listener);
+  latest.current = listener;
+  useEffect(() => {
+    const own = (ids) => latest.current(ids);
+    listeners.add(own);
+    return () => { listeners.delete(own); };
+  }, []);
+}
