@@ -52,7 +52,7 @@ def drain(admin):
     page(f'fleet?host={host}')
     browser.press('Drain', '#host')
     browser.click('#confirm-yes')
-    browser.sees('Left', '#host', 60)
+    browser.sees('left', '#host tbody', 60)
     browser.sees('moves-1', '#host')
     browser.sees('done', '#host', 60)
     shot('drain')

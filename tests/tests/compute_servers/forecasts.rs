@@ -103,7 +103,8 @@ async fn a_caller_learns_which_rules_hold() {
     let api = Api::start_of(World::new(1), "", None).await;
     let path = "/permissions?rule=os_compute_api:servers:start&rule=chronova:events:list&rule=none:such";
     let (_, admin) = ask(&api, "GET", path, ADMIN, None).await;
-    let expected = |may: bool| json!({"chronova:events:list": may, "none:such": false, "os_compute_api:servers:start": true});
+    let expected =
+        |may: bool| json!({"chronova:events:list": may, "none:such": false, "os_compute_api:servers:start": true});
     assert_eq!(admin["permissions"], expected(true));
     assert_eq!(ask(&api, "GET", path, USER, None).await.1["permissions"], expected(false));
     let many = "rule=x&".repeat(129);

@@ -87,14 +87,16 @@ impl ChangeFeed {
         let touched: BTreeSet<InstanceId> = batch.iter().filter_map(|recorded| server_of(recorded)).collect();
         let own: Vec<String> = self.views.servers.read(|servers| {
             let own = |id: &InstanceId| {
-                servers.get(*id).and_then(|row| row.server()).is_some_and(|server| server.request.project == self.project)
+                let server = servers.get(*id).and_then(|row| row.server());
+                server.is_some_and(|server| server.request.project == self.project)
             };
             touched.into_iter().filter(own).map(|id| id.to_string()).collect()
         });
         if own.is_empty() {
             return Ok(());
         }
-        self.client.chunk.push_str(&format!("data: {}\n\n", json!({"servers": own})));
+        let message = json!({"servers": own}).to_string();
+        self.client.chunk.extend(["data: ", message.as_str(), "\n\n"]);
         self.client.flush().await
     }
 }

@@ -73,9 +73,7 @@ pub(super) fn start(
     format: Format,
 ) -> Result<LocalBoxStream<'static, io::Result<Bytes>>, Fault> {
     let (place, closing) = (right.app.feeds.enter()?, right.app.feeds.closing.subscribe());
-    Ok(serve(place, closing, move |client| async move {
-        AuditFeed { right, store, asked, format, client }.follow().await
-    }))
+    Ok(serve(place, closing, move |client| AuditFeed { right, store, asked, format, client }.follow()))
 }
 
 /// Runs a feed for one client until its work or the server ends. Returns the body of the answer.

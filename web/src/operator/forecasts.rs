@@ -75,9 +75,10 @@ impl WhatIfRequest {
         let project = self.project.as_deref().map(ProjectId::new).or_else(own);
         let project = project.ok_or_else(|| Fault::bad_request("Name the project: the token has none."))?;
         let image = match self.image {
-            Some(id) => Some(queries.images.find(id, &project, true).await.map_err(|error| {
-                Fault::bad_request(format!("Image {id} cannot be used: {error}."))
-            })?),
+            Some(id) => {
+                let unusable = |error| Fault::bad_request(format!("Image {id} cannot be used: {error}."));
+                Some(queries.images.find(id, &project, true).await.map_err(unusable)?)
+            }
             None => None,
         };
         let zone = self.availability_zone.as_deref().unwrap_or_default();
