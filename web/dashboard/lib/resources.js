@@ -33,7 +33,7 @@ export function Resources({ load, what, columns, act, low, rows = load.data || [
     load.reload();
     if (failures.length) say(`${failures.length} of ${picked.length} were refused: ${failures[0]}`, true);
   };
-  return html`<div class="row">
+  return html`<div class="row tools">
       <input type="search" class="filter" placeholder=${`Filter ${what}`} aria-label=${`Filter ${what}`} value=${filter} onInput=${(e) => setFilter(e.target.value)} />
       <span class="quiet num" aria-live="polite">${shown.length === rows.length ? `${rows.length} in all` : `${shown.length} of ${rows.length}`}</span>
       ${bulk?.map((one) => html`<${Act} small danger=${Boolean(one.sure)} disabled=${!picked.length} sure=${one.sure?.replace('%', String(picked.length))} on=${all(one)}>${one.name}<//>`)}

@@ -26,19 +26,21 @@ export function TimeBar({ supported }) {
   const [first, setFirst] = useState(Date.now() - DAY);
   const [now, setNow] = useState(Date.now());
   const [span, setSpan] = useState('all');
+  // The step of the slider while it is dragged.
   const [dragged, setDragged] = useState(/** @type {number|null} */ (null));
   useEffect(() => {
     beginning().then(setFirst);
   }, []);
   useEffect(() => {
-    if (at) return undefined;
+    // A slider whose scale moves under the pointer would lose its place.
+    if (at || dragged !== null) return undefined;
     const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);
-  }, [at]);
+  }, [at, dragged !== null]);
   const from = span === 'all' ? first : Math.max(first, now - Number(span));
   const of = (step) => from + ((now - from) * step) / STEPS;
-  const shown = dragged ?? (at ? Date.parse(at) : now);
-  const step = Math.round(((shown - from) / Math.max(1, now - from)) * STEPS);
+  const shown = dragged !== null ? of(dragged) : at ? Date.parse(at) : now;
+  const step = dragged ?? Math.round(((shown - from) / Math.max(1, now - from)) * STEPS);
   const go = (ms) => {
     setDragged(null);
     // The last step is the present, which moves on.
@@ -46,8 +48,8 @@ export function TimeBar({ supported }) {
   };
   return html`<section class="timebar" aria-label="Time">
     <button type="button" class="small" id="now" onClick=${() => go(Infinity)} disabled=${!at}>Now</button>
-    <input type="range" id="time" min="0" max=${STEPS} value=${step} aria-label="Moment" aria-valuetext=${at || dragged ? time(new Date(shown).toISOString()) : 'now'}
-      onInput=${(event) => setDragged(of(Number(event.target.value)))} onChange=${(event) => go(of(Number(event.target.value)))} />
+    <input type="range" id="time" min="0" max=${STEPS} value=${step} aria-label="Moment" aria-valuetext=${at || dragged !== null ? time(new Date(shown).toISOString()) : 'now'}
+      onInput=${(event) => setDragged(Number(event.target.value))} onChange=${(event) => go(of(Number(event.target.value)))} />
     <select class="small" aria-label="Span of the time bar" value=${span} onChange=${(event) => setSpan(event.target.value)}>
       ${SPANS.map(([key, text]) => html`<option value=${key}>${text}</option>`)}
     </select>
@@ -56,6 +58,6 @@ export function TimeBar({ supported }) {
     ${at && html`<a class="button small" href=${`#/compare?from=${encodeURIComponent(at)}`}>Compare with now</a>`}
     <output id="as-of" role="status">${at
       ? html`As of <b>${time(at)}</b> UTC: actions are off.${supported ? '' : ' This page shows the present.'}`
-      : dragged ? `To ${time(new Date(dragged).toISOString())}` : 'Now'}</output>
+      : 'Now'}</output>
   </section>`;
 }

@@ -21,7 +21,7 @@ export const short = (id) => (id && id.length > 20 ? `${id.slice(0, 8)}…` : id
 const TONES = {
   ACTIVE: 'good', active: 'good', available: 'good', 'in-use': 'good', up: 'good', enabled: 'good', done: 'good', ok: 'good', success: 'good', Success: 'good', completed: 'good', confirmed: 'good', finished: 'good',
   ERROR: 'bad', down: 'bad', failure: 'bad', failed: 'bad', Error: 'bad', error: 'bad', stuck: 'bad', failing: 'bad',
-  BUILD: 'busy', creating: 'busy', deleting: 'busy', queued: 'busy', saving: 'busy', importing: 'busy', attaching: 'busy', detaching: 'busy', extending: 'busy', waits: 'busy', stays: 'bad', REBOOT: 'busy', HARD_REBOOT: 'busy', RESIZE: 'busy', MIGRATING: 'busy', pending: 'busy', running: 'busy', draining: 'busy', disabled: 'busy', maintenance: 'busy',
+  BUILD: 'busy', creating: 'busy', deleting: 'busy', queued: 'busy', saving: 'busy', importing: 'busy', attaching: 'busy', detaching: 'busy', extending: 'busy', waits: 'busy', leaving: 'busy', cancelling: 'busy', left: 'good', stays: 'bad', incomplete: 'bad', cancelled: 'bad', REBOOT: 'busy', HARD_REBOOT: 'busy', RESIZE: 'busy', MIGRATING: 'busy', pending: 'busy', running: 'busy', draining: 'busy', disabled: 'busy', maintenance: 'busy',
 };
 export const Badge = ({ children }) => {
   const word = String(children ?? '');

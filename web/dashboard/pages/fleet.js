@@ -30,15 +30,27 @@ const COLUMNS = [
   { name: 'disk', title: 'Disk', value: (h) => share(h.local_gb_used, h.local_gb), show: (h) => html`<${Meter} used=${h.local_gb_used} total=${h.local_gb} show=${gibibytes} label="disk used" />` },
 ];
 
+const DRAINED = [
+  { name: 'name', title: 'Server', value: (s) => s.name, show: (s) => html`<a href=${`#/servers/${s.server}`}>${s.name || s.server}</a>` },
+  { name: 'state', title: 'State', value: (s) => s.state, show: (s) => html`<${Badge}>${s.state}<//>` },
+  { name: 'to', title: 'To', value: (s) => s.to, show: (s) => s.to },
+  { name: 'note', title: 'Note', value: (s) => s.note, show: (s) => html`<span title=${s.note}>${s.note}</span>` },
+];
+
+/** The part of a guest's memory that is on its new host. */
+const sent = (one) => (one.memory_total_bytes ? `, ${Math.round(100 * (1 - one.memory_remaining_bytes / one.memory_total_bytes))} % of the memory sent` : '');
+
 function Drain({ drain }) {
-  const names = (items) => items.map((one) => html`<li><a href=${`#/servers/${one.server}`}>${one.name || one.server}</a> ${one.to ? `to ${one.to}` : ''}${one.how ? `${one.how} ${one.status || ''}` : ''}${one.reason || ''}</li>`);
   const done = drain.left.length;
   const total = done + drain.leaving.length + drain.stays.length + drain.waiting;
+  const rows = [
+    ...drain.leaving.map((one) => ({ ...one, state: 'leaving', note: `${one.how} ${one.status || ''}${sent(one)}` })),
+    ...drain.stays.map((one) => ({ ...one, state: 'stays', note: one.reason })),
+    ...drain.left.map((one) => ({ ...one, state: 'left', note: '' })),
+  ].map((one) => ({ ...one, id: one.server }));
   return html`<h2>Drain <${Badge}>${drain.status}<//></h2>
     <p><${Meter} used=${done} total=${total} unit="servers have left" label="servers that have left" />, ${drain.waiting} wait; began ${time(drain.requested_at)}${drain.ended_at && `, ended ${time(drain.ended_at)}`}</p>
-    ${drain.leaving.length > 0 && html`<h2>Leaving</h2><ul>${names(drain.leaving)}</ul>`}
-    ${drain.stays.length > 0 && html`<h2>Staying</h2><ul>${names(drain.stays)}</ul>`}
-    ${drain.left.length > 0 && html`<h2>Left</h2><ul>${names(drain.left)}</ul>`}`;
+    ${rows.length > 0 && html`<${Table} low label="Servers of the drain" columns=${DRAINED} rows=${rows} rowClass=${(one) => (one.state === 'stays' ? 'bad' : '')} />`}`;
 }
 
 function Host({ name, host, viewer, reload }) {

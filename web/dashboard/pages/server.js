@@ -78,8 +78,12 @@ function Details({ server, viewer, reload }) {
       ${viewer.may.placement && html`, <a href=${`#/placement?consumer=${server.id}`}>what it has claimed</a>`}</p>`}`;
 }
 
+/** Control sequences of terminals, which a page cannot show. */
+// eslint-disable-next-line no-control-regex
+const CONTROL = /\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|[\x00-\x08\x0b-\x1f]/g;
+
 function Output({ id }) {
-  const load = useLoad((signal) => post(`compute/v2.1/servers/${id}/action`, { 'os-getConsoleOutput': { length: 500 } }, { signal }).then((body) => body.output), ['output', id], { every: 4000 });
+  const load = useLoad((signal) => post(`compute/v2.1/servers/${id}/action`, { 'os-getConsoleOutput': { length: 500 } }, { signal }).then((body) => body.output.replace(CONTROL, '')), ['output', id], { every: 4000 });
   return html`<${Trouble} load=${load} what="output" />
     ${load.data !== null && (load.data ? html`<pre class="log" tabindex="0" id="output" aria-label="The last 500 lines of the serial line">${load.data}</pre>` : html`<p class="quiet">The serial line has printed nothing yet.</p>`)}`;
 }
