@@ -9,6 +9,10 @@ house_open client 10.67
 
 house_furnish
 like "the catalogue names the services" "$(openstack catalog list -f value -c Type)" '^compute$'
+PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
+like "the bare address of the server is good for a log-in" "$(env -u OS_CLOUD -u OS_CLIENT_CONFIG_FILE openstack --os-auth-url "$URL" \
+  --os-username admin --os-password "$PASSWORD" --os-project-name admin --os-user-domain-id default --os-project-domain-id default \
+  catalog list -f value -c Type 2>&1)" '^compute$'
 like "the service list has the scheduler" "$(os compute service list -f value -c Binary)" '^nova-scheduler$'
 same "the image is active, and whole" "$(get image client status) $(get image client checksum)" \
   "active $(md5sum "$CHRONOVA_IMAGE" | cut -d' ' -f1)"

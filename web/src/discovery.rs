@@ -44,7 +44,8 @@ pub(crate) fn document(service: Service, path: &str, links: &Links) -> Option<Re
     }
 }
 
-/// The answer to `GET /` of the common port: the address of each API, here or elsewhere.
+/// The answer to `GET /` of the common port: the address of each API, here or elsewhere. As at Keystone's root, it also
+/// has the versions of the identity API, so that `--os-auth-url http://HOST:PORT` finds it.
 pub(crate) fn index(host: &str, app: &App) -> Reply {
     let place = |service: Service| match app.elsewhere(service) {
         Some(place) => place.to_owned(),
@@ -52,7 +53,11 @@ pub(crate) fn index(host: &str, app: &App) -> Reply {
     };
     let services: serde_json::Map<String, Value> =
         Service::ALL.into_iter().map(|service| (service.name().to_owned(), json!(place(service)))).collect();
-    Reply::ok(json!({"name": "chronova", "version": env!("CARGO_PKG_VERSION"), "services": services}))
+    let mut document = json!({"name": "chronova", "version": env!("CARGO_PKG_VERSION"), "services": services});
+    if app.elsewhere(Service::Identity).is_none() {
+        document["versions"] = json!({"values": [identity_v3(&place(Service::Identity))]});
+    }
+    Reply::ok(document)
 }
 
 fn compute_links(root: &str, path: &str, full: bool) -> Value {

@@ -105,7 +105,9 @@ pub fn serve(
 /// Opens a listening socket. Accepted connections inherit its options.
 pub(crate) fn bind(address: SocketAddr, stalled: Duration) -> std::io::Result<TcpListener> {
     const BACKLOG: i32 = 2048;
-    let listener = TcpListener::bind(address)?;
+    // The system's error does not say which address is in use.
+    let named = |error: std::io::Error| std::io::Error::new(error.kind(), format!("{address}: {error}"));
+    let listener = TcpListener::bind(address).map_err(named)?;
     let socket = SockRef::from(&listener);
     socket.listen(BACKLOG)?;
     if !stalled.is_zero() {
@@ -370,6 +372,14 @@ mod tests {
 
     /// Tests reach this limit only when they hang.
     const FOR_EVER: Duration = Duration::from_mins(1);
+
+    #[test]
+    fn an_address_in_use_is_named() {
+        let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = bind(address, Duration::ZERO).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{address}: ")), "{error}");
+    }
 
     /// Starts a listener with these timeouts.
     fn listening(patience: ClientTimeouts) -> (SocketAddr, dev::ServerHandle) {

@@ -3,9 +3,11 @@
 //! Each rule reports the problem at the option that is set, and says which change solves it.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use chronova_actors::topology::host::{CpuSets, HostCpus};
+use chronova_hypervisor::sim::SimUri;
 
 use uuid::Uuid;
 
@@ -44,6 +46,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         event_store(config),
         identity(config),
         unused_keystone(config, texts),
+        fleets(config),
     ];
     agreements.into_iter().flatten().map(told).collect()
 }
@@ -98,6 +101,22 @@ fn unused_keystone(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
         )),
     };
     unused.map(|def| def.name).filter(|name| set(name)).map(clash).collect()
+}
+
+/// Two simulated fleets with the same name would have the same hosts.
+fn fleets(config: &Config) -> Vec<Clash> {
+    let mut names = BTreeSet::new();
+    let fleets = config.chronova.hypervisors.0.iter().filter_map(|uri| uri.parse::<SimUri>().ok());
+    let doubled: Vec<SimUri> = fleets.filter(|fleet| !names.insert(fleet.name.clone())).collect();
+    let clash = |fleet: SimUri| {
+        let SimUri { name, hosts, .. } = fleet;
+        let message = format!(
+            "[chronova] hypervisors has two simulated fleets named {name}, whose hosts would be the same: give one another \
+             name, as sim://{hosts}?name=second"
+        );
+        Clash { severity: Severity::Error, at: ("chronova", "hypervisors"), message: Cow::Owned(message) }
+    };
+    doubled.into_iter().map(clash).collect()
 }
 
 /// The address of the log is a secret, so the message does not repeat it.

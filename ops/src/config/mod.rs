@@ -195,7 +195,7 @@ pub fn check(files: &[PathBuf]) -> (String, bool) {
     let (problems, usable) = match load(files) {
         Ok(loaded) => {
             let open = insecure::warnings(&loaded.config);
-            ([loaded.remarks, open].concat(), true)
+            ([loaded.remarks, open, no_hosts(&loaded.config)].concat(), true)
         }
         Err(invalid) => (invalid.problems, false),
     };
@@ -205,6 +205,16 @@ pub fn check(files: &[PathBuf]) -> (String, bool) {
     let verdict = format!("{}: {counts}", if usable { "usable" } else { "not usable" });
     let lines = problems.iter().map(Problem::to_string).chain([verdict]);
     (lines.map(|line| line + "\n").collect(), usable)
+}
+
+/// A control plane without hosts starts, and builds no server.
+fn no_hosts(config: &Config) -> Vec<Problem> {
+    if !config.chronova.hypervisors.0.is_empty() {
+        return Vec::new();
+    }
+    let message = "[chronova] hypervisors names no host, so no server can be built: name hosts, as qemu:///system or \
+                   qemu+ssh://root@host/system, or a simulated fleet, as sim://3";
+    vec![Problem { severity: Severity::Warning, place: None, message: message.to_owned() }]
 }
 
 fn count(problems: &[Problem], severity: Severity, word: &str) -> String {

@@ -218,6 +218,22 @@ fn half_configured_encryption_of_migrations_is_reported() {
 }
 
 #[test]
+fn two_simulated_fleets_need_two_names() {
+    let told = problems_in(&["[chronova]\nhypervisors = sim://3 sim://2\n"]);
+    assert!(told.len() == 1 && told[0].contains("named sim") && told[0].contains("sim://2?name="), "{told:?}");
+    assert_eq!(problems_in(&["[chronova]\nhypervisors = sim://3 sim://2?name=b qemu:///system\n"]), [""; 0]);
+}
+
+#[test]
+fn check_warns_of_a_control_plane_without_hosts() {
+    let none = "hypervisors names no host";
+    let (text, usable) = check(&files(&["[api]\nmax_limit = 10\n"]).paths);
+    assert!(usable && text.contains(none), "{text}");
+    let (text, usable) = check(&files(&["[chronova]\nhypervisors = sim://3\n"]).paths);
+    assert!(usable && !text.contains(none), "{text}");
+}
+
+#[test]
 fn unreadable_files_are_reported_with_the_rest() {
     let files = files(&["[api]\nmax_limit = x\n"]);
     let paths = [vec![PathBuf::from("/nonexistent/nova.conf")], files.paths.clone()].concat();

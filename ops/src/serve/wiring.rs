@@ -279,5 +279,8 @@ fn drivers(config: &Config, options: &DriverOptions) -> Result<Vec<Arc<dyn Drive
     for uri in &config.chronova.hypervisors.0 {
         all.extend(chronova_hypervisor::backend::open(uri, options).context("[chronova] hypervisors")?);
     }
+    if all.is_empty() {
+        tracing::warn!("[chronova] hypervisors names no host: no server can be built");
+    }
     Ok(all)
 }
