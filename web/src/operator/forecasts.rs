@@ -1,7 +1,9 @@
 //! Scheduling decisions that nobody takes: the host that a server would get, and the plan of a drain.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use chronova_actors::operations::Queries;
 use chronova_actors::operations::forecasts::{PlannedDeparture, PlannedServer};
 use chronova_actors::scheduler::{RequestSpec, SchedulingDecision};
 use chronova_events::ids::{ImageId, ProjectId};
@@ -124,15 +126,22 @@ fn flavor(ctx: &Ctx, wish: &WhatIfRequest) -> Result<FlavorSnapshot, Fault> {
 
 async fn what_if(ctx: Ctx) -> Result<Reply, Fault> {
     let wish = WhatIfRequest::of(&ctx)?;
-    let spec = wish.spec(&ctx).await?;
-    let decisions = ctx.queries()?.what_if(spec, wish.count);
+    let (spec, count) = (wish.spec(&ctx).await?, wish.count);
+    let decisions = apart(&ctx, move |queries| queries.what_if(spec, count)).await?;
     Ok(Reply::ok(json!({"decisions": decisions.iter().map(decision).collect::<Vec<Value>>()})))
 }
 
 async fn plan(ctx: Ctx) -> Result<Reply, Fault> {
     let host = find(&ctx)?;
-    let servers: Vec<Value> = ctx.queries()?.drain_plan(&host).iter().map(planned).collect();
-    Ok(Reply::ok(json!({"plan": {"host": host.hostname, "servers": servers}})))
+    let name = host.hostname.clone();
+    let plan = apart(&ctx, move |queries| queries.drain_plan(&host)).await?;
+    Ok(Reply::ok(json!({"plan": {"host": name, "servers": plan.iter().map(planned).collect::<Vec<Value>>()}})))
+}
+
+/// Runs a question on a thread of its own, because many decisions would hold up the requests of a worker.
+async fn apart<T: Send + 'static>(ctx: &Ctx, ask: impl FnOnce(&Queries) -> T + Send + 'static) -> Result<T, Fault> {
+    let queries = Arc::clone(ctx.queries()?);
+    tokio::task::spawn_blocking(move || ask(&queries)).await.map_err(Fault::internal)
 }
 
 /// A decision in the form of `GET /servers/{id}/chronova:scheduling`.

@@ -115,7 +115,8 @@ section! {
         }
         max_feeds: u32 => web.max_feeds by Whole {
             max: Some(10000.0),
-            help: "Live feeds of the event log (GET /chronova/v1/events) that may be open at the same time.",
+            help: "Live feeds of the event log (GET /chronova/v1/events) that may be open at the same time, and as many of \
+                   projects' own servers (GET /chronova/v1/changes).",
         }
         max_consoles: u32 => web.max_consoles by Whole {
             max: Some(10000.0),
