@@ -17,6 +17,7 @@ const RULES = {
   whatif: 'chronova:scheduler:what_if',
   create: 'os_compute_api:servers:create',
   delete: 'os_compute_api:servers:delete',
+  abort: 'os_compute_api:servers:migrations:delete',
   consoles: 'os_compute_api:os-remote-consoles',
   output: 'os_compute_api:os-console-output',
   interfaces: 'os_compute_api:os-attach-interfaces:list',

@@ -1,10 +1,10 @@
 // Processes that run, are stuck, have failed or have completed, folded from their events; also migrations.
 import { html, useState } from '../lib/html.js';
-import { get } from '../lib/api.js';
+import { get, remove } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
 import { moment } from '../lib/state.js';
 import { events, reason, sentence } from '../lib/events.js';
-import { Badge, Choice, Field, Table, Trouble, duration, millis, short, time } from '../lib/ui.js';
+import { Act, Badge, Choice, Field, Table, Trouble, duration, millis, short, time } from '../lib/ui.js';
 
 const SPANS = [['900', 'Last 15 minutes'], ['3600', 'Last hour'], ['86400', 'Last day'], ['', 'All of the log']];
 
@@ -46,7 +46,12 @@ const MIGRATIONS = [
   { name: 'began', title: 'Began', value: (m) => m.created_at, show: (m) => time(m.created_at) },
 ];
 
-export default function Processes() {
+/** A live migration can be called off until its last phase. */
+const ABORTABLE = ['queued', 'accepted', 'preparing', 'running'];
+const abort = (reload) => ({ name: 'actions', title: 'Action', show: (m) => m.migration_type === 'live-migration' && ABORTABLE.includes(m.status)
+  && html`<${Act} small danger sure="Call the live migration off?" done="The migration is being called off." on=${() => remove(`compute/v2.1/servers/${m.instance_uuid}/migrations/${m.id}`).then(reload)}>Abort<//>` });
+
+export default function Processes({ viewer }) {
   const [span, setSpan] = useState('3600');
   const [only, setOnly] = useState('');
   const at = moment.use();
@@ -68,5 +73,5 @@ export default function Processes() {
     ${load.data && html`${load.data.more && html`<p class="quiet">There are more processes in this time than are shown.</p>`}
       <${Table} label="Processes" columns=${COLUMNS} rows=${rows} rowClass=${(row) => (row.state === 'stuck' || row.state === 'failed' ? 'bad' : '')} empty="No process in this time." />
       <h2>Migrations</h2>
-      <${Table} label="Migrations" columns=${MIGRATIONS} rows=${load.data.moves} id=${(m) => m.uuid} empty="No migrations." />`}`;
+      <${Table} label="Migrations" columns=${viewer.may.abort ? [...MIGRATIONS, abort(load.reload)] : MIGRATIONS} rows=${load.data.moves} id=${(m) => m.uuid} empty="No migrations." />`}`;
 }
