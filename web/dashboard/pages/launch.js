@@ -56,17 +56,19 @@ export default function Launch() {
   };
   const optional = (items) => [['', '(none)'], ...items.map((one) => [one, one])];
   const flavor = (one) => `${one.name}: ${one.vcpus} CPU, ${one.ram} MiB, ${one.disk} GiB`;
-  return html`<h1>Launch servers</h1>
+  return html`<div class="title"><h1>Launch servers</h1></div>
     <form class="sheet" onSubmit=${submit} aria-label="Launch servers">
       ${error && html`<${Notice} bad>${error}<//>`}
       ${data.images.length === 0 && html`<${Notice} bad>There is no image to launch from.<//>`}
       <${Field} label="Name"><input id="name" required maxlength="255" value=${form.name} onInput=${put('name')} /><//>
+      <div class="fields">
       <${Field} label="Image"><${Choice} id="image" value=${chosen.image} onChange=${put('image')} options=${data.images.map((one) => [one.id, one.name || one.id])} /><//>
       <${Field} label="Flavor"><${Choice} id="flavor" value=${chosen.flavor} onChange=${put('flavor')} options=${data.flavors.map((one) => [one.id, flavor(one)])} /><//>
       <${Field} label="Network"><${Choice} id="network" value=${chosen.network} onChange=${put('network')} options=${[...data.networks.map((one) => [one.id, one.name || one.id]), ['none', '(none)']]} /><//>
       <${Field} label="Key pair"><${Choice} id="key" value=${form.key} onChange=${put('key')} options=${optional(data.keys)} /><//>
       <${Field} label="Availability zone"><${Choice} id="zone" value=${form.zone} onChange=${put('zone')} options=${optional(data.zones)} /><//>
       <${Field} label="Number of servers"><input id="number" type="number" min="1" max="1000" value=${form.count} onInput=${put('count')} /><//>
+      </div>
       <${Field} label="User data" hint="A script or cloud-config for the guest."><textarea id="script" rows="3" value=${form.script} onInput=${put('script')}></textarea><//>
       <div class="row"><button type="submit" class="primary" id="launch" disabled=${busy || Boolean(at)} aria-busy=${busy}>Launch</button>
         <a class="button" href="#/servers">Cancel</a></div>

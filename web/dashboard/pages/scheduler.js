@@ -99,7 +99,7 @@ function Drain({ query }) {
   const chosen = host || load.data?.[0]?.name;
   return html`<${Trouble} load=${load} what="host" />
     ${load.data?.length === 0 && html`<p class="quiet">There are no hosts.</p>`}
-    ${chosen && html`<div class="row end"><${Field} label="Host"><${Choice} id="drain-host" value=${chosen} onChange=${setHost} options=${(load.data || []).map((one) => [one.name, `${one.name} (${one.servers} servers)`])} /><//>
+    ${chosen && html`<div class="row end"><${Field} label="Host"><${Choice} id="drain-host" value=${chosen} onChange=${setHost} options=${(load.data || []).map((one) => [one.name, `${one.name} (servers: ${one.servers})`])} /><//>
       <a class="button" href=${`#/fleet?host=${encodeURIComponent(chosen)}`}>To the host</a></div><${Plan} key=${chosen} host=${chosen} />`}`;
 }
 
