@@ -1,5 +1,5 @@
-//! Forecasts: scheduling decisions that nobody takes. An operator asks which host a server would get, or where the servers
-//! of a host would go. Nothing is claimed and nothing is recorded.
+//! Forecasts: scheduling decisions that nobody takes. An operator asks which host a server would get, or where the
+//! servers of a host would go. Nothing is claimed and nothing is recorded.
 
 use chronova_events::host::{Departure, KnownHost};
 use chronova_events::ids::InstanceId;
@@ -18,10 +18,15 @@ const MOST_PLANNED: usize = 1_000;
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlannedDeparture {
     /// The server moves to the first host of the decision, or stays if no host fits.
-    Moves { how: Departure, decision: SchedulingDecision },
+    Moves {
+        how: Departure,
+        decision: SchedulingDecision,
+    },
     /// A task of the server must end first.
     Waits,
-    Stays { reason: String },
+    Stays {
+        reason: String,
+    },
 }
 
 /// One server of a host in the plan of a drain.
@@ -53,7 +58,11 @@ impl Queries {
     pub fn drain_plan(&self, host: &KnownHost) -> Vec<PlannedServer> {
         let site = DrainedHost { id: host.id, hostname: &host.hostname, answers: host.answers(), cancelled: false };
         let servers: Vec<_> = self.views.servers.read(|servers| {
-            servers.on_host(host.id).take(MOST_PLANNED).filter_map(|row| Some((row.id, row.server()?.clone()))).collect()
+            servers
+                .on_host(host.id)
+                .take(MOST_PLANNED)
+                .filter_map(|row| Some((row.id, row.server()?.clone())))
+                .collect()
         });
         let mut pending = PendingClaims::default();
         let mut plan = Vec::new();
