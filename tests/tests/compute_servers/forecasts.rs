@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use chronova_events::store::EventStore as _;
 use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_tests::services::NO_IMAGE;
 use chronova_tests::world::World;
 use serde_json::{Value, json};
 
@@ -54,7 +55,7 @@ async fn wrong_questions_and_callers_without_the_right_are_refused() {
         json!({"flavor": flavor, "count": 0}),
         json!({"flavor": flavor, "count": 201}),
         json!({"flavor": flavor, "hosts": 3}),
-        json!({"flavor": flavor, "image": uuid::Uuid::nil()}),
+        json!({"flavor": flavor, "image": NO_IMAGE.to_string()}),
         json!({}),
     ];
     for wish in wrong {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chronova_actors::operations::Queries;
 use chronova_actors::operations::forecasts::{PlannedDeparture, PlannedServer};
+use chronova_actors::ports::PortError;
 use chronova_actors::scheduler::{RequestSpec, SchedulingDecision};
 use chronova_events::ids::{ImageId, ProjectId};
 use chronova_events::instance::FlavorSnapshot;
@@ -78,7 +79,7 @@ impl WhatIfRequest {
         let project = project.ok_or_else(|| Fault::bad_request("Name the project: the token has none."))?;
         let image = match self.image {
             Some(id) => {
-                let unusable = |error| Fault::bad_request(format!("Image {id} cannot be used: {error}."));
+                let unusable = |error: PortError| Fault::bad_request(format!("Image {id} cannot be used: {error}."));
                 Some(queries.images.find(id, &project, true).await.map_err(unusable)?)
             }
             None => None,
