@@ -25,7 +25,7 @@ use crate::capability::consoles::Screen;
 use crate::capability::device_locations::DeviceKind;
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Renew, RescueDisk,
+    FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, NicPlug, PowerState, Renew, RescueDisk,
     RescuePlace, Reservation, RootDisk, VolumeDisk,
 };
 use crate::pinning::Pinning;
@@ -267,6 +267,7 @@ impl Trial {
             mtu: self.fixture.network.mtu,
             filter: self.fixture.filters.then(|| self.filter().name),
             tap: "tapc0f00000-00".to_owned(),
+            plug: NicPlug::Network,
         }
     }
 

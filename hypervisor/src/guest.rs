@@ -141,6 +141,21 @@ pub struct Nic {
     pub filter: Option<String>,
     /// The name of the host's tap device, as in Neutron: `tap` and the first 11 characters of the port id.
     pub tap: String,
+    pub plug: NicPlug,
+}
+
+/// The thing on the host that an interface is plugged into.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NicPlug {
+    /// The libvirt network of [`Nic::network`], which the driver defines on the host.
+    #[default]
+    Network,
+    /// A bridge of Open vSwitch. The agents of the network service find the interface by the id of its port.
+    OpenVswitch { bridge: String },
+    /// A Linux bridge, which an agent of the network service creates on the host.
+    Bridge { bridge: String },
+    /// A tap device alone: an agent of the network service connects it.
+    Tap,
 }
 
 /// A virtual network on a host.

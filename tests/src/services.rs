@@ -15,7 +15,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{FixedIp, ImageSnapshot, NicInfo, RequestedNetworks, RequestedNic};
 use chronova_hypervisor::driver::{ByteStream, DriverResult, ImageSource};
-use chronova_hypervisor::guest::{ImageRef, NetworkSpec, Nic};
+use chronova_hypervisor::guest::{ImageRef, NetworkSpec, Nic, NicPlug};
 use futures::StreamExt;
 use sha2::{Digest, Sha512};
 use uuid::Uuid;
@@ -75,7 +75,13 @@ fn nic(port: PortId, number: usize, tag: Option<String>) -> NicInfo {
 
 #[async_trait]
 impl NetworkService for OneNetwork {
-    async fn check(&self, _: &ProjectId, _: &RequestedNetworks, _: &[String]) -> Result<(), PortError> {
+    async fn check(
+        &self,
+        _: &ProjectId,
+        _: &RequestedNetworks,
+        _: &[String],
+        _: &ServiceCaller,
+    ) -> Result<(), PortError> {
         Ok(())
     }
 
@@ -112,7 +118,7 @@ impl NetworkService for OneNetwork {
         Ok(())
     }
 
-    async fn check_attach(&self, _: &ProjectId, _: &RequestedNic) -> Result<(), PortError> {
+    async fn check_attach(&self, _: &ProjectId, _: &RequestedNic, _: &ServiceCaller) -> Result<(), PortError> {
         Ok(())
     }
 
@@ -209,6 +215,7 @@ impl NetworkService for OneNetwork {
             mtu: nic.mtu,
             filter: None,
             tap: format!("tap{}", &nic.port.to_string()[..11]),
+            plug: NicPlug::Network,
         });
         let network = NetworkSpec { network: NetworkId(Uuid::nil()), mtu: 1500, subnets: vec![], reservations: vec![] };
         Ok(HostNetworkSetup { nics: nics.collect(), networks: vec![network], ..HostNetworkSetup::default() })

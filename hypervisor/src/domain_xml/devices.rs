@@ -1,7 +1,7 @@
 //! The `<devices>` element.
 
 use super::{DiskBus, DiskSource, Hardware, HostFacts};
-use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
+use crate::guest::{GuestSpec, ImageFormat, Nic, NicPlug, VolumeDisk};
 use crate::options::{CacheMode, Spice};
 use crate::volumes;
 use crate::xml::Element;
@@ -157,16 +157,32 @@ fn pcie_ports(host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
 }
 
 pub(super) fn interface(nic: &Nic, vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Element {
+    let (kind, source) = plug(nic);
     Element::new("interface")
-        .attr("type", "network")
+        .attr("type", kind)
         .child(Element::new("mac").attr("address", &nic.mac))
-        .child(Element::new("source").attr("network", volumes::network_name(nic.network)))
+        .children(source)
         .child(Element::new("target").attr("dev", &nic.tap))
         .child(Element::new("model").attr("type", hardware.vif_model.0))
         .children((hardware.vif_model.0 == "virtio").then(|| interface_driver(vcpus, host, hardware)).flatten())
         .children((nic.mtu > 0).then(|| Element::new("mtu").attr("size", nic.mtu)))
         .children(hardware.tuning.interface())
         .children(nic.filter.as_ref().map(|filter| Element::new("filterref").attr("filter", filter)))
+}
+
+/// The type of the interface, and the elements that say what it is plugged into.
+fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
+    let source = |attribute: &'static str, name: &str| Element::new("source").attr(attribute, name);
+    match &nic.plug {
+        NicPlug::Network => ("network", vec![source("network", &volumes::network_name(nic.network))]),
+        NicPlug::OpenVswitch { bridge } => {
+            let port = Element::new("parameters").attr("interfaceid", nic.port);
+            let switch = Element::new("virtualport").attr("type", "openvswitch").child(port);
+            ("bridge", vec![source("bridge", bridge), switch])
+        }
+        NicPlug::Bridge { bridge } => ("bridge", vec![source("bridge", bridge)]),
+        NicPlug::Tap => ("ethernet", vec![]),
+    }
 }
 
 /// The largest number of queues that the kernel gives one interface.

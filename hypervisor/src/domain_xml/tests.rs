@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::guest::{ImageRef, Nic, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
+use crate::guest::{ImageRef, Nic, NicPlug, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
 use crate::options::{CacheModes, CpuFlag, Serial, Spice};
 use crate::pinning::{GuestNode, Pinning};
 use crate::volumes;
@@ -39,6 +39,7 @@ fn guest() -> GuestSpec {
         mtu: 1450,
         filter: Some("chronova-port-4".to_owned()),
         tap: "tap00000000-00".to_owned(),
+        plug: NicPlug::Network,
     };
     GuestSpec {
         instance: InstanceId(Uuid::from_u128(1)),
@@ -160,6 +161,24 @@ fn many_disks_on_q35_without_direct_io() {
     ]);
     (guest.ephemerals_gib, guest.swap_mib, guest.vcpus) = (vec![2], 64, 8);
     golden("q35", &guest, &HostFacts { direct_io: false, ..host() });
+}
+
+#[test]
+fn interfaces_of_a_network_service_with_agents() {
+    let nic = |port: u128, plug| Nic {
+        port: PortId(Uuid::from_u128(port << 96)),
+        tap: format!("tap{port:08x}-00"),
+        filter: None,
+        plug,
+        ..guest().nics.remove(0)
+    };
+    let bridge = |name: &str| name.to_owned();
+    let nics = vec![
+        nic(4, NicPlug::OpenVswitch { bridge: bridge("br-int") }),
+        nic(5, NicPlug::Bridge { bridge: bridge("brq11111111-22") }),
+        nic(6, NicPlug::Tap),
+    ];
+    golden("plugs", &GuestSpec { nics, ..guest() }, &host());
 }
 
 fn volume(n: u128, device: &str, bus: &str) -> VolumeDisk {

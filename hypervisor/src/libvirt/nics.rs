@@ -41,7 +41,7 @@ impl Side {
 /// Attaches the interface. Succeeds if it is already attached.
 pub(super) fn attach(domain: &Domain, mac: &str, xml: &str) -> DriverResult<()> {
     for side in sides(domain, ATTACH)? {
-        if network_of(domain, side, mac, ATTACH)?.is_none() {
+        if cable_of(domain, side, mac, ATTACH)?.is_none() {
             domain.attach_device_flags(xml, side.of_devices()).during(ATTACH)?;
         }
     }
@@ -59,7 +59,7 @@ pub(super) fn ask_to_let_go(domain: &Domain, mac: &str) -> DriverResult<()> {
 /// Removes the interface from the persistent definition after the running guest has released it. Returns whether it is
 /// gone.
 pub(super) fn forget_if_gone(domain: &Domain, mac: &str) -> DriverResult<bool> {
-    if domain.is_active().during(DETACH)? && network_of(domain, Side::Running, mac, DETACH)?.is_some() {
+    if domain.is_active().during(DETACH)? && cable_of(domain, Side::Running, mac, DETACH)?.is_some() {
         return Ok(false);
     }
     detach(domain, Side::Definition, mac)?;
@@ -74,11 +74,12 @@ fn sides(domain: &Domain, call: &'static str) -> DriverResult<Vec<Side>> {
 }
 
 fn detach(domain: &Domain, side: Side, mac: &str) -> DriverResult<()> {
-    let Some(network) = network_of(domain, side, mac, DETACH)? else { return Ok(()) };
+    let Some(cable) = cable_of(domain, side, mac, DETACH)? else { return Ok(()) };
+    let source = cable.source.map(|(attribute, name)| Element::new("source").attr(attribute, name));
     let xml = Element::new("interface")
-        .attr("type", "network")
+        .attr("type", cable.kind)
         .child(Element::new("mac").attr("address", mac))
-        .child(Element::new("source").attr("network", network))
+        .children(source)
         .render();
     match domain.detach_device_flags(&xml, side.of_devices()) {
         Ok(()) => Ok(()),
@@ -89,18 +90,31 @@ fn detach(domain: &Domain, side: Side, mac: &str) -> DriverResult<()> {
     }
 }
 
-/// The network of the domain's interface with this MAC, if it has one.
-fn network_of(domain: &Domain, side: Side, mac: &str, call: &'static str) -> DriverResult<Option<String>> {
+/// How an interface of a domain is connected to its host.
+#[derive(Debug, PartialEq, Eq)]
+struct NicCable {
+    /// The type of the interface: `network`, `bridge` or `ethernet`.
+    kind: String,
+    /// The attribute of `<source>` that this type needs, and its value.
+    source: Option<(&'static str, String)>,
+}
+
+/// The cable of the domain's interface with this MAC, if it has one.
+fn cable_of(domain: &Domain, side: Side, mac: &str, call: &'static str) -> DriverResult<Option<NicCable>> {
     let xml = domain.xml_desc(side.of_xml()).during(call)?;
     let failed = |error| DriverError::Failed { call, message: format!("the domain cannot be read: {error}") };
     let document = Document::parse(&xml).map_err(failed)?;
-    Ok(interface(document.root_element(), mac))
+    Ok(cable(document.root_element(), mac))
 }
 
-fn interface(domain: Node<'_, '_>, mac: &str) -> Option<String> {
-    interfaces(domain)
-        .find(|node| part(*node, "mac", "address").is_some_and(|known| known.eq_ignore_ascii_case(mac)))
-        .map(|node| part(node, "source", "network").unwrap_or_default().to_owned())
+fn cable(domain: Node<'_, '_>, mac: &str) -> Option<NicCable> {
+    let own = |node: &Node<'_, '_>| part(*node, "mac", "address").is_some_and(|known| known.eq_ignore_ascii_case(mac));
+    let node = interfaces(domain).find(own)?;
+    let kind = node.attribute("type").unwrap_or("network").to_owned();
+    // A running interface on a network also names the network's bridge.
+    let attribute = if kind == "network" { "network" } else { "bridge" };
+    let source = part(node, "source", attribute).map(|name| (attribute, name.to_owned()));
+    Some(NicCable { kind, source })
 }
 
 fn interfaces<'a, 'input>(domain: Node<'a, 'input>) -> impl Iterator<Item = Node<'a, 'input>> {
@@ -132,10 +146,17 @@ mod tests {
     #[test]
     fn an_interface_is_found_by_its_mac() {
         let xml = "<domain><devices><disk/><interface type='network'><mac address='fa:16:3e:00:00:01'/>\
-                   <source network='chronova-1'/></interface></devices></domain>";
+                   <source network='chronova-1' bridge='virbr1'/></interface>\
+                   <interface type='bridge'><mac address='fa:16:3e:00:00:02'/><source bridge='br-int'/></interface>\
+                   <interface type='ethernet'><mac address='fa:16:3e:00:00:03'/></interface></devices></domain>";
         let document = Document::parse(xml).unwrap();
-        let find = |mac| interface(document.root_element(), mac);
-        assert_eq!(find("FA:16:3E:00:00:01").as_deref(), Some("chronova-1"));
-        assert_eq!(find("fa:16:3e:00:00:02"), None);
+        let find = |mac| cable(document.root_element(), mac).map(|found| (found.kind, found.source));
+        let of = |kind: &str, source: Option<(&'static str, &str)>| {
+            Some((kind.to_owned(), source.map(|(attribute, name)| (attribute, name.to_owned()))))
+        };
+        assert_eq!(find("FA:16:3E:00:00:01"), of("network", Some(("network", "chronova-1"))));
+        assert_eq!(find("fa:16:3e:00:00:02"), of("bridge", Some(("bridge", "br-int"))));
+        assert_eq!(find("fa:16:3e:00:00:03"), of("ethernet", None));
+        assert_eq!(find("fa:16:3e:00:00:04"), None);
     }
 }

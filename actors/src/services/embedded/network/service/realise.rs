@@ -8,7 +8,7 @@ use chronova_events::ids::NetworkId;
 use chronova_events::instance::NicInfo;
 use chronova_events::network::{Network, Port};
 use chronova_events::security_group::{Direction, Ethertype, RuleTraffic};
-use chronova_hypervisor::guest::{FilterRule, FilterSpec, NetworkSpec, Nic, Reservation, SubnetSpec};
+use chronova_hypervisor::guest::{FilterRule, FilterSpec, NetworkSpec, Nic, NicPlug, Reservation, SubnetSpec};
 use chronova_projections::networks::NetworksView;
 use chronova_projections::security_groups::SecurityGroupsView;
 use chronova_projections::views::Views;
@@ -40,10 +40,11 @@ pub(super) fn realise(views: &Views, nics: &[NicInfo]) -> Result<HostNetworkSetu
                 mtu: networks.network(nic.network).map_or(nic.mtu, |network| network.settings().mtu),
                 filter: filter.as_ref().map(|filter| filter.name.clone()),
                 tap: device_name("tap", port),
+                plug: NicPlug::Network,
             });
             realisation.filters.extend(filter);
         }
-        Ok(())
+        Ok::<_, PortError>(())
     })?;
     Ok(realisation)
 }
