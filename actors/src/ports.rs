@@ -24,7 +24,7 @@ pub use network_resources::{
     FloatingIpAllocationReject, FloatingIpInfo, FloatingIpTarget, NetworkInfo, NetworkResources, NewSecurityGroup,
 };
 pub use networks::{
-    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PortInfo,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortInfo,
     SecurityGroupInfo, SecurityRuleInfo,
 };
 pub use volumes::{
@@ -117,6 +117,9 @@ pub enum PortError {
     /// The caller may not do this (403).
     #[error("{0}")]
     Forbidden(String),
+    /// The service cannot do it on this host; another host may do.
+    #[error("{0}")]
+    NotHere(String),
     /// The service does not answer; the same call may succeed later.
     #[error("{0}")]
     Unavailable(String),

@@ -42,20 +42,26 @@ impl NetworkService for MixedNetworks {
         project: &ProjectId,
         networks: &RequestedNetworks,
         security_groups: &[String],
+        caller: &ServiceCaller,
     ) -> Result<(), PortError> {
-        self.ports.check(project, networks, security_groups).await
+        self.ports.check(project, networks, security_groups, caller).await
     }
 
-    async fn check_auto(&self, project: &ProjectId) -> Result<(), PortError> {
-        self.ports.check_auto(project).await
+    async fn check_auto(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
+        self.ports.check_auto(project, caller).await
     }
 
     async fn allocate(&self, wanted: InterfacesRequest, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
         self.ports.allocate(wanted, meta).await
     }
 
-    async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError> {
-        self.ports.check_attach(project, nic).await
+    async fn check_attach(
+        &self,
+        project: &ProjectId,
+        nic: &RequestedNic,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        self.ports.check_attach(project, nic, caller).await
     }
 
     async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError> {

@@ -156,8 +156,9 @@ pub async fn attach_interface(
     dispatch: &Dispatch,
     permit: &Permit,
     wanted: AttachInterfaceRequest,
+    caller: &ServiceCaller,
 ) -> Result<NicInfo, AttachInterfaceReject> {
-    dispatch.operations.attach_interface(wanted, meta(permit)).await
+    dispatch.operations.attach_interface(wanted, caller, meta(permit)).await
 }
 
 /// Adds an address to a server, or removes one, in the name of the permitted caller.

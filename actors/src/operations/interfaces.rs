@@ -16,7 +16,7 @@ use super::waiting::ProcessEnd;
 use crate::aggregate::CommandError;
 use crate::instance::actions::{self, ServerAction};
 use crate::instance::{CallerRights, InstanceRecord, InstanceReject, InstanceRequest, InstanceRoot};
-use crate::ports::PortError;
+use crate::ports::{PortError, ServiceCaller};
 
 /// The longest wait for an attachment. Nova's `long_rpc_timeout` is 1800 s, but clients do not wait so long.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -79,6 +79,7 @@ impl Operations {
     pub async fn attach_interface(
         &self,
         request: AttachInterfaceRequest,
+        caller: &ServiceCaller,
         meta: Arc<Meta>,
     ) -> Result<NicInfo, AttachInterfaceReject> {
         let AttachInterfaceRequest { server: id, nic: wanted, asker } = request;
@@ -87,7 +88,7 @@ impl Operations {
         let server = server.ok_or(AttachInterfaceReject::Instance(InstanceReject::NotFound))?;
         actions::admit(server, ServerAction::AttachInterface, asker).map_err(AttachInterfaceReject::Instance)?;
         let project = &server.request.project;
-        self.queries.networks.check_attach(project, &wanted).await.map_err(AttachInterfaceReject::Network)?;
+        self.queries.networks.check_attach(project, &wanted, caller).await.map_err(AttachInterfaceReject::Network)?;
         let process = ProcessId::random();
         let command = InstanceRequest::AttachNic { process, wanted, asker };
         self.send_shown::<InstanceRoot>(&id, command, meta).await?;

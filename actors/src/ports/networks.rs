@@ -10,18 +10,21 @@
 //! | call | Neutron's part in it |
 //! |---|---|
 //! | `check`, `check_attach` | `GET networks`, `ports`, `quotas`, `security-groups` with the user's token |
-//! | `allocate`, `attach` | `POST ports` with `device_id` and `binding:host_id`; a tag has the index or the process |
-//! | `undo_attach` | `GET ports` by `device_id` and tag, `DELETE ports` |
-//! | `detach`, `release` | `DELETE` of tagged ports, `PUT ports` without `device_id` for the others |
+//! | `allocate`, `attach` | `POST ports` with `device_id` and `binding:host_id`; `binding:profile` has the place or the process |
+//! | `undo_attach` | `GET ports` by `device_id`, `DELETE` of the port with that key |
+//! | `detach`, `release` | `DELETE` of ports with such a key, `PUT ports` without `device_id` for the others |
 //! | `rebind` | `PUT ports` with another `binding:host_id` |
 //! | `add_address`, `remove_address` | `PUT ports` with other `fixed_ips` |
 //! | `add_security_group`, `remove_security_group` | `GET security-groups`, `PUT ports` with other `security_groups` |
 //! | `group_names` | one `GET ports` for all servers, one `GET security-groups` |
 //! | `floating_addresses` | `GET floatingips` by `port_id` |
+//! | `realise` | `GET ports`: `binding:vif_type` and `binding:vif_details` |
+//! | `await_plugged` | `GET ports`, at each `network-vif-plugged` and from time to time |
 //! | `find_ports`, `ports_at` | `GET ports` by `id`, by `fixed_ips` |
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::envelope::Meta;
@@ -83,6 +86,15 @@ pub struct PortInfo {
     pub addresses: Vec<FixedAddress>,
 }
 
+/// Whether the network carries the traffic of ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlugState {
+    Plugged,
+    NotYet,
+    /// An agent of the network service could not plug one of them.
+    Failed,
+}
+
 /// A floating address, and the address of a port that it is mapped to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FloatingAddress {
@@ -119,11 +131,12 @@ pub trait NetworkService: Send + Sync + 'static {
         project: &ProjectId,
         networks: &RequestedNetworks,
         security_groups: &[String],
+        caller: &ServiceCaller,
     ) -> Result<(), PortError>;
 
     /// Checks that an explicit `auto` could be served. A request without `networks` may lead to a server without
     /// interfaces, but `auto` requires one.
-    async fn check_auto(&self, _project: &ProjectId) -> Result<(), PortError> {
+    async fn check_auto(&self, _project: &ProjectId, _caller: &ServiceCaller) -> Result<(), PortError> {
         Ok(())
     }
 
@@ -132,7 +145,12 @@ pub trait NetworkService: Send + Sync + 'static {
     async fn allocate(&self, wanted: InterfacesRequest, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError>;
 
     /// Checks that an existing server of `project` could get this interface.
-    async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError>;
+    async fn check_attach(
+        &self,
+        project: &ProjectId,
+        nic: &RequestedNic,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError>;
 
     /// Creates or binds one more port of a server. Idempotent under `process`.
     async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError>;
@@ -244,4 +262,13 @@ pub trait NetworkService: Send + Sync + 'static {
 
     /// The setup that a host needs for the interfaces.
     async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError>;
+
+    /// Waits until the network carries the traffic of these ports, at most for `patience`. A service without agents on
+    /// hosts has nothing to wait for.
+    async fn await_plugged(&self, _ports: &[PortId], _patience: Duration) -> Result<PlugState, PortError> {
+        Ok(PlugState::Plugged)
+    }
+
+    /// The network service said that it plugged the port (`network-vif-plugged`), or that it could not.
+    fn heard_of(&self, _port: PortId, _plugged: bool) {}
 }

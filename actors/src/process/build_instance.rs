@@ -6,7 +6,7 @@
 //! | `allocate_network` | creates or binds the ports | deleting or unbinding them |
 //! | `prepare_volumes` | creates, awaits, reserves and connects volumes | releasing them, deleting created ones |
 //! | `prepare_host` | caches the image on the host, creates networks and filters | (kept: a cache, and shared) |
-//! | `spawn_guest` | creates the disks, defines and starts the domain | destroying the guest |
+//! | `spawn_guest` | creates the disks, defines and starts the domain, waits for its network | destroying the guest |
 //! | `complete_volumes` | tells the volume service that the guest has its volumes | (with the attachments) |
 //!
 //! If a host fails, the build tries another, `[scheduler] max_attempts` in all.
@@ -217,7 +217,17 @@ async fn spawn_guest(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some(server) = unbuilt(work).await? else { return Ok(StepOutput::Nothing) };
     let (host, _) = host(work)?;
     guest::spawn(work, host, &server).await?;
+    guest::await_network(work, &server).await.map_err(|error| match error {
+        StepError::Fatal(_) => aborted(work, &error),
+        other => other,
+    })?;
     Ok(StepOutput::Nothing)
+}
+
+/// Nova's `BuildAbortException`: no other host is tried.
+fn aborted(work: &StepRun, error: &StepError) -> StepError {
+    let reason = "Failed to allocate the network(s), not rescheduling.";
+    StepError::fatal(500, &format!("Build of instance {} aborted: {reason}", work.instance_id()), error.to_string())
 }
 
 /// Also undoes what an earlier life did without a record. Then only the server names the host.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronova_events::ids::{HostId, InstanceId};
+use chronova_events::ids::{HostId, InstanceId, PortId};
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase};
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
+use tokio::time::Instant;
 
 use super::definition::{StepError, StepRun};
 use super::disks::volumes;
@@ -16,7 +17,7 @@ use super::pinned::{self, ClaimHolder};
 use crate::coordination::host_turns::HostTurn;
 use crate::instance::disks;
 use crate::metadata::{GuestMetadata, sources};
-use crate::ports::{ImageService, NetworkService};
+use crate::ports::{ImageService, NetworkService, PlugState};
 
 /// The longest wait for the read models, which usually lag by microseconds.
 pub(super) const LAG: Duration = Duration::from_secs(5);
@@ -94,6 +95,37 @@ pub(super) async fn spawn(work: &StepRun, host: HostId, server: &Alive) -> Resul
     let _turn = turn_of(work, host).await;
     driver.spawn(&spec).await?;
     Ok(())
+}
+
+/// A wait for the network looks this often whether the server is being deleted.
+const LOOK_FOR_DELETE: Duration = Duration::from_secs(2);
+
+/// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. A delete does
+/// not wait for the network: then this returns at once.
+pub(super) async fn await_network(work: &StepRun, server: &Alive) -> Result<(), StepError> {
+    let options = &work.context.options;
+    let ports: Vec<PortId> = server.nics.iter().map(|nic| nic.port).collect();
+    if ports.is_empty() || options.vif_plugging_timeout.is_zero() {
+        return Ok(());
+    }
+    let end = Instant::now() + options.vif_plugging_timeout;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let state = work.context.networks.await_plugged(&ports, left.min(LOOK_FOR_DELETE)).await?;
+        match state {
+            PlugState::Plugged => return Ok(()),
+            PlugState::NotYet if left > LOOK_FOR_DELETE => {}
+            _ if !options.vif_plugging_is_fatal => {
+                tracing::warn!(instance = %work.instance_id(), ?state, "the network did not plug the ports of a guest");
+                return Ok(());
+            }
+            _ => return Err(StepError::fatal(500, "Virtual Interface creation failed", format!("{state:?}"))),
+        }
+        let gone = work.server().await?.is_none_or(|server| matches!(server.ongoing, Some(OngoingTask::Delete { .. })));
+        if gone {
+            return Ok(());
+        }
+    }
 }
 
 /// Creates the disks of a guest that is not defined on the host.

@@ -13,6 +13,10 @@ pub struct ProcessOptions {
     pub volume_looks: u32,
     /// `[DEFAULT] block_device_allocate_retries_interval`.
     pub volume_pause: Duration,
+    /// `[DEFAULT] vif_plugging_timeout`: the wait for the network to plug a new guest's ports; zero: no wait.
+    pub vif_plugging_timeout: Duration,
+    /// `[DEFAULT] vif_plugging_is_fatal`: whether a guest without its network fails.
+    pub vif_plugging_is_fatal: bool,
     /// `[DEFAULT] allow_resize_to_same_host`.
     pub allow_resize_to_same_host: bool,
     /// The first pause before a step is retried. It doubles up to `retry_cap`.
@@ -36,6 +40,8 @@ impl Default for ProcessOptions {
             soft_reboot_timeout: 120,
             volume_looks: 60,
             volume_pause: Duration::from_secs(3),
+            vif_plugging_timeout: Duration::from_mins(5),
+            vif_plugging_is_fatal: true,
             allow_resize_to_same_host: false,
             retry_base: Duration::from_millis(100),
             retry_cap: Duration::from_secs(5),

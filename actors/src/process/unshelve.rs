@@ -142,6 +142,7 @@ async fn spawn_guest(work: &StepRun) -> Result<StepOutput, StepError> {
     if is_away(work, &server) {
         server.root = turn::image(work).cloned().map(Box::new);
         guest::spawn(work, host, &server).await?;
+        guest::await_network(work, &server).await?;
         guest::yield_to_delete(work, host).await?;
         return Ok(StepOutput::Nothing);
     }

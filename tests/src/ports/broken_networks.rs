@@ -70,15 +70,16 @@ impl NetworkService for BrokenNetworks {
         project: &ProjectId,
         networks: &RequestedNetworks,
         security_groups: &[String],
+        caller: &ServiceCaller,
     ) -> Result<(), PortError> {
         if self.has(NetworkFault::ChecksNothing) {
             return Ok(());
         }
-        self.networks.check(project, networks, security_groups).await
+        self.networks.check(project, networks, security_groups, caller).await
     }
 
-    async fn check_auto(&self, project: &ProjectId) -> Result<(), PortError> {
-        self.networks.check_auto(project).await
+    async fn check_auto(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
+        self.networks.check_auto(project, caller).await
     }
 
     async fn allocate(&self, wanted: InterfacesRequest, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
@@ -89,11 +90,16 @@ impl NetworkService for BrokenNetworks {
         self.networks.allocate(wanted, meta).await
     }
 
-    async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError> {
+    async fn check_attach(
+        &self,
+        project: &ProjectId,
+        nic: &RequestedNic,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
         if self.has(NetworkFault::ChecksNothing) {
             return Ok(());
         }
-        self.networks.check_attach(project, nic).await
+        self.networks.check_attach(project, nic, caller).await
     }
 
     async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError> {

@@ -124,7 +124,7 @@ async fn checks(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyho
     let (own, other) = (stage.tenant(5).await, stage.tenant(5).await);
     let default = ["default".to_owned()];
     let check = async |nic: RequestedNic, groups: &[String]| {
-        service.check(&own.project, &RequestedNetworks::These(vec![nic]), groups).await
+        service.check(&own.project, &RequestedNetworks::These(vec![nic]), groups, &caller(&own)).await
     };
     promise!(check(on(own.network), &default).await.is_ok(), "the service refuses the project's own network");
     let foreign = check(on(other.network), &default).await;
@@ -135,7 +135,7 @@ async fn checks(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyho
     promise!(matches!(unknown, Err(PortError::Invalid(_))), "a port that is not there: {unknown:?}");
     let group = check(on(own.network), &["nonsense".to_owned()]).await;
     promise!(matches!(group, Err(PortError::Invalid(_))), "a group that is not there: {group:?}");
-    let attached = service.check_attach(&own.project, &on(other.network)).await;
+    let attached = service.check_attach(&own.project, &on(other.network), &caller(&own)).await;
     promise!(matches!(attached, Err(PortError::NotFound(_))), "attaching a network of another project: {attached:?}");
     Ok(())
 }

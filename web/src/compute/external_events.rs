@@ -8,6 +8,7 @@
 //! | kind | does |
 //! |---|---|
 //! | `network-changed` | the server's addresses are refreshed |
+//! | `network-vif-plugged` | a process that waits for the port continues, or fails if the event says so |
 //! | `network-vif-deleted` | the guest loses the interface |
 //! | `power-update` | the server is started or stopped, if its state allows it |
 //! | others | accepted without effect, as in Nova when no operation waits for the event |
@@ -81,6 +82,13 @@ async fn act(ctx: &Ctx, event: &ExternalEvent) -> Result<(), Fault> {
     match event.name.as_str() {
         "network-changed" => {
             dispatch::refresh_interfaces(ctx.dispatch()?, &ctx.permit()?, id).await;
+            Ok(())
+        }
+        "network-vif-plugged" => {
+            if let Ok(port) = tag.parse() {
+                let plugged = event.sent.get("status").and_then(Value::as_str) != Some("failed");
+                ctx.queries()?.networks.heard_of(port, plugged);
+            }
             Ok(())
         }
         "network-vif-deleted" => match tag.parse() {

@@ -174,7 +174,7 @@ pub(super) fn volume_service(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) => Fault::not_found(message),
         PortError::Invalid(message) => Fault::bad_request(format!("Invalid input received: {message}")),
-        PortError::Conflict(message) => Fault::bad_request(message),
+        PortError::Conflict(message) | PortError::NotHere(message) => Fault::bad_request(message),
         PortError::Forbidden(message) => Fault::forbidden(message),
         PortError::Unavailable(message) => Fault::unavailable("The volume service does not answer.").caused_by(message),
     }
@@ -329,7 +329,7 @@ pub(super) fn server_group(error: CommandError<ServerGroupReject>) -> Fault {
 pub(super) fn network(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) | PortError::Invalid(message) => Fault::bad_request(message),
-        PortError::Conflict(message) => Fault::conflict(message),
+        PortError::Conflict(message) | PortError::NotHere(message) => Fault::conflict(message),
         PortError::Forbidden(message) => Fault::forbidden(message),
         PortError::Unavailable(message) => {
             Fault::unavailable("The network service does not answer.").caused_by(message)
@@ -370,7 +370,7 @@ pub(super) fn interface(id: InstanceId, error: InterfaceReject) -> Fault {
 pub(super) fn address(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) => Fault::not_found(message),
-        PortError::Conflict(message) => Fault::bad_request(message),
+        PortError::Conflict(message) | PortError::NotHere(message) => Fault::bad_request(message),
         other => network(other),
     }
 }
@@ -380,7 +380,7 @@ pub(super) fn image(error: PortError) -> Fault {
     match error {
         // As in Nova, a missing image and one that the project may not see get the same answer.
         PortError::NotFound(_) | PortError::Forbidden(_) => Fault::bad_request("Can not find requested image"),
-        PortError::Invalid(message) | PortError::Conflict(message) => Fault::bad_request(message),
+        PortError::Invalid(message) | PortError::Conflict(message) | PortError::NotHere(message) => Fault::bad_request(message),
         PortError::Unavailable(message) => Fault::unavailable("The image service does not answer.").caused_by(message),
     }
 }

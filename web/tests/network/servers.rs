@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::ports::{InterfacesRequest, NetworkService, PortError};
+use chronova_actors::ports::{InterfacesRequest, NetworkService, PortError, ServiceCaller};
 use chronova_actors::services::embedded::network::NetworkRoot;
 use chronova_events::codec;
 use chronova_events::envelope::Meta;
@@ -67,6 +67,10 @@ async fn ports_of(world: &World, n: u128) -> Vec<Value> {
     body["ports"].as_array().unwrap().clone()
 }
 
+fn by() -> ServiceCaller {
+    ServiceCaller::system("test")
+}
+
 #[actix_web::test]
 async fn an_interface_is_given_once_however_often_it_is_asked_for() {
     let world = World::new().await;
@@ -107,13 +111,13 @@ async fn given_ports_are_bound_and_left_behind() {
         RequestedNic { network: None, port: Some(given_id), fixed_ip: None, tag: None },
     ];
     let asked = RequestedNetworks::These(nics);
-    port.check(&blue(), &asked, &[]).await.unwrap();
+    port.check(&blue(), &asked, &[], &by()).await.unwrap();
     let got = port.allocate(wanted(1, asked.clone()), meta()).await.unwrap();
     assert_eq!(got.iter().map(|nic| nic.owned).collect::<Vec<_>>(), [true, false]);
     assert_eq!((got[0].fixed_ips[0].address.as_str(), got[0].tag.as_deref()), ("10.0.0.50", Some("first")));
     assert_eq!(got[1].port, given_id);
 
-    let refused = port.check(&blue(), &asked, &[]).await.unwrap_err();
+    let refused = port.check(&blue(), &asked, &[], &by()).await.unwrap_err();
     assert!(
         matches!(&refused, PortError::Invalid(text) if text == &format!("Fixed IP address 10.0.0.50 is already in use on instance {}.", server(1))),
         "{refused}"
@@ -122,7 +126,7 @@ async fn given_ports_are_bound_and_left_behind() {
         nic(&a),
         RequestedNic { network: None, port: Some(given_id), fixed_ip: None, tag: None },
     ]);
-    let refused = port.check(&blue(), &taken, &[]).await.unwrap_err();
+    let refused = port.check(&blue(), &taken, &[], &by()).await.unwrap_err();
     assert!(matches!(&refused, PortError::Conflict(text) if text == &format!("Port {given_id} is still in use.")));
     let refused = port.allocate(wanted(2, taken), meta()).await.unwrap_err();
     assert!(matches!(refused, PortError::Conflict(_)));
@@ -140,37 +144,37 @@ async fn what_cannot_be_is_said_in_novas_words() {
     let world = World::new().await;
     let port = networks(&world);
     let auto = RequestedNetworks::Auto;
-    port.check(&blue(), &auto, &[]).await.expect("without any network a server goes without interfaces");
+    port.check(&blue(), &auto, &[], &by()).await.expect("without any network a server goes without interfaces");
     assert_eq!(port.allocate(wanted(1, auto.clone()), meta()).await.unwrap(), []);
-    let refused = port.check_auto(&blue()).await.unwrap_err();
+    let refused = port.check_auto(&blue(), &by()).await.unwrap_err();
     assert_eq!(refused.to_string(), "Unable to automatically allocate a network for project blue");
 
     let bare = world.make(BOB, "/networks", "network", json!({"name": "bare"})).await;
     let these = |nic: RequestedNic| RequestedNetworks::These(vec![nic]);
-    let refused = port.check(&blue(), &these(nic(&bare)), &[]).await.unwrap_err();
+    let refused = port.check(&blue(), &these(nic(&bare)), &[], &by()).await.unwrap_err();
     let message = format!("Network {} requires a subnet in order to boot instances on.", bare["id"].as_str().unwrap());
     assert!(matches!(&refused, PortError::Invalid(text) if *text == message));
     network(&world, "second", "10.0.0.0/24").await;
-    let refused = port.check(&blue(), &auto, &[]).await.unwrap_err();
+    let refused = port.check(&blue(), &auto, &[], &by()).await.unwrap_err();
     let message = "Multiple possible networks found, use a Network ID to be more specific.";
     assert!(matches!(&refused, PortError::Conflict(text) if text == message));
 
-    let refused = port.check(&ProjectId::new("red"), &these(nic(&bare)), &[]).await.unwrap_err();
+    let refused = port.check(&ProjectId::new("red"), &these(nic(&bare)), &[], &by()).await.unwrap_err();
     let message = format!("Network {} could not be found.", bare["id"].as_str().unwrap());
     assert!(matches!(&refused, PortError::Invalid(text) if *text == message));
     let nowhere = RequestedNic { network: None, port: Some(PortId(Uuid::nil())), fixed_ip: None, tag: None };
-    let refused = port.check(&blue(), &these(nowhere), &[]).await.unwrap_err();
+    let refused = port.check(&blue(), &these(nowhere), &[], &by()).await.unwrap_err();
     assert_eq!(refused.to_string(), format!("Port id {} could not be found.", Uuid::nil()));
     let groups = ["ghost".to_owned()];
-    let refused = port.check(&blue(), &RequestedNetworks::None, &groups).await.unwrap_err();
+    let refused = port.check(&blue(), &RequestedNetworks::None, &groups, &by()).await.unwrap_err();
     assert!(matches!(&refused, PortError::Invalid(text) if text == "Security group ghost not found."));
     for _ in 0..2 {
         world.make(BOB, "/security-groups", "security_group", json!({"name": "twin"})).await;
     }
-    let refused = port.check(&blue(), &RequestedNetworks::None, &["twin".to_owned()]).await.unwrap_err();
+    let refused = port.check(&blue(), &RequestedNetworks::None, &["twin".to_owned()], &by()).await.unwrap_err();
     assert!(matches!(&refused, PortError::Conflict(_)));
     world.send("admin", "PUT", "/quotas/blue", Some(json!({"quota": {"port": 0}}))).await;
-    let refused = port.check(&blue(), &these(nic(&network(&world, "third", "10.3.0.0/24").await)), &[]).await;
+    let refused = port.check(&blue(), &these(nic(&network(&world, "third", "10.3.0.0/24").await)), &[], &by()).await;
     assert!(matches!(refused, Err(PortError::Forbidden(text)) if text == "Maximum number of ports exceeded"));
     world.end().await;
 }

@@ -194,7 +194,7 @@ async fn add(ctx: Ctx) -> Result<Reply, Fault> {
 
 fn not_associated(error: PortError, text: &str, fixed: IpAddr, server: InstanceId) -> Fault {
     match error {
-        PortError::Conflict(message) => Fault::bad_request(message),
+        PortError::Conflict(message) | PortError::NotHere(message) => Fault::bad_request(message),
         PortError::Invalid(message) | PortError::NotFound(message) => Fault::bad_request(format!(
             "Unable to associate floating IP {text} to fixed IP {fixed} for instance {server}. Error: {message}"
         )),

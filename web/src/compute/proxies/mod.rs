@@ -36,7 +36,7 @@ fn refused(error: PortError) -> Fault {
     match error {
         PortError::NotFound(message) => Fault::not_found(message),
         PortError::Invalid(message) => Fault::bad_request(message),
-        PortError::Conflict(message) => Fault::conflict(message),
+        PortError::Conflict(message) | PortError::NotHere(message) => Fault::conflict(message),
         PortError::Forbidden(message) => Fault::forbidden(message),
         PortError::Unavailable(cause) => Fault::unavailable("The other service does not answer.").caused_by(cause),
     }

@@ -106,7 +106,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx).await?;
     networks(&ctx)?.delete_group(found.id, &ctx.service_caller()).await.map_err(|error| match error {
-        PortError::Conflict(message) => Fault::bad_request(message),
+        PortError::Conflict(message) | PortError::NotHere(message) => Fault::bad_request(message),
         other => refused(other),
     })?;
     Ok(Reply::empty(202))

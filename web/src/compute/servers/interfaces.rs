@@ -44,7 +44,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let request = AttachInterfaceRequest { server: found.id, nic: wanted(&ctx)?, asker: asker(&ctx, &found) };
-    let attached = dispatch::attach_interface(ctx.dispatch()?, &found.permit, request).await;
+    let attached = dispatch::attach_interface(ctx.dispatch()?, &found.permit, request, &ctx.service_caller()).await;
     let nic = attached.map_err(|error| reject::attach_interface(found.id, error))?;
     parts::show_interface(&ctx, &find(&ctx, "server_id")?, &nic.port.to_string()).await
 }

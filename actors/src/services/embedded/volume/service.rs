@@ -118,7 +118,7 @@ impl From<PortError> for VolumeError {
         match error {
             PortError::NotFound(message) => Self::NotFound(message),
             PortError::Invalid(message) | PortError::Forbidden(message) => Self::Invalid(message),
-            PortError::Conflict(message) => Self::Conflict(message),
+            PortError::Conflict(message) | PortError::NotHere(message) => Self::Conflict(message),
             PortError::Unavailable(message) => Self::Unavailable(message),
         }
     }

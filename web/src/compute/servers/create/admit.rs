@@ -48,9 +48,10 @@ pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &CreateServerReque
         volumes::admit(ctx, queries, &project, &flavor, devices, &mut disks, availability_zone).await?;
     // A volume-backed server has no image, even if its root volume was created from one.
     let image = found.filter(|_| !disks.volume_backed);
-    queries.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
+    let (networks, by) = (&queries.networks, ctx.service_caller());
+    networks.check(&project, &wish.networks, &wish.security_groups, &by).await.map_err(reject::network)?;
     if wish.auto_network {
-        queries.networks.check_auto(&project).await.map_err(reject::network)?;
+        networks.check_auto(&project, &by).await.map_err(reject::network)?;
     }
     let group = group(ctx, queries, wish)?;
     let mapped = disks.mapped;

@@ -143,7 +143,7 @@ pub(super) fn command(
     }
     let address = nic.fixed_ip.as_ref().map(|text| {
         let address = text.parse().map_err(|_| PortError::Invalid(format!("Invalid input received: {text}")))?;
-        Ok(vec![FixedIpRequest { subnet: None, address: Some(address) }])
+        Ok::<_, PortError>(vec![FixedIpRequest { subnet: None, address: Some(address) }])
     });
     Ok(NetworkCommand::CreatePort(PortRequest {
         port: nic.port,

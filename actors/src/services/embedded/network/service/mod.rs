@@ -121,11 +121,12 @@ impl NetworkService for EmbeddedNetworks {
         project: &ProjectId,
         networks: &RequestedNetworks,
         security_groups: &[String],
+        _: &ServiceCaller,
     ) -> Result<(), PortError> {
         check::check(&self.views, project, networks, security_groups)
     }
 
-    async fn check_auto(&self, project: &ProjectId) -> Result<(), PortError> {
+    async fn check_auto(&self, project: &ProjectId, _: &ServiceCaller) -> Result<(), PortError> {
         check::check_auto(&self.views, project)
     }
 
@@ -143,7 +144,12 @@ impl NetworkService for EmbeddedNetworks {
         allocated
     }
 
-    async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError> {
+    async fn check_attach(
+        &self,
+        project: &ProjectId,
+        nic: &RequestedNic,
+        _: &ServiceCaller,
+    ) -> Result<(), PortError> {
         attach::check(&self.views, project, nic).map(drop)
     }
 
