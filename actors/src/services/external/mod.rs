@@ -1,9 +1,10 @@
-//! Clients of services that run elsewhere: the real Keystone.
+//! Clients of services that run elsewhere: the real Keystone and the real Neutron.
 //!
 //! Only [`http`] calls other services. Each service has a folder, which implements the same port of [`crate::ports`] as
 //! the embedded service.
 
 pub mod http;
 pub mod keystone;
+pub mod neutron;
 #[cfg(test)]
 mod stub;

@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 pub(super) struct StubCall {
     /// The method and the path: `GET /v3/auth/tokens?nocatalog`.
     pub line: String,
+    pub body: String,
     headers: Vec<(String, String)>,
 }
 
@@ -83,9 +84,10 @@ async fn read(stream: &mut TcpStream) -> StubCall {
     loop {
         let head = text.windows(4).position(|four| four == b"\r\n\r\n").map(|end| end + 4);
         if let Some(end) = head {
-            let call = parse(&String::from_utf8_lossy(&text[..end]));
+            let mut call = parse(&String::from_utf8_lossy(&text[..end]));
             let length: usize = call.header("content-length").map_or(0, |length| length.parse().unwrap());
             if text.len() >= end + length {
+                call.body = String::from_utf8_lossy(&text[end..end + length]).into_owned();
                 return call;
             }
         }
@@ -99,5 +101,5 @@ fn parse(head: &str) -> StubCall {
     let mut lines = head.lines();
     let line = lines.next().unwrap().trim_end_matches(" HTTP/1.1").to_owned();
     let header = |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
-    StubCall { line, headers: lines.filter_map(header).collect() }
+    StubCall { line, body: String::new(), headers: lines.filter_map(header).collect() }
 }

@@ -1,0 +1,153 @@
+//! Binds the ports of a server to hosts, unbinds them, and changes their addresses.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
+use serde_json::{Value, json};
+
+use super::NeutronNetworks;
+use super::allocate::is_marked;
+use super::calls::{Asker, fields};
+use super::documents::{NeutronPort, NeutronSubnet};
+use crate::ports::PortError;
+
+/// Nova's `PortBindingFailed`: no mechanism driver of Neutron can connect the port on its host.
+pub(super) fn ensure_bound(port: NeutronPort) -> Result<NeutronPort, PortError> {
+    match port.vif_type.as_deref() {
+        Some("binding_failed") => Err(PortError::NotHere(format!(
+            "Binding failed for port {}, please check neutron logs for more information.",
+            port.id
+        ))),
+        _ => Ok(port),
+    }
+}
+
+impl NeutronNetworks {
+    /// Deletes a port that was created here, and unbinds any other. A port that is gone is success.
+    pub(super) async fn give_up(&self, port: &NeutronPort, asker: Asker<'_>) -> Result<(), PortError> {
+        let id = port.id.to_string();
+        let given_up = match is_marked(port) {
+            true => self.calls.delete(asker, "ports", &id).await,
+            false => {
+                let body = fields([
+                    ("device_id", json!("")),
+                    ("device_owner", json!("")),
+                    ("binding:host_id", Value::Null),
+                    ("binding:profile", json!({})),
+                ]);
+                self.calls.change::<Value>(asker, "ports", "port", &id, body).await.map(drop)
+            }
+        };
+        match given_up {
+            Err(error) if error.status() == 404 => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    pub(super) async fn detach_one(
+        &self,
+        instance: InstanceId,
+        port: PortId,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let asker = Asker::Account(meta);
+        let found = self.calls.show::<NeutronPort>(asker, "ports", "port", &port.to_string()).await;
+        match found {
+            Err(error) if error.status() == 404 => Ok(()),
+            Ok(port) if port.device_id != instance.to_string() => Ok(()),
+            other => self.give_up(&other?, asker).await,
+        }
+    }
+
+    /// Goes on after a refusal, so that one port does not keep the others.
+    pub(super) async fn release_all(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let asker = Asker::Account(meta);
+        let mut released = Ok(());
+        for port in self.ports_of_server(asker, instance, project).await? {
+            released = released.and(self.give_up(&port, asker).await);
+        }
+        released
+    }
+
+    pub(super) async fn bind_all(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: Option<&str>,
+        availability_zone: &str,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let asker = Asker::Account(meta);
+        for port in self.ports_of_server(asker, instance, project).await? {
+            if port.bound_to() == host {
+                ensure_bound(port)?;
+                continue;
+            }
+            let mut body = fields([("binding:host_id", json!(host))]);
+            if host.is_some() {
+                body.insert("device_owner".to_owned(), json!(format!("compute:{availability_zone}")));
+            }
+            ensure_bound(self.calls.change(asker, "ports", "port", &port.id.to_string(), body).await?)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the server's port on the network one more address, from the first subnet that has one.
+    pub(super) async fn add_one(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        network: NetworkId,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let asker = Asker::Account(meta);
+        let ports = self.ports_of_server(asker, instance, project).await?;
+        let missing = || PortError::NotFound(format!("Network could not be found for instance {instance}."));
+        let port = ports.into_iter().find(|port| port.network_id == network).ok_or_else(missing)?;
+        let subnets: Vec<NeutronSubnet> = self.calls.list(asker, "subnets", &format!("network_id={network}")).await?;
+        for subnet in subnets {
+            let mut wanted = addresses(&port, |_| true);
+            wanted.push(json!({"subnet_id": subnet.id.to_string()}));
+            match self.readdress(&port, wanted, asker).await {
+                Err(PortError::Conflict(_)) => {}
+                other => return other,
+            }
+        }
+        Err(PortError::Conflict(format!("No fixed IP addresses available for network: {network}")))
+    }
+
+    pub(super) async fn remove_one(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        address: IpAddr,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let asker = Asker::Account(meta);
+        let ports = self.ports_of_server(asker, instance, project).await?;
+        let has = |port: &NeutronPort| port.fixed_ips.iter().any(|ip| ip.ip_address == address);
+        let port = ports.into_iter().find(has).ok_or_else(|| {
+            PortError::NotFound(format!(
+                "Fixed IP not found for instance {instance}: {address} is none of its addresses."
+            ))
+        })?;
+        self.readdress(&port, addresses(&port, |other| other != address), asker).await
+    }
+
+    async fn readdress(&self, port: &NeutronPort, wanted: Vec<Value>, asker: Asker<'_>) -> Result<(), PortError> {
+        let body = fields([("fixed_ips", json!(wanted))]);
+        Ok(self.calls.change::<Value>(asker, "ports", "port", &port.id.to_string(), body).await.map(drop)?)
+    }
+}
+
+fn addresses(port: &NeutronPort, keep: impl Fn(IpAddr) -> bool) -> Vec<Value> {
+    let kept = port.fixed_ips.iter().filter(|ip| keep(ip.ip_address));
+    kept.map(|ip| json!({"subnet_id": ip.subnet_id.to_string(), "ip_address": ip.ip_address.to_string()})).collect()
+}

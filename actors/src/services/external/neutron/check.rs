@@ -1,0 +1,188 @@
+//! Checks what a server asks for, as the user who asks, with Nova's messages. Source: nova `network/neutron.py`
+//! (`validate_networks`).
+
+use std::collections::BTreeMap;
+
+use chronova_events::ids::{NetworkId, PortId, ProjectId};
+use chronova_events::instance::{RequestedNetworks, RequestedNic};
+use chronova_events::security_group::DEFAULT;
+use serde_json::Value;
+
+use super::NeutronNetworks;
+use super::calls::{Asker, encoded};
+use super::documents::{NeutronNetwork, NeutronPort};
+use super::groups::choose;
+use crate::ports::{PortError, ServiceCaller};
+
+impl NeutronNetworks {
+    pub(super) async fn check_all(
+        &self,
+        project: &ProjectId,
+        networks: &RequestedNetworks,
+        security_groups: &[String],
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        let asker = Asker::of(caller);
+        let new_ports = match networks {
+            RequestedNetworks::None => 0,
+            RequestedNetworks::Auto => usize::from(self.automatic(project, asker).await?.is_some()),
+            RequestedNetworks::These(nics) => {
+                let known = self.networks_of(nics, asker).await?;
+                for nic in nics {
+                    self.check_nic(project, nic, &known, asker).await?;
+                }
+                nics.iter().filter(|nic| nic.port.is_none()).count()
+            }
+        };
+        self.check_room(project, new_ports, caller).await?;
+        if security_groups.iter().all(|name| name == DEFAULT) {
+            return Ok(());
+        }
+        let all = self.groups_of_project(project, asker).await?;
+        security_groups.iter().filter(|name| *name != DEFAULT).try_for_each(|name| choose(&all, name).map(drop))
+    }
+
+    /// An explicit `auto`: there is a network, or Neutron makes one for the project.
+    pub(super) async fn check_topology(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
+        let asker = Asker::of(caller);
+        if self.automatic(project, asker).await?.is_some() {
+            return Ok(());
+        }
+        let unable = || PortError::Invalid(format!("Unable to automatically allocate a network for project {project}"));
+        if !self.calls.has_extension(asker, "auto-allocated-topology").await? {
+            return Err(unable());
+        }
+        let id = project.as_str();
+        let made = self.calls.show::<Value>(asker, "auto-allocated-topology", "auto_allocated_topology", id).await;
+        match made {
+            Ok(_) => Ok(()),
+            Err(error) if error.status() < 500 => Err(unable()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) async fn check_one(
+        &self,
+        project: &ProjectId,
+        nic: &RequestedNic,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        let asker = Asker::of(caller);
+        if nic.port.is_none() && nic.network.is_none() && self.automatic(project, asker).await?.is_none() {
+            return Err(PortError::Invalid(format!(
+                "No specific network was requested and none are available for project '{project}'."
+            )));
+        }
+        let known = self.networks_of(std::slice::from_ref(nic), asker).await?;
+        self.check_nic(project, nic, &known, asker).await.map_err(|error| match error {
+            // Nova answers 404 to an interface of a running server, but 400 to the same interface in a request to boot.
+            PortError::Invalid(message) if message.ends_with("could not be found.") => PortError::NotFound(message),
+            other => other,
+        })?;
+        self.check_room(project, usize::from(nic.port.is_none()), caller).await
+    }
+
+    async fn networks_of(
+        &self,
+        nics: &[RequestedNic],
+        asker: Asker<'_>,
+    ) -> Result<BTreeMap<NetworkId, NeutronNetwork>, PortError> {
+        let ids: Vec<String> = nics.iter().filter_map(|nic| nic.network).map(|id| id.to_string()).collect();
+        let found: Vec<NeutronNetwork> = self.calls.list_by(asker, "networks", "id", &ids, "").await?;
+        Ok(found.into_iter().map(|network| (network.id, network)).collect())
+    }
+
+    async fn check_nic(
+        &self,
+        project: &ProjectId,
+        nic: &RequestedNic,
+        networks: &BTreeMap<NetworkId, NeutronNetwork>,
+        asker: Asker<'_>,
+    ) -> Result<(), PortError> {
+        if let Some(port) = nic.port {
+            return self.check_port(project, port, asker).await;
+        }
+        let Some(id) = nic.network else { return self.automatic(project, asker).await.map(drop) };
+        let missing = || PortError::Invalid(format!("Network {id} could not be found."));
+        let network = networks.get(&id).ok_or_else(missing)?;
+        if !network.is_of(project) && !network.shared {
+            // A user sees the networks that are shared with the project alone, and external ones. An account that sees
+            // every network cannot tell the former.
+            match (network.external, asker) {
+                (true, _) => {
+                    let message = format!("It is not allowed to create an interface on external network {id}");
+                    return Err(PortError::Forbidden(message));
+                }
+                (false, Asker::Account(_)) => return Err(missing()),
+                (false, Asker::User(..)) => {}
+            }
+        }
+        if network.subnets.is_empty() {
+            return Err(PortError::Invalid(format!("Network {id} requires a subnet in order to boot instances on.")));
+        }
+        let Some(address) = &nic.fixed_ip else { return Ok(()) };
+        let query = format!("network_id={id}&fixed_ips={}", encoded(&format!("ip_address={address}")));
+        let holders: Vec<NeutronPort> = self.calls.list(asker, "ports", &query).await?;
+        match holders.first() {
+            Some(port) => {
+                let device = &port.device_id;
+                Err(PortError::Invalid(format!("Fixed IP address {address} is already in use on instance {device}.")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn check_port(&self, project: &ProjectId, id: PortId, asker: Asker<'_>) -> Result<(), PortError> {
+        let missing = || PortError::Invalid(format!("Port id {id} could not be found."));
+        let port: NeutronPort = match self.calls.show(asker, "ports", "port", &id.to_string()).await {
+            Err(error) if error.status() == 404 => return Err(missing()),
+            other => other?,
+        };
+        if port.project() != *project {
+            return Err(missing());
+        }
+        if !port.device_id.is_empty() {
+            return Err(PortError::Conflict(format!("Port {id} is still in use.")));
+        }
+        let deferred = port.ip_allocation.as_deref() == Some("deferred");
+        match port.fixed_ips.is_empty() && !deferred {
+            true => Err(PortError::Invalid(format!("Port {id} requires a FixedIP in order to be used."))),
+            false => Ok(()),
+        }
+    }
+
+    /// The network of a server that names none; `None` if there is none. More than one is an error.
+    pub(super) async fn automatic(
+        &self,
+        project: &ProjectId,
+        asker: Asker<'_>,
+    ) -> Result<Option<NeutronNetwork>, PortError> {
+        let own = format!("project_id={}&shared=false", encoded(project.as_str()));
+        let mut usable: Vec<NeutronNetwork> = self.calls.list(asker, "networks", &own).await?;
+        usable.retain(|network| !network.external);
+        usable.extend(self.calls.list(asker, "networks", "shared=true").await?);
+        usable.retain(|network| network.admin_state_up);
+        match usable.len() {
+            0 | 1 => Ok(usable.pop()),
+            _ => Err(PortError::Conflict(
+                "Multiple possible networks found, use a Network ID to be more specific.".to_owned(),
+            )),
+        }
+    }
+
+    /// Whether the quota of the project has room for new ports.
+    async fn check_room(&self, project: &ProjectId, new: usize, caller: &ServiceCaller) -> Result<(), PortError> {
+        if new == 0 {
+            return Ok(());
+        }
+        let asker = Asker::Account(&caller.meta);
+        let quota: Value = self.calls.show(asker, "quotas", "quota", project.as_str()).await?;
+        let Some(limit) = quota["port"].as_i64().and_then(|limit| usize::try_from(limit).ok()) else { return Ok(()) };
+        let query = format!("project_id={}&fields=id", encoded(project.as_str()));
+        let held: Vec<Value> = self.calls.list(asker, "ports", &query).await?;
+        match held.len() + new > limit {
+            true => Err(PortError::Forbidden("Maximum number of ports exceeded".to_owned())),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Real Neutron: the port of the network service.
+//!
+//! A request of a user goes to Neutron with the user's token, so that Neutron judges the user's rights. A process, and
+//! whatever only an administrator sees (bindings), uses the account of `[neutron]`.
+//!
+//! Invariants:
+//!  - a port that is created here is created, given to its server and bound by one request. A key in its
+//!    `binding:profile`, which users can neither see nor set, names its place in the server's request or the process
+//!    that attached it. Only such ports are deleted; all others are unbound;
+//!  - a request that is repeated after a lost answer creates no second port. The MAC address of a new port derives from
+//!    that key, and Neutron refuses a second port with the same MAC address on one network ([`allocate`]);
+//!  - a port of another project is never touched, even if its `device_id` names the server.
+
+mod allocate;
+mod bind;
+mod calls;
+mod check;
+mod documents;
+mod groups;
+mod plug;
+mod read;
+mod resources;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chronova_events::clock::Clock;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
+use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
+use tokio::sync::broadcast;
+
+use self::calls::NeutronCalls;
+use crate::ports::{
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService, PlugState,
+    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+};
+use crate::services::external::http::{CallOptions, ServiceClient, TrustError};
+use crate::services::external::keystone::ServiceAccount;
+
+/// Events that a process which waits for ports may miss. It then asks Neutron again.
+const EVENTS: usize = 256;
+
+/// `[neutron]`.
+#[derive(Debug, Clone)]
+pub struct NeutronOptions {
+    /// The account of processes.
+    pub account: ServiceAccount,
+    pub calls: CallOptions,
+    /// `endpoint_override`; `None`: the catalogue of Keystone tells the address.
+    pub endpoint: Option<String>,
+    /// `valid_interfaces`, in their order.
+    pub interfaces: Vec<String>,
+    pub region: Option<String>,
+    /// `service_type`.
+    pub service_type: String,
+    /// `ovs_bridge`: the bridge where the details of a port name none.
+    pub ovs_bridge: String,
+    /// `extension_sync_interval`.
+    pub extension_sync_interval: Duration,
+}
+
+/// The client of a Neutron.
+#[derive(Debug)]
+pub struct NeutronNetworks {
+    calls: NeutronCalls,
+    ovs_bridge: String,
+    /// The ports of which Neutron said that they are plugged, or that they could not be.
+    plugged: broadcast::Sender<(PortId, bool)>,
+}
+
+impl NeutronNetworks {
+    /// # Errors
+    /// A file with certificates cannot be used.
+    pub fn new(options: NeutronOptions, clock: Arc<dyn Clock>) -> Result<Arc<Self>, TrustError> {
+        let ovs_bridge = options.ovs_bridge.clone();
+        let (plugged, _) = broadcast::channel(EVENTS);
+        Ok(Arc::new(Self { calls: NeutronCalls::new(options, clock)?, ovs_bridge, plugged }))
+    }
+
+    /// The HTTP client, for metrics and health.
+    pub fn client(&self) -> &Arc<ServiceClient> {
+        self.calls.client()
+    }
+}
+
+#[async_trait]
+impl NetworkService for NeutronNetworks {
+    async fn check(
+        &self,
+        project: &ProjectId,
+        networks: &RequestedNetworks,
+        security_groups: &[String],
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        self.check_all(project, networks, security_groups, caller).await
+    }
+
+    async fn check_auto(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
+        self.check_topology(project, caller).await
+    }
+
+    async fn allocate(&self, wanted: InterfacesRequest, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
+        let allocated = self.allocate_all(&wanted, &meta).await;
+        if let Err(error) = &allocated
+            && !matches!(error, PortError::Unavailable(_))
+            && let Err(undo) = self.release_all(wanted.instance, &wanted.project, &meta).await
+        {
+            // The calling process releases the ports again when it is undone.
+            tracing::warn!(instance = %wanted.instance, %error, %undo, "undoing ports failed, retrying");
+        }
+        allocated
+    }
+
+    async fn check_attach(
+        &self,
+        project: &ProjectId,
+        nic: &RequestedNic,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        self.check_one(project, nic, caller).await
+    }
+
+    async fn attach(&self, wanted: InterfaceRequest, meta: Arc<Meta>) -> Result<NicInfo, PortError> {
+        self.attach_one(&wanted, &meta).await
+    }
+
+    async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.undo_one(instance, process, &meta).await
+    }
+
+    async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.detach_one(instance, port, &meta).await
+    }
+
+    async fn add_address(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        network: NetworkId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.add_one(instance, project, network, &meta).await
+    }
+
+    async fn remove_address(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        address: IpAddr,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.remove_one(instance, project, address, &meta).await
+    }
+
+    async fn add_security_group(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        group: &str,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        self.change_group_of(instance, project, group, true, caller).await
+    }
+
+    async fn remove_security_group(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        group: &str,
+        caller: &ServiceCaller,
+    ) -> Result<(), PortError> {
+        self.change_group_of(instance, project, group, false, caller).await
+    }
+
+    async fn group_names(
+        &self,
+        servers: &[(InstanceId, ProjectId)],
+        caller: &ServiceCaller,
+    ) -> Result<Vec<Option<Vec<String>>>, PortError> {
+        self.names_of_groups(servers, caller).await
+    }
+
+    async fn find_security_groups(
+        &self,
+        project: &ProjectId,
+        named: &[String],
+        caller: &ServiceCaller,
+    ) -> Result<Vec<Option<SecurityGroupInfo>>, PortError> {
+        self.named_groups(project, named, caller).await
+    }
+
+    async fn floating_addresses(
+        &self,
+        ports: &[PortId],
+        caller: &ServiceCaller,
+    ) -> Result<Vec<FloatingAddress>, PortError> {
+        self.floating_of(ports, caller).await
+    }
+
+    async fn find_ports(&self, ports: &[PortId], caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
+        self.ports_with_ids(ports, caller).await
+    }
+
+    async fn ports_at(&self, address: IpAddr, caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError> {
+        self.ports_with_address(address, caller).await
+    }
+
+    async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError> {
+        self.present(instance, nics).await
+    }
+
+    async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.release_all(instance, project, &meta).await
+    }
+
+    async fn rebind(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: Option<&str>,
+        availability_zone: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.bind_all(instance, project, host, availability_zone, &meta).await
+    }
+
+    fn resources(&self) -> Option<&dyn NetworkResources> {
+        Some(self)
+    }
+
+    async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
+        self.setup_of(nics).await
+    }
+
+    async fn await_plugged(&self, ports: &[PortId], patience: Duration) -> Result<PlugState, PortError> {
+        self.wait_for(ports, patience).await
+    }
+
+    fn heard_of(&self, port: PortId, plugged: bool) {
+        // Nobody may be waiting.
+        let _ = self.plugged.send((port, plugged));
+    }
+}

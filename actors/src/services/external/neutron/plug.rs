@@ -1,0 +1,113 @@
+//! How hosts connect the interfaces of ports, and when the network carries their traffic.
+
+use std::time::Duration;
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::PortId;
+use chronova_events::instance::NicInfo;
+use chronova_hypervisor::guest::{Nic, NicPlug};
+use serde_json::Value;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout_at};
+
+use super::NeutronNetworks;
+use super::bind::ensure_bound;
+use super::calls::{Asker, NeutronError};
+use super::documents::NeutronPort;
+use crate::ports::{HostNetworkSetup, PlugState, PortError};
+
+/// The number of characters of an id in the names of devices. More do not fit into a Linux interface name.
+const DEVICE_ID: usize = 11;
+/// Neutron is asked at least so often, because an event may be lost.
+const LOOK: Duration = Duration::from_secs(3);
+
+impl NeutronNetworks {
+    pub(super) async fn setup_of(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
+        let meta = Meta::system("neutron");
+        let ids: Vec<String> = nics.iter().map(|nic| nic.port.to_string()).collect();
+        let ports: Vec<NeutronPort> = self.calls.list_by(Asker::Account(&meta), "ports", "id", &ids, "").await?;
+        let realised = nics.iter().map(|nic| {
+            let port = ports.iter().find(|port| port.id == nic.port).cloned();
+            let port = port.ok_or_else(|| PortError::NotFound(format!("Port {} could not be found.", nic.port)))?;
+            let port = ensure_bound(port)?;
+            Ok(Nic {
+                port: nic.port,
+                network: nic.network,
+                mac: port.mac_address.clone(),
+                mtu: nic.mtu,
+                filter: None,
+                tap: format!("tap{}", short(nic.port)),
+                plug: plug(&port, &self.ovs_bridge)?,
+            })
+        });
+        let nics = realised.collect::<Result<Vec<Nic>, PortError>>()?;
+        Ok(HostNetworkSetup { nics, ..HostNetworkSetup::default() })
+    }
+
+    pub(super) async fn wait_for(&self, ports: &[PortId], patience: Duration) -> Result<PlugState, PortError> {
+        let end = Instant::now() + patience;
+        // Before the first look, so that no event falls between the two.
+        let mut events = self.plugged.subscribe();
+        loop {
+            match self.all_active(ports).await {
+                Ok(true) => return Ok(PlugState::Plugged),
+                Ok(false) => {}
+                Err(NeutronError::Unavailable(_)) if Instant::now() < end => {}
+                Err(error) => return Err(error.into()),
+            }
+            let look = (Instant::now() + LOOK).min(end);
+            loop {
+                match timeout_at(look, events.recv()).await {
+                    Ok(Ok((port, plugged))) if ports.contains(&port) => match plugged {
+                        true => break,
+                        false => return Ok(PlugState::Failed),
+                    },
+                    Ok(Ok(_)) => {}
+                    Ok(Err(RecvError::Lagged(_))) | Err(_) => break,
+                    Ok(Err(RecvError::Closed)) => return Ok(PlugState::NotYet),
+                }
+            }
+            if Instant::now() >= end {
+                return Ok(PlugState::NotYet);
+            }
+        }
+    }
+
+    /// Whether all ports are active. A port that is gone does not count.
+    async fn all_active(&self, ports: &[PortId]) -> Result<bool, NeutronError> {
+        let meta = Meta::system("neutron");
+        let ids: Vec<String> = ports.iter().map(PortId::to_string).collect();
+        let more = "&fields=id&fields=status";
+        let found: Vec<Value> = self.calls.list_by(Asker::Account(&meta), "ports", "id", &ids, more).await?;
+        Ok(found.iter().all(|port| port["status"].as_str() == Some("ACTIVE")))
+    }
+}
+
+fn short(id: impl std::fmt::Display) -> String {
+    id.to_string().chars().take(DEVICE_ID).collect()
+}
+
+/// Nova's `vif_type`s, as far as a host without software of ours can plug them.
+pub(super) fn plug(port: &NeutronPort, ovs_bridge: &str) -> Result<NicPlug, PortError> {
+    let detail = |key: &str| port.vif_details.get(key).and_then(Value::as_str).filter(|name| is_device(name));
+    let refused = |why: String| PortError::NotHere(format!("Port {} cannot be plugged: {why}", port.id));
+    match port.vif_type.as_deref().unwrap_or("unbound") {
+        "ovs" if port.vif_details["ovs_hybrid_plug"] == Value::Bool(true) => Err(refused(
+            "its firewall needs a bridge of Linux on the host (ovs_hybrid_plug). Use OVN or Neutron's openvswitch firewall driver."
+                .to_owned(),
+        )),
+        "ovs" => Ok(NicPlug::OpenVswitch { bridge: detail("bridge_name").unwrap_or(ovs_bridge).to_owned() }),
+        "bridge" => {
+            let default = || format!("brq{}", short(port.network_id));
+            Ok(NicPlug::Bridge { bridge: detail("bridge_name").map_or_else(default, str::to_owned) })
+        }
+        "tap" => Ok(NicPlug::Tap),
+        "unbound" => Err(refused("it is bound to no host".to_owned())),
+        other => Err(refused(format!("Unexpected vif_type={other}"))),
+    }
+}
+
+/// Whether Linux accepts this name of a device.
+fn is_device(name: &str) -> bool {
+    !name.is_empty() && name.len() < 16 && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
+}

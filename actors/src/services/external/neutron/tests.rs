@@ -1,0 +1,337 @@
+//! The client against a Neutron of a few lines: what is asked, with whose token, and what follows from lost answers.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chronova_events::clock::SystemClock;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, PortId, ProjectId};
+use chronova_events::instance::{RequestedNetworks, RequestedNic};
+use chronova_hypervisor::guest::NicPlug;
+use serde_json::{Map, Value, json};
+
+use super::documents::NeutronPort;
+use super::plug::plug;
+use super::{NeutronNetworks, NeutronOptions};
+use crate::ports::{InterfacesRequest, NetworkService, PlugState, PortError, ServiceCaller, UserToken};
+use crate::services::external::http::{CallOptions, TlsTrust};
+use crate::services::external::keystone::{AccountScope, Credentials, NamedInDomain, ServiceAccount};
+use crate::services::external::stub::{StubAnswer, StubCall, StubService};
+
+const PROJECT: &str = "0123456789abcdef0123456789abcdef";
+const NETWORK: &str = "11111111-1111-4111-8111-111111111111";
+const SUBNET: &str = "22222222-2222-4222-8222-222222222222";
+
+/// The ports of the Neutron, and its misbehaviour.
+#[derive(Default)]
+struct NeutronState {
+    ports: Vec<Map<String, Value>>,
+    /// New ports are made, and the answer is lost, so often.
+    loses: usize,
+    /// No list shows a port, so often: as if it were made a moment later.
+    hides: usize,
+    vif_type: Option<&'static str>,
+    status: Option<&'static str>,
+}
+
+type SharedState = Arc<Mutex<NeutronState>>;
+
+fn says(status: u16, body: &Value) -> StubAnswer {
+    StubAnswer::Says(status, body.to_string())
+}
+
+fn refusal(status: u16, kind: &str) -> StubAnswer {
+    says(status, &json!({"NeutronError": {"type": kind, "message": format!("{kind} happened."), "detail": ""}}))
+}
+
+fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
+    let mut state = state.lock().unwrap();
+    let (method, path) = call.line.split_once(' ').unwrap();
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let parts: Vec<&str> = path.trim_start_matches("/v2.0/").split('/').collect();
+    match (method, parts.as_slice()) {
+        ("POST", ["", "v3", "auth", "tokens"]) => {
+            let endpoint = json!({"interface": "internal", "region_id": "RegionOne", "url": url});
+            let catalog = json!([{"type": "network", "endpoints": [endpoint]}]);
+            let user = json!({"id": "nova", "name": "nova"});
+            let token = json!({"user": user, "expires_at": "2099-01-01T00:00:00.000000Z", "catalog": catalog});
+            StubAnswer::Gives(201, "of-the-account", json!({"token": token}).to_string())
+        }
+        ("GET", ["extensions"]) => says(200, &json!({"extensions": []})),
+        ("GET", ["networks"]) => {
+            let network = json!({"id": NETWORK, "name": "inner", "project_id": PROJECT, "mtu": 1442, "subnets": [SUBNET]});
+            says(200, &json!({"networks": [network]}))
+        }
+        ("GET", ["subnets"]) => {
+            let subnet = json!({"id": SUBNET, "network_id": NETWORK, "cidr": "10.0.0.0/24", "gateway_ip": "10.0.0.1",
+                "enable_dhcp": true});
+            says(200, &json!({"subnets": [subnet]}))
+        }
+        ("GET", ["security-groups"]) => says(200, &json!({"security_groups": []})),
+        ("GET", ["quotas", _]) => says(200, &json!({"quota": {"port": 2}})),
+        ("GET", ["ports"]) => {
+            if state.hides > 0 {
+                state.hides -= 1;
+                return says(200, &json!({"ports": []}));
+            }
+            let wanted = |port: &&Map<String, Value>| {
+                let of = |key: &str| format!("{key}={}", port[key].as_str().unwrap_or_default());
+                query.contains(&of("device_id")) || query.contains(&of("id")) || query.contains(&of("project_id"))
+            };
+            let found: Vec<_> = state.ports.iter().filter(wanted).collect();
+            says(200, &json!({"ports": found}))
+        }
+        ("POST", ["ports"]) => {
+            let body: Value = serde_json::from_str(&call.body).unwrap();
+            let mut port = body["port"].as_object().unwrap().clone();
+            if state.ports.iter().any(|other| other["mac_address"] == port["mac_address"]) {
+                return refusal(409, "MacAddressInUse");
+            }
+            port.insert("id".to_owned(), json!(PortId::random().to_string()));
+            port.insert("fixed_ips".to_owned(), json!([{"subnet_id": SUBNET, "ip_address": "10.0.0.7"}]));
+            port.insert("binding:vif_type".to_owned(), json!(state.vif_type.unwrap_or("ovs")));
+            port.insert("status".to_owned(), json!(state.status.unwrap_or("DOWN")));
+            state.ports.push(port.clone());
+            if state.loses > 0 {
+                state.loses -= 1;
+                return says(504, &json!({}));
+            }
+            says(201, &json!({"port": port}))
+        }
+        ("PUT" | "GET" | "DELETE", ["ports", id]) => {
+            let Some(at) = state.ports.iter().position(|port| port["id"] == **id) else {
+                return refusal(404, "PortNotFound");
+            };
+            if method == "DELETE" {
+                state.ports.remove(at);
+                return StubAnswer::Says(204, String::new());
+            }
+            if method == "PUT" {
+                let body: Value = serde_json::from_str(&call.body).unwrap();
+                state.ports[at].extend(body["port"].as_object().unwrap().clone());
+            }
+            says(200, &json!({"port": state.ports[at]}))
+        }
+        other => panic!("nobody asks this of Neutron: {other:?}"),
+    }
+}
+
+struct NeutronStub {
+    state: SharedState,
+    service: StubService,
+    networks: Arc<NeutronNetworks>,
+}
+
+impl NeutronStub {
+    async fn start() -> Self {
+        let state = SharedState::default();
+        let (seen, url) = (Arc::clone(&state), Arc::new(Mutex::new(String::new())));
+        let at = Arc::clone(&url);
+        let service = StubService::start(move |call, _| answer(&seen, &at.lock().unwrap().clone(), call)).await;
+        url.lock().unwrap().clone_from(&service.url);
+        let name = |name: &str| NamedInDomain::Id(name.to_owned());
+        let account = ServiceAccount {
+            auth_url: service.url.clone(),
+            credentials: Credentials::Password { user: name("nova"), password: UserToken::new("secret") },
+            scope: AccountScope::Project(name("service")),
+        };
+        let tls = TlsTrust { ca_file: None, insecure: false, certificate: None };
+        let calls = CallOptions { name: "neutron", timeout: Duration::from_secs(30), retries: 0, tls };
+        let options = NeutronOptions {
+            account,
+            calls,
+            endpoint: None,
+            interfaces: vec!["internal".to_owned()],
+            region: None,
+            service_type: "network".to_owned(),
+            ovs_bridge: "br-int".to_owned(),
+            extension_sync_interval: Duration::from_mins(10),
+        };
+        let networks = NeutronNetworks::new(options, Arc::new(SystemClock)).unwrap();
+        Self { state, service, networks }
+    }
+
+    fn ports(&self) -> Vec<Map<String, Value>> {
+        self.state.lock().unwrap().ports.clone()
+    }
+
+    /// A port that a user made.
+    fn add(&self, project: &str, device: &str) -> PortId {
+        let id = PortId::random();
+        let port = json!({"id": id.to_string(), "network_id": NETWORK, "project_id": project, "device_id": device,
+            "mac_address": "fa:16:3e:00:00:01", "binding:vif_type": "unbound",
+            "fixed_ips": [{"subnet_id": SUBNET, "ip_address": "10.0.0.9"}]});
+        self.state.lock().unwrap().ports.push(port.as_object().unwrap().clone());
+        id
+    }
+}
+
+fn wanted(nics: Vec<RequestedNic>) -> InterfacesRequest {
+    InterfacesRequest {
+        instance: InstanceId::random(),
+        project: ProjectId::new(PROJECT),
+        hostname: "web-1".to_owned(),
+        host: "h1".to_owned(),
+        availability_zone: "nova".to_owned(),
+        networks: RequestedNetworks::These(nics),
+        security_groups: vec!["default".to_owned()],
+    }
+}
+
+fn on_network() -> RequestedNic {
+    RequestedNic { network: Some(NETWORK.parse().unwrap()), port: None, fixed_ip: None, tag: None }
+}
+
+fn meta() -> Arc<Meta> {
+    Meta::system("test")
+}
+
+#[tokio::test]
+async fn a_port_is_made_bound_and_described() {
+    let neutron = NeutronStub::start().await;
+    let request = wanted(vec![on_network()]);
+    let nics = neutron.networks.allocate(request.clone(), meta()).await.unwrap();
+    let [port] = &neutron.ports()[..] else { panic!("one port was asked for") };
+    let field = |key: &str| port[key].as_str().unwrap_or_default().to_owned();
+    assert_eq!(field("device_id"), request.instance.to_string());
+    assert_eq!((field("device_owner"), field("binding:host_id")), ("compute:nova".to_owned(), "h1".to_owned()));
+    assert_eq!(field("project_id"), PROJECT);
+    assert!(!port.contains_key("security_groups"), "the network decides whether groups apply");
+    assert_eq!((nics[0].network_label.as_str(), nics[0].mtu, nics[0].owned), ("inner", 1442, true));
+    let ip = &nics[0].fixed_ips[0];
+    assert_eq!((ip.address.as_str(), ip.prefix, ip.dhcp), ("10.0.0.7", 24, true));
+    let setup = neutron.networks.realise(&nics).await.unwrap();
+    assert_eq!(setup.nics[0].plug, NicPlug::OpenVswitch { bridge: "br-int".to_owned() });
+    assert_eq!(setup.nics[0].mtu, 1442);
+    assert!(neutron.service.calls().iter().skip(1).all(|call| call.header("x-auth-token") == Some("of-the-account")));
+}
+
+#[tokio::test]
+async fn a_lost_answer_makes_no_second_port() {
+    let neutron = NeutronStub::start().await;
+    let request = wanted(vec![on_network()]);
+    neutron.state.lock().unwrap().loses = 1;
+    let lost = neutron.networks.allocate(request.clone(), meta()).await;
+    assert!(matches!(lost, Err(PortError::Unavailable(_))), "{lost:?}");
+    assert_eq!(neutron.ports().len(), 1, "Neutron made the port");
+    // A port that becomes visible only after the list was read is found by its MAC address.
+    for hides in [0, 1] {
+        neutron.state.lock().unwrap().hides = hides;
+        let nics = neutron.networks.allocate(request.clone(), meta()).await.unwrap();
+        assert_eq!(neutron.ports().len(), 1, "the port was made twice");
+        assert_eq!(nics[0].port.to_string(), neutron.ports()[0]["id"]);
+    }
+}
+
+#[tokio::test]
+async fn a_mac_address_of_another_port_is_no_obstacle() {
+    let neutron = NeutronStub::start().await;
+    let request = wanted(vec![on_network()]);
+    let mac = super::allocate::place(request.instance, 0).mac();
+    neutron.add(PROJECT, "another");
+    neutron.state.lock().unwrap().ports[0].insert("mac_address".to_owned(), json!(mac));
+    let made = neutron.networks.allocate(request, meta()).await;
+    // The stub gives a port without an address none, so the client cannot read it; Neutron was asked for one more.
+    assert_eq!(neutron.ports().len(), 2, "{made:?}");
+    assert!(!neutron.ports()[1].contains_key("mac_address"));
+}
+
+#[tokio::test]
+async fn a_host_that_neutron_cannot_bind_is_left_for_another() {
+    let neutron = NeutronStub::start().await;
+    neutron.state.lock().unwrap().vif_type = Some("binding_failed");
+    let failed = neutron.networks.allocate(wanted(vec![on_network()]), meta()).await;
+    assert!(matches!(&failed, Err(PortError::NotHere(text)) if text.starts_with("Binding failed for port")), "{failed:?}");
+    assert_eq!(neutron.ports().len(), 0, "the port is deleted");
+}
+
+#[tokio::test]
+async fn only_ports_that_were_made_here_are_deleted() {
+    let neutron = NeutronStub::start().await;
+    let own = neutron.add(PROJECT, "");
+    let mut request = wanted(vec![on_network()]);
+    let given = RequestedNic { network: None, port: Some(own), fixed_ip: None, tag: None };
+    request.networks = RequestedNetworks::These(vec![on_network(), given]);
+    let foreign = neutron.add("ffffffffffffffffffffffffffffffff", &request.instance.to_string());
+    let nics = neutron.networks.allocate(request.clone(), meta()).await.unwrap();
+    assert_eq!(nics.iter().map(|nic| nic.owned).collect::<Vec<_>>(), [true, false]);
+    for _ in 0..2 {
+        neutron.networks.release(request.instance, &request.project, meta()).await.unwrap();
+        let left = neutron.ports();
+        let of = |id: PortId| left.iter().find(|port| port["id"] == id.to_string()).unwrap().clone();
+        assert_eq!(left.len(), 2, "the port that was made for the server is deleted: {left:?}");
+        assert_eq!((&of(own)["device_id"], &of(own)["binding:host_id"]), (&json!(""), &Value::Null));
+        assert_eq!(of(foreign)["device_id"], request.instance.to_string(), "a port of another project is not touched");
+    }
+}
+
+#[tokio::test]
+async fn a_port_of_another_project_is_none() {
+    let neutron = NeutronStub::start().await;
+    let foreign = neutron.add("ffffffffffffffffffffffffffffffff", "");
+    let given = RequestedNic { network: None, port: Some(foreign), fixed_ip: None, tag: None };
+    let request = wanted(vec![given]);
+    let mut caller = ServiceCaller::system("test");
+    caller.token = Some(UserToken::new("of-the-user"));
+    let checked = neutron.networks.check(&request.project, &request.networks, &[], &caller).await;
+    assert!(matches!(checked, Err(PortError::Invalid(_))), "{checked:?}");
+    let asked = neutron.service.calls().into_iter().find(|call| call.line.starts_with("GET /v2.0/ports/")).unwrap();
+    assert_eq!(asked.header("x-auth-token"), Some("of-the-user"), "Neutron judges the user's rights");
+    let taken = neutron.networks.allocate(request, meta()).await;
+    assert!(matches!(taken, Err(PortError::Invalid(_))), "{taken:?}");
+    assert_eq!(neutron.ports()[0]["device_id"], "");
+}
+
+#[tokio::test]
+async fn the_quota_of_ports_counts() {
+    let neutron = NeutronStub::start().await;
+    let check = async |many: usize| {
+        let networks = RequestedNetworks::These(vec![on_network(); many]);
+        neutron.networks.check(&ProjectId::new(PROJECT), &networks, &[], &ServiceCaller::system("test")).await
+    };
+    assert_eq!(check(2).await, Ok(()));
+    assert_eq!(check(3).await, Err(PortError::Forbidden("Maximum number of ports exceeded".to_owned())));
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_the_port_or_with_an_event() {
+    let neutron = NeutronStub::start().await;
+    let nics = neutron.networks.allocate(wanted(vec![on_network()]), meta()).await.unwrap();
+    let ports = [nics[0].port];
+    let wait = |patience| neutron.networks.await_plugged(&ports, patience);
+    assert_eq!(wait(Duration::ZERO).await, Ok(PlugState::NotYet));
+    let long = Duration::from_hours(1);
+    let (failed, ()) = tokio::join!(wait(long), async {
+        while neutron.service.count("GET /v2.0/ports?id=") < 2 {
+            tokio::task::yield_now().await;
+        }
+        neutron.networks.heard_of(PortId::random(), false);
+        neutron.networks.heard_of(ports[0], false);
+    });
+    assert_eq!(failed, Ok(PlugState::Failed), "the event of another port does not count");
+    neutron.state.lock().unwrap().ports[0].insert("status".to_owned(), json!("ACTIVE"));
+    assert_eq!(wait(long).await, Ok(PlugState::Plugged));
+}
+
+#[test]
+fn each_kind_of_binding_has_its_plug() {
+    let port = |kind: &str, details: Value| -> NeutronPort {
+        serde_json::from_value(json!({"id": SUBNET, "network_id": NETWORK, "mac_address": "fa:16:3e:00:00:01",
+            "binding:vif_type": kind, "binding:vif_details": details}))
+        .unwrap()
+    };
+    let plugged = |kind: &str, details: Value| plug(&port(kind, details), "br-int").ok();
+    let switch = |bridge: &str| Some(NicPlug::OpenVswitch { bridge: bridge.to_owned() });
+    let bridge = |bridge: &str| Some(NicPlug::Bridge { bridge: bridge.to_owned() });
+    assert_eq!(plugged("ovs", json!({})), switch("br-int"));
+    assert_eq!(plugged("ovs", json!({"bridge_name": "br-ovn"})), switch("br-ovn"));
+    assert_eq!(plugged("ovs", json!({"bridge_name": "br-'><x>"})), switch("br-'><x>"), "XML escapes what it must");
+    assert_eq!(plugged("ovs", json!({"bridge_name": "../../etc"})), switch("br-int"), "that is no device");
+    assert_eq!(plugged("ovs", json!({"ovs_hybrid_plug": true})), None);
+    assert_eq!(plugged("bridge", json!({"bridge_name": "br-ex"})), bridge("br-ex"));
+    assert_eq!(plugged("bridge", json!({})), bridge("brq11111111-11"));
+    assert_eq!(plugged("tap", json!({})), Some(NicPlug::Tap));
+    assert_eq!((plugged("unbound", json!({})), plugged("hw_veb", json!({}))), (None, None));
+}
