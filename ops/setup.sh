@@ -1,6 +1,6 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
-#   setup_packages THEME...           Debian packages of build, client, host, guest, testbed, openstack, node; installs the missing ones
+#   setup_packages THEME...           the missing Debian packages of build, client, host, guest, testbed, openstack, neutron, node
 #   setup_client [NAME==VERSION...]   the `openstack` client in .venv, and further packages that are named
 #   setup_dashboard_tools             the tools that check the dashboard, in tests/browser/node_modules
 #   setup_rust                        a toolchain new enough, or a sentence saying how to get one
@@ -36,6 +36,10 @@ PACKAGES_NODE=(nodejs npm)
 
 # Real services of OpenStack, for tests/testbed/keystone.sh; uWSGI is what serves them.
 PACKAGES_OPENSTACK=(keystone uwsgi-plugin-python3)
+
+# Neutron, its database, and OVN with Open vSwitch as its data plane, for tests/testbed/neutron.sh.
+PACKAGES_NEUTRON=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql neutron-api neutron-rpc-server openvswitch-switch
+  ovn-central ovn-host ethtool)
 
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
 
@@ -74,6 +78,7 @@ setup_packages() { # themes...
       testbed) wanted+=("${PACKAGES_TESTBED[@]}") ;;
       node) command -v npm >/dev/null || wanted+=("${PACKAGES_NODE[@]}") ;;
       openstack) wanted+=("${PACKAGES_OPENSTACK[@]}") ;;
+      neutron) wanted+=("${PACKAGES_NEUTRON[@]}") ;;
       *) echo "setup_packages: no theme $theme" >&2; return 2 ;;
     esac
   done

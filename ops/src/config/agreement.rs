@@ -45,6 +45,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         signatures(config),
         event_store(config),
         identity(config),
+        network(config),
         unused_keystone(config, texts),
         fleets(config),
     ];
@@ -77,6 +78,35 @@ fn identity(config: &Config) -> Vec<Clash> {
                            names another: take one of them out";
             clashes.push(error(("chronova", "identity_listen"), message));
         }
+    }
+    clashes
+}
+
+/// Which network service there is, and whether its account is complete.
+fn network(config: &Config) -> Vec<Clash> {
+    let mut clashes = Vec::new();
+    let fields = config.neutron.account();
+    let problems = [fields.complete().err(), fields.trust().err()];
+    clashes.extend(problems.into_iter().flatten().map(|problem| Clash {
+        severity: Severity::Error,
+        at: (fields.section, problem.option),
+        message: Cow::Owned(problem.message),
+    }));
+    let auth_url = ("neutron", "auth_url");
+    if config.neutron.auth_url.is_none() {
+        return clashes;
+    }
+    if config.keystone_authtoken.auth_url.is_none() {
+        let message = "[neutron] auth_url is set and [keystone_authtoken] auth_url is not: Neutron does not know the users of \
+                       the embedded identity service. Set both, or neither";
+        clashes.push(error(auth_url, message));
+    }
+    let message = "[neutron] auth_url: Neutron is the network service, and the embedded one is not served";
+    clashes.push(Clash { severity: Severity::Note, at: auth_url, message: Cow::Borrowed(message) });
+    if !config.chronova.network_listen.0.is_empty() {
+        let message = "[chronova] network_listen serves the embedded network service, and [neutron] names another: take one of \
+                       them out";
+        clashes.push(error(("chronova", "network_listen"), message));
     }
     clashes
 }

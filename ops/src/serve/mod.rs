@@ -8,6 +8,7 @@ mod gauges;
 mod identity;
 pub mod listen;
 pub mod log_only;
+mod network;
 mod private;
 mod read_models;
 mod reconcilers;

@@ -10,7 +10,6 @@ use chronova_actors::reconcile::run_counts::ReconcilerTally;
 use chronova_actors::runtime::{Follower, Leader, Leadership, Member, Ports};
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::ImageFiles;
-use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_hypervisor::backend::DriverOptions;
@@ -33,6 +32,7 @@ use super::cluster::ClusterMembership;
 use super::event_log::EventLog;
 use super::gauges::Gauges;
 use super::identity::OpenedIdentity;
+use super::network::OpenedNetworks;
 use super::read_models::{self, ReadModelGauges};
 use super::reconcilers::ReconcilerGauges;
 use super::{AppState, identity, listen, vendor_data};
@@ -56,7 +56,7 @@ pub(super) struct ControlPlane {
 /// The services beside Compute. Those of a member that follows are made of a gateway that refuses every command.
 struct OpenedServices {
     identity: OpenedIdentity,
-    networks: Arc<EmbeddedNetworks>,
+    networks: OpenedNetworks,
     images: Arc<EmbeddedImages>,
     volumes: Arc<EmbeddedVolumes>,
 }
@@ -160,7 +160,7 @@ impl OpenedServices {
     fn open(config: &Config, targets: &Targets, member: &Member, gateway: &Arc<CommandGateway>) -> Result<Self> {
         let views = &member.views;
         let identity = identity::open(config, targets.identity.clone(), member)?;
-        let networks = EmbeddedNetworks::new(Arc::clone(gateway), Arc::clone(views));
+        let networks = OpenedNetworks::open(config, member, gateway)?;
         let (folder, size_cap) = (&config.chronova.data_dir, config.glance.image_size_cap);
         let files = ImageFiles::open(folder, size_cap).context("cannot use the folder of the images")?;
         let most = usize::try_from(config.glance.image_count_total).ok();
@@ -178,7 +178,7 @@ impl OpenedServices {
 
     fn ports(&self) -> Ports {
         Ports {
-            networks: Arc::clone(&self.networks) as _,
+            networks: self.networks.port(),
             images: Arc::clone(&self.images) as _,
             volumes: Arc::clone(&self.volumes) as _,
         }
@@ -206,7 +206,7 @@ fn app(
     let web: WebConfig = targets.web.clone();
     let metrics = HttpMetrics::new(metrics(member, &parts, seat.as_ref())?)?;
     let ServingParts { operations, services, .. } = parts;
-    let OpenedServices { identity, images, volumes, .. } = services;
+    let OpenedServices { identity, networks, images, volumes } = services;
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
     let authentication = match config.api.auth_strategy.as_str() {
         "noauth2" => Authentication::NoAuth,
@@ -214,7 +214,7 @@ fn app(
     };
     let app = App::new(web, policy, authentication, metrics).with_operations(operations);
     let app = with_identity(app.with_log(Arc::clone(&member.log)), identity);
-    let mut app = app.with_images(images).with_volumes(volumes);
+    let mut app = networks.show(app).with_images(images).with_volumes(volumes);
     app.compute = ComputeState::new(consoles(config, targets));
     let (broken, written) = (member.broken(), event_log.clone());
     app.health = std::mem::take(&mut app.health)
@@ -263,8 +263,12 @@ fn metrics(member: &Member, parts: &ServingParts, seat: Option<&ClusterSeat>) ->
     if let Some(kept) = &member.checkpoints {
         registry.register(Box::new(ReadModelGauges::new(kept)?))?;
     }
+    let mut clients: Vec<_> = parts.services.networks.client().cloned().into_iter().collect();
     if let OpenedIdentity::Keystone { provider, .. } = &parts.services.identity {
-        registry.register(Box::new(CallGauges::new(vec![Arc::clone(provider.client())])?))?;
+        clients.push(Arc::clone(provider.client()));
+    }
+    if !clients.is_empty() {
+        registry.register(Box::new(CallGauges::new(clients)?))?;
     }
     Ok(registry)
 }

@@ -161,6 +161,14 @@ section! {
             min: Some(0.0),
             help: "Live migrations that leave one compute host at the same time; 0 is no bound.",
         }
+        vif_plugging_timeout: u32 => runtime.processes.vif_plugging_timeout by Seconds {
+            unit: "seconds",
+            help: "How long a new guest waits until Neutron has plugged its ports. 0: it does not wait. The embedded network \
+                   service plugs at once.",
+        }
+        vif_plugging_is_fatal: bool => runtime.processes.vif_plugging_is_fatal {
+            help: "Whether a server fails whose ports are not plugged in that time. Off: its guest goes on without network.",
+        }
         block_device_allocate_retries: u32 => runtime.processes.volume_looks {
             min: Some(0.0),
             help: "How often a build asks whether its volumes are ready before it gives up.",
@@ -172,14 +180,6 @@ section! {
         network_allocate_retries: u32 => nothing {
             default: Text("0"), min: Some(0.0),
             help: "How often a failed allocation of networks is tried again.",
-        }
-        vif_plugging_is_fatal: bool => nothing {
-            default: Text("true"),
-            help: "Fail a build whose ports are not bound within vif_plugging_timeout.",
-        }
-        vif_plugging_timeout: u32 => nothing {
-            default: Text("300"), min: Some(0.0), unit: "seconds",
-            help: "How long a build waits for the network service to have bound its ports; 0 does not wait.",
         }
         resume_guests_state_on_host_boot: bool => runtime.hosts.resume_guests {
             help: "Start the guests that ran when their compute host went down, once it is back. A host on which \

@@ -138,6 +138,8 @@ macro_rules! account_section {
     };
 }
 
+pub(super) use account_section;
+
 account_section! {
     /// keystonemiddleware's section: the Keystone that says whose a token is. With `auth_url` it takes the place of the
     /// embedded identity service.

@@ -107,6 +107,7 @@ pub mod default;
 pub mod eventstoredb;
 pub mod keystone;
 pub mod libvirt;
+pub mod neutron;
 pub mod scheduling;
 pub mod services;
 
@@ -171,7 +172,7 @@ configuration! {
     token: services::Token,
     security_compliance: services::SecurityCompliance,
     glance: services::Glance,
-    neutron: services::Neutron,
+    neutron: neutron::Neutron,
     cinder: services::Cinder,
     volume: services::Volume,
 }

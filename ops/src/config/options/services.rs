@@ -67,29 +67,6 @@ section! {
 }
 
 section! {
-    /// Network service: where floating addresses come from, and what the metadata API needs to know of its proxy.
-    Neutron = "neutron" from Nova {
-        default_floating_pool: String => web.default_floating_pool {
-            help: "External network, by name or id, that os-floating-ips (until 2.35) takes addresses from where a request \
-                   names no pool.",
-        }
-        service_metadata_proxy: bool => here {
-            default: Text("false"),
-            deprecated: &[("DEFAULT", "service_neutron_metadata_proxy")],
-            help: "Identify the guest of a metadata request by the headers of Neutron's metadata proxy, and refuse \
-                   others. Off: a guest is identified by the fixed address that it asks from.",
-        }
-        metadata_proxy_shared_secret: String => here {
-            default: Text(""), secret: true,
-            deprecated: &[("DEFAULT", "neutron_metadata_proxy_shared_secret")],
-            help: "Secret with which the proxy signs the guest's id: metadata_proxy_shared_secret of Neutron's metadata agent. \
-                   Where service_metadata_proxy is on and there is none, the server does not start (Nova's only warns, \
-                   and accepts any request).",
-        }
-    }
-}
-
-section! {
     /// Volume service: what servers may have of it.
     Cinder = "cinder" from Nova {
         cross_az_attach: bool => compute.cross_az_attach {

@@ -1,0 +1,61 @@
+//! Network service: real Neutron, or what the embedded service and the metadata API need to know of Neutron's proxy.
+
+use std::path::PathBuf;
+
+use super::super::account::{AccountFields, HasAccount};
+use super::super::option::Default::Text;
+use super::keystone::account_section;
+
+account_section! {
+    /// Nova's section for its client of Neutron. With `auth_url` that Neutron takes the place of the embedded network
+    /// service.
+    Neutron = "neutron" from Nova {
+        endpoint_override: Option<String> => here {
+            help: "Address of Neutron, in place of the one in Keystone's catalogue.",
+        }
+        service_type: String => here {
+            default: Text("network"),
+            help: "Type of the service in Keystone's catalogue.",
+        }
+        valid_interfaces: Vec<String> => here {
+            default: Text("internal,public"),
+            help: "Endpoints of the catalogue that may be used; an earlier one comes first.",
+        }
+        region_name: Option<String> => here {
+            help: "Region of the endpoint. Unset: any.",
+        }
+        timeout: Option<u32> => here {
+            min: Some(1.0), max: Some(600.0), unit: "seconds",
+            help: "How long one answer of Neutron may take. Unset: 60, where Nova waits without end.",
+        }
+        http_retries: u32 => here {
+            default: Text("3"), max: Some(10.0),
+            help: "How often a call is repeated when Neutron cannot be reached.",
+        }
+        extension_sync_interval: u32 => here {
+            default: Text("600"), unit: "seconds",
+            help: "How long the list of Neutron's extensions counts.",
+        }
+        ovs_bridge: String => here {
+            default: Text("br-int"),
+            help: "Bridge of Open vSwitch on the hosts, where a port's details name none.",
+        }
+        default_floating_pool: String => web.default_floating_pool {
+            help: "External network, by name or id, that os-floating-ips (until 2.35) takes addresses from where a request \
+                   names no pool.",
+        }
+        service_metadata_proxy: bool => here {
+            default: Text("false"),
+            deprecated: &[("DEFAULT", "service_neutron_metadata_proxy")],
+            help: "Identify the guest of a metadata request by the headers of Neutron's metadata proxy, and refuse \
+                   others. Off: a guest is identified by the fixed address that it asks from.",
+        }
+        metadata_proxy_shared_secret: String => here {
+            default: Text(""), secret: true,
+            deprecated: &[("DEFAULT", "neutron_metadata_proxy_shared_secret")],
+            help: "Secret with which the proxy signs the guest's id: metadata_proxy_shared_secret of Neutron's metadata agent. \
+                   Where service_metadata_proxy is on and there is none, the server does not start (Nova's warns and believes \
+                   anybody).",
+        }
+    }
+}
