@@ -31,6 +31,7 @@
 #                     at most 107 bytes
 #   TESTBED_CACHE     keeps libvirtd's knowledge of QEMU for the next testbed (/var/tmp/chronova-testbed)
 #   TESTBED_LVM       "GROUP MIB": each host has a volume group of that name and size; see lvm.sh
+#   TESTBED_PLAIN_TAPS  if set, the guests' tap devices have no header of virtio-net; see the shim
 set -euo pipefail
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ID=${TESTBED_ID:-a}
@@ -104,7 +105,7 @@ certify_controller() {
 
 # ---------------------------------------------------------------------------------------------------------------- hosts
 
-# A preloaded shim changes three behaviours of libvirtd and QEMU that these hosts cannot use.
+# A preloaded shim changes four behaviours of libvirtd and QEMU that these hosts cannot use.
 #
 # libvirtd refuses a live migration with disks on a local file system. But $STATE/shared is the same directory on every
 # host, so the shim makes statfs() report NFS for it. (From 10.9 on, shared_filesystems in qemu.conf does that.)
@@ -115,6 +116,9 @@ certify_controller() {
 # hangs or oopses (lost_writes.py shows it). The shim makes the memory 8 KiB smaller, so QEMU checks page by page and
 # avoids the bug.
 #
+# With TESTBED_PLAIN_TAPS the guests' tap devices have no header of virtio-net. Then QEMU offers guests no checksum and
+# segmentation offload, which user-space Open vSwitch (neutron.sh) does not complete.
+#
 # QEMU inherits the shim from libvirtd. If the host has `userfault off`, the shim refuses QEMU's request to handle page
 # faults.
 make_shim() {
@@ -122,10 +126,13 @@ make_shim() {
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -154,6 +161,18 @@ long syscall(long number, ...) {
     return -1;
   }
   return real(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+}
+
+int ioctl(int file, unsigned long request, ...) {
+  static int (*real)(int, unsigned long, ...);
+  if (!real) real = (int (*)(int, unsigned long, ...))dlsym(RTLD_NEXT, "ioctl");
+  va_list list;
+  va_start(list, request);
+  void *argument = va_arg(list, void *);
+  va_end(list);
+  const char *plain = getenv("TESTBED_PLAIN_TAPS");
+  if (request == TUNSETIFF && plain && *plain) ((struct ifreq *)argument)->ifr_flags &= ~IFF_VNET_HDR;
+  return real(file, request, argument);
 }
 
 /* A guest's QEMU is started with "-m MIB" and {"qom-type":"memory-backend-ram","id":"pc.ram","size":BYTES}. For
@@ -221,7 +240,7 @@ max_workers = 40
 max_client_requests = 20
 log_level = ${TESTBED_LOG_LEVEL:-3}
 log_outputs = "${TESTBED_LOG_LEVEL:-3}:file:/var/log/libvirt/libvirtd.log"
-ovs_timeout = 2
+ovs_timeout = 30
 C
   # No cgroups, no security driver and no virtlogd, because the hosts would share them.
   cat >"$H/etc/qemu.conf" <<C

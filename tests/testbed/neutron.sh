@@ -1,0 +1,248 @@
+#!/bin/bash
+# A real Neutron with OVN from Debian's packages (`setup_packages neutron` of ops/setup.sh), for the scripts in tests/real.
+#
+#   neutron.sh up DIR KEYSTONE ADDRESS   databases, then the server; again: only what does not run. ADDRESS is one of this
+#                                        machine that the hosts reach: OVN's southbound database listens there
+#   neutron.sh join DIR H...             Open vSwitch and ovn-controller in hosts of hosts.sh, which are up
+#   neutron.sh in H CMD...               runs CMD (ovs-vsctl, ovs-ofctl...) in a host
+#   neutron.sh down DIR                  ends all of it; DIR stays
+#
+# All of it is in DIR: MariaDB, OVN's databases, logs; `url` is the server's address. Each process leads a session of its
+# own, whose id is in DIR/NAME.pid. The server's account in Keystone is neutron, project service, password `secret`; it
+# reports ports to the Compute endpoint of Keystone's catalogue. Open vSwitch forwards in user space, so no kernel module is
+# needed. Its tunnels (geneve) run over the hosts' guest wire.
+set -euo pipefail
+export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
+COMMAND=${1:-}; shift || true
+CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
+TESTBED=${TESTBED_STATE:-/var/tmp/tb-${TESTBED_ID:-a}}
+die() { echo "neutron.sh: $*" >&2; exit 1; }
+
+free_port() { # the first to try
+  local port=$1
+  while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || (exec 3<>"/dev/tcp/${ADDRESS:-127.0.0.1}/$port") 2>/dev/null; do port=$((port + 1)); done
+  echo "$port"
+}
+
+within() { # seconds, command...
+  local until=$((SECONDS + $1)); shift
+  while ! "$@" >/dev/null 2>&1; do
+    [ $SECONDS -lt $until ] || return 1
+    sleep 0.2
+  done
+}
+
+alive() { local pid; pid=$(cat "$DIR/$1.pid" 2>/dev/null) && kill -0 -- "-$pid" 2>/dev/null; } # name
+spawn() { # name, command...
+  local name=$1; shift
+  ! alive "$name" || return 0
+  setsid "$@" >>"$DIR/log/$name.out" 2>&1 </dev/null &
+  echo $! >"$DIR/$name.pid"
+}
+stop() { # names...
+  local name pid i
+  for name in "$@"; do
+    pid=$(cat "$DIR/$name.pid" 2>/dev/null) || continue
+    kill -CONT -- "-$pid" 2>/dev/null || true
+    kill -TERM -- "-$pid" 2>/dev/null || true
+    for i in $(seq 50); do kill -0 -- "-$pid" 2>/dev/null || break; sleep 0.1; done
+    kill -KILL -- "-$pid" 2>/dev/null || true
+    rm -f "$DIR/$name.pid"
+  done
+}
+
+# ----------------------------------------------------------------------------------------------------------- databases
+
+sql() { mariadb --no-defaults -u root -S "$DIR/mariadb.sock" "$@"; }
+
+database() {
+  if [ ! -e "$DIR/database.made" ]; then
+    mariadb-install-db --no-defaults --user=root --datadir="$DIR/mariadb" --auth-root-authentication-method=normal \
+      --skip-test-db >"$DIR/log/mariadb-install.log" 2>&1
+  fi
+  spawn mariadb /usr/sbin/mariadbd --no-defaults --user=root --datadir="$DIR/mariadb" --socket="$DIR/mariadb.sock" --skip-networking \
+    --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M --innodb-log-file-size=16M --max-connections=200
+  within 60 sql -e 'SELECT 1' || die "MariaDB does not start: see $DIR/log/mariadb.out"
+  [ ! -e "$DIR/database.made" ] || return 0
+  sql -e 'CREATE DATABASE neutron CHARACTER SET utf8'
+  # The migrations of all of Neutron's releases take half a minute. Their result is the same for one version.
+  local version dump
+  version=$(dpkg-query -W -f '${Version}' neutron-common | tr -c '[:alnum:].\n' _)
+  dump=$CACHE/neutron-$version.sql
+  if [ ! -s "$dump" ]; then
+    neutron-db-manage --config-file "$DIR/neutron.conf" --config-file "$DIR/ml2.ini" upgrade heads >"$DIR/log/schema.log" 2>&1 \
+      || die "the schema cannot be made: $(tail -n 3 "$DIR/log/schema.log")"
+    mkdir -p "$CACHE"
+    mariadb-dump --no-defaults -u root -S "$DIR/mariadb.sock" neutron >"$dump.$$" && mv "$dump.$$" "$dump"
+  else
+    sql neutron <"$dump"
+  fi
+  : >"$DIR/database.made"
+}
+
+central() {
+  local half table remote
+  for half in nb sb; do
+    [ -s "$DIR/ovn$half.db" ] || ovsdb-tool create "$DIR/ovn$half.db" "/usr/share/ovn/ovn-$half.ovsschema"
+    if [ $half = nb ]; then table=OVN_Northbound,NB_Global,connections remote=$(cat "$DIR/nb"); else table=OVN_Southbound,SB_Global,connections remote=$(cat "$DIR/sb"); fi
+    alive "ovn$half" || rm -f "$DIR/ovn$half.sock"
+    spawn "ovn$half" ovsdb-server "$DIR/ovn$half.db" --remote="punix:$DIR/ovn$half.sock" --remote="db:$table" --unixctl="$DIR/ovn$half.ctl" \
+      --no-chdir -vconsole:off --log-file="$DIR/log/ovn$half.log"
+    within 20 test -S "$DIR/ovn$half.sock" || die "OVN's database $half does not start: see $DIR/log"
+    # The default probe of 5 s cuts connections on a busy machine.
+    "ovn-${half}ctl" --db="unix:$DIR/ovn$half.sock" --inactivity-probe=60000 set-connection "ptcp:${remote##*:}:${remote%:*}"
+  done
+  spawn northd ovn-northd --ovnnb-db="unix:$DIR/ovnnb.sock" --ovnsb-db="unix:$DIR/ovnsb.sock" --unixctl="$DIR/northd.ctl" -vconsole:off \
+    --log-file="$DIR/log/northd.log"
+}
+
+# ----------------------------------------------------------------------------------------------------------- the server
+
+configure() { # Keystone, port
+  mkdir -p "$DIR/state"
+  echo "http://127.0.0.1:$2" >"$DIR/url"
+  echo "127.0.0.1:$(free_port $(($2 + 1)))" >"$DIR/nb"
+  echo "$ADDRESS:$(free_port $(($2 + 50)))" >"$DIR/sb"
+  account() {
+    printf '%s\n' "auth_url = $KEYSTONE/v3" 'auth_type = password' "username = $1" 'password = secret' 'user_domain_name = Default' \
+      'project_name = service' 'project_domain_name = Default' 'region_name = RegionOne'
+  }
+  cat >"$DIR/neutron.conf" <<CONF
+[DEFAULT]
+log_file = $DIR/log/server.log
+bind_host = 127.0.0.1
+bind_port = $2
+api_paste_config = /etc/neutron/api-paste.ini
+state_path = $DIR/state
+transport_url = fake://
+core_plugin = ml2
+service_plugins = ovn-router,auto_allocate
+api_workers = 1
+rpc_workers = 1
+rpc_state_report_workers = 0
+dhcp_agent_notification = false
+notify_nova_on_port_status_changes = true
+notify_nova_on_port_data_changes = true
+send_events_interval = 1
+[quotas]
+quota_port = 50
+[database]
+connection = mysql+pymysql://root@localhost/neutron?unix_socket=$DIR/mariadb.sock&charset=utf8
+[oslo_concurrency]
+lock_path = $DIR/state
+[nova]
+$(account nova)
+[keystone_authtoken]
+www_authenticate_uri = $KEYSTONE
+$(account neutron)
+service_token_roles = service
+CONF
+  cat >"$DIR/ml2.ini" <<CONF
+[ml2]
+type_drivers = local,flat,geneve
+tenant_network_types = geneve
+mechanism_drivers = ovn
+extension_drivers = port_security
+overlay_ip_version = 4
+path_mtu = 1500
+[ml2_type_geneve]
+vni_ranges = 1:65536
+max_header_size = 38
+[ml2_type_flat]
+flat_networks = *
+[securitygroup]
+enable_security_group = true
+[ovn]
+ovn_nb_connection = tcp:$(cat "$DIR/nb")
+ovn_sb_connection = tcp:$(cat "$DIR/sb")
+ovn_l3_scheduler = leastloaded
+ovn_metadata_enabled = false
+neutron_sync_mode = log
+CONF
+}
+
+# Without a token: 401 says that the server is there.
+answers() { [ "$(curl -s -m 5 -o /dev/null -w '%{http_code}' "$(cat "$DIR/url")/v2.0/networks")" = 401 ]; }
+
+up() {
+  mkdir -p -m 0700 "$DIR" "$DIR/log"
+  [ -e "$DIR/url" ] || configure "$KEYSTONE" "$(free_port $((31000 + $$ % 20000)))"
+  central & local other=$!
+  database
+  wait $other || die "OVN's databases do not start"
+  spawn server /usr/bin/neutron-server --config-file "$DIR/neutron.conf" --config-file "$DIR/ml2.ini"
+  until answers; do
+    alive server && [ $SECONDS -lt 120 ] || { tail -n 20 "$DIR/log/server.log" "$DIR/log/server.out" >&2; die "Neutron does not start"; }
+    sleep 0.3
+  done
+}
+
+# ----------------------------------------------------------------------------------------------------------- the hosts
+
+inside() { local host=$1; shift; nsenter -t "$(cat "$TESTBED/$host/init.pid")" -m -u -i -n -p -- "$@"; } # host, command...
+
+join() { # host
+  local h=$1 H=$TESTBED/$1 n=${1#h} wire link=(ip -n "tb${TESTBED_ID:-a}-$1")
+  wire=10.232.0.$((10 + n))
+  mkdir -p "$H"/{ovs,ovn} "$H/log/ovs" /run/openvswitch /run/ovn
+  # The mounts end with the host.
+  # shellcheck disable=SC2016
+  inside "$h" bash -c 'mountpoint -q /run/openvswitch || mount --bind "$0/ovs" /run/openvswitch
+    mountpoint -q /run/ovn || mount --bind "$0/ovn" /run/ovn' "$H"
+  # The Linux bridge of hosts.sh makes room for the bridge of Open vSwitch with the same name.
+  [ -s "$H/ovs/conf.db" ] || { "${link[@]}" link del br-int; ovsdb-tool create "$H/ovs/conf.db" /usr/share/openvswitch/vswitch.ovsschema; }
+  alive "$h-ovsdb" || rm -f "$H"/ovs/*.sock "$H"/ovs/*.ctl
+  local enter=(nsenter -t "$(cat "$H/init.pid")" -m -u -i -n -p --) vs=(inside "$h" ovs-vsctl --timeout=30)
+  spawn "$h-ovsdb" "${enter[@]}" ovsdb-server "$H/ovs/conf.db" --remote=punix:/run/openvswitch/db.sock --pidfile -vconsole:off \
+    --log-file="$H/log/ovs/ovsdb-server.log"
+  within 20 test -S "$H/ovs/db.sock" || die "$h: ovsdb-server does not start"
+  "${vs[@]}" --no-wait init
+  "${vs[@]}" --no-wait set Open_vSwitch . external-ids:system-id="$h" external-ids:hostname="$h" \
+    external-ids:ovn-remote="tcp:$(cat "$DIR/sb")" external-ids:ovn-encap-type=geneve external-ids:ovn-encap-ip="$wire" \
+    external-ids:ovn-bridge-datapath-type=netdev external-ids:ovn-bridge-mappings=physnet1:br-phy \
+    external-ids:ovn-cms-options=enable-chassis-as-gw external-ids:ovn-remote-probe-interval=60000 \
+    external-ids:ovn-openflow-probe-interval=60 external-ids:ovn-monitor-all=true \
+    other_config:n-handler-threads=1 other_config:n-revalidator-threads=1
+  spawn "$h-vswitchd" "${enter[@]}" ovs-vswitchd unix:/run/openvswitch/db.sock --pidfile -vconsole:off --log-file="$H/log/ovs/ovs-vswitchd.log"
+  "${vs[@]}" -- --may-exist add-br br-int -- set bridge br-int datapath_type=netdev fail-mode=secure other-config:disable-in-band=true \
+    -- --may-exist add-br br-phy -- set bridge br-phy datapath_type=netdev -- --may-exist add-port br-phy phys0
+  # After a reboot the database has the bridges before ovs-vswitchd does.
+  within 20 "${link[@]}" link show br-phy && within 20 "${link[@]}" link show br-int || die "$h: ovs-vswitchd makes no bridges"
+  # A tunnel in user space leaves through a bridge of Open vSwitch only, so the address is on one.
+  "${link[@]}" addr replace "$wire/24" dev br-phy
+  "${link[@]}" link set br-phy up
+  "${link[@]}" link set br-int up
+  spawn "$h-controller" "${enter[@]}" ovn-controller unix:/run/openvswitch/db.sock --pidfile -vconsole:off --log-file="$H/log/ovs/ovn-controller.log"
+  # User-space Open vSwitch completes no checksums, so whatever enters it must have complete ones.
+  ip netns exec "tb${TESTBED_ID:-a}-fab" ethtool -K "p$n" tx off >/dev/null 2>&1 || true
+}
+
+chassis() { ovn-sbctl --db="unix:$DIR/ovnsb.sock" --bare --columns=hostname list chassis | grep -qx "$1"; }
+
+# Debian pairs Neutron 21 with OVN 23.03. That Neutron reads a chassis' bridge mappings and gateway option from external_ids,
+# and that OVN writes them to other_config only.
+complete_chassis() { # host
+  local key value
+  within 60 chassis "$1" || die "$1 is no chassis: see $TESTBED/$1/log/ovs/ovn-controller.log"
+  for key in ovn-bridge-mappings ovn-cms-options datapath-type iface-types; do
+    value=$(ovn-sbctl --db="unix:$DIR/ovnsb.sock" get chassis "$1" "other_config:$key")
+    ovn-sbctl --db="unix:$DIR/ovnsb.sock" set chassis "$1" "external_ids:$key=$value"
+  done
+}
+
+usage() { sed -n '2,16p' "$(realpath "$0")" >&2; exit 2; }
+case $COMMAND in
+  up) DIR=${1:?} KEYSTONE=${2:?} ADDRESS=${3:?}; up ;;
+  join)
+    DIR=${1:?}; shift
+    for h in "$@"; do join "$h"; done
+    for h in "$@"; do complete_chassis "$h"; done
+    ;;
+  in) inside "$@" ;;
+  down)
+    DIR=${1:?}
+    for pid in "$DIR"/h*.pid; do [ ! -e "$pid" ] || stop "$(basename "$pid" .pid)"; done
+    stop server northd ovnnb ovnsb mariadb
+    ;;
+  *) usage ;;
+esac
