@@ -4,6 +4,7 @@
 #   neutron.sh up DIR KEYSTONE ADDRESS   databases, then the server; again: only what does not run. ADDRESS is one of this
 #                                        machine that the hosts reach: OVN's southbound database listens there
 #   neutron.sh join DIR H...             Open vSwitch and ovn-controller in hosts of hosts.sh, which are up
+#   neutron.sh pretend DIR HOST          lets OVN believe in a host that does not exist: ports can be bound to it
 #   neutron.sh in H CMD...               runs CMD (ovs-vsctl, ovs-ofctl...) in a host
 #   neutron.sh down DIR                  ends all of it; DIR stays
 #
@@ -230,13 +231,21 @@ complete_chassis() { # host
   done
 }
 
-usage() { sed -n '2,16p' "$(realpath "$0")" >&2; exit 2; }
+usage() { sed -n '2,17p' "$(realpath "$0")" >&2; exit 2; }
 case $COMMAND in
   up) DIR=${1:?} KEYSTONE=${2:?} ADDRESS=${3:?}; up ;;
   join)
     DIR=${1:?}; shift
     for h in "$@"; do join "$h"; done
     for h in "$@"; do complete_chassis "$h"; done
+    ;;
+  pretend)
+    # A chassis that is ahead of the configuration counts as alive.
+    DIR=${1:?} host=${2:?}
+    south=(ovn-sbctl --db="unix:$DIR/ovnsb.sock")
+    "${south[@]}" chassis-add "$host" geneve "192.0.2.${host//[^0-9]/}" -- set chassis "$host" "hostname=$host"
+    "${south[@]}" create Chassis_Private "name=$host" nb_cfg=1000000000 \
+      "chassis=$("${south[@]}" --bare --columns=_uuid find chassis "name=$host")"
     ;;
   in) inside "$@" ;;
   down)

@@ -229,7 +229,9 @@ impl From<PortError> for StepError {
             PortError::Invalid(message) => Self::fatal(400, message, ""),
             PortError::Conflict(message) => Self::fatal(409, message, ""),
             PortError::Forbidden(message) => Self::fatal(403, message, ""),
-            PortError::NotHere(_) => Self::Elsewhere(StepFault::new(500, "The network service refused the host.", error)),
+            PortError::NotHere(_) => {
+                Self::Elsewhere(StepFault::new(500, "The network service refused the host.", error))
+            }
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod images;
 pub mod network_resources;
 pub mod networks;
 pub mod real_keystone;
+pub mod real_neutron;
 pub mod volumes;
 
 /// Fails the case with this message unless the condition holds.

@@ -47,11 +47,17 @@ pub(super) fn calls(name: &'static str) -> CallOptions {
 }
 
 fn admin(auth_url: &str) -> ServiceAccount {
-    let named = || NamedInDomain::Name { name: "admin".to_owned(), domain: DomainChoice::Id("default".to_owned()) };
+    account(auth_url, "admin", "admin")
+}
+
+/// A user in a project, with the password that all have.
+pub(super) fn account(auth_url: &str, user: &str, project: &str) -> ServiceAccount {
+    let named =
+        |name: &str| NamedInDomain::Name { name: name.to_owned(), domain: DomainChoice::Id("default".to_owned()) };
     ServiceAccount {
         auth_url: auth_url.to_owned(),
-        credentials: Credentials::Password { user: named(), password: UserToken::new("secret") },
-        scope: AccountScope::Project(named()),
+        credentials: Credentials::Password { user: named(user), password: UserToken::new("secret") },
+        scope: AccountScope::Project(named(project)),
     }
 }
 

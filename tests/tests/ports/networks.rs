@@ -1,4 +1,4 @@
-//! The suite of networks on the embedded network service, and on one that breaks a promise.
+//! The suite of networks on the embedded network service, on real Neutron, and on a service that breaks a promise.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use chronova_tests::ports::broken_networks::{BrokenNetworks, NetworkFault};
 use chronova_tests::ports::embedded_networks::EmbeddedNetworkStage;
 use chronova_tests::ports::network_resources;
 use chronova_tests::ports::networks::{CASES, NetworkCase};
+use chronova_tests::ports::real_neutron::RealNeutron;
 
 fn all() -> impl Iterator<Item = &'static (&'static str, NetworkCase)> {
     CASES.iter().chain(network_resources::CASES)
@@ -25,6 +26,22 @@ async fn the_embedded_network_service_keeps_every_promise() {
         }
         stage.stop().await;
     }
+}
+
+#[actix_rt::test]
+async fn real_neutron_keeps_every_promise_about_servers() {
+    let Some(stage) = RealNeutron::start().await.unwrap() else {
+        eprintln!("skipped: Neutron is not installed (setup_packages neutron)");
+        return;
+    };
+    let networks = stage.networks().unwrap();
+    let mut broken = Vec::new();
+    for (name, case) in CASES {
+        if let Err(error) = case(networks.as_ref(), &stage).await {
+            broken.push(format!("{name}: {error:#}"));
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
 #[actix_rt::test]

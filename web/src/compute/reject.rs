@@ -380,7 +380,9 @@ pub(super) fn image(error: PortError) -> Fault {
     match error {
         // As in Nova, a missing image and one that the project may not see get the same answer.
         PortError::NotFound(_) | PortError::Forbidden(_) => Fault::bad_request("Can not find requested image"),
-        PortError::Invalid(message) | PortError::Conflict(message) | PortError::NotHere(message) => Fault::bad_request(message),
+        PortError::Invalid(message) | PortError::Conflict(message) | PortError::NotHere(message) => {
+            Fault::bad_request(message)
+        }
         PortError::Unavailable(message) => Fault::unavailable("The image service does not answer.").caused_by(message),
     }
 }

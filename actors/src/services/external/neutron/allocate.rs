@@ -276,9 +276,8 @@ impl NeutronNetworks {
     ) -> Result<Vec<NicInfo>, PortError> {
         let all: Vec<&NeutronPort> = ports.iter().map(|(port, _)| port).collect();
         let surroundings = self.surroundings(&all, asker).await?;
-        let nic = |(port, nic): &(NeutronPort, &RequestedNic)| {
-            surroundings.nic(port, nic.tag.clone(), nic.port.is_none())
-        };
+        let nic =
+            |(port, nic): &(NeutronPort, &RequestedNic)| surroundings.nic(port, nic.tag.clone(), nic.port.is_none());
         ports.iter().map(nic).collect()
     }
 
@@ -305,9 +304,7 @@ impl NeutronNetworks {
 }
 
 fn no_network(project: &ProjectId) -> PortError {
-    PortError::Invalid(format!(
-        "No specific network was requested and none are available for project '{project}'."
-    ))
+    PortError::Invalid(format!("No specific network was requested and none are available for project '{project}'."))
 }
 
 /// Nova's words for Neutron's refusals of a new port.

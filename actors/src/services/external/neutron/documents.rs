@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, SecurityGroupId, SecurityGroupRuleId, SubnetId};
+use chronova_events::ids::{
+    FloatingIpId, NetworkId, PortId, ProjectId, SecurityGroupId, SecurityGroupRuleId, SubnetId,
+};
 use chronova_events::network::FixedAddress;
 use chronova_events::security_group::{Direction, Ethertype, RuleTraffic};
 use serde::Deserialize;

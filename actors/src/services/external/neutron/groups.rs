@@ -76,7 +76,8 @@ impl NeutronNetworks {
     ) -> Result<(), PortError> {
         // Nova's `SecurityGroupCannotBeApplied`.
         if applies && (port.port_security_enabled == Some(false) || port.fixed_ips.is_empty()) {
-            let message = "Network requires port_security_enabled and subnet associated in order to apply security groups.";
+            let message =
+                "Network requires port_security_enabled and subnet associated in order to apply security groups.";
             return Err(PortError::Invalid(message.to_owned()));
         }
         let mut groups: Vec<&str> = port.security_groups.iter().map(String::as_str).filter(|id| *id != group).collect();
@@ -174,8 +175,11 @@ impl NeutronNetworks {
     ) -> Result<Vec<SecurityRuleInfo>, PortError> {
         let mut remotes: BTreeMap<SecurityGroupId, (ProjectId, String)> =
             near.iter().map(|group| (group.id, (group.project(), group.name.clone()))).collect();
-        let wanted: BTreeSet<SecurityGroupId> =
-            rules.iter().filter_map(|rule| rule.traffic().remote_group).filter(|id| !remotes.contains_key(id)).collect();
+        let wanted: BTreeSet<SecurityGroupId> = rules
+            .iter()
+            .filter_map(|rule| rule.traffic().remote_group)
+            .filter(|id| !remotes.contains_key(id))
+            .collect();
         let ids: Vec<String> = wanted.into_iter().map(|id| id.to_string()).collect();
         let others: Vec<NeutronGroup> = self.calls.list_by(asker, "security-groups", "id", &ids, "").await?;
         remotes.extend(others.into_iter().map(|group| (group.id, (group.project(), group.name))));

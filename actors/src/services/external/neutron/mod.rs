@@ -36,8 +36,8 @@ use tokio::sync::broadcast;
 
 use self::calls::NeutronCalls;
 use crate::ports::{
-    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService, PlugState,
-    PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
+    FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
+    PlugState, PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
 use crate::services::external::http::{CallOptions, ServiceClient, TrustError};
 use crate::services::external::keystone::ServiceAccount;

@@ -44,7 +44,11 @@ impl NeutronNetworks {
             let pool = pools.iter().find(|pool| pool.id == row.floating_network_id);
             let target = row.port().zip(row.fixed_ip_address).map(|(port, address)| {
                 let holder = ports.iter().find(|known| known.id == port);
-                FloatingIpTarget { port, address, device: holder.map(|port| port.device_id.clone()).unwrap_or_default() }
+                FloatingIpTarget {
+                    port,
+                    address,
+                    device: holder.map(|port| port.device_id.clone()).unwrap_or_default(),
+                }
             });
             FloatingIpInfo {
                 id: row.id,
@@ -134,10 +138,8 @@ impl NetworkResources for NeutronNetworks {
         caller: &ServiceCaller,
     ) -> Result<FloatingIpInfo, FloatingIpAllocationReject> {
         let asker = Asker::of(caller);
-        let body = fields([
-            ("floating_network_id", json!(network.to_string())),
-            ("project_id", json!(project.as_str())),
-        ]);
+        let body =
+            fields([("floating_network_id", json!(network.to_string())), ("project_id", json!(project.as_str()))]);
         let made = self.calls.create(asker, FLOATING, "floatingip", body).await;
         let row = made.map_err(|error| match error.kind() {
             "IpAddressGenerationFailure" | "ExternalIpAddressExhausted" => FloatingIpAllocationReject::NoneLeft,
@@ -155,13 +157,13 @@ impl NetworkResources for NeutronNetworks {
         caller: &ServiceCaller,
     ) -> Result<(), PortError> {
         let body = match to {
-            Some((port, address)) => fields([
-                ("port_id", json!(port.to_string())),
-                ("fixed_ip_address", json!(address.to_string())),
-            ]),
+            Some((port, address)) => {
+                fields([("port_id", json!(port.to_string())), ("fixed_ip_address", json!(address.to_string()))])
+            }
             None => fields([("port_id", Value::Null)]),
         };
-        let changed = self.calls.change::<Value>(Asker::of(caller), FLOATING, "floatingip", &id.to_string(), body).await;
+        let changed =
+            self.calls.change::<Value>(Asker::of(caller), FLOATING, "floatingip", &id.to_string(), body).await;
         Ok(changed.map(drop)?)
     }
 

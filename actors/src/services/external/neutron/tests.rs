@@ -61,7 +61,8 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
         }
         ("GET", ["extensions"]) => says(200, &json!({"extensions": []})),
         ("GET", ["networks"]) => {
-            let network = json!({"id": NETWORK, "name": "inner", "project_id": PROJECT, "mtu": 1442, "subnets": [SUBNET]});
+            let network =
+                json!({"id": NETWORK, "name": "inner", "project_id": PROJECT, "mtu": 1442, "subnets": [SUBNET]});
             says(200, &json!({"networks": [network]}))
         }
         ("GET", ["subnets"]) => {
@@ -243,7 +244,10 @@ async fn a_host_that_neutron_cannot_bind_is_left_for_another() {
     let neutron = NeutronStub::start().await;
     neutron.state.lock().unwrap().vif_type = Some("binding_failed");
     let failed = neutron.networks.allocate(wanted(vec![on_network()]), meta()).await;
-    assert!(matches!(&failed, Err(PortError::NotHere(text)) if text.starts_with("Binding failed for port")), "{failed:?}");
+    assert!(
+        matches!(&failed, Err(PortError::NotHere(text)) if text.starts_with("Binding failed for port")),
+        "{failed:?}"
+    );
     assert_eq!(neutron.ports().len(), 0, "the port is deleted");
 }
 

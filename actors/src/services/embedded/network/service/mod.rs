@@ -144,12 +144,7 @@ impl NetworkService for EmbeddedNetworks {
         allocated
     }
 
-    async fn check_attach(
-        &self,
-        project: &ProjectId,
-        nic: &RequestedNic,
-        _: &ServiceCaller,
-    ) -> Result<(), PortError> {
+    async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic, _: &ServiceCaller) -> Result<(), PortError> {
         attach::check(&self.views, project, nic).map(drop)
     }
 
