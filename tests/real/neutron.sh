@@ -44,7 +44,7 @@ house_first() {
     cloud shop eve shop
   } >"$HOUSE_CLOUDS"
   {
-    printf '%s\n' '[DEFAULT]' 'vif_plugging_timeout = 60' '[keystone_authtoken]'
+    printf '%s\n' '[DEFAULT]' 'vif_plugging_timeout = 30' '[keystone_authtoken]'
     account nova
     echo '[neutron]'
     account nova
@@ -154,6 +154,23 @@ P3=$(port_of one | grep -vx "$P1")
 within 20 "its port is ACTIVE" port_is "$P3" "ACTIVE $HOST" status binding_host_id
 expect "it is detached" web server remove port one "$P3"
 within 20 "the port that was made for it is deleted" no_port "$P3"
+
+# -------------------------------------------------------------------------------------------- a network that does not come
+
+kill -STOP -- "-$(cat "$CLOUD_DIR/neutron/$OTHER-controller.pid")"
+os compute service set --disable "$HOST" nova-compute
+web server create "${WANTED[@]}" --network inner three >"$WORK/three" 2>&1 || bad "a third server is asked for" "$(cat "$WORK/three")"
+THREE=$(web server show three -f value -c id); SERVERS+=("$THREE")
+P4=
+third_port() { P4=$(port_of three); [ -n "$P4" ]; }
+within 30 "a server on a host without OVN's controller gets its port" third_port
+three_is() { [ "$(web server show three -f value -c status)" = "$1" ]; }
+within 60 "... and fails when its port stays down" three_is ERROR
+like "... in Nova's words" "$(web server show three -f value -c fault)" 'Failed to allocate the network.s., not rescheduling'
+within 10 "its port is deleted" no_port "$P4"
+kill -CONT -- "-$(cat "$CLOUD_DIR/neutron/$OTHER-controller.pid")"
+os compute service set --enable "$HOST" nova-compute
+expect "it is deleted" web server delete --wait three
 
 # ------------------------------------------------------------------------------------------------------------- the end
 
