@@ -97,7 +97,7 @@ impl NeutronNetworks {
         for (index, nic) in nics.iter().enumerate() {
             let port = match nic.port {
                 Some(port) => Some(self.take(port, &owner, asker).await?),
-                None => self.make(nic, place(wanted.instance, index), &owner, &groups, &known, asker).await?,
+                None => self.make(nic, place(wanted.instance, index), &owner, groups.as_deref(), &known, asker).await?,
             };
             ports.extend(port.map(|port| (port, nic)));
         }
@@ -117,7 +117,7 @@ impl NeutronNetworks {
             Some(port) => Some(self.take(port, &owner, asker).await?),
             None => {
                 let known = self.ports_of_server(asker, wanted.instance, &wanted.project).await?;
-                self.make(&wanted.nic, of_process(wanted.process), &owner, &None, &known, asker).await?
+                self.make(&wanted.nic, of_process(wanted.process), &owner, None, &known, asker).await?
             }
         };
         let port = port.ok_or_else(|| no_network(&wanted.project))?;
@@ -168,7 +168,7 @@ impl NeutronNetworks {
         nic: &RequestedNic,
         mark: PortMark,
         owner: &PortOwner<'_>,
-        groups: &Option<Vec<String>>,
+        groups: Option<&[String]>,
         known: &[NeutronPort],
         asker: Asker<'_>,
     ) -> Result<Option<NeutronPort>, PortError> {
@@ -205,7 +205,7 @@ impl NeutronNetworks {
         nic: &RequestedNic,
         mark: PortMark,
         owner: &PortOwner<'_>,
-        groups: &Option<Vec<String>>,
+        groups: Option<&[String]>,
         network: NetworkId,
         asker: Asker<'_>,
     ) -> Result<Map<String, Value>, PortError> {

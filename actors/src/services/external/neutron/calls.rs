@@ -1,5 +1,6 @@
 //! Requests to Neutron: with whose token, to which address, and the meaning of its refusals.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -318,7 +319,10 @@ pub(super) fn encoded(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => safe.push(char::from(byte)),
-            other => safe.push_str(&format!("%{other:02X}")),
+            other => {
+                // Writing to a `String` cannot fail.
+                let _ = write!(safe, "%{other:02X}");
+            }
         }
     }
     safe

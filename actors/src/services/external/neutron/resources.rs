@@ -76,7 +76,7 @@ impl NeutronNetworks {
 }
 
 /// The fields of a new rule.
-fn rule_body(group: SecurityGroupId, traffic: RuleTraffic) -> Map<String, Value> {
+fn rule_body(group: SecurityGroupId, traffic: &RuleTraffic) -> Map<String, Value> {
     let direction = if traffic.direction == Direction::Egress { "egress" } else { "ingress" };
     let ethertype = if traffic.ethertype == Ethertype::Ipv6 { "IPv6" } else { "IPv4" };
     let mut body = fields([
@@ -235,7 +235,7 @@ impl NetworkResources for NeutronNetworks {
         caller: &ServiceCaller,
     ) -> Result<SecurityRuleInfo, PortError> {
         let asker = Asker::of(caller);
-        let made = self.calls.create(asker, RULES, RULE, rule_body(group, traffic)).await.map_err(limited)?;
+        let made = self.calls.create(asker, RULES, RULE, rule_body(group, &traffic)).await.map_err(limited)?;
         self.one_rule(made, asker).await
     }
 
