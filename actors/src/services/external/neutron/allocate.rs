@@ -17,11 +17,12 @@ use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
 /// The key of `binding:profile` that marks a port which was created here.
 const MARK: &str = "chronova_made_for";
 
-/// What a new port is for: a place in a server's request, or a process that attaches one more.
+/// The mark of the port with this index in the request of a server.
 pub(super) fn place(instance: InstanceId, index: usize) -> PortMark {
     PortMark(PortId::derive(instance.0, &format!("port-{index}")))
 }
 
+/// The mark of the port that a process attaches.
 pub(super) fn of_process(process: ProcessId) -> PortMark {
     PortMark(PortId::derive(process.0, "port"))
 }
