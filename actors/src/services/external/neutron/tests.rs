@@ -87,7 +87,7 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
         ("POST", ["ports"]) => {
             let body: Value = serde_json::from_str(&call.body).unwrap();
             let mut port = body["port"].as_object().unwrap().clone();
-            if state.ports.iter().any(|other| other["mac_address"] == port["mac_address"]) {
+            if state.ports.iter().any(|other| other.get("mac_address") == port.get("mac_address")) {
                 return refusal(409, "MacAddressInUse");
             }
             port.insert("id".to_owned(), json!(PortId::random().to_string()));
