@@ -94,6 +94,14 @@ fn network(config: &Config) -> Vec<Clash> {
     }));
     let auth_url = ("neutron", "auth_url");
     if config.neutron.auth_url.is_none() {
+        let message = "[neutron] endpoint_override has no effect without auth_url: networks are those of the embedded network \
+                       service, and no Neutron is called";
+        let unused = || Clash {
+            severity: Severity::Warning,
+            at: ("neutron", "endpoint_override"),
+            message: Cow::Borrowed(message),
+        };
+        clashes.extend(config.neutron.endpoint_override.is_some().then(unused));
         return clashes;
     }
     if config.keystone_authtoken.auth_url.is_none() {

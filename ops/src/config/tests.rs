@@ -112,12 +112,12 @@ fn all_problems_are_reported_in_the_order_of_the_files() {
 fn options_that_only_nova_has_cause_a_note_or_a_warning() {
     assert_eq!(
         problems_in(&[concat!(
-            "[DEFAULT]\ntransport_url = rabbit://a\n[neutron]\nauth-type = password\n",
+            "[DEFAULT]\ntransport_url = rabbit://a\n[ironic]\nauth-type = password\n",
             "[database]\nconnection = mysql://x\n[libvirt]\ndisk-prefix = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
         )]),
         [
             "0.conf:2: note: [DEFAULT] transport_url is an option of Nova and has no effect in Chronova",
-            "0.conf:4: note: [neutron] auth-type is an option of Nova and has no effect in Chronova",
+            "0.conf:4: note: [ironic] auth-type is an option of Nova and has no effect in Chronova",
             "0.conf:6: warning: [database] connection is an option of Nova and has no effect: the event log under \
              [chronova] data_dir takes the place of Nova's databases",
             "0.conf:8: warning: [libvirt] disk_prefix has no effect in this version yet",
@@ -132,7 +132,7 @@ fn options_that_only_nova_has_cause_a_note_or_a_warning() {
 fn a_service_that_is_named_and_not_asked_causes_a_warning() {
     for (section, option, service) in [
         ("glance", "api_servers = http://c:9292", "no Glance is called"),
-        ("neutron", "auth-url = http://c:5000", "no Neutron is called"),
+        ("neutron", "endpoint_override = http://c:9696", "no Neutron is called"),
         ("cinder", "catalog_info = volumev3:cinderv3:internalURL", "no Cinder is called"),
         ("keystone_authtoken", "region_name = RegionOne", "the embedded identity service validates tokens"),
         ("keystone_authtoken", "cafile = /etc/ssl/ca.pem", "the embedded identity service validates tokens"),
@@ -142,6 +142,26 @@ fn a_service_that_is_named_and_not_asked_causes_a_warning() {
         assert!(told[0].starts_with("0.conf:2: warning: ") && told[0].contains(service), "{told:?}");
     }
     assert_eq!(problems_in(&["[keystone_authtoken]\nwww_authenticate_uri = http://c:5000\n"]), [""; 0]);
+}
+
+#[test]
+fn a_neutron_needs_a_keystone_and_a_whole_account() {
+    let neutron = ACCOUNT.replace("keystone_authtoken", "neutron");
+    let both = problems_in(&[&format!("{ACCOUNT}{neutron}")]);
+    assert_eq!(both.len(), 2, "{both:?}");
+    assert!(
+        both.iter().any(|told| told.contains("note: [neutron] auth_url: Neutron is the network service")),
+        "{both:?}"
+    );
+    let alone = problems_in(&[&neutron]);
+    assert!(
+        alone
+            .iter()
+            .any(|told| told.contains("error: [neutron] auth_url is set and [keystone_authtoken] auth_url is not"))
+    );
+    let half = problems_in(&["[neutron]\nauth_type = password\n"]);
+    assert_eq!(half.len(), 1, "{half:?}");
+    assert!(half[0].contains("error: [neutron] auth_type is set and auth_url is not"), "{half:?}");
 }
 
 const ACCOUNT: &str = "[keystone_authtoken]\nauth_url = http://c:5000\nauth_type = password\nusername = nova\n\

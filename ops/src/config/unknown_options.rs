@@ -20,16 +20,11 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
 ];
 
 /// Options that name another service. An operator who sets one would believe that Chronova calls that service.
-const NAMES_A_SERVICE: [(&str, &[&str], &str); 3] = [
+const NAMES_A_SERVICE: [(&str, &[&str], &str); 2] = [
     (
         "glance",
         &["api_servers", "endpoint_override"],
         "images are those of the embedded image service, and no Glance is called",
-    ),
-    (
-        "neutron",
-        &["auth_url", "endpoint_override"],
-        "networks are those of the embedded network service, and no Neutron is called",
     ),
     (
         "cinder",
