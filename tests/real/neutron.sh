@@ -23,12 +23,9 @@ account() { # user
 }
 
 house_first() {
-  bash "$HERE/../testbed/keystone.sh" up "$CLOUD_DIR/keystone" >"$CLOUD_DIR/keystone.out" 2>&1 &
-  local keystone=$! address=http://127.0.0.1:$((30000 + $$ % 20000))
-  # Neutron asks Keystone at the first request only, so both start side by side; the port is the one that keystone.sh takes.
-  wait $keystone || { bad "Keystone starts" "$(tail -n 20 "$CLOUD_DIR/keystone.out")"; exit 1; }
-  address=$(cat "$CLOUD_DIR/keystone/url")
-  KEYSTONE=$address
+  bash "$HERE/../testbed/keystone.sh" up "$CLOUD_DIR/keystone" >"$CLOUD_DIR/keystone.out" 2>&1 \
+    || { bad "Keystone starts" "$(tail -n 20 "$CLOUD_DIR/keystone.out")"; exit 1; }
+  KEYSTONE=$(cat "$CLOUD_DIR/keystone/url")
   neutron up "$CLOUD_DIR/neutron" "$KEYSTONE" 10.231.0.2 >"$CLOUD_DIR/neutron.out" 2>&1 &
   local server=$!
   NEUTRON=

@@ -17,13 +17,8 @@ export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 COMMAND=${1:-}; shift || true
 CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
 TESTBED=${TESTBED_STATE:-/var/tmp/tb-${TESTBED_ID:-a}}
+. "$(dirname "$(realpath "$0")")/free_port.sh"
 die() { echo "neutron.sh: $*" >&2; exit 1; }
-
-free_port() { # the first to try
-  local port=$1
-  while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || (exec 3<>"/dev/tcp/${ADDRESS:-127.0.0.1}/$port") 2>/dev/null; do port=$((port + 1)); done
-  echo "$port"
-}
 
 within() { # seconds, command...
   local until=$((SECONDS + $1)); shift
@@ -102,8 +97,8 @@ central() {
 configure() { # Keystone, port
   mkdir -p "$DIR/state"
   echo "http://127.0.0.1:$2" >"$DIR/url"
-  echo "127.0.0.1:$(free_port $(($2 + 1)))" >"$DIR/nb"
-  echo "$ADDRESS:$(free_port $(($2 + 50)))" >"$DIR/sb"
+  echo "127.0.0.1:$(free_port)" >"$DIR/nb"
+  echo "$ADDRESS:$(free_port)" >"$DIR/sb"
   account() {
     printf '%s\n' "auth_url = $KEYSTONE/v3" 'auth_type = password' "username = $1" 'password = secret' 'user_domain_name = Default' \
       'project_name = service' 'project_domain_name = Default' 'region_name = RegionOne'
@@ -167,7 +162,7 @@ answers() { [ "$(curl -s -m 5 -o /dev/null -w '%{http_code}' "$(cat "$DIR/url")/
 
 up() {
   mkdir -p -m 0700 "$DIR" "$DIR/log"
-  [ -e "$DIR/url" ] || configure "$KEYSTONE" "$(free_port $((31000 + $$ % 20000)))"
+  [ -e "$DIR/url" ] || configure "$KEYSTONE" "$(free_port)"
   central & local other=$!
   database
   wait $other || die "OVN's databases do not start"
