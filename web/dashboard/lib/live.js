@@ -42,9 +42,10 @@ function start(viewer) {
   stop = new AbortController();
   const { signal } = stop;
   const state = (up) => {
+    const was = alive.get();
     alive.set(up);
-    // After a gap the pages read everything anew.
-    if (up) tell(null);
+    // After a gap the pages read everything anew. When the feed breaks they ask, too, and so notice an outage at once.
+    if (up || was) tell(null);
   };
   if (viewer.may.audit) {
     followStream('chronova/v1/events', { kind: 'instance.' }, head, (event) => changed([SERVER.exec(event.stream)?.[1]].filter(Boolean)), signal, state);
