@@ -2,7 +2,7 @@
 // whole window. As in noVNC's own page, `path` is the WebSocket's path on this host.
 import RFB from './vendor/novnc/core/rfb.js';
 
-const status = document.getElementById('status');
+const status = /** @type {HTMLElement} */ (document.getElementById('status'));
 const told = { up: 'Connected.', down: 'The connection to the console has ended. Ask for another address to open it again.' };
 const path = new URLSearchParams(location.search).get('path') ?? 'console';
 const address = new URL(`/${path.replace(/^\/+/, '')}`, location.href);
