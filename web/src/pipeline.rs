@@ -178,7 +178,7 @@ fn find<'a>(routers: &'a Routers, place: &RequestAddress, method: Option<Method>
     }
     let path = address::segments(rest).ok_or_else(Fault::no_route)?;
     // Placement has no HEAD.
-    let method = incoming.method.filter(|method| service != Service::Placement || *method != Method::Head);
+    let method = method.filter(|method| service != Service::Placement || *method != Method::Head);
     let mut others = std::collections::BTreeSet::new();
     // First without the project, then with it: `/v2.1/servers` and `/v2.1/{project_id}/servers` are the same.
     let with_project = match (service, path.split_first()) {

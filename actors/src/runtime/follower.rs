@@ -54,7 +54,7 @@ mod tests {
         let log = MemoryStore::new();
         let member = Member::start(Arc::clone(&log) as _, Arc::new(SystemClock), Views::new()).await.unwrap();
         let follower = Follower::of(&member);
-        let (host, down) = (HostId::new(), HostCommand::ReportDown { reason: "test".to_owned() });
+        let (host, down) = (HostId::random(), HostCommand::ReportDown { reason: "test".to_owned() });
         let refused = follower.gateway().send::<HostRoot>(&host, down, Meta::system("test")).await;
         assert!(matches!(refused, Err(CommandError::Unavailable(_))), "{refused:?}");
         // The state of an actor would not change with the events of the leader.

@@ -53,8 +53,7 @@ pub(super) fn view(ctx: &Ctx, kind: &VolumeType) -> Value {
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let mut kinds = visible(&ctx)?;
-    // Administrators see the public types, unless they request the private ones or all. Other callers see every type
-    // that they may use.
+    // By default, administrators see the public types. Other callers see every type that they may use.
     match ctx.query.last("is_public").filter(|_| ctx.caller().is_admin) {
         Some(text) if text.eq_ignore_ascii_case("none") => {}
         Some(text) => {
