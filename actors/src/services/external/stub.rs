@@ -85,6 +85,12 @@ async fn read(stream: &mut TcpStream) -> StubCall {
         let head = text.windows(4).position(|four| four == b"\r\n\r\n").map(|end| end + 4);
         if let Some(end) = head {
             let mut call = parse(&String::from_utf8_lossy(&text[..end]));
+            if call.header("transfer-encoding").is_some() && !text.ends_with(b"\r\n0\r\n\r\n") {
+                let length = stream.read(&mut piece).await.unwrap();
+                assert!(length > 0, "the call ends before its end");
+                text.extend_from_slice(&piece[..length]);
+                continue;
+            }
             let length: usize = call.header("content-length").map_or(0, |length| length.parse().unwrap());
             if text.len() >= end + length {
                 call.body = String::from_utf8_lossy(&text[end..end + length]).into_owned();

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chronova_events::ids::RequestId;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, Uri};
@@ -21,20 +22,20 @@ use super::trust::{TlsTrust, TrustError};
 use crate::ports::UserToken;
 
 /// The longest JSON answer that is read.
-const LONGEST_ANSWER: usize = 8 * 1024 * 1024;
+pub(super) const LONGEST_ANSWER: usize = 8 * 1024 * 1024;
 /// The pause before the first repetition; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(150);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(20);
 
-type Body = Full<Bytes>;
+pub(super) type CallBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// How a service is called.
 #[derive(Debug, Clone)]
 pub struct CallOptions {
     /// The service's name in messages and metrics: `keystone`.
     pub name: &'static str,
-    /// The longest time of one attempt, from its beginning to the end of the answer.
+    /// The longest time of one attempt, from its beginning to the end of the answer. For a stream: to its next piece.
     pub timeout: Duration,
     /// How often a call without an answer is repeated.
     pub retries: u32,
@@ -117,18 +118,24 @@ impl ServiceRequest {
         self.header("content-type", "application/json")
     }
 
-    fn is_idempotent(&self) -> bool {
+    /// Another type of JSON than the usual one.
+    #[must_use]
+    pub fn kind(mut self, kind: &str) -> Self {
+        self.headers.retain(|(name, _)| name != CONTENT_TYPE);
+        self.header("content-type", kind)
+    }
+
+    pub(crate) fn is_idempotent(&self) -> bool {
         matches!(self.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE)
     }
 
     /// The message on the wire.
-    fn message(&self) -> Result<Request<Body>, CallFailure> {
+    pub(super) fn message(&self, body: CallBody) -> Result<Request<CallBody>, CallFailure> {
         let bad = || CallFailure::Malformed;
         if self.malformed {
             return Err(bad());
         }
         let uri: Uri = self.url.parse().map_err(|_| bad())?;
-        let body = Full::new(self.body.clone().unwrap_or_default());
         let mut message = Request::new(body);
         *message.method_mut() = self.method.clone();
         *message.uri_mut() = uri;
@@ -136,6 +143,11 @@ impl ServiceRequest {
         headers.insert(USER_AGENT, HeaderValue::from_static("chronova"));
         headers.extend(self.headers.iter().cloned());
         Ok(message)
+    }
+
+    /// The whole body, as often as it is sent.
+    pub(super) fn whole_body(&self) -> CallBody {
+        Full::new(self.body.clone().unwrap_or_default()).map_err(|never| match never {}).boxed_unsync()
     }
 }
 
@@ -170,10 +182,19 @@ impl ServiceAnswer {
             let message = body.pointer("/error/message").or_else(|| body.get("message"))?;
             message.as_str().map(str::to_owned)
         });
+        let said = said.or_else(|| text_of_page(std::str::from_utf8(&self.body).ok()?));
         let text = said.unwrap_or_default().replace(['\r', '\n'], " ");
         let short: String = text.chars().take(LONGEST).collect();
         if short.is_empty() { self.status.to_string() } else { format!("{}: {short}", self.status) }
     }
+}
+
+/// The sentence of a page of WebOb's, as Glance sends it: what stands after the heading, without tags.
+fn text_of_page(page: &str) -> Option<String> {
+    let (_, after) = page.split_once("</h1>")?;
+    let texts = after.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+    let words: Vec<&str> = texts.flat_map(str::split_whitespace).collect();
+    Some(words.join(" "))
 }
 
 /// Why there is no answer.
@@ -189,9 +210,9 @@ pub enum CallFailure {
 
 /// Calls one service.
 pub struct ServiceClient {
-    options: CallOptions,
-    client: Client<HttpsConnector<HttpConnector>, Body>,
-    breaker: CircuitBreaker,
+    pub(super) options: CallOptions,
+    pub(super) client: Client<HttpsConnector<HttpConnector>, CallBody>,
+    pub(super) breaker: CircuitBreaker,
     tally: Arc<CallTally>,
 }
 
@@ -235,18 +256,16 @@ impl ServiceClient {
 
     /// Makes a call, and reads its answer.
     pub async fn call(&self, request: ServiceRequest) -> Result<ServiceAnswer, CallFailure> {
-        let mut pause = FIRST_PAUSE;
-        for left in (0..=self.options.retries).rev() {
+        for made in 0..=self.options.retries {
             match self.attempt(&request).await? {
                 Ok(answer) => return Ok(answer),
-                Err(failure) if left == 0 || !failure.again => {
+                Err(failure) if made == self.options.retries || !failure.again => {
                     self.breaker.failed(Instant::now(), &failure.reason);
                     return Err(CallFailure::Unanswered(failure.reason));
                 }
                 Err(failure) => {
                     tracing::debug!(service = self.options.name, reason = failure.reason, "called again");
-                    tokio::time::sleep(jittered(pause)).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    tokio::time::sleep(pause_of(made)).await;
                 }
             }
         }
@@ -255,7 +274,7 @@ impl ServiceClient {
 
     async fn attempt(&self, request: &ServiceRequest) -> Result<Result<ServiceAnswer, Silence>, CallFailure> {
         let idempotent = request.is_idempotent();
-        let message = request.message()?;
+        let message = request.message(request.whole_body())?;
         let began = self.begin()?;
         let whole = async {
             let response = self.client.request(message).await.map_err(|error| {
@@ -284,7 +303,7 @@ impl ServiceClient {
         Ok(answer)
     }
 
-    fn begin(&self) -> Result<Instant, CallFailure> {
+    pub(super) fn begin(&self) -> Result<Instant, CallFailure> {
         let now = Instant::now();
         self.breaker.admit(now).map_err(|reason| {
             self.tally.count(CallOutcome::NotMade, Duration::ZERO);
@@ -293,7 +312,7 @@ impl ServiceClient {
         Ok(now)
     }
 
-    fn end(&self, began: Instant, status: Option<u16>) {
+    pub(super) fn end(&self, began: Instant, status: Option<u16>) {
         let outcome = status.map_or(CallOutcome::Unanswered, CallOutcome::of_status);
         self.tally.count(outcome, began.elapsed());
         if outcome != CallOutcome::Unanswered {
@@ -301,14 +320,14 @@ impl ServiceClient {
         }
     }
 
-    fn late(&self) -> Silence {
+    pub(super) fn late(&self) -> Silence {
         let reason = format!("{} does not answer within {} s", self.options.name, self.options.timeout.as_secs_f32());
         Silence { reason, again: false }
     }
 
     /// Describes the error by its innermost cause, such as "connection refused". The text has no address, because an
     /// address could hold a password.
-    fn silence(&self, error: &hyper_util::client::legacy::Error) -> String {
+    pub(super) fn silence(&self, error: &hyper_util::client::legacy::Error) -> String {
         let mut cause: &dyn std::error::Error = error;
         while let Some(source) = cause.source() {
             cause = source;
@@ -323,10 +342,15 @@ impl ServiceClient {
 }
 
 /// Why an attempt had no answer.
-struct Silence {
-    reason: String,
+pub(super) struct Silence {
+    pub reason: String,
     /// Whether the call may be repeated.
-    again: bool,
+    pub again: bool,
+}
+
+/// The pause after so many repetitions.
+pub(in crate::services::external) fn pause_of(repetitions: u32) -> Duration {
+    jittered((FIRST_PAUSE * 2_u32.pow(repetitions.min(8))).min(LONGEST_PAUSE))
 }
 
 /// A random pause between half of `pause` and all of it, so that many callers do not return at the same moment.

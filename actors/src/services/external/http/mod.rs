@@ -7,12 +7,17 @@
 
 pub mod breaker;
 pub mod client;
+pub mod query;
+pub mod streams;
 pub mod tally;
 pub mod trust;
 
 #[cfg(test)]
 mod tests;
 
+pub(super) use client::pause_of;
 pub use client::{CallFailure, CallOptions, ServiceAnswer, ServiceClient, ServiceRequest};
+pub use query::query_of;
+pub use streams::OpenedAnswer;
 pub use tally::{CallOutcome, CallTally};
 pub use trust::{TlsTrust, TrustError};

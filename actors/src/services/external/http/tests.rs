@@ -71,6 +71,21 @@ async fn an_answer_is_read_up_to_a_bound() {
 }
 
 #[tokio::test]
+async fn the_service_s_words_are_found_in_json_and_in_pages() {
+    let page = "<html>\n <body>\n  <h1>403 Forbidden</h1>\n  Not\nallowed<br /><br />\n </body>\n</html>";
+    for (body, words) in [
+        ("{\"error\": {\"message\": \"no\"}}", "403: no"),
+        ("{\"message\": \"no\"}", "403: no"),
+        (page, "403: Not allowed"),
+        ("nonsense", "403"),
+    ] {
+        let stub = StubService::start(move |_, _| StubAnswer::Says(403, body.to_owned())).await;
+        let answer = client(LONG).call(ServiceRequest::get(&stub.url)).await.unwrap();
+        assert_eq!(answer.complaint(), words);
+    }
+}
+
+#[tokio::test]
 async fn a_malformed_call_is_not_made() {
     let client = client(LONG);
     for call in [ServiceRequest::get("http://[").header("a", "b"), ServiceRequest::get("http://c").header("a", "\n")] {

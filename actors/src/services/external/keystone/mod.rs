@@ -4,13 +4,17 @@
 //! - [`session`]: the account's token, which is requested when it is needed and renewed before it ends;
 //! - [`document`]: the document of a token, and the catalogue in it;
 //! - [`cache`]: Keystone's recent answers about tokens;
-//! - [`provider`]: the implementation of the port.
+//! - [`provider`]: the implementation of the port;
+//! - [`outgoing`]: calls of the other services in the catalogue, with the user's token and the service's own;
+//! - [`kept_tokens`]: the tokens of users whose requests began long work.
 //!
 //! Invariant: a token is accepted only if Keystone's answer, new or cached, accepts it.
 
 pub mod account;
 pub mod cache;
 pub mod document;
+pub mod kept_tokens;
+pub mod outgoing;
 pub mod provider;
 pub mod session;
 
@@ -18,5 +22,7 @@ pub mod session;
 mod tests;
 
 pub use account::{AccountScope, Credentials, NamedInDomain, ServiceAccount};
+pub use kept_tokens::{KeptUserTokens, SharedUserTokens};
+pub use outgoing::{Asker, CalledService, CallingAccounts, ServicePlace};
 pub use provider::{KeystoneOptions, KeystoneProvider};
 pub use session::{KeystoneSession, SessionToken};

@@ -24,6 +24,7 @@ pub struct SessionToken {
     pub token: UserToken,
     pub catalogue: Vec<CatalogueService>,
     expires_at: Timestamp,
+    got: Instant,
 }
 
 /// Gets and keeps the token.
@@ -98,10 +99,14 @@ impl KeystoneSession {
         state.token.take_if(|kept| Arc::ptr_eq(kept, token));
     }
 
-    /// Gets a new token in place of the last one.
-    pub async fn renew(&self, request: Option<&RequestId>) -> Result<Arc<SessionToken>, String> {
-        self.state.lock().await.token = None;
-        self.token(request).await
+    /// A service refused a call with this token, and possibly for another's sake. Forgets it unless it is new: a user
+    /// with a bad token must not make Chronova log in again and again.
+    pub async fn doubt(&self, token: &Arc<SessionToken>) -> bool {
+        let is_old = token.got.elapsed() >= REFUSED_FOR;
+        if is_old {
+            self.forget(token).await;
+        }
+        is_old
     }
 
     async fn ask(&self, request: Option<&RequestId>) -> Result<SessionToken, Refused> {
@@ -118,7 +123,12 @@ impl KeystoneSession {
             let token = UserToken::new(answer.header("X-Subject-Token")?);
             let body: TokenBody = serde_json::from_slice(&answer.body).ok()?;
             let expires_at = body.token.expires_at()?;
-            Some(SessionToken { token, catalogue: body.token.catalog.unwrap_or_default(), expires_at })
+            Some(SessionToken {
+                token,
+                catalogue: body.token.catalog.unwrap_or_default(),
+                expires_at,
+                got: Instant::now(),
+            })
         };
         read().ok_or_else(|| refused("Keystone's answer about the service's own account cannot be read".to_owned()))
     }

@@ -1,0 +1,105 @@
+//! The tokens of users whose requests began long work.
+//!
+//! The work's events name the request, and never hold a token. A restart loses all tokens; the work then goes on by
+//! Chronova's own account. Number, size and age are bounded.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::RequestId;
+
+use crate::ports::UserToken;
+
+const MOST: usize = 10_000;
+/// A longer token is not kept. Keystone's own have some hundred bytes.
+const LONGEST: usize = 4 * 1024;
+/// Keystone's `allow_expired_window` is two days: no token is good for much longer.
+const LONGEST_WORK: Duration = Duration::from_hours(60);
+
+/// The tokens, by the id of their request.
+pub struct KeptUserTokens {
+    most: usize,
+    kept: Mutex<KeptByRequest>,
+}
+
+#[derive(Default)]
+struct KeptByRequest {
+    tokens: HashMap<RequestId, UserToken>,
+    order: VecDeque<(RequestId, Instant)>,
+}
+
+impl Default for KeptUserTokens {
+    fn default() -> Self {
+        Self { most: MOST, kept: Mutex::default() }
+    }
+}
+
+impl std::fmt::Debug for KeptUserTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeptUserTokens")
+    }
+}
+
+impl KeptUserTokens {
+    /// Keeps the token of a request. The server gives each request an id of its own, so no id comes twice.
+    pub fn keep(&self, request: &RequestId, token: UserToken, now: Instant) {
+        if token.expose().len() > LONGEST {
+            return;
+        }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.tokens.insert(request.clone(), token);
+        kept.order.push_back((request.clone(), now));
+        while let Some((_, since)) = kept.order.front() {
+            let stays = now.saturating_duration_since(*since) < LONGEST_WORK && kept.order.len() <= self.most;
+            if stays {
+                break;
+            }
+            let gone = kept.order.pop_front();
+            gone.and_then(|(oldest, _)| kept.tokens.remove(&oldest));
+        }
+    }
+
+    /// The token of the user whose request began this work.
+    pub fn of(&self, work: &Meta) -> Option<UserToken> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.tokens.get(work.request_id.as_ref()?).cloned()
+    }
+}
+
+/// Shared by those who keep tokens and those who use them.
+pub type SharedUserTokens = Arc<KeptUserTokens>;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn asked_by(request: &str) -> Meta {
+        Meta { request_id: Some(RequestId::new(request)), ..(*Meta::system("test")).clone() }
+    }
+
+    #[test]
+    fn a_token_is_found_by_its_request_alone() {
+        let (kept, now) = (KeptUserTokens::default(), Instant::now());
+        kept.keep(&RequestId::new("req-1"), UserToken::new("s3cret"), now);
+        assert!(!format!("{kept:?}").contains("s3cret"), "a secret is printed");
+        assert_eq!(kept.of(&asked_by("req-1")).unwrap().expose(), "s3cret");
+        assert!(kept.of(&asked_by("req-2")).is_none());
+        assert!(kept.of(&Meta::system("test")).is_none());
+    }
+
+    #[test]
+    fn the_oldest_and_the_longest_go() {
+        let (kept, now) = (KeptUserTokens { most: 2, ..KeptUserTokens::default() }, Instant::now());
+        kept.keep(&RequestId::new("req-0"), UserToken::new("t".repeat(LONGEST + 1)), now);
+        assert!(kept.of(&asked_by("req-0")).is_none());
+        for request in ["req-1", "req-2", "req-3"] {
+            kept.keep(&RequestId::new(request), UserToken::new("t"), now);
+        }
+        assert!(kept.of(&asked_by("req-1")).is_none() && kept.of(&asked_by("req-3")).is_some());
+        kept.keep(&RequestId::new("req-4"), UserToken::new("t"), now + LONGEST_WORK);
+        assert!(kept.of(&asked_by("req-3")).is_none() && kept.of(&asked_by("req-4")).is_some());
+    }
+}

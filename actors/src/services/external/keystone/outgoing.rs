@@ -1,0 +1,234 @@
+//! Calls of a service that stands in Keystone's catalogue: where it is, and whose tokens a call carries.
+//!
+//! A call for a user carries the user's token, so the service applies the user's rights. With
+//! `[service_user] send_service_user_token` it carries a token of Chronova's beside it: the service then lets the user's
+//! token count for a while after its end, so that long work ends well. A call for nobody carries the token of the account
+//! alone.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chronova_events::ids::RequestId;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+
+use super::document::endpoint;
+use super::session::{KeystoneSession, SessionToken};
+use crate::ports::UserToken;
+use crate::services::external::http::{
+    CallFailure, CallOptions, OpenedAnswer, ServiceAnswer, ServiceClient, ServiceRequest, TrustError,
+};
+
+/// Where a service is.
+#[derive(Debug, Clone, Default)]
+pub struct ServicePlace {
+    /// `endpoint_override`, or addresses that stand in for each other. Empty: as the catalogue says.
+    pub endpoints: Vec<String>,
+    /// Its type in the catalogue: `image`.
+    pub service_type: String,
+    /// `valid_interfaces`, the best first.
+    pub interfaces: Vec<String>,
+    pub region: Option<String>,
+    /// The API's version, which an address may name or not: `v2`.
+    pub version: &'static str,
+}
+
+/// The one for whom a service is called.
+#[derive(Debug, Clone, Copy)]
+pub enum Asker<'a> {
+    User(&'a UserToken),
+    /// Chronova itself, by its own account.
+    Own,
+}
+
+/// The two accounts with which a service is called.
+#[derive(Debug, Clone)]
+pub struct CallingAccounts {
+    /// The account of calls that are made for no user. The catalogue is its own, too.
+    pub own: Arc<KeystoneSession>,
+    /// The account whose token goes beside a user's; `None`: a user's token goes alone.
+    pub vouching: Option<Arc<KeystoneSession>>,
+}
+
+/// A service that is called.
+#[derive(Debug)]
+pub struct CalledService {
+    calls: CallOptions,
+    place: ServicePlace,
+    /// One for each of the place's endpoints, or one for the catalogue's.
+    clients: Vec<Arc<ServiceClient>>,
+    accounts: CallingAccounts,
+}
+
+/// The addresses that a call may go to, and the tokens of Chronova's own that it carries.
+struct CallTokens {
+    roots: Vec<String>,
+    own: Option<Arc<SessionToken>>,
+    vouching: Option<Arc<SessionToken>>,
+}
+
+impl CalledService {
+    pub fn new(calls: CallOptions, place: ServicePlace, accounts: CallingAccounts) -> Result<Arc<Self>, TrustError> {
+        let clients: Result<_, _> =
+            (0..place.endpoints.len().max(1)).map(|_| ServiceClient::new(calls.clone())).collect();
+        Ok(Arc::new(Self { calls, place, clients: clients?, accounts }))
+    }
+
+    pub fn options(&self) -> &CallOptions {
+        &self.calls
+    }
+
+    pub fn clients(&self) -> &[Arc<ServiceClient>] {
+        &self.clients
+    }
+
+    /// Where the service is, in words.
+    pub fn address(&self) -> String {
+        match self.place.endpoints.as_slice() {
+            [] => format!("the {} endpoint of Keystone's catalogue", self.place.service_type),
+            all => all.join(", "),
+        }
+    }
+
+    /// Makes a call, and reads its answer. `build` makes it for a root: the address with the API's version.
+    pub async fn call(
+        &self,
+        asker: Asker<'_>,
+        request: Option<&RequestId>,
+        build: impl Fn(&str) -> ServiceRequest + Send + Sync,
+    ) -> Result<ServiceAnswer, CallFailure> {
+        let first = self.call_once(asker, request, &build).await?;
+        if first.0.status != 401 || !self.doubt(&first.1).await {
+            return Ok(first.0);
+        }
+        Ok(self.call_once(asker, request, &build).await?.0)
+    }
+
+    async fn call_once(
+        &self,
+        asker: Asker<'_>,
+        request: Option<&RequestId>,
+        build: &(impl Fn(&str) -> ServiceRequest + Send + Sync),
+    ) -> Result<(ServiceAnswer, CallTokens), CallFailure> {
+        let tokens = self.tokens(asker, request).await?;
+        let again = build("http://unused").is_idempotent();
+        let made = self.try_each(&tokens.roots, again, |client, root| {
+            let call = signed(build(root), asker, &tokens).on_behalf_of(request);
+            Box::pin(client.call(call))
+        });
+        let answer = made.await?;
+        Ok((answer, tokens))
+    }
+
+    /// Makes a call whose answer is a stream of bytes.
+    pub async fn open(
+        &self,
+        asker: Asker<'_>,
+        request: Option<&RequestId>,
+        build: impl Fn(&str) -> ServiceRequest + Send + Sync,
+    ) -> Result<OpenedAnswer, CallFailure> {
+        for last in [false, true] {
+            let tokens = self.tokens(asker, request).await?;
+            let made = self.try_each(&tokens.roots, true, |client, root| {
+                let call = signed(build(root), asker, &tokens).on_behalf_of(request);
+                Box::pin(client.open(call))
+            });
+            let answer = made.await?;
+            if last || answer.status() != 401 || !self.doubt(&tokens).await {
+                return Ok(answer);
+            }
+        }
+        Err(CallFailure::Malformed)
+    }
+
+    /// Sends a stream of bytes to the first endpoint, once: the bytes cannot be sent again.
+    pub async fn upload(
+        &self,
+        asker: Asker<'_>,
+        request: Option<&RequestId>,
+        build: impl FnOnce(&str) -> ServiceRequest + Send,
+        bytes: BoxStream<'static, std::io::Result<Bytes>>,
+    ) -> Result<ServiceAnswer, CallFailure> {
+        let tokens = self.tokens(asker, request).await?;
+        let (Some(client), Some(root)) = (self.clients.first(), tokens.roots.first()) else {
+            return Err(CallFailure::Malformed);
+        };
+        client.upload(signed(build(root), asker, &tokens).on_behalf_of(request), bytes).await
+    }
+
+    /// Goes on to the next address where one gives no answer and the call may be made twice.
+    async fn try_each<'a, T>(
+        &'a self,
+        roots: &'a [String],
+        again: bool,
+        make: impl Fn(&'a ServiceClient, &'a str) -> BoxFuture<'a, Result<T, CallFailure>> + Send,
+    ) -> Result<T, CallFailure> {
+        let mut made = Err(CallFailure::Malformed);
+        for (client, root) in self.clients.iter().zip(roots) {
+            made = make(client, root).await;
+            if !again || !matches!(made, Err(CallFailure::Unanswered(_))) {
+                break;
+            }
+        }
+        made
+    }
+
+    async fn tokens(&self, asker: Asker<'_>, request: Option<&RequestId>) -> Result<CallTokens, CallFailure> {
+        let is_user = matches!(asker, Asker::User(_));
+        let own = match is_user && !self.place.endpoints.is_empty() {
+            true => None,
+            false => Some(self.accounts.own.token(request).await.map_err(CallFailure::Unanswered)?),
+        };
+        let vouching = match self.accounts.vouching.as_ref().filter(|_| is_user) {
+            Some(account) => Some(account.token(request).await.map_err(CallFailure::Unanswered)?),
+            None => None,
+        };
+        Ok(CallTokens { roots: self.roots(own.as_deref())?, own, vouching })
+    }
+
+    fn roots(&self, own: Option<&SessionToken>) -> Result<Vec<String>, CallFailure> {
+        if !self.place.endpoints.is_empty() {
+            return Ok(self.place.endpoints.iter().map(|url| self.root(url)).collect());
+        }
+        let interfaces: Vec<&str> = self.place.interfaces.iter().map(String::as_str).collect();
+        let (kind, region) = (self.place.service_type.as_str(), self.place.region.as_deref());
+        let found = own.and_then(|own| endpoint(&own.catalogue, &[kind], &interfaces, region));
+        let place = || region.map(|region| format!(" in region {region}")).unwrap_or_default();
+        let missing = || {
+            let interfaces = interfaces.join(" or ");
+            CallFailure::Unanswered(format!("the catalogue has no {interfaces} endpoint of the type {kind}{}", place()))
+        };
+        Ok(vec![self.root(found.ok_or_else(missing)?)])
+    }
+
+    fn root(&self, url: &str) -> String {
+        let (url, version) = (url.trim_end_matches('/'), self.place.version);
+        let has_version = url.rsplit('/').next() == Some(version);
+        if has_version { url.to_owned() } else { format!("{url}/{version}") }
+    }
+
+    /// Whether a token of Chronova's own may be the one that the service refused; another is got then.
+    async fn doubt(&self, tokens: &CallTokens) -> bool {
+        match (&tokens.vouching, &self.accounts.vouching, &tokens.own) {
+            (Some(token), Some(account), _) => account.doubt(token).await,
+            (None, _, Some(token)) => self.accounts.own.doubt(token).await,
+            _ => false,
+        }
+    }
+}
+
+/// The call with its tokens.
+fn signed(call: ServiceRequest, asker: Asker<'_>, tokens: &CallTokens) -> ServiceRequest {
+    let call = match (asker, &tokens.own) {
+        (Asker::User(user), _) => call.secret("x-auth-token", user),
+        (Asker::Own, Some(own)) => call.secret("x-auth-token", &own.token),
+        (Asker::Own, None) => call,
+    };
+    match &tokens.vouching {
+        Some(vouching) => call.secret("x-service-token", &vouching.token),
+        None => call,
+    }
+}
+
+#[cfg(test)]
+mod tests;
