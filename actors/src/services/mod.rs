@@ -1,7 +1,9 @@
 //! The services beside Compute. Compute reaches them only through the traits of [`crate::ports`].
 //!
 //! [`embedded`] contains the services that are part of this binary, [`external`] the clients of services that run
-//! elsewhere. Invariant: Compute names no aggregate of the embedded services, and reads none of their read models.
+//! elsewhere. Both inspect images with [`image_inspection`]. Invariant: Compute names no aggregate of the embedded services,
+//! and reads none of their read models.
 
 pub mod embedded;
 pub mod external;
+pub mod image_inspection;

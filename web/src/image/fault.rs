@@ -3,7 +3,7 @@
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::services::embedded::image::ImageReject;
 use chronova_actors::services::embedded::image::files::ReceiveError;
-use chronova_actors::services::embedded::image::inspect::InspectError;
+use chronova_actors::services::image_inspection::InspectError;
 use chronova_events::ids::ImageId;
 
 use crate::fault::Fault;

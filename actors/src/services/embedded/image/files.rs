@@ -23,7 +23,7 @@ use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::sync::mpsc;
 
-use super::inspect::{InspectError, OpenFile, inspect};
+use crate::services::image_inspection::{InspectError, OpenFile, inspect};
 
 /// The upload fails if the sender sends nothing for this time.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -7,7 +7,6 @@ pub mod access;
 pub mod decide;
 pub mod embedded;
 pub mod files;
-pub mod inspect;
 pub mod records;
 
 use chronova_events::envelope::StreamId;
