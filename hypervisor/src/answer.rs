@@ -24,9 +24,12 @@ pub enum DriverError {
     /// The host has no space (disk full, out of memory). Another host may have some.
     #[error("the host has no room: {0}")]
     NoRoom(String),
-    /// The image's content did not have the announced size or checksum, or could not be read.
+    /// The image's content did not have the announced size or checksum.
     #[error("image {image} is unusable: {reason}")]
     BadImage { image: String, reason: String },
+    /// The image service does not give the image's content now, or broke off.
+    #[error("image {image} cannot be read now: {reason}")]
+    ImageUnread { image: String, reason: String },
     /// The guest was created without a channel for an agent.
     #[error("QEMU guest agent is not enabled")]
     NoAgent,
@@ -38,7 +41,7 @@ pub enum DriverError {
 impl DriverError {
     /// Whether the same call may succeed later without any other change.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Timeout { .. })
+        matches!(self, Self::Unreachable(_) | Self::Timeout { .. } | Self::ImageUnread { .. })
     }
 }
 

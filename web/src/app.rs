@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronova_actors::operations::{Operations, Queries};
+use chronova_actors::ports::UserToken;
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
+use chronova_actors::services::external::keystone::SharedUserTokens;
+use chronova_events::ids::RequestId;
 use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 
@@ -47,6 +50,7 @@ pub struct App {
     identity: Option<Arc<IdentityService>>,
     images: Option<Arc<EmbeddedImages>>,
     volumes: Option<Arc<EmbeddedVolumes>>,
+    user_tokens: Option<SharedUserTokens>,
     history: Option<Arc<History>>,
     elsewhere: BTreeMap<Service, String>,
 }
@@ -78,6 +82,7 @@ impl App {
             identity: None,
             images: None,
             volumes: None,
+            user_tokens: None,
             history: None,
             elsewhere: BTreeMap::new(),
         }
@@ -124,6 +129,20 @@ impl App {
     /// The embedded image service; 404 in a process without one (some tests).
     pub fn images(&self) -> Result<&Arc<EmbeddedImages>, Fault> {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
+    }
+
+    /// Keeps the tokens of users whose requests begin long work, for the clients of other services.
+    #[must_use]
+    pub fn with_user_tokens(mut self, tokens: SharedUserTokens) -> Self {
+        self.user_tokens = Some(tokens);
+        self
+    }
+
+    /// The user's token of a request that may begin long work.
+    pub(crate) fn keep_user_token(&self, request: &RequestId, token: Option<&str>) {
+        if let (Some(kept), Some(token)) = (&self.user_tokens, token) {
+            kept.keep(request, UserToken::new(token), std::time::Instant::now());
+        }
     }
 
     /// Adds the embedded volume service.

@@ -73,8 +73,8 @@ pub async fn refresh_interfaces(dispatch: &Dispatch, _: &Permit, server: Instanc
 }
 
 /// Has each of `hosts` fetch `images` into its cache, in the background.
-pub fn cache_images(dispatch: &Dispatch, _: &Permit, hosts: Vec<HostId>, images: Vec<ImageSnapshot>) {
-    tokio::spawn(dispatch.operations.cache_images(hosts, images));
+pub fn cache_images(dispatch: &Dispatch, permit: &Permit, hosts: Vec<HostId>, images: Vec<ImageSnapshot>) {
+    tokio::spawn(dispatch.operations.cache_images(hosts, images, meta(permit)));
 }
 
 /// The eraser of personal data in `store`, the log that the read models follow.

@@ -304,6 +304,12 @@ async fn call(
     if permit.is_none() {
         permit = check_policy(app, service, route, &requester)?;
     }
+    if matches!(service, Service::Compute | Service::Volume)
+        && !matches!(incoming.method, Some(Method::Get | Method::Head))
+    {
+        let token = incoming.headers.get("X-Auth-Token").and_then(|token| token.to_str().ok());
+        app.keep_user_token(&requester.request_id, token);
+    }
     let past = match moment {
         Some(moment) => Some(look_back(app, service, &requester, moment).await?),
         None => None,

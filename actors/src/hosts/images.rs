@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, ProcessId};
 use chronova_events::instance::ImageSnapshot;
 use chronova_hypervisor::driver::ImageSource;
@@ -14,12 +15,12 @@ use crate::process::guest::{PortImageSource, image_ref};
 
 /// Caches `images` on each of `hosts`, at most `precache_concurrency` hosts at a time. More downloads of a large image
 /// would take all of the image service's bandwidth.
-pub async fn cache(context: Arc<HostContext>, hosts: Vec<HostId>, images: Vec<ImageSnapshot>) {
+pub async fn cache(context: Arc<HostContext>, hosts: Vec<HostId>, images: Vec<ImageSnapshot>, work: Arc<Meta>) {
     let at_once = context.image_cache.precache_concurrency.max(1);
-    futures::stream::iter(hosts).for_each_concurrent(at_once, |host| bring(&context, host, &images)).await;
+    futures::stream::iter(hosts).for_each_concurrent(at_once, |host| bring(&context, host, &images, &work)).await;
 }
 
-async fn bring(context: &HostContext, host: HostId, images: &[ImageSnapshot]) {
+async fn bring(context: &HostContext, host: HostId, images: &[ImageSnapshot], work: &Arc<Meta>) {
     let Some(member) = context.fleet.member(host) else {
         tracing::warn!(%host, "the host does not answer; not caching images on it");
         return;
@@ -29,7 +30,7 @@ async fn bring(context: &HostContext, host: HostId, images: &[ImageSnapshot]) {
     let _held = context.image_holds.of(process);
     for image in images {
         context.image_holds.hold(process, host, &image.checksum).await;
-        let source: Arc<dyn ImageSource> = Arc::new(PortImageSource(Arc::clone(&context.images)));
+        let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&context.images, work));
         match member.driver.ensure_image(&image_ref(image), source).await {
             Ok(()) => tracing::info!(host = %member.hostname, image = %image.id, "the image is on the host"),
             Err(error) => {

@@ -94,8 +94,9 @@ impl Operations {
         &self,
         hosts: Vec<HostId>,
         images: Vec<ImageSnapshot>,
+        meta: Arc<Meta>,
     ) -> impl Future<Output = ()> + Send + 'static {
-        images::cache(Arc::clone(&self.hosts), hosts, images)
+        images::cache(Arc::clone(&self.hosts), hosts, images, meta)
     }
 
     /// An eraser of personal data in `store`, the log that the read models follow.

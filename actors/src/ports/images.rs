@@ -10,10 +10,11 @@ use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::{ImageSnapshot, SortedPairs};
-use chronova_hypervisor::driver::{ByteStream, ImageSource};
+use chronova_hypervisor::driver::{ByteStream, DriverResult, ImageSource};
+use chronova_hypervisor::guest::ImageRef;
 
-use super::PortError;
 use super::image_resources::ImageResources;
+use super::{PortError, ServiceCaller};
 
 /// A new image for the data of a server's disk.
 #[derive(Debug, Clone)]
@@ -34,6 +35,16 @@ pub trait ImageService: ImageSource + 'static {
     /// The image for a server of `project`. It must be active, and the project must see it.
     async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError>;
 
+    /// The image for a server of `project`, if the caller sees it. A client of Glance sends the caller's token.
+    async fn find_as(
+        &self,
+        image: ImageId,
+        project: &ProjectId,
+        caller: &ServiceCaller,
+    ) -> Result<ImageSnapshot, PortError> {
+        self.find(image, project, caller.is_admin).await
+    }
+
     /// Creates a private image without data.
     async fn create(&self, draft: ImageDraft, meta: Arc<Meta>) -> Result<(), PortError>;
 
@@ -46,6 +57,12 @@ pub trait ImageService: ImageSource + 'static {
     /// The server's backups of this kind that have data and belong to the owner of `like`, newest first. Empty if
     /// `like` was deleted. Images of other owners are left out, whatever their properties are.
     async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError>;
+
+    /// The image's data for work with this cause. A client of Glance sends the token of the user who asked for the work.
+    async fn open_as(&self, image: &ImageRef, work: &Meta) -> DriverResult<ByteStream> {
+        let _ = work;
+        self.open(image).await
+    }
 
     /// The images of users, for Nova's old API. `None`: the service does not offer them.
     fn resources(&self) -> Option<&dyn ImageResources> {

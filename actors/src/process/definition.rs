@@ -242,6 +242,7 @@ impl From<DriverError> for StepError {
             DriverError::BadImage { image, reason } => {
                 Self::fatal(400, &format!("Image {image} is unacceptable: {reason}"), "")
             }
+            DriverError::ImageUnread { .. } => Self::again(error),
             DriverError::Unreachable(_)
             | DriverError::Timeout { .. }
             | DriverError::NoSuchGuest(_)

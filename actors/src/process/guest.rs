@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId, PortId};
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase};
 use chronova_hypervisor::capability::Needed as _;
@@ -24,7 +25,7 @@ pub(super) const LAG: Duration = Duration::from_secs(5);
 
 /// Prepares the host: image, networks and filters.
 pub(super) async fn prepare(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
-    let source: Arc<dyn ImageSource> = Arc::new(PortImageSource(Arc::clone(&work.context.images)));
+    let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&work.context.images, &work.meta));
     futures::try_join!(cache_image(work, host, server, source), connect(work, host, server)).map(drop)
 }
 
@@ -35,7 +36,7 @@ pub(super) async fn prepare_from(work: &StepRun, from: HostId, host: HostId, ser
 
 /// Caches only the image; see [`prepare_from`].
 pub(super) async fn fetch_image(work: &StepRun, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
-    let first = PortImageSource(Arc::clone(&work.context.images));
+    let first = PortImageSource::new(&work.context.images, &work.meta);
     let source: Arc<dyn ImageSource> = match work.context.fleet.driver(from) {
         Some(driver) => Arc::new(FallbackImageSource { first, driver }),
         None => Arc::new(first),
@@ -405,13 +406,22 @@ pub(crate) fn image_ref(image: &ImageSnapshot) -> ImageRef {
     }
 }
 
-/// Adapts the images port to the drivers.
-pub(crate) struct PortImageSource(pub Arc<dyn ImageService>);
+/// Adapts the images port to the drivers, for work with this cause.
+pub(crate) struct PortImageSource {
+    images: Arc<dyn ImageService>,
+    work: Arc<Meta>,
+}
+
+impl PortImageSource {
+    pub(crate) fn new(images: &Arc<dyn ImageService>, work: &Arc<Meta>) -> Self {
+        Self { images: Arc::clone(images), work: Arc::clone(work) }
+    }
+}
 
 #[async_trait::async_trait]
 impl ImageSource for PortImageSource {
     async fn open(&self, image: &ImageRef) -> Result<ByteStream, DriverError> {
-        self.0.open(image).await
+        self.images.open_as(image, &self.work).await
     }
 }
 

@@ -38,7 +38,7 @@ async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     if let Some(image) = &server.rescue {
-        let source: Arc<dyn ImageSource> = Arc::new(guest::PortImageSource(Arc::clone(&work.context.images)));
+        let source: Arc<dyn ImageSource> = Arc::new(guest::PortImageSource::new(&work.context.images, &work.meta));
         guest::ensure_image(work, placed.host, &guest::image_ref(image), source).await?;
     }
     guest::connect(work, placed.host, &server).await?;

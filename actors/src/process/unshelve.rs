@@ -129,7 +129,7 @@ async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
     }
     let gone = || StepError::fatal(404, "The image of the shelved server is gone.", "");
     let image = work.context.images.find(server.shelved.ok_or_else(gone)?, &server.request.project, true).await?;
-    let source: Arc<dyn ImageSource> = Arc::new(guest::PortImageSource(Arc::clone(&work.context.images)));
+    let source: Arc<dyn ImageSource> = Arc::new(guest::PortImageSource::new(&work.context.images, &work.meta));
     guest::ensure_image(work, host, &guest::image_ref(&image), source).await?;
     guest::connect(work, host, &server).await?;
     Ok(StepOutput::Image(Box::new(image)))

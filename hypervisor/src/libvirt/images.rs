@@ -92,6 +92,10 @@ fn bad(image: &ImageRef, reason: &str) -> DriverError {
     DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() }
 }
 
+fn unread(image: &ImageRef, reason: String) -> DriverError {
+    DriverError::ImageUnread { image: image.id.to_string(), reason }
+}
+
 fn is_cached(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> DriverResult<bool> {
     let pool = pool::open(connect, options)?;
     let mark = volumes::base_complete(image);
@@ -180,9 +184,9 @@ async fn feed(
             Ok(Some(Ok(data))) => data,
             Ok(None) => break,
             Ok(Some(Err(error))) => {
-                return Err(UploadFailure::Bad(bad(image, &format!("it could not be read: {error}"))));
+                return Err(UploadFailure::Bad(unread(image, error.to_string())));
             }
-            Err(_) => return Err(UploadFailure::Bad(bad(image, "its source stalled"))),
+            Err(_) => return Err(UploadFailure::Bad(unread(image, "its source stalled".to_owned()))),
         };
         size += data.len() as u64;
         if size > image.size {

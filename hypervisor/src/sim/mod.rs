@@ -261,7 +261,8 @@ async fn receive(image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult
     let mut size = 0_u64;
     let mut kept = Vec::new();
     while let Some(chunk) = content.next().await {
-        let chunk = chunk.map_err(|error| bad(format!("it could not be read: {error}")))?;
+        let chunk = chunk
+            .map_err(|error| DriverError::ImageUnread { image: image.id.to_string(), reason: error.to_string() })?;
         size += chunk.len() as u64;
         check.update(&chunk);
         if kept.len() + chunk.len() <= SMALL_IMAGE {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chronova_actors::process::{build_instance, move_instance, rebuild, rescue, unshelve};
 use chronova_actors::reconcile::options::ImageCacheOptions;
 use chronova_events::clock::{Clock as _, SystemClock};
-use chronova_events::envelope::Timestamp;
+use chronova_events::envelope::{Meta, Timestamp};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
 use chronova_hypervisor::capability::disk_transfer::DiskFile;
@@ -346,7 +346,7 @@ async fn so_many_hosts_and_no_more_fetch_images_beforehand_at_a_time() {
         let life = living(&world).await;
         world.brakes.hold("ensure_image");
         let all = (0..hosts).map(|host| world.fleet.uri().host_id(host)).collect();
-        let fetch = life.operations().cache_images(all, vec![OneImage::snapshot()]);
+        let fetch = life.operations().cache_images(all, vec![OneImage::snapshot()], Meta::system("test"));
         let fetching = actix_rt::spawn(fetch);
         life.until(|_| world.brakes.count("ensure_image") == at_once.min(hosts)).await;
         tokio::time::sleep(Duration::from_millis(10)).await;

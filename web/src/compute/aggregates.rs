@@ -177,7 +177,7 @@ async fn images_asked(ctx: &Ctx) -> Result<Vec<ImageSnapshot>, Fault> {
     let project = ctx.caller().project.clone().unwrap_or_else(|| "".into());
     let mut images = Vec::new();
     for id in ids {
-        let found = ctx.queries()?.images.find(id, &project, ctx.caller().is_admin).await;
+        let found = ctx.queries()?.images.find_as(id, &project, &ctx.service_caller()).await;
         images.push(found.map_err(|error| match error {
             PortError::Unavailable(_) => reject::image(error),
             _ => Fault::bad_request(format!("Image {id} could not be found.")),

@@ -1,8 +1,9 @@
-//! Clients of services that run elsewhere: the real Keystone and the real Neutron.
+//! Clients of services that run elsewhere: the real Keystone, Glance and Neutron.
 //!
 //! Only [`http`] calls other services. Each service has a folder, which implements the same port of [`crate::ports`] as
 //! the embedded service.
 
+pub mod glance;
 pub mod http;
 pub mod keystone;
 pub mod neutron;

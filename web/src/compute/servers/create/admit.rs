@@ -228,7 +228,7 @@ async fn find_image(
     project: &ProjectId,
 ) -> Result<Option<ImageSnapshot>, Fault> {
     let Some(id) = wish.image else { return Ok(None) };
-    queries.images.find(id, project, ctx.caller().is_admin).await.map(Some).map_err(reject::image)
+    queries.images.find_as(id, project, &ctx.service_caller()).await.map(Some).map_err(reject::image)
 }
 
 /// Compares the flavor with the image to boot from, if there is one. Source: Nova's `_validate_flavor_image_nostatus`.

@@ -3,7 +3,7 @@
 
 use chronova_actors::instance::disks;
 use chronova_actors::operations::Queries;
-use chronova_actors::ports::{PortError, VolumeInfo};
+use chronova_actors::ports::{PortError, ServiceCaller, VolumeInfo};
 use chronova_events::ids::{ImageId, ProjectId, VolumeId};
 use chronova_events::instance::{
     BlockDevice, BlockDevicesMapped, BlockLocation, BlockSource, FlavorSnapshot, ImageSnapshot,
@@ -34,6 +34,7 @@ struct VolumeCaller<'a> {
     queries: &'a Queries,
     project: &'a ProjectId,
     is_admin: bool,
+    caller: ServiceCaller,
 }
 
 /// Reads the disks and looks up the boot disk.
@@ -48,7 +49,7 @@ pub(super) async fn plan(
     if wish.mappings.given {
         ctx.authorize_rule("os_compute_api:servers:create:attach_volume", &ctx.own_target())?;
     }
-    let asker = VolumeCaller { queries, project, is_admin: ctx.caller().is_admin };
+    let asker = VolumeCaller { queries, project, is_admin: ctx.caller().is_admin, caller: ctx.service_caller() };
     let all = devices::all(&wish.mappings, image, flavor, wish.max_count)?;
     let root = all.iter().find(|one| one.device.is_root()).map(|one| one.device.clone());
     let volume_backed = root.as_ref().is_some_and(BlockDevice::is_volume);
@@ -73,7 +74,7 @@ pub(super) async fn admit(
     disks: &mut RequestedDisks,
     zone: Option<String>,
 ) -> Result<Option<String>, Fault> {
-    let asker = VolumeCaller { queries, project, is_admin: ctx.caller().is_admin };
+    let asker = VolumeCaller { queries, project, is_admin: ctx.caller().is_admin, caller: ctx.service_caller() };
     let zone = in_zone(ctx, &asker, &all, zone).await?;
     devices::check_boot_order(&all)?;
     for one in &mut all {
@@ -139,7 +140,7 @@ fn lost(error: &PortError, kind: &str, id: impl std::fmt::Display) -> Fault {
 
 impl VolumeCaller<'_> {
     async fn image(&self, id: ImageId) -> Result<ImageSnapshot, Fault> {
-        self.queries.images.find(id, self.project, self.is_admin).await.map_err(|error| match error {
+        self.queries.images.find_as(id, self.project, &self.caller).await.map_err(|error| match error {
             PortError::Unavailable(_) => reject::image(error),
             _ => failed("image", id),
         })

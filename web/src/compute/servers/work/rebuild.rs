@@ -71,10 +71,11 @@ async fn image(ctx: &Ctx, found: &PermittedServer, body: &Value) -> Result<Image
     let reference = body["imageRef"].as_str().unwrap_or_default();
     let id: ImageId = reference.parse().map_err(|_| Fault::bad_request("Invalid imageRef provided."))?;
     let project = ctx.caller().project.clone().unwrap_or_else(|| server.request.project.clone());
-    let image = ctx.queries()?.images.find(id, &project, ctx.caller().is_admin).await.map_err(|error| match error {
-        PortError::NotFound(_) | PortError::Forbidden(_) => Fault::bad_request("Cannot find image for rebuild"),
-        other => reject::image(other),
-    })?;
+    let image =
+        ctx.queries()?.images.find_as(id, &project, &ctx.service_caller()).await.map_err(|error| match error {
+            PortError::NotFound(_) | PortError::Forbidden(_) => Fault::bad_request("Cannot find image for rebuild"),
+            other => reject::image(other),
+        })?;
     if !server.is_volume_backed() {
         create::fits(&image, &server.request.flavor)?;
     }

@@ -73,7 +73,7 @@ async fn image(ctx: &Ctx, found: &PermittedServer) -> Result<ImageSnapshot, Faul
     let unsupported = || Fault::bad_request(format!("Requested rescue image '{reference}' is not supported"));
     let id: ImageId = reference.parse().map_err(|_| unsupported())?;
     let project = ctx.caller().project.clone().unwrap_or_else(|| server.request.project.clone());
-    let image = match ctx.queries()?.images.find(id, &project, ctx.caller().is_admin).await {
+    let image = match ctx.queries()?.images.find_as(id, &project, &ctx.service_caller()).await {
         Ok(image) => image,
         Err(PortError::Unavailable(cause)) => {
             return Err(Fault::unavailable("The image service does not answer.").caused_by(cause));

@@ -132,7 +132,7 @@ async fn content(
         VolumeSource::Image(_) => {
             let Some(image) = &volume.created.image else { return Err(StepError::again("the image is not known")) };
             let image = image_ref(&image.snapshot);
-            let source: Arc<dyn ImageSource> = Arc::new(PortImageSource(Arc::clone(&work.context.images)));
+            let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&work.context.images, &work.meta));
             work.context.image_holds.hold(work.running.process, host, &image.checksum).await;
             driver.ensure_image(&image, source).await?;
             Ok(VolumeContent::Image(image))

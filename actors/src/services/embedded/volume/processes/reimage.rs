@@ -62,7 +62,7 @@ async fn write_image(work: &StepRun) -> Result<StepOutput, StepError> {
         return Err(StepError::fatal(409, "The volume has no content.", ""));
     };
     let (driver, image, process) = (work.must_reach(*host)?, image_ref(known), work.running.process);
-    let source: Arc<dyn ImageSource> = Arc::new(PortImageSource(Arc::clone(&work.context.images)));
+    let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&work.context.images, &work.meta));
     work.context.image_holds.hold(process, *host, &image.checksum).await;
     driver.ensure_image(&image, source).await.map_err(here)?;
     let name = volumes::volume(work.volume_id());

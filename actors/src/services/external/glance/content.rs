@@ -1,0 +1,145 @@
+//! An image's bytes on their way: inspected before the first byte is passed on, and counted up to the last.
+
+use std::fmt::Write as _;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use chronova_hypervisor::driver::ByteStream;
+use futures::{StreamExt as _, stream};
+use sha2::{Digest as _, Sha512};
+
+use crate::services::image_inspection::{InspectError, Inspected, RandomAccess, inspect};
+
+/// The part of an image that says what it is. The tables of a qcow2 file that count here are in its first clusters.
+const HEAD: usize = 2 * 1024 * 1024;
+
+/// The beginning of a content of known length. The rest reads as zeros.
+struct ContentHead<'a> {
+    bytes: &'a [u8],
+    length: u64,
+}
+
+impl RandomAccess for ContentHead<'_> {
+    fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (place, byte) in buffer.iter_mut().enumerate() {
+            *byte = start.checked_add(place).and_then(|at| self.bytes.get(at)).copied().unwrap_or(0);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the beginning, and inspects it. The stream that comes back gives all bytes.
+pub(super) async fn look(
+    mut bytes: ByteStream,
+    length: u64,
+    format: &str,
+) -> io::Result<(Result<Inspected, InspectError>, ByteStream)> {
+    let mut head = BytesMut::new();
+    while head.len() < HEAD {
+        match bytes.next().await {
+            Some(chunk) => head.extend_from_slice(&chunk?),
+            None => break,
+        }
+    }
+    let head = head.freeze();
+    let judged = inspect(&ContentHead { bytes: &head, length }, format);
+    let all: ByteStream = Box::pin(stream::iter([Ok(head)]).chain(bytes));
+    Ok((judged, all))
+}
+
+/// How many bytes went by, and their SHA-512.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SentContent {
+    pub size: u64,
+    pub sha512: String,
+}
+
+/// Tells what a stream held, once it has ended well.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SentReceipt(Arc<Mutex<Option<SentContent>>>);
+
+impl SentReceipt {
+    pub(super) fn read(&self) -> Option<SentContent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn write(&self, sent: SentContent) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The same bytes, with a receipt at their end.
+pub(super) fn counted(bytes: ByteStream) -> (stream::BoxStream<'static, io::Result<Bytes>>, SentReceipt) {
+    let receipt = SentReceipt::default();
+    let state = Some((bytes, Sha512::new(), 0_u64, receipt.clone()));
+    let counted = stream::unfold(state, |state| async move {
+        let (mut bytes, mut sum, size, receipt) = state?;
+        match bytes.next().await {
+            Some(Ok(chunk)) => {
+                sum.update(&chunk);
+                let size = size.saturating_add(chunk.len() as u64);
+                Some((Ok(chunk), Some((bytes, sum, size, receipt))))
+            }
+            Some(Err(error)) => Some((Err(error), None)),
+            None => {
+                receipt.write(SentContent { size, sha512: hex(&sum.finalize()) });
+                None
+            }
+        }
+    });
+    (counted.boxed(), receipt)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn bytes(text: &'static [u8]) -> ByteStream {
+        Box::pin(stream::iter(text.chunks(3).map(|chunk| Ok(Bytes::from_static(chunk)))))
+    }
+
+    async fn read(mut bytes: ByteStream) -> io::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        while let Some(chunk) = bytes.next().await {
+            all.extend_from_slice(&chunk?);
+        }
+        Ok(all)
+    }
+
+    #[tokio::test]
+    async fn a_look_at_the_head_loses_nothing() {
+        let (judged, all) = look(bytes(b"content"), 7, "raw").await.unwrap();
+        assert_eq!(judged.unwrap().virtual_size, Some(7));
+        assert_eq!(read(all).await.unwrap(), b"content");
+        let (judged, _) = look(bytes(b"QFI\xfb and so on"), 100, "raw").await.unwrap();
+        assert!(judged.is_err(), "a qcow2 file that is called raw");
+        let (judged, _) = look(bytes(b"content"), 7, "qcow2").await.unwrap();
+        assert!(judged.is_err(), "a raw file that is called qcow2");
+    }
+
+    #[tokio::test]
+    async fn what_was_sent_is_counted_if_it_came_to_its_end() {
+        let (mut sent, receipt) = counted(bytes(b"content"));
+        while sent.next().await.is_some() {}
+        let sent = receipt.read().unwrap();
+        assert_eq!((sent.size, sent.sha512.len()), (7, 128));
+        let gone: ByteStream = Box::pin(stream::iter([Ok(Bytes::from_static(b"half")), Err(io::Error::other("gone"))]));
+        let (mut sent, receipt) = counted(gone);
+        while sent.next().await.is_some() {}
+        assert_eq!(receipt.read(), None);
+    }
+}

@@ -1,0 +1,367 @@
+//! The port: images in Glance, and their bytes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, InstanceId, ProjectId, RequestId};
+use chronova_events::instance::ImageSnapshot;
+use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSource};
+use chronova_hypervisor::guest::ImageRef;
+use serde::Deserialize;
+
+use super::content::{SentContent, counted, look};
+use super::document::{GlanceImage, ImagePage, new_image};
+use crate::ports::{ImageDraft, ImageResources, ImageService, PortError, ServiceCaller, UserToken};
+use crate::services::external::http::{CallFailure, OpenedAnswer, ServiceAnswer, ServiceRequest, pause_of, query_of};
+use crate::services::external::keystone::{Asker, CalledService, SharedUserTokens};
+
+/// Images in one page of a list.
+const PAGE: usize = 500;
+/// Pages that are read at most.
+const MOST_PAGES: usize = 20;
+/// How long Glance may take to give up an upload that broke off.
+const GIVES_UP: Duration = Duration::from_secs(10);
+
+/// Real Glance.
+#[derive(Debug)]
+pub struct GlanceImages {
+    service: Arc<CalledService>,
+    /// The tokens of users whose requests began the work that calls.
+    users: SharedUserTokens,
+}
+
+impl GlanceImages {
+    pub fn new(service: Arc<CalledService>, users: SharedUserTokens) -> Arc<Self> {
+        Arc::new(Self { service, users })
+    }
+
+    pub fn service(&self) -> &Arc<CalledService> {
+        &self.service
+    }
+
+    pub(super) async fn ask(
+        &self,
+        asker: Asker<'_>,
+        request: Option<&RequestId>,
+        call: impl Fn(&str) -> ServiceRequest + Send + Sync,
+    ) -> Result<ServiceAnswer, PortError> {
+        self.service.call(asker, request, call).await.map_err(|failure| unanswered(&failure))
+    }
+
+    pub(super) async fn show_image(
+        &self,
+        asker: Asker<'_>,
+        image: ImageId,
+        request: Option<&RequestId>,
+    ) -> Result<GlanceImage, PortError> {
+        let answer = self.ask(asker, request, |root| ServiceRequest::get(format!("{root}/images/{image}"))).await?;
+        match answer.status {
+            200 => read(&answer),
+            // Glance hides what the asker may not see.
+            403 | 404 => Err(not_found(image)),
+            _ => Err(refused("shows no image", asker, &answer)),
+        }
+    }
+
+    /// Whether another project shares the image with this one.
+    async fn is_shared(&self, image: ImageId, with: &ProjectId) -> Result<bool, PortError> {
+        let call = |root: &str| ServiceRequest::get(format!("{root}/images/{image}/members/{with}"));
+        let answer = self.ask(Asker::Own, None, call).await?;
+        match answer.status {
+            200 => Ok(true),
+            403 | 404 => Ok(false),
+            _ => Err(refused("shows no member of an image", Asker::Own, &answer)),
+        }
+    }
+
+    /// The content, as it is sent. A user's token that counts no more gives way to Chronova's own: the user's request was
+    /// accepted while it counted.
+    async fn content(&self, image: ImageId, meta: Option<&Meta>) -> Result<ByteStream, PortError> {
+        let user = meta.and_then(|meta| self.users.of(meta));
+        let request = meta.and_then(|meta| meta.request_id.as_ref());
+        if let Some(user) = &user {
+            match self.begin_content(image, Asker::User(user), request).await? {
+                answer if answer.status() == 401 => {}
+                answer => return taken(image, answer),
+            }
+        }
+        taken(image, self.begin_content(image, Asker::Own, request).await?)
+    }
+
+    async fn begin_content(
+        &self,
+        image: ImageId,
+        asker: Asker<'_>,
+        request: Option<&RequestId>,
+    ) -> Result<OpenedAnswer, PortError> {
+        let (begun, mut made) = (Instant::now(), 0);
+        loop {
+            let call = |root: &str| ServiceRequest::get(format!("{root}/images/{image}/file"));
+            let opened = self.service.open(asker, request, call).await;
+            // A service that hangs is not waited for several times in a row.
+            let last = made == self.service.options().retries || begun.elapsed() >= self.service.options().timeout;
+            match opened {
+                Ok(answer) if answer.status() < 500 || last => return Ok(answer),
+                Err(failure) if last => return Err(unanswered(&failure)),
+                _ => tokio::time::sleep(pause_of(made)).await,
+            }
+            made += 1;
+        }
+    }
+
+    /// The image for a server. Where Glance does not know the size of the disk, the header of the content does.
+    async fn complete(&self, found: GlanceImage, meta: Option<&Meta>) -> Result<ImageSnapshot, PortError> {
+        let mut snapshot = found.snapshot()?;
+        if found.virtual_size.is_none_or(|size| size == 0) && snapshot.format == "qcow2" && snapshot.size > 0 {
+            let judged = look(self.content(found.id, meta).await?, snapshot.size, "qcow2").await;
+            let (judged, _) = judged.map_err(|error| PortError::Unavailable(error.to_string()))?;
+            let inspected =
+                judged.map_err(|error| PortError::Invalid(format!("Image {} is unacceptable: {error}", found.id)))?;
+            snapshot.virtual_size = inspected.virtual_size.unwrap_or(snapshot.size);
+        }
+        Ok(snapshot)
+    }
+
+    /// Waits until Glance has given up an upload that broke off, so that the next one finds the image empty.
+    async fn given_up(&self, asker: Asker<'_>, image: ImageId, request: Option<&RequestId>) {
+        let is_saving = async {
+            while self.show_image(asker, image, request).await.is_ok_and(|found| found.status == "saving") {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        let _ = tokio::time::timeout(GIVES_UP, is_saving).await;
+    }
+
+    /// Compares the image with what was sent. Other bytes would be another disk.
+    async fn compare(
+        &self,
+        asker: Asker<'_>,
+        image: ImageId,
+        sent: &SentContent,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let stored = self.show_image(asker, image, meta.request_id.as_ref()).await?;
+        let by_sha512 = stored.os_hash_algo.as_deref() == Some("sha512");
+        let same = stored.size == Some(sent.size)
+            && (!by_sha512 || stored.os_hash_value.as_deref() == Some(sent.sha512.as_str()));
+        if stored.status == "active" && !same {
+            let _ = ImageService::delete(self, image, Arc::clone(meta)).await;
+            return Err(PortError::Invalid(format!("Glance stored other bytes of image {image} than it was sent.")));
+        }
+        Ok(())
+    }
+
+    /// Reads a list to its end, or to a bound, newest first.
+    pub(super) async fn pages(
+        &self,
+        asker: Asker<'_>,
+        request: Option<&RequestId>,
+        query: &str,
+    ) -> Result<Vec<GlanceImage>, PortError> {
+        let mut all = Vec::new();
+        let mut next = format!("/images?sort=created_at:desc&limit={PAGE}&{query}");
+        for _ in 0..MOST_PAGES {
+            let answer = self.ask(asker, request, |root| ServiceRequest::get(format!("{root}{next}"))).await?;
+            if answer.status != 200 {
+                return Err(refused("lists no images", asker, &answer));
+            }
+            let page: ImagePage = read(&answer)?;
+            all.extend(page.images);
+            match page.next {
+                Some(more) => next = more.trim_start_matches("/v2").to_owned(),
+                None => return Ok(all),
+            }
+        }
+        tracing::warn!(most = PAGE * MOST_PAGES, "a list of images in Glance is longer than what is read of it");
+        Ok(all)
+    }
+}
+
+/// For whom a process calls: the user whose request began it, or Chronova itself after a restart.
+fn asker_of(user: Option<&UserToken>) -> Asker<'_> {
+    user.map_or(Asker::Own, Asker::User)
+}
+
+fn taken(image: ImageId, answer: OpenedAnswer) -> Result<ByteStream, PortError> {
+    match answer.status() {
+        200 => Ok(answer.bytes()),
+        204 => Err(PortError::Invalid(format!("Image {image} has no bytes."))),
+        403 | 404 => Err(not_found(image)),
+        status => Err(PortError::Unavailable(format!("Glance gives no bytes of an image ({status})"))),
+    }
+}
+
+pub(super) fn not_found(image: ImageId) -> PortError {
+    PortError::NotFound(format!("Image {image} could not be found."))
+}
+
+fn unanswered(failure: &CallFailure) -> PortError {
+    PortError::Unavailable(failure.to_string())
+}
+
+pub(super) fn read<T: for<'a> Deserialize<'a>>(answer: &ServiceAnswer) -> Result<T, PortError> {
+    serde_json::from_slice(&answer.body)
+        .map_err(|_| PortError::Unavailable("Glance's answer makes no sense".to_owned()))
+}
+
+pub(super) fn refused(what: &str, asker: Asker<'_>, answer: &ServiceAnswer) -> PortError {
+    let message = format!("Glance {what} ({})", answer.complaint());
+    match (answer.status, asker) {
+        (401, Asker::User(_)) => PortError::Forbidden(
+            "Glance does not accept the user's token. If it has ended, [service_user] send_service_user_token would let it \
+             count for long work."
+                .to_owned(),
+        ),
+        (400, _) => PortError::Invalid(message),
+        (404, _) => PortError::NotFound(message),
+        (403 | 413, _) => PortError::Forbidden(message),
+        (409, _) => PortError::Conflict(message),
+        _ => PortError::Unavailable(message),
+    }
+}
+
+#[async_trait]
+impl ImageService for GlanceImages {
+    async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError> {
+        let found = self.show_image(Asker::Own, image, None).await?;
+        let sees = is_admin || found.is_open() || found.belongs_to(project) || self.is_shared(image, project).await?;
+        if sees { self.complete(found, None).await } else { Err(not_found(image)) }
+    }
+
+    async fn find_as(
+        &self,
+        image: ImageId,
+        project: &ProjectId,
+        caller: &ServiceCaller,
+    ) -> Result<ImageSnapshot, PortError> {
+        let Some(user) = &caller.token else { return self.find(image, project, caller.is_admin).await };
+        let found = self.show_image(Asker::User(user), image, caller.meta.request_id.as_ref()).await?;
+        self.complete(found, Some(&caller.meta)).await
+    }
+
+    async fn create(&self, draft: ImageDraft, meta: Arc<Meta>) -> Result<(), PortError> {
+        let user = self.users.of(&meta);
+        let (asker, request, image) = (asker_of(user.as_ref()), meta.request_id.as_ref(), draft.image);
+        let body = new_image(&draft);
+        let call = |root: &str| ServiceRequest::post(format!("{root}/images")).json(&body);
+        let answer = self.ask(asker, request, call).await?;
+        match answer.status {
+            201 => Ok(()),
+            409 => match self.show_image(asker, image, request).await {
+                // Made before, by this very draft.
+                Ok(found) if found.belongs_to(&draft.owner) && found.status == "queued" => Ok(()),
+                _ => Err(refused("makes no image", asker, &answer)),
+            },
+            _ => Err(refused("makes no image", asker, &answer)),
+        }
+    }
+
+    async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError> {
+        let user = self.users.of(&meta);
+        let (asker, request) = (asker_of(user.as_ref()), meta.request_id.as_ref());
+        match self.show_image(asker, image, request).await?.status.as_str() {
+            "active" | "deactivated" => return Ok(()),
+            "saving" => self.given_up(asker, image, request).await,
+            _ => {}
+        }
+        let (bytes, receipt) = counted(bytes);
+        let call = |root: &str| ServiceRequest::put(format!("{root}/images/{image}/file"));
+        let answer = self.service.upload(asker, request, call, bytes).await;
+        match (answer, receipt.read()) {
+            (Ok(answer), _) if answer.status >= 300 => {
+                self.given_up(asker, image, request).await;
+                Err(refused("takes no bytes", asker, &answer))
+            }
+            (Ok(_), Some(sent)) => self.compare(asker, image, &sent, &meta).await,
+            (Ok(_), None) => {
+                // Half of the bytes would pass for all of them.
+                let _ = ImageService::delete(self, image, meta).await;
+                Err(PortError::Unavailable("the bytes of an image broke off".to_owned()))
+            }
+            (Err(failure), _) => {
+                self.given_up(asker, image, request).await;
+                Err(unanswered(&failure))
+            }
+        }
+    }
+
+    /// Deletes the rest of failed work even if Glance does not accept the user's token any more.
+    async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError> {
+        let user = self.users.of(&meta);
+        let (asker, request) = (asker_of(user.as_ref()), meta.request_id.as_ref());
+        let call = |root: &str| ServiceRequest::delete(format!("{root}/images/{image}"));
+        let mut answer = self.ask(asker, request, call).await?;
+        if answer.status == 401 && user.is_some() {
+            answer = self.ask(Asker::Own, request, call).await?;
+        }
+        match answer.status {
+            204 => Ok(()),
+            404 => Err(not_found(image)),
+            _ => Err(refused("deletes no image", asker, &answer)),
+        }
+    }
+
+    async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
+        let owner = match self.show_image(Asker::Own, like, None).await {
+            Ok(found) => found.owner,
+            Err(PortError::NotFound(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let Some(owner) = owner else { return Ok(Vec::new()) };
+        let query = [
+            ("owner", owner.as_str()),
+            ("status", "active"),
+            ("image_type", "backup"),
+            ("backup_type", kind),
+            ("instance_uuid", &instance.to_string()),
+        ];
+        let mut found = self.pages(Asker::Own, None, &query_of(&query)).await?;
+        found.retain(|image| image.owner.as_deref() == Some(owner.as_str()));
+        Ok(found.iter().map(|image| image.id).collect())
+    }
+
+    async fn open_as(&self, image: &ImageRef, meta: &Meta) -> DriverResult<ByteStream> {
+        self.open_content(image, Some(meta)).await
+    }
+
+    fn resources(&self) -> Option<&dyn ImageResources> {
+        Some(self)
+    }
+}
+
+impl GlanceImages {
+    /// A server's disk is made of these bytes, so they hold no reference to another file. The host compares their
+    /// checksum.
+    async fn open_content(&self, image: &ImageRef, meta: Option<&Meta>) -> DriverResult<ByteStream> {
+        let name = || image.id.to_string();
+        let unusable = |reason: String| DriverError::BadImage { image: name(), reason };
+        let unread = |error: PortError| match error {
+            PortError::Unavailable(reason) => DriverError::ImageUnread { image: name(), reason },
+            other => unusable(other.to_string()),
+        };
+        let user = meta.and_then(|meta| self.users.of(meta));
+        let request = meta.and_then(|meta| meta.request_id.as_ref());
+        let found = match self.show_image(asker_of(user.as_ref()), image.id, request).await {
+            Err(PortError::Forbidden(_)) if user.is_some() => self.show_image(Asker::Own, image.id, request).await,
+            shown => shown,
+        };
+        let found = found.map_err(unread)?;
+        if !found.sha2().is_some_and(|checksum| checksum.eq_ignore_ascii_case(&image.checksum)) {
+            return Err(unusable("it is no longer there, or has other bytes".to_owned()));
+        }
+        let bytes = self.content(image.id, meta).await.map_err(unread)?;
+        let looked = look(bytes, image.size, &found.disk_format.unwrap_or_default()).await;
+        let (judged, bytes) = looked.map_err(|error| unread(PortError::Unavailable(error.to_string())))?;
+        judged.map_err(|error| unusable(error.to_string()))?;
+        Ok(bytes)
+    }
+}
+
+#[async_trait]
+impl ImageSource for GlanceImages {
+    async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream> {
+        self.open_content(image, None).await
+    }
+}

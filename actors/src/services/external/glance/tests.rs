@@ -1,0 +1,208 @@
+//! The port on a Glance that says what it should not, or nothing.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chronova_events::clock::SystemClock;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, ProjectId, RequestId};
+use chronova_hypervisor::driver::{ByteStream, DriverError, ImageSource as _};
+use chronova_hypervisor::guest::{ImageFormat, ImageRef};
+use serde_json::{Value, json};
+
+use super::super::http::{CallOptions, ServiceClient, TlsTrust};
+use super::super::keystone::account::DomainChoice;
+use super::super::keystone::{
+    AccountScope, CalledService, CallingAccounts, Credentials, KeptUserTokens, KeystoneSession, NamedInDomain,
+    ServiceAccount, ServicePlace,
+};
+use super::super::stub::{StubAnswer, StubCall, StubService};
+use super::*;
+use crate::ports::{ImageDraft, ImageService as _, PortError, UserToken};
+
+const LOGIN: &str = "POST /v3/auth/tokens";
+
+/// A Glance that answers like this, and the Keystone beside it.
+async fn stub(answer: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> StubService {
+    StubService::start(move |call, _| match call.line.starts_with(LOGIN) {
+        true => {
+            let user = json!({"id": "u1", "name": "nova"});
+            let body = json!({"token": {"user": user, "expires_at": "2999-01-01T00:00:00.000000Z"}});
+            StubAnswer::Gives(201, "own", body.to_string())
+        }
+        false => answer(call),
+    })
+    .await
+}
+
+fn glance(stub: &StubService, timeout: Duration) -> Arc<GlanceImages> {
+    let named =
+        |name: &str| NamedInDomain::Name { name: name.to_owned(), domain: DomainChoice::Id("default".to_owned()) };
+    let account = ServiceAccount {
+        auth_url: stub.url.clone(),
+        credentials: Credentials::Password { user: named("nova"), password: UserToken::new("s3cret") },
+        scope: AccountScope::Project(named("service")),
+    };
+    let calls = |name| CallOptions { name, timeout, retries: 1, tls: TlsTrust::default() };
+    let client = ServiceClient::new(calls("keystone")).unwrap();
+    let accounts =
+        CallingAccounts { own: KeystoneSession::new(account, client, Arc::new(SystemClock)), vouching: None };
+    let place = ServicePlace { endpoints: vec![stub.url.clone()], version: "v2", ..ServicePlace::default() };
+    let service = CalledService::new(calls("glance"), place, accounts).unwrap();
+    let users = KeptUserTokens::default();
+    users.keep(&RequestId::new("req-1"), UserToken::new("user"), std::time::Instant::now());
+    GlanceImages::new(service, Arc::new(users))
+}
+
+const LONG: Duration = Duration::from_mins(1);
+
+fn shown(status: &str) -> Value {
+    json!({
+        "id": ImageId(uuid::Uuid::from_u128(7)), "name": "disk", "status": status, "visibility": "private", "owner": "p1",
+        "size": 7, "os_hash_algo": "sha512", "os_hash_value": "a".repeat(128), "disk_format": "raw",
+        "container_format": "bare", "min_disk": 0, "min_ram": 0,
+        "created_at": "2030-01-02T03:04:05Z", "updated_at": "2030-01-02T03:04:05Z",
+    })
+}
+
+fn says(status: u16, body: &Value) -> StubAnswer {
+    StubAnswer::Says(status, body.to_string())
+}
+
+fn image() -> ImageId {
+    ImageId(uuid::Uuid::from_u128(7))
+}
+
+fn work() -> Arc<Meta> {
+    Arc::new(Meta { request_id: Some(RequestId::new("req-1")), ..(*Meta::system("test")).clone() })
+}
+
+fn wanted(checksum: &str) -> ImageRef {
+    let checksum = checksum.to_owned();
+    ImageRef { id: image(), checksum, format: ImageFormat::Raw, size: 7, virtual_size: 7 }
+}
+
+fn content() -> ByteStream {
+    Box::pin(futures::stream::iter([Ok(Bytes::from_static(b"content"))]))
+}
+
+#[tokio::test]
+async fn nonsense_of_glance_s_is_no_image() {
+    let project = ProjectId::new("p1");
+    for (status, body) in [(200, "{}"), (200, ""), (200, "[]"), (500, "{}"), (204, ""), (301, ""), (429, "")] {
+        let stub = stub(move |_| StubAnswer::Says(status, body.to_owned())).await;
+        let found = glance(&stub, LONG).find(image(), &project, true).await;
+        assert!(matches!(found, Err(PortError::Unavailable(_))), "{status} {body}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_image_of_another_project_is_not_found_unless_it_is_shared() {
+    for (shares, found) in [(404, false), (403, false), (200, true)] {
+        let stub = stub(move |call| match call.line.contains("/members/") {
+            true => says(shares, &json!({})),
+            false => says(200, &shown("active")),
+        })
+        .await;
+        let other = glance(&stub, LONG).find(image(), &ProjectId::new("p2"), false).await;
+        assert_eq!(other.is_ok(), found, "{shares}: {other:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_glance_that_does_not_answer_is_no_bad_image() {
+    let stub = stub(|call| match call.line.ends_with("/file") {
+        true => says(503, &json!({})),
+        false => says(200, &shown("active")),
+    })
+    .await;
+    let opened = glance(&stub, LONG).open(&wanted(&"a".repeat(128))).await.err();
+    assert!(matches!(opened, Some(DriverError::ImageUnread { .. })), "{opened:?}");
+    assert_eq!(stub.calls().iter().filter(|call| call.line.ends_with("/file")).count(), 2, "it is asked again");
+    let other = glance(&stub, LONG).open(&wanted(&"b".repeat(128))).await.err();
+    assert!(matches!(other, Some(DriverError::BadImage { .. })), "{other:?}");
+}
+
+/// The right to the bytes was checked when the request was accepted.
+#[tokio::test]
+async fn a_download_outlives_the_user_s_token() {
+    let stub = stub(|call| match (call.header("x-auth-token"), call.line.ends_with("/file")) {
+        (Some("user"), _) => says(401, &json!({})),
+        (_, true) => StubAnswer::Says(200, "content".to_owned()),
+        (_, false) => says(200, &shown("active")),
+    })
+    .await;
+    let glance = glance(&stub, LONG);
+    assert!(glance.open_as(&wanted(&"a".repeat(128)), &work()).await.is_ok());
+    let calls = stub.calls();
+    let users = calls.iter().filter(|call| call.header("x-auth-token") == Some("user")).count();
+    assert_eq!(users, 2, "the user's token comes first");
+    let asked = calls.iter().filter(|call| !call.line.starts_with(LOGIN));
+    assert!(asked.clone().all(|call| call.header("x-openstack-request-id") == Some("req-1")), "{calls:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_written_with_a_token_that_counts_no_more() {
+    let stub = stub(|call| says(if call.header("x-auth-token") == Some("user") { 401 } else { 204 }, &json!({}))).await;
+    let glance = glance(&stub, LONG);
+    let draft = ImageDraft {
+        image: image(),
+        name: "disk".to_owned(),
+        owner: ProjectId::new("p1"),
+        format: "raw".to_owned(),
+        min_disk_gib: 0,
+        min_memory_mib: 0,
+        properties: Vec::new(),
+    };
+    for refused in [glance.create(draft, work()).await, glance.upload(image(), content(), work()).await] {
+        assert!(matches!(&refused, Err(PortError::Forbidden(text)) if text.contains("token")), "{refused:?}");
+    }
+    assert_eq!(stub.count(LOGIN), 0, "Chronova's own account does not step in");
+    assert_eq!(glance.delete(image(), work()).await, Ok(()), "what is left goes nevertheless");
+}
+
+/// Glance cannot tell a sender that broke off from one that has said all, where a proxy is in between.
+#[tokio::test]
+async fn half_of_the_bytes_do_not_pass_for_all() {
+    let stub = stub(|call| match call.line.split(' ').next() {
+        Some("GET") => says(200, &shown("queued")),
+        _ => says(204, &json!({})),
+    })
+    .await;
+    let gone = std::io::Error::other("the sender went away");
+    let half: ByteStream = Box::pin(futures::stream::iter([Ok(Bytes::from_static(b"half")), Err(gone)]));
+    let sent = glance(&stub, LONG).upload(image(), half, work()).await;
+    assert!(matches!(sent, Err(PortError::Unavailable(_))), "{sent:?}");
+}
+
+#[tokio::test]
+async fn other_bytes_than_were_sent_are_removed() {
+    let puts = std::sync::atomic::AtomicUsize::new(0);
+    let stub = stub(move |call| match call.line.split(' ').next() {
+        Some("PUT") => {
+            puts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            says(204, &json!({}))
+        }
+        Some("DELETE") => says(204, &json!({})),
+        _ if puts.load(std::sync::atomic::Ordering::Relaxed) > 0 => says(200, &shown("active")),
+        _ => says(200, &shown("queued")),
+    })
+    .await;
+    let sent = glance(&stub, LONG).upload(image(), content(), work()).await;
+    assert!(matches!(&sent, Err(PortError::Invalid(text)) if text.contains("other bytes")), "{sent:?}");
+    assert_eq!(stub.count("DELETE"), 1);
+}
+
+#[tokio::test]
+async fn a_silent_glance_ends_every_call() {
+    let stub = stub(|_| StubAnswer::Silence).await;
+    let glance = glance(&stub, Duration::from_millis(50));
+    let found = glance.find(image(), &ProjectId::new("p1"), true).await;
+    assert!(matches!(found, Err(PortError::Unavailable(_))), "{found:?}");
+    let opened = glance.open(&wanted(&"a".repeat(128))).await.err();
+    assert!(matches!(opened, Some(DriverError::ImageUnread { .. })), "{opened:?}");
+    assert!(matches!(glance.delete(image(), work()).await, Err(PortError::Unavailable(_))));
+}
