@@ -3,13 +3,14 @@
 #
 #   keystone.sh up DIR [PORT]   database, keys and first administrator in DIR, then the server; again: only the server
 #   keystone.sh down DIR        ends the server; DIR stays
-#   keystone.sh expired DIR TOKEN   prints a token of the same user and project that ended an hour ago, as Keystone makes it
+#   keystone.sh expired DIR TOKEN [SECONDS]   prints a token of the same user and project that ended an hour ago, or that ends
+#                                             after SECONDS, as Keystone makes it
 #
 # All of it is in DIR: a database of SQLite, Fernet keys, the log; `url` is the address, `pid` uWSGI's process, which leads a
 # session of its own. The administrator is admin, project admin, password `secret`; region RegionOne.
 set -euo pipefail
 COMMAND=${1:-} DIR=${2:-}
-[ -n "$DIR" ] || { sed -n '2,9p' "$0" >&2; exit 2; }
+[ -n "$DIR" ] || { sed -n '2,10p' "$0" >&2; exit 2; }
 
 . "$(dirname "${BASH_SOURCE[0]}")/free_port.sh"
 
@@ -102,18 +103,18 @@ down() {
 }
 
 # Makes the token with Keystone's own code and keys, because the test cannot wait until a token expires.
-expired() { # token
-  /usr/bin/python3 - "$DIR/keystone.conf" "$1" <<'PYTHON'
+expired() { # token, seconds
+  /usr/bin/python3 - "$DIR/keystone.conf" "$1" "${2:--3600}" <<'PYTHON'
 import datetime, sys
 import keystone.conf
 from keystone.common import utils
 from keystone.token import token_formatters
-file, token = sys.argv[1:]
+file, token, seconds = sys.argv[1:]
 keystone.conf.configure()
 keystone.conf.CONF(["--config-file", file], project="keystone")
 formatter = token_formatters.TokenFormatter()
 user, methods, audit_ids, _, _, project = formatter.validate_token(token)[:6]
-end = utils.isotime(datetime.datetime.utcnow() - datetime.timedelta(hours=1), subsecond=True)
+end = utils.isotime(datetime.datetime.utcnow() + datetime.timedelta(seconds=int(seconds)), subsecond=True)
 kind = token_formatters.ProjectScopedPayload
 print(formatter.create_token(user, end, audit_ids, kind, methods=methods, project_id=project))
 PYTHON
@@ -122,6 +123,6 @@ PYTHON
 case $COMMAND in
   up) up "${3:-}" ;;
   down) down ;;
-  expired) expired "$3" ;;
-  *) sed -n '2,9p' "$0" >&2; exit 2 ;;
+  expired) expired "$3" "${4:-}" ;;
+  *) sed -n '2,10p' "$0" >&2; exit 2 ;;
 esac

@@ -9,6 +9,8 @@ use chronova_actors::services::external::http::TlsTrust;
 use chronova_actors::services::external::keystone::account::DomainChoice;
 use chronova_actors::services::external::keystone::{AccountScope, Credentials, NamedInDomain, ServiceAccount};
 
+use super::options::services::Glance;
+
 /// A section with an account.
 pub trait HasAccount {
     fn account(&self) -> AccountFields<'_>;
@@ -157,14 +159,34 @@ impl AccountFields<'_> {
 
     /// The settings of TLS. A certificate needs its key, and a key its certificate.
     pub fn trust(&self) -> Result<TlsTrust, AccountProblem> {
-        let certificate = match (self.certfile, self.keyfile) {
-            (Some(certificate), Some(key)) => Some((certificate.to_owned(), key.to_owned())),
-            (None, None) => None,
-            (Some(_), None) => return Err(self.problem("certfile", "needs keyfile")),
-            (None, Some(_)) => return Err(self.problem("keyfile", "needs certfile")),
-        };
-        Ok(TlsTrust { ca_file: self.cafile.map(Path::to_owned), insecure: self.insecure, certificate })
+        trust_of(self.section, self.cafile, (self.certfile, self.keyfile), self.insecure)
     }
+}
+
+/// The files of TLS of `[glance]`, which has no account of its own.
+pub fn glance_trust(section: &Glance) -> Result<TlsTrust, AccountProblem> {
+    trust_of(
+        "glance",
+        section.cafile.as_deref(),
+        (section.certfile.as_deref(), section.keyfile.as_deref()),
+        section.insecure,
+    )
+}
+
+fn trust_of(
+    section: &str,
+    ca_file: Option<&Path>,
+    certificate: (Option<&Path>, Option<&Path>),
+    insecure: bool,
+) -> Result<TlsTrust, AccountProblem> {
+    let needs = |option, other| AccountProblem { option, message: format!("[{section}] {option} needs {other}") };
+    let certificate = match certificate {
+        (Some(certificate), Some(key)) => Some((certificate.to_owned(), key.to_owned())),
+        (None, None) => None,
+        (Some(_), None) => return Err(needs("certfile", "keyfile")),
+        (None, Some(_)) => return Err(needs("keyfile", "certfile")),
+    };
+    Ok(TlsTrust { ca_file: ca_file.map(Path::to_owned), insecure, certificate })
 }
 
 fn domain(id: Option<&str>, name: Option<&str>) -> Option<DomainChoice> {

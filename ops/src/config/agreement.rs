@@ -2,6 +2,8 @@
 //!
 //! Each rule reports the problem at the option that is set, and says which change solves it.
 
+mod services;
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -45,8 +47,11 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         signatures(config),
         event_store(config),
         identity(config),
+        services::service_user(config),
         network(config),
         unused_keystone(config, texts),
+        services::images(config),
+        services::unused_glance(config, texts),
         fleets(config),
     ];
     agreements.into_iter().flatten().map(told).collect()

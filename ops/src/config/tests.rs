@@ -171,7 +171,7 @@ const ACCOUNT: &str = "[keystone_authtoken]\nauth_url = http://c:5000\nauth_type
 #[test]
 fn an_account_of_keystone_is_complete_or_stops_the_start() {
     let whole = problems_in(&[ACCOUNT]);
-    assert_eq!(whole.len(), 1, "{whole:?}");
+    assert_eq!(whole.len(), 2, "{whole:?}");
     assert!(
         whole[0].starts_with("0.conf:2: note: [keystone_authtoken] auth_url: Keystone at http://c:5000 is"),
         "{whole:?}"
@@ -204,6 +204,49 @@ fn an_account_of_keystone_is_complete_or_stops_the_start() {
         nobody.iter().any(|line| line.contains("warning: ") && line.contains("asks no identity service")),
         "{nobody:?}"
     );
+}
+
+const VOUCHING: &str = "[service_user]\nsend_service_user_token = true\nauth_url = http://c:5000\nauth_type = password\n\
+                        username = nova\npassword = s3cret-s3cret\nuser_domain_name = Default\nproject_name = service\n\
+                        project_domain_name = Default\n";
+
+#[test]
+fn glance_is_called_where_there_is_a_keystone() {
+    let note = "note: [chronova] image_service: Glance at ";
+    for (more, told) in [
+        ("", "the image endpoint of Keystone's catalogue is the image service"),
+        ("[glance]\napi_servers = http://a:9292,http://b:9292\n", "http://a:9292, http://b:9292 is the image service"),
+        ("[glance]\nendpoint_override = http://a:9292\n", "http://a:9292 is the image service"),
+        ("[glance]\ntimeout = 9\n", "a long snapshot fails once the user's token has ended"),
+    ] {
+        let found = problems_in(&[&format!("{ACCOUNT}{more}")]);
+        assert!(found.iter().any(|line| line.contains(note) && line.contains(told)), "{more}: {found:?}");
+    }
+    let vouched = problems_in(&[&format!("{ACCOUNT}{VOUCHING}")]);
+    assert!(!vouched.iter().any(|line| line.contains("long snapshot")), "{vouched:?}");
+    let embedded =
+        problems_in(&[&format!("{ACCOUNT}[chronova]\nimage_service = embedded\n[glance]\nnum_retries = 1\n")]);
+    assert!(embedded.iter().any(|line| line.contains("warning: [glance] num_retries has no effect")), "{embedded:?}");
+    for (more, error) in [
+        ("[glance]\nendpoint_override = c:9292\n", "[glance] endpoint_override: c:9292 is no address"),
+        ("[glance]\nvalid_interfaces = secret\n", "[glance] valid_interfaces: secret is none of"),
+        ("[glance]\nkeyfile = /k.pem\n", "[glance] keyfile needs certfile"),
+        (
+            "[service_user]\nsend_service_user_token = true\n",
+            "send_service_user_token is on and the section has no account",
+        ),
+        ("[service_user]\nusername = nova\n", "[service_user] username is set and auth_url is not"),
+    ] {
+        let told = problems_in(&[&format!("{ACCOUNT}{more}")]);
+        assert!(told.iter().any(|line| line.contains("error: ") && line.contains(error)), "{more}: {told:?}");
+    }
+    for (alone, told) in [
+        ("[chronova]\nimage_service = glance\n", "error: [chronova] image_service = glance needs a Keystone"),
+        (VOUCHING, "warning: [service_user] send_service_user_token has no effect without"),
+    ] {
+        let found = problems_in(&[alone]);
+        assert!(found.iter().any(|line| line.contains(told)), "{alone}: {found:?}");
+    }
 }
 
 #[test]

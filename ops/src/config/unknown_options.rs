@@ -20,12 +20,7 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
 ];
 
 /// Options that name another service. An operator who sets one would believe that Chronova calls that service.
-const NAMES_A_SERVICE: [(&str, &[&str], &str); 2] = [
-    (
-        "glance",
-        &["api_servers", "endpoint_override"],
-        "images are those of the embedded image service, and no Glance is called",
-    ),
+const NAMES_A_SERVICE: [(&str, &[&str], &str); 1] = [
     (
         "cinder",
         &["auth_url", "catalog_info", "endpoint_template"],

@@ -34,14 +34,19 @@ impl CallGauges {
     }
 
     fn count(&self) {
+        // Several addresses of one service count together.
+        self.calls.reset();
+        self.seconds.reset();
+        self.answering.reset();
         for client in &self.clients {
             let (name, tally) = (client.name(), client.tally());
             for outcome in CallOutcome::ALL {
                 let calls = i64::try_from(tally.calls(outcome)).unwrap_or(i64::MAX);
-                self.calls.with_label_values(&[name, outcome.name()]).set(calls);
+                self.calls.with_label_values(&[name, outcome.name()]).add(calls);
             }
-            self.seconds.with_label_values(&[name]).set(tally.time().as_secs_f64());
-            self.answering.with_label_values(&[name]).set(i64::from(client.trouble().is_none()));
+            self.seconds.with_label_values(&[name]).add(tally.time().as_secs_f64());
+            let answers = self.answering.with_label_values(&[name]);
+            answers.set(answers.get().max(i64::from(client.trouble().is_none())));
         }
     }
 }

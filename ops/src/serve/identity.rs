@@ -13,8 +13,10 @@ use chronova_actors::runtime::{Leadership, Member};
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::Password;
 use chronova_actors::services::embedded::identity::{IdentityRealmId, IdentityRoot};
-use chronova_actors::services::external::http::CallOptions;
-use chronova_actors::services::external::keystone::{KeystoneOptions, KeystoneProvider};
+use chronova_actors::services::external::http::{CallOptions, ServiceClient};
+use chronova_actors::services::external::keystone::{
+    CallingAccounts, KeystoneOptions, KeystoneProvider, KeystoneSession,
+};
 use chronova_events::clock::Clock;
 use chronova_web::identity::catalogue::ServiceCatalogue;
 use chronova_web::identity::clouds::clouds_yaml;
@@ -32,7 +34,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The identity service of this cloud.
 pub(super) enum OpenedIdentity {
     Embedded(Arc<IdentityService>),
-    Keystone { provider: Arc<KeystoneProvider>, place: String },
+    /// With the accounts by which the other services of this cloud are called.
+    Keystone {
+        provider: Arc<KeystoneProvider>,
+        place: String,
+        accounts: CallingAccounts,
+    },
 }
 
 impl OpenedIdentity {
@@ -62,7 +69,9 @@ pub(super) fn open(config: &Config, options: IdentityOptions, member: &Member) -
         let provider = KeystoneProvider::new(options, Arc::clone(&member.clock) as Arc<dyn Clock>);
         let provider = provider.context("[keystone_authtoken]")?;
         tracing::info!(place, "Keystone validates tokens; the embedded identity service is not served");
-        return Ok(OpenedIdentity::Keystone { provider, place });
+        let vouching = vouching(config, &(Arc::clone(&member.clock) as _))?;
+        let accounts = CallingAccounts { own: Arc::clone(provider.session()), vouching };
+        return Ok(OpenedIdentity::Keystone { provider, place, accounts });
     }
     Ok(OpenedIdentity::Embedded(embedded(config, options, member)?))
 }
@@ -89,6 +98,22 @@ fn keystone(config: &Config) -> Result<Option<(KeystoneOptions, String)>> {
         include_catalogue: section.include_service_catalog,
     };
     Ok(Some((options, place)))
+}
+
+/// The account whose token goes beside a user's.
+fn vouching(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Arc<KeystoneSession>>> {
+    let section = &config.service_user;
+    if !section.send_service_user_token {
+        return Ok(None);
+    }
+    let fields = section.account();
+    let wrong = |problem: AccountProblem| anyhow::anyhow!(problem.message);
+    let account = fields.complete().map_err(wrong)?.context("[service_user] has no account")?;
+    let timeout = section.timeout.map_or(PATIENCE, |seconds| Duration::from_secs(seconds.into()));
+    let retries = config.keystone_authtoken.http_request_max_retries;
+    let calls = CallOptions { name: "keystone_service_user", timeout, retries, tls: fields.trust().map_err(wrong)? };
+    let client = ServiceClient::new(calls).context("[service_user]")?;
+    Ok(Some(KeystoneSession::new(account, client, Arc::clone(clock))))
 }
 
 fn embedded(config: &Config, options: IdentityOptions, member: &Member) -> Result<Arc<IdentityService>> {

@@ -6,6 +6,7 @@ mod event_log;
 mod eventstoredb;
 mod gauges;
 mod identity;
+mod images;
 pub mod listen;
 pub mod log_only;
 mod network;

@@ -8,9 +8,8 @@ use chronova_actors::gateway::CommandGateway;
 use chronova_actors::operations::Operations;
 use chronova_actors::reconcile::run_counts::ReconcilerTally;
 use chronova_actors::runtime::{Follower, Leader, Leadership, Member, Ports};
-use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
-use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
+use chronova_actors::services::external::http::ServiceClient;
 use chronova_events::clock::SystemClock;
 use chronova_hypervisor::backend::DriverOptions;
 use chronova_hypervisor::driver::Driver;
@@ -32,10 +31,11 @@ use super::cluster::ClusterMembership;
 use super::event_log::EventLog;
 use super::gauges::Gauges;
 use super::identity::OpenedIdentity;
+use super::images::OpenedImages;
 use super::network::OpenedNetworks;
 use super::read_models::{self, ReadModelGauges};
 use super::reconcilers::ReconcilerGauges;
-use super::{AppState, identity, listen, vendor_data};
+use super::{AppState, identity, images, listen, vendor_data};
 use crate::config::Config;
 use crate::config::targets::Targets;
 
@@ -57,7 +57,7 @@ pub(super) struct ControlPlane {
 struct OpenedServices {
     identity: OpenedIdentity,
     networks: OpenedNetworks,
-    images: Arc<EmbeddedImages>,
+    images: OpenedImages,
     volumes: Arc<EmbeddedVolumes>,
 }
 
@@ -161,25 +161,35 @@ impl OpenedServices {
         let views = &member.views;
         let identity = identity::open(config, targets.identity.clone(), member)?;
         let networks = OpenedNetworks::open(config, member, gateway)?;
-        let (folder, size_cap) = (&config.chronova.data_dir, config.glance.image_size_cap);
-        let files = ImageFiles::open(folder, size_cap).context("cannot use the folder of the images")?;
-        let most = usize::try_from(config.glance.image_count_total).ok();
-        let images = EmbeddedImages::limited(files, Arc::clone(views), Arc::clone(gateway), most);
-        let (port, options) = (Arc::clone(&images), targets.runtime.volume.clone());
-        let volumes = EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), port as _, options);
+        let images = images::open(config, member, gateway, &identity)?;
+        let options = targets.runtime.volume.clone();
+        let volumes = EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), images.port(), options);
         Ok(Self { identity, networks, images, volumes })
     }
 
     /// Creates the first users, and mends what a crash left in the services.
     async fn begin(&self, config: &Config, leadership: &Leadership) -> Result<()> {
         identity::begin(config, leadership, &self.identity).await?;
-        self.images.recover(&leadership.gateway).await.context("cannot recover the image store")
+        self.images.begin(leadership).await
+    }
+
+    /// The clients of other services, for metrics.
+    fn clients(&self) -> Vec<Arc<ServiceClient>> {
+        let mut clients: Vec<_> = self.networks.client().cloned().into_iter().collect();
+        if let OpenedIdentity::Keystone { provider, accounts, .. } = &self.identity {
+            clients.push(Arc::clone(provider.client()));
+            clients.extend(accounts.vouching.iter().map(|account| Arc::clone(account.client())));
+        }
+        if let OpenedImages::Glance { images, .. } = &self.images {
+            clients.extend(images.service().clients().iter().cloned());
+        }
+        clients
     }
 
     fn ports(&self) -> Ports {
         Ports {
             networks: self.networks.port(),
-            images: Arc::clone(&self.images) as _,
+            images: self.images.port(),
             volumes: Arc::clone(&self.volumes) as _,
         }
     }
@@ -214,7 +224,7 @@ fn app(
     };
     let app = App::new(web, policy, authentication, metrics).with_operations(operations);
     let app = with_identity(app.with_log(Arc::clone(&member.log)), identity);
-    let mut app = networks.show(app).with_images(images).with_volumes(volumes);
+    let mut app = images.serve(networks.show(app)).with_volumes(volumes);
     app.compute = ComputeState::new(consoles(config, targets));
     let (broken, written) = (member.broken(), event_log.clone());
     app.health = std::mem::take(&mut app.health)
@@ -237,7 +247,7 @@ fn app(
 fn with_identity(mut app: App, identity: OpenedIdentity) -> App {
     match identity {
         OpenedIdentity::Embedded(service) => app.with_identity(service),
-        OpenedIdentity::Keystone { provider, place } => {
+        OpenedIdentity::Keystone { provider, place, .. } => {
             let (client, at) = (Arc::clone(provider.client()), place.clone());
             let tell = move || {
                 let state = client.trouble().unwrap_or_else(|| "no trouble".to_owned());
@@ -263,10 +273,7 @@ fn metrics(member: &Member, parts: &ServingParts, seat: Option<&ClusterSeat>) ->
     if let Some(kept) = &member.checkpoints {
         registry.register(Box::new(ReadModelGauges::new(kept)?))?;
     }
-    let mut clients: Vec<_> = parts.services.networks.client().cloned().into_iter().collect();
-    if let OpenedIdentity::Keystone { provider, .. } = &parts.services.identity {
-        clients.push(Arc::clone(provider.client()));
-    }
+    let clients = parts.services.clients();
     if !clients.is_empty() {
         registry.register(Box::new(CallGauges::new(clients)?))?;
     }

@@ -54,6 +54,11 @@ section! {
             default: Text("RegionOne"),
             help: "Region of the embedded services in the identity catalogue.",
         }
+        image_service: String => here {
+            default: Text("auto"), choices: &["auto", "embedded", "glance"],
+            help: "Where images are: in the embedded service, or in Glance. auto: in Glance where [keystone_authtoken] auth_url \
+                   names a Keystone, because such a cloud has one.",
+        }
         hypervisors: Words => here {
             help: "The compute hosts: libvirt URIs (qemu:///system, qemu+tls://host/system, \
                    qemu+ssh://root@host/system) or simulated fleets (sim://10 is ten hosts). Chronova installs nothing \

@@ -183,3 +183,18 @@ account_section! {
         }
     }
 }
+
+account_section! {
+    /// Nova's section for the token that goes beside a user's token to Glance and the other services.
+    ServiceUser = "service_user" from Nova {
+        send_service_user_token: bool => here {
+            default: Text("false"),
+            help: "Send a token of this account (X-Service-Token) with calls that carry a user's token. Long work then ends well \
+                   although the user's token has ended meanwhile.",
+        }
+        timeout: Option<u32> => here {
+            min: Some(1.0), max: Some(300.0), unit: "seconds",
+            help: "How long Keystone may take to give that token. Unset: 10, where Nova waits without end.",
+        }
+    }
+}

@@ -168,6 +168,7 @@ configuration! {
     filter_scheduler: scheduling::FilterScheduler,
     metrics: scheduling::Metrics,
     keystone_authtoken: keystone::KeystoneAuthtoken,
+    service_user: keystone::ServiceUser,
     /// Options of the embedded identity service.
     token: services::Token,
     security_compliance: services::SecurityCompliance,

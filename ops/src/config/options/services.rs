@@ -1,4 +1,6 @@
-//! The embedded services, with the option names of the services they stand in for.
+//! The services beside Compute, with the option names of their clients in Nova and of the services that are embedded.
+
+use std::path::PathBuf;
 
 use super::super::option::Default::Text;
 
@@ -32,8 +34,47 @@ section! {
 }
 
 section! {
-    /// Image service: Nova's section for its client, with the bound that the embedded service applies.
+    /// Image service: Nova's section for its client, with the bounds that the embedded service applies.
     Glance = "glance" from Nova {
+        endpoint_override: Option<String> => here {
+            help: "Address of Glance. Unset: those of api_servers, or else the one in Keystone's catalogue.",
+        }
+        api_servers: Vec<String> => here {
+            help: "Addresses of Glance. The next one is called where one does not answer.",
+        }
+        service_type: String => here {
+            default: Text("image"),
+            help: "Type of Glance in the catalogue.",
+        }
+        valid_interfaces: Vec<String> => here {
+            default: Text("internal,public"),
+            help: "Glance's endpoints in the catalogue (public, internal, admin), the best first.",
+        }
+        region_name: Option<String> => here {
+            help: "Region of that endpoint. Unset: any.",
+        }
+        num_retries: u32 => here {
+            default: Text("3"), max: Some(10.0),
+            help: "How often a call is repeated when Glance cannot be reached.",
+        }
+        timeout: Option<u32> => here {
+            min: Some(1.0), max: Some(3600.0), unit: "seconds",
+            help: "How long one answer of Glance may take, and how long a stream of bytes may pause. Unset: 60, where Nova \
+                   waits without end.",
+        }
+        cafile: Option<PathBuf> => here {
+            help: "File with certificates (PEM) of authorities that sign Glance's. Unset: the system's.",
+        }
+        certfile: Option<PathBuf> => here {
+            help: "File with a certificate (PEM) to be shown to Glance.",
+        }
+        keyfile: Option<PathBuf> => here {
+            help: "File with the private key of certfile (PEM).",
+        }
+        insecure: bool => here {
+            default: Text("false"),
+            help: "Trust any certificate of Glance's.",
+        }
         image_size_cap: u64 => here {
             default: Text("1099511627776"), min: Some(1.0), unit: "bytes", origin: super::super::OptionOrigin::Glance,
             help: "Largest image that may be uploaded. In Glance this option stands in [DEFAULT].",

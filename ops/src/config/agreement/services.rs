@@ -1,0 +1,126 @@
+//! Options about the services beside Compute: which of them are called, and by which account.
+
+use std::path::Path;
+
+use super::super::account::{HasAccount as _, glance_trust};
+use super::super::options::SECTIONS;
+use super::super::{Config, Severity};
+use super::{Clash, error, place};
+
+/// An account that cannot vouch for users, although it is asked to.
+pub(super) fn service_user(config: &Config) -> Vec<Clash> {
+    let (section, fields) = (&config.service_user, config.service_user.account());
+    let at = |option| ("service_user", option);
+    let problems: Vec<Clash> = [fields.complete().err(), fields.trust().err()]
+        .into_iter()
+        .flatten()
+        .map(|problem| Clash { severity: Severity::Error, at: at(problem.option), message: problem.message.into() })
+        .collect();
+    if !problems.is_empty() {
+        return problems;
+    }
+    let clash =
+        |severity, option, message: &'static str| vec![Clash { severity, at: at(option), message: message.into() }];
+    match (section.send_service_user_token, section.auth_url.is_some(), config.keystone_authtoken.auth_url.is_some()) {
+        (true, false, _) => clash(
+            Severity::Error,
+            "send_service_user_token",
+            "[service_user] send_service_user_token is on and the section has no account: set auth_url, auth_type, username, \
+             password and the project of the account",
+        ),
+        (true, true, false) => clash(
+            Severity::Warning,
+            "send_service_user_token",
+            "[service_user] send_service_user_token has no effect without [keystone_authtoken] auth_url: the embedded \
+             services take no tokens of Keystone's",
+        ),
+        (false, true, _) => clash(
+            Severity::Warning,
+            "auth_url",
+            "[service_user] has an account and send_service_user_token is off: long work fails once the user's token has \
+             ended. Set send_service_user_token to true",
+        ),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether images are in Glance.
+fn has_glance(config: &Config) -> bool {
+    let has_keystone = config.keystone_authtoken.auth_url.is_some() && config.api.auth_strategy != "noauth2";
+    has_keystone && config.chronova.image_service != "embedded"
+}
+
+/// Where images are, and whether their service can be called.
+pub(super) fn images(config: &Config) -> Vec<Clash> {
+    const IMAGE_SERVICE: (&str, &str) = ("chronova", "image_service");
+    if !has_glance(config) {
+        let refused = "[chronova] image_service = glance needs a Keystone, which gives tokens for it: set [keystone_authtoken] \
+                       auth_url, or image_service = embedded";
+        return if config.chronova.image_service == "glance" {
+            vec![error(IMAGE_SERVICE, refused)]
+        } else {
+            Vec::new()
+        };
+    }
+    let section = &config.glance;
+    let place = match (&section.endpoint_override, section.api_servers.as_slice()) {
+        (Some(one), _) => one.clone(),
+        (None, []) => format!("the {} endpoint of Keystone's catalogue", section.service_type),
+        (None, all) => all.join(", "),
+    };
+    let vouched = match config.service_user.send_service_user_token {
+        true => "",
+        false => {
+            ". [service_user] send_service_user_token is off, so a long snapshot fails once the user's token has ended"
+        }
+    };
+    let told = format!(
+        "[chronova] image_service: Glance at {place} is the image service. The embedded one is not served; [glance] \
+         image_size_cap, image_count_total and image_property_quota have no effect{vouched}"
+    );
+    let mut clashes = vec![Clash { severity: Severity::Note, at: IMAGE_SERVICE, message: told.into() }];
+    let bad = |address: &&String| !address.starts_with("http://") && !address.starts_with("https://");
+    let addresses =
+        [("endpoint_override", section.endpoint_override.as_slice()), ("api_servers", section.api_servers.as_slice())];
+    for (option, all) in addresses {
+        clashes.extend(all.iter().filter(bad).map(|address| Clash {
+            severity: Severity::Error,
+            at: ("glance", option),
+            message: format!("[glance] {option}: {address} is no address; write it as http://controller:9292").into(),
+        }));
+    }
+    let interfaces = ["public", "internal", "admin", "publicURL", "internalURL", "adminURL"];
+    for name in section.valid_interfaces.iter().filter(|name| !interfaces.contains(&name.as_str())) {
+        let message = format!("[glance] valid_interfaces: {name} is none of public, internal and admin").into();
+        clashes.push(Clash { severity: Severity::Error, at: ("glance", "valid_interfaces"), message });
+    }
+    clashes.extend(glance_trust(section).err().map(|problem| Clash {
+        severity: Severity::Error,
+        at: ("glance", problem.option),
+        message: problem.message.into(),
+    }));
+    clashes
+}
+
+/// Options about a Glance that is not called.
+pub(super) fn unused_glance(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
+    if has_glance(config) {
+        return Vec::new();
+    }
+    let is_of_client = |name: &str| {
+        let of_service = ["image_", "verify_", "enable_", "default_", "unchecked_"];
+        !of_service.iter().any(|prefix| name.starts_with(prefix))
+    };
+    let options = SECTIONS.iter().copied().flatten().filter(|def| def.section == "glance" && is_of_client(def.name));
+    let set = options.map(|def| def.name).filter(|name| place(texts, ("glance", *name)).is_some());
+    set.map(|name| Clash {
+        severity: Severity::Warning,
+        at: ("glance", name),
+        message: format!(
+            "[glance] {name} has no effect: images are those of the embedded image service, and no Glance is called. \
+             [keystone_authtoken] auth_url and [chronova] image_service decide that"
+        )
+        .into(),
+    })
+    .collect()
+}

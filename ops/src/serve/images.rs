@@ -1,0 +1,95 @@
+//! The image service: real Glance, or the embedded one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use chronova_actors::ports::ImageService;
+use chronova_actors::runtime::Leadership;
+use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
+use chronova_actors::services::embedded::image::files::ImageFiles;
+use chronova_actors::services::external::glance::GlanceImages;
+use chronova_actors::services::external::http::CallOptions;
+use chronova_actors::services::external::keystone::{
+    CalledService, CallingAccounts, KeptUserTokens, ServicePlace, SharedUserTokens,
+};
+use chronova_web::App;
+use chronova_web::service::Service;
+use serde_json::json;
+
+use super::identity::OpenedIdentity;
+use crate::config::Config;
+
+/// How long one answer may take, and how long bytes may pause, if the configuration does not say.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The image service of this cloud.
+pub(super) enum OpenedImages {
+    Embedded(Arc<EmbeddedImages>),
+    Glance { images: Arc<GlanceImages>, users: SharedUserTokens },
+}
+
+impl OpenedImages {
+    pub(super) fn port(&self) -> Arc<dyn ImageService> {
+        match self {
+            Self::Embedded(images) => Arc::clone(images) as _,
+            Self::Glance { images, .. } => Arc::clone(images) as _,
+        }
+    }
+
+    /// Adds the embedded image API, or the place of Glance, and what `/healthz` tells of it. A Glance that does not
+    /// answer makes nothing unhealthy: another member of the cluster would not do better.
+    pub(super) fn serve(self, app: App) -> App {
+        let (images, users) = match self {
+            Self::Embedded(images) => return app.with_images(images),
+            Self::Glance { images, users } => (images, users),
+        };
+        let (service, place) = (Arc::clone(images.service()), images.service().address());
+        let at = place.clone();
+        let tell = move || {
+            let trouble = service.clients().iter().find_map(|client| client.trouble());
+            let state = trouble.unwrap_or_else(|| "no trouble".to_owned());
+            json!({"service": "glance", "place": at, "state": state, "embedded": "not served"})
+        };
+        let mut app = app.with_user_tokens(users).with_elsewhere(Service::Image, place);
+        app.health = std::mem::take(&mut app.health).telling("images", Arc::new(tell));
+        app
+    }
+}
+
+/// Opens the image service that the configuration names, and mends what a crash left in the embedded one.
+pub(super) async fn open(config: &Config, leadership: &Leadership, identity: &OpenedIdentity) -> Result<OpenedImages> {
+    match (config.chronova.image_service.as_str(), identity) {
+        ("embedded", _) | ("auto", OpenedIdentity::Embedded(_)) => embedded(config, leadership).await,
+        (_, OpenedIdentity::Keystone { accounts, .. }) => glance(config, accounts.clone()),
+        _ => bail!("[chronova] image_service = glance needs the Keystone of [keystone_authtoken] auth_url"),
+    }
+}
+
+async fn embedded(config: &Config, leadership: &Leadership) -> Result<OpenedImages> {
+    let (gateway, views) = (&leadership.gateway, &leadership.views);
+    let (folder, size_cap) = (&config.chronova.data_dir, config.glance.image_size_cap);
+    let files = ImageFiles::open(folder, size_cap).context("cannot use the folder of the images")?;
+    let most = usize::try_from(config.glance.image_count_total).ok();
+    let images = EmbeddedImages::limited(files, Arc::clone(views), Arc::clone(gateway), most);
+    images.recover(gateway).await.context("cannot recover the image store")?;
+    Ok(OpenedImages::Embedded(images))
+}
+
+fn glance(config: &Config, accounts: CallingAccounts) -> Result<OpenedImages> {
+    let section = &config.glance;
+    let timeout = section.timeout.map_or(PATIENCE, |seconds| Duration::from_secs(seconds.into()));
+    let tls = crate::config::account::glance_trust(section).map_err(|problem| anyhow::anyhow!(problem.message))?;
+    let calls = CallOptions { name: "glance", timeout, retries: section.num_retries, tls };
+    let place = ServicePlace {
+        endpoints: section.endpoint_override.clone().map_or_else(|| section.api_servers.clone(), |one| vec![one]),
+        service_type: section.service_type.clone(),
+        interfaces: section.valid_interfaces.iter().map(|name| name.trim_end_matches("URL").to_owned()).collect(),
+        region: section.region_name.clone(),
+        version: "v2",
+    };
+    let users = Arc::<KeptUserTokens>::default();
+    let service = CalledService::new(calls, place, accounts).context("[glance]")?;
+    tracing::info!(place = service.address(), "images are in Glance; the embedded image service is not served");
+    Ok(OpenedImages::Glance { images: GlanceImages::new(service, Arc::clone(&users)), users })
+}
