@@ -87,6 +87,7 @@ PYTHON
 nova_conf() { # password
   cat <<CONF
 [chronova]
+image_service = embedded
 compute_listen = ${COMPUTE#http://}
 placement_listen = ${PLACEMENT#http://}
 

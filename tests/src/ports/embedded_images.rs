@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chronova_actors::ports::ServiceCaller;
 use chronova_actors::runtime::{Leadership, Member};
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_events::clock::SystemClock;
+use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, ProjectId};
 use chronova_events::store::memory::MemoryStore;
 use chronova_projections::views::Views;
@@ -42,5 +44,10 @@ impl EmbeddedImageStage {
 impl ImageStage for EmbeddedImageStage {
     async fn project(&self) -> ProjectId {
         ProjectId::new(ImageId::random().to_string())
+    }
+
+    async fn user(&self, project: &ProjectId) -> ServiceCaller {
+        let meta = Meta::system("conformance");
+        ServiceCaller { project: Some(project.clone()), is_admin: false, token: None, rights: None, meta }
     }
 }

@@ -1,10 +1,8 @@
 //! The promises that every implementation of [`ImageResources`] keeps.
 
-use chronova_actors::ports::{
-    ImageDraft, ImageListRequest, ImageResources, ImageService, PortError, PropertyChange, ServiceCaller,
-};
+use chronova_actors::ports::{ImageDraft, ImageListRequest, ImageResources, ImageService, PortError, PropertyChange};
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{ImageId, ProjectId};
+use chronova_events::ids::ImageId;
 use futures::FutureExt as _;
 
 use super::images::{ImageCase, ImageStage, draft, made};
@@ -18,11 +16,6 @@ pub const CASES: &[(&str, ImageCase)] = &[
     ("deletes_images_for_the_owner_alone", |port, stage| deletes(port, stage).boxed()),
 ];
 
-fn user(project: &ProjectId) -> ServiceCaller {
-    let meta = Meta::system("conformance");
-    ServiceCaller { project: Some(project.clone()), is_admin: false, token: None, rights: None, meta }
-}
-
 fn resources(port: &dyn ImageService) -> anyhow::Result<&dyn ImageResources> {
     port.resources().ok_or_else(|| anyhow::anyhow!("the service offers no images of users"))
 }
@@ -35,14 +28,14 @@ async fn shows(service: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Re
     let (port, own, other) = (resources(service)?, stage.project().await, stage.project().await);
     let wanted = draft(&own);
     service.create(wanted.clone(), Meta::system("conformance")).await?;
-    let queued = port.show(wanted.image, &user(&own)).await?;
+    let queued = port.show(wanted.image, &stage.user(&own).await).await?;
     promise!((queued.status.as_str(), queued.size) == ("queued", None), "it has no bytes yet: {queued:?}");
     promise!(queued.name == Some(wanted.name.clone()), "the image has another name: {queued:?}");
     promise!((queued.min_disk_gib, queued.min_memory_mib) == (3, 64), "it needs something else: {queued:?}");
     promise!(wanted.properties.iter().all(|one| queued.properties.contains(one)), "properties are lost: {queued:?}");
-    let active = port.show(made(service, draft(&own)).await?, &user(&own)).await?;
+    let active = port.show(made(service, draft(&own)).await?, &stage.user(&own).await).await?;
     promise!((active.status.as_str(), active.size) == ("active", Some(7)), "it has seven bytes: {active:?}");
-    let foreign = port.show(wanted.image, &user(&other)).await;
+    let foreign = port.show(wanted.image, &stage.user(&other).await).await;
     promise!(is_missing(&foreign), "another project sees the image: {foreign:?}");
     Ok(())
 }
@@ -52,10 +45,10 @@ async fn lists(service: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Re
     let (first, second) = (made(service, draft(&own)).await?, made(service, draft(&own)).await?);
     made(service, draft(&other)).await?;
     let all = ImageListRequest::default();
-    let listed: Vec<ImageId> = port.list(&all, &user(&own)).await?.iter().map(|image| image.id).collect();
+    let listed: Vec<ImageId> = port.list(&all, &stage.user(&own).await).await?.iter().map(|image| image.id).collect();
     promise!(listed == [second, first], "the project has two images: {listed:?}");
     let nonsense = ImageListRequest { visibility: Some("nonsense".to_owned()), member_status: None };
-    let refused = port.list(&nonsense, &user(&own)).await;
+    let refused = port.list(&nonsense, &stage.user(&own).await).await;
     promise!(matches!(refused, Err(PortError::Invalid(_))), "there is no such visibility: {refused:?}");
     Ok(())
 }
@@ -66,10 +59,10 @@ async fn changes(service: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::
     let properties = vec![pair("a", "1"), pair("b", "2")];
     let image = made(service, ImageDraft { properties, ..draft(&own) }).await?;
     let change = PropertyChange { remove: vec!["a".to_owned()], set: vec![pair("b", "3"), pair("c", "4")] };
-    let foreign = port.change_properties(image, change.clone(), &user(&other)).await;
+    let foreign = port.change_properties(image, change.clone(), &stage.user(&other).await).await;
     promise!(is_missing(&foreign), "another project changes the image: {foreign:?}");
-    port.change_properties(image, change, &user(&own)).await?;
-    let now = port.show(image, &user(&own)).await?.properties;
+    port.change_properties(image, change, &stage.user(&own).await).await?;
+    let now = port.show(image, &stage.user(&own).await).await?.properties;
     promise!(now.iter().all(|(key, _)| key != "a"), "a property was to go: {now:?}");
     promise!([pair("b", "3"), pair("c", "4")].iter().all(|one| now.contains(one)), "properties are lost: {now:?}");
     Ok(())
@@ -78,10 +71,10 @@ async fn changes(service: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::
 async fn deletes(service: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Result<()> {
     let (port, own, other) = (resources(service)?, stage.project().await, stage.project().await);
     let image = made(service, draft(&own)).await?;
-    let foreign = port.delete(image, &user(&other)).await;
+    let foreign = port.delete(image, &stage.user(&other).await).await;
     promise!(is_missing(&foreign), "another project deletes the image: {foreign:?}");
-    port.delete(image, &user(&own)).await?;
-    let gone = port.show(image, &user(&own)).await;
+    port.delete(image, &stage.user(&own).await).await?;
+    let gone = port.show(image, &stage.user(&own).await).await;
     promise!(is_missing(&gone), "a deleted image is shown: {gone:?}");
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_actors::ports::{ImageDraft, ImageService, PortError};
+use chronova_actors::ports::{ImageDraft, ImageService, PortError, ServiceCaller};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::ImageSnapshot;
@@ -20,6 +20,9 @@ use super::promise;
 pub trait ImageStage: Send + Sync {
     /// A project that has no images yet.
     async fn project(&self) -> ProjectId;
+
+    /// A user of the project, who is no administrator.
+    async fn user(&self, project: &ProjectId) -> ServiceCaller;
 }
 
 pub type ImageCase = for<'a> fn(&'a dyn ImageService, &'a dyn ImageStage) -> BoxFuture<'a, anyhow::Result<()>>;
@@ -27,6 +30,7 @@ pub type ImageCase = for<'a> fn(&'a dyn ImageService, &'a dyn ImageStage) -> Box
 /// The cases of the suite.
 pub const CASES: &[(&str, ImageCase)] = &[
     ("shows_an_image_to_its_owner_alone", |port, stage| shows(port, stage).boxed()),
+    ("shows_an_image_as_its_user_sees_it", |port, stage| shows_users(port, stage).boxed()),
     ("gives_out_no_image_without_bytes", |port, stage| withholds(port, stage).boxed()),
     ("keeps_the_bytes_of_an_image", |port, stage| keeps_bytes(port, stage).boxed()),
     ("reads_nothing_for_an_image_that_has_its_bytes", |port, stage| uploads_once(port, stage).boxed()),
@@ -40,7 +44,7 @@ fn meta() -> Arc<Meta> {
     Meta::system("conformance")
 }
 
-pub(super) fn draft(owner: &ProjectId) -> ImageDraft {
+pub fn draft(owner: &ProjectId) -> ImageDraft {
     ImageDraft {
         image: ImageId::random(),
         name: "disk".to_owned(),
@@ -62,7 +66,7 @@ fn backup(owner: &ProjectId, server: InstanceId, kind: &str) -> ImageDraft {
     ImageDraft { properties, ..draft(owner) }
 }
 
-fn bytes(text: &'static str) -> ByteStream {
+pub fn bytes(text: &'static str) -> ByteStream {
     Box::pin(futures::stream::iter([Ok(Bytes::from_static(text.as_bytes()))]))
 }
 
@@ -109,6 +113,16 @@ async fn shows(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Resul
     promise!(port.find(image, &other, true).await.is_ok(), "an administrator does not find the image");
     let unknown = port.find(ImageId::random(), &own, true).await;
     promise!(matches!(unknown, Err(PortError::NotFound(_))), "an image that is not there: {unknown:?}");
+    Ok(())
+}
+
+async fn shows_users(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Result<()> {
+    let (own, other) = (stage.project().await, stage.project().await);
+    let image = made(port, draft(&own)).await?;
+    let found = port.find_as(image, &own, &stage.user(&own).await).await?;
+    promise!(found == port.find(image, &own, false).await?, "the user sees another image: {found:?}");
+    let foreign = port.find_as(image, &other, &stage.user(&other).await).await;
+    promise!(matches!(foreign, Err(PortError::NotFound(_))), "a user of another project finds the image: {foreign:?}");
     Ok(())
 }
 

@@ -73,6 +73,11 @@ impl RealKeystone {
         Ok(Some(Self { folder, script, url, http }))
     }
 
+    /// Where its script keeps it.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The provider that asks this Keystone, and caches nothing.
     pub fn provider(&self) -> anyhow::Result<Arc<KeystoneProvider>> {
         let options = KeystoneOptions {

@@ -1,12 +1,15 @@
-//! The suite of images on the embedded image service, and on one that breaks a promise.
+//! The suite of images on the embedded image service, on real Glance, and on a service that breaks a promise.
 
 use std::sync::Arc;
 
-use chronova_actors::ports::ImageService;
+use chronova_actors::ports::{ImageService, PortError};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::RequestId;
 use chronova_tests::ports::broken_images::{BrokenImages, ImageFault};
 use chronova_tests::ports::embedded_images::EmbeddedImageStage;
 use chronova_tests::ports::image_resources;
-use chronova_tests::ports::images::{CASES, ImageCase};
+use chronova_tests::ports::images::{self, CASES, ImageCase, ImageStage as _};
+use chronova_tests::ports::real_glance::RealGlance;
 
 fn all() -> impl Iterator<Item = &'static (&'static str, ImageCase)> {
     CASES.iter().chain(image_resources::CASES)
@@ -28,9 +31,50 @@ async fn the_embedded_image_service_keeps_every_promise() {
 }
 
 #[actix_rt::test]
+async fn real_glance_keeps_every_promise() {
+    let Some(stage) = RealGlance::start().unwrap() else {
+        eprintln!("skipped: Glance is not installed (setup_packages openstack)");
+        return;
+    };
+    for (name, case) in all() {
+        if let Err(broken) = case(stage.images.as_ref(), &stage).await {
+            panic!("{name}: {broken:#}");
+        }
+    }
+}
+
+/// The work of a user whose token ended meanwhile: an image is made, filled and removed.
+#[actix_rt::test]
+async fn real_glance_takes_an_expired_token_that_is_vouched_for() {
+    let Some(stage) = RealGlance::start().unwrap() else {
+        eprintln!("skipped: Glance is not installed (setup_packages openstack)");
+        return;
+    };
+    let project = stage.project().await;
+    let request = RequestId::new("req-expired");
+    stage.tokens.keep(&request, stage.expired(&project).await.unwrap(), std::time::Instant::now());
+    let meta = Arc::new(Meta { request_id: Some(request), ..(*Meta::system("test")).clone() });
+    let work = async |images: &dyn ImageService| {
+        let wanted = images::draft(&project);
+        let image = wanted.image;
+        images.create(wanted, Arc::clone(&meta)).await?;
+        images.upload(image, images::bytes("content"), Arc::clone(&meta)).await?;
+        images.delete(image, Arc::clone(&meta)).await
+    };
+    assert_eq!(work(stage.images.as_ref()).await, Ok(()));
+    let alone = stage.client_that_vouches_for_nobody().unwrap();
+    let refused = work(alone.as_ref()).await;
+    assert!(
+        matches!(&refused, Err(PortError::Forbidden(words)) if words.contains("send_service_user_token")),
+        "{refused:?}"
+    );
+}
+
+#[actix_rt::test]
 async fn an_image_service_that_breaks_a_promise_fails_its_case() {
     let faults = [
         (ImageFault::ShowsAll, "shows_an_image_to_its_owner_alone"),
+        (ImageFault::ShowsAll, "shows_an_image_as_its_user_sees_it"),
         (ImageFault::ShowsEmpty, "gives_out_no_image_without_bytes"),
         (ImageFault::ReadsStale, "keeps_the_bytes_of_an_image"),
         (ImageFault::UploadsOnlyOnce, "reads_nothing_for_an_image_that_has_its_bytes"),

@@ -1,0 +1,120 @@
+#!/bin/bash
+# A real Glance from Debian's packages (`setup_packages openstack` of ops/setup.sh), beside the Keystone of keystone.sh.
+#
+#   glance.sh up DIR KEYSTONE-DIR [PORT]   database in DIR and entries in Keystone, then the server; again: only the server
+#   glance.sh down DIR                     ends the server; DIR stays
+#
+# All of it is in DIR: a database of SQLite, the images as files, the log; `url` is the address, `pid` uWSGI's process, which
+# leads a session of its own.
+set -euo pipefail
+COMMAND=${1:-} DIR=${2:-}
+[ -n "$DIR" ] || { sed -n '2,9p' "$0" >&2; exit 2; }
+HERE=$(cd "$(dirname "$0")" && pwd)
+
+free_port() {
+  local port=$((31000 + $$ % 20000))
+  while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
+  echo $port
+}
+
+answers() { curl -sS -m 5 -o /dev/null "$1/" 2>/dev/null; }
+
+configure() { # port, address of Keystone
+  mkdir -p -m 0700 "$DIR/images" "$DIR/staging" "$DIR/tasks"
+  cat >"$DIR/glance-api.conf" <<CONF
+[DEFAULT]
+log_file = $DIR/glance.log
+enabled_backends = file:file
+public_endpoint = http://127.0.0.1:$1
+[database]
+connection = sqlite:///$DIR/glance.db?timeout=30
+[glance_store]
+default_backend = file
+[file]
+filesystem_store_datadir = $DIR/images
+[os_glance_tasks_store]
+filesystem_store_datadir = $DIR/tasks
+[os_glance_staging_store]
+filesystem_store_datadir = $DIR/staging
+[paste_deploy]
+flavor = keystone
+[oslo_concurrency]
+lock_path = $DIR
+[keystone_authtoken]
+auth_url = $2/v3
+www_authenticate_uri = $2/v3
+auth_type = password
+username = glance
+password = secret
+user_domain_name = Default
+project_name = service
+project_domain_name = Default
+service_token_roles = service
+service_token_roles_required = true
+CONF
+  cp /etc/glance/glance-api-paste.ini "$DIR/"
+  cat >"$DIR/uwsgi.ini" <<CONF
+[uwsgi]
+http-socket = 127.0.0.1:$1
+wsgi-file = /usr/bin/glance-wsgi-api
+plugins = python3
+master = true
+processes = 1
+threads = 4
+enable-threads = true
+lazy-apps = true
+thunder-lock = true
+die-on-term = true
+no-orphans = true
+buffer-size = 65535
+rem-header = Content-Length
+add-header = Connection: close
+http-auto-chunked = true
+http-chunked-input = true
+http-raw-body = true
+wsgi-manage-chunked-input = true
+disable-logging = true
+CONF
+  echo "http://127.0.0.1:$1" >"$DIR/url"
+}
+
+# Otherwise a thread that reads keeps the others from writing.
+write_ahead() { python3 -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA journal_mode = WAL')" "$1"; }
+
+up() { # Keystone's folder, port
+  local keystone pid url until
+  mkdir -p -m 0700 "$DIR"
+  keystone=$(cat "$1/url")
+  if [ ! -e "$DIR/made" ]; then
+    configure "${2:-$(free_port)}" "$keystone"
+    glance-manage --config-file "$DIR/glance-api.conf" db_sync >"$DIR/make.log" 2>&1 || { tail -n 5 "$DIR/make.log" >&2; exit 1; }
+    write_ahead "$DIR/glance.db"
+    python3 "$HERE/enlist.py" "$keystone" service=glance=image="$(cat "$DIR/url")"
+    : >"$DIR/made"
+  fi
+  url=$(cat "$DIR/url")
+  OS_GLANCE_CONFIG_DIR=$DIR setsid /usr/bin/uwsgi_python3 --ini "$DIR/uwsgi.ini" >>"$DIR/uwsgi.log" 2>&1 </dev/null &
+  pid=$!
+  echo $pid >"$DIR/pid"
+  until=$((SECONDS + 60))
+  until answers "$url"; do
+    kill -0 $pid 2>/dev/null && [ $SECONDS -lt $until ] || { tail -n 20 "$DIR/uwsgi.log" >&2; exit 1; }
+    sleep 0.2
+  done
+}
+
+down() {
+  local pid i
+  pid=$(cat "$DIR/pid" 2>/dev/null) || return 0
+  kill -CONT -- "-$pid" 2>/dev/null || true
+  kill -TERM -- "-$pid" 2>/dev/null || true
+  for i in $(seq 50); do kill -0 -- "-$pid" 2>/dev/null || break; sleep 0.1; done
+  kill -KILL -- "-$pid" 2>/dev/null || true
+  rm -f "$DIR/pid"
+}
+
+case $COMMAND in
+  up) up "$3" "${4:-}" ;;
+  down) down ;;
+  *) sed -n '2,9p' "$0" >&2; exit 2 ;;
+esac
