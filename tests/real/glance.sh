@@ -30,7 +30,7 @@ house_first() {
     printf '%s\n' "[$section]" "auth_url = $KEYSTONE" 'auth_type = password' 'username = nova' 'password = secret' \
       'user_domain_name = Default' 'project_name = service' 'project_domain_name = Default'
   done >>"$CONF"
-  printf '%s\n' 'send_service_user_token = true' '[glance]' "timeout = $PATIENCE" 'num_retries = 2' \
+  printf '%s\n' 'timeout = 60' 'send_service_user_token = true' '[keystone_authtoken]' 'http_connect_timeout = 60' '[glance]' "timeout = $PATIENCE" 'num_retries = 2' \
     'region_name = RegionOne' >>"$CONF"
   ok "Keystone answers at $KEYSTONE, Glance at $GLANCE"
 }
@@ -96,7 +96,7 @@ like "the health says so, too" "$(curl -fsS "$URL/healthz")" '"images":\{"servic
 
 # So much random data that a snapshot takes a while.
 qemu-img convert -O raw "$CHRONOVA_IMAGE" "$WORK/guest.raw"
-head -c 120M /dev/urandom >>"$WORK/guest.raw"
+head -c 60M /dev/urandom >>"$WORK/guest.raw"
 os image create --disk-format raw --container-format bare --file "$WORK/guest.raw" --public glance >"$WORK/image" 2>&1 \
   || bad "the image is uploaded into Glance" "$(cat "$WORK/image")"
 IMAGE=$(get image glance id)
@@ -182,7 +182,7 @@ same "... and no copy on the host" "$(v vol-list chronova | grep -c "${ONE}_copy
 
 # ----------------------------------------------------------------------------------------------- Glance fails during a boot
 
-truncate -s 400M "$WORK/large.raw"
+truncate -s 250M "$WORK/large.raw"
 head -c 1048576 /dev/urandom | dd of="$WORK/large.raw" conv=notrunc status=none
 LARGE=$(upload glance-large "$WORK/large.raw")
 LARGE_HASH=$(glance "images/$LARGE" | field os_hash_value)
