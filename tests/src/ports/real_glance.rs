@@ -9,9 +9,13 @@ use anyhow::ensure;
 use async_trait::async_trait;
 use chronova_actors::ports::{ServiceCaller, UserToken};
 use chronova_actors::services::external::glance::GlanceImages;
+use chronova_actors::services::external::http::ServiceClient;
+use chronova_actors::services::external::keystone::account::DomainChoice;
 use chronova_actors::services::external::keystone::{
-    CalledService, CallingAccounts, KeptUserTokens, ServicePlace, SharedUserTokens,
+    AccountScope, CalledService, CallingAccounts, Credentials, KeptUserTokens, KeystoneSession, NamedInDomain,
+    ServiceAccount, ServicePlace, SharedUserTokens,
 };
+use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::ProjectId;
 use tempfile::TempDir;
@@ -77,8 +81,22 @@ fn client(keystone: &RealKeystone, vouches: bool, tokens: &SharedUserTokens) -> 
         version: "v2",
     };
     let own = Arc::clone(keystone.provider()?.session());
-    let accounts = CallingAccounts { vouching: vouches.then(|| Arc::clone(&own)), own };
+    let vouching = if vouches { Some(vouching(keystone)?) } else { None };
+    let accounts = CallingAccounts { own, vouching };
     Ok(GlanceImages::new(CalledService::new(calls("glance"), place, accounts)?, Arc::clone(tokens)))
+}
+
+/// The account that `glance.sh` makes. It has the role `service`, for which Glance asks in a service's token.
+fn vouching(keystone: &RealKeystone) -> anyhow::Result<Arc<KeystoneSession>> {
+    let named =
+        |name: &str| NamedInDomain::Name { name: name.to_owned(), domain: DomainChoice::Id("default".to_owned()) };
+    let account = ServiceAccount {
+        auth_url: keystone.url.clone(),
+        credentials: Credentials::Password { user: named("glance"), password: UserToken::new("secret") },
+        scope: AccountScope::Project(named("service")),
+    };
+    let client = ServiceClient::new(calls("keystone"))?;
+    Ok(KeystoneSession::new(account, client, Arc::new(SystemClock)))
 }
 
 #[async_trait]
