@@ -552,7 +552,7 @@ impl Writer {
             }
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(%error, "moving the write-ahead log into the data file failed; retrying later")
+                tracing::warn!(%error, "moving the write-ahead log into the data file failed; retrying later");
             }
         }
         false
