@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use chronova_actors::gateway::CommandGateway;
 use chronova_actors::ports::ImageService;
-use chronova_actors::runtime::Leadership;
+use chronova_actors::runtime::{Leadership, Member};
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_actors::services::external::glance::GlanceImages;
@@ -37,6 +38,12 @@ impl OpenedImages {
         }
     }
 
+    /// Mends what a crash left in the embedded service.
+    pub(super) async fn begin(&self, leadership: &Leadership) -> Result<()> {
+        let Self::Embedded(images) = self else { return Ok(()) };
+        images.recover(&leadership.gateway).await.context("cannot recover the image store")
+    }
+
     /// Adds the embedded image API, or the place of Glance, and what `/healthz` tells of it. A Glance that does not
     /// answer makes nothing unhealthy: another member of the cluster would not do better.
     pub(super) fn serve(self, app: App) -> App {
@@ -57,23 +64,25 @@ impl OpenedImages {
     }
 }
 
-/// Opens the image service that the configuration names, and mends what a crash left in the embedded one.
-pub(super) async fn open(config: &Config, leadership: &Leadership, identity: &OpenedIdentity) -> Result<OpenedImages> {
+/// Opens the image service that the configuration names.
+pub(super) fn open(
+    config: &Config,
+    member: &Member,
+    gateway: &Arc<CommandGateway>,
+    identity: &OpenedIdentity,
+) -> Result<OpenedImages> {
     match (config.chronova.image_service.as_str(), identity) {
-        ("embedded", _) | ("auto", OpenedIdentity::Embedded(_)) => embedded(config, leadership).await,
+        ("embedded", _) | ("auto", OpenedIdentity::Embedded(_)) => embedded(config, member, gateway),
         (_, OpenedIdentity::Keystone { accounts, .. }) => glance(config, accounts.clone()),
         _ => bail!("[chronova] image_service = glance needs the Keystone of [keystone_authtoken] auth_url"),
     }
 }
 
-async fn embedded(config: &Config, leadership: &Leadership) -> Result<OpenedImages> {
-    let (gateway, views) = (&leadership.gateway, &leadership.views);
+fn embedded(config: &Config, member: &Member, gateway: &Arc<CommandGateway>) -> Result<OpenedImages> {
     let (folder, size_cap) = (&config.chronova.data_dir, config.glance.image_size_cap);
     let files = ImageFiles::open(folder, size_cap).context("cannot use the folder of the images")?;
     let most = usize::try_from(config.glance.image_count_total).ok();
-    let images = EmbeddedImages::limited(files, Arc::clone(views), Arc::clone(gateway), most);
-    images.recover(gateway).await.context("cannot recover the image store")?;
-    Ok(OpenedImages::Embedded(images))
+    Ok(OpenedImages::Embedded(EmbeddedImages::limited(files, Arc::clone(&member.views), Arc::clone(gateway), most)))
 }
 
 fn glance(config: &Config, accounts: CallingAccounts) -> Result<OpenedImages> {
