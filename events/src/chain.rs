@@ -6,8 +6,8 @@
 //!
 //! * the **content** of an event: all of it except position and revision. The content is known before the append, so
 //!   the hash of the content is computed by the thread that appends, not by the single writer;
-//! * the **link**: hash of the previous event (32 zero bytes for the first), position, revision and content hash. Of
-//!   the content, a link includes only the hash. So a part of a log can be proved without the contents of the other
+//! * the **link**: hash of the previous event (32 zero bytes for the first), position, revision and content hash. It
+//!   includes no other part of the content. So a part of a log can be proved without the contents of the other
 //!   events: their revisions and content hashes suffice.
 //!
 //! The hash is BLAKE3 with 32 bytes. The first hashed byte tells the two levels apart.

@@ -41,7 +41,8 @@ async fn append(store: &PostgresStore, text: &str) -> Result<Appended, AppendErr
 async fn until(what: &str, mut met: impl FnMut() -> bool) {
     let begun = tokio::time::Instant::now();
     while !met() {
-        assert!(begun.elapsed() < LONG, "timed out waiting until {what}");
+        let is_late = begun.elapsed() >= LONG;
+        assert!(!is_late, "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -55,7 +56,8 @@ async fn take(store: &PostgresStore, mut watch: impl FnMut()) {
     let begun = tokio::time::Instant::now();
     while !store.lead().await.unwrap() {
         watch();
-        assert!(begun.elapsed() < LONG, "the store never leads");
+        let is_late = begun.elapsed() >= LONG;
+        assert!(!is_late, "the store never leads");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -297,7 +297,7 @@ fn audit(action: AuditAction) -> ExitCode {
     match action {
         // The erasure runs in actors, so this command starts an actor system.
         AuditAction::Erase { place, args } => {
-            actix_rt::System::new().block_on(async { operate_on(&place, OperatorCommand::AuditErase(args)).await })
+            actix_rt::System::new().block_on(Box::pin(operate_on(&place, OperatorCommand::AuditErase(args))))
         }
         AuditAction::Export { place, args } => operate(&place, OperatorCommand::AuditExport(args)),
         // A third party has neither configuration nor data.

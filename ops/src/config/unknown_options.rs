@@ -20,13 +20,11 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
 ];
 
 /// Options that name another service. An operator who sets one would believe that Chronova calls that service.
-const NAMES_A_SERVICE: [(&str, &[&str], &str); 1] = [
-    (
-        "cinder",
-        &["auth_url", "catalog_info", "endpoint_template"],
-        "volumes are those of the embedded volume service, and no Cinder is called",
-    ),
-];
+const NAMES_A_SERVICE: [(&str, &[&str], &str); 1] = [(
+    "cinder",
+    &["auth_url", "catalog_info", "endpoint_template"],
+    "volumes are those of the embedded volume service, and no Cinder is called",
+)];
 
 /// The remark about an assignment to an option that Chronova does not have.
 pub(super) fn remark(entry: &IniAssignment) -> Problem {

@@ -62,7 +62,7 @@ pub(super) fn secret_mark(config: &Config) -> Result<Option<[u8; 32]>> {
 }
 
 /// Opens the identity service that the configuration names.
-pub(super) fn open(config: &Config, options: IdentityOptions, member: &Member) -> Result<OpenedIdentity> {
+pub(super) fn open(config: &Config, options: &IdentityOptions, member: &Member) -> Result<OpenedIdentity> {
     if config.api.auth_strategy != "noauth2"
         && let Some((options, place)) = keystone(config)?
     {
@@ -116,11 +116,13 @@ fn vouching(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Arc<Keysto
     Ok(Some(KeystoneSession::new(account, client, Arc::clone(clock))))
 }
 
-fn embedded(config: &Config, options: IdentityOptions, member: &Member) -> Result<Arc<IdentityService>> {
+fn embedded(config: &Config, options: &IdentityOptions, member: &Member) -> Result<Arc<IdentityService>> {
     let folder = &config.chronova.data_dir;
     let base = base(config)?;
-    let options =
-        IdentityOptions { catalogue: ServiceCatalogue::on_one_port(&base, &config.chronova.region_name), ..options };
+    let options = IdentityOptions {
+        catalogue: ServiceCatalogue::on_one_port(&base, &config.chronova.region_name),
+        ..options.clone()
+    };
     IdentityService::open(folder, options, Arc::clone(&member.views), Arc::clone(&member.clock))
         .context("cannot use the token signing key")
 }

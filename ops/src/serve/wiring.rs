@@ -159,7 +159,7 @@ impl ServingParts {
 impl OpenedServices {
     fn open(config: &Config, targets: &Targets, member: &Member, gateway: &Arc<CommandGateway>) -> Result<Self> {
         let views = &member.views;
-        let identity = identity::open(config, targets.identity.clone(), member)?;
+        let identity = identity::open(config, &targets.identity, member)?;
         let networks = OpenedNetworks::open(config, member, gateway)?;
         let images = images::open(config, member, gateway, &identity)?;
         let options = targets.runtime.volume.clone();
@@ -187,11 +187,7 @@ impl OpenedServices {
     }
 
     fn ports(&self) -> Ports {
-        Ports {
-            networks: self.networks.port(),
-            images: self.images.port(),
-            volumes: Arc::clone(&self.volumes) as _,
-        }
+        Ports { networks: self.networks.port(), images: self.images.port(), volumes: Arc::clone(&self.volumes) as _ }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `GET /chronova/v1/changes`: a project's live feed of its own servers.
 //!
 //! The feed only says which servers of the caller's project have changed. The client then reads them from the Compute
-//! API, whose policy decides what it shows. The feed has no history: a client that connects reads its lists anew.
+//! API, whose policy decides what it shows. The feed has no history: a client that connects reads its lists again.
 //!
 //! Invariant: a project's feed does not depend on other projects. It has no positions of the log, because these count
 //! the events of all projects, and other projects' events move no heartbeat.

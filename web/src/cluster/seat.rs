@@ -45,7 +45,7 @@ pub trait FollowedLog: Send + Sync {
     fn told(&self, position: Position);
 }
 
-/// What a follower needs to serve.
+/// The parts with which a follower serves.
 pub struct FollowerSeat {
     pub(super) peers: Arc<PeerClient>,
     pub(super) views: Arc<Views>,

@@ -87,7 +87,7 @@ impl PostgresOptions {
     }
 }
 
-/// What a member of a cluster needs to join.
+/// The settings with which a member joins a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterMember {
     pub name: MemberName,

@@ -29,7 +29,9 @@ pub(crate) fn check(file: &Text) -> Vec<Finding> {
             continue;
         }
         let printed = block.iter().find_map(|line| PRINTS.iter().find_map(|call| line.split_once(call)));
-        if let Some(printed) = printed.map(|(_, rest)| word(rest)).filter(|printed| *printed != name) {
+        if let Some(printed) =
+            printed.map(|(_, rest)| word(rest)).filter(|printed| !printed.is_empty() && *printed != name)
+        {
             let message = format!("Debug prints `{printed}`, and the type is `{name}`");
             findings.push(Finding { path: file.path.clone(), line: number + 1, rule: NAME, message });
         }

@@ -170,7 +170,7 @@ impl GlanceImages {
             let page: ImagePage = read(&answer)?;
             all.extend(page.images);
             match page.next {
-                Some(more) => next = more.trim_start_matches("/v2").to_owned(),
+                Some(more) => more.trim_start_matches("/v2").clone_into(&mut next),
                 None => return Ok(all),
             }
         }

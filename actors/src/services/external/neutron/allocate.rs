@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::NeutronNetworks;
 use super::bind::ensure_bound;
-use super::calls::{Asker, NeutronError, fields};
+use super::calls::{NeutronCaller, NeutronError, fields};
 use super::documents::NeutronPort;
 use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
 
@@ -84,7 +84,7 @@ impl NeutronNetworks {
             RequestedNetworks::Auto => &automatic[..],
             RequestedNetworks::These(nics) => nics,
         };
-        let asker = Asker::Account(meta);
+        let asker = NeutronCaller::Account(meta);
         let known = self.ports_of_server(asker, wanted.instance, &wanted.project).await?;
         let groups = self.groups_of_new_ports(&wanted.project, &wanted.security_groups, asker).await?;
         let owner = PortOwner {
@@ -106,7 +106,7 @@ impl NeutronNetworks {
     }
 
     pub(super) async fn attach_one(&self, wanted: &InterfaceRequest, meta: &Arc<Meta>) -> Result<NicInfo, PortError> {
-        let asker = Asker::Account(meta);
+        let asker = NeutronCaller::Account(meta);
         let owner = PortOwner {
             instance: wanted.instance,
             project: &wanted.project,
@@ -132,7 +132,7 @@ impl NeutronNetworks {
         process: ProcessId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let (asker, mark) = (Asker::Account(meta), of_process(process));
+        let (asker, mark) = (NeutronCaller::Account(meta), of_process(process));
         for port in self.ports_with_device(asker, instance).await?.iter().filter(|port| mark.is_on(port)) {
             self.give_up(port, asker).await?;
         }
@@ -140,7 +140,12 @@ impl NeutronNetworks {
     }
 
     /// Makes a port that its user created the server's.
-    async fn take(&self, id: PortId, owner: &PortOwner<'_>, asker: Asker<'_>) -> Result<NeutronPort, PortError> {
+    async fn take(
+        &self,
+        id: PortId,
+        owner: &PortOwner<'_>,
+        asker: NeutronCaller<'_>,
+    ) -> Result<NeutronPort, PortError> {
         let missing = || PortError::Invalid(format!("Port id {id} could not be found."));
         let port: NeutronPort = match self.calls.show(asker, "ports", "port", &id.to_string()).await {
             Err(error) if error.status() == 404 => return Err(missing()),
@@ -171,7 +176,7 @@ impl NeutronNetworks {
         owner: &PortOwner<'_>,
         groups: Option<&[String]>,
         known: &[NeutronPort],
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<Option<NeutronPort>, PortError> {
         if let Some(port) = known.iter().find(|port| mark.is_on(port)) {
             return self.at_host(port.clone(), owner, asker).await.map(Some);
@@ -208,7 +213,7 @@ impl NeutronNetworks {
         owner: &PortOwner<'_>,
         groups: Option<&[String]>,
         network: NetworkId,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<Map<String, Value>, PortError> {
         let mut body = owner.binding();
         body.extend(fields([
@@ -235,7 +240,7 @@ impl NeutronNetworks {
         &self,
         port: NeutronPort,
         owner: &PortOwner<'_>,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<NeutronPort, PortError> {
         if port.bound_to() == Some(owner.host) {
             return ensure_bound(port);
@@ -250,7 +255,7 @@ impl NeutronNetworks {
         &self,
         project: &ProjectId,
         wanted: &[String],
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<Option<Vec<String>>, PortError> {
         match wanted {
             [] => Ok(None),
@@ -273,7 +278,7 @@ impl NeutronNetworks {
     async fn described(
         &self,
         ports: &[(NeutronPort, &RequestedNic)],
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<Vec<NicInfo>, PortError> {
         let all: Vec<&NeutronPort> = ports.iter().map(|(port, _)| port).collect();
         let surroundings = self.surroundings(&all, asker).await?;
@@ -285,7 +290,7 @@ impl NeutronNetworks {
     /// The server's ports in its project.
     pub(super) async fn ports_of_server(
         &self,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
         instance: InstanceId,
         project: &ProjectId,
     ) -> Result<Vec<NeutronPort>, PortError> {
@@ -297,7 +302,7 @@ impl NeutronNetworks {
 
     pub(super) async fn ports_with_device(
         &self,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
         instance: InstanceId,
     ) -> Result<Vec<NeutronPort>, PortError> {
         Ok(self.calls.list(asker, "ports", &format!("device_id={instance}")).await?)

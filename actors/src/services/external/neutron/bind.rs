@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::NeutronNetworks;
 use super::allocate::is_marked;
-use super::calls::{Asker, fields};
+use super::calls::{NeutronCaller, fields};
 use super::documents::{NeutronPort, NeutronSubnet};
 use crate::ports::PortError;
 
@@ -26,7 +26,7 @@ pub(super) fn ensure_bound(port: NeutronPort) -> Result<NeutronPort, PortError> 
 
 impl NeutronNetworks {
     /// Deletes a port that was created here, and unbinds any other. A port that is gone is success.
-    pub(super) async fn give_up(&self, port: &NeutronPort, asker: Asker<'_>) -> Result<(), PortError> {
+    pub(super) async fn give_up(&self, port: &NeutronPort, asker: NeutronCaller<'_>) -> Result<(), PortError> {
         let id = port.id.to_string();
         let given_up = match is_marked(port) {
             true => self.calls.delete(asker, "ports", &id).await,
@@ -52,7 +52,7 @@ impl NeutronNetworks {
         port: PortId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let asker = Asker::Account(meta);
+        let asker = NeutronCaller::Account(meta);
         let found = self.calls.show::<NeutronPort>(asker, "ports", "port", &port.to_string()).await;
         match found {
             Err(error) if error.status() == 404 => Ok(()),
@@ -68,7 +68,7 @@ impl NeutronNetworks {
         project: &ProjectId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let asker = Asker::Account(meta);
+        let asker = NeutronCaller::Account(meta);
         let mut released = Ok(());
         for port in self.ports_of_server(asker, instance, project).await? {
             released = released.and(self.give_up(&port, asker).await);
@@ -84,7 +84,7 @@ impl NeutronNetworks {
         availability_zone: &str,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let asker = Asker::Account(meta);
+        let asker = NeutronCaller::Account(meta);
         for port in self.ports_of_server(asker, instance, project).await? {
             if port.bound_to() == host {
                 ensure_bound(port)?;
@@ -107,7 +107,7 @@ impl NeutronNetworks {
         network: NetworkId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let asker = Asker::Account(meta);
+        let asker = NeutronCaller::Account(meta);
         let ports = self.ports_of_server(asker, instance, project).await?;
         let missing = || PortError::NotFound(format!("Network could not be found for instance {instance}."));
         let port = ports.into_iter().find(|port| port.network_id == network).ok_or_else(missing)?;
@@ -130,7 +130,7 @@ impl NeutronNetworks {
         address: IpAddr,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let asker = Asker::Account(meta);
+        let asker = NeutronCaller::Account(meta);
         let ports = self.ports_of_server(asker, instance, project).await?;
         let has = |port: &NeutronPort| port.fixed_ips.iter().any(|ip| ip.ip_address == address);
         let port = ports.into_iter().find(has).ok_or_else(|| {
@@ -141,7 +141,12 @@ impl NeutronNetworks {
         self.readdress(&port, addresses(&port, |other| other != address), asker).await
     }
 
-    async fn readdress(&self, port: &NeutronPort, wanted: Vec<Value>, asker: Asker<'_>) -> Result<(), PortError> {
+    async fn readdress(
+        &self,
+        port: &NeutronPort,
+        wanted: Vec<Value>,
+        asker: NeutronCaller<'_>,
+    ) -> Result<(), PortError> {
         let body = fields([("fixed_ips", json!(wanted))]);
         Ok(self.calls.change::<Value>(asker, "ports", "port", &port.id.to_string(), body).await.map(drop)?)
     }

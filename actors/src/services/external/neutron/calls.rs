@@ -24,14 +24,14 @@ const PAGES: usize = 100;
 
 /// The one for whom a request is made: it decides the token.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Asker<'a> {
+pub(super) enum NeutronCaller<'a> {
     /// A user, with their own token.
     User(&'a UserToken, &'a Meta),
     /// Chronova, with the account of `[neutron]`.
     Account(&'a Meta),
 }
 
-impl<'a> Asker<'a> {
+impl<'a> NeutronCaller<'a> {
     /// The user, or Chronova for a part of it that asks for no user.
     pub(super) fn of(caller: &'a ServiceCaller) -> Self {
         match &caller.token {
@@ -163,22 +163,22 @@ impl NeutronCalls {
     /// Makes one request. A token of Chronova's own account that no longer counts is renewed once.
     async fn ask(
         &self,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
         call: impl Fn(&str) -> ServiceRequest + Send + Sync,
     ) -> NeutronResult<ServiceAnswer> {
         let request = asker.meta().request_id.as_ref();
         for last in [false, true] {
             let own = self.session.token(request).await.map_err(NeutronError::Unavailable)?;
             let token = match asker {
-                Asker::User(token, _) => token,
-                Asker::Account(_) => &own.token,
+                NeutronCaller::User(token, _) => token,
+                NeutronCaller::Account(_) => &own.token,
             };
             let call = call(&self.root(&own)?).secret("x-auth-token", token).on_behalf_of(request);
             let answer = self.client.call(call).await.map_err(|error| NeutronError::Unavailable(error.to_string()))?;
             match (answer.status, asker) {
                 (200..=299, _) => return Ok(answer),
-                (401, Asker::Account(_)) if !last => self.session.forget(&own).await,
-                (401, Asker::Account(_)) => {
+                (401, NeutronCaller::Account(_)) if !last => self.session.forget(&own).await,
+                (401, NeutronCaller::Account(_)) => {
                     let words = format!("Neutron does not accept Chronova's own account ({})", answer.complaint());
                     return Err(NeutronError::Unavailable(words));
                 }
@@ -191,7 +191,7 @@ impl NeutronCalls {
     /// A list, whole: `list(asker, "ports", "device_id=...")`.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
         resource: &str,
         query: &str,
     ) -> NeutronResult<Vec<T>> {
@@ -223,7 +223,7 @@ impl NeutronCalls {
     /// The resources whose field `by` has one of these values, in requests of bounded length.
     pub(super) async fn list_by<T: DeserializeOwned>(
         &self,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
         resource: &str,
         by: &str,
         values: &[String],
@@ -240,7 +240,7 @@ impl NeutronCalls {
     /// One resource: `show(asker, "ports", "port", id)`.
     pub(super) async fn show<T: DeserializeOwned>(
         &self,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
         resource: &str,
         key: &str,
         id: &str,
@@ -251,7 +251,7 @@ impl NeutronCalls {
 
     pub(super) async fn create<T: DeserializeOwned>(
         &self,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
         resource: &str,
         key: &str,
         body: Map<String, Value>,
@@ -263,7 +263,7 @@ impl NeutronCalls {
 
     pub(super) async fn change<T: DeserializeOwned>(
         &self,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
         resource: &str,
         key: &str,
         id: &str,
@@ -274,13 +274,13 @@ impl NeutronCalls {
         read(&self.ask(asker, call).await?, key)
     }
 
-    pub(super) async fn delete(&self, asker: Asker<'_>, resource: &str, id: &str) -> NeutronResult<()> {
+    pub(super) async fn delete(&self, asker: NeutronCaller<'_>, resource: &str, id: &str) -> NeutronResult<()> {
         let call = |root: &str| ServiceRequest::delete(format!("{root}/{resource}/{}", encoded(id)));
         self.ask(asker, call).await.map(drop)
     }
 
     /// Whether Neutron has an extension. Its list is read again after `extension_sync_interval`.
-    pub(super) async fn has_extension(&self, asker: Asker<'_>, alias: &str) -> NeutronResult<bool> {
+    pub(super) async fn has_extension(&self, asker: NeutronCaller<'_>, alias: &str) -> NeutronResult<bool> {
         #[derive(Deserialize)]
         struct Extension {
             alias: String,
@@ -292,7 +292,7 @@ impl NeutronCalls {
         {
             return Ok(names.iter().any(|name| name == alias));
         }
-        let all: Vec<Extension> = self.list(Asker::Account(asker.meta()), "extensions", "fields=alias").await?;
+        let all: Vec<Extension> = self.list(NeutronCaller::Account(asker.meta()), "extensions", "fields=alias").await?;
         let names: Arc<Vec<String>> = Arc::new(all.into_iter().map(|one| one.alias).collect());
         let has = names.iter().any(|name| name == alias);
         *known = Some((Instant::now(), names));

@@ -9,7 +9,7 @@ use chronova_events::security_group::DEFAULT;
 use serde_json::Value;
 
 use super::NeutronNetworks;
-use super::calls::{Asker, encoded};
+use super::calls::{NeutronCaller, encoded};
 use super::documents::{NeutronNetwork, NeutronPort};
 use super::groups::choose;
 use crate::ports::{PortError, ServiceCaller};
@@ -22,7 +22,7 @@ impl NeutronNetworks {
         security_groups: &[String],
         caller: &ServiceCaller,
     ) -> Result<(), PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let new_ports = match networks {
             RequestedNetworks::None => 0,
             RequestedNetworks::Auto => usize::from(self.automatic(project, asker).await?.is_some()),
@@ -44,7 +44,7 @@ impl NeutronNetworks {
 
     /// An explicit `auto`: there is a network, or Neutron makes one for the project.
     pub(super) async fn check_topology(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         if self.automatic(project, asker).await?.is_some() {
             return Ok(());
         }
@@ -67,7 +67,7 @@ impl NeutronNetworks {
         nic: &RequestedNic,
         caller: &ServiceCaller,
     ) -> Result<(), PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         if nic.port.is_none() && nic.network.is_none() && self.automatic(project, asker).await?.is_none() {
             return Err(PortError::Invalid(format!(
                 "No specific network was requested and none are available for project '{project}'."
@@ -85,7 +85,7 @@ impl NeutronNetworks {
     async fn networks_of(
         &self,
         nics: &[RequestedNic],
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<BTreeMap<NetworkId, NeutronNetwork>, PortError> {
         let ids: Vec<String> = nics.iter().filter_map(|nic| nic.network).map(|id| id.to_string()).collect();
         let found: Vec<NeutronNetwork> = self.calls.list_by(asker, "networks", "id", &ids, "").await?;
@@ -97,7 +97,7 @@ impl NeutronNetworks {
         project: &ProjectId,
         nic: &RequestedNic,
         networks: &BTreeMap<NetworkId, NeutronNetwork>,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<(), PortError> {
         if let Some(port) = nic.port {
             return self.check_port(project, port, asker).await;
@@ -113,8 +113,8 @@ impl NeutronNetworks {
                     let message = format!("It is not allowed to create an interface on external network {id}");
                     return Err(PortError::Forbidden(message));
                 }
-                (false, Asker::Account(_)) => return Err(missing()),
-                (false, Asker::User(..)) => {}
+                (false, NeutronCaller::Account(_)) => return Err(missing()),
+                (false, NeutronCaller::User(..)) => {}
             }
         }
         if network.subnets.is_empty() {
@@ -132,7 +132,7 @@ impl NeutronNetworks {
         }
     }
 
-    async fn check_port(&self, project: &ProjectId, id: PortId, asker: Asker<'_>) -> Result<(), PortError> {
+    async fn check_port(&self, project: &ProjectId, id: PortId, asker: NeutronCaller<'_>) -> Result<(), PortError> {
         let missing = || PortError::Invalid(format!("Port id {id} could not be found."));
         let port: NeutronPort = match self.calls.show(asker, "ports", "port", &id.to_string()).await {
             Err(error) if error.status() == 404 => return Err(missing()),
@@ -155,7 +155,7 @@ impl NeutronNetworks {
     pub(super) async fn automatic(
         &self,
         project: &ProjectId,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<Option<NeutronNetwork>, PortError> {
         let own = format!("project_id={}&shared=false", encoded(project.as_str()));
         let mut usable: Vec<NeutronNetwork> = self.calls.list(asker, "networks", &own).await?;
@@ -175,7 +175,7 @@ impl NeutronNetworks {
         if new == 0 {
             return Ok(());
         }
-        let asker = Asker::Account(&caller.meta);
+        let asker = NeutronCaller::Account(&caller.meta);
         let quota: Value = self.calls.show(asker, "quotas", "quota", project.as_str()).await?;
         let Some(limit) = quota["port"].as_i64().and_then(|limit| usize::try_from(limit).ok()) else { return Ok(()) };
         let query = format!("project_id={}&fields=id", encoded(project.as_str()));

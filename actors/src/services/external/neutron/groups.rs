@@ -6,7 +6,7 @@ use chronova_events::ids::{InstanceId, ProjectId, SecurityGroupId};
 use serde_json::{Value, json};
 
 use super::NeutronNetworks;
-use super::calls::{Asker, encoded, fields};
+use super::calls::{NeutronCaller, encoded, fields};
 use super::documents::{NeutronGroup, NeutronPort, NeutronRule};
 use crate::ports::{PortError, SecurityGroupInfo, SecurityRuleInfo, ServiceCaller};
 
@@ -29,7 +29,7 @@ impl NeutronNetworks {
     pub(super) async fn groups_of_project(
         &self,
         project: &ProjectId,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<Vec<NeutronGroup>, PortError> {
         let query = format!("project_id={}", encoded(project.as_str()));
         Ok(self.calls.list(asker, "security-groups", &query).await?)
@@ -43,7 +43,7 @@ impl NeutronNetworks {
         applies: bool,
         caller: &ServiceCaller,
     ) -> Result<(), PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let groups = self.groups_of_project(project, asker).await?;
         let group = choose(&groups, named).map_err(|error| match error {
             PortError::Invalid(_) => {
@@ -72,7 +72,7 @@ impl NeutronNetworks {
         port: &NeutronPort,
         group: &str,
         applies: bool,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<(), PortError> {
         // Nova's `SecurityGroupCannotBeApplied`.
         if applies && (port.port_security_enabled == Some(false) || port.fixed_ips.is_empty()) {
@@ -95,7 +95,7 @@ impl NeutronNetworks {
         servers: &[(InstanceId, ProjectId)],
         caller: &ServiceCaller,
     ) -> Result<Vec<Option<Vec<String>>>, PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let ids: Vec<String> = servers.iter().map(|(server, _)| server.to_string()).collect();
         let mut ports: Vec<NeutronPort> = self.calls.list_by(asker, "ports", "device_id", &ids, "").await?;
         ports.sort_by_key(|port| port.id);
@@ -115,7 +115,7 @@ impl NeutronNetworks {
     pub(super) async fn names_of(
         &self,
         groups: BTreeSet<String>,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<BTreeMap<String, String>, PortError> {
         let ids: Vec<String> = groups.into_iter().collect();
         let more = "&fields=id&fields=name";
@@ -132,7 +132,7 @@ impl NeutronNetworks {
         if named.is_empty() {
             return Ok(Vec::new());
         }
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let all = self.groups_of_project(project, asker).await?;
         let find = |name: &String| {
             let by_id = all.iter().find(|group| group.id.to_string() == *name);
@@ -151,7 +151,7 @@ impl NeutronNetworks {
     pub(super) async fn group_infos(
         &self,
         groups: Vec<NeutronGroup>,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<Vec<SecurityGroupInfo>, PortError> {
         let rules: Vec<NeutronRule> =
             groups.iter().flat_map(|group| group.security_group_rules.iter().cloned()).collect();
@@ -171,7 +171,7 @@ impl NeutronNetworks {
         &self,
         rules: &[NeutronRule],
         near: &[NeutronGroup],
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<Vec<SecurityRuleInfo>, PortError> {
         let mut remotes: BTreeMap<SecurityGroupId, (ProjectId, String)> =
             near.iter().map(|group| (group.id, (group.project(), group.name.clone()))).collect();

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::NeutronNetworks;
 use super::bind::ensure_bound;
-use super::calls::{Asker, NeutronError};
+use super::calls::{NeutronCaller, NeutronError};
 use super::documents::NeutronPort;
 use crate::ports::{HostNetworkSetup, PlugState, PortError};
 
@@ -25,7 +25,8 @@ impl NeutronNetworks {
     pub(super) async fn setup_of(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
         let meta = Meta::system("neutron");
         let ids: Vec<String> = nics.iter().map(|nic| nic.port.to_string()).collect();
-        let ports: Vec<NeutronPort> = self.calls.list_by(Asker::Account(&meta), "ports", "id", &ids, "").await?;
+        let ports: Vec<NeutronPort> =
+            self.calls.list_by(NeutronCaller::Account(&meta), "ports", "id", &ids, "").await?;
         let realised = nics.iter().map(|nic| {
             let port = ports.iter().find(|port| port.id == nic.port).cloned();
             let port = port.ok_or_else(|| PortError::NotFound(format!("Port {} could not be found.", nic.port)))?;
@@ -78,7 +79,7 @@ impl NeutronNetworks {
         let meta = Meta::system("neutron");
         let ids: Vec<String> = ports.iter().map(PortId::to_string).collect();
         let more = "&fields=id&fields=status";
-        let found: Vec<Value> = self.calls.list_by(Asker::Account(&meta), "ports", "id", &ids, more).await?;
+        let found: Vec<Value> = self.calls.list_by(NeutronCaller::Account(&meta), "ports", "id", &ids, more).await?;
         Ok(found.iter().all(|port| port["status"].as_str() == Some("ACTIVE")))
     }
 }

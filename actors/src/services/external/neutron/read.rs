@@ -8,7 +8,7 @@ use chronova_events::ids::{InstanceId, NetworkId, PortId};
 use chronova_events::instance::{FixedIp, NicInfo};
 
 use super::NeutronNetworks;
-use super::calls::{Asker, encoded};
+use super::calls::{NeutronCaller, encoded};
 use super::documents::{NeutronFloatingIp, NeutronNetwork, NeutronPort, NeutronSubnet};
 use crate::ports::{FloatingAddress, PortError, PortInfo, ServiceCaller};
 
@@ -52,7 +52,7 @@ impl NeutronNetworks {
     pub(super) async fn surroundings(
         &self,
         ports: &[&NeutronPort],
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<Surroundings, PortError> {
         let ids: BTreeSet<String> = ports.iter().map(|port| port.network_id.to_string()).collect();
         let ids: Vec<String> = ids.into_iter().collect();
@@ -72,7 +72,7 @@ impl NeutronNetworks {
             return Ok(Vec::new());
         }
         let meta = Meta::system("neutron");
-        let asker = Asker::Account(&meta);
+        let asker = NeutronCaller::Account(&meta);
         let ports = self.ports_with_device(asker, instance).await?;
         let own: Vec<(&NicInfo, &NeutronPort)> =
             nics.iter().filter_map(|nic| Some((nic, ports.iter().find(|port| port.id == nic.port)?))).collect();
@@ -86,7 +86,7 @@ impl NeutronNetworks {
         ports: &[PortId],
         caller: &ServiceCaller,
     ) -> Result<Vec<FloatingAddress>, PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         if ports.is_empty() || !self.calls.has_extension(asker, "router").await? {
             return Ok(Vec::new());
         }
@@ -106,7 +106,7 @@ impl NeutronNetworks {
         caller: &ServiceCaller,
     ) -> Result<Vec<PortInfo>, PortError> {
         let ids: Vec<String> = ports.iter().map(PortId::to_string).collect();
-        let found: Vec<NeutronPort> = self.calls.list_by(Asker::of(caller), "ports", "id", &ids, "").await?;
+        let found: Vec<NeutronPort> = self.calls.list_by(NeutronCaller::of(caller), "ports", "id", &ids, "").await?;
         let info = |id: &PortId| found.iter().find(|port| port.id == *id).map(NeutronPort::info);
         Ok(ports.iter().filter_map(info).collect())
     }
@@ -117,7 +117,7 @@ impl NeutronNetworks {
         caller: &ServiceCaller,
     ) -> Result<Vec<PortInfo>, PortError> {
         let query = format!("fixed_ips={}", encoded(&format!("ip_address={address}")));
-        let found: Vec<NeutronPort> = self.calls.list(Asker::of(caller), "ports", &query).await?;
+        let found: Vec<NeutronPort> = self.calls.list(NeutronCaller::of(caller), "ports", &query).await?;
         Ok(found.iter().map(NeutronPort::info).collect())
     }
 }

@@ -8,7 +8,7 @@ use chronova_events::security_group::{Direction, Ethertype, RuleTraffic};
 use serde_json::{Map, Value, json};
 
 use super::NeutronNetworks;
-use super::calls::{Asker, encoded, fields};
+use super::calls::{NeutronCaller, encoded, fields};
 use super::documents::{NeutronFloatingIp, NeutronGroup, NeutronNetwork, NeutronPort, NeutronRule};
 use crate::ports::{
     FloatingIpAllocationReject, FloatingIpInfo, FloatingIpTarget, NetworkInfo, NetworkResources, NewSecurityGroup,
@@ -29,7 +29,7 @@ impl NeutronNetworks {
     async fn floating_ip_infos(
         &self,
         rows: Vec<NeutronFloatingIp>,
-        asker: Asker<'_>,
+        asker: NeutronCaller<'_>,
     ) -> Result<Vec<FloatingIpInfo>, PortError> {
         let ports: Vec<String> = rows.iter().filter_map(|row| row.port_id.clone()).collect();
         let mut pools: Vec<String> = rows.iter().map(|row| row.floating_network_id.to_string()).collect();
@@ -64,12 +64,12 @@ impl NeutronNetworks {
         Ok(infos)
     }
 
-    async fn one_group(&self, group: NeutronGroup, asker: Asker<'_>) -> Result<SecurityGroupInfo, PortError> {
+    async fn one_group(&self, group: NeutronGroup, asker: NeutronCaller<'_>) -> Result<SecurityGroupInfo, PortError> {
         let gone = || PortError::NotFound("Security group could not be found".to_owned());
         self.group_infos(vec![group], asker).await?.pop().ok_or_else(gone)
     }
 
-    async fn one_rule(&self, rule: NeutronRule, asker: Asker<'_>) -> Result<SecurityRuleInfo, PortError> {
+    async fn one_rule(&self, rule: NeutronRule, asker: NeutronCaller<'_>) -> Result<SecurityRuleInfo, PortError> {
         let gone = || PortError::NotFound("Security group rule could not be found".to_owned());
         self.rule_infos(&[rule], &[], asker).await?.pop().ok_or_else(gone)
     }
@@ -107,17 +107,17 @@ fn limited(error: super::calls::NeutronError) -> PortError {
 #[async_trait]
 impl NetworkResources for NeutronNetworks {
     async fn list_networks(&self, caller: &ServiceCaller) -> Result<Vec<NetworkInfo>, PortError> {
-        let all: Vec<NeutronNetwork> = self.calls.list(Asker::of(caller), "networks", "").await?;
+        let all: Vec<NeutronNetwork> = self.calls.list(NeutronCaller::of(caller), "networks", "").await?;
         Ok(all.into_iter().map(network_info).collect())
     }
 
     async fn find_network(&self, network: NetworkId, caller: &ServiceCaller) -> Result<NetworkInfo, PortError> {
-        let found = self.calls.show(Asker::of(caller), "networks", "network", &network.to_string()).await?;
+        let found = self.calls.show(NeutronCaller::of(caller), "networks", "network", &network.to_string()).await?;
         Ok(network_info(found))
     }
 
     async fn list_floating_ips(&self, caller: &ServiceCaller) -> Result<Vec<FloatingIpInfo>, PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let of_project = caller.project.as_ref().filter(|_| !caller.is_admin);
         let query = of_project.map(|project| format!("project_id={}", encoded(project.as_str()))).unwrap_or_default();
         let rows = self.calls.list(asker, FLOATING, &query).await?;
@@ -125,7 +125,7 @@ impl NetworkResources for NeutronNetworks {
     }
 
     async fn find_floating_ip(&self, id: FloatingIpId, caller: &ServiceCaller) -> Result<FloatingIpInfo, PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let row = self.calls.show(asker, FLOATING, "floatingip", &id.to_string()).await?;
         let gone = || PortError::NotFound(format!("Floating IP {id} could not be found"));
         self.floating_ip_infos(vec![row], asker).await?.pop().ok_or_else(gone)
@@ -137,7 +137,7 @@ impl NetworkResources for NeutronNetworks {
         project: &ProjectId,
         caller: &ServiceCaller,
     ) -> Result<FloatingIpInfo, FloatingIpAllocationReject> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let body =
             fields([("floating_network_id", json!(network.to_string())), ("project_id", json!(project.as_str()))]);
         let made = self.calls.create(asker, FLOATING, "floatingip", body).await;
@@ -163,16 +163,16 @@ impl NetworkResources for NeutronNetworks {
             None => fields([("port_id", Value::Null)]),
         };
         let changed =
-            self.calls.change::<Value>(Asker::of(caller), FLOATING, "floatingip", &id.to_string(), body).await;
+            self.calls.change::<Value>(NeutronCaller::of(caller), FLOATING, "floatingip", &id.to_string(), body).await;
         Ok(changed.map(drop)?)
     }
 
     async fn release_floating_ip(&self, id: FloatingIpId, caller: &ServiceCaller) -> Result<(), PortError> {
-        Ok(self.calls.delete(Asker::of(caller), FLOATING, &id.to_string()).await?)
+        Ok(self.calls.delete(NeutronCaller::of(caller), FLOATING, &id.to_string()).await?)
     }
 
     async fn list_groups(&self, all: bool, caller: &ServiceCaller) -> Result<Vec<SecurityGroupInfo>, PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let groups = match caller.project.as_ref().filter(|_| !(all && caller.is_admin)) {
             Some(project) => self.groups_of_project(project, asker).await?,
             None => self.calls.list(asker, GROUPS, "").await?,
@@ -181,7 +181,7 @@ impl NetworkResources for NeutronNetworks {
     }
 
     async fn find_group(&self, group: SecurityGroupId, caller: &ServiceCaller) -> Result<SecurityGroupInfo, PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let found = self.calls.show(asker, GROUPS, GROUP, &group.to_string()).await?;
         self.one_group(found, asker).await
     }
@@ -191,7 +191,7 @@ impl NetworkResources for NeutronNetworks {
         wanted: NewSecurityGroup,
         caller: &ServiceCaller,
     ) -> Result<SecurityGroupInfo, PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let body = fields([
             ("project_id", json!(wanted.project.as_str())),
             ("name", json!(wanted.name)),
@@ -208,14 +208,14 @@ impl NetworkResources for NeutronNetworks {
         description: String,
         caller: &ServiceCaller,
     ) -> Result<SecurityGroupInfo, PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let body = fields([("name", json!(name)), ("description", json!(description))]);
         let changed = self.calls.change(asker, GROUPS, GROUP, &group.to_string(), body).await?;
         self.one_group(changed, asker).await
     }
 
     async fn delete_group(&self, group: SecurityGroupId, caller: &ServiceCaller) -> Result<(), PortError> {
-        Ok(self.calls.delete(Asker::of(caller), GROUPS, &group.to_string()).await?)
+        Ok(self.calls.delete(NeutronCaller::of(caller), GROUPS, &group.to_string()).await?)
     }
 
     async fn find_rule(
@@ -223,7 +223,7 @@ impl NetworkResources for NeutronNetworks {
         rule: SecurityGroupRuleId,
         caller: &ServiceCaller,
     ) -> Result<SecurityRuleInfo, PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let found = self.calls.show(asker, RULES, RULE, &rule.to_string()).await?;
         self.one_rule(found, asker).await
     }
@@ -234,12 +234,12 @@ impl NetworkResources for NeutronNetworks {
         traffic: RuleTraffic,
         caller: &ServiceCaller,
     ) -> Result<SecurityRuleInfo, PortError> {
-        let asker = Asker::of(caller);
+        let asker = NeutronCaller::of(caller);
         let made = self.calls.create(asker, RULES, RULE, rule_body(group, &traffic)).await.map_err(limited)?;
         self.one_rule(made, asker).await
     }
 
     async fn remove_rule(&self, rule: SecurityGroupRuleId, caller: &ServiceCaller) -> Result<(), PortError> {
-        Ok(self.calls.delete(Asker::of(caller), RULES, &rule.to_string()).await?)
+        Ok(self.calls.delete(NeutronCaller::of(caller), RULES, &rule.to_string()).await?)
     }
 }
