@@ -63,19 +63,20 @@ impl ChangeFeed {
         self.client.flush().await?;
         let (mut beat, mut recheck) = (Instant::now() + HEARTBEAT, Instant::now() + RECHECK);
         loop {
-            match timeout_at(beat.min(recheck), live.next()).await {
-                Ok(batch) => self.tell(&batch?).await?,
-                Err(_) if Instant::now() >= recheck => {
-                    recheck = Instant::now() + RECHECK;
-                    if !self.right.holds().await {
-                        return Err(FeedEnd::NoRight);
-                    }
+            if let Ok(batch) = timeout_at(beat.min(recheck), live.next()).await {
+                self.tell(&batch?).await?;
+            }
+            // A busy log must delay neither the check of the right nor the heartbeat.
+            if Instant::now() >= recheck {
+                recheck = Instant::now() + RECHECK;
+                if !self.right.holds().await {
+                    return Err(FeedEnd::NoRight);
                 }
-                Err(_) => {
-                    self.client.chunk.push_str(": alive\n\n");
-                    self.client.flush().await?;
-                    beat = Instant::now() + HEARTBEAT;
-                }
+            }
+            if Instant::now() >= beat {
+                self.client.chunk.push_str(": alive\n\n");
+                self.client.flush().await?;
+                beat = Instant::now() + HEARTBEAT;
             }
         }
     }

@@ -138,20 +138,21 @@ impl AuditFeed {
         let mut live = self.store.subscribe(at);
         let mut beat = Instant::now() + HEARTBEAT;
         while at < self.asked.up_to {
-            match timeout_at(beat.min(recheck), live.next()).await {
-                Ok(batch) => {
-                    for recorded in &batch? {
-                        at = recorded.position;
-                        self.asked.criteria.learn_from(recorded);
-                        self.offer(recorded).await?;
-                    }
-                    self.client.flush().await?;
+            if let Ok(batch) = timeout_at(beat.min(recheck), live.next()).await {
+                for recorded in &batch? {
+                    at = recorded.position;
+                    self.asked.criteria.learn_from(recorded);
+                    self.offer(recorded).await?;
                 }
-                Err(_) if Instant::now() >= recheck => self.check(&mut recheck).await?,
-                Err(_) => {
-                    self.client.beat(at).await?;
-                    beat = Instant::now() + HEARTBEAT;
-                }
+                self.client.flush().await?;
+            }
+            // A busy log must delay neither the check of the right nor the heartbeat.
+            if Instant::now() >= recheck {
+                self.check(&mut recheck).await?;
+            }
+            if Instant::now() >= beat {
+                self.client.beat(at).await?;
+                beat = Instant::now() + HEARTBEAT;
             }
         }
         Ok(())
