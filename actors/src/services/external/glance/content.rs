@@ -36,10 +36,12 @@ impl RandomAccess for ContentHead<'_> {
 
 /// Reads the beginning, and inspects it. The stream that comes back gives all bytes.
 pub(super) async fn look(
-    mut bytes: ByteStream,
+    bytes: ByteStream,
     length: u64,
     format: &str,
 ) -> io::Result<(Result<Inspected, InspectError>, ByteStream)> {
+    // A small image ends here already, and the stream that comes back asks once more.
+    let mut bytes = bytes.fuse();
     let mut head = BytesMut::new();
     while head.len() < HEAD {
         match bytes.next().await {
