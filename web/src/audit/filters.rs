@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(criteria.since, Some(Timestamp(1_769_860_800_000_000)));
         assert!(parse("knd=x").unwrap_err().contains("\"knd\" is unknown"));
         for bad in ["server=web-1", "since=yesterday", "after=-1"] {
-            assert!(parse(bad).unwrap_err().contains("should be"), "{bad}");
+            assert!(parse(bad).unwrap_err().contains("but must be"), "{bad}");
         }
         assert!(parse(&"user=a&".repeat(65)).unwrap_err().contains("64 times"));
         assert!(limit(&Query::parse("limit=0").unwrap(), 10).is_err());
