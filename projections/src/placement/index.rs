@@ -84,6 +84,11 @@ impl ProviderIndex {
         tree.iter().copied().chain(tree.is_empty().then_some(root))
     }
 
+    /// Whether the provider is a tree by itself.
+    pub fn is_lone(&self, slot: Slot) -> bool {
+        self.row(slot).is_some_and(|row| row.root == slot && row.tree.is_empty())
+    }
+
     /// Providers that have a parent.
     pub fn children(&self) -> &Slots {
         &self.children

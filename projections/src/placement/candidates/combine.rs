@@ -25,6 +25,7 @@ pub(super) fn all(plan: &SearchPlan<'_>, limit: usize) -> Vec<Candidate> {
         // Two trees can give the same candidate only if it uses sharing providers.
         seen: (!plan.shared.is_empty()).then(HashSet::new),
         previous_amounts: Arc::from([]),
+        lone_amounts: lone_amounts(plan),
     };
     for anchor in plan.anchors.iter() {
         if search.found.len() >= limit {
@@ -42,10 +43,25 @@ struct Search<'a> {
     seen: Option<HashSet<Candidate>>,
     /// The amounts of the previous provider, which mostly equal those of the next one.
     previous_amounts: ResourceAmounts,
+    /// The amounts of a provider that serves the whole request alone; see [`lone_amounts`].
+    lone_amounts: Option<ResourceAmounts>,
+}
+
+/// The amounts of a provider that serves the whole request alone, if the request has only the group without a suffix, and
+/// no provider shares with others. Then a tree of one provider has at most one candidate, which needs no combinations.
+fn lone_amounts(plan: &SearchPlan<'_>) -> Option<ResourceAmounts> {
+    let [group] = plan.groups.as_slice() else { return None };
+    let Serves::Together(together) = &group.serves else { return None };
+    let is_plain = plan.shared.is_empty() && plan.request.same_subtrees.is_empty() && !together.classes.is_empty();
+    let amounts = together.classes.iter().map(|(class, amount, _)| (Arc::clone(&plan.classes[*class]), *amount));
+    is_plain.then(|| amounts.collect())
 }
 
 impl Search<'_> {
     fn search_tree(&mut self, anchor: Slot) {
+        if self.search_lone(anchor) {
+            return;
+        }
         // The tree's own providers, and the providers that share with the tree.
         let mut around: Vec<(Slot, bool)> = self.plan.index.tree(anchor).map(|slot| (slot, true)).collect();
         let shared = self.plan.shared.iter().filter(|shared| shared.anchors.contains(anchor));
@@ -74,6 +90,22 @@ impl Search<'_> {
             options.push(found);
         }
         self.choose(&options, &mut Vec::with_capacity(options.len()));
+    }
+
+    /// Searches a tree of one provider. Returns `false` if that takes combinations.
+    fn search_lone(&mut self, anchor: Slot) -> bool {
+        let (Some(amounts), [group]) = (&self.lone_amounts, self.plan.groups.as_slice()) else { return false };
+        let Serves::Together(together) = &group.serves else { return false };
+        let Some(id) = self.plan.index.id(anchor).filter(|_| self.plan.index.is_lone(anchor)) else { return false };
+        let fits = together.classes.iter().all(|(_, _, fitting)| fitting.contains(anchor));
+        let has_traits = together.required.iter().all(|any| any.contains(anchor));
+        if fits && has_traits && together.admits(anchor, anchor, true) {
+            self.found.push(Candidate {
+                allocations: vec![(id, Arc::clone(amounts))],
+                mappings: vec![(Arc::clone(&group.suffix), vec![id])],
+            });
+        }
+        true
     }
 
     /// Adds an option of the next group to the chosen ones, if they are compatible.

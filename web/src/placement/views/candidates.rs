@@ -65,7 +65,7 @@ pub(in crate::placement) fn body(
     version: Microversion,
 ) -> Vec<u8> {
     let size = found.candidates.len() * 256 + found.providers.len() * 1024;
-    let mut page = CandidatesWriter { bytes: Vec::with_capacity(size + 64), asked, last_traits: None };
+    let mut page = CandidatesWriter { bytes: Vec::with_capacity(size + 64), asked, last: LastTexts::default() };
     let candidate = plan(CANDIDATE, version);
     let summary = plan(SUMMARY, version);
     page.raw("{\"allocation_requests\":");
@@ -114,6 +114,11 @@ fn mappings(candidate: &Candidate, page: &mut CandidatesWriter<'_>) {
 }
 
 fn resources(described: &ProviderSummary, page: &mut CandidatesWriter<'_>, only_asked: bool) {
+    let is_same = |last: &Arc<Provider>| last.inventories == described.provider.inventories;
+    if let Some(range) = page.last.resources.as_ref().and_then(|(last, range)| is_same(last).then(|| range.clone())) {
+        return page.bytes.extend_from_within(range);
+    }
+    let begin = page.bytes.len();
     page.raw("{");
     let asked = page.asked;
     let lines = described.provider.inventories.iter().filter(|(class, _)| !only_asked || asked.contains(*class));
@@ -126,14 +131,22 @@ fn resources(described: &ProviderSummary, page: &mut CandidatesWriter<'_>, only_
         page.raw("}");
     }
     page.raw("}");
+    page.last.resources = Some((Arc::clone(&described.provider), begin..page.bytes.len()));
 }
 
 /// The text that was written so far.
 struct CandidatesWriter<'a> {
     bytes: Vec<u8>,
     asked: &'a BTreeSet<String>,
-    /// Hosts of one kind have the same traits, so the text of the previous provider's traits is copied if equal.
-    last_traits: Option<(Arc<Provider>, Range<usize>)>,
+    last: LastTexts,
+}
+
+/// Where the last text of each kind is. Hosts of one kind share most of it, and equal text is copied.
+#[derive(Default)]
+struct LastTexts {
+    amounts: Option<(ResourceAmounts, Range<usize>)>,
+    resources: Option<(Arc<Provider>, Range<usize>)>,
+    traits: Option<(Arc<Provider>, Range<usize>)>,
 }
 
 impl CandidatesWriter<'_> {
@@ -142,8 +155,18 @@ impl CandidatesWriter<'_> {
     }
 
     fn text(&mut self, text: &str) {
+        if text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\') {
+            return self.plain(text);
+        }
         // Writing to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.bytes, text);
+    }
+
+    /// Text that needs no escapes.
+    fn plain(&mut self, text: &str) {
+        self.bytes.push(b'"');
+        self.raw(text);
+        self.bytes.push(b'"');
     }
 
     fn number(&mut self, number: u64) {
@@ -189,23 +212,31 @@ impl CandidatesWriter<'_> {
     fn fields<V>(&mut self, plan: &[&VersionedKey<V>], value: &V) {
         self.raw("{");
         for (at, field) in plan.iter().enumerate() {
-            self.key(at, field.name);
+            self.comma(at);
+            self.plain(field.name);
+            self.raw(":");
             (field.write)(value, self);
         }
         self.raw("}");
     }
 
     fn amounts(&mut self, amounts: &ResourceAmounts) {
+        let last = self.last.amounts.as_ref().filter(|(last, _)| Arc::ptr_eq(last, amounts));
+        if let Some((_, range)) = last {
+            return self.bytes.extend_from_within(range.clone());
+        }
+        let begin = self.bytes.len();
         self.raw("{");
         for (at, (class, amount)) in amounts.iter().enumerate() {
             self.key(at, class);
             self.number(*amount);
         }
         self.raw("}");
+        self.last.amounts = Some((Arc::clone(amounts), begin..self.bytes.len()));
     }
 
     fn traits(&mut self, provider: &Arc<Provider>) {
-        if let Some((last, range)) = &self.last_traits
+        if let Some((last, range)) = &self.last.traits
             && last.traits == provider.traits
         {
             self.bytes.extend_from_within(range.clone());
@@ -218,7 +249,7 @@ impl CandidatesWriter<'_> {
             self.text(name);
         }
         self.raw("]");
-        self.last_traits = Some((Arc::clone(provider), begin..self.bytes.len()));
+        self.last.traits = Some((Arc::clone(provider), begin..self.bytes.len()));
     }
 }
 
