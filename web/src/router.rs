@@ -99,7 +99,7 @@ impl OperationRouter {
         &self.operations
     }
 
-    /// Compiles every schema of every version, so that a mistake in a table is found by a test or at start-up.
+    /// Compiles every schema of every version, so that a test finds a mistake in a table.
     pub fn compile_all(&self) -> Result<(), TableError> {
         for operation in &self.operations {
             for bands in [&operation.body, &operation.query].into_iter().flatten() {

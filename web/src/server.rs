@@ -71,8 +71,8 @@ pub fn serve(
     listeners: &[Listener],
     serving: &HttpOptions,
 ) -> std::io::Result<Vec<(SocketAddr, dev::Server)>> {
+    // Each schema is compiled at its first use, because most are never used. A test compiles all of them.
     let routers = Arc::new(Routers::all());
-    routers.compile_all().map_err(std::io::Error::other)?;
     let tls = serving.tls.as_ref().map(TlsFiles::server_config).transpose().map_err(std::io::Error::other)?;
     let patience = serving.patience;
     listeners

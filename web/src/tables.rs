@@ -46,7 +46,7 @@ impl Routers {
         self.routers.get(&service)
     }
 
-    /// Compiles every schema; call it once at start-up.
+    /// Compiles every schema now, for tests and measurements.
     pub fn compile_all(&self) -> Result<(), TableError> {
         self.routers.values().try_for_each(OperationRouter::compile_all)
     }
