@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use chronova_events::envelope::{Position, Revision, StreamId};
+use chronova_events::envelope::{Position, Revision, StreamId, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::registry::Event;
 use chronova_events::store::StoreError;
@@ -34,6 +34,16 @@ pub trait AggregateRoot: Send + Sync + 'static {
     /// Decides `command` on `state`: returns events, or a refusal. An empty list means that the command changes
     /// nothing, so a repeated command is harmless. The function is pure.
     fn decide(state: &Self::State, command: Self::Command) -> Result<Vec<EventOf<Self>>, Self::Reject>;
+
+    /// Like [`decide`](Self::decide), with the time of each event. `now` is the time of the decision. A command that
+    /// reports what happened earlier brings its own times.
+    fn decide_at(
+        state: &Self::State,
+        command: Self::Command,
+        now: Timestamp,
+    ) -> Result<Vec<(Timestamp, EventOf<Self>)>, Self::Reject> {
+        Ok(Self::decide(state, command)?.into_iter().map(|event| (now, event)).collect())
+    }
 
     /// Whether `command` is always the first command of an aggregate with a new id. Then the actor decides it without
     /// reading the stream, and the append checks that the stream is empty.

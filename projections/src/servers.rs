@@ -225,7 +225,8 @@ impl Servers {
         }
         let Some(row) = self.by_id.get_mut(&id) else { return };
         let row = Arc::make_mut(row);
-        let host = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
+        // The steps of a delete are recorded after it.
+        let host = row.instance.known().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
         if let Some(action) = row.actions.iter_mut().rev().find(|action| action.process == Some(process)) {
             Arc::make_mut(action).take(event, recorded.recorded_at, host, &mut self.shared);
         }

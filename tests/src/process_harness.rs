@@ -1,8 +1,9 @@
 //! The crash harness: tests a process in six ways. `tests/processes.rs` has one line per process.
 //!
 //! 1. It succeeds.
-//! 2. **Crash after every append**: the control plane crashes after any append. The next life reaches the same end as
-//!    one without a crash, or nothing has happened.
+//! 2. **Crash before and after every append**: the control plane crashes right before or after any append. The next
+//!    life reaches the same end as one without a crash, or nothing has happened. A crash right before an append loses
+//!    the records of all steps that it would have written, but not what they did on the hosts.
 //! 3. Every step fails, before and after its work: nothing is left over.
 //! 4. Every step runs twice, and so does every undo: the result is the same.
 //! 5. **Crash while unwinding**: a step fails, and the control plane crashes after any later append.
@@ -31,7 +32,7 @@ pub use self::events_at_steps::lose_host_in_undo;
 use self::interferences::{FailingOnce, RepeatingSteps};
 use self::sample::Sample;
 use self::unwinding::Unwinding;
-use crate::world::{Life, World};
+use crate::world::{Life, Setting, World};
 
 /// One test case: a process, its initial state and its expected ends.
 pub struct Case {
@@ -152,7 +153,8 @@ pub async fn prove(case: &Case) {
     let appends = succeeds(case).await;
     assert!(appends > 2, "a process leaves a trail");
     for fuse in 1..=appends {
-        crashes(case, fuse).await;
+        crashes(case, fuse, false).await;
+        crashes(case, fuse, true).await;
     }
     let mut unwindings = Vec::new();
     for step in case.definition.steps {
@@ -184,9 +186,10 @@ async fn succeeds(case: &Case) -> u64 {
     appends
 }
 
-async fn crashes(case: &Case, fuse: u64) {
+/// `loses`: the crash comes right before the append instead of right after it.
+async fn crashes(case: &Case, fuse: u64, loses: bool) {
     let world = prepared(case).await;
-    let life = world.live(Some(fuse), None).await;
+    let life = world.begin(Setting { fuse: Some(fuse), loses, ..Setting::default() }).await;
     life.hosts_up(HOSTS).await;
     let acknowledged = (case.ask)(&life, subject()).await.is_ok();
     life.settled().await;
@@ -198,12 +201,12 @@ async fn crashes(case: &Case, fuse: u64) {
     life.stop().await;
     check(case, &world).await;
     let now = seen(&world).await;
-    let name = case.definition.name;
+    let (name, at) = (case.definition.name, if loses { "before" } else { "after" });
     if acknowledged {
-        assert_eq!(now, case.to, "{name}, crashed at append {fuse}: what was acknowledged happens");
+        assert_eq!(now, case.to, "{name}, crashed {at} append {fuse}: what was acknowledged happens");
     } else {
         let possible = now == case.to || now == case.from || case.half_asked.contains(&now);
-        assert!(possible, "{name}, crashed at append {fuse}: {now}");
+        assert!(possible, "{name}, crashed {at} append {fuse}: {now}");
     }
 }
 

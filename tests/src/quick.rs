@@ -20,6 +20,8 @@ pub fn quick() -> RuntimeOptions {
         processes: ProcessOptions {
             volume_pause: Duration::from_millis(2),
             volume_looks: 2_000,
+            // A slow machine does not change the number of appends.
+            records_wait: Duration::from_mins(1),
             retry_base: Duration::from_millis(1),
             retry_cap: Duration::from_millis(20),
             restart_pause: Duration::from_millis(50),

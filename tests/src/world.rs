@@ -58,6 +58,8 @@ pub struct World {
 pub struct Setting {
     /// The append at which the log's fuse blows, which ends the life.
     pub fuse: Option<u64>,
+    /// Whether that append is lost, too.
+    pub loses: bool,
     pub interference: Option<Arc<dyn Interference>>,
     /// Whether ports and filters come from the embedded network service instead of [`OneNetwork`].
     pub embedded_networks: bool,
@@ -94,6 +96,9 @@ impl World {
 
     pub async fn begin(&self, setting: Setting) -> Life {
         let fused = FuseStore::new(Arc::clone(&self.log) as Arc<dyn EventStore>, setting.fuse);
+        if setting.loses {
+            fused.lose();
+        }
         let store = Arc::clone(&fused) as Arc<dyn EventStore>;
         let gated = |driver| Gate::around(driver, fused.dead(), Arc::clone(&self.brakes));
         let offered: fn(Arc<dyn Driver>) -> Arc<dyn Driver> =

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "processes/appends.rs"]
+mod appends;
 #[path = "processes/ask_server.rs"]
 mod ask_server;
 #[path = "processes/core_only.rs"]

@@ -2,16 +2,18 @@
 //!
 //! The list is in memory only: after a crash no process runs, and the log says which processes have not ended.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chronova_events::ids::ProcessId;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 /// The processes that run, and the turns of those that wait.
 #[derive(Debug)]
 pub struct RunningProcesses {
-    running: Mutex<BTreeSet<ProcessId>>,
+    /// Each with the bell that another process rings to see its records.
+    running: Mutex<BTreeMap<ProcessId, Arc<Notify>>>,
     turns: Semaphore,
 }
 
@@ -20,6 +22,14 @@ pub struct RunningProcesses {
 pub struct RunningGuard {
     all: Arc<RunningProcesses>,
     process: ProcessId,
+    bell: Arc<Notify>,
+}
+
+impl RunningGuard {
+    /// Waits until another process looks for the records of this one.
+    pub async fn rung(&self) {
+        self.bell.notified().await;
+    }
 }
 
 impl RunningProcesses {
@@ -30,9 +40,20 @@ impl RunningProcesses {
 
     /// Marks the process as running; `None` if it runs already.
     pub fn begin(self: &Arc<Self>, process: ProcessId) -> Option<RunningGuard> {
-        let begins = self.lock().insert(process);
-        // The guard must exist only if the process was added, because dropping it removes the process.
-        begins.then(|| RunningGuard { all: Arc::clone(self), process })
+        match self.lock().entry(process) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(place) => {
+                let bell = Arc::clone(place.insert(Arc::default()));
+                Some(RunningGuard { all: Arc::clone(self), process, bell })
+            }
+        }
+    }
+
+    /// Lets a process that runs write the records that it has not written yet, in a moment.
+    pub fn ring(&self, process: ProcessId) {
+        if let Some(bell) = self.lock().get(&process) {
+            bell.notify_one();
+        }
     }
 
     /// Waits until there is room for one more process.
@@ -40,8 +61,8 @@ impl RunningProcesses {
         self.turns.acquire().await.ok()
     }
 
-    /// Locks the set. A panic elsewhere cannot leave it inconsistent, because every change is a single operation.
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<ProcessId>> {
+    /// Locks the map. A panic elsewhere cannot leave it inconsistent, because every change is a single operation.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ProcessId, Arc<Notify>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -263,7 +263,12 @@ impl Agent {
                 return;
             }
         };
-        self.observe(member.host, instance, power).await;
+        // A view that lags costs only a record too many. The aggregate would be asked too late: meanwhile the guest may
+        // change again.
+        let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
+        if row.is_none_or(|row| !plan::is_expected(&row.instance, power)) {
+            self.observe(member.host, instance, power).await;
+        }
     }
 
     async fn observe(&self, host: HostId, instance: InstanceId, power: Power) {

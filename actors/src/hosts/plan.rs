@@ -1,7 +1,7 @@
 //! Chooses the action on a difference between a host and the log. The functions are pure.
 
 use chronova_events::ids::HostId;
-use chronova_events::instance::{Alive, Instance, MoveKind, Moving, Phase, Power};
+use chronova_events::instance::{Alive, Instance, MoveKind, Moving, OngoingTask, Phase, Power, PowerAction};
 
 /// The action to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,28 @@ pub fn found(host: HostId, believed: &Instance, seen: Power) -> ResyncAction {
         Some(_) if matches!(server.phase, Phase::Building { .. } | Phase::Offloaded { .. }) => ResyncAction::Nothing,
         Some(_) if server.power() == seen => ResyncAction::Nothing,
         Some(_) => ResyncAction::Look,
+    }
+}
+
+/// Whether the process that works on the server records this power state at its end. A report of it would be one more
+/// append of the same fact.
+pub fn is_expected(believed: &Instance, seen: Power) -> bool {
+    match believed.alive().and_then(|server| server.ongoing) {
+        Some(OngoingTask::Delete { .. }) => true,
+        Some(OngoingTask::Power { action, .. }) => seen == power_after(action),
+        _ => false,
+    }
+}
+
+fn power_after(action: PowerAction) -> Power {
+    match action {
+        PowerAction::Stop | PowerAction::Suspend => Power::Shutdown,
+        PowerAction::Pause => Power::Paused,
+        PowerAction::Start
+        | PowerAction::RebootSoft
+        | PowerAction::RebootHard
+        | PowerAction::Unpause
+        | PowerAction::Resume => Power::Running,
     }
 }
 

@@ -9,7 +9,7 @@ use chronova_events::instance::{
 };
 use uuid::Uuid;
 
-use super::plan::{ResyncAction, found, missing, orphaned, spared};
+use super::plan::{ResyncAction, found, is_expected, missing, orphaned, spared};
 
 const HERE: HostId = HostId(Uuid::from_u128(1));
 const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
@@ -53,6 +53,18 @@ fn alive(phase: Phase, host: Option<HostId>) -> Instance {
 
 fn deleted() -> Instance {
     Instance::Deleted(Box::new(server(PHASES[1], Some(HERE))))
+}
+
+#[test]
+fn a_process_reports_the_state_that_it_reaches_itself() {
+    let at_work =
+        |ongoing| Instance::Alive(Box::new(Alive { ongoing: Some(ongoing), ..server(PHASES[1], Some(HERE)) }));
+    let power = |action| at_work(OngoingTask::Power { process: PROCESS, action });
+    let (stopping, starting) = (power(PowerAction::Stop), power(PowerAction::Start));
+    assert!(is_expected(&stopping, Power::Shutdown) && is_expected(&starting, Power::Running));
+    assert!(!is_expected(&stopping, Power::Crashed) && !is_expected(&starting, Power::Shutdown));
+    assert!(is_expected(&at_work(OngoingTask::Delete { process: PROCESS, cancels: None }), Power::Shutdown));
+    assert!(!is_expected(&alive(PHASES[1], Some(HERE)), Power::Shutdown));
 }
 
 #[test]

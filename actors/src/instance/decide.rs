@@ -210,11 +210,14 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
             turn(placed_by, placed.process)?;
             one(placed)
         }
-        InstanceRecord::Scheduled { placed, scheduled } => {
+        InstanceRecord::Scheduled { placed, scheduled, network } => {
             turn(placed_by, scheduled.process)?;
             match placed {
                 Some(placed) if server.placement.as_ref().is_some_and(|now| now.host == placed.host) => Ok(vec![]),
-                Some(placed) => Ok(vec![(*scheduled).into(), placed.into()]),
+                Some(placed) => {
+                    let network = network.map(InstanceEvent::from);
+                    Ok([(*scheduled).into(), placed.into()].into_iter().chain(network).collect())
+                }
                 None => one(*scheduled),
             }
         }
@@ -226,7 +229,7 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
             one(Unplaced { process, host, reason })
         }
         InstanceRecord::Network(allocated) => {
-            if server.nics == allocated.nics && !allocated.nics.is_empty() {
+            if server.has_interfaces(&allocated.nics) {
                 return Ok(vec![]);
             }
             turn(built_by, allocated.process)?;

@@ -14,10 +14,12 @@ use chronova_events::instance::{
 #[derive(Debug, Clone)]
 pub enum InstanceRecord {
     Placed(Placed),
-    /// The scheduler's decision and its reasons, with the host if one was selected.
+    /// The scheduler's decision and its reasons, with the host if one was selected. `network`: the interfaces, if they
+    /// are certain before the host is asked.
     Scheduled {
         placed: Option<Placed>,
         scheduled: Box<Scheduled>,
+        network: Option<NetworkAllocated>,
     },
     Unplaced {
         process: ProcessId,

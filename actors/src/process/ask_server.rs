@@ -105,9 +105,13 @@ async fn is_accepted(work: &StepRun) -> Result<bool, StepError> {
     if work.known_server().await?.is_some_and(|server| is_at_work(&server)) {
         return Ok(true);
     }
+    // A process that waits for its turn, or has done no step yet, has no record. This comes first, because a process
+    // that is no longer pending has one.
+    if work.context.views.processes.read(|view| view.is_pending(asks_for)) {
+        return Ok(true);
+    }
     let record = work.context.gateway.look::<ProcessRoot>(&asks_for).await?;
-    // A process that waits for its turn has no record yet.
-    Ok(!matches!(record, Process::Absent) || work.context.views.processes.read(|view| view.is_pending(asks_for)))
+    Ok(!matches!(record, Process::Absent))
 }
 
 async fn give_back(work: &StepRun) -> Result<(), StepError> {

@@ -12,7 +12,7 @@
 //! If a host fails, the build tries another, `[scheduler] max_attempts` in all.
 
 use chronova_events::ids::{ConsumerId, HostId};
-use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated};
+use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated, RequestedNetworks};
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -34,7 +34,7 @@ pub const DEFINITION: Definition = Definition {
         "prepare_volumes" => prepare_volumes, undone by build_volumes::undo;
         "prepare_host" => prepare_host;
         "spawn_guest" => spawn_guest, undone by destroy_guest;
-        "complete_volumes" => build_volumes::complete;
+        "complete_volumes" => complete_volumes;
     },
     undoes: true,
     max_attempts: |options| options.max_attempts.max(1),
@@ -75,8 +75,16 @@ fn max_retries_exceeded(work: &StepRun, details: String) -> StepError {
     StepError::fatal(500, &message, details)
 }
 
-async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
+/// The server, while it still has to be built. After a crash, a step may come again when the build has succeeded, and
+/// the user may have done something else with the server since.
+pub(super) async fn unbuilt(work: &StepRun) -> Result<Option<Alive>, StepError> {
     let server = work.present_server().await?;
+    let is_built = server.launched_at.is_some() && server.request.process == work.running.process;
+    Ok(Some(server).filter(|_| !is_built))
+}
+
+async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(server) = unbuilt(work).await? else { return Ok(StepOutput::Nothing) };
     check_disks(work, &server)?;
     let request =
         RequestSpec::of_build(&server.request, &work.running.excluded, &work.context.server_options.availability_zone);
@@ -112,12 +120,12 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSp
     let (batch, launch_index) = (server.request.batch, server.request.launch_index);
     let asked = SelectionRequest { batch, launch_index, ..destination::asked(work, server, request) };
     match context.scheduler.place(&asked).await {
-        Ok(seat) => record_placement(work, seat).await,
+        Ok(seat) => record_placement(work, server, seat).await,
         Err(SelectionError::NoHost { reasons, lost }) => {
             let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
             let message = reasons.message();
             let scheduled = Box::new(reasons.record(work.running.process, work.running.attempt, &[], lost));
-            let record = InstanceRecord::Scheduled { placed: None, scheduled };
+            let record = InstanceRecord::Scheduled { placed: None, scheduled, network: None };
             settled(context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
             if !work.running.excluded.is_empty() {
                 return Err(max_retries_exceeded(work, details));
@@ -128,12 +136,16 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSp
     }
 }
 
-/// Records the selected host and the reasons in one append.
-async fn record_placement(work: &StepRun, seat: Selection) -> Result<StepOutput, StepError> {
+/// Records the selected host and the reasons in one append. A server without networks has all its interfaces then.
+async fn record_placement(work: &StepRun, server: &Alive, seat: Selection) -> Result<StepOutput, StepError> {
+    let process = work.running.process;
+    let lacks_networks =
+        server.building() == Some(process) && matches!(server.request.networks, RequestedNetworks::None);
+    let network = lacks_networks.then(|| NetworkAllocated { process, nics: Vec::new() });
     let placed = destination::placed(work, &seat);
     let Selection { scheduled, ticket, .. } = seat;
     let output = destination::output(&placed);
-    let record = InstanceRecord::Scheduled { placed: Some(placed), scheduled: Box::new(scheduled) };
+    let record = InstanceRecord::Scheduled { placed: Some(placed), scheduled: Box::new(scheduled), network };
     let gateway = &work.context.gateway;
     let committed = gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await?;
     ticket.placed(committed.position);
@@ -157,7 +169,7 @@ pub(super) async fn release_host(work: &StepRun) -> Result<(), StepError> {
 }
 
 async fn allocate_network(work: &StepRun) -> Result<StepOutput, StepError> {
-    let server = work.present_server().await?;
+    let Some(server) = unbuilt(work).await? else { return Ok(StepOutput::Nothing) };
     let (_, hostname) = host(work)?;
     let wanted = InterfacesRequest {
         instance: work.instance_id(),
@@ -169,6 +181,9 @@ async fn allocate_network(work: &StepRun) -> Result<StepOutput, StepError> {
         security_groups: server.request.security_groups.clone(),
     };
     let nics = work.context.networks.allocate(wanted, work.meta.clone()).await?;
+    if server.has_interfaces(&nics) {
+        return Ok(StepOutput::Nics(nics));
+    }
     let record = InstanceRecord::Network(NetworkAllocated { process: work.running.process, nics: nics.clone() });
     work.context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await?;
     Ok(StepOutput::Nics(nics))
@@ -186,27 +201,44 @@ pub(super) async fn release_network(work: &StepRun) -> Result<(), StepError> {
 }
 
 async fn prepare_volumes(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(server) = unbuilt(work).await? else { return Ok(StepOutput::Nothing) };
     let (host, hostname) = host(work)?;
-    build_volumes::prepare(work, host, &hostname).await
+    build_volumes::prepare(work, &server, host, &hostname).await
 }
 
 async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(server) = unbuilt(work).await? else { return Ok(StepOutput::Nothing) };
     let (host, _) = host(work)?;
-    let server = work.present_server().await?;
     guest::prepare(work, host, &server).await?;
     Ok(StepOutput::Nothing)
 }
 
 async fn spawn_guest(work: &StepRun) -> Result<StepOutput, StepError> {
+    let Some(server) = unbuilt(work).await? else { return Ok(StepOutput::Nothing) };
     let (host, _) = host(work)?;
-    let server = work.present_server().await?;
     guest::spawn(work, host, &server).await?;
     Ok(StepOutput::Nothing)
 }
 
+/// Also undoes what an earlier life did without a record. Then only the server names the host.
 async fn destroy_guest(work: &StepRun) -> Result<(), StepError> {
-    let (host, _) = host(work)?;
-    guest::destroy(work, host).await
+    let recorded = work.running.host().map(|(host, _)| host);
+    let placed = match recorded {
+        Some(_) => None,
+        None => work.server().await?.and_then(|server| server.placement),
+    };
+    let placed = placed.filter(|placed| placed.process == work.running.process).map(|placed| placed.host);
+    match recorded.or(placed) {
+        Some(host) => guest::destroy(work, host).await,
+        None => Ok(()),
+    }
+}
+
+async fn complete_volumes(work: &StepRun) -> Result<StepOutput, StepError> {
+    match unbuilt(work).await? {
+        Some(server) => build_volumes::complete(work, &server).await,
+        None => Ok(StepOutput::Nothing),
+    }
 }
 
 /// The host that `claim_host` selected.

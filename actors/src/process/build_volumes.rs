@@ -34,8 +34,12 @@ pub(super) async fn only_host(work: &StepRun, server: &Alive) -> Result<Option<H
 }
 
 /// Creates the new volumes, waits until they are available, and reserves and connects all volumes.
-pub(super) async fn prepare(work: &StepRun, host: HostId, hostname: &str) -> Result<StepOutput, StepError> {
-    let server = work.present_server().await?;
+pub(super) async fn prepare(
+    work: &StepRun,
+    server: &Alive,
+    host: HostId,
+    hostname: &str,
+) -> Result<StepOutput, StepError> {
     if !server.disks.iter().any(|disk| disk.device.is_volume()) {
         return Ok(StepOutput::Nothing);
     }
@@ -43,7 +47,7 @@ pub(super) async fn prepare(work: &StepRun, host: HostId, hostname: &str) -> Res
     for device in devices.iter_mut().filter(|device| device.is_volume()) {
         let volume = match device.source {
             BlockSource::Volume(volume) => volume,
-            _ => made(work, &server, device, host).await?,
+            _ => made(work, server, device, host).await?,
         };
         let attachment = attachment(work, device);
         work.context.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
@@ -157,8 +161,7 @@ pub(super) async fn undo(work: &StepRun) -> Result<(), StepError> {
 }
 
 /// Completes the attachments, because the guest has the volumes.
-pub(super) async fn complete(work: &StepRun) -> Result<StepOutput, StepError> {
-    let server = work.present_server().await?;
+pub(super) async fn complete(work: &StepRun, server: &Alive) -> Result<StepOutput, StepError> {
     for device in server.disks.iter().map(|disk| &disk.device) {
         if let (Some(volume), Some(attachment)) = (device.volume, device.attachment) {
             work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;

@@ -1,12 +1,12 @@
 //! The commands on a process's stream, and its refusals.
 
-use chronova_events::envelope::StreamId;
+use chronova_events::envelope::{StreamId, Timestamp};
 use chronova_events::ids::{HostId, ProcessId};
 use chronova_events::instance::FaultInfo;
 use chronova_events::process::{Process, ProcessEvent, ProcessOutcome, StepOutput, Task};
 use thiserror::Error;
 
-use super::decide::decide;
+use super::decide::{decide, decide_several};
 use crate::aggregate::AggregateRoot;
 
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +46,15 @@ pub enum ProcessCommand {
     Finish {
         outcome: ProcessOutcome,
     },
+    /// Records that waited in memory, in one append. All are admitted, or none.
+    Several(Vec<TimedRecord>),
+}
+
+/// A record, and the time of what it records.
+#[derive(Debug, Clone)]
+pub struct TimedRecord {
+    pub at: Timestamp,
+    pub command: ProcessCommand,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -74,8 +83,22 @@ impl AggregateRoot for ProcessRoot {
         decide(state, command)
     }
 
+    fn decide_at(
+        state: &Process,
+        command: ProcessCommand,
+        now: Timestamp,
+    ) -> Result<Vec<(Timestamp, ProcessEvent)>, ProcessReject> {
+        match command {
+            ProcessCommand::Several(records) => decide_several(state, records),
+            command => Ok(decide(state, command)?.into_iter().map(|event| (now, event)).collect()),
+        }
+    }
+
     fn begins(command: &ProcessCommand) -> bool {
-        matches!(command, ProcessCommand::Start { .. })
+        match command {
+            ProcessCommand::Several(records) => records.first().is_some_and(|first| Self::begins(&first.command)),
+            command => matches!(command, ProcessCommand::Start { .. }),
+        }
     }
 
     fn is_over(state: &Process) -> bool {

@@ -12,6 +12,7 @@ use crate::coordination::disk_claims::DiskClaims;
 use crate::coordination::image_holds::ImageHolds;
 use crate::coordination::migration_queues::MigrationQueues;
 use crate::coordination::passwords::OneTimePasswords;
+use crate::coordination::running_processes::RunningProcesses;
 use crate::coordination::server_numbers::ServerNumbers;
 use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::gateway::CommandGateway;
@@ -41,6 +42,7 @@ pub struct StepContext {
     pub migration_queues: Arc<MigrationQueues>,
     pub disk_claims: Arc<DiskClaims>,
     pub image_holds: Arc<ImageHolds>,
+    pub running: Arc<RunningProcesses>,
     pub options: ProcessOptions,
     pub live_options: LiveOptions,
     pub server_options: Arc<ServerOptions>,

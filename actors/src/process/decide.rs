@@ -1,13 +1,18 @@
 //! The decisions of a process: they refuse any record that `plan` could not have led to.
 
+use chronova_events::envelope::Timestamp;
+use chronova_events::fold::Fold as _;
 use chronova_events::process::{
     CalledOff, Finished, Process, ProcessEvent, Restarted, RunningProcess, Started, StepDone, StepFailed, StepStuck,
     StepUndone,
 };
 
-use super::{ProcessCommand, ProcessReject};
+use super::commands::{ProcessCommand, ProcessReject, TimedRecord};
 
 pub fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEvent>, ProcessReject> {
+    if let ProcessCommand::Several(records) = command {
+        return Ok(decide_several(state, records)?.into_iter().map(|(_, event)| event).collect());
+    }
     let running = match (state, &command) {
         (Process::Absent, ProcessCommand::Start { process, task }) => {
             return Ok(vec![Started { process: *process, task: task.clone() }.into()]);
@@ -18,6 +23,22 @@ pub fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEve
         (Process::Running(running), _) => running,
     };
     record(running, command).map(|event| event.into_iter().collect())
+}
+
+/// Decides each record on the state after those before it.
+pub fn decide_several(
+    state: &Process,
+    records: Vec<TimedRecord>,
+) -> Result<Vec<(Timestamp, ProcessEvent)>, ProcessReject> {
+    let mut state = state.clone();
+    let mut events = Vec::with_capacity(records.len());
+    for TimedRecord { at, command } in records {
+        for event in decide(&state, command)? {
+            state.evolve(&event, at);
+            events.push((at, event));
+        }
+    }
+    Ok(events)
 }
 
 fn record(running: &RunningProcess, command: ProcessCommand) -> Result<Option<ProcessEvent>, ProcessReject> {
@@ -45,5 +66,7 @@ fn record(running: &RunningProcess, command: ProcessCommand) -> Result<Option<Pr
         ProcessCommand::CallOff { .. } if running.called_off => return Ok(None),
         ProcessCommand::CallOff { by } => CalledOff { by }.into(),
         ProcessCommand::Finish { outcome } => Finished { outcome }.into(),
+        // `decide` has taken them apart.
+        ProcessCommand::Several(_) => return Err(ProcessReject::OutOfOrder("records within records")),
     }))
 }

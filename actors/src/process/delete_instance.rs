@@ -66,14 +66,7 @@ async fn call_off_build(work: &StepRun) -> Result<StepOutput, StepError> {
 /// Cancels a process under way, and waits until it is undone.
 pub(crate) async fn call_off(work: &StepRun, build: ProcessId) -> Result<StepOutput, StepError> {
     let gateway = &work.context.gateway;
-    let call = ProcessCommand::CallOff { by: work.running.process };
-    match gateway.send::<ProcessRoot>(&build, call, work.meta.clone()).await {
-        Ok(_) => {}
-        Err(CommandError::Rejected(ProcessReject::NotStarted)) => {
-            return Err(StepError::again("what is called off has not begun yet"));
-        }
-        Err(error) => return Err(error.into()),
-    }
+    cancel(work, build).await?;
     for _ in 0..LOOKS {
         if let Process::Finished { .. } = gateway.look::<ProcessRoot>(&build).await? {
             return Ok(StepOutput::Nothing);
@@ -81,6 +74,20 @@ pub(crate) async fn call_off(work: &StepRun, build: ProcessId) -> Result<StepOut
         tokio::time::sleep(POLL).await;
     }
     Err(StepError::again("what is called off is still undoing what it did"))
+}
+
+/// Cancels a process as soon as it has a record. It may have begun without one.
+async fn cancel(work: &StepRun, build: ProcessId) -> Result<(), StepError> {
+    for _ in 0..LOOKS {
+        work.context.running.ring(build);
+        let call = ProcessCommand::CallOff { by: work.running.process };
+        match work.context.gateway.send::<ProcessRoot>(&build, call, work.meta.clone()).await {
+            Ok(_) => return Ok(()),
+            Err(CommandError::Rejected(ProcessReject::NotStarted)) => tokio::time::sleep(POLL).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(StepError::again("what is called off has not begun yet"))
 }
 
 async fn destroy_guest(work: &StepRun) -> Result<StepOutput, StepError> {

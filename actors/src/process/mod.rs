@@ -8,6 +8,7 @@
 //! | [`definition`] | the definition of a process: steps, undos, end |
 //! | [`context`], [`options`] | the parts that steps use, and the options of processes |
 //! | [`perform`] | executes the plan and records the outcomes |
+//! | `unwritten` | the records that wait for others, to be appended with them |
 //! | `failed_step` | logs a failed step with its chain of errors |
 //! | [`interference`] | the hook with which tests make steps fail and repeat |
 //! | [`supervisor`] | starts requested processes, and continues them after a crash |
@@ -77,8 +78,9 @@ pub mod swap_volume;
 mod turn;
 pub mod unrescue;
 pub mod unshelve;
+mod unwritten;
 
-pub use commands::{ProcessCommand, ProcessReject, ProcessRoot};
+pub use commands::{ProcessCommand, ProcessReject, ProcessRoot, TimedRecord};
 
 use chronova_events::instance::PowerAction::{Pause, RebootHard, RebootSoft, Resume, Start, Stop, Suspend, Unpause};
 use chronova_events::process::{Task, VolumeWork};

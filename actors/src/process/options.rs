@@ -20,6 +20,9 @@ pub struct ProcessOptions {
     pub retry_cap: Duration,
     /// The number of attempts at a step before it fails, in a process that can be undone.
     pub step_tries: u32,
+    /// The longest wait of a record for others, with which it is appended. A long step would otherwise hide the steps
+    /// before it.
+    pub records_wait: Duration,
     /// The number of processes that run at the same time.
     pub max_processes: usize,
     /// The pause before a process continues after its task has panicked.
@@ -37,6 +40,7 @@ impl Default for ProcessOptions {
             retry_base: Duration::from_millis(100),
             retry_cap: Duration::from_secs(5),
             step_tries: 5,
+            records_wait: Duration::from_millis(250),
             max_processes: 4_096,
             restart_pause: Duration::from_mins(1),
         }

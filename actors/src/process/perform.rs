@@ -1,86 +1,108 @@
-//! Executes a process: one `Next` at a time. Each outcome is recorded before the next one is planned.
+//! Executes a process: one `Next` at a time. Each outcome is noted before the next one is planned; [`RecordWait`] says
+//! which of them are in the log by then.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronova_events::envelope::{Meta, Revision, Timestamp};
-use chronova_events::fold::Fold as _;
+use chronova_events::envelope::{Meta, Revision};
 use chronova_events::ids::{HostId, ProcessId};
-use chronova_events::process::{Process, ProcessEvent, ProcessOutcome, RunningProcess};
-use chronova_events::registry::NounEvent as _;
+use chronova_events::process::{Process, RunningProcess};
 use chronova_events::store::StoreError;
 use chronova_projections::processes::UnfinishedProcess;
+use tokio::time::{Instant, Sleep};
 
+use super::commands::{ProcessCommand, ProcessReject, ProcessRoot};
 use super::context::StepContext;
-use super::decide::decide;
 use super::definition::{Definition, StepError, StepRun};
 use super::failed_step::{FailedStep, FailedStepEnd};
 use super::plan::{Next, plan};
-use super::{ProcessCommand, ProcessReject, ProcessRoot, definition_of, interference, need_of};
+use super::unwritten::{RecordWait, Unwritten, goes_well};
+use super::{definition_of, interference, need_of};
 use crate::aggregate::CommandError;
+use crate::coordination::running_processes::RunningGuard;
 
 /// The most records of one stuck step. Further failures are only logged.
 const STUCK_RECORDS: u32 = 3;
 
 /// Executes `pending` to its end. Returns early only if the process has no record, or if the record has a step that
-/// this version does not know.
-pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess) {
+/// this version does not know. `fresh`: no earlier run of the process can have done or recorded anything.
+pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess, guard: &RunningGuard, fresh: bool) {
     let meta = pending.meta.by_process(pending.process, Some(pending.asked_by));
     let definition = definition_of(&pending.task);
     let keeper = Arc::clone(&context);
     let _images = keeper.image_holds.of(pending.process);
-    // If an earlier run of the control plane saw a failure, the process already has a record.
-    let unwritten =
-        (pending.task.records_only_failure() && matches!(pending.state, Process::Absent)).then(Unwritten::default);
     let mut performance = ProcessExecution {
-        context,
         process: pending.process,
         definition,
         meta,
+        guard,
         tries: 0,
-        known: None,
+        known: fresh.then_some(Process::Absent),
         seen: Revision::NONE,
-        unwritten,
-        ends_on_record: pending.task.asks_for_itself(),
+        wait: RecordWait::of(&pending.task),
+        unwritten: None,
+        must_write: false,
+        patience: None,
+        unswept: !fresh && pending.task.records_at_end() && definition.undoes,
+        context,
     };
-    let start = ProcessCommand::Start { process: pending.process, task: pending.task };
-    while let Err(error) = performance.record(start.clone()).await {
-        tracing::debug!(process = %performance.process, %error, "starting a process failed, retrying");
-        performance.pause().await;
-    }
-    performance.tries = 0;
+    performance.begin(ProcessCommand::Start { process: pending.process, task: pending.task }).await;
     while performance.advance().await {}
 }
 
-struct ProcessExecution {
+struct ProcessExecution<'a> {
     context: Arc<StepContext>,
     process: ProcessId,
     definition: &'static Definition,
     meta: Arc<Meta>,
+    /// Rings when another process looks for the records of this one.
+    guard: &'a RunningGuard,
     /// Failed attempts of the current step.
     tries: u32,
-    /// The state after the newest record; `None` if it must be read from the log.
+    /// The state in the log, unless another writer appends to the process.
     known: Option<Process>,
     /// The revision of the newest record.
     seen: Revision,
-    /// The state of a process that records only failures, while it has not failed.
+    wait: RecordWait,
+    /// The records that wait, and the state after them.
     unwritten: Option<Unwritten>,
-    /// Whether the end of the process is always recorded, because its beginning is.
-    ends_on_record: bool,
+    /// Whether the log did not accept the records that wait no longer.
+    must_write: bool,
+    /// Elapses when records have waited for too long.
+    patience: Option<Pin<Box<Sleep>>>,
+    /// Whether an earlier life may have done steps without a record, which this one has not undone yet.
+    unswept: bool,
 }
 
-/// The state and the commands that are not in the log.
-#[derive(Default)]
-struct Unwritten {
-    state: Process,
-    commands: Vec<ProcessCommand>,
-    /// Whether a step has failed, so that everything is recorded from now on.
-    in_trouble: bool,
-}
+impl ProcessExecution<'_> {
+    /// Notes the beginning, if the log does not have it.
+    async fn begin(&mut self, start: ProcessCommand) {
+        let state = loop {
+            match self.state().await {
+                Ok(state) => break state,
+                Err(error) => {
+                    tracing::debug!(process = %self.process, %error, "starting a process failed, retrying");
+                    self.pause().await;
+                }
+            }
+        };
+        match state {
+            Process::Absent => self.write(start).await,
+            // An earlier life saw a failure, so everything is recorded from now on.
+            Process::Running(_) if matches!(self.wait, RecordWait::UntilFailure { .. }) => {
+                self.wait = RecordWait::Nothing;
+            }
+            Process::Running(_) | Process::Finished { .. } => {}
+        }
+        self.tries = 0;
+    }
 
-impl ProcessExecution {
     /// Executes one `Next`; returns whether there is more to do.
     async fn advance(&mut self) -> bool {
+        if self.must_write && !self.flush_or_pause().await {
+            return true;
+        }
         let running = match self.state().await {
             Ok(Process::Running(running)) => *running,
             Ok(Process::Finished { .. }) => return false,
@@ -94,6 +116,10 @@ impl ProcessExecution {
                 return true;
             }
         };
+        if self.unswept && (running.failure.is_some() || running.called_off) {
+            self.sweep(running).await;
+            return true;
+        }
         let next = plan(&self.definition.shape(&self.context.options), &running);
         match next {
             Next::Run(step) => self.run(step, running).await,
@@ -112,6 +138,21 @@ impl ProcessExecution {
             }
         }
         true
+    }
+
+    /// Undoes the steps that an earlier life may have done without a record, last first. The plan undoes the others.
+    async fn sweep(&mut self, running: RunningProcess) {
+        let is_planned =
+            |name: &str| running.is_done(name) || running.failure.as_ref().is_some_and(|failure| failure.step == name);
+        let unplanned: Vec<_> = self.definition.steps.iter().rev().filter(|step| !is_planned(step.name)).collect();
+        let work = self.work(running);
+        for step in unplanned {
+            if let Err(error) = interference::undo(self.definition.name, step, &work).await {
+                return self.stuck(step.name, &work.running, &error).await;
+            }
+        }
+        self.unswept = false;
+        self.tries = 0;
     }
 
     /// Whether the process's host has not answered since start-up; if no host is selected yet, whether this is true of
@@ -138,6 +179,45 @@ impl ProcessExecution {
         Ok(self.known.insert(process).clone())
     }
 
+    /// Runs a step or its undo. Meanwhile writes the records that have waited for too long, or that another process
+    /// looks for.
+    async fn attend<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let (mut work, guard) = (pin!(work), self.guard);
+        loop {
+            let waits = self.waits();
+            let patience = async {
+                match &mut self.patience {
+                    Some(patience) if waits => patience.await,
+                    _ => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = guard.rung() => self.wait = RecordWait::Nothing,
+                () = patience => {}
+            }
+            self.patience = None;
+            // If the log does not accept them now, they are written before the next step.
+            let _ = self.flush().await;
+        }
+    }
+
+    /// Writes the records that wait, so that others see how far the process is.
+    async fn show_records(&mut self) {
+        if self.waits() {
+            self.wait = RecordWait::Nothing;
+            // If the log does not accept them now, they are written before the next step.
+            let _ = self.flush().await;
+        }
+    }
+
+    /// Whether records wait that will be written.
+    fn waits(&self) -> bool {
+        let waiting = self.unwritten.as_ref().is_some_and(|unwritten| !unwritten.records.is_empty());
+        waiting && !matches!(self.wait, RecordWait::UntilFailure { .. })
+    }
+
     async fn run(&mut self, name: &'static str, running: RunningProcess) {
         let Some(step) = self.definition.step(name) else { return };
         let host = running.host().map(|(host, _)| host);
@@ -147,7 +227,7 @@ impl ProcessExecution {
         let first = self.definition.steps.first().is_some_and(|first| first.name == name);
         let able = if first { host_is_able(&work).await } else { Ok(()) };
         let outcome = match able {
-            Ok(()) => interference::run(self.definition.name, step, &work).await,
+            Ok(()) => self.attend(interference::run(self.definition.name, step, &work)).await,
             Err(refusal) => Err(refusal),
         };
         let milliseconds = begun.elapsed().as_millis();
@@ -159,6 +239,7 @@ impl ProcessExecution {
                 if self.tries + 1 < self.context.options.step_tries || self.awaits(host) =>
             {
                 self.failed_step(name, &work.running, &error).log(FailedStepEnd::Retried);
+                self.show_records().await;
                 self.pause().await;
             }
             Err(error) => {
@@ -171,7 +252,7 @@ impl ProcessExecution {
     async fn undo(&mut self, name: &'static str, running: RunningProcess) {
         let Some(step) = self.definition.step(name) else { return };
         let work = self.work(running);
-        match interference::undo(self.definition.name, step, &work).await {
+        match self.attend(interference::undo(self.definition.name, step, &work)).await {
             Ok(()) => self.write(ProcessCommand::RecordUndone { step: name.to_owned() }).await,
             Err(error) => self.stuck(name, &work.running, &error).await,
         }
@@ -192,8 +273,8 @@ impl ProcessExecution {
         self.pause().await;
     }
 
-    /// Records the outcome. If the log does not accept it now, the process executes the same `Next` again, which is
-    /// harmless.
+    /// Notes the outcome, and writes it unless it may wait. If the log does not accept it now, it is written before the
+    /// next step.
     async fn write(&mut self, command: ProcessCommand) {
         match self.record(command).await {
             Ok(()) => self.tries = 0,
@@ -204,48 +285,75 @@ impl ProcessExecution {
         }
     }
 
-    async fn record(&mut self, command: ProcessCommand) -> Result<(), StepError> {
-        let goes_well = goes_well(&command) && self.unwritten.as_ref().is_some_and(|unwritten| !unwritten.in_trouble);
-        if goes_well && self.ends_on_record && matches!(command, ProcessCommand::Finish { .. }) {
-            self.unwritten = None;
+    async fn flush_or_pause(&mut self) -> bool {
+        let written = self.flush().await;
+        if let Err(error) = &written {
+            tracing::debug!(process = %self.process, %error, "recording an outcome failed, retrying");
+            self.pause().await;
+        } else {
+            self.tries = 0;
         }
-        if let Some(unwritten) = &mut self.unwritten {
-            if goes_well {
-                return unwritten.note(command, self.context.clock.now());
-            }
-            unwritten.in_trouble = true;
-            for command in unwritten.commands.clone() {
-                match self.append(command).await {
-                    Ok(()) => {}
-                    // The log already has a later record, so the process continues from there.
-                    Err(CommandError::Rejected(_)) => {
-                        self.unwritten = None;
-                        return Ok(());
-                    }
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            // From here on, the log has the state of the process.
-            self.unwritten = None;
-        }
-        Ok(self.append(command).await?)
+        written.is_ok()
     }
 
-    async fn append(&mut self, command: ProcessCommand) -> Result<(), CommandError<ProcessReject>> {
-        let known = self.known.take();
+    async fn record(&mut self, command: ProcessCommand) -> Result<(), StepError> {
+        let waits = self.wait.admits(&command);
+        if self.wait.drops_at(&command) && !waits {
+            self.unwritten = None;
+            return Ok(self.append(command, None).await?);
+        }
+        if !goes_well(&command) && self.wait != RecordWait::Beginning {
+            self.wait = RecordWait::Nothing;
+        }
+        let at = self.context.clock.now();
+        let Some(mut unwritten) = self.unwritten.take().or_else(|| self.known.take().map(Unwritten::after)) else {
+            return Ok(self.append(command, None).await?);
+        };
+        unwritten.note(command, at).map_err(CommandError::Rejected)?;
+        self.unwritten = Some(unwritten);
+        if waits {
+            let pause = self.context.options.records_wait;
+            self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + pause)));
+            return Ok(());
+        }
+        self.flush().await
+    }
+
+    /// Writes all records that are not in the log, in one append.
+    async fn flush(&mut self) -> Result<(), StepError> {
+        let Some(unwritten) = self.unwritten.take() else { return Ok(()) };
+        self.must_write = false;
+        if unwritten.records.is_empty() {
+            self.known = Some(unwritten.state);
+            return Ok(());
+        }
+        let written = self.append(ProcessCommand::Several(unwritten.records.clone()), Some(&unwritten)).await;
+        // After a refusal, the log has other records, and the process continues from there.
+        if let Err(CommandError::Unavailable(_)) = &written {
+            self.unwritten = Some(unwritten);
+            self.must_write = true;
+        }
+        Ok(written?)
+    }
+
+    /// Appends to the log. `after`: the state to which the records lead, if nobody else writes.
+    async fn append(
+        &mut self,
+        command: ProcessCommand,
+        after: Option<&Unwritten>,
+    ) -> Result<(), CommandError<ProcessReject>> {
+        self.known = None;
+        self.patience = None;
         let gateway = &self.context.gateway;
         let committed = gateway.send::<ProcessRoot>(&self.process, command, Arc::clone(&self.meta)).await?;
-        let next = Revision(self.seen.0 + committed.events.len() as u64);
-        self.seen = committed.revision;
         // The known state follows only from the records made here. Another writer may have cancelled the process.
-        if let Some(mut process) = known
-            && next == committed.revision
+        if let Some(after) = after
+            && committed.events.len() as u64 == after.events
+            && Revision(self.seen.0 + after.events) == committed.revision
         {
-            for event in committed.events.iter().filter_map(|event| ProcessEvent::of(event)) {
-                process.evolve(event, self.context.clock.now());
-            }
-            self.known = Some(process);
+            self.known = Some(after.state.clone());
         }
+        self.seen = committed.revision;
         Ok(())
     }
 
@@ -268,30 +376,6 @@ impl ProcessExecution {
         let pause: Duration = options.retry_base.saturating_mul(factor).min(options.retry_cap);
         self.tries = self.tries.saturating_add(1);
         tokio::time::sleep(pause).await;
-    }
-}
-
-/// Whether the command only records normal progress.
-fn goes_well(command: &ProcessCommand) -> bool {
-    match command {
-        ProcessCommand::Start { .. } | ProcessCommand::RecordDone { .. } => true,
-        ProcessCommand::Finish { outcome } => *outcome == ProcessOutcome::Succeeded,
-        ProcessCommand::RecordFailed { .. }
-        | ProcessCommand::RecordUndone { .. }
-        | ProcessCommand::RecordStuck { .. }
-        | ProcessCommand::Restart { .. }
-        | ProcessCommand::CallOff { .. } => false,
-    }
-}
-
-impl Unwritten {
-    fn note(&mut self, command: ProcessCommand, at: Timestamp) -> Result<(), StepError> {
-        let events = decide(&self.state, command.clone()).map_err(CommandError::Rejected)?;
-        for event in &events {
-            self.state.evolve(event, at);
-        }
-        self.commands.push(command);
-        Ok(())
     }
 }
 

@@ -79,8 +79,8 @@ fn unwind(shape: &ProcessShape, running: &RunningProcess) -> Next {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
-    use crate::process::ProcessCommand as Command;
-    use crate::process::decide::decide;
+    use crate::process::decide::{decide, decide_several};
+    use crate::process::{ProcessCommand as Command, TimedRecord};
     use chronova_events::envelope::Timestamp;
     use chronova_events::fold::Fold;
     use chronova_events::ids::{InstanceId, ProcessId};
@@ -161,6 +161,21 @@ mod tests {
         assert_eq!(next([called_off(), undone("a")]), Next::Finish(ProcessOutcome::CalledOff));
         let late = [done("a"), done("b"), done("c"), called_off()];
         assert_eq!(next(late), Next::Undo("c"));
+    }
+
+    #[test]
+    fn records_that_waited_are_decided_in_order_with_their_times_or_not_at_all() {
+        let (process, task) =
+            (ProcessId(uuid::Uuid::nil()), Task::BuildInstance { instance: InstanceId(uuid::Uuid::nil()) });
+        let at = |time, command| TimedRecord { at: Timestamp(time), command };
+        let waited = vec![at(1, Command::Start { process, task }), at(2, done("a")), at(4, done("b"))];
+        let events = decide_several(&Process::Absent, waited.clone()).unwrap();
+        assert_eq!(events.iter().map(|(time, _)| time.0).collect::<Vec<_>>(), [1, 2, 4]);
+        let repeated = decide_several(&after([done("a")]), waited.clone()).unwrap();
+        assert_eq!(repeated.len(), 1, "the log has the others");
+        assert!(decide_several(&after([failed("a", false)]), waited.clone()).is_err());
+        let out_of_order = waited.into_iter().chain([at(5, undone("b"))]).collect();
+        assert!(decide_several(&Process::Absent, out_of_order).is_err());
     }
 
     #[test]

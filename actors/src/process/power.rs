@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::guest;
+use super::{guest, turn};
 use crate::instance::{InstanceRecord, InstanceRoot};
 
 pub const DEFINITION: Definition = Definition {
@@ -42,7 +42,15 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             }
         };
         let gateway = &work.context.gateway;
-        settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)
+        settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
+        if outcome == ProcessOutcome::Succeeded {
+            return Ok(());
+        }
+        // While the process worked, the host's agent did not record the state that the process was to reach.
+        match work.server().await? {
+            Some(server) => turn::observe_guest(work, &server).await,
+            None => Ok(()),
+        }
     }
     .boxed()
 }

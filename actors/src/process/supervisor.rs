@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
 use chronova_projections::processes::{UnfinishedProcess, asked_for};
 use tokio::task::JoinSet;
@@ -11,14 +12,12 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::context::StepContext;
 use super::perform::perform;
-use crate::coordination::running_processes::RunningProcesses;
 
 /// Follows the log until the future is dropped, or until the log cannot be followed any more. The end of this future
 /// stops every process at once.
 pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
     let _closing = NobodyPerforms(Arc::clone(&context));
-    let running = RunningProcesses::new(context.options.max_processes);
-    let supervisor = Arc::new(Supervisor { context, running });
+    let supervisor = Arc::new(Supervisor { context, began_at: store.head() });
     // The read model shows all processes up to its position, and the subscription delivers the later ones. A process
     // that both report is started only once.
     let mut tasks = JoinSet::new();
@@ -46,7 +45,7 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
                     for recorded in batch {
                         match recorded.event() {
                             Ok(event) => if let Some(pending) = asked_for(&recorded, event) {
-                                supervisor.begin(pending, &mut tasks);
+                                supervisor.begin(pending, recorded.position, &mut tasks);
                             },
                             Err(error) => tracing::error!(position = %recorded.position, %error, "an event cannot be read"),
                         }
@@ -63,7 +62,8 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
 
 struct Supervisor {
     context: Arc<StepContext>,
-    running: Arc<RunningProcesses>,
+    /// The head of the log when the supervisor began. It runs every process that is asked for later.
+    began_at: Position,
 }
 
 impl Supervisor {
@@ -75,21 +75,21 @@ impl Supervisor {
             tracing::info!(count = unfinished.len(), "continuing unfinished processes");
         }
         for pending in unfinished {
-            self.begin(pending, tasks);
+            self.begin(pending, Position::START, tasks);
         }
     }
 
-    fn begin(self: &Arc<Self>, pending: UnfinishedProcess, tasks: &mut JoinSet<()>) {
-        let Some(runs) = self.running.begin(pending.process) else { return };
+    /// `asked_at`: where the request is in the log, or the start of the log if an earlier run may have begun it.
+    fn begin(self: &Arc<Self>, pending: UnfinishedProcess, asked_at: Position, tasks: &mut JoinSet<()>) {
+        let Some(guard) = self.context.running.begin(pending.process) else { return };
         let this = Arc::clone(self);
         tasks.spawn(async move {
-            // The guard is dropped however the task ends, a panic included.
-            let _runs = runs;
             let _turn = match pending.task.begins_at_once() {
                 true => None,
-                false => this.running.turn().await,
+                false => this.context.running.turn().await,
             };
-            perform(Arc::clone(&this.context), pending).await;
+            // The guard is dropped however the task ends, a panic included.
+            perform(Arc::clone(&this.context), pending, &guard, asked_at > this.began_at).await;
         });
     }
 }

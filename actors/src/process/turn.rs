@@ -38,7 +38,15 @@ pub(super) async fn end(work: &StepRun, end: WorkOutcome) -> Result<(), StepErro
 }
 
 async fn observe(work: &StepRun) -> Result<(), StepError> {
-    let Some(placed) = mine(work).await?.and_then(|server| server.placement) else { return Ok(()) };
+    match mine(work).await? {
+        Some(server) => observe_guest(work, &server).await,
+        None => Ok(()),
+    }
+}
+
+/// Records the guest's power state, if the host answers.
+pub(super) async fn observe_guest(work: &StepRun, server: &Alive) -> Result<(), StepError> {
+    let Some(placed) = &server.placement else { return Ok(()) };
     let Some(driver) = work.context.fleet.driver(placed.host) else { return Ok(()) };
     // If the host does not answer now, its agent compares it with the log later.
     let Ok(seen) = driver.guest(work.instance_id()).await else { return Ok(()) };

@@ -11,6 +11,7 @@ use crate::coordination::disk_claims::DiskClaims;
 use crate::coordination::image_holds::ImageHolds;
 use crate::coordination::migration_queues::MigrationQueues;
 use crate::coordination::passwords::OneTimePasswords;
+use crate::coordination::running_processes::RunningProcesses;
 use crate::coordination::server_numbers::ServerNumbers;
 use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::hosts::context::HostContext;
@@ -138,6 +139,7 @@ impl Contexts {
             migration_queues,
             disk_claims,
             image_holds,
+            running: RunningProcesses::new(options.processes.max_processes),
             options: options.processes,
             live_options: options.live,
             server_options,

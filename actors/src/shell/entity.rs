@@ -26,7 +26,7 @@ use chronova_events::store::{AppendError, Appended, EventStore, Expected, StoreE
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::aggregate::{AggregateRoot, CommandError, Committed};
+use crate::aggregate::{AggregateRoot, CommandError, Committed, EventOf};
 
 /// The number of commands in the mailbox of one actor above which senders wait.
 pub const MAILBOX: usize = 1_024;
@@ -183,15 +183,15 @@ impl<A: AggregateRoot> Entity<A> {
 
     fn accept(&mut self, command: A::Command, meta: Arc<Meta>, reply: oneshot::Sender<CommandReply<A>>, retried: bool) {
         let now = self.around.clock.now();
-        let outcome = A::decide(&self.state, command.clone()).map(|events| self.take_in(events, now, &meta));
+        let outcome = A::decide_at(&self.state, command.clone(), now).map(|events| self.take_in(events, &meta));
         self.queue.push(DurabilityWaiter::Decided(DecidedCommand { command, meta, outcome, reply, retried }));
     }
 
-    fn take_in(&mut self, events: Vec<<A::State as Fold>::Event>, now: Timestamp, meta: &Arc<Meta>) -> Vec<NewEvent> {
+    fn take_in(&mut self, events: Vec<(Timestamp, EventOf<A>)>, meta: &Arc<Meta>) -> Vec<NewEvent> {
         let mut new = Vec::with_capacity(events.len());
-        for event in events {
-            self.state.evolve(&event, now);
-            new.push(NewEvent::new(event, now, meta));
+        for (at, event) in events {
+            self.state.evolve(&event, at);
+            new.push(NewEvent::new(event, at, meta));
         }
         new
     }

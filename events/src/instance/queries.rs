@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::block::InstanceDisk;
 use super::ongoing::OngoingTask;
-use super::payloads::{ImageSnapshot, Power};
-use super::state::{Alive, Phase};
+use super::payloads::{ImageSnapshot, NicInfo, Power};
+use super::state::{Alive, Phase, Stage};
 use crate::ids::{HostId, ProcessId, VolumeId};
 
 impl Alive {
@@ -31,6 +31,12 @@ impl Alive {
             Phase::Building { process, .. } => Some(process),
             _ => self.build,
         }
+    }
+
+    /// Whether the log has these interfaces of the server. A server that is being built may have none yet.
+    pub fn has_interfaces(&self, nics: &[NicInfo]) -> bool {
+        let are_certain = !matches!(self.phase, Phase::Building { stage: Stage::Scheduling | Stage::Networking, .. });
+        self.nics == nics && (are_certain || !nics.is_empty())
     }
 
     /// The disk that is backed by this volume.

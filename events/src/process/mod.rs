@@ -327,6 +327,17 @@ impl Task {
     pub fn records_only_failure(&self) -> bool {
         matches!(self, Self::CreateServers { .. } | Self::AskServer { .. })
     }
+
+    /// Whether the process records its steps together with its end, in one append. A crash before that repeats all
+    /// steps, even those whose later steps were done, and even after the subject shows the result. So each step asks
+    /// the subject whether it still belongs to the process. Another process that waits for this one to have a record
+    /// (`AskServer`) would not see it end.
+    pub fn records_at_end(&self) -> bool {
+        matches!(
+            self,
+            Self::BuildInstance { .. } | Self::DeleteInstance { .. } | Self::SoftDelete { .. } | Self::Power { .. }
+        )
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

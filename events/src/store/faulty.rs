@@ -4,11 +4,13 @@
 //! [`FuseStore`] wraps the log of a test world and simulates this crash at the nth append. Later writes of that world
 //! do not reach the log. The test then builds a new world on the same inner log.
 //!
+//! A fuse can also blow right before its append, which then never reaches the log ([`FuseStore::lose`]). Hosts and
+//! other services keep what was done since the append before.
+//!
 //! Appends are performed one at a time, so that "the nth append" is the same one in every run.
 
-use std::sync::Arc;
-use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
@@ -24,7 +26,10 @@ pub struct FuseStore {
     inner: Arc<dyn EventStore>,
     /// The number of the append that becomes durable but loses its reply, counted from 1. 0: no such append.
     fuse: AtomicU64,
+    /// Whether the fatal append is lost, instead of its reply.
+    loses: AtomicBool,
     appends: AtomicU64,
+    streams: std::sync::Mutex<Vec<StreamId>>,
     dead: Arc<AtomicBool>,
     /// A tail of its own, because subscribers of a dead world must not see the fatal event.
     tail: Arc<Tail>,
@@ -47,7 +52,9 @@ impl FuseStore {
     pub fn new(inner: Arc<dyn EventStore>, fuse: Option<u64>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             fuse: AtomicU64::new(fuse.unwrap_or(0)),
+            loses: AtomicBool::new(false),
             appends: AtomicU64::new(0),
+            streams: std::sync::Mutex::default(),
             dead: Arc::default(),
             tail: Tail::new(inner.head()),
             one_at_a_time: Mutex::new(()),
@@ -66,6 +73,11 @@ impl FuseStore {
         self.appends.load(Ordering::SeqCst)
     }
 
+    /// The stream of each append, in order.
+    pub fn streams(&self) -> Vec<StreamId> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Becomes true when the fuse blows, for drivers and ports that have to fail with their world.
     pub fn dead(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.dead)
@@ -75,6 +87,11 @@ impl FuseStore {
     pub fn arm(&self, from_now: Option<u64>) {
         let fuse = from_now.map_or(0, |from_now| self.appends() + from_now.max(1));
         self.fuse.store(fuse, Ordering::SeqCst);
+    }
+
+    /// Lets the fatal append be lost.
+    pub fn lose(&self) {
+        self.loses.store(true, Ordering::SeqCst);
     }
 
     /// Blows the fuse now.
@@ -116,11 +133,16 @@ impl EventStore for FuseStore {
         events: Vec<NewEvent>,
     ) -> Result<Appended, AppendError> {
         let _turn = self.one_at_a_time.lock().await;
-        self.alive()?;
         // An empty append writes nothing, so no crash is simulated there.
         let counts = !events.is_empty();
+        let fatal = self.fuse.load(Ordering::SeqCst) == self.appends() + 1;
+        if counts && fatal && self.loses.load(Ordering::SeqCst) {
+            self.blow();
+        }
+        self.alive()?;
         let appended = self.inner.append(stream, expected, events).await?;
         if counts {
+            self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream.clone());
             let nth = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
             if self.fuse.load(Ordering::SeqCst) == nth {
                 self.blow();
@@ -215,6 +237,20 @@ mod tests {
         assert_eq!(inner.head(), Position(2), "nothing reaches the log from a dead world");
         let reborn = FuseStore::new(inner, None);
         assert_eq!(reborn.subscribe(Position::START).next().await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_lost_append_never_reaches_the_log() {
+        let inner = MemoryStore::new();
+        let store = FuseStore::new(inner.clone(), Some(2));
+        store.lose();
+        let stream = StreamId::new("keypair", "a");
+        store.append(&stream, Expected::Any, event()).await.unwrap();
+        assert!(!store.is_blown());
+        let lost = store.append(&stream, Expected::Any, event()).await;
+        assert_eq!(lost, Err(AppendError::Store(StoreError::Closed)));
+        assert!(store.is_blown());
+        assert_eq!(inner.head(), Position(1));
     }
 
     #[tokio::test]

@@ -1,6 +1,8 @@
-//! A step fails, and the control plane crashes after some append while the process undoes its steps.
+//! A step fails, and the control plane crashes before or after some append while the process undoes its steps.
 
-use chronova_actors::process::interference::InterferenceVerdict;
+use std::sync::Arc;
+
+use chronova_actors::process::interference::{Interference, InterferenceVerdict};
 use chronova_events::envelope::Position;
 use chronova_events::process::ProcessEvent;
 use chronova_events::registry::{Event, NounEvent as _};
@@ -9,10 +11,10 @@ use chronova_events::store::EventStore as _;
 use super::interferences::FailingOnce;
 use super::sample::Sample;
 use super::{Case, HOSTS, check, comes_to_rest, prepared, seen, subject};
-use crate::world::World;
+use crate::world::{Setting, World};
 
 /// The most trials of a case in an ordinary run.
-const FEW: usize = 3;
+const FEW: usize = 4;
 
 /// The failure of a step, and the number of appends from then to the end.
 pub(super) struct Unwinding {
@@ -23,26 +25,28 @@ pub(super) struct Unwinding {
 
 /// Crashes in each of these unwindings, or in a sample of them.
 pub(super) async fn crash_in(case: &Case, unwindings: Vec<Unwinding>, sample: &mut Sample) {
-    let trials = unwindings
-        .into_iter()
-        .flat_map(|unwinding| (1..=unwinding.appends).map(move |fuse| (unwinding.step, unwinding.verdict, fuse)));
-    for (step, verdict, fuse) in sample.choose(trials.collect(), FEW) {
-        eprintln!("{}: {step} {verdict:?}, crash at append {fuse} after it", case.definition.name);
-        crashes(case, step, verdict, fuse).await;
+    let fuses = |unwinding: &Unwinding| (1..=unwinding.appends).flat_map(|fuse| [(fuse, false), (fuse, true)]);
+    let trials = unwindings.iter().flat_map(|unwinding| fuses(unwinding).map(move |fuse| (unwinding, fuse)));
+    for (unwinding, (fuse, loses)) in sample.choose(trials.collect(), FEW) {
+        let (step, verdict) = (unwinding.step, unwinding.verdict);
+        eprintln!("{}: {step} {verdict:?}, crash at append {fuse} after it, lost: {loses}", case.definition.name);
+        crashes(case, step, verdict, fuse, loses).await;
     }
 }
 
-async fn crashes(case: &Case, step: &'static str, verdict: InterferenceVerdict, fuse: u64) {
+async fn crashes(case: &Case, step: &'static str, verdict: InterferenceVerdict, fuse: u64, loses: bool) {
     let world = prepared(case).await;
+    let failures_before = failures(&world).await;
     let once = FailingOnce::new(case.definition, step, verdict, Some(fuse));
-    let life = world.live(None, Some(once.clone())).await;
+    let interference: Option<Arc<dyn Interference>> = Some(once.clone());
+    let life = world.begin(Setting { loses, interference, ..Setting::default() }).await;
     once.watch(&life.store);
     life.hosts_up(HOSTS).await;
     let acknowledged = (case.ask)(&life, subject()).await.is_ok();
     life.settled().await;
     life.stop().await;
     assert!(once.has_judged(), "{step} of {} is never reached", case.definition.name);
-    let failed = failed_in(&world).await;
+    let failed = failures(&world).await > failures_before;
 
     let life = world.live(None, None).await;
     life.hosts_up(HOSTS).await;
@@ -60,9 +64,9 @@ async fn crashes(case: &Case, step: &'static str, verdict: InterferenceVerdict, 
     assert!(possible, "{name}: {step} {verdict:?}, crashed at append {fuse} after it: {now}\n{}", world.trail().await);
 }
 
-/// Whether the log has a failed step.
-async fn failed_in(world: &World) -> bool {
+/// The number of failed steps in the log. Processes that came before the case may have some, too.
+async fn failures(world: &World) -> usize {
     let events = world.log.read_all(Position::START, usize::MAX).await.unwrap();
     let is_failure = |event: &Event| matches!(ProcessEvent::of(event), Some(ProcessEvent::StepFailed(_)));
-    events.iter().any(|recorded| recorded.event().is_ok_and(|event| is_failure(event)))
+    events.iter().filter(|recorded| recorded.event().is_ok_and(|event| is_failure(event))).count()
 }

@@ -47,8 +47,9 @@ struct Search<'a> {
     lone_amounts: Option<ResourceAmounts>,
 }
 
-/// The amounts of a provider that serves the whole request alone, if the request has only the group without a suffix, and
-/// no provider shares with others. Then a tree of one provider has at most one candidate, which needs no combinations.
+/// The amounts of a provider that serves the whole request alone, if the request has only the group without a suffix,
+/// and no provider shares with others. Then a tree of one provider has at most one candidate, which needs no
+/// combinations.
 fn lone_amounts(plan: &SearchPlan<'_>) -> Option<ResourceAmounts> {
     let [group] = plan.groups.as_slice() else { return None };
     let Serves::Together(together) = &group.serves else { return None };
