@@ -270,7 +270,7 @@ fn facts(
             facts
         }
         StorySubject::Process(id) => match folded::<Process, ProcessEvent>(events, &id.to_string())? {
-            Process::Absent => vec![pair("state", "asked for, not begun".to_owned())],
+            Process::Absent => vec![pair("state", "asked for, without a record yet".to_owned())],
             Process::Finished { task, outcome, .. } => vec![
                 pair(subject_word(&task), task.subject().to_string()),
                 pair("state", format!("finished: {}", words::outcome(outcome))),
