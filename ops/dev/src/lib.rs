@@ -23,6 +23,7 @@ mod boot;
 mod chaos;
 mod copied_servers;
 mod cost;
+mod cost_cloud;
 mod disk;
 mod live;
 mod log;
