@@ -11,11 +11,7 @@ COMMAND=${1:-} DIR=${2:-}
 [ -n "$DIR" ] || { sed -n '2,9p' "$0" >&2; exit 2; }
 HERE=$(cd "$(dirname "$0")" && pwd)
 
-free_port() {
-  local port=$((31000 + $$ % 20000))
-  while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
-  echo $port
-}
+. "$HERE/uwsgi.sh"
 
 answers() { curl -sS -m 5 -o /dev/null "$1/" 2>/dev/null; }
 
@@ -78,11 +74,8 @@ CONF
   echo "http://127.0.0.1:$1" >"$DIR/url"
 }
 
-# Otherwise a thread that reads keeps the others from writing.
-write_ahead() { python3 -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA journal_mode = WAL')" "$1"; }
-
 up() { # Keystone's folder, port
-  local keystone pid url until
+  local keystone
   mkdir -p -m 0700 "$DIR"
   keystone=$(cat "$1/url")
   if [ ! -e "$DIR/made" ]; then
@@ -92,29 +85,11 @@ up() { # Keystone's folder, port
     python3 "$HERE/enlist.py" "$keystone" service=glance=image="$(cat "$DIR/url")"
     : >"$DIR/made"
   fi
-  url=$(cat "$DIR/url")
-  OS_GLANCE_CONFIG_DIR=$DIR setsid /usr/bin/uwsgi_python3 --ini "$DIR/uwsgi.ini" >>"$DIR/uwsgi.log" 2>&1 </dev/null &
-  pid=$!
-  echo $pid >"$DIR/pid"
-  until=$((SECONDS + 60))
-  until answers "$url"; do
-    kill -0 $pid 2>/dev/null && [ $SECONDS -lt $until ] || { tail -n 20 "$DIR/uwsgi.log" >&2; exit 1; }
-    sleep 0.2
-  done
-}
-
-down() {
-  local pid i
-  pid=$(cat "$DIR/pid" 2>/dev/null) || return 0
-  kill -CONT -- "-$pid" 2>/dev/null || true
-  kill -TERM -- "-$pid" 2>/dev/null || true
-  for i in $(seq 50); do kill -0 -- "-$pid" 2>/dev/null || break; sleep 0.1; done
-  kill -KILL -- "-$pid" 2>/dev/null || true
-  rm -f "$DIR/pid"
+  uwsgi_up "OS_GLANCE_CONFIG_DIR=$DIR"
 }
 
 case $COMMAND in
   up) up "$3" "${4:-}" ;;
-  down) down ;;
+  down) uwsgi_down ;;
   *) sed -n '2,9p' "$0" >&2; exit 2 ;;
 esac

@@ -12,7 +12,7 @@ set -euo pipefail
 COMMAND=${1:-} DIR=${2:-}
 [ -n "$DIR" ] || { sed -n '2,10p' "$0" >&2; exit 2; }
 
-. "$(dirname "${BASH_SOURCE[0]}")/free_port.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/uwsgi.sh"
 
 answers() { curl -fsS -m 2 -o /dev/null "$1/v3" 2>/dev/null; }
 
@@ -56,9 +56,6 @@ CONF
   echo "http://127.0.0.1:$1" >"$DIR/url"
 }
 
-# Lets SQLite write ahead. Otherwise a thread that reads keeps the others from writing.
-write_ahead() { python3 -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA journal_mode = WAL')" "$1"; }
-
 make() {
   local manage=(keystone-manage --config-file "$DIR/keystone.conf") url
   url=$(cat "$DIR/url")
@@ -74,32 +71,13 @@ make() {
 }
 
 up() {
-  local pid url until
   mkdir -p -m 0700 "$DIR"
   if [ ! -e "$DIR/made" ]; then
     configure "${1:-$(free_port)}"
     make >"$DIR/make.log" 2>&1 || { tail -n 5 "$DIR/make.log" >&2; exit 1; }
     : >"$DIR/made"
   fi
-  url=$(cat "$DIR/url")
-  OS_KEYSTONE_CONFIG_DIR=$DIR setsid /usr/bin/uwsgi_python3 --ini "$DIR/uwsgi.ini" >>"$DIR/uwsgi.log" 2>&1 </dev/null &
-  pid=$!
-  echo $pid >"$DIR/pid"
-  until=$((SECONDS + 60))
-  until answers "$url"; do
-    kill -0 $pid 2>/dev/null && [ $SECONDS -lt $until ] || { tail -n 20 "$DIR/uwsgi.log" >&2; exit 1; }
-    sleep 0.2
-  done
-}
-
-down() {
-  local pid i
-  pid=$(cat "$DIR/pid" 2>/dev/null) || return 0
-  kill -CONT -- "-$pid" 2>/dev/null || true
-  kill -TERM -- "-$pid" 2>/dev/null || true
-  for i in $(seq 50); do kill -0 -- "-$pid" 2>/dev/null || break; sleep 0.1; done
-  kill -KILL -- "-$pid" 2>/dev/null || true
-  rm -f "$DIR/pid"
+  uwsgi_up "OS_KEYSTONE_CONFIG_DIR=$DIR"
 }
 
 # Makes the token with Keystone's own code and keys, because the test cannot wait until a token expires.
@@ -122,7 +100,7 @@ PYTHON
 
 case $COMMAND in
   up) up "${3:-}" ;;
-  down) down ;;
+  down) uwsgi_down ;;
   expired) expired "$3" "${4:-}" ;;
   *) sed -n '2,10p' "$0" >&2; exit 2 ;;
 esac
