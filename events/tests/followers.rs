@@ -99,7 +99,7 @@ async fn a_follower_has_what_is_acknowledged_and_leads_on_it() {
     let names = loop {
         let picture = admin::picture(&options(&database)).await.unwrap();
         let names: Vec<_> =
-            picture.members.iter().map(|listed| (listed.member.name.to_string(), listed.leads)).collect();
+            picture.members.iter().map(|listed| (listed.member.name.clone(), listed.leads)).collect();
         if names.len() == 3 || begun.elapsed() >= LONG {
             break names;
         }
