@@ -229,7 +229,8 @@ pub fn server_operation(instance: InstanceId, event: &InstanceEvent) -> Option<S
         | InstanceEvent::Adopted(_)
         | InstanceEvent::MigrationAdopted(_)
         | InstanceEvent::MachineTypeRecorded(_)
-        | InstanceEvent::MachineTypeChanged(_) => return None,
+        | InstanceEvent::MachineTypeChanged(_)
+        | InstanceEvent::TpmSecretStored(_) => return None,
     };
     Some(ServerOperation { action, label, process: Some(process), task: Some(task) })
 }

@@ -290,6 +290,7 @@ impl Trial {
             hardware: Vec::new(),
             rescue: None,
             pinning: Pinning::default(),
+            tpm_secret: None,
         }
     }
 

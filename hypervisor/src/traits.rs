@@ -1,5 +1,6 @@
 //! The standard traits of a host, from its CPU features and its hypervisor's features.
 
+use crate::domain_xml::FirmwareFacts;
 use crate::guest::CpuInfo;
 
 /// libvirt's feature names, each with its standard trait (os-traits).
@@ -84,7 +85,7 @@ const ALWAYS: [&str; 17] = [
 const VIDEO: [&str; 7] = ["bochs", "cirrus", "gop", "none", "qxl", "vga", "virtio"];
 
 /// The host's traits, sorted.
-pub(crate) fn of_host(cpu: &CpuInfo, video_models: &[String], uefi: bool) -> Vec<String> {
+pub(crate) fn of_host(cpu: &CpuInfo, video_models: &[String], firmware: &FirmwareFacts) -> Vec<String> {
     let mut traits: Vec<String> = ALWAYS.iter().map(|name| (*name).to_owned()).collect();
     let features = CPU.iter().filter(|(feature, _)| cpu.features.iter().any(|known| known == feature));
     traits.extend(features.map(|(_, name)| (*name).to_owned()));
@@ -100,9 +101,7 @@ pub(crate) fn of_host(cpu: &CpuInfo, video_models: &[String], uefi: bool) -> Vec
     if cpu.threads > 1 {
         traits.push("HW_CPU_HYPERTHREADING".to_owned());
     }
-    if uefi {
-        traits.push("COMPUTE_FIRMWARE_UEFI".to_owned());
-    }
+    traits.extend(firmware.traits().into_iter().map(str::to_owned));
     traits.sort();
     traits.dedup();
     traits

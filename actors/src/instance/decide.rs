@@ -9,7 +9,7 @@ use chronova_events::instance::{
     DescriptionChanged, DiskConfigChanged, GuestPasswordCleared, GuestPasswordPosted, HostnameChanged, Instance,
     InstanceEvent, Locked, MetadataReplaced, NicDetachFailed, OngoingTask, PersonalErased, Phase, PowerAction,
     PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, RestoreFailed, RestoreRequested, Restored,
-    SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, Unlocked, Unplaced, status,
+    SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, TpmSecretStored, Unlocked, Unplaced, status,
 };
 
 use super::actions::{ServerAction, admit, check_lock};
@@ -224,6 +224,10 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
             }
         }
         InstanceRecord::MachineType { machine_type } => machine::record(server, machine_type),
+        InstanceRecord::TpmSecret { secret, reference } => match server.tpm {
+            Some(_) => Ok(vec![]),
+            None => one(TpmSecretStored { secret, reference }),
+        },
         InstanceRecord::Unplaced { process, host, reason } => {
             if server.placement.is_none() {
                 return Ok(vec![]);

@@ -7,7 +7,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId, PortId};
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase};
 use chronova_hypervisor::capability::Needed as _;
-use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
+use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 use tokio::time::Instant;
 
@@ -16,6 +16,7 @@ use super::disks::volumes;
 use super::machine;
 use super::moving::MovingServer;
 use super::pinned::{self, ClaimHolder};
+use super::tpm;
 use crate::coordination::host_turns::HostTurn;
 use crate::instance::disks;
 use crate::metadata::{GuestMetadata, sources};
@@ -95,8 +96,13 @@ pub(super) async fn spawn(work: &StepRun, host: HostId, server: &Alive) -> Resul
     let driver = work.driver(host)?;
     let spec = spec(work, host, server, None).await?;
     let _turn = turn_of(work, host).await;
-    driver.spawn(&spec).await?;
-    Ok(())
+    tpm::with_passphrase(work, host, server, async { Ok(driver.spawn(&spec).await?) }).await
+}
+
+/// Starts a guest that its host has defined.
+pub(super) async fn start(work: &StepRun, host: HostId, server: &Alive) -> Result<DriverResult<()>, StepError> {
+    let driver = work.driver(host)?;
+    tpm::with_passphrase(work, host, server, async { Ok(driver.start(work.instance_id()).await) }).await
 }
 
 /// A wait for the network looks this often whether the server is being deleted.
@@ -148,7 +154,22 @@ pub(super) async fn install(work: &StepRun, host: HostId, server: &Alive, on: bo
 /// Like [`install`], for callers that already hold the permit of [`turn_of`].
 pub(super) async fn install_now(work: &StepRun, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
     let spec = spec(work, host, server, None).await?;
-    Ok(work.driver(host)?.disk_transfer().needed()?.install(&spec, on).await?)
+    install_spec(work, host, server, &spec, on).await
+}
+
+async fn install_spec(
+    work: &StepRun,
+    host: HostId,
+    server: &Alive,
+    spec: &GuestSpec,
+    on: bool,
+) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    let transfer = driver.disk_transfer().needed()?;
+    match on {
+        true => tpm::with_passphrase(work, host, server, async { Ok(transfer.install(spec, true).await?) }).await,
+        false => Ok(transfer.install(spec, false).await?),
+    }
 }
 
 /// Defines the guest as before a move: with the processors and the memory that the migration has claimed.
@@ -156,7 +177,7 @@ pub(super) async fn install_as_before(work: &StepRun, subject: &MovingServer, on
     let (host, server) = (subject.moving.source.host, subject.with(&subject.moving.old_flavor));
     let _turn = turn_of(work, host).await;
     let spec = spec_of(work, host, &server, None, ClaimHolder::Migration(subject.moving.migration)).await?;
-    Ok(work.driver(host)?.disk_transfer().needed()?.install(&spec, on).await?)
+    install_spec(work, host, &server, &spec, on).await
 }
 
 /// Waits for one of the host's build permits (`max_concurrent_builds`).
@@ -180,7 +201,7 @@ pub(super) async fn start_again(work: &StepRun, server: &Alive) -> Result<(), St
         return Ok(());
     }
     connect(work, placed.host, server).await?;
-    match work.driver(placed.host)?.start(work.instance_id()).await {
+    match start(work, placed.host, server).await? {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
         Err(error) => Err(StepError::again(error)),
     }
@@ -221,7 +242,8 @@ pub(super) async fn reshape(
     let spec = spec(work, host, server, rescue).await?;
     let _turn = turn_of(work, host).await;
     let redefinition = driver.redefinition().needed().map_err(StepError::only_here)?;
-    match redefinition.redefine(&spec, renew).await {
+    let redefined = async { Ok(redefinition.redefine(&spec, renew).await) };
+    match tpm::with_passphrase(work, host, server, redefined).await? {
         Ok(()) => yield_to_delete(work, host).await,
         Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error) => Err(StepError::only_here(error)),
@@ -306,6 +328,7 @@ async fn spec_of(
         },
         rescue: rescue_disk,
         pinning: pinned::place(work, host, server, holder).await?,
+        tpm_secret: tpm::secret(work, server).await?,
     })
 }
 

@@ -76,6 +76,7 @@ pub mod snapshot_volumes;
 pub mod soft_delete;
 pub mod supervisor;
 pub mod swap_volume;
+mod tpm;
 mod turn;
 pub mod unrescue;
 pub mod unshelve;

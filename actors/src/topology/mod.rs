@@ -20,7 +20,6 @@ pub mod fit;
 pub mod host;
 pub mod pinning;
 pub mod request;
-mod unavailable_hardware;
 pub mod usage;
 
 #[cfg(test)]
@@ -30,7 +29,6 @@ use std::collections::BTreeSet;
 
 pub use self::fit::fit;
 pub use self::request::ask;
-pub use self::unavailable_hardware::{check_provided, check_provided_image};
 
 /// The guest's request for its host's cells.
 #[derive(Debug, Clone, PartialEq, Eq)]

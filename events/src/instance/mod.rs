@@ -53,6 +53,7 @@ mod shelving;
 mod soft_delete;
 mod state;
 pub mod status;
+mod tpm;
 
 pub use adopted::{
     Adopted, AdoptedAction, AdoptedActionEvent, AdoptedEnd, AdoptedMove, AdoptedOutcome, AdoptedState, MigrationAdopted,
@@ -91,6 +92,7 @@ pub use shelving::{
 };
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
 pub use state::{Alive, Instance, Phase, Stage};
+pub use tpm::TpmSecretStored;
 
 noun! {
     /// Events of a server.
@@ -293,5 +295,7 @@ noun! {
         MachineTypeRecorded = "machine_type_recorded" @ 1,
         /// An operator gave the server another machine type, which its guest has from its next start on.
         MachineTypeChanged = "machine_type_changed" @ 1,
+        /// The key manager has the passphrase of the server's emulated TPM.
+        TpmSecretStored = "tpm_secret_stored" @ 1,
     }
 }

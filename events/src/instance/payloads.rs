@@ -329,6 +329,7 @@ pub fn samples() -> Vec<InstanceEvent> {
     all.extend(super::evacuation::samples());
     all.extend(super::adopted::samples());
     all.extend(super::machine::samples());
+    all.extend(super::tpm::samples());
     all
 }
 

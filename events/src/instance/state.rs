@@ -19,6 +19,7 @@ use super::payloads::{
 use super::rebuild::{FormerImage, RebuildRequested};
 use super::rescue::Unrescued;
 use super::soft_delete::Restored;
+use super::tpm::TpmSecretStored;
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{ImageId, PortId, ProcessId};
@@ -74,6 +75,8 @@ pub struct Alive {
     /// Whether the host's definition of the guest is older than the server's hardware: the next start defines the guest
     /// again.
     pub outdated_definition: bool,
+    /// The passphrase of the server's emulated TPM in the key manager.
+    pub tpm: Option<Box<TpmSecretStored>>,
 }
 
 /// The state of a server between operations.
@@ -201,6 +204,7 @@ impl Alive {
             detaching: Vec::new(),
             machine_type: None,
             outdated_definition: false,
+            tpm: None,
         }
     }
 
@@ -397,6 +401,7 @@ impl Alive {
             InstanceEvent::GuestPasswordPosted(posted) => self.guest_password = Some(posted.password.clone()),
             InstanceEvent::GuestPasswordCleared(_) => self.guest_password = None,
             InstanceEvent::Adopted(found) => adopted::evolve(self, found),
+            InstanceEvent::TpmSecretStored(stored) => self.tpm = Some(Box::new(stored.clone())),
             InstanceEvent::MachineTypeRecorded(recorded) => {
                 self.machine_type = Some(recorded.machine_type.clone());
             }

@@ -7,12 +7,15 @@
 
 mod cpu;
 mod devices;
+mod firmware;
 mod hardware;
 mod metadata;
 mod pinned;
 pub(crate) mod source;
+mod topology;
 mod tuning;
 
+pub use firmware::{Firmware, FirmwareFacts, Tpm};
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
 pub use pinned::repin;
@@ -43,6 +46,7 @@ pub struct HostFacts {
     pub screens: Screens,
     /// The video models that the host supports, from its domain capabilities; empty if it does not report any.
     pub video_models: Vec<String>,
+    pub firmware: FirmwareFacts,
     /// The host's id, as libvirtd reports it.
     pub host_uuid: Option<String>,
     pub guests: GuestOptions,
@@ -66,6 +70,9 @@ impl HostFacts {
 /// Renders the domain XML.
 pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareError> {
     let hardware = Hardware::parse(&guest.hardware, host)?;
+    if hardware.tpm.is_some() && guest.tpm_secret.is_none() {
+        return Err(HardwareError::NoTpmSecret);
+    }
     let hardware = match guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
         Some(place) => hardware.with_rescue(place, host)?,
         None => hardware,
@@ -96,7 +103,7 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .child(Element::leaf("uuid", guest.instance))
         .child(metadata::element(guest))
         .child(Element::leaf("memory", guest.memory_mib * 1024).attr("unit", "KiB"))
-        .children(pinned::memory_backing(&guest.pinning))
+        .children(pinned::memory_backing(&guest.pinning, hardware.locked_memory))
         .child(pinned::vcpu(guest.vcpus, &guest.pinning))
         .children(hardware.tuning.cpu(pinned::pins(&guest.pinning)))
         .children(pinned::numatune(&guest.pinning))
@@ -119,8 +126,10 @@ fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let by_order = by_order || guest.volumes.iter().any(|disk| disk.boot_order.is_some());
     let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
     Element::new("os")
-        .attr_if("firmware", hardware.uefi.then_some("efi"))
+        .attr_if("firmware", hardware.firmware.uefi.then_some("efi"))
+        .children(hardware.firmware.features(host))
         .child(Element::leaf("type", "hvm").attr("arch", &host.arch).attr("machine", &hardware.machine_type))
+        .children(hardware.firmware.loader())
         .children((!by_order).then(|| Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" })))
         .children(hardware.boot_menu.then(|| Element::new("bootmenu").attr("enable", "yes")))
         .children(host.is_x86().then(|| Element::new("smbios").attr("mode", "sysinfo")))
@@ -129,11 +138,12 @@ fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 fn features(host: &HostFacts, hardware: &Hardware) -> Element {
     let hidden = || Element::new("kvm").child(Element::new("hidden").attr("state", "on"));
     // OVMF needs ACPI. Other architectures get ACPI only together with UEFI, as libvirt demands.
-    let acpi = host.is_x86() || hardware.uefi;
+    let acpi = host.is_x86() || hardware.firmware.uefi;
     Element::new("features")
         .children(acpi.then(|| Element::new("acpi")))
         .children(host.is_x86().then(|| Element::new("apic")))
         .children((host.kvm && hardware.hidden).then(hidden))
+        .children(hardware.firmware.management_mode(host))
         .children(hardware.pmu.map(|on| Element::new("pmu").attr("state", if on { "on" } else { "off" })))
 }
 

@@ -57,13 +57,16 @@ pub(super) fn numa(pinning: &Pinning) -> Option<Element> {
     (!pinning.nodes.is_empty()).then(|| Element::new("numa").children(cells))
 }
 
-pub(super) fn memory_backing(pinning: &Pinning) -> Option<Element> {
+pub(super) fn memory_backing(pinning: &Pinning, locked: bool) -> Option<Element> {
     let page = |(id, node): (usize, &GuestNode)| {
         let size = node.huge_page_kib?;
         Some(Element::new("page").attr("size", size).attr("unit", "KiB").attr("nodeset", id))
     };
     let pages: Vec<Element> = pinning.nodes.iter().enumerate().filter_map(page).collect();
-    (!pages.is_empty()).then(|| Element::new("memoryBacking").child(Element::new("hugepages").children(pages)))
+    let huge = (!pages.is_empty()).then(|| Element::new("hugepages").children(pages));
+    let locked = locked.then(|| Element::new("locked"));
+    let any = huge.is_some() || locked.is_some();
+    any.then(|| Element::new("memoryBacking").children(huge).children(locked))
 }
 
 /// The elements of a `cputune` that place the guest.

@@ -19,6 +19,7 @@ fn host() -> HostFacts {
         direct_io: true,
         screens: Screens::default(),
         video_models: vec!["vga".to_owned(), "virtio".to_owned()],
+        firmware: FirmwareFacts::default(),
         host_uuid: Some("11111111-2222-3333-4444-555555555555".to_owned()),
         guests: GuestOptions::default(),
     }
@@ -59,6 +60,7 @@ fn guest() -> GuestSpec {
         hardware: Vec::new(),
         rescue: None,
         pinning: Pinning::default(),
+        tpm_secret: None,
     }
 }
 

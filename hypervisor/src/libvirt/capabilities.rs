@@ -8,10 +8,11 @@ use virt::connect::Connect;
 
 use super::error::Context;
 use super::{cells, node, pool, storage};
-use crate::domain_xml::HostFacts;
+use crate::domain_xml::{FirmwareFacts, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{CpuInfo, HostCapabilities, HostUsage};
 use crate::options::{CpuMode, LibvirtOptions, VirtType};
+use crate::tpm::TpmVersion;
 use crate::traits;
 
 const CALL: &str = "capabilities";
@@ -35,7 +36,6 @@ fn text(node: Node<'_, '_>, name: &str) -> String {
 pub(super) struct ProbedHost {
     pub(super) facts: HostFacts,
     cpu: CpuInfo,
-    uefi: bool,
 }
 
 pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult<ProbedHost> {
@@ -54,11 +54,18 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         VirtType::Auto => offers_kvm(&document, &arch) && can_virtualise(&cpu),
     };
     // Some drivers have no domain capabilities (`test:///`), so they report less.
-    let domain_xml = connect
-        .domain_capabilities(None, Some(&arch), options.machine_types.chosen(&arch), Some(virt_name(kvm)), 0)
-        .unwrap_or_else(|_| "<domainCapabilities/>".to_owned());
+    let capabilities_of = |machine: Option<&str>| {
+        let found = connect.domain_capabilities(None, Some(&arch), machine, Some(virt_name(kvm)), 0);
+        found.unwrap_or_else(|_| "<domainCapabilities/>".to_owned())
+    };
+    let domain_xml = capabilities_of(options.machine_types.chosen(&arch));
     let domain = parse(&domain_xml)?;
     let domain = domain.root_element();
+    // Of the x86 machines only q35 can protect the variables of secure boot, so the default machine does not tell.
+    let secure_xml = capabilities_of((arch == "x86_64").then_some("q35"));
+    let secure_domain = parse(&secure_xml)?;
+    let mut firmware = firmware(domain, secure_domain.root_element(), options);
+    firmware.by_feature = connect.lib_version().during(CALL)? >= FIRMWARE_BY_FEATURE;
 
     if !kvm {
         // Under emulation a guest sees the features of the emulator, not those of the host's CPU.
@@ -78,16 +85,41 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         places: BTreeMap::new(),
         direct_io: true,
         screens: options.screens.clone(),
-        video_models: enum_values(domain, "modelType"),
+        video_models: enum_values(device(domain, "video"), "modelType"),
+        firmware,
         host_uuid: host.and_then(|host| child(host, "uuid")).and_then(|node| node.text()).map(str::to_owned),
         guests: options.guests.clone(),
     };
-    let uefi = domain
-        .children()
-        .filter(|node| node.has_tag_name("os"))
-        .flat_map(|os| enum_values(os, "firmware"))
-        .any(|firmware| firmware == "efi");
-    Ok(ProbedHost { facts, cpu, uefi })
+    Ok(ProbedHost { facts, cpu })
+}
+
+/// The first libvirt that chooses firmware by its features: 7.2.0.
+const FIRMWARE_BY_FEATURE: u32 = 7_002_000;
+
+/// The firmware and the emulated TPMs of the host. `secure`: the capabilities of a machine that can have secure boot.
+fn firmware(domain: Node<'_, '_>, secure: Node<'_, '_>, options: &LibvirtOptions) -> FirmwareFacts {
+    let of_os = |domain: Node<'_, '_>, name: &str, value: &str| {
+        let os = domain.children().filter(|node| node.has_tag_name("os"));
+        os.flat_map(|os| enum_values(Some(os), name)).any(|found| found == value)
+    };
+    let tpm = device(secure, "tpm").filter(|_| options.emulates_tpm);
+    let emulates = enum_values(tpm, "backendModel").iter().any(|backend| backend == "emulator");
+    // libvirt before 8.6.0 does not list versions. The emulator has both.
+    let listed = enum_values(tpm, "backendVersion");
+    let versions = [TpmVersion::V1_2, TpmVersion::V2_0].into_iter();
+    let has = |version: &TpmVersion| emulates && (listed.is_empty() || listed.iter().any(|word| word == version.word()));
+    FirmwareFacts {
+        uefi: of_os(domain, "firmware", "efi"),
+        secure_boot: of_os(secure, "firmware", "efi") && of_os(secure, "secure", "yes"),
+        by_feature: true,
+        tpm_versions: versions.filter(has).collect(),
+        tpm_models: enum_values(tpm, "model"),
+    }
+}
+
+/// The capabilities of one kind of device.
+fn device<'a, 'i>(domain: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
+    child(child(domain, "devices")?, name)
 }
 
 fn virt_name(kvm: bool) -> &'static str {
@@ -149,8 +181,9 @@ fn emulated_features(domain: Node<'_, '_>) -> Vec<String> {
     features.into_iter().collect()
 }
 
-fn enum_values(node: Node<'_, '_>, name: &str) -> Vec<String> {
-    node.descendants()
+fn enum_values(node: Option<Node<'_, '_>>, name: &str) -> Vec<String> {
+    node.into_iter()
+        .flat_map(|node| node.descendants())
         .filter(|node| node.has_tag_name("enum") && node.attribute("name") == Some(name))
         .flat_map(|node| node.children())
         .filter_map(|value| value.text().map(|text| text.trim().to_owned()))
@@ -179,7 +212,7 @@ pub(super) fn capabilities(
         disk_gib: space.capacity / GIB,
         cpu: known.cpu.clone(),
         kvm: known.facts.kvm,
-        traits: traits::of_host(&known.cpu, &known.facts.video_models, known.uefi),
+        traits: traits::of_host(&known.cpu, &known.facts.video_models, &known.facts.firmware),
         cells: cells::learn(connect)?,
     })
 }

@@ -10,7 +10,7 @@ use chronova_events::ids::InstanceId;
 use super::host::LibvirtDriver;
 use super::{capabilities, definition, domain, managed_save, watch};
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
     Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
     VolumeStore, offers,
 };
@@ -130,6 +130,7 @@ impl Driver for LibvirtDriver {
         consoles: Consoles,
         device_locations: DeviceLocations,
         disk_transfer: DiskTransfer,
+        emulated_tpm: EmulatedTpm,
         guest_agent: GuestAgent,
         image_cache: ImageCache,
         interfaces: InterfaceAttachment,

@@ -47,6 +47,7 @@ mod disk_transfer;
 mod disks;
 mod domain;
 mod driver;
+mod emulated_tpm;
 mod error;
 mod events;
 mod gates;

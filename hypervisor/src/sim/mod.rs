@@ -12,6 +12,7 @@ mod agent;
 mod console;
 mod devices;
 mod disk_transfer;
+mod emulated_tpm;
 mod faults;
 mod fleet;
 mod guest;
@@ -48,7 +49,7 @@ use tokio::time::sleep;
 
 use self::machine::SimMachine;
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
     Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
     VolumeStore, offers,
 };
@@ -235,6 +236,7 @@ impl Driver for SimHost {
         consoles: Consoles,
         device_locations: DeviceLocations,
         disk_transfer: DiskTransfer,
+        emulated_tpm: EmulatedTpm,
         guest_agent: GuestAgent,
         image_cache: ImageCache,
         interfaces: InterfaceAttachment,

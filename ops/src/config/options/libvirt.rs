@@ -160,9 +160,9 @@ section! {
             min: Some(1.0),
             help: "Most queues of one network card, where image or flavor ask for as many as the server has CPUs. Unset: 256.",
         }
-        swtpm_enabled: bool => nothing {
-            default: Text("false"),
-            help: "Offer guests an emulated TPM on hosts that have swtpm.",
+        swtpm_enabled: bool => drivers.libvirt.emulates_tpm {
+            help: "Offer guests an emulated TPM on hosts that have swtpm. Their passphrases need a key manager: see \
+                   [chronova] key_manager.",
         }
         live_migration_scheme: Option<String> => runtime.live.scheme {
             help: "Transport that a source host uses to reach a destination's libvirtd (tcp, tls, ssh).",
