@@ -293,6 +293,8 @@ pub struct HostCapabilities {
     pub cpu: CpuInfo,
     /// Whether the host has hardware virtualisation; otherwise it emulates.
     pub kvm: bool,
+    /// Why it emulates, for operators; `None` with hardware virtualisation.
+    pub emulates_because: Option<String>,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,
     /// The host's NUMA cells, sorted by id; empty if it does not report any.

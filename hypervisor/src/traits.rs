@@ -1,5 +1,7 @@
 //! The standard traits of a host, from its CPU features and its hypervisor's features.
 
+use std::collections::BTreeSet;
+
 use crate::domain_xml::FirmwareFacts;
 use crate::guest::CpuInfo;
 
@@ -84,11 +86,20 @@ const ALWAYS: [&str; 17] = [
 
 const VIDEO: [&str; 7] = ["bochs", "cirrus", "gop", "none", "qxl", "vga", "virtio"];
 
-/// The host's traits, sorted.
-pub(crate) fn of_host(cpu: &CpuInfo, video_models: &[String], firmware: &FirmwareFacts) -> Vec<String> {
+/// The traits of a CPU with these features.
+pub(crate) fn of_features(features: &BTreeSet<String>) -> BTreeSet<&'static str> {
+    CPU.iter().filter(|(feature, _)| features.contains(*feature)).map(|(_, name)| *name).collect()
+}
+
+/// The host's traits, sorted. `guest_features`: the features of the CPUs that its guests can have.
+pub(crate) fn of_host(
+    cpu: &CpuInfo,
+    guest_features: &BTreeSet<String>,
+    video_models: &[String],
+    firmware: &FirmwareFacts,
+) -> Vec<String> {
     let mut traits: Vec<String> = ALWAYS.iter().map(|name| (*name).to_owned()).collect();
-    let features = CPU.iter().filter(|(feature, _)| cpu.features.iter().any(|known| known == feature));
-    traits.extend(features.map(|(_, name)| (*name).to_owned()));
+    traits.extend(of_features(guest_features).into_iter().map(str::to_owned));
     let video = VIDEO.iter().filter(|model| video_models.iter().any(|known| known == **model));
     traits.extend(video.map(|model| format!("COMPUTE_GRAPHICS_MODEL_{}", model.to_ascii_uppercase())));
     match cpu.arch.as_str() {

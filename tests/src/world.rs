@@ -73,10 +73,19 @@ pub struct Setting {
     pub hosts: Option<usize>,
 }
 
+fn small(hosts: usize) -> SimUri {
+    SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, ..SimUri::new(hosts) }
+}
+
 impl World {
     /// A world with `hosts` hosts that answer at once.
     pub fn new(hosts: usize) -> Self {
-        Self::of(SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, ..SimUri::new(hosts) })
+        Self::of(small(hosts))
+    }
+
+    /// A world with `hosts` hosts that offer secure boot and emulated TPMs.
+    pub fn with_tpms(hosts: usize) -> Self {
+        Self::of(SimUri { tpm: true, ..small(hosts) })
     }
 
     /// A world with this fleet.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`firmware`] | secure boot and the emulated TPM |
 //! | [`memory`] | locked memory |
+//! | [`topology`] | limits of sockets, cores and threads |
 //! | [`refused`] | requests that no host here can meet |
 //!
 //! Rules and precedence are Nova's (`nova.virt.hardware`); each message says what to change. The driver of a host reads
@@ -13,6 +14,7 @@
 mod firmware;
 mod memory;
 mod refused;
+mod topology;
 
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 
@@ -30,7 +32,8 @@ pub fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(
     firmware::check_tpm(&wishes)?;
     memory::check_locked(&wishes)?;
     memory::check_video(&wishes)?;
-    memory::check_serial_ports(&wishes)
+    memory::check_serial_ports(&wishes)?;
+    topology::check_limits(&wishes)
 }
 
 /// The sources of a request: the flavor's extra specs and the image's properties.

@@ -1,7 +1,7 @@
 //! Requests of Nova's catalogue that no host here can meet. They are refused: otherwise the server would look as if it
 //! had the hardware.
 //!
-//! `tests/tests/catalogue.rs` walks the whole catalogue: each entry is heeded, or stands here.
+//! `tests/tests/compute_servers/catalogue.rs` walks the whole catalogue: each entry is heeded, or stands here.
 
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 

@@ -87,6 +87,9 @@ fn an_image_stays_within_the_flavors_bounds() {
     assert_eq!(asked(&[("hw_video:ram_max_mb", "32")], &[("hw_video_ram", "16")]), Ok(()));
     says(&[("hw_video:ram_max_mb", "8")], &[("hw_video_ram", "16")], "higher than the maximum");
     says(&[], &[("hw_video_ram", "16")], "higher than the maximum");
+    assert_eq!(asked(&[("hw:cpu_max_sockets", "2")], &[("hw_cpu_max_sockets", "1"), ("hw_cpu_sockets", "2")]), Ok(()));
+    says(&[("hw:cpu_max_sockets", "2")], &[("hw_cpu_max_sockets", "4")], "exceeds the flavor's hw:cpu_max_sockets");
+    says(&[("hw:cpu_max_cores", "2")], &[("hw_cpu_cores", "4")], "exceeds the flavor's hw:cpu_max_cores");
     assert_eq!(asked(&[("hw:serial_port_count", "3")], &[("hw_serial_port_count", "2")]), Ok(()));
     says(&[("hw:serial_port_count", "1")], &[("hw_serial_port_count", "2")], "exceed");
     says(&[("hw:serial_port_count", "9")], &[], "from 1 to 4");

@@ -347,8 +347,20 @@ fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<
     let shapes =
         |name: &str| ["hw:", "hw_rng:", "os:", "quota:"].iter().any(|of| name.starts_with(of)) || name == "hide_hypervisor_id";
     let specs = server.request.flavor.extra_specs.iter().filter(|(name, _)| shapes(name));
+    let traits = required_traits(server, image);
     let machine = machine_type.map(|machine_type| (machine::PROPERTY.to_owned(), machine_type.to_owned()));
-    machine.into_iter().chain(properties.chain(specs).cloned()).collect()
+    machine.into_iter().chain(properties.chain(specs).cloned()).chain(traits).collect()
+}
+
+/// The traits that flavor and image require, in any group of resources. They choose the model of the guest's CPU.
+fn required_traits(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
+    let of_image = image.into_iter().flat_map(|image| &image.properties);
+    let all = of_image.chain(&server.request.flavor.extra_specs).filter(|(_, value)| value == "required");
+    let named = all.filter_map(|(key, value)| {
+        let (group, name) = key.split_once(':')?;
+        group.starts_with("trait").then(|| (format!("trait:{name}"), value.clone()))
+    });
+    named.collect()
 }
 
 /// Nova's `check_hw_rescue_props`: either property requests a stable rescue, in which the devices stay as they are.

@@ -38,6 +38,8 @@ pub struct GuestNumaTopology {
     pub threads: Option<CpuThreadPolicy>,
     pub emulator: Option<EmulatorThreadsPolicy>,
     pub pages: Option<MemPageSize>,
+    /// The CPUs that run in real time (`hw:cpu_realtime`).
+    pub realtime: BTreeSet<u32>,
 }
 
 /// One NUMA node of a guest, by the guest's own numbers.

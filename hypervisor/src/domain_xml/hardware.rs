@@ -6,10 +6,10 @@
 
 use thiserror::Error;
 
-use super::HostFacts;
 use super::firmware::{self, Firmware, Tpm};
 use super::topology::TopologyWish;
 use super::tuning::Tuning;
+use super::{HostFacts, cpu};
 use crate::guest::RescuePlace;
 use crate::options::default_machine_type;
 
@@ -25,6 +25,10 @@ pub enum HardwareError {
     NeedsUefi { property: &'static str },
     #[error("this host does not offer {property} = {value}")]
     NotOnThisHost { property: &'static str, value: String },
+    #[error("no model of [libvirt] cpu_models has the required traits {traits}")]
+    NoCpuModel { traits: String },
+    #[error("huge pages do not work on this host, whose guests have file-backed memory")]
+    HugePagesOnFiles,
     #[error("the guest has a TPM, but no secret with its passphrase")]
     NoTpmSecret,
 }
@@ -121,6 +125,8 @@ pub struct Hardware {
     /// The memory of the graphics card in MiB; `None`: the hypervisor's default.
     pub video_ram_mib: Option<u64>,
     pub serial_ports: u32,
+    /// The named model of the CPU, with `[libvirt] cpu_mode = custom`.
+    pub cpu_model: Option<String>,
     topology: TopologyWish,
 }
 
@@ -172,6 +178,7 @@ impl Hardware {
             tuning: Tuning::parse(get)?,
             video_ram_mib: get("hw_video_ram").and_then(|mib| mib.trim().parse().ok()),
             serial_ports: count("hw_serial_port_count").or_else(|| count("hw:serial_port_count")).unwrap_or(1),
+            cpu_model: cpu::model(properties, host)?,
             topology: TopologyWish::parse(get),
             machine_type,
         })

@@ -15,6 +15,7 @@ pub(crate) mod source;
 mod topology;
 mod tuning;
 
+pub use cpu::CpuModel;
 pub use firmware::{Firmware, FirmwareFacts, Tpm};
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
@@ -24,6 +25,7 @@ pub use tuning::Tuning;
 
 use std::collections::BTreeMap;
 
+use crate::cpus;
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, CpuMode, GuestOptions, Screens};
 use crate::xml::Element;
@@ -35,7 +37,8 @@ pub struct HostFacts {
     pub arch: String,
     pub kvm: bool,
     pub cpu_mode: CpuMode,
-    pub cpu_models: Vec<String>,
+    /// The models of `[libvirt] cpu_models` with `cpu_mode = custom`, in the order of preference.
+    pub cpu_models: Vec<CpuModel>,
     /// The machine type of a guest without one in its image.
     pub machine_type: Option<String>,
     pub pool_path: String,
@@ -73,6 +76,9 @@ pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareErr
     if hardware.tpm.is_some() && guest.tpm_secret.is_none() {
         return Err(HardwareError::NoTpmSecret);
     }
+    if host.guests.file_backed_memory.is_some() && guest.pinning.nodes.iter().any(|node| node.huge_page_kib.is_some()) {
+        return Err(HardwareError::HugePagesOnFiles);
+    }
     let hardware = match guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
         Some(place) => hardware.with_rescue(place, host)?,
         None => hardware,
@@ -103,13 +109,13 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .child(Element::leaf("uuid", guest.instance))
         .child(metadata::element(guest))
         .child(Element::leaf("memory", guest.memory_mib * 1024).attr("unit", "KiB"))
-        .children(pinned::memory_backing(&guest.pinning, hardware.locked_memory))
+        .children(pinned::memory_backing(&guest.pinning, host, hardware))
         .child(pinned::vcpu(guest.vcpus, &guest.pinning))
-        .children(hardware.tuning.cpu(pinned::pins(&guest.pinning)))
+        .children(hardware.tuning.cpu(cpu_placement(guest, host)))
         .children(pinned::numatune(&guest.pinning))
         .children(host.is_x86().then(|| metadata::sysinfo(guest, host)))
         .child(os(guest, host, hardware))
-        .child(features(host, hardware))
+        .child(features(guest, host, hardware))
         .child(cpu::element(guest, host, hardware))
         .child(clock(host, hardware))
         .child(Element::leaf("on_poweroff", "destroy"))
@@ -135,7 +141,19 @@ fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .children(host.is_x86().then(|| Element::new("smbios").attr("mode", "sysinfo")))
 }
 
-fn features(host: &HostFacts, hardware: &Hardware) -> Element {
+/// The elements that pin the guest's CPUs, and that schedule those that run in real time.
+fn cpu_placement(guest: &GuestSpec, host: &HostFacts) -> Vec<Element> {
+    let realtime = &guest.pinning.realtime;
+    let schedule = (!realtime.is_empty()).then(|| {
+        Element::new("vcpusched")
+            .attr("vcpus", cpus::format(realtime.iter().copied()))
+            .attr("scheduler", "fifo")
+            .attr("priority", host.guests.realtime_priority)
+    });
+    pinned::pins(&guest.pinning).into_iter().chain(schedule).collect()
+}
+
+fn features(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let hidden = || Element::new("kvm").child(Element::new("hidden").attr("state", "on"));
     // OVMF needs ACPI. Other architectures get ACPI only together with UEFI, as libvirt demands.
     let acpi = host.is_x86() || hardware.firmware.uefi;
@@ -144,7 +162,8 @@ fn features(host: &HostFacts, hardware: &Hardware) -> Element {
         .children(host.is_x86().then(|| Element::new("apic")))
         .children((host.kvm && hardware.hidden).then(hidden))
         .children(hardware.firmware.management_mode(host))
-        .children(hardware.pmu.map(|on| Element::new("pmu").attr("state", if on { "on" } else { "off" })))
+        // Its performance counters would disturb a guest that runs in real time.
+        .children(hardware.pmu.or((!guest.pinning.realtime.is_empty()).then_some(false)).map(|on| Element::new("pmu").attr("state", if on { "on" } else { "off" })))
 }
 
 fn clock(host: &HostFacts, hardware: &Hardware) -> Element {

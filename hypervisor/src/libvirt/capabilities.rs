@@ -7,8 +7,9 @@ use roxmltree::{Document, Node};
 use virt::connect::Connect;
 
 use super::error::Context;
+use super::cpu_models::{self, HostCpu};
 use super::{cells, node, pool, storage};
-use crate::domain_xml::{FirmwareFacts, HostFacts};
+use crate::domain_xml::{CpuModel, FirmwareFacts, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{CpuInfo, HostCapabilities, HostUsage};
 use crate::options::{CpuMode, LibvirtOptions, VirtType};
@@ -36,6 +37,10 @@ fn text(node: Node<'_, '_>, name: &str) -> String {
 pub(super) struct ProbedHost {
     pub(super) facts: HostFacts,
     cpu: CpuInfo,
+    /// Why guests are emulated; `None` with KVM.
+    emulates_because: Option<&'static str>,
+    /// The features that guests can have, which the host's traits tell.
+    guest_features: BTreeSet<String>,
 }
 
 pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult<ProbedHost> {
@@ -48,11 +53,8 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     if let Some(node) = host_cpu {
         cpu.features = expanded_features(connect, &xml[node.range()]).unwrap_or(cpu.features);
     }
-    let kvm = match options.virt_type {
-        VirtType::Kvm => true,
-        VirtType::Qemu => false,
-        VirtType::Auto => offers_kvm(&document, &arch) && can_virtualise(&cpu),
-    };
+    let emulates_because = emulates_because(&document, &cpu, options.virt_type)?;
+    let kvm = emulates_because.is_none();
     // Some drivers have no domain capabilities (`test:///`), so they report less.
     let capabilities_of = |machine: Option<&str>| {
         let found = connect.domain_capabilities(None, Some(&arch), machine, Some(virt_name(kvm)), 0);
@@ -74,12 +76,17 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     let node = connect.node_info().during(CALL)?;
     (cpu.sockets, cpu.cores, cpu.threads) = (node.sockets * node.nodes.max(1), node.cores, node.threads);
     let mode = options.cpu_mode.unwrap_or(if kvm { CpuMode::HostModel } else { CpuMode::None });
+    let presented = emulated_features(domain);
+    let features = cpu.features.iter().chain(&presented).map(String::as_str).collect();
+    let host_cpu = HostCpu { arch: &arch, virt_type: virt_name(kvm), mode, features };
+    let cpu_models = cpu_models::learn(connect, &host_cpu, options)?;
+    let guest_features = guest_features(&cpu, &cpu_models, options);
     let machine_type = options.machine_types.chosen(&arch).map(str::to_owned);
     let facts = HostFacts {
         arch,
         kvm,
         cpu_mode: mode,
-        cpu_models: options.cpu_models.clone(),
+        cpu_models,
         machine_type,
         pool_path: options.pool_path.clone(),
         places: BTreeMap::new(),
@@ -90,7 +97,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         host_uuid: host.and_then(|host| child(host, "uuid")).and_then(|node| node.text()).map(str::to_owned),
         guests: options.guests.clone(),
     };
-    Ok(ProbedHost { facts, cpu })
+    Ok(ProbedHost { facts, cpu, emulates_because, guest_features })
 }
 
 /// The first libvirt that chooses firmware by its features: 7.2.0.
@@ -133,6 +140,33 @@ fn offers_kvm(document: &Document<'_>, arch: &str) -> bool {
         .filter(|node| node.attribute("name") == Some(arch))
         .flat_map(|node| node.children())
         .any(|node| node.has_tag_name("domain") && node.attribute("type") == Some("kvm"))
+}
+
+/// Why the host emulates its guests; `None` with KVM.
+///
+/// # Errors
+/// The operator demands KVM, and the host's libvirt does not offer it: every guest would fail to start.
+fn emulates_because(
+    document: &Document<'_>,
+    cpu: &CpuInfo,
+    virt_type: VirtType,
+) -> DriverResult<Option<&'static str>> {
+    const NO_KVM: &str = "its libvirt offers no KVM: load the module kvm_intel or kvm_amd (kvm_hv on POWER), and look whether \
+                          QEMU's user may open /dev/kvm";
+    let offered = offers_kvm(document, &cpu.arch);
+    match virt_type {
+        VirtType::Qemu => Ok(Some("[libvirt] virt_type is qemu")),
+        VirtType::Kvm if offered => Ok(None),
+        VirtType::Kvm => {
+            let message = format!("[libvirt] virt_type is kvm, but {NO_KVM}");
+            Err(DriverError::Failed { call: CALL, message })
+        }
+        VirtType::Auto if !offered => Ok(Some(NO_KVM)),
+        VirtType::Auto if !can_virtualise(cpu) => {
+            Ok(Some("its CPU has neither vmx nor svm: switch virtualisation on in the machine's firmware"))
+        }
+        VirtType::Auto => Ok(None),
+    }
 }
 
 /// Whether the CPU supports virtualisation. A kernel may offer `/dev/kvm` although its CPU has no such support: then
@@ -181,6 +215,21 @@ fn emulated_features(domain: Node<'_, '_>) -> Vec<String> {
     features.into_iter().collect()
 }
 
+/// The features that guests can have: those of the operator's models, or of the host's CPU, with the operator's flags.
+fn guest_features(cpu: &CpuInfo, models: &[CpuModel], options: &LibvirtOptions) -> BTreeSet<String> {
+    let mut features: BTreeSet<String> = match models {
+        [] => cpu.features.iter().cloned().collect(),
+        models => models.iter().flat_map(|model| &model.features).cloned().collect(),
+    };
+    for flag in &options.guests.cpu_flags {
+        match flag.wanted {
+            true => features.insert(flag.name.clone()),
+            false => features.remove(&flag.name),
+        };
+    }
+    features
+}
+
 fn enum_values(node: Option<Node<'_, '_>>, name: &str) -> Vec<String> {
     node.into_iter()
         .flat_map(|node| node.descendants())
@@ -208,13 +257,24 @@ pub(super) fn capabilities(
         libvirt_version: connect.lib_version().during(CALL)?,
         host_ip: options.host_ip.clone().unwrap_or_else(|| host_of(uri)),
         vcpus: node.cpus,
-        memory_mib: node.memory / 1024,
+        memory_mib: options.guests.file_backed_memory.unwrap_or(node.memory / 1024),
         disk_gib: space.capacity / GIB,
         cpu: known.cpu.clone(),
         kvm: known.facts.kvm,
-        traits: traits::of_host(&known.cpu, &known.facts.video_models, &known.facts.firmware),
+        emulates_because: known.emulates_because.map(str::to_owned),
+        traits: traits(known, options),
         cells: cells::learn(connect)?,
     })
+}
+
+fn traits(known: &ProbedHost, options: &LibvirtOptions) -> Vec<String> {
+    let facts = &known.facts;
+    let mut traits = traits::of_host(&known.cpu, &known.guest_features, &facts.video_models, &facts.firmware);
+    if options.guests.file_backed_memory.is_some() {
+        traits.push("COMPUTE_MEM_BACKING_FILE".to_owned());
+        traits.sort();
+    }
+    traits
 }
 
 pub(super) fn usage(

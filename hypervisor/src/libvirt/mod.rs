@@ -40,6 +40,7 @@ mod cells;
 mod connection;
 mod console;
 mod counters;
+mod cpu_models;
 mod definition;
 mod devices;
 mod disk_snapshots;

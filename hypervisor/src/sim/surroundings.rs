@@ -25,6 +25,7 @@ impl SimMachine {
             threads: self.uri.threads.max(1),
             features: features.map(str::to_owned).to_vec(),
         };
+        let guest_features = cpu.features.iter().cloned().collect();
         HostCapabilities {
             host: self.host,
             hostname: self.hostname.clone(),
@@ -35,9 +36,10 @@ impl SimMachine {
             vcpus: self.uri.vcpus,
             memory_mib: self.uri.memory_mib,
             disk_gib: self.uri.disk_gib,
-            traits: traits::of_host(&cpu, &["virtio".to_owned(), "vga".to_owned()], &self.firmware()),
+            traits: traits::of_host(&cpu, &guest_features, &["virtio".to_owned(), "vga".to_owned()], &self.firmware()),
             cpu,
             kvm: self.uri.kvm,
+            emulates_because: (!self.uri.kvm).then(|| "the simulated fleet has no KVM".to_owned()),
             cells: super::guest::cells(&self.uri),
         }
     }

@@ -129,6 +129,19 @@ impl Conversion<i32, Option<usize>> for Unlimited {
     }
 }
 
+/// A number of which 0 is none.
+pub(super) struct SomeWhole;
+
+impl Conversion<u32, Option<u64>> for SomeWhole {
+    fn give(value: &u32) -> Option<u64> {
+        (*value > 0).then_some(u64::from(*value))
+    }
+
+    fn back(field: &Option<u64>) -> Option<u32> {
+        u32::try_from(field.unwrap_or(0)).ok()
+    }
+}
+
 /// Whether a number is above zero. There is no reverse conversion, so the declaration names its default.
 pub(super) struct AboveZero;
 
