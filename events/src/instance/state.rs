@@ -478,7 +478,9 @@ impl Alive {
         let image = if self.is_volume_backed() { &self.boot_image } else { &self.request.image };
         let (image, machine_type) = (image.clone(), self.machine_type.clone());
         self.former = Some(Box::new(FormerImage { image, root: self.root.take(), machine_type }));
-        self.machine_of_image(&asked.image.properties);
+        if asked.other_image {
+            self.machine_of_image(&asked.image.properties);
+        }
         // The `image` of a server with a volume as root disk stays empty, even after an image was written to the
         // volume.
         match self.is_volume_backed() {
