@@ -18,9 +18,9 @@ use futures::Stream;
 
 pub use crate::answer::{ByteStream, DriverError, DriverResult};
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
-    Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
-    VolumeStore,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
+    LiveMigration, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
+    VolumeAttachment, VolumeStore,
 };
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState};
 

@@ -20,9 +20,9 @@ use chronova_hypervisor::capability::live_migration::{
 use chronova_hypervisor::capability::storage_cleanup::Leftover;
 use chronova_hypervisor::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent};
 use chronova_hypervisor::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
-    Needed as _, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
-    VolumeAttachment, VolumeStore,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
+    LiveMigration, Needed as _, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
+    VirtualNetworks, VolumeAttachment, VolumeStore,
 };
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{

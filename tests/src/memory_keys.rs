@@ -38,12 +38,7 @@ fn id_of(reference: &str) -> Result<Uuid, PortError> {
 
 #[async_trait]
 impl KeyManager for MemoryKeys {
-    async fn store(
-        &self,
-        id: Uuid,
-        payload: SecretPayload,
-        requester: &KeyRequester,
-    ) -> Result<String, PortError> {
+    async fn store(&self, id: Uuid, payload: SecretPayload, requester: &KeyRequester) -> Result<String, PortError> {
         self.kept.lock().unwrap().entry(id).or_insert_with(|| (requester.project.clone(), payload));
         Ok(id.to_string())
     }

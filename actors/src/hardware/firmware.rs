@@ -12,8 +12,12 @@ pub(super) fn check_secure_boot(wishes: &HardwareWishes<'_>) -> Result<(), Strin
     if let Some(other) = wishes.spec(SPEC).filter(|value| !matches!(*value, "required" | "disabled")) {
         return Err(format!("Extra spec {SPEC} = {other} is invalid. It must be required or disabled."));
     }
-    if let Some(other) = wishes.property(PROPERTY).filter(|value| !matches!(*value, "required" | "disabled" | "optional")) {
-        return Err(format!("Image property {PROPERTY} = {other} is invalid. It must be required, optional or disabled."));
+    if let Some(other) =
+        wishes.property(PROPERTY).filter(|value| !matches!(*value, "required" | "disabled" | "optional"))
+    {
+        return Err(format!(
+            "Image property {PROPERTY} = {other} is invalid. It must be required, optional or disabled."
+        ));
     }
     if wishes.agreed(SPEC, PROPERTY)? != Some("required") {
         return Ok(());

@@ -10,9 +10,11 @@ pub(super) fn check_locked(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     if let (Some(flavor), Some(image)) = (flavor, image)
         && flavor != image
     {
-        return Err("Flavor's hw:locked_memory and image's hw_locked_memory contradict each other: set both the same, or \
+        return Err(
+            "Flavor's hw:locked_memory and image's hw_locked_memory contradict each other: set both the same, or \
                     only one."
-            .to_owned());
+                .to_owned(),
+        );
     }
     let sized = wishes.spec("hw:mem_page_size").or_else(|| wishes.property("hw_mem_page_size")).is_some();
     match flavor.or(image) == Some(true) && !sized {

@@ -42,12 +42,7 @@ impl fmt::Debug for SecretPayload {
 pub trait KeyManager: Send + Sync {
     /// Stores a secret for its requester, and returns its reference. If a secret with this id exists, it stays as it
     /// is.
-    async fn store(
-        &self,
-        id: Uuid,
-        payload: SecretPayload,
-        requester: &KeyRequester,
-    ) -> Result<String, PortError>;
+    async fn store(&self, id: Uuid, payload: SecretPayload, requester: &KeyRequester) -> Result<String, PortError>;
     /// Reads a secret. `Forbidden` for users of other projects.
     async fn read(&self, reference: &str, requester: &KeyRequester) -> Result<SecretPayload, PortError>;
     /// Deletes a secret with its server. Succeeds if there is none.

@@ -19,7 +19,8 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, settled, steps};
 use super::{
-    ProcessCommand, ProcessReject, ProcessRoot, build_instance, build_volumes, guest, imaging, move_instance, moving, tpm,
+    ProcessCommand, ProcessReject, ProcessRoot, build_instance, build_volumes, guest, imaging, move_instance, moving,
+    tpm,
 };
 use crate::aggregate::CommandError;
 use crate::instance::{InstanceRecord, InstanceRoot};

@@ -56,7 +56,7 @@ pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> TopologyRe
     let policy = implied_policy(&asked, policy, emulator)?;
     // Of a mixed guest, the CPUs that run in real time are the dedicated ones, unless a mask names more.
     let mask = match dedicated_mask(&asked)? {
-        None if policy == Some(CpuPolicy::Mixed) => realtime.clone().flatten(),
+        None if policy == Some(CpuPolicy::Mixed) => realtime.cpus().cloned(),
         mask => mask,
     };
     let threads = implied_threads(&asked, threads)?;
@@ -78,42 +78,63 @@ pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> TopologyRe
     Ok(Some(GuestNumaTopology { nodes, policy, threads, emulator, pages, realtime }))
 }
 
-/// The mask of a guest that runs in real time; `None`: it does not; `Some(None)`: it has no mask. The image's mask
-/// precedes the flavor's (Nova's `get_realtime_cpu_constraint`).
-fn realtime_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<Option<BTreeSet<u32>>>> {
+/// `hw:cpu_realtime` and its mask.
+enum RealtimeRequest {
+    No,
+    WithoutMask,
+    Mask(BTreeSet<u32>),
+}
+
+impl RealtimeRequest {
+    fn cpus(&self) -> Option<&BTreeSet<u32>> {
+        match self {
+            Self::Mask(cpus) => Some(cpus),
+            Self::No | Self::WithoutMask => None,
+        }
+    }
+}
+
+/// Whether the guest runs in real time. The image's mask precedes the flavor's (Nova's `get_realtime_cpu_constraint`).
+fn realtime_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<RealtimeRequest> {
     let on =
         |value: &str| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes");
     if !asked.spec("hw:cpu_realtime").is_some_and(on) {
-        return Ok(None);
+        return Ok(RealtimeRequest::No);
     }
     let (flavor, image) = asked.both("cpu_realtime_mask");
-    let Some(mask) = image.or(flavor) else { return Ok(Some(None)) };
+    let Some(mask) = image.or(flavor) else { return Ok(RealtimeRequest::WithoutMask) };
     let count = asked.flavor.vcpus;
     let cpus = cpus::parse_mask(mask, count).map_err(|reason| format!("Invalid hw:cpu_realtime_mask: {reason}"))?;
     match cpus.iter().any(|cpu| *cpu >= count) {
-        true => Err("Realtime vCPU(s) mask is not a subset of vCPUs in the flavor. See \"hw:cpu_realtime_mask\"".to_owned()),
-        false => Ok(Some(Some(cpus))),
+        true => {
+            Err("Realtime vCPU(s) mask is not a subset of vCPUs in the flavor. See \"hw:cpu_realtime_mask\"".to_owned())
+        }
+        false => Ok(RealtimeRequest::Mask(cpus)),
     }
 }
 
 /// The CPUs that run in real time. Some processor must be left for the emulator's own threads.
 fn realtime_cpus(
     asked: &FlavorAndImageSpecs<'_>,
-    mask: Option<Option<BTreeSet<u32>>>,
+    mask: RealtimeRequest,
     policy: Option<CpuPolicy>,
     (emulator, dedicated): (Option<EmulatorThreadsPolicy>, Option<&BTreeSet<u32>>),
 ) -> TopologyResult<BTreeSet<u32>> {
     const NO_ROOM: &str = "Realtime policy needs vCPU(s) mask configured with at least 1 RT vCPU and 1 ordinary vCPU, or \
                            hw:emulator_threads_policy. See hw:cpu_realtime_mask or hw_cpu_realtime_mask";
-    let Some(mask) = mask else { return Ok(BTreeSet::new()) };
+    if matches!(mask, RealtimeRequest::No) {
+        return Ok(BTreeSet::new());
+    }
     if !matches!(policy, Some(CpuPolicy::Dedicated | CpuPolicy::Mixed)) {
-        return Err("Cannot set realtime policy in a non dedicated cpu pinning policy: set hw:cpu_policy, too".to_owned());
+        return Err(
+            "Cannot set realtime policy in a non dedicated cpu pinning policy: set hw:cpu_policy, too".to_owned()
+        );
     }
     let all: BTreeSet<u32> = (0..asked.flavor.vcpus).collect();
     let cpus = match mask {
-        Some(cpus) => cpus,
-        None if emulator.is_some() => dedicated.cloned().unwrap_or_else(|| all.clone()),
-        None => return Err(NO_ROOM.to_owned()),
+        RealtimeRequest::Mask(cpus) => cpus,
+        RealtimeRequest::WithoutMask if emulator.is_some() => dedicated.cloned().unwrap_or_else(|| all.clone()),
+        _ => return Err(NO_ROOM.to_owned()),
     };
     if cpus.is_empty() || (emulator.is_none() && cpus == all) {
         return Err(NO_ROOM.to_owned());
@@ -182,7 +203,8 @@ fn emulator_policy(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<Emu
 fn dedicated_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<BTreeSet<u32>>> {
     let Some(mask) = asked.spec("hw:cpu_dedicated_mask") else { return Ok(None) };
     let most = asked.flavor.vcpus;
-    let dedicated = cpus::parse_mask(mask, most).map_err(|reason| format!("Invalid hw:cpu_dedicated_mask: {reason}"))?;
+    let dedicated =
+        cpus::parse_mask(mask, most).map_err(|reason| format!("Invalid hw:cpu_dedicated_mask: {reason}"))?;
     if dedicated.iter().any(|cpu| *cpu >= most) {
         return Err("Mixed instance dedicated vCPU(s) mask is not a subset of vCPUs in the flavor. See \
                     \"hw:cpu_dedicated_mask\""

@@ -187,7 +187,11 @@ fn some_cpus_run_in_real_time() {
     let all = vec![0, 1, 2, 3];
     assert_eq!(cpus(&[on, pinned, ("hw:cpu_realtime_mask", "2-3")], &[]), (vec![2, 3], all.clone()));
     assert_eq!(cpus(&[on, pinned, ("hw:cpu_realtime_mask", "^0-1")], &[]), (vec![2, 3], all.clone()));
-    assert_eq!(cpus(&[on, pinned], &[("hw_cpu_realtime_mask", "^0")]), (vec![1, 2, 3], all.clone()), "the image's mask");
+    assert_eq!(
+        cpus(&[on, pinned], &[("hw_cpu_realtime_mask", "^0")]),
+        (vec![1, 2, 3], all.clone()),
+        "the image's mask"
+    );
     assert_eq!(cpus(&[on, pinned, ("hw:emulator_threads_policy", "isolate")], &[]), (all.clone(), all));
     let mixed = [on, ("hw:cpu_policy", "mixed"), ("hw:cpu_realtime_mask", "2-3")];
     assert_eq!(cpus(&mixed, &[]), (vec![2, 3], vec![2, 3]), "the others float");
@@ -390,12 +394,19 @@ fn the_driver_gets_the_pinning() {
     assert_eq!(told.nodes[0].cpus, [(0, vec![0, 1]), (1, vec![2])]);
     assert_eq!((told.emulator, told.confined), (vec![0, 1, 2], vec![0, 1]));
     let shared = |confines| {
-        super::pinning::pinning(Some(&replaced(confines)), &fitted, Some(EmulatorThreadsPolicy::Share), &BTreeSet::new()).emulator
+        super::pinning::pinning(
+            Some(&replaced(confines)),
+            &fitted,
+            Some(EmulatorThreadsPolicy::Share),
+            &BTreeSet::new(),
+        )
+        .emulator
     };
     assert_eq!((shared(true), shared(false)), (vec![0, 1], vec![0, 1, 2]), "with cpu_shared_set, and without");
     let isolated = wanted(1, &[DEDICATED, ("hw:emulator_threads_policy", "isolate")]);
     let fitted = on(&host, &[], &isolated).unwrap();
-    let told = super::pinning::pinning(Some(&replaced(true)), &fitted, Some(EmulatorThreadsPolicy::Isolate), &BTreeSet::new());
+    let told =
+        super::pinning::pinning(Some(&replaced(true)), &fitted, Some(EmulatorThreadsPolicy::Isolate), &BTreeSet::new());
     assert_eq!((told.nodes[0].cpus[0].1.clone(), told.emulator), (vec![2], vec![3]));
     let huge = ask(&flavor(1, 128, &[("hw:mem_page_size", "large")]), None).unwrap().unwrap();
     let told = super::pinning::pinning(Some(&replaced(true)), &on(&host, &[], &huge).unwrap(), None, &BTreeSet::new());

@@ -11,9 +11,8 @@ impl Trial {
     /// A host takes a passphrase twice, in another secret too, and forgets it twice. A guest without a TPM has no state.
     pub(super) async fn passphrases(&self, guest: &GuestSpec) -> CheckOutcome {
         let tpm = self.driver.emulated_tpm().needed()?;
-        let passphrase = |secret, text: &str| {
-            TpmPassphrase::new(guest.instance, Uuid::from_u128(secret), text.to_owned())
-        };
+        let passphrase =
+            |secret, text: &str| TpmPassphrase::new(guest.instance, Uuid::from_u128(secret), text.to_owned());
         tpm.hold_passphrase(&passphrase(1, "one")).await.check("a host takes a passphrase")?;
         tpm.hold_passphrase(&passphrase(2, "two")).await.check("another passphrase replaces it")?;
         tpm.drop_passphrase(guest.instance).await.check("a host forgets a passphrase")?;

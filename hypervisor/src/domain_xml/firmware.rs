@@ -6,7 +6,7 @@
 use uuid::Uuid;
 
 use super::hardware::{HardwareError, is_true, unknown};
-use super::{HostFacts, Hardware};
+use super::{Hardware, HostFacts};
 use crate::tpm::TpmVersion;
 use crate::xml::Element;
 
@@ -122,14 +122,10 @@ fn is_q35(machine: &str) -> bool {
 }
 
 /// The TPM that flavor or image requests. Conflicts between the two are refused with the request.
-pub(super) fn tpm<'a>(
-    get: impl Fn(&str) -> Option<&'a str>,
-    host: &HostFacts,
-) -> Result<Option<Tpm>, HardwareError> {
-    let (Some(version), wished) = (
-        get("hw:tpm_version").or_else(|| get("hw_tpm_version")),
-        get("hw:tpm_model").or_else(|| get("hw_tpm_model")),
-    ) else {
+pub(super) fn tpm<'a>(get: impl Fn(&str) -> Option<&'a str>, host: &HostFacts) -> Result<Option<Tpm>, HardwareError> {
+    let (Some(version), wished) =
+        (get("hw:tpm_version").or_else(|| get("hw_tpm_version")), get("hw:tpm_model").or_else(|| get("hw_tpm_model")))
+    else {
         return Ok(None);
     };
     let known = TpmVersion::of_word(version).ok_or_else(|| unknown("hw_tpm_version", version))?;

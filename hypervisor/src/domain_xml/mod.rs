@@ -163,7 +163,12 @@ fn features(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element
         .children((host.kvm && hardware.hidden).then(hidden))
         .children(hardware.firmware.management_mode(host))
         // Its performance counters would disturb a guest that runs in real time.
-        .children(hardware.pmu.or((!guest.pinning.realtime.is_empty()).then_some(false)).map(|on| Element::new("pmu").attr("state", if on { "on" } else { "off" })))
+        .children(
+            hardware
+                .pmu
+                .or((!guest.pinning.realtime.is_empty()).then_some(false))
+                .map(|on| Element::new("pmu").attr("state", if on { "on" } else { "off" })),
+        )
 }
 
 fn clock(host: &HostFacts, hardware: &Hardware) -> Element {

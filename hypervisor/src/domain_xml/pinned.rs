@@ -78,7 +78,8 @@ pub(super) fn memory_backing(pinning: &Pinning, host: &HostFacts, hardware: &Har
             Element::new("discard"),
         ]
     });
-    let all: Vec<Element> = huge.into_iter().chain(unshared).chain(locked).chain(in_files.into_iter().flatten()).collect();
+    let all: Vec<Element> =
+        huge.into_iter().chain(unshared).chain(locked).chain(in_files.into_iter().flatten()).collect();
     (!all.is_empty()).then(|| Element::new("memoryBacking").children(all))
 }
 

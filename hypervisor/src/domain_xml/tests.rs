@@ -117,7 +117,10 @@ fn the_first_cpu_model_with_the_required_traits_is_taken() {
     let models = [("Nehalem", ["sse4.2"].as_slice()), ("Haswell", &["sse4.2", "avx", "avx2"]), ("Icelake", &["avx2"])];
     let cpu_models: Vec<_> = models.iter().map(|(name, features)| cpu_model(name, features)).collect();
     let of = |traits: &[&str], flags: &[&str]| {
-        let guests = GuestOptions { cpu_flags: flags.iter().map(|flag| CpuFlag::parse(flag)).collect(), ..GuestOptions::default() };
+        let guests = GuestOptions {
+            cpu_flags: flags.iter().map(|flag| CpuFlag::parse(flag)).collect(),
+            ..GuestOptions::default()
+        };
         let host = HostFacts { kvm: true, cpu_mode: CpuMode::Custom, cpu_models: cpu_models.clone(), guests, ..host() };
         let keys: Vec<String> = traits.iter().map(|name| format!("trait:{name}")).collect();
         let wished: Vec<_> = keys.iter().map(|key| (key.as_str(), "required")).collect();
@@ -368,6 +371,7 @@ fn chosen() -> HostFacts {
         rx_queue_size: Some(512),
         max_queues: Some(4),
         trusts_cpus: false,
+        ..GuestOptions::default()
     };
     let machine_type = Some("q35".to_owned());
     HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, machine_type, guests, ..host() }
@@ -540,7 +544,9 @@ fn secure_boot_has_a_protected_board_and_enrolled_keys() {
     let uefi = ("hw_firmware_type", "uefi");
     let secure = [uefi, ("hw_machine_type", "q35"), ("os:secure_boot", "required")];
     let xml = golden("secure-boot", &with(&secure), &with_firmware());
-    for part in ["<firmware>", "name='secure-boot'", "name='enrolled-keys'", "<loader secure='yes'/>", "<smm state='on'/>"] {
+    for part in
+        ["<firmware>", "name='secure-boot'", "name='enrolled-keys'", "<loader secure='yes'/>", "<smm state='on'/>"]
+    {
         assert!(xml.contains(part), "{part}: {xml}");
     }
     let plain = render(&with(&[uefi]), &with_firmware()).unwrap();
@@ -588,7 +594,12 @@ fn a_guest_of_an_arm_host_has_uefi_without_asking() {
 
 #[test]
 fn memory_is_locked_and_a_card_and_ports_are_as_requested() {
-    let wished = [("hw:locked_memory", "True"), ("hw_video_ram", "16"), ("hw_video_model", "vga"), ("hw_serial_port_count", "3")];
+    let wished = [
+        ("hw:locked_memory", "True"),
+        ("hw_video_ram", "16"),
+        ("hw_video_model", "vga"),
+        ("hw_serial_port_count", "3"),
+    ];
     let xml = golden("wished", &with(&wished), &host());
     assert!(xml.contains("<locked/>") && xml.contains("vram='16384'"), "{xml}");
     assert_eq!(xml.matches("<serial ").count(), 3);

@@ -39,9 +39,8 @@ impl TopologyWish {
         let allowed = |most: Option<u32>, part: u32| most.is_none_or(|most| part <= most);
         let met = |wish: Option<u32>, part: u32| u32::from(wish == Some(part));
         let divisors = |of: u32| (1..=of).filter(move |n| of.is_multiple_of(*n));
-        let possible = divisors(vcpus).flat_map(|threads| {
-            divisors(vcpus / threads).map(move |cores| (vcpus / threads / cores, cores, threads))
-        });
+        let possible = divisors(vcpus)
+            .flat_map(|threads| divisors(vcpus / threads).map(move |cores| (vcpus / threads / cores, cores, threads)));
         let within = possible.filter(|(sockets, cores, threads)| {
             allowed(self.most.sockets, *sockets)
                 && allowed(self.most.cores, *cores)

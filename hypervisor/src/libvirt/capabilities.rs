@@ -6,8 +6,8 @@ use chronova_events::ids::{HostId, InstanceId};
 use roxmltree::{Document, Node};
 use virt::connect::Connect;
 
-use super::error::Context;
 use super::cpu_models::{self, HostCpu};
+use super::error::Context;
 use super::{cells, node, pool, storage};
 use crate::domain_xml::{CpuModel, FirmwareFacts, HostFacts};
 use crate::driver::{DriverError, DriverResult};
@@ -114,7 +114,8 @@ fn firmware(domain: Node<'_, '_>, secure: Node<'_, '_>, options: &LibvirtOptions
     // libvirt before 8.6.0 does not list versions. The emulator has both.
     let listed = enum_values(tpm, "backendVersion");
     let versions = [TpmVersion::V1_2, TpmVersion::V2_0].into_iter();
-    let has = |version: &TpmVersion| emulates && (listed.is_empty() || listed.iter().any(|word| word == version.word()));
+    let has =
+        |version: &TpmVersion| emulates && (listed.is_empty() || listed.iter().any(|word| word == version.word()));
     FirmwareFacts {
         uefi: of_os(domain, "firmware", "efi"),
         secure_boot: of_os(secure, "firmware", "efi") && of_os(secure, "secure", "yes"),
@@ -146,11 +147,7 @@ fn offers_kvm(document: &Document<'_>, arch: &str) -> bool {
 ///
 /// # Errors
 /// The operator demands KVM, and the host's libvirt does not offer it: every guest would fail to start.
-fn emulates_because(
-    document: &Document<'_>,
-    cpu: &CpuInfo,
-    virt_type: VirtType,
-) -> DriverResult<Option<&'static str>> {
+fn emulates_because(document: &Document<'_>, cpu: &CpuInfo, virt_type: VirtType) -> DriverResult<Option<&'static str>> {
     const NO_KVM: &str = "its libvirt offers no KVM: load the module kvm_intel or kvm_amd (kvm_hv on POWER), and look whether \
                           QEMU's user may open /dev/kvm";
     let offered = offers_kvm(document, &cpu.arch);

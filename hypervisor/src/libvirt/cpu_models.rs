@@ -28,11 +28,7 @@ pub(super) struct HostCpu<'a> {
 ///
 /// # Errors
 /// A model or a flag is impossible on this host. The text names it.
-pub(super) fn learn(
-    connect: &Connect,
-    host: &HostCpu<'_>,
-    options: &LibvirtOptions,
-) -> DriverResult<Vec<CpuModel>> {
+pub(super) fn learn(connect: &Connect, host: &HostCpu<'_>, options: &LibvirtOptions) -> DriverResult<Vec<CpuModel>> {
     let wanted = options.guests.cpu_flags.iter().filter(|flag| flag.wanted);
     match host.mode {
         CpuMode::Custom if options.cpu_models.is_empty() => {

@@ -173,6 +173,7 @@ impl EmulatedTpm for LibvirtDriver {
 
     async fn receive_tpm_state(&self, instance: InstanceId, state: &TpmState) -> DriverResult<()> {
         let state = state.clone();
-        self.change(CALL, instance, self.options.call_deadline, move |connect, _| write(connect, instance, &state)).await
+        self.change(CALL, instance, self.options.call_deadline, move |connect, _| write(connect, instance, &state))
+            .await
     }
 }

@@ -546,6 +546,7 @@ impl SimMachine {
     /// Makes the machine reachable. After a power failure its guests are off; after a lost connection they still run.
     pub(super) fn revive(&mut self, guests_survived: bool) -> DriverResult<()> {
         if !guests_survived {
+            self.passphrases.clear();
             let running: Vec<_> = self.guests.iter().filter(|(_, guest)| guest.is_on()).map(|(id, _)| *id).collect();
             for instance in running {
                 self.change(&SimChange::Off(instance))?;

@@ -49,9 +49,9 @@ use tokio::time::sleep;
 
 use self::machine::SimMachine;
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
-    Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
-    VolumeStore, offers,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
+    LiveMigration, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
+    VolumeAttachment, VolumeStore, offers,
 };
 use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef};

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_hypervisor::domain_xml::{CpuModel, FirmwareFacts, HostFacts, render};
 use chronova_hypervisor::guest::GuestSpec;
 use chronova_hypervisor::options::{CpuMode, GuestOptions, Screens};
@@ -73,7 +74,12 @@ const SPECS: &[Entry] = &[
     entry("hw:cpu_max_threads", "1", Elsewhere("limits_of_a_topology_are_kept")),
     entry("hw:cpu_policy", "dedicated", Guest),
     beside("hw:cpu_realtime", "yes", REALTIME_MASK, Guest),
-    beside("hw:cpu_realtime_mask", "^0", &[("hw:cpu_realtime", "yes"), ("hw:cpu_policy", "dedicated")], Elsewhere("some_cpus_run_in_real_time")),
+    beside(
+        "hw:cpu_realtime_mask",
+        "^0",
+        &[("hw:cpu_realtime", "yes"), ("hw:cpu_policy", "dedicated")],
+        Elsewhere("some_cpus_run_in_real_time"),
+    ),
     entry("hw:cpu_sockets", "1", Guest),
     beside("hw:cpu_thread_policy", "require", DEDICATED, Scheduler),
     entry("hw:cpu_threads", "2", Guest),
@@ -85,8 +91,18 @@ const SPECS: &[Entry] = &[
     entry("hw:mem_encryption", "true", Scheduler),
     entry("hw:mem_encryption_model", "amd-sev-es", Refused),
     entry("hw:mem_page_size", "large", Guest),
-    beside("hw:numa_cpus.0", "0-3", &[("hw:numa_nodes", "1"), ("hw:numa_mem.0", "64")], Elsewhere("the_request_becomes_nodes")),
-    beside("hw:numa_mem.0", "64", &[("hw:numa_nodes", "1"), ("hw:numa_cpus.0", "0-3")], Elsewhere("the_request_becomes_nodes")),
+    beside(
+        "hw:numa_cpus.0",
+        "0-3",
+        &[("hw:numa_nodes", "1"), ("hw:numa_mem.0", "64")],
+        Elsewhere("the_request_becomes_nodes"),
+    ),
+    beside(
+        "hw:numa_mem.0",
+        "64",
+        &[("hw:numa_nodes", "1"), ("hw:numa_cpus.0", "0-3")],
+        Elsewhere("the_request_becomes_nodes"),
+    ),
     entry("hw:numa_nodes", "1", Guest),
     beside("hw:pci_numa_affinity_policy", "socket", TWO_NODES, Scheduler),
     entry("hw:pmem", "6GB", Scheduler),
@@ -172,13 +188,28 @@ const PROPERTIES: &[Entry] = &[
     entry("hw_floppy_bus", "fdc", Elsewhere("the_image_sets_the_bus")),
     entry("hw_input_bus", "virtio", Refused),
     entry("hw_ipxe_boot", "true", Refused),
-    beside("hw_locked_memory", "true", &[("hw_mem_page_size", "small")], Elsewhere("locked_memory_needs_a_page_size_and_no_contradiction")),
+    beside(
+        "hw_locked_memory",
+        "true",
+        &[("hw_mem_page_size", "small")],
+        Elsewhere("locked_memory_needs_a_page_size_and_no_contradiction"),
+    ),
     entry("hw_machine_type", "q35", Guest),
     entry("hw_mem_encryption", "true", Scheduler),
     entry("hw_mem_encryption_model", "amd-sev-es", Refused),
     entry("hw_mem_page_size", "large", Elsewhere("an_impossible_topology_is_refused_with_the_reason")),
-    beside("hw_numa_cpus.0", "0-3", &[("hw_numa_nodes", "1"), ("hw_numa_mem.0", "64")], Elsewhere("the_request_becomes_nodes")),
-    beside("hw_numa_mem.0", "64", &[("hw_numa_nodes", "1"), ("hw_numa_cpus.0", "0-3")], Elsewhere("the_request_becomes_nodes")),
+    beside(
+        "hw_numa_cpus.0",
+        "0-3",
+        &[("hw_numa_nodes", "1"), ("hw_numa_mem.0", "64")],
+        Elsewhere("the_request_becomes_nodes"),
+    ),
+    beside(
+        "hw_numa_mem.0",
+        "64",
+        &[("hw_numa_nodes", "1"), ("hw_numa_cpus.0", "0-3")],
+        Elsewhere("the_request_becomes_nodes"),
+    ),
     entry("hw_numa_nodes", "1", Guest),
     entry("hw_pci_numa_affinity_policy", "socket", Scheduler),
     entry("hw_pmu", "false", Guest),
@@ -282,7 +313,11 @@ struct Walk {
 impl Walk {
     async fn begin() -> Self {
         let uri = SimUri { tpm: true, huge_pages: 512, vcpus: 64, memory_mib: 16_384, disk_gib: 100, ..SimUri::new(1) };
-        let api = Api::start_of(World::of(uri).with_dedicated_processors(), "", None).await;
+        let mut world = World::of(uri);
+        let sets = CpuSets { shared: Some((0..16).collect()), dedicated: Some((16..32).collect()) };
+        let named = [(world.fleet.hostname(0), sets)].into();
+        world.options.hosts.host_cpus = HostCpus { named, ..HostCpus::default() };
+        let api = Api::start_of(world, "", None).await;
         Self { api, made: 0 }
     }
 
@@ -291,7 +326,11 @@ impl Walk {
         let name = format!("walk{}", self.made);
         let flavor = json!({"flavor": {"id": name, "name": name, "ram": 64, "vcpus": 4, "disk": 1}});
         assert_eq!(self.api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
-        let specs: Value = specs.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect::<serde_json::Map<_, _>>().into();
+        let specs: Value = specs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), json!(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
         if !specs.as_object().unwrap().is_empty() {
             let path = format!("/flavors/{name}/os-extra_specs");
             let body = json!({"extra_specs": specs});
@@ -309,7 +348,8 @@ impl Walk {
     /// The status of the created server, its fault and its guest's definition. Deletes the server.
     async fn outcome(&self, created: &Answer) -> (String, String, Option<String>) {
         let id = created.body["server"]["id"].as_str().unwrap_or_else(|| panic!("{}", created.body)).to_owned();
-        let status = self.api.get(&format!("/servers/{id}"), "2.1").await["server"]["status"].as_str().unwrap().to_owned();
+        let status =
+            self.api.get(&format!("/servers/{id}"), "2.1").await["server"]["status"].as_str().unwrap().to_owned();
         let instance = id.parse().unwrap();
         let fault = self.api.life.fault(instance);
         let guest = self.api.world.brakes.guest(instance).map(definition);
@@ -386,7 +426,9 @@ fn every_extra_spec_of_the_contract_is_here() {
 /// Names with a free part count once: `hw:numa_cpus.0`, `resources2:VGPU`, `capabilities:...`.
 fn family(name: &str) -> String {
     let name = name.split('{').next().unwrap_or(name);
-    for stem in ["hw:numa_cpus.", "hw:numa_mem.", "capabilities:", "aggregate_instance_extra_specs:", "resources", "trait"] {
+    for stem in
+        ["hw:numa_cpus.", "hw:numa_mem.", "capabilities:", "aggregate_instance_extra_specs:", "resources", "trait"]
+    {
         if name.starts_with(stem) {
             return stem.to_owned();
         }

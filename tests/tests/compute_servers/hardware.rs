@@ -9,8 +9,9 @@ const OWNER: &str = "u:p";
 
 async fn flavor(api: &Api, id: &str, specs: Value) {
     api.flavor(id, 512, 1).await;
-    let made =
-        api.call("POST", &format!("/flavors/{id}/os-extra_specs"), "2.1", ADMIN, Some(json!({"extra_specs": specs}))).await;
+    let made = api
+        .call("POST", &format!("/flavors/{id}/os-extra_specs"), "2.1", ADMIN, Some(json!({"extra_specs": specs})))
+        .await;
     assert_eq!(made.status, 200, "{}", made.body);
 }
 

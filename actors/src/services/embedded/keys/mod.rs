@@ -97,12 +97,7 @@ fn write(path: &Path, kept: &KeptSecret) -> io::Result<()> {
 
 #[async_trait]
 impl KeyManager for EmbeddedKeyManager {
-    async fn store(
-        &self,
-        id: Uuid,
-        payload: SecretPayload,
-        requester: &KeyRequester,
-    ) -> Result<String, PortError> {
+    async fn store(&self, id: Uuid, payload: SecretPayload, requester: &KeyRequester) -> Result<String, PortError> {
         if payload.expose().len() > LONGEST {
             return Err(PortError::Invalid(format!("A secret has at most {LONGEST} bytes.")));
         }
