@@ -257,12 +257,15 @@ driver_tests() {
   unset TESTBED_ID
 }
 
-# Runs the scripts that drive a real hypervisor. Each gets the binary, a guest image and the client, and prints what it
-# does. It exits with 0 (passed), 77 (cannot run here; its last line says why) or another status (failed).
+# Runs the scripts of tests/real. Each gets the binary, a guest image and the client, and prints what it does. It exits
+# with 0 (passed), 77 (cannot run here; its last line says why) or another status (failed).
+#
+# Two scripts run at a time, because they wait for guests and timeouts more than they compute. Those that drive this
+# machine's own libvirtd run one after the other, since some of them restart it. Beside them run the scripts that bring
+# their own hosts or need none.
 stage_real() {
-  local script name begun status limit=1200
-  [ -z "${CHRONOVA_SOAK:-}" ] || limit=3600
-  local scripts=(tests/real/*.sh)
+  local script name status seconds
+  local scripts=(tests/real/*.sh) shared=() apart=()
   # shellcheck disable=SC2206 # one word for each script
   [ -z "${CHRONOVA_SCRIPTS:-}" ] || { scripts=($CHRONOVA_SCRIPTS); scripts=("${scripts[@]/#/tests/real/}"); scripts=("${scripts[@]/%/.sh}"); }
   libvirt_answers || libvirt_start "$RUN" || { skip "real hypervisor: no libvirtd can be started here"; return; }
@@ -273,17 +276,38 @@ stage_real() {
   # No whole run of these has passed yet: the testbed's libvirtd ends during the conformance suite.
   [ -z "${CHRONOVA_SOAK:-}" ] || [ -n "${CHRONOVA_SCRIPTS:-}" ] || driver_tests
   for script in "${scripts[@]}"; do
-    name=$(basename "$script" .sh) begun=$SECONDS
-    timeout "$limit" bash "$script" >"$LOGS/real-$name.log" 2>&1
-    status=$?
-    soaked "$(outcome $status)" $((SECONDS - begun)) "$script"
-    printf '%s\t%s\n' "$(outcome $status)" "$script" >>"$RAN/scripts"
+    if grep -q 'testbed/house\.sh' "$script"; then shared+=("$script"); else apart+=("$script"); fi
+  done
+  real_scripts "${shared[@]}" &
+  real_scripts "${apart[@]}"
+  wait $!
+  for script in "${scripts[@]}"; do
+    name=$(basename "$script" .sh)
+    read -r status seconds <"$LOGS/real-$name.ended" || status=1 seconds=0
+    soaked "$(outcome "$status")" "$seconds" "$script"
+    printf '%s\t%s\n' "$(outcome "$status")" "$script" >>"$RAN/scripts"
     case $status in
-      0) pass 1; printf '        ok    %-40s %4d s\n' "real: $name" $((SECONDS - begun)) ;;
-      77) skip "real: $name: $(tail -n 1 "$LOGS/real-$name.log")" ;;
-      *) fail 1 "real: $name"
-        tail -n 60 "$LOGS/real-$name.log"
-        printf '        FAIL  %-40s %4d s  (exit %d; all of it: %s)\n' "real: $name" $((SECONDS - begun)) $status "$LOGS/real-$name.log" ;;
+      0) pass 1 ;;
+      77) SKIPPED=$((SKIPPED + 1)) ;;
+      *) fail 1 "real: $name" ;;
+    esac
+  done
+}
+
+# Runs scripts one after the other, and writes each one's exit status and seconds into real-NAME.ended.
+real_scripts() { # scripts...
+  local script name log begun status limit=1200
+  [ -z "${CHRONOVA_SOAK:-}" ] || limit=3600
+  for script in "$@"; do
+    name=$(basename "$script" .sh) begun=$SECONDS log=$LOGS/real-$(basename "$script" .sh).log
+    timeout "$limit" bash "$script" >"$log" 2>&1
+    status=$?
+    echo "$status $((SECONDS - begun))" >"$LOGS/real-$name.ended"
+    case $status in
+      0) printf '        ok    %-40s %4d s\n' "real: $name" $((SECONDS - begun)) ;;
+      77) printf '        skipped: real: %s: %s\n' "$name" "$(tail -n 1 "$log")" ;;
+      *) tail -n 60 "$log"
+        printf '        FAIL  %-40s %4d s  (exit %d; all of it: %s)\n' "real: $name" $((SECONDS - begun)) $status "$log" ;;
     esac
   done
 }
