@@ -1,8 +1,8 @@
 //! The turns of one project to create something that a quota counts. If two members counted separately, both would give
 //! out the last free place.
 //!
-//! A request counts the resources in the read models. These lag, so it keeps its turn until they show the new resource.
-//! The turns are in memory only: after a crash nothing is being created.
+//! A request counts the resources in the read models. The read models lag, so the request keeps its turn until they
+//! show the new resource. The turns are in memory only: after a crash nothing is being created.
 
 use std::sync::Arc;
 

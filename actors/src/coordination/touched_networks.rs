@@ -1,5 +1,5 @@
-//! The networks on which ports of a server were requested. Another member would not know them, and would leave a port
-//! behind that no read model shows yet.
+//! The networks on which ports of a server were requested. A delete in another member would not search these networks,
+//! and would leave behind a port that no read model shows yet.
 //!
 //! The networks are in memory only: a new leader folds the whole log before it releases any port.
 
