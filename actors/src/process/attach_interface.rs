@@ -82,7 +82,8 @@ async fn allocate(work: &StepRun) -> Result<StepOutput, StepError> {
         nic,
     };
     let nic = work.context.networks.attach(wanted, work.meta.clone()).await?;
-    // A delete may have released the server's ports before this one was created: then only this step can release it.
+    // A delete may have released the server's ports before this port was created. Then only this step can release the
+    // port.
     match staying(work.server().await?) {
         Some(_) => Ok(StepOutput::Nics(vec![nic])),
         None => Err(failed(work, "the server is being deleted")),

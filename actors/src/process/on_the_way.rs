@@ -165,7 +165,7 @@ impl MigrationWatch {
         }
     }
 
-    /// Pauses between two polls: shortly at first, and only until the source reports the end.
+    /// Pauses between two polls. The pause doubles each time, and ends early if the source reports the end.
     async fn pause(&mut self, work: &StepRun, subject: &MovingServer, verdict: GuestLocation) {
         match (work.context.fleet.driver(subject.moving.source.host), verdict) {
             (Some(source), GuestLocation::Underway | GuestLocation::AtSource) => {

@@ -1,5 +1,5 @@
-//! Executes a process: one `Next` at a time. Each outcome is noted before the next one is planned; [`RecordWait`] says
-//! which of them are in the log by then.
+//! Executes a process: one `Next` at a time. Each outcome is noted in memory before the next action is planned.
+//! [`RecordWait`] says when it is written to the log.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ struct ProcessExecution<'a> {
     process: ProcessId,
     definition: &'static Definition,
     meta: Arc<Meta>,
-    /// Rings when another process looks for the records of this one.
+    /// Notified when another process asks for the records of this process.
     guard: &'a RunningGuard,
     /// Failed attempts of the current step.
     tries: u32,
@@ -67,11 +67,11 @@ struct ProcessExecution<'a> {
     wait: RecordWait,
     /// The records that wait, and the state after them.
     unwritten: Option<Unwritten>,
-    /// Whether the log did not accept the records that wait no longer.
+    /// Whether an append failed, so that the waiting records must be in the log before the next step.
     must_write: bool,
     /// Elapses when records have waited for too long.
     patience: Option<Pin<Box<Sleep>>>,
-    /// Whether an earlier life may have done steps without a record, which this one has not undone yet.
+    /// Whether an earlier run may have done steps without a record, which this run has not undone yet.
     unswept: bool,
 }
 
@@ -89,7 +89,7 @@ impl ProcessExecution<'_> {
         };
         match state {
             Process::Absent => self.write(start).await,
-            // An earlier life saw a failure, so everything is recorded from now on.
+            // An earlier run recorded a failure, so everything is recorded from now on.
             Process::Running(_) if matches!(self.wait, RecordWait::UntilFailure { .. }) => {
                 self.wait = RecordWait::Nothing;
             }
@@ -140,7 +140,8 @@ impl ProcessExecution<'_> {
         true
     }
 
-    /// Undoes the steps that an earlier life may have done without a record, last first. The plan undoes the others.
+    /// Undoes the steps that an earlier run may have done without a record, last first. The plan undoes the recorded
+    /// steps.
     async fn sweep(&mut self, running: RunningProcess) {
         let is_planned =
             |name: &str| running.is_done(name) || running.failure.as_ref().is_some_and(|failure| failure.step == name);
@@ -155,8 +156,8 @@ impl ProcessExecution<'_> {
         self.tries = 0;
     }
 
-    /// Whether the process's host has not answered since start-up; if no host is selected yet, whether this is true of
-    /// any host. A host that has not answered yet is no reason to fail.
+    /// Whether the process should wait for its host, because the host has not answered since start-up. Without a
+    /// selected host, one such host in the fleet is enough. A host that has not answered yet is no reason to fail.
     fn awaits(&self, host: Option<HostId>) -> bool {
         let fleet = &self.context.fleet;
         self.context.views.hosts.read(|hosts| match host {
@@ -165,7 +166,7 @@ impl ProcessExecution<'_> {
         })
     }
 
-    /// The state. It is read from the log only if it does not follow from the records made here.
+    /// The state of the process. It is read from the log only if the records of this run do not already give it.
     async fn state(&mut self) -> Result<Process, StoreError> {
         if let Some(Unwritten { state, .. }) = &self.unwritten {
             return Ok(state.clone());
@@ -180,7 +181,7 @@ impl ProcessExecution<'_> {
     }
 
     /// Runs a step or its undo. Meanwhile writes the records that have waited for too long, or that another process
-    /// looks for.
+    /// asks for.
     async fn attend<T>(&mut self, work: impl Future<Output = T>) -> T {
         let (mut work, guard) = (pin!(work), self.guard);
         loop {

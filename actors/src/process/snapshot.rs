@@ -54,7 +54,7 @@ fn asked(work: &StepRun) -> Option<(ImageId, Option<&Rotation>)> {
     }
 }
 
-/// Whether the root disk is a volume; that never changes.
+/// Whether the root disk is a volume. The answer never changes.
 async fn on_volumes(work: &StepRun) -> Result<bool, StepError> {
     Ok(work.known_server().await?.is_some_and(|server| server.is_volume_backed()))
 }
@@ -112,8 +112,8 @@ async fn clean_up(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Deletes the oldest backups beyond the rotation, as Nova's `_rotate_backups`. A rotation of 0 keeps none, not even
-/// the new one. The new one is deleted last, because it identifies the owner of the backups.
+/// Deletes the oldest backups beyond the rotation, as Nova's `_rotate_backups`. A rotation of 0 keeps no backup, not
+/// even the new one. The new backup is deleted last, because it identifies the owner of the backups.
 async fn rotate(work: &StepRun, made: ImageId, rotation: &Rotation) -> Result<(), StepError> {
     let newest_first = work.context.images.backups(made, work.instance_id(), &rotation.kind).await?;
     let keep = usize::try_from(rotation.keep).unwrap_or(usize::MAX);

@@ -144,8 +144,8 @@ async fn await_snapshot(work: &StepRun, server: &Alive, snapshot: SnapshotId) ->
 /// Deletes the created snapshots. A snapshot that is still being created must be finished first.
 pub(super) async fn drop(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.known_server().await? else { return Ok(()) };
-    // A crash may have come before the guest was unquiesced. If its host is down, there is nothing to do: the guest is
-    // dead, or its agent unquiesces it later.
+    // A crash may have come before the guest was unquiesced. If the host is down, this step can do nothing: the guest
+    // is dead, or its guest agent unquiesces it later.
     if let Some(placed) = &server.placement
         && work.host_answers(placed.host)?
     {

@@ -31,7 +31,7 @@ pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, Q
     }
 }
 
-/// The resources without quota for `count` more servers, each with `cores` cores and `memory_mib` MiB.
+/// The resources whose quota is too small for `count` more servers, each with `cores` cores and `memory_mib` MiB.
 fn lacking(
     state: &Quota,
     count: u64,
@@ -67,8 +67,8 @@ fn is_open(state: &Quota, process: ProcessId, instance: InstanceId) -> bool {
     state.open.get(&instance).is_some_and(|open| open.by_process.contains_key(&process))
 }
 
-/// Takes quota for a request. It checks the number of servers before it makes ids, so a request for a billion servers
-/// costs no more than one for a single server.
+/// Takes quota for a request. It limits the number of servers before it makes their ids, so that a request for a
+/// billion servers costs no more than other requests.
 fn claim(state: &Quota, wanted: ServersWanted) -> Result<Vec<QuotaEvent>, QuotaReject> {
     let ServersWanted { project, process, min_count, max_count, most, cores, memory_mib, group, defaults } = wanted;
     let over = lacking(state, u64::from(max_count), (cores, memory_mib), &defaults);

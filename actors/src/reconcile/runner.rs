@@ -80,7 +80,7 @@ pub(crate) async fn until(due: Option<tokio::time::Instant>) {
     }
 }
 
-/// Executes one run. `before` has the findings of the run before.
+/// Executes one run. `before` has the findings of the previous run.
 pub(crate) async fn once<R: Reconciler>(
     context: &ReconcileContext,
     tally: &ReconcilerTally,
@@ -94,7 +94,7 @@ pub(crate) async fn once<R: Reconciler>(
     tally.record(begun, context.clock.now(), failures);
 }
 
-/// The findings that a run acts on. This run found `found`, and the run before found `before`.
+/// The findings that a run acts on. This run found `found`, and the previous run found `before`.
 fn due<R: Reconciler>(found: &BTreeSet<R::Finding>, before: &BTreeSet<R::Finding>) -> BTreeSet<R::Finding> {
     if R::DEBOUNCES { found.intersection(before).cloned().collect() } else { found.clone() }
 }

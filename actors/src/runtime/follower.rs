@@ -2,7 +2,7 @@
 //! command.
 //!
 //! The APIs of a follower answer reads. They forward everything else to the leader, so they send no command; the
-//! refusing gateway makes sure of it. A member that begins to lead builds all these parts again from its [`Leadership`].
+//! refusing gateway ensures this. A member that begins to lead builds all these parts again from its [`Leadership`].
 
 use std::sync::Arc;
 
