@@ -3,7 +3,7 @@
 //! Each server of a request has its own process. The processes wait here for each other, and the last one decides for
 //! all servers, one after the other. Each decision sees those before it, so the rules of server groups hold within the
 //! request, and servers spread. One command claims all hosts. A process that has waited longer than [`PATIENCE`]
-//! decides for those that have come. The others were cancelled, or have had their host since before a crash.
+//! decides for those that have come. The missing servers were cancelled, or already had their host before a crash.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ pub struct RequestSpec {
     pub forced_host: Option<String>,
     /// A requested host, which must pass the filters (2.74).
     pub requested_host: Option<String>,
-    /// The memory page size of a running guest, which it keeps.
+    /// The memory page size of a running guest, which a live migration cannot change.
     pub page_kib: Option<u64>,
     /// Hosts tried before.
     pub excluded: BTreeSet<HostId>,

@@ -183,7 +183,7 @@ fn groups_keep_their_members_together_or_apart() {
         3,
         "the first member goes anywhere"
     );
-    // The server that moves does not stand in its own way.
+    // The moving server is a group member on its present host, but the host still passes.
     cell.server(7, 1);
     let moving = RequestSpec { server: Some(server_id(7)), ..small() };
     assert_eq!(

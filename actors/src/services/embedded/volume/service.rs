@@ -414,8 +414,9 @@ impl EmbeddedVolumes {
         }
     }
 
-    /// Ends an attachment for a client of the volume service. Only Compute may end the attachment of a server:
-    /// otherwise its guest could go on writing to a volume that another project has by then (CVE-2023-2088).
+    /// Ends an attachment for a client of the volume service. Only Compute may end the attachment of a server.
+    /// Otherwise the server's guest could still write to the volume after another project has got the volume
+    /// (CVE-2023-2088).
     pub async fn release_unused(
         &self,
         volume: VolumeId,

@@ -52,7 +52,8 @@ fn usable_port<'a>(view: &'a NetworksView, project: &ProjectId, port: PortId) ->
     words::usable_port(view, project, port).map_err(not_found)
 }
 
-/// Nova answers 404 to an interface of a running server, but 400 to the same interface in a request to boot.
+/// If the requested port does not exist, Nova answers 404 to an interface of an existing server, but 400 to one of a
+/// new server.
 fn not_found(error: PortError) -> PortError {
     match error {
         PortError::Invalid(message) => PortError::NotFound(message),

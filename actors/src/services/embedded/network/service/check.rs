@@ -118,7 +118,7 @@ pub(super) fn usable_port<'a>(
     }
 }
 
-/// Whether servers of the project may be in the network, whether it is external or not.
+/// Whether the network is the project's own or shared. An external network may be both, too.
 fn is_inner(network: &NetworkRow, project: &ProjectId) -> bool {
     network.created.project == *project || network.settings().shared
 }

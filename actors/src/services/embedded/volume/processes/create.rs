@@ -61,7 +61,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                     failure.map_or_else(|| StepError::again("unknown").fault(), |failure| failure.fault.clone());
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault }).await
             }
-            // The process that cancelled this one continues with the volume.
+            // The process that cancelled this process continues with the volume.
             ProcessOutcome::CalledOff => Ok(()),
         }
     }

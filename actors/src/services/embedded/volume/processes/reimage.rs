@@ -41,7 +41,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             (ProcessOutcome::Failed, Some(failure)) => {
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault: failure.fault.clone() }).await
             }
-            // The process that cancelled this one deletes the volume.
+            // The process that cancelled this process deletes the volume.
             _ => Ok(()),
         }
     }
