@@ -1,4 +1,4 @@
-//! Stops the calls of a service that does not answer, so that no request waits for an answer that does not come.
+//! Stops calls to a service that does not answer, so that no request waits for the timeout.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Why the last call had no answer, if it had none.
+    /// The reason why the last call had no answer; `None` if it had one.
     pub fn trouble(&self) -> Option<String> {
         let state = self.state();
         (state.failures > 0).then(|| state.reason.clone())

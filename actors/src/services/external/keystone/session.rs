@@ -99,8 +99,8 @@ impl KeystoneSession {
         state.token.take_if(|kept| Arc::ptr_eq(kept, token));
     }
 
-    /// A service refused a call with this token, and possibly for another's sake. Forgets it unless it is new: a user
-    /// with a bad token must not make Chronova log in again and again.
+    /// A service refused a call with this token, but the reason may be another token of the call. Forgets the token
+    /// unless it is new: a user with a bad token must not make Chronova log in again and again.
     pub async fn doubt(&self, token: &Arc<SessionToken>) -> bool {
         let is_old = token.got.elapsed() >= REFUSED_FOR;
         if is_old {
