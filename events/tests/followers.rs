@@ -75,7 +75,7 @@ async fn a_follower_has_what_is_acknowledged_and_leads_on_it() {
     assert_eq!(b.confirmed_epoch(), None);
     let mut news = b.subscribe(Position::START);
     let first = append(&a, "1").await.unwrap();
-    // The leader told it, or the follower saw it in the head row.
+    // The leader tells `b` the position here. Without this, `b` would soon read it in the head row.
     b.told(first.position);
     assert_eq!(news.next().await.unwrap().len(), 1);
     for text in ["2", "3"] {
@@ -192,7 +192,7 @@ async fn a_switchover_lets_only_the_named_member_lead() {
     assert!(!b.lead().await.unwrap(), "another member is wished");
     assert!(c.lead().await.unwrap());
     assert_eq!(*c.wish().borrow(), None);
-    // The wish is fulfilled.
+    // The switchover is complete, so any member may lead next.
     c.close().await;
     assert!(b.lead().await.unwrap());
 }

@@ -302,7 +302,7 @@ impl PostgresStore {
         }
     }
 
-    /// The member that a switchover wishes, while this one leads.
+    /// The member that a switchover requests as the next leader, while this member leads.
     pub fn wish(&self) -> watch::Receiver<Option<String>> {
         self.wish.subscribe()
     }

@@ -11,7 +11,8 @@ use crate::chain::{Anchor, EventHash};
 use crate::envelope::Position;
 use crate::store::StoreError;
 
-/// 2: the acknowledged position, the list of members, the mark of their secret, and the wish of a switchover.
+/// Format 2 added the acknowledged position, the list of members, the mark of their secret, and the request of a
+/// switchover.
 const FORMAT: i32 = 2;
 
 /// Creates the tables. Stream names are bytes, because a text of PostgreSQL holds no zero byte.
@@ -125,7 +126,7 @@ fn position(row: &Row, column: usize) -> Position {
     Position(row.get::<_, i64>(column).unsigned_abs())
 }
 
-/// Takes the next epoch and the lease, unless a switchover wishes another member than `name`. Holders of older epochs
+/// Takes the next epoch and the lease, unless a switchover requests a member other than `name`. Holders of older epochs
 /// can append no more. `None` if another holder has the epoch, and either its lease lasts or `held_only` is set. A
 /// holder without a lease (zero) is deposed at once.
 ///
@@ -153,7 +154,7 @@ pub(super) async fn take_epoch(
 
 /// A renewed lease.
 pub(super) struct RenewedLease {
-    /// The member that a switchover wishes.
+    /// The member that a switchover requests as the next leader.
     pub(super) wish: Option<String>,
 }
 
@@ -273,7 +274,7 @@ pub struct ClusterPicture {
     pub durable: Position,
     /// Seconds until the lease ends. Nobody leads at zero.
     pub lease_left: f64,
-    /// The member that a switchover wishes now.
+    /// The member that a switchover requests as the next leader; `None` if no switchover is under way.
     pub wish: Option<String>,
     /// In the order of their names.
     pub members: Vec<ListedMember>,

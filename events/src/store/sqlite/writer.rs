@@ -1,10 +1,10 @@
 //! The single writer: it takes all waiting requests and commits them as one transaction. [`super::sync`] makes the
 //! transaction durable while the writer fills the next one. Callers get their answers after that.
 //!
-//! Each request is checked against the revision of its own stream. That revision includes earlier requests that are not
-//! durable yet, because dependent events become durable after them. A conflict refuses only its own request. Requests
-//! are checked before their events are written, so no part of a transaction has to be undone. If the transaction fails,
-//! none of it was written, and all its requests get an error.
+//! Each request is checked against the revision of its own stream. This revision includes earlier requests that are not
+//! durable yet. That is safe, because no event becomes durable before the events that it was checked against. A
+//! conflict refuses only its own request. Requests are checked before their events are written, so no part of a
+//! transaction has to be undone. If the transaction fails, none of it was written, and all its requests get an error.
 //!
 //! The writer commits as soon as no request waits and the disk is idle. Otherwise it fills the transaction for as long
 //! as a sync takes, and then commits. So neither the disk nor the writer waits for the other. With slow syncs this
