@@ -20,7 +20,8 @@ use crate::slots::{Slot, Slots};
 #[derive(Debug, Clone)]
 struct ProviderRow {
     id: ProviderId,
-    /// `None` only while the ledger changes the provider: without this reference the ledger need not copy it.
+    /// `None` only while the ledger changes the provider. A second reference would force the ledger to copy the
+    /// provider first.
     provider: Option<Arc<Provider>>,
     root: Slot,
     /// All providers of the tree by id, the root included. Only a root with children has this list.
@@ -84,7 +85,7 @@ impl ProviderIndex {
         tree.iter().copied().chain(tree.is_empty().then_some(root))
     }
 
-    /// Whether the provider is a tree by itself.
+    /// Whether the provider has neither a parent nor children.
     pub fn is_lone(&self, slot: Slot) -> bool {
         self.row(slot).is_some_and(|row| row.root == slot && row.tree.is_empty())
     }
