@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chronova_events::ids::ProjectId;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// The number of locks. Projects that share a lock only wait for each other.
+/// The number of locks. Projects that share a lock wait for each other, which costs only time.
 const SHARDS: usize = 16;
 
 /// A project's turn; dropping it lets the next request of the project begin.

@@ -194,7 +194,7 @@ pub const TABLE: &[ActionRule] = &[
 
 impl ServerAction {
     pub fn rule(self) -> &'static ActionRule {
-        // Every action has a line, as a test checks, so the first line is never a wrong answer.
+        // A test checks that every action has a line, so the first line is never used in its place.
         TABLE.iter().find(|rule| rule.action == self).unwrap_or(&TABLE[0])
     }
 

@@ -85,7 +85,8 @@ pub enum InstanceRequest {
     Unlock {
         by_admin: bool,
     },
-    /// Records the password that the guest posted for its owner. The guest can post another only after it is cleared.
+    /// Records the password that the guest posted for its owner. The guest can post another password only after the
+    /// first one is cleared.
     PostGuestPassword {
         password: String,
     },

@@ -22,7 +22,7 @@ pub struct ImageDraft {
     pub image: ImageId,
     pub name: String,
     pub owner: ProjectId,
-    /// The disk format, as `qcow2`. The container format is always `bare`.
+    /// The disk format, for example `qcow2`. The container format is always `bare`.
     pub format: String,
     pub min_disk_gib: u32,
     pub min_memory_mib: u64,

@@ -35,7 +35,7 @@ pub(super) fn matches(value: &str, wanted: &str) -> bool {
     }
 }
 
-/// At most `limit` of the items, and the number of further ones.
+/// Lists at most `limit` items, and says how many more there are.
 pub(super) fn some<T: Display>(items: impl IntoIterator<Item = T>, limit: usize) -> String {
     let all: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     let shown = all.iter().take(limit).map(String::as_str).collect::<Vec<_>>().join(", ");

@@ -2,7 +2,7 @@
 //!
 //! The assignment fills cores evenly and keeps threads of one core together. It tries the largest number of threads per
 //! core first. `require` takes only threads of cores that offer at least two, and `isolate` only cores that have one
-//! thread. `prefer` takes any free thread in the end.
+//! thread. `prefer` finally takes any free threads.
 
 use super::usage::NumaCellUsage;
 use super::{CpuThreadPolicy, GuestNumaNode};

@@ -43,8 +43,8 @@ impl ProviderCapacity {
 /// A resource class: its providers, sorted by free capacity.
 ///
 /// Providers with about the same largest amount (to an eighth) share a shelf. The requested amount has a shelf, too.
-/// Providers on lower shelves do not fit. Those on higher shelves fit, and only those with unit rules are checked. Each
-/// provider on the same shelf is checked.
+/// Providers on lower shelves do not fit. Providers on higher shelves fit; of these, only providers with unit rules are
+/// checked. Each provider on the same shelf is checked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderColumn {
     members: Slots,

@@ -118,7 +118,7 @@ pub(super) fn usable_port<'a>(
     }
 }
 
-/// Whether the network is the project's own or shared. An external network may be both, too.
+/// Whether the network is the project's own or shared, whatever its `external` says.
 fn is_inner(network: &NetworkRow, project: &ProjectId) -> bool {
     network.created.project == *project || network.settings().shared
 }

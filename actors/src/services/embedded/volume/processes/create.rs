@@ -91,8 +91,8 @@ async fn choose_host(work: &StepRun) -> Result<StepOutput, StepError> {
         };
         let Some(store) = driver.volume_store() else { continue };
         match store.volume_pool().await {
-            // Volumes in a pool of files are sparse. So a host is excluded only if its pool's capacity is too small,
-            // and not if its free space is.
+            // Volumes in a pool of files are sparse. So a pool with too little capacity excludes its host, but too
+            // little free space does not.
             Ok(pool) if best.as_ref().is_none_or(|(free, ..)| pool.free > *free) && pool.capacity >= needed => {
                 best = Some((pool.free, host, hostname));
             }
