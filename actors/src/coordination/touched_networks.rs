@@ -22,7 +22,8 @@ impl TouchedNetworks {
         self.lock().get(&instance).cloned().unwrap_or_default()
     }
 
-    /// Forgets the server's networks: the read models show its ports, or it has none any more.
+    /// Forgets the server's networks. Call it when the read models show the server's ports, or when the server has no
+    /// ports any more.
     pub fn forget(&self, instance: InstanceId) {
         self.lock().remove(&instance);
     }

@@ -358,8 +358,8 @@ impl Agent {
         }
     }
 
-    /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. Every resync finds a guest
-    /// that was not removed, and logs it while it runs.
+    /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. A guest that is not removed
+    /// is found by every resync, and is logged each time while it runs.
     async fn reap(&self, member: &ConnectedHost, instance: InstanceId) {
         let action = self.context.options.deleted_guests;
         match action {

@@ -61,7 +61,7 @@ impl ConnectedHost {
 #[derive(Debug, Default)]
 pub struct ConnectedHosts {
     members: RwLock<BTreeMap<HostId, Arc<ConnectedHost>>>,
-    /// URIs of hosts with an agent that have neither answered nor failed since start-up.
+    /// The URIs of hosts that have an agent but have neither answered nor failed since start-up.
     unheard: RwLock<BTreeSet<String>>,
     numbers: HostNumbers,
 }

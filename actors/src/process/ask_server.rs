@@ -79,7 +79,7 @@ async fn take(work: &StepRun) -> Result<StepOutput, StepError> {
 }
 
 async fn ask(work: &StepRun) -> Result<StepOutput, StepError> {
-    // A server that has ended the process already would accept the request a second time.
+    // A server on which the requested process has already ended would accept the request a second time.
     if is_accepted(work).await? {
         return Ok(StepOutput::Nothing);
     }
@@ -94,8 +94,8 @@ async fn ask(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Whether the server has accepted the request: the requested process works on the server, or has a record. The order
-/// of the two checks matters, because a process that has ended has a record.
+/// Whether the server has accepted the request: the requested process works on the server, waits for its turn, or has a
+/// record.
 async fn is_accepted(work: &StepRun) -> Result<bool, StepError> {
     let (asks_for, _) = asked(work)?;
     let is_at_work = |server: &Alive| {

@@ -98,7 +98,7 @@ pub(super) async fn spawn(work: &StepRun, host: HostId, server: &Alive) -> Resul
     Ok(())
 }
 
-/// A wait for the network looks this often whether the server is being deleted.
+/// During a wait for the network, the pause between two checks whether the server is being deleted.
 const LOOK_FOR_DELETE: Duration = Duration::from_secs(2);
 
 /// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. If a delete

@@ -1,4 +1,4 @@
-//! Steps that the processes which move a server share: ownership of the task, claims, and copies of disks.
+//! Steps that are shared by all processes that move a server: ownership of the task, claims, and copies of disks.
 
 use std::sync::Arc;
 

@@ -199,7 +199,7 @@ impl ProcessExecution<'_> {
                 () = patience => {}
             }
             self.patience = None;
-            // If the log does not accept them now, they are written before the next step.
+            // If the log does not accept the records now, they are written before the next step.
             let _ = self.flush().await;
         }
     }
@@ -208,7 +208,7 @@ impl ProcessExecution<'_> {
     async fn show_records(&mut self) {
         if self.waits() {
             self.wait = RecordWait::Nothing;
-            // If the log does not accept them now, they are written before the next step.
+            // If the log does not accept the records now, they are written before the next step.
             let _ = self.flush().await;
         }
     }
@@ -274,8 +274,8 @@ impl ProcessExecution<'_> {
         self.pause().await;
     }
 
-    /// Notes the outcome, and writes it unless it may wait. If the log does not accept it now, it is written before the
-    /// next step.
+    /// Notes the outcome, and writes its record unless the record may wait. If the log does not accept the record now,
+    /// the record is written before the next step.
     async fn write(&mut self, command: ProcessCommand) {
         match self.record(command).await {
             Ok(()) => self.tries = 0,

@@ -277,7 +277,7 @@ mod tests {
         let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
         told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
         told(&mut state, QuotaCommand::Settle { project: ProjectId::new("p"), instance: a, cores: 2, memory_mib: 513 });
-        // Two requests are under way at the same time, and are refused in either order.
+        // Two claims are open at the same time. The server refuses the two requests in either order.
         for (first, second, left) in [(2, 3, (8, 1024)), (3, 2, (4, 2048))] {
             told(&mut state, claim_command(claim_of(a, 2, 4, 2048)));
             told(&mut state, claim_command(claim_of(a, 3, 8, 1024)));

@@ -59,7 +59,7 @@ pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn 
             return;
         }
     };
-    // The request for the leftover's process is already in the log, so the views must first catch up.
+    // The log already has the request for the process of each leftover, so the read models must show it first.
     if found.is_empty() || !context.views.wait_for(context.log.head(), context.options.resync).await {
         return;
     }

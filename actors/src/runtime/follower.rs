@@ -57,7 +57,7 @@ mod tests {
         let (host, down) = (HostId::random(), HostCommand::ReportDown { reason: "test".to_owned() });
         let refused = follower.gateway().send::<HostRoot>(&host, down, Meta::system("test")).await;
         assert!(matches!(refused, Err(CommandError::Unavailable(_))), "{refused:?}");
-        // The state of an actor would not change with the events of the leader.
+        // An actor here would not see the events that the leader appends, so the gateway gives out no state.
         assert!(follower.gateway().look::<HostRoot>(&host).await.is_err());
         member.stop().await;
     }

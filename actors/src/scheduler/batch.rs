@@ -1,9 +1,10 @@
 //! The servers of one request are placed together, or not at all.
 //!
 //! Each server of a request has its own process. The processes wait here for each other, and the last one decides for
-//! all servers, one after the other. Each decision sees those before it, so the rules of server groups hold within the
-//! request, and servers spread. One command claims all hosts. A process that has waited longer than [`PATIENCE`]
-//! decides for those that have come. The missing servers were cancelled, or already had their host before a crash.
+//! all servers, one after the other. Each decision sees the earlier decisions, so the rules of server groups hold
+//! within the request, and servers spread. One command claims all hosts. A process that has waited longer than
+//! [`PATIENCE`] decides for the servers whose processes have come. The missing servers were cancelled, or already had
+//! their host before a crash.
 
 use std::sync::Arc;
 

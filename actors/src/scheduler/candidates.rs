@@ -16,7 +16,7 @@ use super::context::SchedulingContext;
 use super::prefilters::narrowings;
 use super::request::ResourceRequest;
 
-/// The number of hosts that a decision names as examples of those that a check refused.
+/// The number of refused hosts that a decision names as examples for each check.
 pub const EXAMPLES: usize = 3;
 
 /// The hosts that were found, and the counts of the search.

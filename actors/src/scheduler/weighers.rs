@@ -233,8 +233,8 @@ fn opinion(context: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[
 }
 
 impl WeighedHosts {
-    /// The indexes in `slots` of the best candidates, best first, at most `keep`. `dice` chooses the first among the
-    /// `subset` best, and also among equal ones if `shuffle` is set.
+    /// The indexes in `slots` of the best candidates, best first, at most `keep`. `dice` selects which of the `subset`
+    /// best candidates comes first. With `shuffle`, it also selects among all candidates that are as good as the best.
     pub fn best(&self, keep: usize, subset: usize, shuffle: bool, dice: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         let better = |a: &usize, b: &usize| {
@@ -247,7 +247,7 @@ impl WeighedHosts {
             order.truncate(keep);
         }
         order.sort_unstable_by(better);
-        // One random number serves both options: it selects which of the first `among` comes first.
+        // One random number serves both options: it selects which of the first `among` candidates comes first.
         let among = subset.max(same_as_best).min(order.len());
         if among > 1
             && let Ok(chosen) = usize::try_from(dice % number_of(among))

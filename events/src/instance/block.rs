@@ -100,7 +100,7 @@ pub struct BlockDevicesMapped {
     pub image: Option<ImageSnapshot>,
 }
 
-/// The volumes after a build created, reserved, connected or released them, or after the server left or got a host.
+/// The server's volumes as they are after a build prepared or released them, or after the server left or got a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockDevicesPrepared {
     pub process: ProcessId,

@@ -232,7 +232,8 @@ impl PostgresStore {
         match asked {
             Ok(Some((link, (held, since)))) => self.begin(link, held, since).await.map(|()| true),
             Ok(None) => Ok(false),
-            // If this member has the lease all the same, the next call takes it again: the holder is the same.
+            // If the lost request took the lease nevertheless, the next call takes it again, because the holder is the
+            // same.
             Err(failure) => {
                 tracing::warn!(%failure, "cannot ask for the lease of the log");
                 Ok(false)

@@ -186,7 +186,7 @@ pub(super) async fn release(client: &Client, cell: &str, holder: &[u8]) -> Resul
     within(client.execute(sql, &[&cell, &holder])).await.map(drop)
 }
 
-/// The id of the key file that the log needs, as far as it is known now.
+/// The id of the key file that the log needs; `None` if no encrypted event was appended yet.
 pub(super) async fn ring(client: &Client, cell: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let rows = within(client.query("SELECT keys FROM chronova_head WHERE cell = $1", &[&cell])).await?;
     Ok(rows.first().and_then(|row| row.get(0)))

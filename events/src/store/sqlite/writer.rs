@@ -524,8 +524,8 @@ impl Writer {
         Ok((number, name))
     }
 
-    /// Updates the index. A failure only delays the update, with one exception: if two events have the same position,
-    /// the file differs from the writer's state.
+    /// Updates the index. Most failures only delay the update. After a failure that leaves the state of the file
+    /// unknown, the log accepts no more writes.
     fn index(&mut self) {
         match by_stream::extend(&self.connection, self.head.position) {
             Ok(()) => {

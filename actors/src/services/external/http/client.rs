@@ -23,7 +23,7 @@ use crate::ports::UserToken;
 
 /// The limit on the length of an answer with a whole body, in bytes.
 pub(super) const LONGEST_ANSWER: usize = 8 * 1024 * 1024;
-/// The pause before the first repetition; each further one is twice as long.
+/// The pause before the first repetition; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(150);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(20);

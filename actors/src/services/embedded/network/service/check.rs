@@ -101,8 +101,8 @@ fn check_nic(view: &NetworksView, project: &ProjectId, nic: &RequestedNic) -> Re
     Ok(())
 }
 
-/// A port that the project may give to a server: its own (Nova's `PortNotUsable`), on a network that it may use. An
-/// existing port on an external network is refused, too.
+/// The project's own port with this id (Nova: `PortNotUsable`). A port on an external network is refused, unless the
+/// network is the project's own or shared.
 pub(super) fn usable_port<'a>(
     view: &'a NetworksView,
     project: &ProjectId,
