@@ -52,7 +52,7 @@ pub trait AggregateRoot: Send + Sync + 'static {
     }
 
     /// Whether no more commands are expected for the aggregate. If so, its actor leaves memory at once. A later command
-    /// loads it from the log again.
+    /// loads the aggregate from the log again.
     fn is_over(_state: &Self::State) -> bool {
         false
     }

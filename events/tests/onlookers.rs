@@ -96,7 +96,7 @@ fn looks(path: &Path, copy: &Path) -> Vec<Command> {
     all
 }
 
-/// Programs that read a log. Each is started again and again until this is dropped.
+/// Programs that read a log. Each is started again and again until this value is dropped.
 struct Onlookers {
     stop: Arc<AtomicBool>,
     looked: Arc<AtomicUsize>,
@@ -121,7 +121,7 @@ impl Onlookers {
         Self { threads: threads.collect(), stop, looked }
     }
 
-    /// Stops them. Returns the number of successful reads.
+    /// Stops the programs. Returns the number of successful reads.
     fn leave(mut self) -> usize {
         self.stop.store(true, Ordering::SeqCst);
         for thread in self.threads.drain(..) {

@@ -168,7 +168,7 @@ impl History {
             return Ok(views);
         }
         let _slot = self.slot().await?;
-        // Another query for the same moment may have finished while this one waited.
+        // Another query for the same moment may have finished while this query waited.
         if let Some(views) = self.find(moment).await? {
             return Ok(views);
         }

@@ -107,7 +107,7 @@ impl Agent {
         if options.resume_guests && self.suspect && self.caught_up(self.store.head()).await {
             resume::guests(&self.context, found.host, &self.driver).await;
         }
-        // This comes before the host is reported as up. A guest that moved away while the host was down must not run
+        // The guests are corrected before the host is reported as up: a server that moved away meanwhile must not run
         // here as well.
         if self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
             self.put_right(&member).await;

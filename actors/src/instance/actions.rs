@@ -237,7 +237,7 @@ pub(super) fn check_lock(server: &Alive, asker: CallerRights) -> Result<(), Inst
 
 pub fn check_state(server: &Alive, action: ServerAction) -> Result<(), InstanceReject> {
     let (rule, shown) = (action.rule(), status::of_alive(server));
-    // While a server is unshelved, its placement is recorded before its guest exists.
+    // While a server is being unshelved, its placement is recorded before its guest exists.
     let nowhere = server.placement.is_none() || (server.is_offloaded() && shown.task_state == Some("unshelving"));
     if rule.on_host && nowhere {
         return Err(InstanceReject::NotReady);

@@ -56,7 +56,7 @@ fn has(version: &str, since: SinceVersion) -> bool {
     since.is_none_or(|since| version >= since)
 }
 
-/// The versions until `today` and `latest`.
+/// The versions up to `today`, and `latest`.
 pub(super) fn versions(today: &str) -> impl Iterator<Item = &'static str> {
     VERSIONS.into_iter().filter(move |version| *version == LATEST || *version <= today)
 }

@@ -38,7 +38,7 @@ pub struct PlannedServer {
 }
 
 impl Queries {
-    /// The decisions on `count` equal servers, one after the other. The first refusal is the last decision.
+    /// The decisions on `count` equal servers, one after the other. The list ends with the first refusal.
     pub fn what_if(&self, mut request: RequestSpec, count: usize) -> Vec<SchedulingDecision> {
         let mut pending = PendingClaims::default();
         let mut decisions = Vec::new();

@@ -66,7 +66,8 @@ impl Operations {
     /// for each resource.
     ///
     /// # Errors
-    /// The server cannot have the flavor, or not now; the quota is exceeded; or the log is not available.
+    /// The server cannot have the flavor, or its state does not allow a resize; the quota is exceeded; or the log is
+    /// not available.
     pub async fn resize(
         &self,
         meta: Arc<Meta>,

@@ -63,7 +63,7 @@ pub enum ServerVolumeReject {
     OtherZone { volume: VolumeId, own: String, theirs: String },
     #[error("volume {volume} is {status}")]
     NotReservable { volume: VolumeId, status: String },
-    /// `host` is the only one that reaches the volume.
+    /// `host` is the only host that reaches the volume.
     #[error("only host {host} can reach volume {volume}")]
     OutOfReach { volume: VolumeId, host: String },
     #[error("volume {volume} is attached to no guest")]

@@ -80,7 +80,7 @@ pub struct PortInfo {
     pub port: PortId,
     pub network: NetworkId,
     pub project: ProjectId,
-    /// The server in the port's `device_id`; `None` if the port has none, or belongs to another kind of device.
+    /// The server in the port's `device_id`; `None` if the field is empty, or names a device that is no server.
     pub server: Option<InstanceId>,
     /// The compute host that the port is bound to.
     pub host: Option<String>,
@@ -92,7 +92,7 @@ pub struct PortInfo {
 pub enum PlugState {
     Plugged,
     NotYet,
-    /// An agent of the network service could not plug one of them.
+    /// An agent of the network service could not plug one of the ports.
     Failed,
 }
 

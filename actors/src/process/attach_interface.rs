@@ -94,7 +94,7 @@ async fn release(work: &StepRun) -> Result<(), StepError> {
     let (networks, meta) = (&work.context.networks, work.meta.clone());
     let released = match wanted(work) {
         Some(RequestedNic { port: Some(port), .. }) => {
-            // A port that the server had before this process began stays with it.
+            // A port that the server had before this process began stays with the server.
             let before = work.server().await?.is_some_and(|server| server.nics.iter().any(|nic| nic.port == *port));
             if before {
                 return Ok(());

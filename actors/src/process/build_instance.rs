@@ -75,8 +75,8 @@ fn max_retries_exceeded(work: &StepRun, details: String) -> StepError {
     StepError::fatal(500, &message, details)
 }
 
-/// The server, while it still has to be built. After a crash, a step may come again when the build has succeeded, and
-/// the user may have done something else with the server since.
+/// The server, while it still has to be built. After a crash, a step may run again although the build has succeeded,
+/// and the user may have done something else with the server since.
 pub(super) async fn unbuilt(work: &StepRun) -> Result<Option<Alive>, StepError> {
     let server = work.present_server().await?;
     let is_built = server.launched_at.is_some() && server.request.process == work.running.process;
@@ -136,7 +136,8 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSp
     }
 }
 
-/// Records the selected host and the reasons in one append. A server without networks has all its interfaces then.
+/// Records the selected host and the reasons in one append. If a build requests no networks, the append also records
+/// that the server has no interfaces.
 async fn record_placement(work: &StepRun, server: &Alive, seat: Selection) -> Result<StepOutput, StepError> {
     let process = work.running.process;
     let lacks_networks =

@@ -47,7 +47,8 @@ pub fn judge(source: GuestSighting, target: GuestSighting) -> GuestLocation {
     use GuestSighting::{At, Departing, Down, Silent};
     match (source, target) {
         (Departing, _) => GuestLocation::Underway,
-        // Only the source knows whether it has released the guest, and only the destination knows whether it has it.
+        // Only the source knows whether it has released the guest, and only the destination knows whether it has the
+        // guest.
         (Silent, _) | (_, Silent) => GuestLocation::Unknown,
         (At(Torn), At(_) | Down) => GuestLocation::Torn,
         (Down, At(Running | Paused | Off | Left)) => GuestLocation::AtTarget,

@@ -141,7 +141,7 @@ async fn roll_detaching(work: &StepRun, volume: VolumeId, project: &ProjectId) -
     }
 }
 
-/// Maps the driver's answer to a change of disks.
+/// Converts the driver's result of a change of disks into the result of a step.
 pub(super) fn told(result: DriverResult<()>) -> Result<(), StepError> {
     match result {
         Ok(()) => Ok(()),

@@ -170,7 +170,8 @@ async fn start_target(work: &StepRun) -> Result<StepOutput, StepError> {
     if !shared {
         guest::provide(work, host, &server).await?;
     }
-    // This fences once more right before the start: the step may be a retry, and the old host may be back by now.
+    // The old host is fenced once more right before the start: the step may be a retry, and the old host may be back by
+    // now.
     let _turn = guest::turn_of(work, host).await;
     fence(work, &subject).await?;
     guest::install_now(work, host, &server, subject.moving.was_active).await?;

@@ -22,7 +22,7 @@ pub(super) struct MovingServer {
 }
 
 impl MovingServer {
-    /// Its destination, which `claim_host` selected.
+    /// The destination of the move, which `claim_host` selected.
     pub(super) fn target(&self) -> Result<&Placed, StepError> {
         let none = || StepError::fatal(500, "The move has no destination.", "no host was chosen");
         self.moving.target.as_ref().ok_or_else(none)

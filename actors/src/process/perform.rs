@@ -213,7 +213,7 @@ impl ProcessExecution<'_> {
         }
     }
 
-    /// Whether records wait that will be written.
+    /// Whether some records wait that the next append would write.
     fn waits(&self) -> bool {
         let waiting = self.unwritten.as_ref().is_some_and(|unwritten| !unwritten.records.is_empty());
         waiting && !matches!(self.wait, RecordWait::UntilFailure { .. })
@@ -329,7 +329,7 @@ impl ProcessExecution<'_> {
             return Ok(());
         }
         let written = self.append(ProcessCommand::Several(unwritten.records.clone()), Some(&unwritten)).await;
-        // After a refusal, the log has other records, and the process continues from there.
+        // After a refusal, the log has other records, and the process continues from those.
         if let Err(CommandError::Unavailable(_)) = &written {
             self.unwritten = Some(unwritten);
             self.must_write = true;
@@ -385,8 +385,8 @@ fn failed(step: &str, host: Option<HostId>, error: &StepError) -> ProcessCommand
     ProcessCommand::RecordFailed { step: step.to_owned(), elsewhere, host, fault: error.fault() }
 }
 
-/// Refuses a task that the driver of the server's host cannot do. A server without a host, or one that has not answered
-/// yet, is left to the steps.
+/// Refuses a task that the driver of the server's host cannot do. If the server has no host, or the host has not
+/// answered yet, the steps decide.
 async fn host_is_able(work: &StepRun) -> Result<(), StepError> {
     let Some(need) = need_of(&work.running.task) else { return Ok(()) };
     let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(()) };

@@ -8,8 +8,8 @@
 //! * Disks that were set aside have the same name in all moves of a server. So only the agent of the server's own host
 //!   removes them, while no move is recorded and none can begin
 //!   ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
-//! * An incomplete image in a cache is useless. The driver keeps one that is being uploaded or used. On shared storage,
-//!   the upload may be another host's, so the incomplete image stays.
+//! * An incomplete image in a cache is useless. The driver keeps an image that is being uploaded or used. On shared
+//!   storage, the upload may be another host's, so the incomplete image stays.
 //!
 //! Items that the log does not know may be another control plane's, so they stay. The sweep records no events: after a
 //! crash, the next comparison of the host with the log finds the rest.

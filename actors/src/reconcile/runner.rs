@@ -14,8 +14,8 @@ use super::context::ReconcileContext;
 use super::reconciler::Reconciler;
 use super::run_counts::ReconcilerTally;
 
-/// Runs a reconciler periodically, and also at each event that wakes it. Events from this call on wake it, even those
-/// before the first poll.
+/// Runs a reconciler periodically, and also at each event that wakes it. Events after this call wake the reconciler,
+/// even events before the first poll of the future.
 pub(super) fn forever<R: Reconciler>(
     context: Arc<ReconcileContext>,
     tally: Arc<ReconcilerTally>,

@@ -24,7 +24,7 @@ impl Follower {
         Self { parts: Leadership::refusing(member) }
     }
 
-    /// Refuses every command. The ports of a follower are made of it.
+    /// Refuses every command. The ports of a follower are built on this gateway.
     pub fn gateway(&self) -> &Arc<CommandGateway> {
         &self.parts.gateway
     }

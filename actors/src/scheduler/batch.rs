@@ -105,7 +105,7 @@ impl Scheduler {
         }
     }
 
-    /// Decides for one server after the other. Returns the reasons of the first one without a host, if any.
+    /// Decides for one server after the other. Returns the reasons for the first server without a host, if any.
     #[allow(clippy::type_complexity, reason = "the seats of all or the reasons of one, and what was on its way before")]
     fn decide_all(
         self: &Arc<Self>,

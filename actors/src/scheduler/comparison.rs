@@ -12,7 +12,7 @@ pub(super) fn matches(value: &str, wanted: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
     let numbers = |compare: fn(f64, f64) -> bool| match (number(value), first.and_then(number)) {
         (Some(left), Some(right)) => compare(left, right),
-        // Nova's request fails here with a ValueError; here, the host does not pass.
+        // In Nova, the request fails with a ValueError. In Chronova, the host does not pass.
         _ => false,
     };
     let texts = |compare: fn(&str, &str) -> bool| first.is_some_and(|right| compare(value, right));

@@ -127,7 +127,7 @@ fn policy(context: &SchedulingContext<'_>) -> Option<ServerGroupPolicy> {
     context.group.as_ref().map(|group| group.policy)
 }
 
-/// The weighted number of image properties that servers on the host share with the request, over all servers.
+/// The sum over all servers on the host: the weighted number of image properties that a server shares with the request.
 fn same_image_properties(host: &HostState<'_>) -> f64 {
     let Some(image) = &host.context.request.image else { return 0.0 };
     let setting = &host.context.options.image_props_weight_setting;

@@ -139,7 +139,7 @@ struct KeyFileState {
     /// The number of the next record.
     next: u64,
     current: HashMap<DataSubject, (KeySlot, SealingKey)>,
-    /// The reason of a failed flush. After it the content of the disk is unknown.
+    /// The reason of a failed flush. After a failed flush the content of the disk is unknown.
     failed: Option<String>,
 }
 
@@ -318,8 +318,8 @@ impl KeyRing {
         }
     }
 
-    /// Makes later fields of `subject` use a new key. So an erasure of the present fields does not destroy the later
-    /// ones.
+    /// Makes later fields of `subject` use a new key. So an erasure of the present fields does not destroy the key of
+    /// the later fields.
     pub fn retire(&self, subject: &DataSubject) {
         self.state().current.remove(subject);
     }

@@ -146,8 +146,8 @@ impl OpenedViews {
     }
 }
 
-/// The folder of the checkpoints. A process has one object per folder: it writes and thins out one checkpoint at a
-/// time.
+/// The folder of the checkpoints. A process has one object per folder, so only one task at a time writes or deletes
+/// checkpoints.
 #[derive(Debug)]
 pub struct Checkpoints {
     folder: PathBuf,

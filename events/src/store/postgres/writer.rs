@@ -101,7 +101,7 @@ impl PostgresWriter {
     /// Appends one batch. An error is final: the writer no longer knows the end of the log, or has lost the lead.
     async fn perform(&mut self, jobs: Vec<PostgresAppend>) -> Result<(), StoreError> {
         if let Err(failure) = self.learn_revisions(&jobs).await {
-            // Nothing was written. These requests are refused; later ones may pass.
+            // Nothing was written. These requests are refused; later requests may succeed.
             refuse(jobs, &failure);
             return Ok(());
         }

@@ -78,8 +78,8 @@ pub enum NetworkCommand {
         device: InstanceId,
         port: PortId,
     },
-    /// Deletes the ports that were created for the device, and unbinds its others. Ignores ports of other projects:
-    /// their owners could have set `device_id` to this device.
+    /// Deletes the ports that were created for the device, and unbinds its other ports. Ignores ports of other
+    /// projects: their owners could have set `device_id` to this device.
     ReleaseDevice {
         device: InstanceId,
         project: ProjectId,

@@ -1,7 +1,8 @@
 //! The embedded volume service: the requests of its API and of Compute.
 //!
-//! Quota is reserved before the volume or snapshot is requested. After a refusal it is released here, after a crash by
-//! a reconciler. Processes create, copy and remove the volumes' content; see [`super::processes`].
+//! Quota is reserved before the volume or snapshot is requested. This service releases the quota after a refusal, and a
+//! reconciler releases it after a crash. Processes create, copy and remove the volumes' content; see
+//! [`super::processes`].
 
 use std::sync::Arc;
 

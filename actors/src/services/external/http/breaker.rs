@@ -18,7 +18,8 @@ pub struct CircuitBreaker {
 struct BreakerState {
     failures: u32,
     pause: Duration,
-    /// No call is made before this time. The next call moves the time on, so that only one call tries the service.
+    /// No call is made before this time. The first call after it sets a later time, so that only one call tries the
+    /// service.
     closed_until: Option<Instant>,
     reason: String,
 }

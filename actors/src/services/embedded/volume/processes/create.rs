@@ -158,7 +158,7 @@ async fn look(work: &StepRun, volume: VolumeId) -> Result<Option<Arc<VolumeRecor
     }
 }
 
-/// Deletes the volume from its pool. If the host is down, its agent does it when the host is back.
+/// Deletes the volume from its pool. If the host is down, its agent deletes the volume when the host is back.
 async fn remove_content(work: &StepRun) -> Result<(), StepError> {
     let Some((host, _)) = work.running.host() else { return Ok(()) };
     let Some(driver) = work.reach(host)? else { return Ok(()) };
