@@ -88,7 +88,8 @@ impl PendingClaims {
         }
     }
 
-    /// Removes the entries that read models at `seen` already show.
+    /// Removes the entries whose placement the read models at `seen` show, and the amounts of entries whose claim they
+    /// show.
     pub fn forget(&mut self, seen: Position) {
         let mut changed = false;
         self.entries.retain(|_, entry| {

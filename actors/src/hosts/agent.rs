@@ -77,7 +77,8 @@ struct Agent {
     member: Option<Arc<ConnectedHost>>,
     missed: u32,
     connected: bool,
-    /// Whether the host's guests must be compared with the log: the host was away, or was not compared since start-up.
+    /// Whether the devices of the host's guests must be compared with the log: the host was away, or its devices were
+    /// not compared since start-up.
     suspect: bool,
 }
 
@@ -253,7 +254,7 @@ impl Agent {
         }
     }
 
-    /// Reads the state of a guest that changed. The signal itself may be older than the state.
+    /// Reads the power state of a guest that changed, and records it. The signal itself may be older than the state.
     async fn look_at(&self, instance: InstanceId) {
         let Some(member) = &self.member else { return };
         let power = match self.driver.guest(instance).await {

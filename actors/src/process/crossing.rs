@@ -53,8 +53,8 @@ pub fn judge(source: GuestSighting, target: GuestSighting) -> GuestLocation {
         (At(Torn), At(_) | Down) => GuestLocation::Torn,
         (Down, At(Running | Paused | Off | Left)) => GuestLocation::AtTarget,
         (Down, At(Absent)) => GuestLocation::AtSource,
-        // Only the source knows whether it still has the guest's memory, so the process waits for it. A destination
-        // that does not get the guest ends the migration by itself.
+        // Only the source knows whether it still has the guest's memory, so the process waits for the source. A
+        // destination that does not get the guest ends the migration by itself.
         (Down, At(Arriving | Torn) | Down) => GuestLocation::Unknown,
         (At(Running | Paused), At(Running | Paused)) => GuestLocation::Twice,
         (At(Running | Paused), At(Arriving)) => GuestLocation::Underway,

@@ -24,7 +24,7 @@ pub(super) struct FailedStep<'a> {
 pub(super) enum FailedStepEnd {
     /// The step is tried again in a moment.
     Retried,
-    /// The process unwinds, or goes to another host.
+    /// The process undoes its steps, and ends or tries another host.
     GivenUp,
     /// The step has to succeed and does not: it is retried for ever.
     Stuck,

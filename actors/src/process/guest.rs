@@ -102,7 +102,7 @@ pub(super) async fn spawn(work: &StepRun, host: HostId, server: &Alive) -> Resul
 const LOOK_FOR_DELETE: Duration = Duration::from_secs(2);
 
 /// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. If a delete
-/// comes, this wait ends at once.
+/// comes, the wait ends at the next check.
 pub(super) async fn await_network(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let options = &work.context.options;
     let ports: Vec<PortId> = server.nics.iter().map(|nic| nic.port).collect();
@@ -228,8 +228,8 @@ pub(super) async fn reshape(
     }
 }
 
-/// Waits until earlier changes of the server's interfaces are done; no new changes are accepted meanwhile. Otherwise
-/// the new guest could keep a detached interface, or lack an attached one.
+/// Fails until earlier changes of the server's interfaces are done, so the step is retried; no new changes are accepted
+/// meanwhile. Otherwise the new guest could keep a detached interface, or lack an attached one.
 async fn interfaces_at_rest(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     // The interfaces of a server that is being built do not change.
     if server.building().is_some() {

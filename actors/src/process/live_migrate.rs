@@ -9,9 +9,9 @@
 //! | `migrate` | starts the migration, and watches it to its end | aborting it |
 //!
 //! The last step ends only when the reports of both hosts show where the guest is ([`super::crossing`]). It never
-//! guesses and never gives up. After the guest has migrated, nothing is undone: the process updates ports, claims and
-//! the source, and retries until this succeeds ([`post_live_migration`]). The same is true if an undo finds the guest
-//! at its destination.
+//! guesses, and it gives up only if the server is being deleted. After the guest has migrated, nothing is undone: the
+//! process updates ports, claims and the source, and retries until this succeeds ([`post_live_migration`]). The same is
+//! true if an undo finds the guest at its destination.
 
 use std::time::Duration;
 

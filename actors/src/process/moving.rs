@@ -62,7 +62,8 @@ pub(super) fn is_mine(work: &StepRun, server: &Alive) -> bool {
     server.ongoing.map(|ongoing| ongoing.process()) == Some(work.running.process)
 }
 
-/// Waits until earlier changes of the server's volumes are done; no new changes are accepted meanwhile.
+/// Fails until earlier changes of the server's volumes are done, so the step is retried; no new changes are accepted
+/// meanwhile.
 pub(super) fn disks_at_rest(server: &Alive) -> Result<(), StepError> {
     match server.disks.iter().any(|disk| disk.work.is_some()) {
         true => Err(StepError::again("a volume is still being attached or detached")),

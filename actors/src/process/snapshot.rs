@@ -3,8 +3,8 @@
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `keep_image` | nothing: the image already exists, without data | deleting it |
-//! | `copy_disk` | copies the disk on its host, quiesced if the image requires it | removing the copy |
-//! | | if the root disk is a volume: creates snapshots with the guest quiesced | unquiescing it, deleting them |
+//! | `copy_disk` | copies the disk on its host, with the guest quiesced if it has a guest agent | removing the copy |
+//! | | if the root disk is a volume: creates snapshots, guest quiesced if possible | unquiescing it, deleting them |
 //! | `upload` | sends the copy to the image service; for volumes, completes the image without data | (with the image) |
 //! | `clean_up` | removes the copy; deletes backups beyond the rotation | (nothing is left) |
 //!

@@ -1,7 +1,8 @@
 //! The records of a process that are not in the log yet.
 //!
-//! A record that only notes normal progress waits in memory for the next record, and both go into one append. Each
-//! record keeps the time of its own step. A crash loses the waiting records, and the next run repeats their steps.
+//! A record that only notes normal progress may wait in memory for later records, and go into their append; see
+//! [`RecordWait`]. Each record keeps the time of its own step. A crash loses the waiting records, and the next run
+//! repeats their steps.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold as _;
