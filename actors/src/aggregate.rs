@@ -68,7 +68,7 @@ pub struct Committed {
     pub events: Vec<Arc<Event>>,
 }
 
-/// Why a command had no effect.
+/// Why a command failed.
 #[derive(Debug, Clone, Error)]
 pub enum CommandError<R> {
     /// The aggregate refused.

@@ -19,7 +19,7 @@ pub struct Weigher {
     /// The option, and the aggregate metadata that overrides it.
     key: &'static str,
     multiplier: fn(&Multipliers) -> f64,
-    /// Whether values are normalized from 0 instead of from the lowest value. Values below 0 then count as 0.
+    /// Whether values are normalised from 0 instead of from the lowest value. Values below 0 then count as 0.
     from_zero: bool,
     /// Whether the hosts can differ at all for this request.
     applies: fn(&SchedulingContext<'_>) -> bool,

@@ -7,7 +7,8 @@
 //!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
 //!    call finds the same ports;
 //!  - release misses no port. It goes to every network with a port of the server in the views, and to every network
-//!    that got an allocation from this process. After a restart, the views are complete before the service is called.
+//!    that got an allocation from this operating-system process. After a restart, the views are complete before the
+//!    service is called.
 
 mod allocate;
 mod attach;
