@@ -26,8 +26,8 @@ pub fn pack(
     }
     let isolates = threads == Some(CpuThreadPolicy::Isolate);
     if isolates {
-        // A core's idle thread would remain in the PCPU inventory, so another guest would get it. So only cores of one
-        // thread are isolated.
+        // The idle thread of a core would remain in the PCPU inventory, and another guest would get it. So `isolate`
+        // needs a cell whose cores have one thread.
         return if per_core > 1 { None } else { with_emulator(pins(node, &free, 1)?, &free, reserved) };
     }
     if threads == Some(CpuThreadPolicy::Require) && per_core <= 1 {

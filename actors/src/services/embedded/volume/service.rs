@@ -367,7 +367,8 @@ impl EmbeddedVolumes {
         let asked = VolumeSnapshotRequested {
             volume: wanted.volume,
             snapshot,
-            // Not derived from the snapshot's id, so that a second request after a deletion has its own process.
+            // The id is random, not derived from the snapshot's id: a second request after a deletion has its own
+            // process.
             process: ProcessId::random(),
             project: wanted.project,
             user: wanted.user,

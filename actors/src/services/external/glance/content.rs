@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha512};
 
 use crate::services::image_inspection::{InspectError, Inspected, RandomAccess, inspect};
 
-/// The bytes at the beginning of an image that an inspection reads. The headers of all formats are there, and so is all
-/// that the inspection of a qcow2 file reads.
+/// How many bytes an inspection reads from the beginning of an image. They hold the headers of all formats, and
+/// everything that the inspection of a qcow2 file needs.
 const HEAD: usize = 2 * 1024 * 1024;
 
 /// The first bytes of a content of known length. All later bytes read as zeros.

@@ -136,8 +136,8 @@ impl GlanceImages {
         let _ = tokio::time::timeout(GIVES_UP, is_saving).await;
     }
 
-    /// Compares the stored image with the bytes that were sent. An image with other bytes is not the server's disk, so
-    /// it is deleted.
+    /// Compares the stored image with the bytes that were sent. If they differ, the image does not hold the server's
+    /// disk, so the image is deleted.
     async fn compare(
         &self,
         asker: Asker<'_>,

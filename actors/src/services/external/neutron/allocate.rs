@@ -27,7 +27,8 @@ pub(super) fn of_process(process: ProcessId) -> PortMark {
     PortMark(PortId::derive(process.0, "port"))
 }
 
-/// The mark of a port: one request of a server or one process creates at most one port with its mark.
+/// The mark of a port that Chronova creates. Each interface in a server's request, and each process that attaches an
+/// interface, has its own mark, and creates at most one port with that mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PortMark(PortId);
 
@@ -249,8 +250,8 @@ impl NeutronNetworks {
         ensure_bound(self.calls.change(asker, "ports", "port", &id, owner.binding()).await?)
     }
 
-    /// The ids of the groups for new ports. `None`: only `default` is requested, and Neutron decides. Neutron applies
-    /// no groups on a network without port security.
+    /// The ids of the groups for new ports. `None`: no group or only `default` is requested, so Neutron chooses the
+    /// groups. On a network without port security, Neutron applies none.
     async fn groups_of_new_ports(
         &self,
         project: &ProjectId,
@@ -313,7 +314,7 @@ fn no_network(project: &ProjectId) -> PortError {
     PortError::Invalid(format!("No specific network was requested and none are available for project '{project}'."))
 }
 
-/// Nova's words for Neutron's refusals of a new port.
+/// Maps Neutron's refusal of a new port to Nova's message.
 fn refusal(error: NeutronError, nic: &RequestedNic) -> PortError {
     match (error.kind(), &nic.fixed_ip) {
         ("OverQuota", _) => PortError::Forbidden("Maximum number of ports exceeded".to_owned()),

@@ -42,7 +42,7 @@ impl NeutronNetworks {
         security_groups.iter().filter(|name| *name != DEFAULT).try_for_each(|name| choose(&all, name).map(drop))
     }
 
-    /// Checks an explicit `auto`: there is a network, or Neutron creates one for the project.
+    /// Checks an explicit `auto`: the project can use a network, or Neutron creates one for the project.
     pub(super) async fn check_topology(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
         let asker = NeutronCaller::of(caller);
         if self.automatic(project, asker).await?.is_some() {
@@ -107,8 +107,8 @@ impl NeutronNetworks {
         let missing = || PortError::Invalid(format!("Network {id} could not be found."));
         let network = networks.get(&id).ok_or_else(missing)?;
         if !network.is_of(project) && !network.shared {
-            // A user also sees networks that RBAC shares with single projects. Chronova's own account sees every
-            // network, and cannot tell whether this project may use it.
+            // Neutron also shows a user the networks that RBAC shares with the user's project. Chronova's own account
+            // sees every network, so it cannot tell whether the project may use this network.
             match (network.external, asker) {
                 (true, _) => {
                     let message = format!("It is not allowed to create an interface on external network {id}");
@@ -172,7 +172,7 @@ impl NeutronNetworks {
         }
     }
 
-    /// Whether the quota of the project has room for new ports.
+    /// Checks that the quota of the project has room for the new ports.
     async fn check_room(&self, project: &ProjectId, new: usize, caller: &ServiceCaller) -> Result<(), PortError> {
         if new == 0 {
             return Ok(());

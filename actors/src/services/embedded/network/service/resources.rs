@@ -35,7 +35,8 @@ fn sees_floating_ip(row: &FloatingIp, caller: &ServiceCaller) -> bool {
     caller.may((EmbeddedPolicy::Network, "get_floatingip"), Some(row.project()), &access::owned(row.project()))
 }
 
-/// Whether the caller sees the group. Nova calls Neutron for the user, and Neutron shows only the user's own groups.
+/// Whether the caller sees the group. Nova calls Neutron for the user. Neutron shows a user only the groups of the
+/// user's project, and an administrator all groups.
 fn sees_group(group: &SecurityGroup, caller: &ServiceCaller) -> bool {
     caller.is_admin || caller.project.as_ref() == Some(group.project())
 }

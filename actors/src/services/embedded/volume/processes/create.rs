@@ -5,7 +5,7 @@
 //! | `choose_host` | selects the host: the required one, or the one with the most free space | (it changes nothing) |
 //! | `make_content` | loads the image into the host's cache, creates the volume in its pool | deleting the volume |
 //!
-//! If a host fails, the process tries another, unless the volume requires one host.
+//! If a host fails, the process tries another host, unless the volume requires a particular host.
 
 use std::sync::Arc;
 
