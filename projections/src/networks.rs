@@ -173,7 +173,7 @@ impl NetworksView {
         gone.flat_map(|router| self.of_router(*router))
     }
 
-    /// The floating addresses that need this router.
+    /// The floating addresses that reach their ports through this router.
     pub fn routed_by(&self, router: RouterId) -> impl Iterator<Item = (&Arc<FloatingIp>, &Association)> {
         let associated = self.floating_by_port.keys().flat_map(|port| self.floating_ips_at(*port));
         associated.filter(move |(_, to)| to.router == router)

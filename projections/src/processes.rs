@@ -30,9 +30,10 @@ pub struct UnfinishedProcess {
 #[serde(from = "StoredProcesses", into = "StoredProcesses")]
 pub struct Processes {
     pending: BTreeMap<ProcessId, UnfinishedProcess>,
-    /// Processes that change interfaces, by server. A step that defines a guest again waits until its server has none.
+    /// Processes that change interfaces, by server. A step that defines a guest again waits until its server has no
+    /// such process.
     interfaces: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
-    /// Processes that claim quota or create an image before a server decides, by server.
+    /// Processes that claim quota or create an image before a server decides on their request, by server.
     asking: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
     /// Servers that have quota but no stream yet, with the process that creates them.
     unrecorded: BTreeMap<InstanceId, ProcessId>,
@@ -130,8 +131,8 @@ impl Processes {
         }
     }
 
-    /// Notes that a server is recorded. The process of a request is done with the request's last server, unless the
-    /// process is being undone.
+    /// Notes that a server is recorded. The process that creates servers is done when its last server is recorded,
+    /// unless the process is being undone.
     fn recorded(&mut self, instance: InstanceId) {
         let Some(process) = self.unrecorded.remove(&instance) else { return };
         let Some(missing) = self.missing.get_mut(&process) else { return };
@@ -162,7 +163,8 @@ impl Processes {
         }
     }
 
-    /// Adds a process that records only its failure. Until this record, it may have looked finished.
+    /// Adds a process of a kind that records nothing unless it fails. Before this record, the process may have looked
+    /// finished.
     fn started(&mut self, recorded: &Recorded, started: &Started) {
         if started.task.records_only_failure() && !self.pending.contains_key(&started.process) {
             let (process, task) = (started.process, started.task.clone());

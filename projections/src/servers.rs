@@ -180,6 +180,7 @@ impl Servers {
         }
         let host_after = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
         // When a migration runs out of time, the control plane requests its end in the name of the original request.
+        // This abort is no new action.
         let request = &recorded.meta.request_id;
         let own = matches!(event, InstanceEvent::LiveAbortRequested(_))
             && row.actions.iter().any(|action| action.request_id == *request);

@@ -221,7 +221,7 @@ impl ProviderIndex {
                 evolve(ledger);
                 *self = Self::of(ledger);
             }
-            // The row drops the ledger's own provider, so that the ledger need not copy it.
+            // The row drops its reference to the provider, so that the ledger need not copy the provider.
             LedgerEvent::ProviderAdopted(adopted) => {
                 self.let_go(adopted.provider);
                 evolve(ledger);
@@ -435,7 +435,7 @@ impl ProviderIndex {
     }
 }
 
-/// The providers with a changed usage: those that the consumer uses from now on, and those that it used before.
+/// The providers with a changed usage: those that the consumers use after the event, and those that they used before.
 fn holders(ledger: &Ledger, event: &LedgerEvent) -> BTreeSet<ProviderId> {
     let (claims, released): (&[_], &[_]) = match event {
         LedgerEvent::Claimed(claimed) => (std::slice::from_ref(claimed), &[]),
