@@ -170,7 +170,8 @@ impl KeyRing {
         Ok(ring)
     }
 
-    /// Continues after the last record of another process that had this file open, and has lost the right to seal.
+    /// Makes new keys follow the last record in the file. Another process may have added records before it lost the
+    /// right to append.
     pub fn take_over(&self) -> Result<(), SealError> {
         let length = self.backing.length().map_err(|error| failure(&self.path, &error))?;
         let written = length.saturating_sub(RECORD).div_ceil(RECORD);
@@ -378,12 +379,12 @@ fn create(path: &Path) -> io::Result<()> {
     let new = PathBuf::from(name);
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let created = file.write_all_at(&head(ring), 0).and_then(|()| file.sync_all());
-    // A link replaces no file, unlike a renaming.
+    // Unlike a rename, a hard link never replaces an existing file.
     let linked = created.and_then(|()| std::fs::hard_link(&new, path));
     std::fs::remove_file(&new)?;
     match linked {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // A file system without links: the file is created where it is.
+        // This file system has no hard links: `KeyRing::open` creates the file itself.
         Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => Ok(()),
         other => other,
     }

@@ -9,7 +9,7 @@
 //! Invariants:
 //! * In memory an event is not encrypted; the payload types do not know of sealing. The codec of stored bytes
 //!   ([`codec::SEALED`]) marks them as sealed. So older, unsealed events are still read, and cannot be erased.
-//! * A key is durable before its event is ([`encode`] returns after the key was written and flushed).
+//! * A key becomes durable before the event that it seals ([`encode`] returns after the key was written and flushed).
 //! * An erased field reads as its erased form (`[erased]`, nothing, an empty list), so every fold stays total.
 //!
 //! The cipher is XChaCha20-Poly1305: its nonces are so long that random nonces never repeat in practice. The stream,

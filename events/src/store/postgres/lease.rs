@@ -226,7 +226,7 @@ impl KeptLease {
         self.timer.as_mut().map_or(Ok(()), |timer| timer.set(self.terms.end(asked)))
     }
 
-    /// Ends the process at once, if it ends with its lease.
+    /// Ends the process at once if [`LeaseTerms::end_process`] is set.
     async fn end_process(&mut self) {
         let Some(timer) = &mut self.timer else { return };
         if let Err(failure) = timer.set(elapsed()) {

@@ -68,7 +68,7 @@ pub struct PostgresOptions {
     /// How long this member leads without an answer of the database. Zero: until another member opens the log.
     pub lease: Duration,
     /// Whether the kernel kills this process when its lease ends without a renewal. A process that drives hosts needs
-    /// it.
+    /// this.
     pub end_process: bool,
 }
 
@@ -105,7 +105,7 @@ struct LeadingParts {
     closed: bool,
 }
 
-/// The task of a member that follows, or did.
+/// The task of a member that follows or has followed.
 struct RunningFollower {
     follower: Arc<LogFollower>,
     task: JoinHandle<()>,
@@ -122,7 +122,7 @@ pub struct PostgresStore {
     options: PostgresOptions,
     terms: LeaseTerms,
     leading: Mutex<LeadingParts>,
-    /// Whether this member leads, or did.
+    /// Whether this member leads or has led. A follower then reads no more events.
     leads: watch::Sender<bool>,
     epoch: Arc<AtomicI64>,
     lost: watch::Sender<Option<String>>,

@@ -241,7 +241,7 @@ pub(super) async fn announce(
     within(client.execute(sql, values)).await.map(drop)
 }
 
-/// Refuses a member whose secret differs from that of the others. The first member sets the mark of the secret.
+/// Refuses a member whose secret differs from that of the other members. The first member sets the mark of the secret.
 pub(super) async fn check_secret(client: &Client, cell: &str, mark: &[u8]) -> Result<(), StoreError> {
     let sql = "UPDATE chronova_head SET secret = $2 WHERE cell = $1 AND secret IS NULL";
     within(client.execute(sql, &[&cell, &mark])).await?;

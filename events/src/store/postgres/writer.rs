@@ -1,10 +1,10 @@
 //! The single appender: it combines all waiting requests into one statement, which is one transaction and one round
 //! trip.
 //!
-//! The statement updates the head row if the row has our epoch and position, and inserts the events. The lock on that
-//! row until the commit makes the order of commits the order of positions. The statement also notes the previous
-//! position, up to which all events are acknowledged. Followers fold no later event, because a crash of the database
-//! may remove it.
+//! The statement updates the head row if the row has the writer's epoch and position, and inserts the events. The lock
+//! on that row until the commit makes the order of commits the order of positions. The statement also notes the
+//! previous position, up to which all events are acknowledged. Followers fold no later event, because a crash of the
+//! database may remove it.
 //!
 //! If the answer is lost, the outcome is unknown. The writer then takes a new epoch, so that the lost statement cannot
 //! commit later. The returned row shows whether the batch is in the log. Callers get their answers only after that.

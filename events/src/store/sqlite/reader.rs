@@ -93,7 +93,7 @@ impl Readers {
 
     /// Waits for unfinished reads and refuses later ones.
     pub(super) async fn close(&self) {
-        // An error means that another caller has already closed it.
+        // An error means that another caller has already closed the readers.
         let _ = self.places.acquire_many(self.count).await;
         self.closed.store(true, Ordering::SeqCst);
         self.places.close();

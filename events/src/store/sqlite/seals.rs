@@ -235,7 +235,7 @@ impl Seals {
     fn finish(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         file.write_all_at(&self.header.to_bytes(), 0)?;
-        // The write-ahead log may be overwritten next. After that it could not give the seals again.
+        // SQLite may overwrite the write-ahead log next. Then these seals could not be computed from it again.
         file.sync_data()
     }
 

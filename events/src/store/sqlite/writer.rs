@@ -291,7 +291,7 @@ impl Writer {
         }
     }
 
-    /// Writes requests until the transaction is worth committing.
+    /// Writes requests until the transaction is full or overdue, or until no request waits and the disk is idle.
     fn fill(
         &mut self,
         open: &mut OpenTransaction,
@@ -338,7 +338,8 @@ impl Writer {
         })
     }
 
-    /// Handles an error. `Ok`: the transaction is in the log nevertheless. Otherwise none of it is.
+    /// Handles an error. `Ok`: the transaction is in the log nevertheless. `Err`: the requests get this failure. If the
+    /// content of the log is unknown, the writer also stops.
     fn give_up(&mut self, error: &rusqlite::Error, open: &OpenTransaction) -> Result<(), StoreError> {
         let position = self.head.position.0 + 1;
         let failure = match error::explain(error, position) {
@@ -357,7 +358,7 @@ impl Writer {
             self.fail(&failure);
         }
         if failure == StoreError::Full {
-            // Frames that were checkpointed need not stay in the write-ahead log.
+            // After a checkpoint, SQLite can reuse the write-ahead log instead of enlarging it.
             self.checkpoint(false);
         }
         match reader::head(&self.connection) {
