@@ -1,9 +1,9 @@
 //! Quota of a project: its usage and its limits, one stream per project.
 //!
-//! A reservation has the ids of its servers. A crash may come after the reservation and before a server is requested.
-//! The server's id then leads to the reservation, which is released. A claim of a request for servers also requests the
-//! process that creates them. A claim for a change of one server also requests the process that sends the change to the
-//! server. That process withdraws the claim if the server refuses.
+//! A reservation has the ids of its servers. A crash may come after the reservation and before a server is requested. A
+//! reconciler then finds the reservation by the server's id, and releases it. A claim of a request for servers also
+//! requests the process that creates them. A claim for a change of one server also requests the process that sends the
+//! change to the server. That process withdraws the claim if the server refuses.
 
 use std::collections::BTreeMap;
 

@@ -46,7 +46,7 @@ pub struct BlockDevice {
     pub id: BlockDeviceId,
     pub source: BlockSource,
     pub place: BlockLocation,
-    /// 0: the root disk; `None`: the server does not boot from it.
+    /// 0: the root disk; `None`: the server does not boot from the device.
     pub boot_index: Option<u32>,
     /// The size in GiB; for a swap disk in MiB.
     pub size: Option<u32>,

@@ -151,7 +151,7 @@ pub enum Task {
 pub enum RequestNeed {
     /// Quota of the project.
     Quota(ProjectId),
-    /// An image without bytes.
+    /// An image record that has no data yet.
     Image(ImageId),
 }
 
@@ -309,8 +309,8 @@ impl Task {
         }
     }
 
-    /// Whether the process begins without waiting for its turn. A drain only requests other processes and waits for
-    /// them. For `CreateServers` and `AskServer`, a client waits.
+    /// Whether the process begins even if the limit of running processes is reached. A drain only requests other
+    /// processes and waits for them. For `CreateServers` and `AskServer`, a client waits.
     pub fn begins_at_once(&self) -> bool {
         matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. } | Self::AskServer { .. })
     }
