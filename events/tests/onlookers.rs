@@ -178,8 +178,8 @@ async fn a_log_killed_beside_readers_of_its_file_keeps_acknowledged_appends() {
     println!("{kills} kills survived beside {looked} looks");
 }
 
-/// After a server was killed, the last SQLite client that closes the file moves the write-ahead log into it, without
-/// sealing.
+/// After a server was killed, the last SQLite client that closes the data file moves the write-ahead log into the data
+/// file, without sealing.
 #[tokio::test]
 async fn a_log_last_closed_by_another_program_is_not_damaged() {
     let folder = tempfile::tempdir().unwrap();
