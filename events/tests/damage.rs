@@ -1,4 +1,4 @@
-//! Tests of the SQLite log with changed files. It reports a clear error, and changes and loses nothing.
+//! Tests of the SQLite log with changed files. The log reports a clear error, and changes and loses nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

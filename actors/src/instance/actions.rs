@@ -1,9 +1,9 @@
 //! The table of the actions that a server accepts in each state.
 //!
-//! Each line has the preconditions of Nova's `compute/api.py` (`check_instance_lock`, `check_instance_state`). The sets
-//! of `compute/vm_states.py` (`ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT`, `ALLOW_TRIGGER_CRASH_DUMP`) and
-//! `compute/task_states.py` (`ALLOW_REBOOT`) are written out. The decisions read the table, and `docs/server-states.md`
-//! is generated from it.
+//! Each line has the preconditions of Nova's `compute/api.py` (`check_instance_lock`, `check_instance_state`). A line
+//! lists each state of Nova's named sets: `ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT` and `ALLOW_TRIGGER_CRASH_DUMP` of
+//! `compute/vm_states.py`, and `ALLOW_REBOOT` of `compute/task_states.py`. The decisions read the table, and
+//! `docs/server-states.md` is generated from it.
 
 use chronova_events::instance::{Alive, PowerAction, status};
 
@@ -194,7 +194,7 @@ pub const TABLE: &[ActionRule] = &[
 
 impl ServerAction {
     pub fn rule(self) -> &'static ActionRule {
-        // Every action has a line, as a test checks, so the first line is never a wrong answer.
+        // A test checks that every action has a line, so the fallback to the first line never happens.
         TABLE.iter().find(|rule| rule.action == self).unwrap_or(&TABLE[0])
     }
 
@@ -237,7 +237,7 @@ pub(super) fn check_lock(server: &Alive, asker: CallerRights) -> Result<(), Inst
 
 pub fn check_state(server: &Alive, action: ServerAction) -> Result<(), InstanceReject> {
     let (rule, shown) = (action.rule(), status::of_alive(server));
-    // While a server is unshelved, its placement is recorded before its guest exists.
+    // While a server is being unshelved, its placement is recorded before its guest exists.
     let nowhere = server.placement.is_none() || (server.is_offloaded() && shown.task_state == Some("unshelving"));
     if rule.on_host && nowhere {
         return Err(InstanceReject::NotReady);

@@ -82,8 +82,8 @@ pub enum InstanceReject {
     RootVolume { volume: VolumeId },
     #[error("a server has at most {limit} disks")]
     TooManyDisks { limit: usize },
-    /// The record came from a process that does not own the server's task (any more), or another move must end before
-    /// the requested one.
+    /// The record comes from a process that does not own the server's task now. Or an earlier move must end before the
+    /// requested move.
     #[error("another process is at work on the server")]
     Superseded,
 }

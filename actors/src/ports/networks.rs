@@ -4,15 +4,16 @@
 //! calls for a project, when the user no longer waits. A client of Neutron then uses its own account, which `[neutron]`
 //! configures.
 //!
-//! Invariants: the service chooses the ids of ports, and compute learns them only from answers. A change is idempotent
-//! under the server or the process in it. A server's ports belong to the server's project.
+//! Invariants: the service chooses the ids of ports, and compute learns them only from answers. A change names a server
+//! or a process: a repeated change for the same server or process has no further effect. A server's ports belong to the
+//! server's project.
 //!
 //! | call | Neutron's part in it |
 //! |---|---|
 //! | `check`, `check_attach` | `GET networks`, `ports`, `quotas`, `security-groups` with the user's token |
-//! | `allocate`, `attach` | `POST ports` with `device_id` and `binding:host_id`; `binding:profile` has the place or the process |
-//! | `undo_attach` | `GET ports` by `device_id`, `DELETE` of the port with that key |
-//! | `detach`, `release` | `DELETE` of ports with such a key, `PUT ports` without `device_id` for the others |
+//! | `allocate`, `attach` | `POST ports` with `device_id`, `binding:host_id` and a mark in `binding:profile` |
+//! | `undo_attach` | `GET ports` by `device_id`, `DELETE` of the port with the mark of the process |
+//! | `detach`, `release` | `DELETE` of ports with such a mark, `PUT ports` without `device_id` for users' ports |
 //! | `rebind` | `PUT ports` with another `binding:host_id` |
 //! | `add_address`, `remove_address` | `PUT ports` with other `fixed_ips` |
 //! | `add_security_group`, `remove_security_group` | `GET security-groups`, `PUT ports` with other `security_groups` |
@@ -79,7 +80,7 @@ pub struct PortInfo {
     pub port: PortId,
     pub network: NetworkId,
     pub project: ProjectId,
-    /// The server in the port's `device_id`; `None` if the port has none, or belongs to another kind of device.
+    /// The server in the port's `device_id`; `None` if the field is empty, or names a device that is no server.
     pub server: Option<InstanceId>,
     /// The compute host that the port is bound to.
     pub host: Option<String>,
@@ -91,7 +92,7 @@ pub struct PortInfo {
 pub enum PlugState {
     Plugged,
     NotYet,
-    /// An agent of the network service could not plug one of them.
+    /// An agent of the network service could not plug one of the ports.
     Failed,
 }
 

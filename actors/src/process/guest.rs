@@ -98,11 +98,11 @@ pub(super) async fn spawn(work: &StepRun, host: HostId, server: &Alive) -> Resul
     Ok(())
 }
 
-/// A wait for the network looks this often whether the server is being deleted.
+/// During a wait for the network, the pause between two checks whether the server is being deleted.
 const LOOK_FOR_DELETE: Duration = Duration::from_secs(2);
 
-/// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. A delete does
-/// not wait for the network: then this returns at once.
+/// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. If a delete
+/// comes, the wait ends at the next check.
 pub(super) async fn await_network(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let options = &work.context.options;
     let ports: Vec<PortId> = server.nics.iter().map(|nic| nic.port).collect();
@@ -163,7 +163,8 @@ pub(super) async fn turn_of(work: &StepRun, host: HostId) -> Option<HostTurn> {
     work.context.fleet.member(host)?.turns.build().await
 }
 
-/// The timeout of a graceful shutdown: the image's property (also for a volume's image), or the option.
+/// A graceful shutdown. Its timeout is `os_shutdown_timeout` of the image, or of the root volume's image; otherwise
+/// `[DEFAULT] shutdown_timeout`.
 pub(super) fn graceful(work: &StepRun, server: &Alive) -> StopMode {
     let properties = server.hardware_image().into_iter().flat_map(|image| image.properties.iter());
     let own =
@@ -227,8 +228,8 @@ pub(super) async fn reshape(
     }
 }
 
-/// Waits until earlier changes of the server's interfaces are done; no new ones are accepted meanwhile. Otherwise the
-/// new guest could keep a detached interface, or lack an attached one.
+/// Fails until earlier changes of the server's interfaces are done, so the step is retried; no new changes are accepted
+/// meanwhile. Otherwise the new guest could keep a detached interface, or lack an attached one.
 async fn interfaces_at_rest(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     // The interfaces of a server that is being built do not change.
     if server.building().is_some() {
@@ -307,9 +308,9 @@ async fn spec_of(
     })
 }
 
-/// The hardware properties of the image and of the flavor. Users can write any property into an image. So of an image,
-/// only the names that Nova reads from images are used (`nova.objects.image_meta`). Names of flavors, which have a
-/// colon or limit the guest's resources, are never used.
+/// The hardware properties of the image and of the flavor. Users can write any property into an image. So an image's
+/// property is used only if Nova, too, reads it from images (`nova.objects.image_meta`). An image cannot set what only
+/// a flavor may set: names with a colon, which for example limit the guest's resources.
 fn hardware(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
     let of_images = |name: &str| !name.contains(':') && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of));
     let properties = image.into_iter().flat_map(|image| &image.properties).filter(|(name, _)| of_images(name));
@@ -319,7 +320,8 @@ fn hardware(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, Strin
     properties.chain(specs).cloned().collect()
 }
 
-/// Nova's `check_hw_rescue_props`: either property requests a stable rescue, in which the devices stay as they are.
+/// Nova's `check_hw_rescue_props`: `hw_rescue_device` or `hw_rescue_bus` requests a stable rescue, in which the devices
+/// stay as they are.
 fn place(image: &ImageSnapshot) -> Option<RescuePlace> {
     let property = |name: &str| image.properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
     let (device, bus) = (property("hw_rescue_device"), property("hw_rescue_bus"));

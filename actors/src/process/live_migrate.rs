@@ -5,13 +5,13 @@
 //! | `claim_host` | moves the allocations to the migration, claims a destination | moving them back |
 //! | `check_target` | asks the destination whether the guest can run there, and both hosts how its disks get there | |
 //! | `wait_turn` | waits for a place in the source's queue of live migrations | |
-//! | `prepare_target` | creates networks, filters and, if they are copied, disks | removing them |
+//! | `prepare_target` | creates networks and filters, and disks if the migration copies them | removing them |
 //! | `migrate` | starts the migration, and watches it to its end | aborting it |
 //!
 //! The last step ends only when the reports of both hosts show where the guest is ([`super::crossing`]). It never
-//! guesses and never gives up. After the guest has migrated, nothing is undone: the process updates ports, claims and
-//! the source, and retries until this succeeds ([`post_live_migration`]). The same is true if an undo finds the guest
-//! at its destination.
+//! guesses, and it gives up only if the server is being deleted. After the guest has migrated, nothing is undone: the
+//! process updates ports, claims and the source, and retries until this succeeds ([`post_live_migration`]). The same is
+//! true if an undo finds the guest at its destination.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 look_at_both(work, &subject);
                 Ok(())
             }
-            // The process that cancelled this one continues with the server.
+            // The process that cancelled this process continues with the server.
             ProcessOutcome::CalledOff => Ok(()),
         }
     }

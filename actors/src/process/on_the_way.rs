@@ -72,7 +72,7 @@ async fn probe_host(work: &StepRun, end: &Placed) -> (Option<GuestMigrationState
     }
 }
 
-/// Migrates the guest. Returns only when it is certain where the guest is.
+/// Migrates the guest. Returns only when it is certain where the guest is, or when the server is being deleted.
 pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     let mut watch = MigrationWatch::new();
     loop {
@@ -165,7 +165,7 @@ impl MigrationWatch {
         }
     }
 
-    /// Pauses between two polls: shortly at first, and only until the source reports the end.
+    /// Pauses between two polls. The pause doubles each time, and ends early if the source reports the end.
     async fn pause(&mut self, work: &StepRun, subject: &MovingServer, verdict: GuestLocation) {
         match (work.context.fleet.driver(subject.moving.source.host), verdict) {
             (Some(source), GuestLocation::Underway | GuestLocation::AtSource) => {

@@ -91,7 +91,7 @@ impl GuestNumaTopology {
         self.emulator == Some(EmulatorThreadsPolicy::Isolate)
     }
 
-    /// The topology in words, as `2 NUMA nodes, 4 dedicated CPUs, 1024 MiB`.
+    /// The topology in words, for example `2 NUMA nodes, 4 dedicated CPUs, 1024 MiB`.
     pub fn words(&self) -> String {
         let sum = |of: fn(&GuestNumaNode) -> usize| self.nodes.iter().map(of).sum::<usize>();
         let (floating, dedicated) = (sum(|node| node.floating.len()), sum(|node| node.dedicated.len()));

@@ -167,8 +167,8 @@ fn an_impossible_topology_is_refused_with_the_reason() {
 
 // ------------------------------------------------------------------------------------------------------------- fitting
 
-/// Cells of `size` processors each, all dedicated but the first `shared`, in cores of `threads` processors: with two, 0
-/// and 1 are the first core.
+/// Cells of `size` processors each, all dedicated but the first `shared`, in cores of `threads` processors: with two
+/// threads, the processors 0 and 1 are the first core.
 fn host(count: u32, size: u32, shared: u32, threads: usize) -> Vec<HostNumaCell> {
     let cell = |id: u32| {
         let cpus: Vec<u32> = (id * size..(id + 1) * size).collect();

@@ -12,7 +12,7 @@ use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{ConsumerId, ProviderId, ServerGroupId};
 
-/// All providers and consumers of a cell. Rows are shared (`Arc`) so that a copy of the state is cheap.
+/// All providers and consumers of a Nova cell. Rows are shared (`Arc`) so that a copy of the state is cheap.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(from = "StoredLedger")]
 pub struct Ledger {

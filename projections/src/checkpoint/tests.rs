@@ -94,7 +94,7 @@ async fn an_erasure_closes_copies_of_checkpoints_and_earlier_forks() {
     checkpoints.discard_all().unwrap();
     assert!(!path.exists());
     assert!(matches!(checkpoints.save_in(era, &old), Err(CheckpointError::Overtaken)));
-    // An operator puts a backup back.
+    // An operator restores a backup of the file.
     fs::write(&path, copy).unwrap();
     let opened = checkpoints.load(|_| true);
     assert!(opened.from.is_none() && opened.refused[0].reason.contains("destroyed by an erasure"), "{opened:?}");

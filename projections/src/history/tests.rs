@@ -112,7 +112,7 @@ async fn memory_is_bounded() {
     let head = store.head().0;
     assert!(matches!(none.at(position(head), LATER).await, Err(HistoryError::TooLarge { .. })));
     assert!(none.at(position(1), LATER).await.is_ok());
-    // There is memory for one state; the other one is dropped.
+    // There is memory for one state only, so the other state is dropped.
     let one = history(&store, HistoryOptions { memory: weight, ..HistoryOptions::default() }).await;
     one.at(position(head - 1), LATER).await.unwrap();
     one.at(position(head), LATER).await.unwrap();

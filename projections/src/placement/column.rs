@@ -43,8 +43,8 @@ impl ProviderCapacity {
 /// A resource class: its providers, sorted by free capacity.
 ///
 /// Providers with about the same largest amount (to an eighth) share a shelf. The requested amount has a shelf, too.
-/// Providers on lower shelves do not fit. Those on higher shelves fit, and only those with unit rules are checked. Each
-/// provider on the same shelf is checked.
+/// Providers on lower shelves do not fit. Providers on higher shelves fit; of these, only providers with unit rules are
+/// checked. Each provider on the same shelf is checked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderColumn {
     members: Slots,
@@ -83,7 +83,7 @@ impl ProviderColumn {
     /// The providers that can give `amount` to one request.
     pub fn with_room(&self, amount: u64) -> Slots {
         if amount == 0 {
-            // Zero is below every usual `min_unit`. Requests never ask for it, and the shelves do not cover it.
+            // Zero is below every usual `min_unit`. Requests never ask for zero, and the shelves do not cover zero.
             let mut found = self.members.clone();
             found.retain(|slot| self.rooms[slot as usize].admits(amount));
             return found;

@@ -126,8 +126,8 @@ impl EventStore for EventStoreDb {
         for new in &events {
             let form = EventStoreDbEvent::of_new(new)?;
             if form.content_type != BINARY {
-                // The client re-encodes JSON, but data of other programs must not change by a byte. So they cannot be
-                // appended here.
+                // The client re-encodes JSON, but data of other programs must not change by a byte. So such events
+                // cannot be appended here.
                 return Err(AppendError::Encode("other programs append their events themselves".to_owned()));
             }
             data.push((new.id, form));

@@ -1,10 +1,10 @@
 //! The single writer: it takes all waiting requests and commits them as one transaction. [`super::sync`] makes the
 //! transaction durable while the writer fills the next one. Callers get their answers after that.
 //!
-//! Each request is checked against the revision of its own stream. That revision includes earlier requests that are not
-//! durable yet, because dependent events become durable after them. A conflict refuses only its own request. Requests
-//! are checked before their events are written, so no part of a transaction has to be undone. If the transaction fails,
-//! none of it was written, and all its requests get an error.
+//! Each request is checked against the revision of its own stream. This revision includes earlier requests that are not
+//! durable yet. That is safe, because no event becomes durable before the events that it was checked against. A
+//! conflict refuses only its own request. Requests are checked before their events are written, so no part of a
+//! transaction has to be undone. If the transaction fails, none of it was written, and all its requests get an error.
 //!
 //! The writer commits as soon as no request waits and the disk is idle. Otherwise it fills the transaction for as long
 //! as a sync takes, and then commits. So neither the disk nor the writer waits for the other. With slow syncs this
@@ -291,7 +291,7 @@ impl Writer {
         }
     }
 
-    /// Writes requests until the transaction is worth committing.
+    /// Writes requests until the transaction is full or overdue, or until no request waits and the disk is idle.
     fn fill(
         &mut self,
         open: &mut OpenTransaction,
@@ -338,7 +338,8 @@ impl Writer {
         })
     }
 
-    /// Handles an error. `Ok`: the transaction is in the log nevertheless. Otherwise none of it is.
+    /// Handles an error. `Ok`: the transaction is in the log nevertheless. `Err`: the requests get this failure. If the
+    /// content of the log is unknown, the writer also stops.
     fn give_up(&mut self, error: &rusqlite::Error, open: &OpenTransaction) -> Result<(), StoreError> {
         let position = self.head.position.0 + 1;
         let failure = match error::explain(error, position) {
@@ -357,7 +358,7 @@ impl Writer {
             self.fail(&failure);
         }
         if failure == StoreError::Full {
-            // Frames that were checkpointed need not stay in the write-ahead log.
+            // After a checkpoint, SQLite can reuse the write-ahead log instead of enlarging it.
             self.checkpoint(false);
         }
         match reader::head(&self.connection) {
@@ -524,8 +525,8 @@ impl Writer {
         Ok((number, name))
     }
 
-    /// Updates the index. A failure only delays the update, with one exception: if two events have the same position,
-    /// the file differs from the writer's state.
+    /// Updates the index. Most failures only delay the update. After a failure that leaves the state of the file
+    /// unknown, the log accepts no more writes.
     fn index(&mut self) {
         match by_stream::extend(&self.connection, self.head.position) {
             Ok(()) => {

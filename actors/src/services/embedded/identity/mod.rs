@@ -74,7 +74,7 @@ pub struct UserChange {
 
 #[derive(Debug, Clone)]
 pub enum IdentityCommand {
-    /// Creates everything that a log-in needs, at the first start. Does nothing if any identity exists.
+    /// Creates everything that a log-in needs, at the first start. Does nothing if any domain exists.
     Bootstrap(Box<IdentitySeed>),
     CreateDomain(DomainCreated),
     ChangeDomain {

@@ -105,7 +105,7 @@ impl ImageFiles {
         let writing = tokio::task::spawn_blocking(move || files.write(&wanted, receiver));
         let fed = feed(bytes, sender).await;
         let written = writing.await.map_err(|error| ReceiveError::Io(io::Error::other(error)))?;
-        // The writer's error comes first: the sender only fails because the writer stopped.
+        // The writer's error is the cause: the sender fails in this way only because the writer has stopped.
         match (written, fed) {
             (Err(error), Ok(()) | Err(ReceiveError::Io(_))) => Err(error),
             (_, Err(error)) => Err(error),

@@ -78,8 +78,8 @@ pub enum NetworkCommand {
         device: InstanceId,
         port: PortId,
     },
-    /// Deletes the ports that were created for the device, and unbinds its others. Ignores ports of other projects:
-    /// their owners could have set `device_id` to this device.
+    /// Deletes the ports that were created for the device, and unbinds its other ports. Ignores ports of other
+    /// projects: their owners could have set `device_id` to this device.
     ReleaseDevice {
         device: InstanceId,
         project: ProjectId,
@@ -124,7 +124,8 @@ pub struct RevisionMismatch {
 }
 
 impl RevisionMismatch {
-    /// A resource that does not exist has no revision to compare: the command itself refuses it.
+    /// Fails if the revisions differ. Succeeds if the resource does not exist, because the decision on the command then
+    /// refuses it.
     pub fn check(expected: u64, current: Option<u64>) -> Result<(), Self> {
         match current {
             Some(current) if current != expected => Err(Self { expected, current }),
@@ -133,7 +134,7 @@ impl RevisionMismatch {
     }
 }
 
-/// A change of the security groups of a device: afterwards, the group applies to all ports that the device has in the
+/// A change of a security group of a device. Afterwards, the group applies to all ports that the device has in the
 /// network, or to none of them.
 #[derive(Debug, Clone)]
 pub struct DeviceGroupsChange {

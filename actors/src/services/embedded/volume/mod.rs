@@ -149,7 +149,7 @@ pub enum VolumeCommand {
     Release {
         attachment: AttachmentId,
     },
-    /// Reserves the volume without an attachment, for clients from before Cinder had attachments.
+    /// Reserves the volume without an attachment, for clients of Cinder's API before 3.27.
     Keep,
     /// Undoes `Keep`.
     LetGo,

@@ -1,7 +1,8 @@
 //! The embedded volume service: the requests of its API and of Compute.
 //!
-//! Quota is reserved before the volume or snapshot is requested. After a refusal it is released here, after a crash by
-//! a reconciler. Processes create, copy and remove the volumes' content; see [`super::processes`].
+//! Quota is reserved before the volume or snapshot is requested. This service releases the quota after a refusal, and a
+//! reconciler releases it after a crash. Processes create, copy and remove the volumes' content; see
+//! [`super::processes`].
 
 use std::sync::Arc;
 
@@ -366,7 +367,8 @@ impl EmbeddedVolumes {
         let asked = VolumeSnapshotRequested {
             volume: wanted.volume,
             snapshot,
-            // Not derived from the snapshot's id, so that a second request after a deletion has its own process.
+            // The id is random, not derived from the snapshot's id: a second request after a deletion has its own
+            // process.
             process: ProcessId::random(),
             project: wanted.project,
             user: wanted.user,
@@ -414,8 +416,9 @@ impl EmbeddedVolumes {
         }
     }
 
-    /// Ends an attachment for a client of the volume service. Only Compute may end the attachment of a server:
-    /// otherwise its guest could go on writing to a volume that another project has by then (CVE-2023-2088).
+    /// Ends an attachment for a client of the volume service. Only Compute may end the attachment of a server.
+    /// Otherwise the server's guest could still write to the volume after another project has got the volume
+    /// (CVE-2023-2088).
     pub async fn release_unused(
         &self,
         volume: VolumeId,

@@ -1,4 +1,4 @@
-//! The port on a Glance that says what it should not, or nothing.
+//! Tests the port on a Glance that gives wrong answers, or none.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ use crate::ports::{ImageDraft, ImageService as _, PortError, UserToken};
 
 const LOGIN: &str = "POST /v3/auth/tokens";
 
-/// A Glance that answers like this, and the Keystone beside it.
+/// Starts a Glance that answers with `answer`, and a Keystone on the same address.
 async fn stub(answer: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> StubService {
     StubService::start(move |call, _| match call.line.starts_with(LOGIN) {
         true => {
@@ -164,7 +164,7 @@ async fn nothing_is_written_with_a_token_that_counts_no_more() {
     assert_eq!(glance.delete(image(), work()).await, Ok(()), "what is left goes nevertheless");
 }
 
-/// Glance cannot tell a sender that broke off from one that has said all, where a proxy is in between.
+/// Behind a proxy, Glance cannot distinguish an interrupted upload from a complete one.
 #[tokio::test]
 async fn half_of_the_bytes_do_not_pass_for_all() {
     let stub = stub(|call| match call.line.split(' ').next() {

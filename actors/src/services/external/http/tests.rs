@@ -1,4 +1,4 @@
-//! Calls of a service that answers, hesitates, or says too much.
+//! Tests calls to a service that answers, that answers late or not at all, or that answers too much.
 
 #![allow(clippy::unwrap_used)]
 

@@ -14,7 +14,7 @@ use super::calls::{NeutronCaller, NeutronError, fields};
 use super::documents::NeutronPort;
 use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
 
-/// The key of `binding:profile` that marks a port which was created here.
+/// The key in `binding:profile` that marks a port as created by Chronova.
 const MARK: &str = "chronova_made_for";
 
 /// The mark of the port with this index in the request of a server.
@@ -22,12 +22,13 @@ pub(super) fn place(instance: InstanceId, index: usize) -> PortMark {
     PortMark(PortId::derive(instance.0, &format!("port-{index}")))
 }
 
-/// The mark of the port that a process attaches.
+/// The mark of the port that is created for the process `process`.
 pub(super) fn of_process(process: ProcessId) -> PortMark {
     PortMark(PortId::derive(process.0, "port"))
 }
 
-/// The key under which a port is created once.
+/// The mark of a port that Chronova creates. Each interface in a server's request, and each process that attaches an
+/// interface, has its own mark, and creates at most one port with that mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PortMark(PortId);
 
@@ -40,19 +41,19 @@ impl PortMark {
         json!({MARK: self.0.to_string()})
     }
 
-    /// Neutron's customary prefix, and 24 bits of the mark.
+    /// The MAC address of the port: Neutron's default prefix (`base_mac`), and 24 bits of the mark.
     pub(super) fn mac(self) -> String {
         let [a, b, c, ..] = *self.0.0.as_bytes();
         format!("fa:16:3e:{a:02x}:{b:02x}:{c:02x}")
     }
 }
 
-/// Whether Chronova created the port, so that it goes with its server.
+/// Whether Chronova created the port. Such a port is deleted with its server.
 pub(super) fn is_marked(port: &NeutronPort) -> bool {
     port.profile.get(MARK).is_some()
 }
 
-/// The server that gets a port, and its place.
+/// The server that gets a port, with its project, names, host and zone.
 pub(super) struct PortOwner<'a> {
     pub instance: InstanceId,
     pub project: &'a ProjectId,
@@ -62,7 +63,7 @@ pub(super) struct PortOwner<'a> {
 }
 
 impl PortOwner<'_> {
-    /// The fields that make the port the server's, bound to its host.
+    /// The fields of a port that give it to the server and bind it to the server's host.
     pub(super) fn binding(&self) -> Map<String, Value> {
         fields([
             ("device_id", json!(self.instance.to_string())),
@@ -139,7 +140,7 @@ impl NeutronNetworks {
         Ok(())
     }
 
-    /// Makes a port that its user created the server's.
+    /// Gives an existing port, which the user named, to the server.
     async fn take(
         &self,
         id: PortId,
@@ -196,7 +197,7 @@ impl NeutronNetworks {
                 if let Some(port) = now.into_iter().find(|port| mark.is_on(port)) {
                     return self.at_host(port, owner, asker).await.map(Some);
                 }
-                // Another server's port has the address by chance.
+                // Another server's port has the same MAC address by chance, so Neutron chooses the address.
                 let mut body = body;
                 body.remove("mac_address");
                 let made = self.calls.create(asker, "ports", "port", body).await;
@@ -235,7 +236,7 @@ impl NeutronNetworks {
         Ok(body)
     }
 
-    /// A port of an earlier attempt, bound to the host of this one.
+    /// Binds a port of an earlier attempt to the host of this attempt.
     async fn at_host(
         &self,
         port: NeutronPort,
@@ -249,8 +250,8 @@ impl NeutronNetworks {
         ensure_bound(self.calls.change(asker, "ports", "port", &id, owner.binding()).await?)
     }
 
-    /// The ids of the groups for new ports. `None`: Neutron decides, because only `default` is wanted, which networks
-    /// without port security do not have.
+    /// The ids of the groups for new ports. `None`: no group or only `default` is requested, so Neutron chooses the
+    /// groups. On a network without port security, Neutron applies none.
     async fn groups_of_new_ports(
         &self,
         project: &ProjectId,
@@ -313,7 +314,7 @@ fn no_network(project: &ProjectId) -> PortError {
     PortError::Invalid(format!("No specific network was requested and none are available for project '{project}'."))
 }
 
-/// Nova's words for Neutron's refusals of a new port.
+/// Maps Neutron's refusal of a new port to Nova's message.
 fn refusal(error: NeutronError, nic: &RequestedNic) -> PortError {
     match (error.kind(), &nic.fixed_ip) {
         ("OverQuota", _) => PortError::Forbidden("Maximum number of ports exceeded".to_owned()),

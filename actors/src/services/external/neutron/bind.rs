@@ -25,7 +25,7 @@ pub(super) fn ensure_bound(port: NeutronPort) -> Result<NeutronPort, PortError> 
 }
 
 impl NeutronNetworks {
-    /// Deletes a port that was created here, and unbinds any other. A port that is gone is success.
+    /// Deletes a port that Chronova created, and unbinds any other port. Succeeds if the port is already gone.
     pub(super) async fn give_up(&self, port: &NeutronPort, asker: NeutronCaller<'_>) -> Result<(), PortError> {
         let id = port.id.to_string();
         let given_up = match is_marked(port) {
@@ -61,7 +61,7 @@ impl NeutronNetworks {
         }
     }
 
-    /// Goes on after a refusal, so that one port does not keep the others.
+    /// Continues after a failure, so that one port does not prevent the release of the others.
     pub(super) async fn release_all(
         &self,
         instance: InstanceId,
@@ -99,7 +99,7 @@ impl NeutronNetworks {
         Ok(())
     }
 
-    /// Gives the server's port on the network one more address, from the first subnet that has one.
+    /// Gives the server's port on the network one more address, from the first subnet with a free address.
     pub(super) async fn add_one(
         &self,
         instance: InstanceId,

@@ -1,4 +1,4 @@
-//! Requests to Neutron: with whose token, to which address, and the meaning of its refusals.
+//! Makes requests to Neutron: chooses the token and the address, and maps refusals to errors of the port.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::services::external::http::{ServiceAnswer, ServiceClient, ServiceReque
 use crate::services::external::keystone::document::endpoint;
 use crate::services::external::keystone::session::{KeystoneSession, SessionToken};
 
-/// Ids in one query. More would make the address too long for Neutron's server.
+/// The most ids in one query. More would make the URL too long for Neutron's HTTP server.
 const IDS: usize = 100;
-/// Pages of one list. A Neutron with `pagination_max_limit` sends long lists in pages.
+/// The most pages of one list. A Neutron with `pagination_max_limit` sends long lists in pages.
 const PAGES: usize = 100;
 
-/// The one for whom a request is made: it decides the token.
+/// The user or the account for which a request is made. Its token goes with the request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum NeutronCaller<'a> {
     /// A user, with their own token.
@@ -32,7 +32,7 @@ pub(super) enum NeutronCaller<'a> {
 }
 
 impl<'a> NeutronCaller<'a> {
-    /// The user, or Chronova for a part of it that asks for no user.
+    /// The user, if the caller has a token; otherwise the account of `[neutron]`.
     pub(super) fn of(caller: &'a ServiceCaller) -> Self {
         match &caller.token {
             Some(token) => Self::User(token, &caller.meta),
@@ -136,7 +136,7 @@ impl std::fmt::Debug for NeutronCalls {
 impl NeutronCalls {
     pub(super) fn new(options: NeutronOptions, clock: Arc<dyn Clock>) -> Result<Self, TrustError> {
         let client = ServiceClient::new(options.calls.clone())?;
-        // A Keystone that does not answer must not close the circuit to Neutron.
+        // Keystone has its own client, because a Keystone that does not answer must not stop the calls to Neutron.
         let keystone = ServiceClient::new(options.calls.clone())?;
         let session = KeystoneSession::new(options.account.clone(), keystone, clock);
         Ok(Self { options, client, session, extensions: Mutex::default() })
@@ -146,7 +146,7 @@ impl NeutronCalls {
         &self.client
     }
 
-    /// The address below which the resources are.
+    /// The root of the API's URLs.
     fn root(&self, own: &SessionToken) -> NeutronResult<String> {
         let found = self.options.endpoint.as_deref().or_else(|| {
             let interfaces: Vec<&str> = self.options.interfaces.iter().map(String::as_str).collect();
@@ -160,7 +160,8 @@ impl NeutronCalls {
         Ok(if bare.ends_with("/v2.0") { bare.to_owned() } else { format!("{bare}/v2.0") })
     }
 
-    /// Makes one request. A token of Chronova's own account that no longer counts is renewed once.
+    /// Makes one request. If Neutron refuses the token of Chronova's own account, the request is repeated once with a
+    /// new token.
     async fn ask(
         &self,
         asker: NeutronCaller<'_>,
@@ -188,7 +189,7 @@ impl NeutronCalls {
         Err(NeutronError::Unavailable("Neutron was not asked".to_owned()))
     }
 
-    /// A list, whole: `list(asker, "ports", "device_id=...")`.
+    /// All pages of a list: `list(asker, "ports", "device_id=...")`.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         asker: NeutronCaller<'_>,

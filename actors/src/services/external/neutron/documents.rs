@@ -1,4 +1,4 @@
-//! Neutron's documents: the fields that count here.
+//! Neutron's documents, with the fields that Chronova reads.
 
 use std::net::IpAddr;
 

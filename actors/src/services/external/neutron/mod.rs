@@ -1,14 +1,16 @@
 //! Real Neutron: the port of the network service.
 //!
-//! A request of a user goes to Neutron with the user's token, so that Neutron judges the user's rights. A process, and
-//! whatever only an administrator sees (bindings), uses the account of `[neutron]`.
+//! A request of a user goes to Neutron with the user's token, so that Neutron judges the user's rights. Requests of
+//! processes use the account of `[neutron]`. So do requests about fields that only administrators see, such as
+//! bindings.
 //!
 //! Invariants:
-//!  - a port that is created here is created, given to its server and bound by one request. A key in its
-//!    `binding:profile`, which users can neither see nor set, names its place in the server's request or the process
-//!    that attached it. Only such ports are deleted; all others are unbound;
+//!  - one request to Neutron creates a port, gives it to its server and binds it. The request also writes a mark into
+//!    the port's `binding:profile`, which users can neither see nor set. The mark derives from the port's index in the
+//!    server's request, or from the process that attaches the port. Only ports with such a mark are deleted; all others
+//!    are unbound;
 //!  - a request that is repeated after a lost answer creates no second port. The MAC address of a new port derives from
-//!    that key, and Neutron refuses a second port with the same MAC address on one network ([`allocate`]);
+//!    its mark. Neutron refuses a second port with the same MAC address on one network ([`allocate`]);
 //!  - a port of another project is never touched, even if its `device_id` names the server.
 
 mod allocate;
@@ -42,7 +44,7 @@ use crate::ports::{
 use crate::services::external::http::{CallOptions, ServiceClient, TrustError};
 use crate::services::external::keystone::ServiceAccount;
 
-/// Events that a process which waits for ports may miss. It then asks Neutron again.
+/// The size of the queue of events. A process that waits for ports and falls behind by more events asks Neutron again.
 const EVENTS: usize = 256;
 
 /// `[neutron]`.
@@ -51,25 +53,25 @@ pub struct NeutronOptions {
     /// The account of processes.
     pub account: ServiceAccount,
     pub calls: CallOptions,
-    /// `endpoint_override`; `None`: the catalogue of Keystone tells the address.
+    /// `endpoint_override`; `None`: Keystone's catalogue has the address.
     pub endpoint: Option<String>,
     /// `valid_interfaces`, in their order.
     pub interfaces: Vec<String>,
     pub region: Option<String>,
     /// `service_type`.
     pub service_type: String,
-    /// `ovs_bridge`: the bridge where the details of a port name none.
+    /// `ovs_bridge`: the bridge for ports whose binding details name no bridge.
     pub ovs_bridge: String,
     /// `extension_sync_interval`.
     pub extension_sync_interval: Duration,
 }
 
-/// The client of a Neutron.
+/// The network service of a real Neutron.
 #[derive(Debug)]
 pub struct NeutronNetworks {
     calls: NeutronCalls,
     ovs_bridge: String,
-    /// The ports of which Neutron said that they are plugged, or that they could not be.
+    /// Neutron's notices about ports: whether a port was plugged, or could not be.
     plugged: broadcast::Sender<(PortId, bool)>,
 }
 

@@ -18,7 +18,7 @@ use crate::ports::{HostNetworkSetup, PlugState, PortError};
 
 /// The number of characters of an id in the names of devices. More do not fit into a Linux interface name.
 const DEVICE_ID: usize = 11;
-/// Neutron is asked at least so often, because an event may be lost.
+/// The longest pause between two questions to Neutron. An event may be lost, so the wait does not rely on events.
 const LOOK: Duration = Duration::from_secs(3);
 
 impl NeutronNetworks {
@@ -47,7 +47,7 @@ impl NeutronNetworks {
 
     pub(super) async fn wait_for(&self, ports: &[PortId], patience: Duration) -> Result<PlugState, PortError> {
         let end = Instant::now() + patience;
-        // Before the first look, so that no event falls between the two.
+        // The subscription begins before the first question, so that no event is missed in between.
         let mut events = self.plugged.subscribe();
         loop {
             match self.all_active(ports).await {
@@ -88,7 +88,8 @@ fn short(id: impl std::fmt::Display) -> String {
     id.to_string().chars().take(DEVICE_ID).collect()
 }
 
-/// Nova's `vif_type`s, as far as a host without software of ours can plug them.
+/// The plug for a port's `vif_type`. Only types that libvirt can plug by itself are supported, because Chronova
+/// installs no agent on hosts.
 pub(super) fn plug(port: &NeutronPort, ovs_bridge: &str) -> Result<NicPlug, PortError> {
     let detail = |key: &str| port.vif_details.get(key).and_then(Value::as_str).filter(|name| is_device(name));
     let refused = |why: String| PortError::NotHere(format!("Port {} cannot be plugged: {why}", port.id));

@@ -1,4 +1,4 @@
-//! Questions about ports, and the interfaces that they make.
+//! Reads ports, and converts them to the interfaces of servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -93,7 +93,8 @@ fn rule_body(group: SecurityGroupId, traffic: &RuleTraffic) -> Map<String, Value
     body
 }
 
-/// Neutron's refusals of quota are 409; Nova's old API answers 403 to them, as the port says.
+/// Maps the refusal of a new group or rule to the errors of the port. `Forbidden` for an exceeded quota is part of the
+/// general conversion.
 fn limited(error: super::calls::NeutronError) -> PortError {
     match error.kind() {
         "SecurityGroupRuleExists" => match PortError::from(error) {

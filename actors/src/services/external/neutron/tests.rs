@@ -1,4 +1,4 @@
-//! The client against a Neutron of a few lines: what is asked, with whose token, and what follows from lost answers.
+//! Tests the client on a stub of Neutron: its requests, their tokens, and its reaction to lost answers.
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,13 +24,13 @@ const PROJECT: &str = "0123456789abcdef0123456789abcdef";
 const NETWORK: &str = "11111111-1111-4111-8111-111111111111";
 const SUBNET: &str = "22222222-2222-4222-8222-222222222222";
 
-/// The ports of the Neutron, and its misbehaviour.
+/// The ports of the stub, and its planned faults.
 #[derive(Default)]
 struct NeutronState {
     ports: Vec<Map<String, Value>>,
-    /// New ports are made, and the answer is lost, so often.
+    /// How many more requests create a port but get no answer.
     loses: usize,
-    /// No list shows a port, so often: as if it were made a moment later.
+    /// How many more lists show no port, as if the port were created a moment later.
     hides: usize,
     vif_type: Option<&'static str>,
     status: Option<&'static str>,
@@ -158,7 +158,7 @@ impl NeutronStub {
         self.state.lock().unwrap().ports.clone()
     }
 
-    /// A port that a user made.
+    /// Adds a port that a user created.
     fn add(&self, project: &str, device: &str) -> PortId {
         let id = PortId::random();
         let port = json!({"id": id.to_string(), "network_id": NETWORK, "project_id": project, "device_id": device,
@@ -234,7 +234,8 @@ async fn a_mac_address_of_another_port_is_no_obstacle() {
     neutron.add(PROJECT, "another");
     neutron.state.lock().unwrap().ports[0].insert("mac_address".to_owned(), json!(mac));
     let made = neutron.networks.allocate(request, meta()).await;
-    // The stub gives a port without an address none, so the client cannot read it; Neutron was asked for one more.
+    // The stub assigns no MAC address, so the client cannot read the answer. But the request for a second port has
+    // arrived.
     assert_eq!(neutron.ports().len(), 2, "{made:?}");
     assert!(!neutron.ports()[1].contains_key("mac_address"));
 }

@@ -158,7 +158,8 @@ pub(super) fn command(
     }))
 }
 
-/// Without requested groups, Nova sends only `default`. Then the network decides whether groups apply at all.
+/// The groups of a new port. If the user requested no group, Nova sends only `default`. Then the result is `None`, and
+/// the network's port security decides whether groups apply at all.
 fn named_groups(wanted: &InterfacesRequest, groups: &[SecurityGroupId]) -> Option<Vec<SecurityGroupId>> {
     match wanted.security_groups.as_slice() {
         [] => None,

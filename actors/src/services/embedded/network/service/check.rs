@@ -35,7 +35,7 @@ pub(super) fn check(
     views.security_groups.read(|view| groups(view, project, security_groups)).map(drop)
 }
 
-/// Nova's check of an explicit `auto`: a network exists, or could be created.
+/// Nova's check of an explicit `auto`: the project can use a network. The embedded service creates none.
 pub(super) fn check_auto(views: &Views, project: &ProjectId) -> Result<(), PortError> {
     match views.networks.read(|view| automatic(view, project))? {
         Some(_) => Ok(()),
@@ -101,8 +101,8 @@ fn check_nic(view: &NetworksView, project: &ProjectId, nic: &RequestedNic) -> Re
     Ok(())
 }
 
-/// A port that the project may give to a server: its own (Nova's `PortNotUsable`), on a network that it may use. An
-/// existing port on an external network is refused, too.
+/// The project's own port with this id (Nova: `PortNotUsable`). A port on an external network is refused, unless the
+/// network is the project's own or shared.
 pub(super) fn usable_port<'a>(
     view: &'a NetworksView,
     project: &ProjectId,
@@ -118,7 +118,7 @@ pub(super) fn usable_port<'a>(
     }
 }
 
-/// Whether servers of the project may be in the network, whether it is external or not.
+/// Whether the network is the project's own or shared, whatever its `external` says.
 fn is_inner(network: &NetworkRow, project: &ProjectId) -> bool {
     network.created.project == *project || network.settings().shared
 }

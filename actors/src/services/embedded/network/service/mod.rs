@@ -7,7 +7,8 @@
 //!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
 //!    call finds the same ports;
 //!  - release misses no port. It goes to every network with a port of the server in the views, and to every network
-//!    that got an allocation from this process. After a restart, the views are complete before the service is called.
+//!    that got an allocation from this operating-system process. After a restart, the views are complete before the
+//!    service is called.
 
 mod allocate;
 mod attach;
@@ -243,8 +244,8 @@ impl NetworkService for EmbeddedNetworks {
         Ok(self.views.networks.read(|view| view.at_address(address).map(|port| reads::port_info(port)).collect()))
     }
 
-    /// The service keeps everything in the log, so the read models of a moment are the service at that moment. The
-    /// result must not be used for changes.
+    /// All state of the service is in the log, so the read models of a past moment suffice to answer for that moment.
+    /// The result must not be used for changes.
     fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {
         Some(Self::new(Arc::clone(&self.gateway), Arc::clone(past)))
     }
