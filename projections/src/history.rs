@@ -54,9 +54,9 @@ pub enum HistoryError {
     AfterHead { asked: Position, head: Position },
     #[error("{asked} is in the future; it is {now}")]
     Future { asked: Timestamp, now: Timestamp },
-    #[error("too many questions about the past are being answered")]
+    #[error("too many queries about the past are running")]
     Busy,
-    #[error("the state of that moment takes more memory than the {limit} MiB that questions about the past may take")]
+    #[error("the state of that moment takes more memory than the {limit} MiB that queries about the past may take")]
     TooLarge { limit: u64 },
     #[error(transparent)]
     Projection(#[from] ProjectionError),

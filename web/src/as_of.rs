@@ -81,7 +81,7 @@ fn fault(error: HistoryError) -> Fault {
             Fault::bad_request(format!("Invalid as_of: {asked} is in the future; it is {now}."))
         }
         HistoryError::Busy => Fault::too_many_requests(
-            "Too many questions about the past are being answered; ask again in a few seconds.",
+            "Too many queries about the past are running; try again in a few seconds.",
             5,
         ),
         error @ HistoryError::TooLarge { .. } => Fault::unavailable(format!("{}.", capital(&error.to_string()))),

@@ -376,7 +376,7 @@ impl Agent {
         if action == DeletedGuests::Shutdown
             && let Err(error) = self.driver.stop(instance, StopMode::Hard).await
         {
-            tracing::warn!(host = %member.hostname, %instance, %error, "a guest cannot be switched off yet");
+            tracing::warn!(host = %member.hostname, %instance, %error, "powering off the guest of a deleted server failed, retrying");
         }
     }
 
@@ -403,13 +403,13 @@ impl Agent {
             ResyncAction::Forget => {
                 tracing::info!(host = %member.hostname, %instance, "removing a guest whose server is on another host");
                 if let Err(error) = self.withdraw(instance).await {
-                    tracing::warn!(host = %member.hostname, %instance, %error, "a leftover guest cannot be removed yet");
+                    tracing::warn!(host = %member.hostname, %instance, %error, "removing a leftover guest failed, retrying");
                 }
             }
             ResyncAction::Pull => {
                 tracing::info!(host = %member.hostname, %instance, "switching off a guest that is being evacuated");
                 if let Err(error) = self.driver.stop(instance, StopMode::Hard).await {
-                    tracing::warn!(host = %member.hostname, %instance, %error, "a guest cannot be switched off yet");
+                    tracing::warn!(host = %member.hostname, %instance, %error, "powering off a guest that is being evacuated failed, retrying");
                 }
             }
             ResyncAction::Reap => self.reap(member, instance).await,

@@ -52,7 +52,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
 fn asked(work: &StepRun) -> Result<(ProcessId, &RequestNeed), StepError> {
     match &work.running.task {
         Task::AskServer { asks_for, needs, .. } => Ok((*asks_for, needs)),
-        other => Err(StepError::fatal(500, "The process asks no server.", other.name())),
+        other => Err(StepError::fatal(500, "This process sends no request to a server.", other.name())),
     }
 }
 
@@ -84,7 +84,7 @@ async fn ask(work: &StepRun) -> Result<StepOutput, StepError> {
         return Ok(StepOutput::Nothing);
     }
     let Some(ServerRequest { request, meta, .. }) = request(work) else {
-        return Err(StepError::fatal(500, "The control plane restarted before it had asked the server.", ""));
+        return Err(StepError::fatal(500, "The control plane restarted before it sent the request to the server.", ""));
     };
     match work.context.gateway.send::<InstanceRoot>(&work.instance_id(), request, meta).await {
         Ok(committed) => work.context.server_requests.reached(work.running.process, committed.position),

@@ -98,7 +98,7 @@ mod tests {
     /// The most important rule: a guest that may run at its source is never taken to be at its destination, and the
     /// reverse.
     #[test]
-    fn a_guest_never_counts_as_gone_from_where_it_runs() {
+    fn a_running_guest_is_never_reported_as_gone() {
         for end in ALL {
             for here in [At(Running), At(Paused), Departing] {
                 assert_ne!(judge(here, end), GuestLocation::AtTarget, "{here:?} {end:?}");

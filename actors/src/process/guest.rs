@@ -286,7 +286,7 @@ async fn spec_of(
         config_drive: match server.request.config_drive {
             true => {
                 let password = work.context.passwords.of(work.running.process);
-                let failed = |reason: String| StepError::fatal(500, "The config drive could not be made.", reason);
+                let failed = |reason: String| StepError::fatal(500, "The config drive could not be created.", reason);
                 let options = &work.context.server_options.metadata;
                 let floating = sources::floating_ip(work.context.networks.as_ref(), server).await?;
                 let said = sources::said(options, server).await.map_err(failed)?;

@@ -50,7 +50,7 @@ pub(super) async fn subject(work: &StepRun) -> Result<Option<MovingServer>, Step
 /// Like [`subject`], but only while this process owns the server's task. If a delete has overtaken the process, the
 /// step fails and the process is undone.
 pub(super) async fn mine(work: &StepRun) -> Result<MovingServer, StepError> {
-    let overtaken = || StepError::fatal(409, "Another request took the place of the move.", "");
+    let overtaken = || StepError::fatal(409, "Another request has overtaken the move.", "");
     let subject = subject(work).await?.ok_or_else(overtaken)?;
     match is_mine(work, &subject.server) {
         true => Ok(subject),

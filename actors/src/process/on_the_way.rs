@@ -196,7 +196,7 @@ impl MigrationWatch {
             return Err(StepError::fatal(500, &format!("Live migration failure: {reason}"), reason.as_str()));
         }
         if self.set_out {
-            return Err(StepError::fatal(500, "Live migration failure: the host aborted it.", ""));
+            return Err(StepError::fatal(500, "Live migration failure: the host aborted the migration.", ""));
         }
         if !source.is_some_and(|standing| matches!(standing.presence, GuestPresence::Running | GuestPresence::Paused)) {
             return Err(StepError::fatal(500, "Live migration failure: the guest is not running.", ""));

@@ -157,7 +157,7 @@ pub(super) async fn drop(work: &StepRun) -> Result<(), StepError> {
             Err(PortError::NotFound(_)) => continue,
             Err(error) => return Err(StepError::again(error)),
             Ok(now) if now.status == "creating" => {
-                return Err(StepError::again(format!("snapshot {snapshot} is being made")));
+                return Err(StepError::again(format!("snapshot {snapshot} is still being created")));
             }
             Ok(_) => {}
         }

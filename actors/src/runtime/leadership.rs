@@ -13,7 +13,7 @@ use crate::process::interference::Interference;
 
 /// Another member has the right to append to the log, so this member follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("another process leads this log, or it is open for reading only")]
+#[error("another member leads this log, or the log is open for reading only")]
 pub struct NotLeading;
 
 /// The aggregates and the read models of a member that leads. Ports and contexts are built from these parts.

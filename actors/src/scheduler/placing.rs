@@ -305,7 +305,7 @@ pub(super) async fn claim_all(
     scheduler: &Scheduler,
     chosen: &[(&SelectionRequest, &RankedHost)],
 ) -> Result<ClaimOutcome, SelectionError> {
-    let Some((first, _)) = chosen.first() else { return Ok(ClaimOutcome::Refused("nobody asks".to_owned())) };
+    let Some((first, _)) = chosen.first() else { return Ok(ClaimOutcome::Refused("the claim names no server".to_owned())) };
     let claims = chosen.iter().map(|(asked, chosen)| claim_of(scheduler, asked, chosen)).collect();
     let command = LedgerCommand::ClaimAll { claims };
     match scheduler.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&first.meta)).await {
@@ -316,7 +316,7 @@ pub(super) async fn claim_all(
             let release = LedgerCommand::Release { consumer };
             let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&first.meta)).await;
             released.map_err(SelectionError::not_now)?;
-            Ok(ClaimOutcome::Refused("the server had another claim from before".to_owned()))
+            Ok(ClaimOutcome::Refused("the server still held a claim from before a crash".to_owned()))
         }
         Err(CommandError::Rejected(reject)) => Ok(ClaimOutcome::Refused(reject.to_string())),
         Err(error @ CommandError::Unavailable(_)) => Err(SelectionError::not_now(error)),

@@ -130,7 +130,7 @@ fn fit_node(
     let (pinned, emulator) = pack(cell, node, topology.threads, reserved).ok_or_else(|| {
         let free = cell.free_processors().len();
         format!(
-            "dedicated CPUs: {free} are free, and no {wants} of them are threads of cores as hw:cpu_thread_policy asks"
+            "dedicated CPUs: hw:cpu_thread_policy cannot be met: no {wants} of the {free} that are free are threads of suitable cores"
         )
     })?;
     let floating = node.floating.iter().copied().collect();

@@ -128,7 +128,7 @@ impl OpenedViews {
             .collect();
         if let Some(clear) = self.from.as_ref().filter(|found| found.clear) {
             remarks.push(format!(
-                "the checkpoint {} is of a version that did not seal it: the next one replaces it",
+                "the checkpoint {} was written by a version that did not encrypt checkpoints: the next one replaces it",
                 clear.path.display()
             ));
         }

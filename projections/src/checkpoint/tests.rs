@@ -76,7 +76,7 @@ async fn a_checkpoint_without_a_seal_is_read_and_replaced() {
     let checkpoints = checkpoints_in(folder.path());
     let opened = checkpoints.load(|_| true);
     same(&opened.views, &old);
-    assert!(opened.remarks()[0].contains("did not seal it"), "{:?}", opened.remarks());
+    assert!(opened.remarks()[0].contains("did not encrypt checkpoints"), "{:?}", opened.remarks());
     checkpoints.save(&new).unwrap();
     assert!(!clear.exists());
     assert_eq!(checkpoints.load(|_| true).remarks(), [""; 0]);

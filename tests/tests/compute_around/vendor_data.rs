@@ -71,7 +71,7 @@ async fn other_services_say_their_part_of_a_server() {
     let shown = service.cloud.show(&failed).await;
     assert_eq!(
         (&shown["status"], &shown["fault"]["message"]),
-        (&json!("ERROR"), &json!("The config drive could not be made."))
+        (&json!("ERROR"), &json!("The config drive could not be created."))
     );
     service.cloud.api.stop().await;
 }

@@ -106,7 +106,7 @@ pub(super) fn read(data: &Path) -> io::Result<Option<(SealsHeader, Vec<u32>)>> {
         Err(error) => return Err(error),
     };
     let Some(header) = SealsHeader::from_bytes(&bytes) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "its first bytes differ from what was written"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "its header is damaged"));
     };
     let entries: Vec<u32> =
         bytes[HEADER..].chunks_exact(4).map(|entry| u32::from_le_bytes(entry.try_into().unwrap_or_default())).collect();

@@ -185,7 +185,7 @@ impl ImageFiles {
             let entry = entry?;
             let image = entry.file_name().to_str().and_then(|name| name.parse::<ImageId>().ok());
             if !image.is_some_and(|image| missing.remove(&image)) && entry.file_type()?.is_file() {
-                tracing::info!(file = %entry.path().display(), "removed a file of no image");
+                tracing::info!(file = %entry.path().display(), "removed a file that belongs to no image");
                 fs::remove_file(entry.path())?;
             }
         }

@@ -206,7 +206,7 @@ fn extend(record: &VolumeRecord, process: ProcessId, size_gb: u32, attached: boo
         && record.attachments.len() > 1
     {
         let first = attachment.instance.map(|id| id.to_string()).unwrap_or_default();
-        return Err(invalid(format!("Volume {volume} is attached to several servers ({first} and others).")));
+        return Err(invalid(format!("Volume {volume} is attached to more than one server, {first} among them.")));
     }
     Ok(vec![ExtendRequested { volume, process, size_gb }.into()])
 }

@@ -360,7 +360,7 @@ impl EmbeddedVolumes {
         if !is_admin && of.created.project != wanted.project {
             return Err(VolumeError::no_volume(wanted.volume));
         }
-        let (snapshot, project) = (wanted.snapshot, wanted.project.clone());
+        let (volume, snapshot, project) = (wanted.volume, wanted.snapshot, wanted.project.clone());
         let (size_gb, defaults) = (of.size_gb, self.options.limits);
         let take = VolumeQuotaCommand::TakeSnapshot { project: project.clone(), snapshot, size_gb, defaults };
         self.quota(&project, take, Arc::clone(&meta)).await?;
@@ -380,8 +380,11 @@ impl EmbeddedVolumes {
         match self.command(wanted.volume, command, Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
             Err(error) => {
-                let release = VolumeQuotaCommand::ReleaseSnapshot { project: project.clone(), snapshot };
-                self.quota(&project, release, meta).await?;
+                // If the snapshot exists from an earlier request, its quota stays: only unused quota is released.
+                if !self.look(volume).await.is_ok_and(|of| of.snapshots.contains_key(&snapshot)) {
+                    let release = VolumeQuotaCommand::ReleaseSnapshot { project: project.clone(), snapshot };
+                    self.quota(&project, release, meta).await?;
+                }
                 Err(error)
             }
         }

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_sent_is_counted_if_it_came_to_its_end() {
+    async fn only_completed_uploads_are_counted() {
         let (mut sent, receipt) = counted(bytes(b"content"));
         while sent.next().await.is_some() {}
         let sent = receipt.read().unwrap();

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_booted_is_given_out() {
+    fn only_bootable_images_are_read() {
         let given = image(&json!({})).snapshot().unwrap();
         assert_eq!((given.checksum.len(), given.size, given.virtual_size), (128, 7, 7));
         assert_eq!((given.min_disk_gib, given.min_memory_mib), (3, 64));

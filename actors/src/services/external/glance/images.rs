@@ -151,7 +151,7 @@ impl GlanceImages {
             && (!by_sha512 || stored.os_hash_value.as_deref() == Some(sent.sha512.as_str()));
         if stored.status == "active" && !same {
             let _ = ImageService::delete(self, image, Arc::clone(meta)).await;
-            return Err(PortError::Invalid(format!("Glance stored other bytes of image {image} than it was sent.")));
+            return Err(PortError::Invalid(format!("Glance stored different data for image {image} than was uploaded.")));
         }
         Ok(())
     }
@@ -177,7 +177,7 @@ impl GlanceImages {
                 None => return Ok(all),
             }
         }
-        tracing::warn!(most = PAGE * MOST_PAGES, "a list of images in Glance is longer than what is read of it");
+        tracing::warn!(most = PAGE * MOST_PAGES, "the list of images in Glance was cut off");
         Ok(all)
     }
 }
@@ -191,9 +191,9 @@ fn asker_of(user: Option<&UserToken>) -> Asker<'_> {
 fn taken(image: ImageId, answer: OpenedAnswer) -> Result<ByteStream, PortError> {
     match answer.status() {
         200 => Ok(answer.bytes()),
-        204 => Err(PortError::Invalid(format!("Image {image} has no bytes."))),
+        204 => Err(PortError::Invalid(format!("Image {image} has no data."))),
         403 | 404 => Err(not_found(image)),
-        status => Err(PortError::Unavailable(format!("Glance gives no bytes of an image ({status})"))),
+        status => Err(PortError::Unavailable(format!("Glance does not send the data of the image ({status})"))),
     }
 }
 
@@ -207,7 +207,7 @@ fn unanswered(failure: &CallFailure) -> PortError {
 
 pub(super) fn read<T: for<'a> Deserialize<'a>>(answer: &ServiceAnswer) -> Result<T, PortError> {
     serde_json::from_slice(&answer.body)
-        .map_err(|_| PortError::Unavailable("Glance's answer makes no sense".to_owned()))
+        .map_err(|_| PortError::Unavailable("Glance's answer is not JSON of the expected form".to_owned()))
 }
 
 pub(super) fn refused(what: &str, asker: Asker<'_>, answer: &ServiceAnswer) -> PortError {
@@ -282,7 +282,7 @@ impl ImageService for GlanceImages {
             (Ok(_), None) => {
                 // Glance may have stored a part of the bytes as if they were all.
                 let _ = ImageService::delete(self, image, meta).await;
-                Err(PortError::Unavailable("the bytes of an image broke off".to_owned()))
+                Err(PortError::Unavailable("the upload of the image's data was interrupted".to_owned()))
             }
             (Err(failure), _) => {
                 self.given_up(asker, image, request).await;
@@ -354,7 +354,7 @@ impl GlanceImages {
         };
         let found = found.map_err(unread)?;
         if !found.sha2().is_some_and(|checksum| checksum.eq_ignore_ascii_case(&image.checksum)) {
-            return Err(unusable("it is no longer there, or has other bytes".to_owned()));
+            return Err(unusable("the image is gone from Glance, or its data has changed".to_owned()));
         }
         let bytes = self.content(image.id, meta).await.map_err(unread)?;
         let looked = look(bytes, image.size, &found.disk_format.unwrap_or_default()).await;

@@ -19,7 +19,7 @@ fn asker(caller: &ServiceCaller) -> Result<Asker<'_>, PortError> {
     match &caller.token {
         Some(user) => Ok(Asker::User(user)),
         None if caller.is_admin => Ok(Asker::Own),
-        None => Err(PortError::Forbidden("Glance is asked with a token of the user, and there is none.".to_owned())),
+        None => Err(PortError::Forbidden("The request has no user token, and Glance needs one.".to_owned())),
     }
 }
 

@@ -166,7 +166,7 @@ async fn nothing_is_written_with_a_token_that_counts_no_more() {
 
 /// Behind a proxy, Glance cannot distinguish an interrupted upload from a complete one.
 #[tokio::test]
-async fn half_of_the_bytes_do_not_pass_for_all() {
+async fn an_interrupted_upload_fails() {
     let stub = stub(|call| match call.line.split(' ').next() {
         Some("GET") => says(200, &shown("queued")),
         _ => says(204, &json!({})),
@@ -179,7 +179,7 @@ async fn half_of_the_bytes_do_not_pass_for_all() {
 }
 
 #[tokio::test]
-async fn other_bytes_than_were_sent_are_removed() {
+async fn an_image_with_different_data_is_deleted() {
     let puts = std::sync::atomic::AtomicUsize::new(0);
     let stub = stub(move |call| match call.line.split(' ').next() {
         Some("PUT") => {

@@ -52,12 +52,12 @@ impl ServiceClient {
             let response = self.client.request(message).await.map_err(|error| self.silence(&error))?;
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, LONGEST_ANSWER).collect().await;
-            let body = body.map_err(|_| format!("{} broke off its answer", self.options.name))?;
+            let body = body.map_err(|_| format!("{} ended its answer early", self.options.name))?;
             Ok(ServiceAnswer { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes() })
         };
         let answer = tokio::select! {
             answer = sending => answer,
-            () = progress.stalled(self.options.timeout) => Err(format!("an upload to {} stands still", self.options.name)),
+            () = progress.stalled(self.options.timeout) => Err(format!("an upload to {} makes no progress", self.options.name)),
         };
         self.end(began, answer.as_ref().ok().map(|answer| answer.status));
         answer.map_err(|reason| self.gave_none(reason))
@@ -123,8 +123,8 @@ impl OpenedAnswer {
                         Ok(data) => Some((Ok(data), Some(body))),
                         Err(_) => continue, // trailers
                     },
-                    Ok(Some(Err(error))) => Some((Err(broke_off(&format!("broke off its answer: {error}"))), None)),
-                    Err(_) => Some((Err(broke_off("sends no more of its answer")), None)),
+                    Ok(Some(Err(error))) => Some((Err(broke_off(&format!("ended its answer early: {error}"))), None)),
+                    Err(_) => Some((Err(broke_off("stopped sending its answer")), None)),
                 };
             }
         })

@@ -186,7 +186,7 @@ impl NeutronCalls {
                 _ => return Err(NeutronError::Refused(NeutronRefusal::read(&answer))),
             }
         }
-        Err(NeutronError::Unavailable("Neutron was not asked".to_owned()))
+        Err(NeutronError::Unavailable("the request to Neutron was not made".to_owned()))
     }
 
     /// All pages of a list: `list(asker, "ports", "device_id=...")`.
@@ -311,7 +311,7 @@ fn read<T: DeserializeOwned>(answer: &ServiceAnswer, key: &str) -> NeutronResult
 }
 
 fn no_sense(what: &str) -> NeutronError {
-    NeutronError::Unavailable(format!("Neutron's answer about {what} makes no sense"))
+    NeutronError::Unavailable(format!("Neutron's answer about {what} cannot be read"))
 }
 
 /// A value in a query or a path.

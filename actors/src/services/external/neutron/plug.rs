@@ -95,7 +95,7 @@ pub(super) fn plug(port: &NeutronPort, ovs_bridge: &str) -> Result<NicPlug, Port
     let refused = |why: String| PortError::NotHere(format!("Port {} cannot be plugged: {why}", port.id));
     match port.vif_type.as_deref().unwrap_or("unbound") {
         "ovs" if port.vif_details["ovs_hybrid_plug"] == Value::Bool(true) => Err(refused(
-            "its firewall needs a bridge of Linux on the host (ovs_hybrid_plug). Use OVN or Neutron's openvswitch firewall driver."
+            "its firewall driver needs a Linux bridge on the host (ovs_hybrid_plug). Use OVN or Neutron's openvswitch firewall driver."
                 .to_owned(),
         )),
         "ovs" => Ok(NicPlug::OpenVswitch { bridge: detail("bridge_name").unwrap_or(ovs_bridge).to_owned() }),
@@ -104,7 +104,7 @@ pub(super) fn plug(port: &NeutronPort, ovs_bridge: &str) -> Result<NicPlug, Port
             Ok(NicPlug::Bridge { bridge: detail("bridge_name").map_or_else(default, str::to_owned) })
         }
         "tap" => Ok(NicPlug::Tap),
-        "unbound" => Err(refused("it is bound to no host".to_owned())),
+        "unbound" => Err(refused("the port is not bound to a host".to_owned())),
         other => Err(refused(format!("Unexpected vif_type={other}"))),
     }
 }

@@ -147,7 +147,7 @@ impl NetworkResources for NeutronNetworks {
             "OverQuota" => FloatingIpAllocationReject::OverQuota,
             _ => PortError::from(error).into(),
         })?;
-        let gone = || PortError::Unavailable("Neutron shows no new floating address".to_owned());
+        let gone = || PortError::Unavailable("Neutron does not show the new floating address".to_owned());
         Ok(self.floating_ip_infos(vec![row], asker).await?.pop().ok_or_else(gone)?)
     }
 

@@ -227,7 +227,7 @@ async fn a_lost_answer_makes_no_second_port() {
 }
 
 #[tokio::test]
-async fn a_mac_address_of_another_port_is_no_obstacle() {
+async fn a_used_mac_address_is_left_to_neutron() {
     let neutron = NeutronStub::start().await;
     let request = wanted(vec![on_network()]);
     let mac = super::allocate::place(request.instance, 0).mac();

@@ -173,7 +173,7 @@ pub(super) fn locate(path: &Path, data: &DataFile, pages: &[u64], head: Position
 }
 
 fn of_page(page: u64, whose: &str) -> LogDamage {
-    let what = format!("page {page}{whose} differs from what was written");
+    let what = format!("page {page}{whose} does not match its seal");
     LogDamage { position: None, stream: None, page: Some(page), what }
 }
 

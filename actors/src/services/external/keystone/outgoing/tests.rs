@@ -154,5 +154,5 @@ async fn an_upload_that_stands_still_ends() {
     let stands = futures::StreamExt::chain(first, futures::stream::pending());
     let sent =
         service.upload(Asker::Own, None, |root| ServiceRequest::put(format!("{root}/file")), Box::pin(stands)).await;
-    assert_eq!(sent.unwrap_err(), CallFailure::Unanswered("an upload to image stands still".to_owned()));
+    assert_eq!(sent.unwrap_err(), CallFailure::Unanswered("an upload to image makes no progress".to_owned()));
 }
