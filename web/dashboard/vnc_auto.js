@@ -1,4 +1,4 @@
-// The page that `openstack console url show` gives out where the operator has no other viewer: a server's screen in the
+// The page to which `openstack console url show` leads if the operator has no other viewer: a server's screen in the
 // whole window. As in noVNC's own page, `path` is the WebSocket's path on this host.
 import RFB from './vendor/novnc/core/rfb.js';
 

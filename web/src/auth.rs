@@ -40,7 +40,7 @@ pub struct Caller {
     pub is_admin_project: bool,
     /// The result of the rule `context_is_admin`; the dispatcher fills it in.
     pub is_admin: bool,
-    /// The hash of the token. It finds the token again, for example to revoke it.
+    /// The hash of the token, by which the identity service finds the token, for example to revoke it.
     pub token: Option<SecretHash>,
 }
 

@@ -88,7 +88,7 @@ impl Ctx {
         self.app.queries()
     }
 
-    /// The way to the aggregates, for callers with a permit.
+    /// The access to the command gateway, for callers with a permit.
     pub fn dispatch(&self) -> Result<&Dispatch, Fault> {
         self.app.dispatch()
     }

@@ -1,8 +1,9 @@
-//! Microversions: their order, and how a request names the one that it wants.
+//! Microversions: their order, and how a request names the requested version.
 //!
 //! Compute takes `OpenStack-API-Version: compute X.Y` and the older `X-OpenStack-Nova-API-Version: X.Y`; Placement
-//! takes `OpenStack-API-Version: placement X.Y`, and Volume `OpenStack-API-Version: volume X.Y`. The first header may
-//! hold a comma list for several services. `latest` is the newest version served; no header means the oldest.
+//! takes `OpenStack-API-Version: placement X.Y`, and Volume `OpenStack-API-Version: volume X.Y`.
+//! `OpenStack-API-Version` may hold versions of several services, separated by commas. `latest` is the newest version
+//! served; no header means the oldest.
 //!
 //! Invariant: negotiation happens once per request, in the dispatcher. Afterwards only tables (of routes, schemas,
 //! fields and filters), functions in `versions` modules and the form of errors depend on the version.

@@ -126,7 +126,7 @@ pub fn configure(
     configure_behind(StartupGate::open(app), routers, only)
 }
 
-/// As [`configure`], behind a start-up gate that may still be closed.
+/// Like [`configure`], behind a start-up gate that may still be closed.
 pub fn configure_behind(
     door: StartupGate,
     routers: Arc<Routers>,

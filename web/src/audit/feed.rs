@@ -34,7 +34,7 @@ use crate::service::Service;
 const WAITING: usize = 8;
 /// A chunk is sent when it has this many bytes, or at the end of a page or batch of events.
 const CHUNK: usize = 32 << 10;
-/// Events searched for at once.
+/// The largest number of events that one search of the log returns.
 const PAGE: usize = 512;
 /// A client that takes no chunk for this long is disconnected.
 const SLOW: Duration = Duration::from_secs(15);

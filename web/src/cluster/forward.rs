@@ -190,7 +190,7 @@ async fn answer(seat: &FollowerSeat, response: Response<Incoming>) -> HttpRespon
             let frame = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await?;
             match frame.map(Frame::into_data) {
                 Ok(Ok(data)) => return Some((Ok(data), body)),
-                // Trailers.
+                // Trailers carry no data of the body.
                 Ok(Err(_)) => {}
                 Err(error) => return Some((Err(io::Error::other(error)), body)),
             }

@@ -52,7 +52,7 @@ pub struct FollowerSeat {
     leader: LeaderAddress,
     log: Arc<dyn FollowedLog>,
     index: ReadIndex,
-    /// Whether this member has begun to lead, in another seat.
+    /// Whether this member has become the leader. A leader has a [`ClusterSeat`] of its own.
     promoted: watch::Receiver<bool>,
 }
 

@@ -125,7 +125,7 @@ fn project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     Ok((project, permit))
 }
 
-/// As [`project`]; refuses a project that does not exist.
+/// Like [`project`], but refuses a project that does not exist.
 async fn known_project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     let (project, permit) = project(ctx)?;
     ctx.expect_project(&project).await?;
@@ -242,8 +242,8 @@ fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
     if versions::quota_classes_follow_quota_sets(ctx.version) {
         limits.retain(|name, _| !NETWORK.contains(&name.as_str()));
     } else {
-        // Earlier versions lack the two limits of server groups. They keep the network limits longer than quota sets
-        // do.
+        // Earlier versions show no limits of server groups. They show the limits of network resources even where quota
+        // sets no longer do.
         limits.retain(|name, _| !GROUPS.contains(&name.as_str()));
         for name in NETWORK {
             limits.insert((*name).to_owned(), limit(name));

@@ -127,8 +127,8 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<Served
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // For example, the process has no file descriptor left. That passes, but an immediate retry would fail
-                // again.
+                // For example, the process has no file descriptor left. Descriptors become free again, but an immediate
+                // retry would fail.
                 tracing::warn!(%error, "accepting a client of the log failed");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;

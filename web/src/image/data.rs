@@ -91,8 +91,8 @@ async fn store(
     match dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::Store(stored)).await {
         Ok(_) => Ok(()),
         Err(error) => {
-            // A rejection means that the image was deleted, so its file goes, too. After any other error the event may
-            // be in the log, and the next start decides.
+            // A rejection means that the image was deleted, so its file is removed, too. After any other error the
+            // event may be in the log, so the next start decides whether the file stays.
             if error.rejection().is_some()
                 && let Err(error) = images.files.remove(image).await
             {

@@ -11,7 +11,7 @@ mod views;
 
 use crate::route::Route;
 
-/// The routes of decisions that nobody takes: what-if, and the plan of a drain.
+/// The routes of forecasts: the host that a server would get, and the plan of a drain.
 pub const FORECASTS: &[Route] = forecasts::ROUTES;
 /// The route of a caller's own rights.
 pub const PERMISSIONS: &[Route] = permissions::ROUTES;

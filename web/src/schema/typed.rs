@@ -16,7 +16,7 @@ pub fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Err
     })
 }
 
-/// As [`text`], trimmed.
+/// Like [`text`], without white space at either end.
 pub fn trimmed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(text(from)?.map(|text| text.trim().to_owned()))
 }
@@ -57,7 +57,7 @@ pub fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     Ok(is_true(&Value::deserialize(from)?))
 }
 
-/// As [`flag`], for a field that may be absent.
+/// Like [`flag`], for a field that may be absent.
 pub fn some_flag<'de, D: Deserializer<'de>>(from: D) -> Result<Option<bool>, D::Error> {
     flag(from).map(Some)
 }

@@ -318,7 +318,7 @@ pub fn update_body() -> Schema {
 #[serde(default)]
 pub struct ServerUpdateBody {
     pub name: Option<String>,
-    /// `null` removes it.
+    /// `null` removes the description.
     pub description: SentField<String>,
     pub hostname: Option<String>,
     #[serde(rename = "OS-DCF:diskConfig")]

@@ -19,7 +19,7 @@ pub(super) struct PublicKeyInfo {
     pub fingerprint: String,
 }
 
-/// A new pair. Only the answer has the private half; it is not stored.
+/// A new pair. The private key is in the answer only; Chronova does not store it.
 pub(super) struct GeneratedKeyPair {
     pub public: PublicKeyInfo,
     pub private: String,

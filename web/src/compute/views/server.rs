@@ -38,7 +38,7 @@ pub struct ServerVisibility {
     pub fault_details: bool,
     /// Whether the server groups are shown, which lists leave out.
     pub groups: bool,
-    /// An answer to `PUT` shows less before 2.75.
+    /// Whether fields are left out, as in the answer to `PUT` before 2.75.
     pub brief: bool,
     /// The template of the servers' domain names.
     pub names: Arc<NameTemplate>,
