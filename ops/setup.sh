@@ -34,7 +34,7 @@ PACKAGES_TESTBED=(util-linux postgresql-15 sqlite3 openssl valgrind gcc libc6-de
 # The tools that check the dashboard's types and lint run on Node. A machine that has npm keeps its own.
 PACKAGES_NODE=(nodejs npm)
 
-# Real services of OpenStack, for tests/testbed/keystone.sh and glance.sh; uWSGI is what serves them.
+# Real services of OpenStack, for tests/testbed/keystone.sh and glance.sh. uWSGI runs them.
 PACKAGES_OPENSTACK=(keystone glance-api uwsgi-plugin-python3)
 
 # Neutron, its database, and OVN with Open vSwitch as its data plane, for tests/testbed/neutron.sh.
@@ -117,7 +117,7 @@ setup_client() { # further packages, NAME==VERSION...
   python3 -m venv "$VENV" && "$VENV/bin/pip" install --quiet --disable-pip-version-check "${missing[@]}"
 }
 
-# The versions and checksums stand in package-lock.json.
+# package-lock.json has the versions and checksums.
 setup_dashboard_tools() {
   local place=$TOP/tests/browser
   [ "$place/node_modules/.package-lock.json" -nt "$place/package-lock.json" ] && return 0

@@ -5,7 +5,7 @@
 # for real hosts, and CHRONOVA_FUZZ_SECONDS (120) of random input for each target. It takes hours, so it can be run in
 # parts: some stages at a time, and of `real` some scripts at a time. It writes each result into tests/soak.txt.
 #
-# The stage rows, which a long run has, compares docs/requirements with the tests and checks that this run made.
+# The stage `rows` is part of a long run. It compares docs/requirements with the tests and checks of this run.
 #
 # As root on Debian 12. Ends with `N passed, N failed` and exits 1 if anything failed. A stage that cannot run here says
 # why and counts as skipped. Settings, from the environment:
@@ -270,7 +270,7 @@ stage_real() {
   export CHRONOVA_IMAGE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2
   export PATH=$VENV/bin:$PATH
   image_current || check "guest image" bash tests/testbed/make-image.sh "$CHRONOVA_IMAGE" || return
-  # No whole run of these has passed yet: the testbed's libvirtd ends during the conformance suite.
+  # No whole run of the driver's tests has passed yet: the testbed's libvirtd ends during the conformance suite.
   [ -z "${CHRONOVA_SOAK:-}" ] || [ -n "${CHRONOVA_SCRIPTS:-}" ] || driver_tests
   for script in "${scripts[@]}"; do
     name=$(basename "$script" .sh) begun=$SECONDS
@@ -304,7 +304,7 @@ stage_hour() {
   esac
 }
 
-# Each row that is done names tests that ran in this run, and did not only skip.
+# Checks that each row with the status `done` names tests of this run that were not all skipped.
 stage_rows() {
   [ -n "$(ls "$RAN"/unit.* 2>/dev/null)" ] && [ -s "$RAN/scripts" ] && [ -z "${CHRONOVA_SCRIPTS:-}" ] \
     || { skip "rows of docs/requirements: only after the whole stages unit and real"; return; }

@@ -173,7 +173,7 @@ fn event_store(config: &Config) -> Vec<Clash> {
 }
 
 /// Chronova does not verify the signatures of images yet. An operator who sets these options relies on the check, so
-/// they stop the start.
+/// Chronova does not start with them.
 fn signatures(config: &Config) -> Vec<Clash> {
     let glance = &config.glance;
     let wanted = [

@@ -100,7 +100,7 @@ fn keystone(config: &Config) -> Result<Option<(KeystoneOptions, String)>> {
     Ok(Some((options, place)))
 }
 
-/// The account whose token goes beside a user's.
+/// The account whose token is sent beside a user's token to other services.
 fn vouching(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Arc<KeystoneSession>>> {
     let section = &config.service_user;
     if !section.send_service_user_token {

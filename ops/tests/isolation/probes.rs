@@ -115,8 +115,8 @@ impl Generator {
         }
     }
 
-    /// One time in eight, a request for metadata from the address of the attacker's server. Its headers may name the
-    /// victim's server and project. The other times, a request to a route.
+    /// Makes a request for metadata in one case of eight, and a request to a route otherwise. A request for metadata
+    /// comes from the address of the attacker's server, and its headers may name the victim's server and project.
     fn metadata(&mut self) -> (&'static str, Request) {
         if self.random.below(8) > 0 {
             return self.by_route();

@@ -12,9 +12,9 @@
 //! | `operations`, `traffic` | the operations, the choice of the next one, the answers |
 //! | `faults` | faults, and when they strike |
 //! | `final_checks` | all faults end and all work finishes; then everything is deleted |
-//! | `check` | the rules that must hold then |
+//! | `check` | the invariants that must hold at the end |
 //! | `proof` | the chain of the log, the story of a server |
-//! | `planted_defect` | a deliberate defect, which the rules must find |
+//! | `planted_defect` | a deliberate defect, which the check must find |
 //! | `settings`, `findings` | the settings and the findings of a run |
 //! | `report` | the report |
 //!

@@ -39,7 +39,7 @@ impl AdoptedThing {
     }
 }
 
-/// The verdict about one thing. If a thing has two verdicts, the later one in this list is used.
+/// The verdict about one thing. If a thing has two verdicts, the verdict that is later in this list counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdoptionVerdict {
     Adopted,
