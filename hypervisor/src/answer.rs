@@ -27,7 +27,7 @@ pub enum DriverError {
     /// The image's content did not have the announced size or checksum.
     #[error("image {image} is unusable: {reason}")]
     BadImage { image: String, reason: String },
-    /// The image service does not give the image's content now, or broke off.
+    /// The image service does not send the image's content now, or the transfer broke off.
     #[error("image {image} cannot be read now: {reason}")]
     ImageUnread { image: String, reason: String },
     /// The guest was created without a channel for an agent.

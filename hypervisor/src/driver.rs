@@ -76,7 +76,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Creates the disks and the domain, and starts it. Image, networks and filters already exist. A second call with
     /// the same spec completes an interrupted one.
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()>;
-    /// Removes domain, disks, copies of disks, config drive and console log. Succeeds if there is none.
+    /// Removes domain, disks, copies of disks, config drive and console log. Succeeds if the guest does not exist.
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()>;
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()>;

@@ -185,7 +185,7 @@ pub struct Spice {
     pub secure: bool,
 }
 
-/// The options of the libvirt driver. All hosts have the same.
+/// The options of the libvirt driver. All hosts have the same options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LibvirtOptions {
     pub virt_type: VirtType,

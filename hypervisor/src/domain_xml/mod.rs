@@ -54,7 +54,8 @@ impl HostFacts {
     }
 
     /// The cache mode of a disk in a file: the operator's choice, or bypassing the page cache. If the file system
-    /// cannot bypass it, `none` could not open the file. Then `writeback` keeps flushes safe, as in Nova.
+    /// cannot bypass the page cache, QEMU cannot open a file with `none`. Then the mode is `writeback`, which still
+    /// honours the guest's flushes, as in Nova.
     fn cache(&self) -> CacheMode {
         match self.guests.cache.file.unwrap_or(CacheMode::None) {
             mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,

@@ -1,5 +1,5 @@
 //! The source of a local disk in domain XML. The format is always given, because the guest writes the first bytes of a
-//! raw disk. QEMU must never take those for the header of another format.
+//! raw disk. QEMU must never read those bytes as the header of another format.
 
 use super::HostFacts;
 use crate::options::CacheMode;

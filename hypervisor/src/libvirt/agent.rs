@@ -60,8 +60,8 @@ fn refusal(call: &'static str, error: &Error) -> DriverError {
     }
 }
 
-/// Freezes the guest's file systems. An agent refuses to freeze what is already frozen, so this thaws first and asks
-/// again.
+/// Freezes the guest's file systems. An agent refuses to freeze file systems that are already frozen, so this function
+/// thaws them first and then freezes them again.
 pub(super) fn freeze(guest: &Domain) -> DriverResult<()> {
     match freeze_once(guest) {
         Err(error) if number(&error) == Some(ErrorNumber::AgentUnresponsive) => {

@@ -1,9 +1,9 @@
 //! The host's image cache. Content is identified by checksum, uploaded once, and shared by any number of copy-on-write
 //! disks.
 //!
-//! libvirt can neither rename a volume nor upload atomically. So the content goes to `base-<checksum>`. It is used only
-//! if the empty volume `base-<checksum>.complete` exists. That volume is created after the last byte is uploaded and
-//! the checksum is verified. An interrupted upload has no such mark and is repeated.
+//! libvirt can neither rename a volume nor upload atomically. So the content goes to `base-<checksum>`. The content is
+//! used only if the empty volume `base-<checksum>.complete` exists. That volume is created after the last byte is
+//! uploaded and the checksum is verified. An interrupted upload has no such mark and is repeated.
 
 use std::sync::Arc;
 use std::time::Duration;

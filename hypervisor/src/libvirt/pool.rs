@@ -75,7 +75,7 @@ fn define_as(connect: &Connect, name: &str, xml: &Element) -> DriverResult<Stora
             pool.set_autostart(true).during(CALL)?;
             Ok(pool)
         }
-        // Another process defined it at the same moment.
+        // Another process defined the pool at the same moment.
         Err(error) => match connect.lookup_storage_pool_by_name(name) {
             Ok(pool) => Ok(pool),
             Err(_) => Err(translate(CALL, &error)),

@@ -245,8 +245,8 @@ fn resize(
     grow(&volume, size)
 }
 
-/// Sends a volume's content as a guest would read it. It copies the volume first, so that the stream is of one moment
-/// and of raw bytes, whatever the volume's format.
+/// Sends a volume's content as a guest would read it. Copies the volume first, so that the stream shows the volume at
+/// one moment, and has raw bytes whatever the volume's format is.
 fn send(
     connect: &Connect,
     options: &LibvirtOptions,

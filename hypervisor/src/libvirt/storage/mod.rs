@@ -13,8 +13,8 @@
 //!
 //! Invariants: a volume's name and pool identify its back end. Its content never does, because the guest writes the
 //! content in all but the first back end. Image cache, config drives, console logs and copies of disks are files of the
-//! directory in every case. Only a back end's own file knows which back end it is: every difference is a method of
-//! [`ImageBackend`].
+//! directory in every case. Code outside of a back end's file never asks which back end it is: every difference is a
+//! method of [`ImageBackend`].
 
 mod flat;
 mod logical;
