@@ -9,7 +9,7 @@ PAGES = {
     'audit': 'Audit', 'compare': 'Compare two moments', 'images': 'Images', 'volumes': 'Volumes', 'networks': 'Networks', 'flavors': 'Flavors',
     'quotas': 'Quotas', 'projects': 'Projects and users', 'health': 'Health',
 }
-# Those of a member of a project.
+# The pages that a member of a project has in the menu.
 OWN_PAGES = ['servers', 'launch', 'images', 'volumes', 'networks', 'flavors', 'quotas', 'health']
 
 

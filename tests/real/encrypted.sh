@@ -37,7 +37,7 @@ goes_to() { # host
   counts_on "$ONE"
 }
 
-# ------------------------------------------------------------------------------------------------------------ on the wire
+# ------------------------------------------------------------------------------------------------------- captured traffic
 
 # Starts capturing before the control plane restarts, so that the capture has the control plane's connections from their
 # beginning.
@@ -56,7 +56,7 @@ wire_close() {
 }
 of() { grep "^$1"$'\t' "$WORK/wire"; } # verdict
 # The number of connections of this verdict (plain or tls) between the hosts' migration addresses, to these ports, with
-# at least so many bytes.
+# at least this many bytes.
 between() { of "$1" | awk -F'\t' -v least="$2" -v ports="$3" '$2 ~ /^10\.233\./ && $3 ~ "^10\\.233\\..*:(" ports ")$" && $4 + $5 >= least' | wc -l; } # verdict, bytes, ports
 MIB=1048576
 QEMU='49[0-9][0-9][0-9]' LIBVIRT=16514
@@ -112,7 +112,7 @@ same "libvirtd's own traffic used TLS" "$(between tls 4096 $LIBVIRT)" 2
 like "the control plane's traffic used TLS" "$(of tls | cut -f 2-3)" "^10\.231\.0\.2:[0-9]+.10\.231\.0\.1[12]:$LIBVIRT$"
 same "no guest used another network" "$(of tls | awk -F'\t' '$3 !~ /:16514$/ && $3 !~ /^10\.233\./')" ""
 
-# ------------------------------------------------------------------------------------------------------- too slow, and told
+# --------------------------------------------------------------------------------------------- a migration that is too slow
 
 ready "$ONE" "the guest is booted again" 2
 same "its disk moved with it" "$(marker_at "$FIRST" "$ID")" "$DISK"
@@ -149,7 +149,7 @@ LATE=$(sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a 'did not complet
 like "the log warns of it, with the server and the seconds" "$LATE" "WARN.*server=$ID seconds=[1-9]"
 same "once" "$(wc -l <<<"$LATE")" 1
 
-# ---------------------------------------------------------------------------------------- certificates of others, and none
+# ----------------------------------------------------------------------------- certificates of another authority, and none
 
 with "${SECRET[@]}"
 refused() { # what is read in the reason
@@ -170,7 +170,7 @@ expect "the libvirtd of $FIRST has our certificates, too" hosts certify "$FIRST"
 goes_to "$SECOND"
 expect "the migration is completed" migration_is "$ONE" completed
 
-# --------------------------------------------------------------------------------------------- an interface by its name
+# ------------------------------------------------------------------------------------- the address of a named interface
 
 FIRST=$SECOND SECOND=$(other "$SECOND")
 HOLDS=$(os resource provider allocation show "$ID" -f value -c resource_provider)

@@ -93,7 +93,7 @@ expect "an unrescue is requested" os server unrescue images-one
 within 90 "the server is ACTIVE again" is images-one ACTIVE
 within 180 "the guest is back" eval '[ "$(count_said images-one GUEST-READY)" -ge 5 ]'
 
-# -------------------------------------------------------------------------------------------- shelved, away, and back
+# --------------------------------------------------------------------------------------- shelve, offload and unshelve
 
 expect "a shelving is requested" os server shelve images-one
 within 120 "the server is SHELVED" is images-one SHELVED

@@ -28,7 +28,7 @@ within 60 "it counts" ticks_on "$ONE" 2
 give_volume "$ONE"
 expect "the guest writes a word on its volume" write_on "$FIRST" "$ID" carried-along
 
-# ------------------------------------------------------------------------------------------------------ there and back
+# ------------------------------------------------------------------------------------------- migrations there and back
 
 WAYS=("$SECOND")
 ! long_run || WAYS+=("$FIRST")
@@ -54,7 +54,7 @@ ok "control plane: $(median <"$WORK/overhead") ms, the median of $(wc -l <"$WORK
 counts_on "$ONE"
 like "the migrations are listed" "$(moves_of "$ONE" --type live-migration -c Type -c Status | sort | uniq -c)" '^ *8 completed live-migration$'
 
-# ------------------------------------------------------------------------------------------------- aborted and forced
+# ------------------------------------------------------------------------------------------- abort and force complete
 
 with 'live_migration_bandwidth = 2'
 expect "a slow live migration is requested" leaves
@@ -101,7 +101,7 @@ counts_on "$ONE"
 hosts userfault "$SECOND" on
 FIRST=$SECOND SECOND=$(other "$SECOND")
 
-# -------------------------------------------------------------------------------------- the control plane dies meanwhile
+# ------------------------------------------------------------------------ the control plane is killed during a migration
 
 # The guest is paused meanwhile. An emulated guest that runs during a minute of copying can break, with or without a
 # control plane.

@@ -22,7 +22,7 @@ on_its_way() { # FROM TO: sends the guest, slowly
   sleep 2
 }
 # Invariants for every outcome; the guest continues unless stated otherwise.
-settles() { # [how it is seen to go on]
+settles() { # [the check that the guest continues]
   within 150 "the migration is over" migration_over "$ONE"
   within 60 "both hosts are up" host_is up
   within 60 "the server is ACTIVE" at_rest "$ONE" ACTIVE
@@ -106,7 +106,7 @@ for side in TO FROM; do
   settles
 done
 
-# --------------------------------------------------------------------------------- it is not known whether it came across
+# ------------------------------------------------------------------------------- the network fails during the switch-over
 
 # The guest is paused during the switch-over, which takes the hosts a moment. In that moment one host loses its network.
 for side in FROM TO; do
@@ -121,7 +121,7 @@ for side in FROM TO; do
   settles
 done
 
-# ------------------------------------------------------------------------------------------------------- the power of a host
+# ---------------------------------------------------------------------------------------------------- a host loses its power
 
 on_its_way
 hosts crash "$TO" >/dev/null 2>&1
@@ -150,7 +150,7 @@ forced
 within 150 "the guest runs on $TO" runs_on "$TO" "$ID"
 power_fails_under_it "$TO"
 
-# ----------------------------------------------------------------------------------------------- the guest switches itself off
+# ------------------------------------------------------------------------------------------------- the guest shuts itself down
 
 on_its_way
 at "$FROM" "$ID" 'poweroff' >/dev/null 2>&1 &
@@ -159,7 +159,7 @@ within 120 "the migration is over" migration_over "$ONE"
 wait $OFF
 gone_off
 
-# --------------------------------------------------------------------------------------------------- deleted during each move
+# ------------------------------------------------------------------------------------- the server is deleted during each move
 
 on_its_way
 expect "it is deleted during the migration" os server delete --wait "$ONE"

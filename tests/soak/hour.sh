@@ -1,8 +1,9 @@
 #!/bin/bash
 # One mixed soak: two real libvirt hosts and, beside them, simulated fleets. Clients send random operations on servers,
-# volumes and images. Meanwhile the control plane is killed and stopped, hosts lose power or the network, libvirtds restart
-# or freeze, the disk under the event log fills up, and the control plane's clock steps. Then the faults stop, and the
-# books must agree: what was acknowledged, the APIs, the hosts, Placement, quota, the pool of volumes and the log.
+# volumes and images. Meanwhile the control plane is killed and stopped, hosts lose power or the network, libvirtds
+# restart or freeze, the disk under the event log fills up, and the control plane's clock steps. Then the faults stop,
+# and all records must agree: the acknowledged requests, the APIs, the hosts, Placement, quota, the pool of volumes and
+# the log.
 #
 #   tests/soak/hour.sh [REPORT]     writes REPORT (docs/hour.md)
 #
@@ -20,7 +21,7 @@ export TESTBED_ID=${TESTBED_ID:-hr}
 REPORT=${TOP_REPORT:-$TOP/docs/hour.md}
 BEGAN=$(date -u '+%F %H:%M') RANDOM=$SEED
 
-# The control plane runs in the network of the hosts, as does this script: nothing of it meets another testbed.
+# The control plane runs in the network of the hosts, as does this script, so neither of them meets another testbed.
 if [ "${HOUR_INSIDE:-}" != "$TESTBED_ID" ]; then
   [ "$(id -u)" = 0 ] || cannot "needs root, for hosts in namespaces"
   [ -x "${CHRONOVA_BIN:-}" ] && [ -x "${CHRONOVA_DEV_BIN:-}" ] || cannot "CHRONOVA_BIN and CHRONOVA_DEV_BIN name no programs"
@@ -136,7 +137,7 @@ fault() {
 FAULTS=("kill of the control plane" "power failure of a host" "network failure of a host" "step of the clock" "full disk"
   "restart of a libvirtd" "freeze of a libvirtd" "kill of the control plane" "stop of the control plane" "step of the clock")
 
-# --------------------------------------------------------------------------------------------------------- what goes on
+# --------------------------------------------------------------------------------------- the clients and the faults run
 
 END=$((SECONDS + SECONDS_LONG))
 # Simulated fleets, one after the other: thousands of operations with the faults that real hosts cannot have.
@@ -163,7 +164,7 @@ same "the clients ended" $? 0
 [ ! -s "$WORK/clients" ] || bad "the clients said nothing" "$(tail -n 20 "$WORK/clients")"
 CLIENTS=
 
-# ------------------------------------------------------------------------------------------------------------- the books
+# --------------------------------------------------------------------------------------------- comparison of all records
 
 within 90 "both hosts are up" eval 'host_stands h1 up && host_stands h2 up'
 expect "all work comes to its end" traffic settle

@@ -122,7 +122,8 @@ async fn prepared(case: &Case) -> World {
     world
 }
 
-/// Checks what holds when nothing is under way, and that no reconciler had to give back what a process took.
+/// Checks the invariants that hold when no work is under way, and that no reconciler had to release resources that a
+/// process took.
 async fn check(case: &Case, world: &World) {
     world.check().await;
     assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: its processes give back", case.definition.name);

@@ -31,7 +31,7 @@ fleet_open() { # name, testbed, first two numbers of its networks, number of hos
 }
 house_last() { hosts down >/dev/null 2>&1; }
 
-# ------------------------------------------------------------------------------------------------------- asking the hosts
+# --------------------------------------------------------------------------------------------------- queries of the hosts
 
 uri_of() { local uri=${1}_UNIX; echo "${!uri}"; }
 on() { local host=$1; shift; virsh -q -c "$(uri_of "$host")" "$@" 2>/dev/null; } # host, virsh command
@@ -60,7 +60,7 @@ mark_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && echo $3 >
 marker_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/marker 2>/dev/null; umount /m" 2>/dev/null | tail -n 1; } # host, uuid
 boots_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/boots 2>/dev/null; umount /m" 2>/dev/null | tail -n 1; } # host, uuid
 
-# ------------------------------------------------------------------------------------------------------- asking the house
+# ------------------------------------------------------------------------------------------- queries of the control plane
 
 place() { get server "$1" OS-EXT-SRV-ATTR:host; }
 at_rest() { is "$1" "$2" && [ "$(get server "$1" OS-EXT-STS:task_state)" = None ]; } # server, status
@@ -93,7 +93,7 @@ drop_volume() {
   same "no file of it is left" "$(ls "$STATE/shared/volumes" 2>/dev/null)" ""
 }
 
-# --------------------------------------------------------------------------------------------- a guest that goes on counting
+# ---------------------------------------------------------------------------------------- a guest that counts on its console
 
 # User data that makes the guest count on its console.
 counting() { printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/tick"; echo "$WORK/tick"; }
@@ -110,7 +110,7 @@ counts_on() { # server
   same "it was not started anew" "$(count_said "$1" 'GUEST-READY')" 1
 }
 
-# --------------------------------------------------------------------------------------------------------- the house itself
+# ----------------------------------------------------------------------------------- options and times of the control plane
 
 with() { # options of [libvirt], for a control plane that is started anew
   house_stop

@@ -3,8 +3,8 @@
 #   CHRONOVA_BIN, CHRONOVA_IMAGE   the binary, the guest image; `openstack` is on the PATH
 #   HYPERVISORS                    other hosts than this machine, as the option is written
 #   HOUSE_CONF                     more of the configuration file, for scripts that need it
-#   HOUSE_CLOUDS                   the client's file, where the house does not write one itself
-#   house_first                    a function that is called before the house starts: what it needs, more of $CONF
+#   HOUSE_CLOUDS                   the file of the client, if the script writes it itself
+#   house_first                    a function that runs before the control plane starts, for example to add to $CONF
 #   CHRONOVA_CHECKS                a file that gets one line for each check: ok or FAIL, the script, the check
 #
 # Exit status of the scripts: 0 passed, 77 cannot run here (the last line says why), 1 a check failed.
@@ -34,7 +34,7 @@ within() { # seconds, what, command...
   if wait_for "$seconds" "$@"; then ok "$what"; else bad "$what (within $seconds s)" "$*"; fi
 }
 
-# ---------------------------------------------------------------------------------------------------------- the house
+# -------------------------------------------------------------------------------------------------- the control plane
 
 house_open() { # NAME, first two numbers of its networks
   NAME=$1 NET=$2
@@ -104,7 +104,7 @@ verdict() {
   exit 0
 }
 
-# ---------------------------------------------------------------------------------------------------------- questions
+# ------------------------------------------------------------------------------------------------------------ queries
 
 os() { python3 -S -I "$HERE/client.py" run "$WORK/client" "$@"; }
 get() { os "$1" show "$2" -f value -c "$3" 2>/dev/null; } # noun, name, field

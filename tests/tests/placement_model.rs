@@ -183,7 +183,7 @@ fn beginning() -> impl Strategy<Value = Vec<Step>> {
     (one(1), one(2), one(3), one(4), one(5)).prop_map(|(a, b, c, d, e)| [a, b, c, d, e].concat())
 }
 
-// --------------------------------------------------------------------------------------------------------- the two sides
+// ---------------------------------------------------------------------------------------------- the ledger and the model
 
 fn provider(number: Number) -> ProviderId {
     ProviderId(Uuid::from_u128(u128::from(number)))

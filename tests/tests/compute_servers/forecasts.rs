@@ -1,4 +1,4 @@
-//! Decisions that nobody takes: the host that a server would get, the plan of a drain, and the caller's rights.
+//! Forecasts, which change nothing: the host that a server would get, the plan of a drain, and the caller's rights.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ async fn a_question_places_servers_one_after_the_other_and_claims_nothing() {
     let id = api.server(ADMIN, wish).await;
     let server = api.get(&format!("/servers/{id}"), "2.100").await;
     assert_eq!(server["server"]["OS-EXT-SRV-ATTR:host"], decisions[0]["chosen"]);
-    // A question that no host answers says which resource is missing, and ends there.
+    // If no host fits, the forecast names the missing resource and ends with that server.
     let specs = json!({"resources:CUSTOM_GOLD": "1"});
     let (_, body) = what_if(&api, json!({"flavor": flavor, "count": 5, "extra_specs": specs})).await;
     assert_eq!(body["decisions"].as_array().map(Vec::len), Some(1), "{body}");

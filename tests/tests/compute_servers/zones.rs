@@ -122,7 +122,7 @@ async fn a_server_made_in_a_zone_moves_within_it() {
     ends_well(api).await;
 }
 
-/// With `force` no filter runs, neither for the zone nor for a disabled host. Live migrations have it from 2.30 to
+/// With `force` no filter runs, neither for the zone nor for a disabled host. Live migrations have `force` from 2.30 to
 /// 2.67, evacuations from 2.29 to 2.67.
 #[actix_rt::test]
 async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {

@@ -386,7 +386,7 @@ async fn room_for_cached_images_is_reserved_by_option() {
         }
         // The reserved size is rounded up to a whole MiB, and then to a whole GiB.
         life.until(|_| reserved(&life) == (100, 2)).await;
-        // The next control plane, and the host that comes back, offer as much.
+        // The next control plane, and the host after its return, offer the same amounts.
         life.stop().await;
         let life = living(&world).await;
         world.fleet.kill_host(0);

@@ -17,7 +17,7 @@ pub(crate) enum Outcome {
 
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
-    /// By the name of the function, or the path of the script. Several modules may have a function of one name.
+    /// By the name of the function, or the path of the script. Several modules may have a function of the same name.
     outcomes: BTreeMap<String, Vec<Outcome>>,
     /// Script, check, outcome.
     checks: Vec<(String, String, Outcome)>,
@@ -56,8 +56,8 @@ impl Ran {
         self.outcomes.is_empty()
     }
 
-    /// The outcome of a test function or a script: `None` if it did not run. One that passes in one runner and skips in
-    /// another has passed.
+    /// The outcome of a test function or a script: `None` if it did not run. A test that passes in one runner and skips
+    /// in another has passed.
     pub(crate) fn outcome(&self, test: &str) -> Option<Outcome> {
         together(self.outcomes.get(test)?.iter().copied())
     }
