@@ -6,8 +6,8 @@
 #
 # CHRONOVA_FUZZ_SECONDS  how long each target is searched (default: 120)
 #
-# It uses stable Rust, so it runs without a sanitizer (`-s none`), which would need nightly; the searched code has no
-# unsafe code. A search starts with the seeds of the tests and with earlier findings, and stores its corpus in
+# The script uses stable Rust, so it runs without a sanitizer (`-s none`), which would need nightly. The searched code
+# has no unsafe code. A search starts with the seeds of the tests and with earlier findings, and stores its corpus in
 # fuzz/corpus. New findings go beside the earlier ones (tests/golden/fuzz), where every later test run tries them. Exit
 # status: 0 nothing found, 77 cannot run here, 1 a finding.
 set -uo pipefail

@@ -2,8 +2,9 @@
 # ops/test.sh [--soak] [STAGE...]   every check of the project, from nothing; all stages, or those that are named
 #
 # --soak runs longer variants of some tests: hundreds of kills, thousands of flipped bits, the long forms of the scripts
-# for real hosts, and CHRONOVA_FUZZ_SECONDS (120) of random input for each target. It takes hours, so it can be run in
-# parts: some stages at a time, and of `real` some scripts at a time. It writes each result into tests/soak.txt.
+# for real hosts, and CHRONOVA_FUZZ_SECONDS (120) of random input for each target. Such a run takes hours, so it can be
+# run in parts: some stages at a time, and some scripts of the stage `real` at a time. Each result goes into
+# tests/soak.txt.
 #
 # The stage `rows` is part of a long run. It compares docs/requirements with the tests and checks of this run.
 #
@@ -186,8 +187,8 @@ stage_unit() {
     run_tests "unit and integration tests" cargo test --workspace --all-targets --locked --no-fail-fast
     cp "$LOGS/unit-and-integration-tests.log" "$RAN/unit.txt"
   fi
-  # The default build does not have this feature. These tests drive the program from stage_build. The workspace's other
-  # features stay on, so that cargo builds only the additions.
+  # The default build does not have the feature of these tests. They drive the program from stage_build. The workspace's
+  # other features stay on, so that cargo builds only the additions.
   export CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova
   run_tests "EventStoreDB back end" cargo test --workspace --features chronova-events/eventstoredb --locked --test eventstoredb -- --show-output
   cp "$LOGS/-vent-tore---back-end.log" "$RAN/eventstoredb.txt"

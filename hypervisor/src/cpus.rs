@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The highest number of a processor. It is far above that of any machine. It is low enough that a typing error
+/// The highest number of a processor. No machine has so many processors. The limit is low enough that a typing error
 /// (`0-99999999999`) is refused and does not fill the memory.
 const HIGHEST: u32 = 16_383;
 

@@ -40,8 +40,8 @@ pub struct GuestSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RescueDisk {
     pub image: ImageRef,
-    /// `None`: the guest has only the rescue disk and then its root disk. Otherwise it keeps all its disks in place and
-    /// boots from the additional rescue disk.
+    /// `None`: the guest has only the rescue disk, followed by its root disk. Otherwise the guest keeps all its disks
+    /// in place and boots from the additional rescue disk.
     pub stable: Option<RescuePlace>,
 }
 

@@ -1,5 +1,5 @@
-//! The names of Chronova's objects on a host: storage volumes and networks. They are all here, because spawn, destroy,
-//! the domain XML and the search for leftovers must agree on them.
+//! The names of Chronova's objects on a host: storage volumes and networks. All names are formed here, because spawn,
+//! destroy, the domain XML and the search for leftovers must agree on them.
 //!
 //! Invariant: the names of a guest's volumes begin with its id and an underscore. So a host can be searched for them
 //! without any other record.
@@ -147,7 +147,7 @@ pub fn bridge_name(network: NetworkId) -> String {
     format!("cv{}", &network.hex()[..8])
 }
 
-/// Whether an interface name is that of a network's bridge.
+/// Whether an interface name is the name of a network's bridge.
 pub fn is_bridge_name(name: &str) -> bool {
     name.strip_prefix("cv").is_some_and(|hex| hex.len() == 8 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }

@@ -7,7 +7,7 @@
 //! 1. **Nothing is revealed.** No answer contains an id or a word of the victim that the request did not name.
 //! 2. **Nothing can be found out.** An answer about the victim's thing equals the answer about a thing that does not
 //!    exist. The attacker sends each request three times: with unknown ids, with the victim's, and with unknown ids
-//!    again. If the second answer differs from both others, it depends on the victim's state.
+//!    again. If the second answer differs from the first and the third, it depends on the victim's state.
 //! 3. **Nothing changes.** An accepted request changes nothing that the victim sees, and nothing that the
 //!    administrator sees, who owns the shared network.
 //!

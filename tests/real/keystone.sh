@@ -1,6 +1,6 @@
 #!/bin/bash
-# The control plane in a cloud with a real Keystone, and with a nova.conf as kolla-ansible writes it. Keystone's users,
-# roles and tokens are valid, and no others.
+# The control plane in a cloud with a real Keystone, and with a nova.conf as kolla-ansible writes it. Only Keystone's
+# users, roles and tokens are valid.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../testbed/house.sh"

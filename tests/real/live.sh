@@ -1,7 +1,7 @@
 #!/bin/bash
-# A real guest counts on its console while it migrates live to another host. It has a volume on storage that both hosts
-# reach; its disks are copied. Its count continues at the destination without a gap. With CHRONOVA_SOAK=1 it goes back
-# and forth, also under faults and with post-copy, and then all of it again (live.sh shared) with shared storage.
+# A real guest counts on its console while it migrates live to another host. The guest has a volume on storage that both
+# hosts reach; its disks are copied. The count continues at the destination without a gap. With CHRONOVA_SOAK=1 it goes
+# back and forth, also under faults and with post-copy, and then all of it again (live.sh shared) with shared storage.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 fleet_open "live-${1:-local}" lv 10.72 2 "${1:-local}"

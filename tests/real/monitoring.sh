@@ -13,8 +13,8 @@ sim_open monitoring '[chronova]' 'hypervisors = sim://3'
 house_last() { [ -z "${PROMETHEUS:-}" ] || { kill "$PROMETHEUS" 2>/dev/null; wait "$PROMETHEUS" 2>/dev/null; }; }
 curl -fsS "$URL/metrics" >"$WORK/metrics"
 same "the metrics are named as Prometheus recommends" "$(promtool check metrics <"$WORK/metrics" 2>&1)" ""
-# Every metric has its row in the documentation, and every row its metric. A replay's metrics exist only during a replay,
-# those of other services only with other services.
+# Every metric has its row in the documentation, and every row its metric. The metrics of a replay exist only during a
+# replay, and the metrics of other services only if such services are configured.
 same "the documentation lists each metric" "$(sed -n 's/^# TYPE \([a-z_]*\) .*/\1/p' "$WORK/metrics" | while read -r name; do grep -q "^| \`$name\`" "$PLACE/../../docs/monitoring.md" || echo "$name"; done)" ""
 PROM=$((PORT + 1))
 while (exec 3<>"/dev/tcp/127.0.0.1/$PROM") 2>/dev/null; do PROM=$((PROM + 1)); done

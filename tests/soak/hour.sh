@@ -11,7 +11,8 @@
 # CHRONOVA_HOUR_SECONDS           how long (3600)
 # CHRONOVA_HOUR_SEED              of the clients, the faults and the simulated fleets (random; the report has it)
 #
-# It has its own hosts, ports and folders, so it may run beside other scripts. As root. Exit status as in house.sh.
+# The script has its own hosts, ports and folders, so it may run beside other scripts. As root. Exit status as in
+# house.sh.
 set -uo pipefail
 SOAK=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TOP_REPORT=${1:-}

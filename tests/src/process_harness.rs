@@ -2,8 +2,8 @@
 //!
 //! 1. It succeeds.
 //! 2. **Crash before and after every append**: the control plane crashes right before or after any append. The next
-//!    life reaches the same end as one without a crash, or nothing has happened. A crash right before an append loses
-//!    the records of all steps that it would have written, but not what they did on the hosts.
+//!    life reaches the same end as a run without a crash, or the request had no effect at all. A crash right before an
+//!    append loses the records of all steps that it would have written, but not what they did on the hosts.
 //! 3. Every step fails, before and after its work: nothing is left over.
 //! 4. Every step runs twice, and so does every undo: the result is the same.
 //! 5. **Crash while unwinding**: a step fails, and the control plane crashes after any later append.

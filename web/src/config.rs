@@ -120,7 +120,7 @@ impl Default for CorsConfig {
 /// `[oslo_policy]`
 #[derive(Debug, Clone)]
 pub struct PolicyConfig {
-    /// `policy_file`, already resolved to a path; one that does not exist means no overrides.
+    /// `policy_file`, already resolved to a path. If the file does not exist, there are no overrides.
     pub policy_file: Option<PathBuf>,
     /// `policy_dirs`, as paths; their files are read after `policy_file`.
     pub policy_dirs: Vec<PathBuf>,

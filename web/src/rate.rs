@@ -53,7 +53,7 @@ impl RateLimits {
             return Ok(());
         }
         let seconds = ((1.0 - bucket.tokens) / self.per_second).ceil();
-        // The time is at most that of one token.
+        // The time is at most the time in which one token refills.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
         Err((seconds as u64).max(1))
     }

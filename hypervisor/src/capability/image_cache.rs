@@ -33,8 +33,8 @@ pub trait ImageCache: Send + Sync {
     async fn cached_images(&self) -> DriverResult<Vec<CachedImage>>;
     /// Notes since when the image is unused; `None`: it is used.
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()>;
-    /// Removes an image with a note of that time or earlier, and returns whether it did. Any other image stays, without
-    /// an error: one that is used, noted later, being uploaded or missing.
+    /// Removes an image that was noted as unused at `idle_by` or earlier. Returns whether it was removed. Returns
+    /// `false` without an error if the image is used, was noted later, is being uploaded or does not exist.
     async fn remove_image(&self, checksum: &str, idle_by: Timestamp) -> DriverResult<bool>;
 }
 
@@ -46,8 +46,9 @@ struct CachedImageParts {
     idle: bool,
 }
 
-/// The images among the names of a host's volumes: their checksums, and whether each has a note. Content alone belongs
-/// to an interrupted upload (see [`crate::capability::storage_cleanup`]) or to one that is running.
+/// The images among the names of a host's volumes: their checksums, and whether each has a note. Content without the
+/// mark `complete` belongs to an upload that was interrupted (see [`crate::capability::storage_cleanup`]) or is
+/// running.
 pub(crate) fn among(names: &[String]) -> BTreeMap<String, bool> {
     let mut found = BTreeMap::<String, CachedImageParts>::new();
     for name in names {

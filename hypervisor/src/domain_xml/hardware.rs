@@ -179,7 +179,7 @@ impl Hardware {
         Ok(Self { rescue_bus, ..self })
     }
 
-    /// Whether the board has PCI Express. Its ports must exist before a device is attached.
+    /// Whether the board has PCI Express. The ports of such a board must exist before a device is attached.
     pub(super) fn is_pcie(&self) -> bool {
         ["q35", "pc-q35", "virt"].iter().any(|board| self.machine_type.starts_with(board))
     }

@@ -33,8 +33,8 @@ pub(super) fn element(guest: &GuestSpec) -> Element {
     Element::new("metadata").child(instance)
 }
 
-/// cloud-init recognises an OpenStack guest by the product name `OpenStack Compute` (its `ds-identify`). It uses the
-/// serial if it cannot read a config drive.
+/// cloud-init recognises an OpenStack guest by the product name `OpenStack Compute` (its `ds-identify`). cloud-init
+/// uses the serial if it cannot read a config drive.
 pub(super) fn sysinfo(guest: &GuestSpec, host: &HostFacts) -> Element {
     let entry = |name: &str, value: &str| Element::leaf("entry", value).attr("name", name);
     let id = guest.instance.to_string();

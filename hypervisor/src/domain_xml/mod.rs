@@ -1,9 +1,10 @@
 //! A guest's configuration as libvirt's domain XML: a pure function of the guest and its host's facts.
 //!
-//! The shape is that of Nova's libvirt driver, which operators know: `pc` machine on x86, virtio disks and interfaces,
-//! and the config drive as a CD-ROM. It also has a logged serial console, VNC, balloon statistics, and SMBIOS strings
-//! for cloud-init. Invariants: the same input gives the same bytes. User input cannot become markup ([`crate::xml`]).
-//! Every file lies in the host's storage pool ([`crate::volumes`] forms the names). Golden files: `hypervisor/golden/`.
+//! A guest has the same shape as with Nova's libvirt driver, which operators know: `pc` machine on x86, virtio disks
+//! and interfaces, and the config drive as a CD-ROM. Each guest also has a logged serial console, VNC, balloon
+//! statistics, and SMBIOS strings for cloud-init. Invariants: the same input gives the same bytes. User input cannot
+//! become markup ([`crate::xml`]). Every file lies in the host's storage pool ([`crate::volumes`] forms the names).
+//! Golden files: `hypervisor/golden/`.
 
 mod cpu;
 mod devices;
@@ -33,7 +34,7 @@ pub struct HostFacts {
     pub kvm: bool,
     pub cpu_mode: CpuMode,
     pub cpu_models: Vec<String>,
-    /// The machine type of a guest without one in its image.
+    /// The machine type of a guest whose image names none.
     pub machine_type: Option<String>,
     pub pool_path: String,
     /// The sources of those local disks that are not copy-on-write files of the pool, by the disk's name.

@@ -1,7 +1,8 @@
 //! The QEMU guest agent, through libvirt.
 //!
 //! A guest's definition says whether it has a channel to an agent. libvirt has an error of its own for a guest without
-//! a channel. This file tells that error from an agent that does not answer, and from one that refuses.
+//! a channel. This file distinguishes that error from the errors of an agent that does not answer, and of an agent that
+//! refuses.
 
 #![allow(unsafe_code)]
 

@@ -48,7 +48,7 @@ impl CallThreadsState {
     }
 }
 
-/// A bounded pool of blocking threads. Dropping it lets running calls end and drops the waiting ones.
+/// A bounded pool of blocking threads. Dropping the pool lets running calls end and drops the waiting calls.
 pub(super) struct CallThreads {
     shared: Arc<CallThreadsState>,
 }

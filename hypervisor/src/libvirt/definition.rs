@@ -84,7 +84,7 @@ fn with_places(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> D
     Ok(HostFacts { places: site.places(guest)?, ..facts.clone() })
 }
 
-/// Creates disks, config drive and console log of a guest that is not defined, over any existing ones.
+/// Creates disks, config drive and console log of a guest that is not defined. They replace any existing ones.
 pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &GuestSpec) -> DriverResult<()> {
     if lookup(connect, guest.instance)?.is_some() {
         return Ok(());

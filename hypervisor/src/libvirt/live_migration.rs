@@ -50,7 +50,7 @@ fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Dom
     let kind = child(root, "os").and_then(|os| child(os, "type"));
     let attribute = |name: &str| kind.and_then(|kind| kind.attribute(name)).unwrap_or_default().to_owned();
     let cpu = child(root, "cpu");
-    // Such a definition does not name a CPU model, so libvirt compares the CPUs only when the guest arrives.
+    // With these modes the definition names no CPU model, so libvirt compares the CPUs only when the guest arrives.
     let described = cpu.filter(|cpu| !matches!(cpu.attribute("mode"), Some("host-passthrough" | "maximum")));
     let devices = child(root, "devices");
     let has = |name: &str| devices.is_some_and(|devices| child(devices, name).is_some());

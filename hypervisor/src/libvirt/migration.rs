@@ -164,7 +164,7 @@ pub(super) fn compare_cpu(
     let error = Error::last_error();
     match number(&error) {
         Some(ErrorNumber::CpuIncompatible) => Ok(Some(error.message().to_owned())),
-        // Some hypervisors cannot compare. They refuse the guest when it arrives.
+        // Some hypervisors cannot compare CPUs. They refuse an unsuitable guest when it arrives.
         Some(ErrorNumber::NoSupport | ErrorNumber::OperationUnsupported | ErrorNumber::ConfigUnsupported) => Ok(None),
         _ => Err(translate("CPU comparison", &error)),
     }

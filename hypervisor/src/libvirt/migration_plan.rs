@@ -1,4 +1,5 @@
-//! Translates a migration plan into libvirt's flags, parameters and URIs. It makes no calls; `live_migration` does.
+//! Translates a migration plan into libvirt's flags, parameters and URIs. This file makes no calls to libvirt;
+//! `live_migration` makes them.
 //!
 //! A plan has two addresses. The source's libvirtd connects to the destination's under the first
 //! (`qemu+tls://HOST/system`). QEMU sends the guest's memory and the copied disks to the second (`tcp://HOST`), the
@@ -74,7 +75,7 @@ fn is_reachable(address: &IpAddr) -> bool {
 }
 
 /// The flags of the migration, as in Nova's `_parse_migration_flags`. With TLS, the streams of copied disks are
-/// encrypted like that of the memory. If post-copy is permitted, auto-converge is not used.
+/// encrypted like the stream of the memory. If post-copy is permitted, auto-converge is not used.
 pub(super) fn flags(plan: &MigrationPlan) -> u32 {
     let always = sys::VIR_MIGRATE_LIVE
         | sys::VIR_MIGRATE_PEER2PEER

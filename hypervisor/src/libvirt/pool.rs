@@ -25,8 +25,8 @@ pub(super) fn open(connect: &Connect, options: &LibvirtOptions) -> DriverResult<
     let pool = match found(CALL, connect.lookup_storage_pool_by_name(&options.pool_name))? {
         Some(pool) => pool,
         // The pool takes the host's UUID as its own and is the host's identity from then on. libvirt's host UUID comes
-        // from the firmware. Without one in the firmware it is random at each start of libvirtd, but the pool's UUID is
-        // on the disk.
+        // from the firmware. If the firmware has no UUID, libvirt's host UUID is random at each start of libvirtd. The
+        // pool's UUID is on the disk and stays.
         None => {
             let host = super::node::host_uuid(connect)?;
             define(connect, &options.pool_name, &options.pool_path, host.map(|uuid| uuid.to_string()))?
@@ -186,7 +186,7 @@ pub(super) fn create_raw(pool: &StoragePool, name: &str, capacity: u64, mode: &s
 }
 
 /// Creates a qcow2 disk, unless exactly this disk exists. An existing disk that differs is the rest of an interrupted
-/// creation and is recreated. Its guest is not defined yet, so it never ran.
+/// creation and is recreated. Its guest is not defined yet, so the guest never ran.
 pub(super) fn ensure_disk(
     pool: &StoragePool,
     name: &str,

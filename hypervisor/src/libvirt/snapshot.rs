@@ -1,9 +1,9 @@
 //! Copies a guest's root disk into one file without a backing file, which then becomes an image.
 //!
-//! QEMU copies the disk of a running guest. Its full backup job copies the disk as it was at the beginning while the
-//! guest continues to write. The storage pool copies the disk of a guest that is off. A copy is complete only if the
-//! empty volume beside it exists, which is created after the last byte. A copy that a crash interrupted has no such
-//! mark and is repeated.
+//! QEMU copies the disk of a running guest with a full backup job. The job copies the disk as it was at the beginning,
+//! while the guest continues to write. The storage pool copies the disk of a guest that is off. A copy is complete only
+//! if the empty volume beside it exists, which is created after the last byte. A copy that a crash interrupted has no
+//! such mark and is repeated.
 
 #![allow(unsafe_code)]
 

@@ -63,7 +63,7 @@ pub struct SimHost {
     fleet: Arc<SimFleet>,
     index: usize,
     uri: String,
-    /// Whether the control plane with this driver is dead. Then none of its calls reaches the host.
+    /// Whether the control plane that owns this driver is dead. If so, none of its calls reaches the host.
     severed: Option<Arc<AtomicBool>>,
 }
 

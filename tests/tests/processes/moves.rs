@@ -89,8 +89,8 @@ async fn delete_during_a_resize_is_proven() {
     prove_overtaken(ask, &["VERIFY_RESIZE"]).await;
 }
 
-/// The old host answers although it is forced down. Its guest is stopped before the new one starts, and is then
-/// removed.
+/// The old host answers although it is forced down. The guest on that host is stopped before the new guest starts, and
+/// is then removed.
 #[actix_rt::test]
 async fn evacuation_is_proven() {
     let ask: Ask = |life, id| life.evacuate(id).boxed_local();

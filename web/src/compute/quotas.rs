@@ -61,7 +61,7 @@ pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i6
     own.map_or_else(|| default(ctx, resource), Ok)
 }
 
-/// The default limit of a resource: that of the class `default`, or else the configured one.
+/// The default limit of a resource: the limit of the class `default`, or else the configured limit.
 pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     let of_class =
         ctx.queries()?.views.quotas.read(|view| {

@@ -151,7 +151,7 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsoleS
     Ok((accept, place, line))
 }
 
-/// Connects to the console, if its address is still the one in the token.
+/// Connects to the console, if its address still equals the address in the token.
 async fn reach(host: &HostReadings, known: &ConsoleAuthorized) -> Result<SerialLine, ConsoleRefusal> {
     let screen = match known.kind.as_str() {
         "serial" => return Ok(host.serial_line(known.instance).await?),

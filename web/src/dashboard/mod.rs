@@ -39,7 +39,7 @@ static INDEX: LazyLock<DashboardFile> = LazyLock::new(|| page(files::INDEX));
 /// The page that shows a server's screen to the holder of a console's address.
 static SCREEN: LazyLock<DashboardFile> = LazyLock::new(|| page(SCREEN_PAGE));
 
-/// The name of that page; noVNC's own page has the same.
+/// The name of that page. noVNC's own page has the same name.
 pub(crate) const SCREEN_PAGE: &str = "vnc_auto.html";
 
 /// A page outside the folder of the other files.

@@ -157,7 +157,7 @@ pub(super) fn uuid_of(id: Option<wire::Uuid>) -> Option<Uuid> {
     }
 }
 
-/// Whether the stream has exactly these events after `expected`. Then the client repeats an append because it missed
+/// Whether the stream has exactly these events after `expected`. If so, the client repeats an append because it missed
 /// the answer. As in EventStoreDB, the client gets the same answer again.
 async fn done_at(
     log: &ServedLog,

@@ -124,7 +124,7 @@ pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims
     let (user, methods, parent) = identify(ctx, service, &auth.identity).await?;
     let scope = super::realm::read(ctx, |identity| wanted_scope(identity, &user, auth.scope.as_ref()))??;
     let mut audit_ids = vec![audit_id().map_err(Fault::internal)?];
-    // The last audit id is that of the chain's first token.
+    // The last audit id is the id of the chain's first token.
     audit_ids.extend(parent.as_ref().and_then(|parent| parent.audit_ids.last().cloned()));
     let longest = Timestamp(now.0 + i64::from(service.expiration) * 1_000_000);
     // A token that was issued for another token expires no later than that token.

@@ -126,7 +126,8 @@ impl RuleSet {
         entry.check.holds(caller, target, &|name| self.holds(name, caller, target))
     }
 
-    /// Whether a referenced rule holds. Its scopes are not checked; only those of the requested rule are.
+    /// Whether a referenced rule holds. The scopes of a referenced rule are not checked; only the scopes of the
+    /// requested rule are checked.
     fn holds(&self, rule: &str, caller: &Caller, target: &PolicyTarget) -> bool {
         self.rule(rule).is_some_and(|entry| entry.check.holds(caller, target, &|name| self.holds(name, caller, target)))
     }

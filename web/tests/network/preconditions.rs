@@ -20,7 +20,7 @@ async fn a_change_counts_only_at_the_revision_that_it_names() {
     let port = world.make(BOB, "/ports", "port", json!({"network_id": network["id"]})).await;
     let router = world.make(BOB, "/routers", "router", json!({"name": "r"})).await;
     let group = world.make(BOB, "/security-groups", "security_group", json!({"name": "g"})).await;
-    // The last is the network, because the others are in it.
+    // The network comes last, because the other resources use it.
     for (collection, key, thing) in [
         ("security-groups", "security_group", &group),
         ("routers", "router", &router),

@@ -146,7 +146,7 @@ impl ChaosWorld {
     }
 }
 
-/// With some seeds, all hosts share the storage of volumes. With others, each volume is on one host.
+/// With some seeds, all hosts share the storage of volumes. With other seeds, each volume is on one host.
 fn has_shared_volumes(seed: u64) -> bool {
     seed % 4 < 2
 }

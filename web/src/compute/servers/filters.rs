@@ -97,7 +97,7 @@ type ServerPredicate = Box<dyn Fn(&ServerRow, &Alive, &Status) -> bool + Send>;
 pub(super) struct ServerListQuery {
     /// `None`: all projects.
     pub project: Option<ProjectId>,
-    /// Whether deleted servers are listed: not at all, alone, or beside the live ones.
+    /// Whether deleted servers are listed: not at all, alone, or together with the live servers.
     pub deleted: DeletedFilter,
     holds: Vec<ServerPredicate>,
     /// Whether soft-deleted servers count as not deleted.

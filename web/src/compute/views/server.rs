@@ -236,7 +236,8 @@ fn fault(view: &ServerView) -> Value {
     view.with(|server| {
         let Some((fault, at)) = server.fault.as_deref() else { return Value::Null };
         let mut shown = json!({"code": fault.code, "created": at.iso_seconds(), "message": fault.message});
-        // As in Nova, every caller sees the details of a user's mistake. Only administrators see those of a 500.
+        // As in Nova, every caller sees the details of a fault that a user caused. Only administrators see the details
+        // of a fault with code 500.
         if !fault.details.is_empty() && (fault.code != 500 || view.sees.fault_details) {
             shown["details"] = json!(fault.details);
         }

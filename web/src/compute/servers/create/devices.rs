@@ -197,7 +197,7 @@ fn bare(name: Option<&String>) -> Option<&str> {
     name.map(|name| name.strip_prefix("/dev/").unwrap_or(name))
 }
 
-/// All disks of a server: the requested ones, those of its image, and those of its flavor.
+/// All disks of a server: the requested disks, the disks of its image, and the disks of its flavor.
 pub(super) fn all(
     mappings: &BlockDeviceMappings,
     image: Option<&ImageSnapshot>,
