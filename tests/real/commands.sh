@@ -161,7 +161,7 @@ excused() {
     "host set") ;; # hosts are not switched through this API, as with Nova on libvirt
     "console connection show") ;; # it needs the token of a console
     "server ssh") ;; # it logs in to the guest: simulated guests do not listen
-    "server remove fixed ip") ;; # the client adds an address with a card of its own, which cannot lose its only one
+    "server remove fixed ip") ;; # the client adds a new interface, whose only address cannot be removed
     "server add share" | "server remove share" | "server share "*) ;; # there is no share service
     "server add volume" | "server remove volume" | "server volume "*) ;; # run where there is a volume service
     *) return 1 ;;

@@ -117,12 +117,12 @@ same "no guest used another network" "$(of tls | awk -F'\t' '$3 !~ /:16514$/ && 
 ready "$ONE" "the guest is booted again" 2
 same "its disk moved with it" "$(marker_at "$FIRST" "$ID")" "$DISK"
 within 60 "it counts" ticks_on "$ONE" 2
-counts_on() { # as in fleet.sh, of a guest that was booted twice
+counts_on() { # like counts_on of fleet.sh, for a guest that was booted twice
   local seen; seen=$(last_tick "$1")
   within 40 "it continues to count" ticks_on "$1" "$((seen + 2))"
   same "it was not restarted" "$(boots_at "$(place "$1")" "$ID")" 2
 }
-stays() { # what is read in the reason
+stays() { # pattern of the expected reason
   within 120 "the migration is over" migration_over "$ONE"
   within 30 "the server is ACTIVE where it was" is_at "$ONE" "$FIRST"
   same "its guest runs there alone" "$(runs_on "$FIRST" "$ID" && runs "$ID")" 1
@@ -132,7 +132,7 @@ stays() { # what is read in the reason
   same "the migration has no allocation" "$(os resource provider allocation show "$(uuid_of "$ONE")" -f value)" ""
   counts_on "$ONE"
 }
-reason() { # of the last live migration
+reason() { # prints the details of the events of the last live migration
   local request
   request=$(os server event list "$ONE" --os-compute-api-version 2.84 -f value -c 'Request ID' -c Action | awk '$2 == "live-migration" {print $1; exit}')
   os server event show "$ONE" "$request" --os-compute-api-version 2.84 -f json 2>/dev/null \
@@ -152,7 +152,7 @@ same "once" "$(wc -l <<<"$LATE")" 1
 # ----------------------------------------------------------------------------- certificates of another authority, and none
 
 with "${SECRET[@]}"
-refused() { # what is read in the reason
+refused() { # pattern of the expected reason
   expect "a migration to $SECOND is requested" leaves "$SECOND"
   stays "$1"
   same "the migration failed" "$(moves_of "$ONE" -c Status | tail -n 1)" error

@@ -97,7 +97,7 @@ same "and runs once" "$(runs "$TWO")" 1
 
 # --------------------------------------------------------------------------------------------------------------- three hosts
 
-left() { # host that it left, uuid
+left() { # former host, uuid
   same "nothing is left on $1" "$(left_on "$1" "$2")" ""
   same "it runs once" "$(runs "$2")" 1
 }

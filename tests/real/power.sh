@@ -13,7 +13,7 @@ expect "one of them is stopped" os server stop power-rests
 within 60 "it is SHUTOFF" is power-rests SHUTOFF
 
 BOOTS=1
-back() { # what
+back() { # the occasion, for the texts of the checks
   BOOTS=$((BOOTS + 1))
   within 90 "the server that ran is ACTIVE $1" at_rest power-ran ACTIVE
   ready power-ran "its guest boots from its disk" $BOOTS

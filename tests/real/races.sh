@@ -15,7 +15,7 @@ boot "$ONE" --config-drive True --user-data "$(counting)" --availability-zone no
 ready "$ONE" "the guest is booted"
 within 60 "it counts" ticks_on "$ONE" 2
 
-on_its_way() { # FROM TO: sends the guest, slowly
+on_its_way() { # sets FROM and TO, and starts a slow migration
   FROM=$(place "$ONE") TO=$(other "$(place "$ONE")")
   expect "it is sent from $FROM to $TO" os server migrate --live-migration --host "$TO" "$ONE" --os-compute-api-version 2.79
   within 60 "its migration runs" migration_is "$ONE" running

@@ -169,7 +169,7 @@ CLIENTS=
 
 within 90 "both hosts are up" eval 'host_stands h1 up && host_stands h2 up'
 expect "all work comes to its end" traffic settle
-books() { # what is done
+books() { # subcommand of traffic.py
   traffic "$1" >"$WORK/books-$1" 2>&1
   local status=$?
   cat "$WORK/books-$1"

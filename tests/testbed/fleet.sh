@@ -112,7 +112,7 @@ counts_on() { # server
 
 # ----------------------------------------------------------------------------------- options and times of the control plane
 
-with() { # options of [libvirt], for a control plane that is started anew
+with() { # options of [libvirt], with which the control plane is started again
   house_stop
   sed -i '/^\[libvirt\]$/,$d' "$CONF"
   printf '%s\n' '[libvirt]' "$@" >>"$CONF"
