@@ -143,7 +143,7 @@ impl Drop for Volumes {
     }
 }
 
-/// A guest without disks, which is enough to be a domain.
+/// A guest without disks. libvirt also defines a domain for such a guest.
 fn empty_guest() -> GuestSpec {
     GuestSpec {
         instance: InstanceId::random(),

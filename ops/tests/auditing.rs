@@ -195,8 +195,8 @@ fn a_project_follows_its_own_servers_and_receives_no_byte_of_another() {
         own.contains(&line.as_str()) || line.bytes().all(|b| b.is_ascii_hexdigit())
     };
     assert_eq!(told[body..].iter().find(|line| !known(line)), None, "{told:?}");
-    // A caller without a project is refused, a caller without a role, and a request that does not accept a stream of
-    // events.
+    // The server refuses a caller without a project, a caller without a role, and a request that does not accept a
+    // stream of events.
     let auditor = "X-Auth-Token: audrey\r\nX-Roles: reader\r\nOpenStack-System-Scope: all";
     for (who, status) in [(auditor, "403"), ("X-Auth-Token: mallory:evil\r\nX-Roles: nobody", "403")] {
         let mut socket = TcpStream::connect(cloud.address()).unwrap();

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The QEMU guest agent in a real guest: it sets a password, and it quiesces the file systems while an image is made.
-# With CHRONOVA_SOAK=1 also in a guest on a volume; and if the guest's image requires quiescing, no image is made without
-# an agent.
+# With CHRONOVA_SOAK=1 it does so in a guest on a volume, too. Without an agent, the creation of an image fails if the
+# server's own image requires quiescing.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open agent 10.67

@@ -44,7 +44,8 @@ for TO in "${WAYS[@]}"; do
   same "the volume belongs to the server" "$(get volume "$NAME-volume" status) $(attached_to "$NAME-volume")" "in-use $ID"
 done
 long_run || { ends_clean; verdict; }
-# The first migration to a host also brings the image and the network. All later migrations do the same work.
+# The migrations above also brought the image and the network to each host. The following ones all do the same work, so
+# their times can be compared.
 for TO in "$SECOND" "$FIRST" "$SECOND" "$FIRST" "$SECOND" "$FIRST"; do
   leaves --host "$TO"
   wait_for 180 is_at "$ONE" "$TO" || bad "it is ACTIVE on $TO" "$(moves_of "$ONE")"

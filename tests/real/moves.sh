@@ -1,9 +1,9 @@
 #!/bin/bash
 # Two real guests are resized, cold-migrated, shelved and evacuated between two hosts, and come back. A word on their
 # own disks, and a count of boots there, show from inside which data moved. The second guest has a volume, and keeps the
-# volume with the word on it. `moves.sh shared` runs the same with shared storage. With CHRONOVA_SOAK both run, with a
-# third host: cold and live migrations in a circle, into a zone and out of it, and an evacuation of one host to both
-# others.
+# volume with the word on it. `moves.sh shared` runs the same with shared storage. With CHRONOVA_SOAK=1 both variants
+# run, with a third host: cold and live migrations in a circle, into a zone and out of it, and an evacuation of one host
+# to both others.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 # A shelved server stays on its host until it is offloaded.

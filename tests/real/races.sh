@@ -1,9 +1,9 @@
 #!/bin/bash
-# Faults during a live migration of a real guest: a libvirtd restarts at the destination. With CHRONOVA_SOAK=1 it restarts
-# on either side; either host loses its network (which the control plane also uses) or its power, before, at and after the
-# switch-over. The control plane is killed, another move is requested, the guest shuts down, the server is deleted. In
-# every case the guest is on exactly one host in the end, and runs once. It continues as long as a host has its memory. A
-# deleted server leaves nothing behind.
+# Faults during a live migration of a real guest: a libvirtd restarts at the destination. With CHRONOVA_SOAK=1 it
+# restarts on either side; either host loses its network (which the control plane also uses) or its power, before, at
+# and after the switch-over. The control plane is killed, another move is requested, the guest shuts down, the server is
+# deleted. In every case the guest is on exactly one host in the end, and runs once. The guest continues as long as a
+# host has its memory. A deleted server leaves nothing behind.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 FLEET_WIRE=TCP FLEET_OPTIONS=--root-link

@@ -1,4 +1,4 @@
-//! Lists a host's cached images, whether a disk uses each, and since when no disk does.
+//! Lists a host's cached images: whether a disk uses an image, and since when the image has been unused.
 //!
 //! The driver lists and removes images; its caller decides. The caller's notes are stored beside the image, so that
 //! they survive the control plane. A note says since when the image is unused. The driver removes the note as soon as a

@@ -1,9 +1,9 @@
 //! The threads that run the libvirt calls of one host.
 //!
-//! libvirt calls block, and a hung libvirtd blocks them for ever. So each host has its own few threads, and a hung host
-//! does not block the others. A caller waits only until its deadline. If a caller leaves before a thread takes its
-//! call, the call is never made. Threads that hang on a lost connection are not part of the limit: the next connection
-//! begins with the full number.
+//! libvirt calls block, and a hung libvirtd blocks them for ever. So each host has a few threads of its own, and a hung
+//! host does not block the other hosts. A caller waits only until its deadline. If a caller leaves before a thread
+//! takes its call, the call is never made. A session lasts as long as one connection to the host. Threads that hang in
+//! an earlier session are not part of the limit: each session begins with the full number.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,8 +1,9 @@
 //! The connection to one host. One thread of its own opens it, watches it, and reopens it with backoff.
 //!
-//! States: connecting -> up <-> down. While the host is down, calls fail at once with `Unreachable`. The keepalive
-//! closes a connection to a libvirtd that no longer answers, which also ends its hanging calls. A query that hangs
-//! elsewhere ends when its session ends ([`Link::lost`]).
+//! States: connecting -> up <-> down. A session is the time from one opening of the connection to its end. While the
+//! host is down, calls fail at once with `Unreachable`. The keepalive closes a connection to a libvirtd that no longer
+//! answers, which also ends its hanging calls. A query that hangs elsewhere ends when its session ends
+//! ([`Link::lost`]).
 //!
 //! The thread's connection only receives events. Calls use connections of their own ([`HeldConnection`]), each in one
 //! thread at a time. The reason is a bug in libvirt's client before 10.5 (CVE-2024-4418; Debian 12 has 9.0). If another

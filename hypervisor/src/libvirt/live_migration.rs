@@ -1,8 +1,8 @@
 //! Migrates running guests between libvirt hosts: peer to peer, so that the hosts can finish without the control plane.
 //!
 //! libvirt's migrate call lasts as long as the migration. A libvirtd serves only a limited number of calls of one
-//! connection at a time. So the call runs in a thread with a connection of its own. Only this process knows that the
-//! thread still runs, and its error at the end. The host itself also reports that a guest is migrating.
+//! connection at a time. So the call runs in a thread with a connection of its own. Only this process knows whether the
+//! thread still runs, and with which error it ended. The host itself also reports that a guest is migrating.
 
 use std::sync::Arc;
 use std::thread;

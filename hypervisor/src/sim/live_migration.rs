@@ -133,7 +133,7 @@ impl SimFleet {
         self.travel().held = held;
     }
 
-    /// Sets whether live migrations fail at their end, and the message.
+    /// Sets the message with which live migrations fail at their end; `None`: they succeed.
     pub fn fail_travellers(&self, reason: Option<&str>) {
         self.travel().fails = reason.map(str::to_owned);
     }

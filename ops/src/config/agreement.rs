@@ -124,7 +124,7 @@ fn network(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Options about a Keystone that is not asked: the embedded identity service judges all tokens.
+/// Options of a Keystone that is not used, because the embedded identity service validates all tokens.
 fn unused_keystone(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
     const SECTION: &str = "keystone_authtoken";
     /// These options also have an effect with the embedded identity service.

@@ -73,7 +73,7 @@ fn full(text: &str) -> Fault {
     Fault::unavailable(text.to_owned()).header("Retry-After", "30".to_owned())
 }
 
-/// A counted feed; dropping it ends the count.
+/// A feed that counts as open until this value is dropped.
 pub(super) enum FeedPermit {
     Audit(Arc<AtomicUsize>),
     Project(ProjectCounts, ProjectId),

@@ -1,5 +1,5 @@
 //! Asks the leader up to where the log is acknowledged. All reads that begin while one question is under way share the
-//! next one.
+//! next question.
 
 use std::sync::Arc;
 use std::time::Duration;

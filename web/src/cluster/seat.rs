@@ -83,7 +83,7 @@ impl FollowerSeat {
         *self.promoted.borrow()
     }
 
-    /// The leader's address, as soon as there is one. `None`: nobody leads until then, or this member does.
+    /// Waits for the leader's address, at most until `until`. `None`: there is no leader, or this member leads now.
     pub(super) async fn leader(&self, until: Instant) -> Option<String> {
         let (mut leader, mut promoted) = (self.leader.clone(), self.promoted.clone());
         let known = tokio::time::timeout_at(until, leader.wait_for(Option::is_some));

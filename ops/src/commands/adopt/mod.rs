@@ -143,7 +143,7 @@ struct Adoption<'a> {
     strict_groups: BTreeMap<InstanceId, ServerGroupId>,
     /// The adopted providers. Their generations are known only when all allocations are read.
     adopted_providers: Vec<ProviderAdopted>,
-    /// The providers that each consumer has allocations of. A server on a host must be among the consumers.
+    /// The providers on which each consumer has allocations. A server on a host must be among the consumers.
     held: BTreeMap<String, BTreeSet<uuid::Uuid>>,
 }
 

@@ -7,7 +7,7 @@ use super::super::options::SECTIONS;
 use super::super::{Config, Severity};
 use super::{Clash, error, place};
 
-/// An account that cannot vouch for users, although it is asked to.
+/// Checks `[service_user]`: the account whose token is sent beside a user's token to other services.
 pub(super) fn service_user(config: &Config) -> Vec<Clash> {
     let (section, fields) = (&config.service_user, config.service_user.account());
     let at = |option| ("service_user", option);
@@ -102,7 +102,7 @@ pub(super) fn images(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Options about a Glance that is not called.
+/// Options of a Glance that is not used.
 pub(super) fn unused_glance(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
     if has_glance(config) {
         return Vec::new();
