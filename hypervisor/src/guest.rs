@@ -274,7 +274,7 @@ pub struct NicCounters {
 /// The properties and resources of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCapabilities {
-    /// The host's stable id: libvirt's host UUID.
+    /// The host's stable id. A libvirt host has the UUID of its storage pool, which was at first libvirt's host UUID.
     pub host: HostId,
     pub hostname: String,
     /// For example `QEMU`, as in Nova's `hypervisor_type`.

@@ -121,14 +121,14 @@ pub fn snapshot(snapshot: SnapshotId) -> String {
     format!("{SNAPSHOT_PREFIX}{snapshot}")
 }
 
-/// The object that a volume in the volume service's pool belongs to.
+/// The volume or snapshot that is stored in a volume of the volume service's pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolVolumeOwner {
     Volume(VolumeId),
     Snapshot(SnapshotId),
 }
 
-/// The object with this name in the volume service's pool, if the name is one of ours.
+/// The volume or snapshot with this name in the volume service's pool, if the name is one of ours.
 pub fn kept(name: &str) -> Option<PoolVolumeOwner> {
     match (name.strip_prefix(VOLUME_PREFIX), name.strip_prefix(SNAPSHOT_PREFIX)) {
         (Some(id), _) => id.parse().ok().map(PoolVolumeOwner::Volume),

@@ -27,7 +27,7 @@ pub struct DiskFile {
 }
 
 impl DiskFile {
-    /// Whether the disk is a copy that a move set aside for a revert, because the disks stay in place.
+    /// Whether the disk is a copy that a move set aside for a revert.
     pub fn is_kept(&self) -> bool {
         self.suffix.starts_with(KEPT)
     }
@@ -63,8 +63,8 @@ pub trait DiskTransfer: Send + Sync {
     /// the guest is defined.
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()>;
     /// Defines the guest over its existing disks in place of an earlier definition, and starts it if `on`. Disks grow
-    /// to the sizes in the specification, and missing ones are created, except the root disk. Succeeds if the guest
-    /// already runs.
+    /// to the sizes in the specification, and missing ones are created, except the root disk. If the guest already
+    /// runs, the call succeeds only if `on`.
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()>;
 }
 

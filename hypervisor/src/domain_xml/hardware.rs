@@ -88,8 +88,8 @@ pub struct Hardware {
     pub vif_model: VifModel,
     pub video_model: String,
     pub rng: bool,
-    /// The number of bytes that the guest may draw from the host, and the period in milliseconds (libvirt's default:
-    /// 1000).
+    /// The number of random bytes that the guest may get from the host in each period, and the period in milliseconds
+    /// (libvirt's default: 1000).
     pub rng_rate: Option<(u64, Option<u64>)>,
     pub guest_agent: bool,
     pub tablet: bool,

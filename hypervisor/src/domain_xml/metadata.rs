@@ -5,8 +5,8 @@ use crate::guest::GuestSpec;
 use crate::options::Serial;
 use crate::xml::Element;
 
-/// The namespace of our metadata element. A domain with this element is ours. Every other domain on the host is left
-/// alone.
+/// The namespace of our metadata element. A domain with this element, or with Nova's, is ours. Every other domain on
+/// the host is left alone.
 pub const NAMESPACE: &str = "urn:chronova:instance:1";
 
 pub(super) fn element(guest: &GuestSpec) -> Element {

@@ -51,7 +51,7 @@ impl DiskSource {
         }
     }
 
-    /// The mode of the host's page cache: the operator's choice for this kind of source, or none.
+    /// The mode of the host's page cache: the operator's choice for this kind of source, or `none`.
     pub(super) fn cache(&self, host: &HostFacts) -> CacheMode {
         let modes = &host.guests.cache;
         match self {

@@ -61,8 +61,8 @@ fn refusal(call: &'static str, error: &Error) -> DriverError {
     }
 }
 
-/// Freezes the guest's file systems. An agent refuses to freeze file systems that are already frozen, so this function
-/// thaws them first and then freezes them again.
+/// Freezes the guest's file systems. An agent refuses to freeze file systems that are already frozen. After a refusal,
+/// this function thaws them and freezes them again.
 pub(super) fn freeze(guest: &Domain) -> DriverResult<()> {
     match freeze_once(guest) {
         Err(error) if number(&error) == Some(ErrorNumber::AgentUnresponsive) => {

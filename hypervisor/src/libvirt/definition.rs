@@ -62,8 +62,8 @@ pub(super) fn redefine(
     define_and_start(site, facts, guest, false)
 }
 
-/// Creates the guest's disks, defines the guest and starts it. If the guest had no definition, its disks may be
-/// incomplete.
+/// Creates the guest's disks, defines the guest and starts it. `undefined`: the guest had no definition, so its
+/// existing disks may be incomplete.
 fn define_and_start(
     site: HostStorage<'_>,
     facts: &HostFacts,
@@ -93,8 +93,8 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
     provide_volumes(HostStorage::new(connect, options), guest, true, DiskContent::Yes)
 }
 
-/// Defines a guest over disks that `provide` adjusts, and starts it if `on`. Succeeds if the guest already runs. A
-/// guest that is off gets a new definition.
+/// Defines a guest over disks that `provide` adjusts, and starts it if `on`. If the guest already runs, succeeds only
+/// if `on`. A guest that is off gets a new definition.
 pub(super) fn install(
     site: HostStorage<'_>,
     facts: &HostFacts,

@@ -73,7 +73,8 @@ fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Dom
     })
 }
 
-/// A writable local disk of the guest: its name in the guest, and its size in bytes as the guest sees it.
+/// A writable local disk of the guest: its name in the guest, and its size in bytes as the guest sees it. `None` for
+/// any other disk.
 fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Option<(String, u64)> {
     let fixed = ["readonly", "shareable"].iter().any(|name| disk.children().any(|child| child.has_tag_name(*name)));
     let part = |name: &str, key: &str| {

@@ -179,14 +179,14 @@ pub(super) fn create(pool: &StoragePool, xml: &str) -> DriverResult<StorageVol> 
     StorageVol::create_xml(pool, xml, 0).during("volume create")
 }
 
-/// Creates a sparse file that the emulator's user can read, because libvirt never relabels shared base images for one
-/// guest.
+/// Creates a sparse file with this mode. The emulator's user must be able to read a base image, because libvirt never
+/// relabels shared base images for one guest.
 pub(super) fn create_raw(pool: &StoragePool, name: &str, capacity: u64, mode: &str) -> DriverResult<StorageVol> {
     create(pool, &volume_xml(name, capacity, "raw", mode, None))
 }
 
-/// Creates a qcow2 disk, unless exactly this disk exists. An existing disk that differs is the rest of an interrupted
-/// creation and is recreated. Its guest is not defined yet, so the guest never ran.
+/// Creates a qcow2 disk, unless exactly this disk exists. An existing disk with another size, format or base counts as
+/// the rest of an interrupted creation and is recreated.
 pub(super) fn ensure_disk(
     pool: &StoragePool,
     name: &str,

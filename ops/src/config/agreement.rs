@@ -87,7 +87,7 @@ fn identity(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Which network service there is, and whether its account is complete.
+/// Checks the account of Neutron, and tells which network service is in use.
 fn network(config: &Config) -> Vec<Clash> {
     let mut clashes = Vec::new();
     let fields = config.neutron.account();

@@ -50,7 +50,7 @@ fn has_glance(config: &Config) -> bool {
     has_keystone && config.chronova.image_service != "embedded"
 }
 
-/// Where images are, and whether their service can be called.
+/// Checks the options of Glance, and tells which image service is in use.
 pub(super) fn images(config: &Config) -> Vec<Clash> {
     const IMAGE_SERVICE: (&str, &str) = ("chronova", "image_service");
     if !has_glance(config) {
