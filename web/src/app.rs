@@ -126,7 +126,7 @@ impl App {
         self
     }
 
-    /// The embedded image service; 404 in a process without one (some tests).
+    /// The embedded image service; 404 when an external one is configured.
     pub fn images(&self) -> Result<&Arc<EmbeddedImages>, Fault> {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
     }

@@ -94,7 +94,8 @@ impl FollowerSeat {
         }
     }
 
-    /// Waits until the read models of this member show the effects of everything up to `position`.
+    /// Waits, at most for [`FOLDS`], until the read models of this member show the effects of everything up to
+    /// `position`. Returns whether they do.
     pub(super) async fn shows(&self, position: Position) -> bool {
         self.log.told(position);
         self.views.wait_for(position, FOLDS).await

@@ -219,7 +219,7 @@ async fn servers(ctx: Ctx) -> Result<Reply, Fault> {
     brief(&ctx, true)
 }
 
-/// The sums over hosts that may get servers: like Nova, over those with an enabled service.
+/// As in Nova, the sums over the hosts whose compute service is enabled.
 async fn statistics(ctx: Ctx) -> Result<Reply, Fault> {
     let loads: Vec<HostLoad> = all(&ctx)?
         .iter()

@@ -1,5 +1,5 @@
-//! Operations of the API that are not served. Removed ones answer 410, as in Nova. Operations that this release does
-//! not implement yet answer 501 with that reason.
+//! Operations of the API that are not served. Removed ones answer 410 as in Nova, or 400 (`os-getRDPConsole`).
+//! Operations that this release does not implement yet answer 501 with that reason.
 //!
 //! Each kind has a route table. A newly implemented operation loses its line here. The table [`NOT_YET`] may only
 //! shrink, and a test compares it with a list. Today it is empty.

@@ -37,7 +37,7 @@ impl FailedLogins {
         let now = Instant::now();
         for key in from.map(network).into_iter().chain([format!("user {user}")]) {
             if let Err(seconds) = limits.take(&key, now) {
-                // The other bucket refused the attempt, so this bucket gets its token back.
+                // This bucket refused the attempt, so the bucket before it gets its token back.
                 attempt.succeeded();
                 return Err(seconds);
             }

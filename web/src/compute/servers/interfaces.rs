@@ -1,4 +1,4 @@
-//! Attaches and detaches interfaces of a running server, and addresses of its ports (`addFixedIp`, until 2.43).
+//! Attaches and detaches a server's interfaces, and adds and removes addresses of its ports (`addFixedIp`, until 2.43).
 //!
 //! As in Nova, the answer to an attachment waits for its end, and the answer to a detachment does not.
 //!
