@@ -40,7 +40,7 @@ fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// The options of a member with the certificate of that name in `folder`.
+/// The options of a member that uses the certificate `certificate` in `folder`.
 fn section(folder: &str, certificate: &str, authority: &str, name: &str, address: &str) -> String {
     format!(
         "[cluster]\nlisten = {address}\nname = {name}\ncertificate = {folder}/{certificate}.pem\n\
@@ -371,7 +371,7 @@ impl Told {
     }
 }
 
-/// Clients that talk to two members for as long as one of these exists.
+/// Clients that send requests to two members until [`Self::end`].
 struct Load {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Told>>,

@@ -116,8 +116,8 @@ pub(super) fn lookup(pool: &StoragePool, name: &str) -> DriverResult<Option<Stor
     found("volume lookup", pool.lookup_storage_vol_by_name(name))
 }
 
-/// Makes this host's pools know the volumes that a guest is about to use. On shared storage, another host may have created
-/// them since this host last looked.
+/// Makes this host's pools know the volumes that a guest is about to use. On shared storage, another host may have
+/// created them since this host last looked.
 pub(super) fn look_for(connect: &Connect, options: &LibvirtOptions, disks: &[VolumeDisk]) -> DriverResult<()> {
     for disk in disks {
         let pool = match disk.pool == options.volume_pool_name {

@@ -130,7 +130,8 @@ async fn spellings() {
     api.stop().await;
 }
 
-/// Nova keeps and shows the time of a change in whole seconds: a server is in the list up to the time that it shows.
+/// Nova stores and shows the time of a change in whole seconds. So `changes-before` with the time that a server shows
+/// includes the server.
 #[actix_rt::test]
 async fn changes_before_a_servers_own_time_include_it() {
     let listed = Listed::start().await;

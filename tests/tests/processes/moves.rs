@@ -31,7 +31,8 @@ async fn migration_of_a_stopped_server_is_proven() {
     prove(&Case { definition: &move_instance::DEFINITION, ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") }).await;
 }
 
-/// An interface is being detached when the server is moved. The guest on the new host does not have it either.
+/// An interface is being detached when the server is moved. The guest on the new host does not have that interface
+/// either.
 #[actix_rt::test]
 async fn a_move_waits_for_changes_of_interfaces() {
     let world = World::new(2);

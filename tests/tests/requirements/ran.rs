@@ -117,7 +117,8 @@ pub(crate) fn of_junit(text: &str) -> Vec<(String, Outcome)> {
         .collect()
 }
 
-/// `cargo test` writes `test NAME ... ok` for each test, and with `--show-output` its output after `---- NAME stdout ----`.
+/// `cargo test` writes `test NAME ... ok` for each test. With `--show-output`, it writes the test's output after `----
+/// NAME stdout ----`.
 pub(crate) fn of_cargo_test(text: &str) -> Vec<(String, Outcome)> {
     let output_of = |name: &str| {
         let after = text.split_once(&format!("---- {name} stdout ----"))?.1;

@@ -1,8 +1,8 @@
 //! `If-Match: revision_number=N`: a change takes effect only if the resource has that revision, as with Neutron's
 //! extension `revision-if-match`.
 //!
-//! The aggregate compares the revision when it decides, so two clients that read the same revision cannot both change the
-//! resource.
+//! The aggregate compares the revision when it decides, so two clients that read the same revision cannot both change
+//! the resource.
 
 use chronova_actors::services::embedded::network::router::RouterCommand;
 use chronova_actors::services::embedded::network::security_group::SecurityGroupCommand;
