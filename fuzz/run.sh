@@ -1,6 +1,6 @@
 #!/bin/bash
-# Searches, target by target, for input that breaks a parser. libFuzzer chooses the next inputs by the code that the
-# last ones reached. So it gets further than the random input of tests/tests/fuzz.rs, which has the same targets.
+# Searches, target by target, for input that breaks a parser. libFuzzer chooses the next inputs by the code that earlier
+# inputs reached, so it reaches more code than the random input of tests/tests/fuzz.rs. Both have the same targets.
 #
 #   fuzz/run.sh [TARGET...]       all of them, unless some are named
 #

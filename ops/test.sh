@@ -47,7 +47,7 @@ exec </dev/null
 
 # ------------------------------------------------------------------------------------------------------------ counting
 
-# A line of tests/soak.txt, in place of an older one about the same: date, commit, result, seconds, what.
+# A line of tests/soak.txt, in place of an older line about the same check: date, commit, result, seconds, what.
 soaked() { # result, seconds, what
   [ -n "${CHRONOVA_SOAK:-}" ] || return 0
   local report=$TOP/tests/soak.txt commit
@@ -88,7 +88,7 @@ count_tests() { # log, name, exit status
     passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
     failed=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
   fi
-  # A runner that fails without a failed test did not get to run the tests.
+  # A runner that fails without a failed test could not run the tests.
   [ "$status" = 0 ] || [ "$failed" -gt 0 ] || failed=1
   pass "$passed"
   [ "$failed" = 0 ] || fail "$failed" "$name"

@@ -278,7 +278,7 @@ def every_page():
     assert not said, said
 
 
-# Answers of a big cloud, made in the page: the server under test is not what is measured here.
+# Answers of a big cloud, made in the page, because this check measures the page and not the server.
 BIG = '''
 const ask = window.fetch;
 window.small = ask;

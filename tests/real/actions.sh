@@ -48,7 +48,7 @@ within 60 "the server is ACTIVE again" is actions-one ACTIVE
 within 20 "the guest continues to count from there" beyond "$SUSPENDED"
 same "it was booted once" "$(count_said actions-one GUEST-READY)" 1
 
-# ----------------------------------------------------------------------------------- a hard reboot of a suspended server
+# ---------------------------------------------------------------------------------- a hard reboot of a suspended server
 
 os server suspend actions-one; within 60 "it is suspended once more" is actions-one SUSPENDED
 expect "a hard reboot ends the suspension" os server reboot --hard --wait actions-one

@@ -26,7 +26,7 @@ listen() { # uuid
 }
 heard() { console "$1" | grep -aoE 'GUEST-AGENT (freeze|thaw)' | cut -d ' ' -f 2 | tr '\n' ' '; } # server
 
-# ------------------------------------------------------------------------------------------------- a guest on a local disk
+# ---------------------------------------------------------------------------------------------- a guest on a local disk
 
 os server create --wait --flavor "$NAME" --image agent-image --network "$NAME" --config-drive True agent-one >"$WORK/one" 2>&1 \
   || bad "a server is made" "$(tail -n 20 "$WORK/one")"
@@ -51,7 +51,7 @@ within 30 "the server is as it was" is agent-one ACTIVE
 like "a password cannot be set" "$(os server set --password x agent-one 2>&1)" 'Unable to set password on instance'
 expect "it is deleted" did server delete --wait agent-one
 
-# -------------------------------------------------------------------------------------------------------- a guest on a volume
+# -------------------------------------------------------------------------------------------------- a guest on a volume
 
 on_volume() { # name, image
   os volume create --size 1 --image "$2" "$1" >"$WORK/volume-$1" 2>&1 || return 1

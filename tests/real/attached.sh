@@ -48,7 +48,7 @@ expect "the guest writes to it" write_to "$ONE" vdb carried-over
 like "the server shows it" "$(os server show attached-one -f value -c volumes_attached)" "$DATA"
 like "a second attachment is refused" "$(os server add volume attached-one attached-data 2>&1)" "already attached"
 
-# --------------------------------------------------------------------- snapshot, resize and swap under the running guest
+# -------------------------------------------------------------------- snapshot, resize and swap under the running guest
 
 # The client sends --force only with older API versions, so the script calls the API directly.
 expect "a snapshot is made of the volume in use" curl -fsS -m 20 -o /dev/null -H "X-Auth-Token: $(os token issue -f value -c id)" \

@@ -26,7 +26,7 @@ move() { # state, server, command, arguments...
   [ "$unserved" != "$UNSERVED" ] || within 30 "... and is $state" is "$server" "$state"
 }
 
-# -------------------------------------------------------------------------------------------- resources for the commands
+# ------------------------------------------------------------------------------------------- resources for the commands
 
 head -c 65536 /dev/zero >"$WORK/image"
 os image create --disk-format raw --container-format bare --file "$WORK/image" --public image >"$WORK/out" 2>&1 || bad "the image" "$(cat "$WORK/out")"
@@ -151,7 +151,7 @@ run "flavor delete" small large
 move_host() { os compute service list --service nova-compute -f value -c ID | sort | tail -n 1; }
 run "compute service delete" "$(move_host)"
 
-# ------------------------------------------------------------------------------------------------ no command is left out
+# ----------------------------------------------------------------------------------------------- no command is left out
 
 # Commands that are not run, with the reasons.
 excused() {

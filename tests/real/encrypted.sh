@@ -37,7 +37,7 @@ goes_to() { # host
   counts_on "$ONE"
 }
 
-# ------------------------------------------------------------------------------------------------------- captured traffic
+# ----------------------------------------------------------------------------------------------------- captured traffic
 
 # Starts capturing before the control plane restarts, so that the capture has the control plane's connections from their
 # beginning.
@@ -112,7 +112,7 @@ same "libvirtd's own traffic used TLS" "$(between tls 4096 $LIBVIRT)" 2
 like "the control plane's traffic used TLS" "$(of tls | cut -f 2-3)" "^10\.231\.0\.2:[0-9]+.10\.231\.0\.1[12]:$LIBVIRT$"
 same "no guest used another network" "$(of tls | awk -F'\t' '$3 !~ /:16514$/ && $3 !~ /^10\.233\./')" ""
 
-# --------------------------------------------------------------------------------------------- a migration that is too slow
+# ----------------------------------------------------------------------------------------- a migration that is too slow
 
 ready "$ONE" "the guest is booted again" 2
 same "its disk moved with it" "$(marker_at "$FIRST" "$ID")" "$DISK"
@@ -149,7 +149,7 @@ LATE=$(sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a 'did not complet
 like "the log warns of it, with the server and the seconds" "$LATE" "WARN.*server=$ID seconds=[1-9]"
 same "once" "$(wc -l <<<"$LATE")" 1
 
-# ----------------------------------------------------------------------------- certificates of another authority, and none
+# -------------------------------------------------------------------------- certificates of another authority, and none
 
 with "${SECRET[@]}"
 refused() { # pattern of the expected reason

@@ -132,7 +132,7 @@ REQUEST="{\"server\": {\"name\": \"glance-foreign\", \"imageRef\": \"$PRIVATE\",
 same "another project boots no server from it" "$(status "$SHOP" "$SERVERS_PATH" -d "$REQUEST")" 400
 like "... with Nova's words" "$(cat "$WORK/answer")" 'Can not find requested image|could not be found'
 
-# ----------------------------------------------------------------------------------- images that are cached before a boot
+# --------------------------------------------------------------------------------- images that are cached before a boot
 
 AGGREGATE=$(os aggregate create glance -f value -c id)
 os aggregate add host glance "$(os hypervisor list -f value -c 'Hypervisor Hostname')" >/dev/null || bad "the host is in an aggregate"
@@ -170,7 +170,7 @@ signal CONT
 within 60 "... and ends well" image_is "$SHORT" active
 within 20 "... and the server is at rest" at_rest
 
-# ------------------------------------------------------------------------------------------ Glance dies during a snapshot
+# ---------------------------------------------------------------------------------------- Glance dies during a snapshot
 
 DYING=$(snapshot_of "$WEB" glance-dying)
 within 30 "a snapshot is being uploaded" image_is "$DYING" saving
@@ -182,7 +182,7 @@ within 60 "a snapshot that Glance's end broke off leaves no image" no_image "$DY
 within 20 "... and the server is at rest" at_rest
 same "... and no copy on the host" "$(v vol-list chronova | grep -c "${ONE}_copy")" 0
 
-# ----------------------------------------------------------------------------------------------- Glance fails during a boot
+# ------------------------------------------------------------------------------------------- Glance fails during a boot
 
 truncate -s 250M "$WORK/large.raw"
 head -c 1048576 /dev/urandom | dd of="$WORK/large.raw" conv=notrunc status=none
@@ -208,7 +208,7 @@ signal STOP
 same "a Glance that hangs costs a request its time" "$(status "$WEB" "$SERVERS_PATH" -d "${REQUEST/glance-foreign/glance-late}")" 503
 signal CONT
 
-# ------------------------------------------------------------------------------------------- without the service's token
+# ------------------------------------------------------------------------------------------ without the service's token
 
 sed -i 's/^send_service_user_token = true/send_service_user_token = false/' "$CONF"
 like "the configuration warns" "$("$CHRONOVA_BIN" config check "$CONF")" 'long work fails once the user.s token has ended'

@@ -48,7 +48,7 @@ within 20 "the server does not show it any more" eval '! get server nic-one addr
 same "the port is free, and still there" "$(get port nic-port device_id)" ""
 same "its packet filter is gone" "$(v nwfilter-list | grep -c "$PORT")" 0
 
-# --------------------------------------------------------------- attached by network, while off; deleted with the server
+# -------------------------------------------------------------- attached by network, while off; deleted with the server
 
 expect "an interface is added by network, with a new port" os server add network nic-one interfaces-two
 within 20 "the server shows an address of it" eval 'get server nic-one addresses | grep -q "10\.85\.2\."'

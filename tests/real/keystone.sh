@@ -239,7 +239,7 @@ same "... which has to have the role" "$(passed_on "$OLD" "$(token chronova)") $
 same "... and helps no forged token" "$(passed_on gAAAAABforged "$SERVICE") $(passed_on "$OLD" gAAAAABforged)" "401 401"
 same "... and is forgotten after that" "$(status "$OLD" "$SERVERS_PATH/$ONE")" 401
 
-# --------------------------------------------------------------------------------------------------------- revoked tokens
+# ------------------------------------------------------------------------------------------------------- revoked tokens
 
 REVOKED=$(token web)
 same "a snapshot is asked for" "$(status "$REVOKED" "$SERVERS_PATH/$ONE/action" -H 'Content-Type: application/json' \

@@ -1,7 +1,8 @@
 #!/bin/bash
 # A real guest counts on its console while it migrates live to another host. The guest has a volume on storage that both
-# hosts reach; its disks are copied. The count continues at the destination without a gap. With CHRONOVA_SOAK=1 it goes
-# back and forth, also under faults and with post-copy, and then all of it again (live.sh shared) with shared storage.
+# hosts reach; its disks are copied. The count continues at the destination without a gap. With CHRONOVA_SOAK=1 the
+# guest migrates back and forth, also under faults and with post-copy. Then `live.sh shared` repeats all of this with
+# shared storage.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 fleet_open "live-${1:-local}" lv 10.72 2 "${1:-local}"
@@ -102,10 +103,10 @@ counts_on "$ONE"
 hosts userfault "$SECOND" on
 FIRST=$SECOND SECOND=$(other "$SECOND")
 
-# ------------------------------------------------------------------------ the control plane is killed during a migration
+# ----------------------------------------------------------------------- the control plane is killed during a migration
 
-# The guest is paused meanwhile. An emulated guest that runs during a minute of copying can break, with or without a
-# control plane.
+# The forced completion pauses the guest for the rest of the migration. An emulated guest that runs during a minute of
+# copying can break, with or without a control plane.
 with 'live_migration_bandwidth = 2'
 expect "another migration is requested" leaves
 within 60 "it is running" migration_is "$ONE" running

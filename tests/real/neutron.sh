@@ -96,7 +96,7 @@ boot_on() { # host, name, options...
     || bad "$name is asked for" "$(tail -n 20 "$WORK/boot-$name")"
 }
 
-# -------------------------------------------------------------------------------- two servers of one project on two hosts
+# ------------------------------------------------------------------------------ two servers of one project on two hosts
 
 MINE=$(web port create --network inner mine -f value -c id)
 web server create "${WANTED[@]}" --network inner one >"$WORK/one" 2>&1 || bad "a server on the network is asked for" "$(cat "$WORK/one")"
@@ -162,7 +162,7 @@ within 20 "its port is ACTIVE" port_is "$P3" "ACTIVE $HOST" status binding_host_
 expect "it is detached" web server remove port one "$P3"
 within 20 "the port that was made for it is deleted" no_port "$P3"
 
-# --------------------------------------------------------------------------------------------- a port that OVN never plugs
+# ------------------------------------------------------------------------------------------ a port that OVN never plugs
 
 kill -STOP -- "-$(cat "$CLOUD_DIR/neutron/$OTHER-controller.pid")"
 os compute service set --disable "$HOST" nova-compute

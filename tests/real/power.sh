@@ -1,6 +1,6 @@
 #!/bin/bash
-# A real host loses its power. If the operator has configured it, exactly the guests that ran before start again with
-# the host. This happens once while the control plane runs, and once while it is stopped.
+# A real host loses its power. With `resume_guests_state_on_host_boot`, exactly the guests that ran before start again
+# with the host. The host loses its power once while the control plane runs, and once while it is stopped.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 HOUSE_CONF=$'[DEFAULT]\nresume_guests_state_on_host_boot = True'

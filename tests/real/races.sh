@@ -68,7 +68,7 @@ gone_off() { # the guest ended with its host, or by itself: it is started from i
   ready "$ONE" "its guest boots from its disk" $BOOTS
 }
 
-# ----------------------------------------------------------------------------------------- libvirtd restarts, on either side
+# ------------------------------------------------------------------------------------ libvirtd restarts, on either side
 
 SIDES=(TO)
 ! long_run || SIDES=(FROM TO)
@@ -86,7 +86,7 @@ nothing_left() { # uuid
 }
 long_run || { expect "it is deleted" os server delete --wait "$ONE"; nothing_left "$ID"; verdict; }
 
-# ------------------------------------------------------------------------------------------------- the control plane is killed
+# ------------------------------------------------------------------------------------------ the control plane is killed
 
 on_its_way
 house_kill
@@ -94,7 +94,7 @@ sleep 2
 house_start || bad "the control plane starts after it was killed" "$(tail -n 20 "$WORK/chronova.log")"
 settles
 
-# ---------------------------------------------------------------------------------- a host loses its network, and gets it back
+# --------------------------------------------------------------------------- a host loses its network, and gets it back
 
 for side in TO FROM; do
   on_its_way
@@ -106,7 +106,7 @@ for side in TO FROM; do
   settles
 done
 
-# ------------------------------------------------------------------------------- the network fails during the switch-over
+# ----------------------------------------------------------------------------- the network fails during the switch-over
 
 # The guest is paused during the switch-over, which takes the hosts a moment. In that moment one host loses its network.
 for side in FROM TO; do
@@ -121,7 +121,7 @@ for side in FROM TO; do
   settles
 done
 
-# ---------------------------------------------------------------------------------------------------- a host loses its power
+# ----------------------------------------------------------------------------------------------- a host loses its power
 
 on_its_way
 hosts crash "$TO" >/dev/null 2>&1
@@ -150,7 +150,7 @@ forced
 within 150 "the guest runs on $TO" runs_on "$TO" "$ID"
 power_fails_under_it "$TO"
 
-# ------------------------------------------------------------------------------------------------- the guest shuts itself down
+# ------------------------------------------------------------------------------------------ the guest shuts itself down
 
 on_its_way
 at "$FROM" "$ID" 'poweroff' >/dev/null 2>&1 &
@@ -159,7 +159,7 @@ within 120 "the migration is over" migration_over "$ONE"
 wait $OFF
 gone_off
 
-# ------------------------------------------------------------------------------------- the server is deleted during each move
+# ------------------------------------------------------------------------------- the server is deleted during each move
 
 on_its_way
 expect "it is deleted during the migration" os server delete --wait "$ONE"

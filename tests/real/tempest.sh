@@ -49,7 +49,7 @@ close() {
     for _ in $(seq 100); do kill -0 "$house" 2>/dev/null || break; sleep 0.1; done
     kill -9 "$house" 2>/dev/null
   fi
-  # The folder has the error messages.
+  # The folder of a failed run stays, because it has the error messages.
   case $status in 0 | 77) rm -rf "$work" ;; *) echo "what it left: $work" ;; esac
 }
 trap close EXIT

@@ -27,8 +27,8 @@
 #
 # Environment:
 #   TESTBED_ID        one short word for each testbed (a)
-#   TESTBED_STATE     the testbed's directory (/var/tmp/tb-$TESTBED_ID), with a short path, because paths of sockets have
-#                     at most 107 bytes
+#   TESTBED_STATE     the testbed's directory (/var/tmp/tb-$TESTBED_ID), with a short path, because paths of sockets
+#                     have at most 107 bytes
 #   TESTBED_CACHE     keeps libvirtd's knowledge of QEMU for the next testbed (/var/tmp/chronova-testbed)
 #   TESTBED_LVM       "GROUP MIB": each host has a volume group of that name and size; see lvm.sh
 #   TESTBED_PLAIN_TAPS  if set, the guests' tap devices have no header of virtio-net; see the shim
@@ -330,7 +330,7 @@ run_host() { # as pid 1 of host H's namespaces
   mount --bind "$H/swtpm-ca" /var/lib/swtpm-localca
   mount --bind "$H/swtpm-log" /var/log/swtpm
   [ ! -e /etc/swtpm-localca.conf ] || mount --bind "$H/swtpm-localca.conf" /etc/swtpm-localca.conf
-  # The path is the same on every host, but each has its own directory.
+  # The path is the same on every host, but each host has its own directory there.
   mount --bind "$H/local" "$STATE/local"
   ulimit -n 65536 2>/dev/null || true
   # shellcheck disable=SC2086

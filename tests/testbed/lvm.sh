@@ -1,5 +1,5 @@
 #!/bin/bash
-# lvm.sh __host GROUP SIZE_MIB   gives a host of hosts.sh a volume group (called by hosts.sh in the host, before its libvirtd)
+# lvm.sh __host GROUP SIZE_MIB   gives a host of hosts.sh a volume group (hosts.sh calls it before the host's libvirtd)
 # lvm.sh __gone STATE            removes what the hosts of a testbed left behind
 #
 # A replacement for LVM's programs, called under their names: one loop device for each logical volume. libvirt's logical

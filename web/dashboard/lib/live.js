@@ -44,8 +44,8 @@ function start(viewer) {
   const state = (up) => {
     const was = alive.get();
     alive.set(up);
-    // After a gap the pages load everything again. They also load when the feed breaks, and so notice an outage at
-    // once.
+    // After a gap the pages load everything again. The pages also load when the feed breaks, so they notice an outage
+    // at once.
     if (up || was) tell(null);
   };
   if (viewer.may.audit) {
@@ -69,7 +69,7 @@ export function connect() {
   session.watch(follow);
 }
 
-/** Calls `listener` with the ids of changed servers, or with null after the feed has connected. */
+/** Calls `listener` with the ids of changed servers, or with null when the feed has connected or broken. */
 export function useChanges(listener) {
   const latest = useRef(listener);
   latest.current = listener;

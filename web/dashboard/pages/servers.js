@@ -59,7 +59,7 @@ function useServers(everywhere) {
     return true;
   }, ['servers', everywhere], { every: connected ? 30_000 : 2500 });
   useChanges(() => {
-    // A reload would begin a long first load again.
+    // A reload during the first load, which may be long, would start that load again.
     if (seen.current.of === of) load.reload();
     else missed.current = true;
   });
