@@ -74,7 +74,7 @@ pub trait Driver: Send + Sync + 'static {
     /// upload it once.
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()>;
     /// Creates the disks and the domain, and starts the domain. Image, networks and filters already exist. A second
-    /// call with the same spec completes an interrupted one.
+    /// call with the same spec completes an interrupted call.
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()>;
     /// Removes domain, disks, copies of disks, config drive and console log. Succeeds if the guest does not exist.
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()>;

@@ -159,7 +159,7 @@ fn a_token_without_scope_reaches_nobody() {
 struct Tally {
     /// Attacks that were answered with 2xx.
     accepted: u64,
-    /// Attacks with an unknown token. They prove nothing.
+    /// Attacks with an unknown token. They prove nothing about the rights of a valid token.
     unauthorized: u64,
     /// Attacks in which the two answers about unknown resources differed, so the comparison says nothing.
     unsteady: u64,

@@ -1,6 +1,6 @@
 //! The crash harness: tests a process in six ways. `tests/processes.rs` has one line per process.
 //!
-//! 1. It succeeds.
+//! 1. The process succeeds.
 //! 2. **Crash before and after every append**: the control plane crashes right before or after any append. The next
 //!    life reaches the same end as a run without a crash, or the request had no effect at all. A crash right before an
 //!    append loses the records of all steps that it would have written, but not what they did on the hosts.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A real Keystone from Debian's packages (`setup_packages openstack` of ops/setup.sh), for the scripts in tests/real.
 #
-#   keystone.sh up DIR [PORT]   makes database, keys and administrator in DIR, starts the server; again: only the latter
+#   keystone.sh up DIR [PORT]   makes database, keys and administrator in DIR, if they are missing; starts the server
 #   keystone.sh down DIR        ends the server; DIR stays
 #   keystone.sh expired DIR TOKEN [SECONDS]   prints a token of the same user and project that expired an hour ago, or
 #                                             that expires in SECONDS; Keystone's own code makes it

@@ -114,7 +114,7 @@ impl App {
         self
     }
 
-    /// The embedded identity service; 404 when an external one is configured.
+    /// The embedded identity service; 404 when an external identity service is configured.
     pub fn identity(&self) -> Result<&Arc<IdentityService>, Fault> {
         self.identity.as_ref().ok_or_else(|| Fault::not_found("The identity service is elsewhere."))
     }
@@ -126,7 +126,7 @@ impl App {
         self
     }
 
-    /// The embedded image service; 404 when an external one is configured.
+    /// The embedded image service; 404 when an external image service is configured.
     pub fn images(&self) -> Result<&Arc<EmbeddedImages>, Fault> {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
     }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Above this number of buckets, the full ones are dropped.
+/// Above this number of buckets, full buckets are dropped.
 const MOST_BUCKETS: usize = 10_000;
 /// The key of the shared bucket of new projects, when there are too many buckets.
 const EVERYBODY_ELSE: &str = "";

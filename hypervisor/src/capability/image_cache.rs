@@ -15,13 +15,14 @@ use chronova_events::envelope::Timestamp;
 use crate::driver::DriverResult;
 use crate::volumes;
 
-/// An image in a host's cache, or the rest of one after an interrupted removal.
+/// An image in a host's cache, or the remaining files of an image after an interrupted removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedImage {
     pub checksum: String,
     /// The size of the file in bytes.
     pub size: u64,
-    /// Whether a disk is based on it, or a guest has it open. On shared storage, this includes the disks of all hosts.
+    /// Whether a disk is based on the image, or a guest has it open. On shared storage, this includes the disks of all
+    /// hosts.
     pub is_used: bool,
     /// The last note. `None`: the image was used since the note, or was never checked.
     pub idle_since: Option<Timestamp>,

@@ -150,7 +150,7 @@ pub(super) struct ConnectionThread {
 impl Drop for ConnectionThread {
     fn drop(&mut self) {
         self.link.end.request();
-        // A local libvirtd answers or refuses at once. Opening a remote one may hang for minutes.
+        // A local libvirtd answers or refuses at once. Opening a connection to a remote libvirtd may hang for minutes.
         let may_hang = is_remote(&self.link.uri) && !matches!(self.link.state(), ConnectionState::Up(_));
         if let (Some(thread), false) = (self.thread.take(), may_hang) {
             // The panic hook has already reported a panic of the thread.
@@ -220,8 +220,8 @@ impl Link {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection for calls in the caller's session: an idle or a new one. Blocks. Fails if the session has ended,
-    /// because the intended call may be outdated.
+    /// A connection for calls in the caller's session: an idle connection, or a new one. Blocks. Fails if the session
+    /// has ended, because the intended call may be outdated.
     pub(super) fn line(self: &Arc<Self>, session: &Arc<Connect>) -> DriverResult<HeldConnection> {
         let lost = || DriverError::Unreachable(LOST.to_owned());
         if !self.is_current(session) {

@@ -55,7 +55,7 @@ pub(super) fn redefine(
         Renew::Root => root.to_vec(),
         Renew::All => root.into_iter().chain(others).collect(),
     };
-    // An earlier rescue, or a first attempt at this one, may have left the rescue disk.
+    // An earlier rescue, or a first attempt at this rescue, may have left the rescue disk.
     for name in renewed.into_iter().chain([volumes::rescue(instance)]) {
         site.remove(&name)?;
     }
@@ -84,7 +84,8 @@ fn with_places(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> D
     Ok(HostFacts { places: site.places(guest)?, ..facts.clone() })
 }
 
-/// Creates disks, config drive and console log of a guest that is not defined. They replace any existing ones.
+/// Creates disks, config drive and console log of a guest that is not defined. The new files replace any existing
+/// files.
 pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &GuestSpec) -> DriverResult<()> {
     if lookup(connect, guest.instance)?.is_some() {
         return Ok(());

@@ -136,7 +136,7 @@ impl LiveMigration for LibvirtDriver {
             if kind != migration_data.hypervisor_type {
                 obstacles.push(format!("its hypervisor is {kind}, not {}", migration_data.hypervisor_type));
             }
-            // This is Nova's `DestinationHypervisorTooOld`.
+            // Nova raises `DestinationHypervisorTooOld` for the same reason.
             if connect.hyp_version().during(CALL)? < migration_data.hypervisor_version {
                 obstacles.push("its hypervisor is older than the one that the guest runs on".to_owned());
             }
@@ -210,8 +210,8 @@ impl LiveMigration for LibvirtDriver {
     }
 
     async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState> {
-        // This is checked before the host is asked: if the migration ends in between, the host reports the state after
-        // it.
+        // `lasts` is read before the host is asked: if the migration ends in between, the host reports the state after
+        // the migration.
         let lasts = self.migrations.lasts(instance);
         let mut state = self
             .ask("migration state", move |connect, _| {

@@ -190,8 +190,8 @@ pub(super) fn ensure(connect: &Connect, spec: &NetworkSpec, forward: ForwardMode
     match forward {
         ForwardMode::Auto => match realise(connect, &plan, ForwardMode::Nat) {
             Ok(()) => Ok(ForwardMode::Nat),
-            // A host without a firewall cannot do NAT, but libvirt creates no firewall rules for `open`. If `open`
-            // fails, too, the firewall was not the reason, so this returns the error of NAT.
+            // A host without a firewall cannot do NAT, but it can use `open`, for which libvirt creates no firewall
+            // rules. If `open` fails, too, the firewall was not the reason, so this returns the error of NAT.
             Err(reason @ DriverError::Failed { .. }) => match realise(connect, &plan, ForwardMode::Open) {
                 Ok(()) => {
                     tracing::warn!(%reason, "this host cannot do NAT: libvirt routes its networks (forward mode open)");

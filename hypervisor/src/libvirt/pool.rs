@@ -100,7 +100,7 @@ pub(super) fn open_as(connect: &Connect, name: &str, xml: &Element) -> DriverRes
 }
 
 /// Looks for files that were created or removed without the pool. libvirt refuses a refresh while volumes are being
-/// written. This is no error, because a later refresh finds the files.
+/// written. A refused refresh is no error, because a later refresh finds the files.
 pub(super) fn refresh(pool: &StoragePool) {
     if let Err(error) = pool.refresh(0) {
         tracing::debug!(%error, "storage pool not refreshed");

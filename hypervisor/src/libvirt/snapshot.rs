@@ -121,7 +121,7 @@ fn is_written(guest: &Domain, path: &str) -> DriverResult<bool> {
     if !guest.is_active().during(CALL)? {
         return Ok(false);
     }
-    // SAFETY: the domain is alive, and the call takes no other pointer. It returns a new text or null.
+    // SAFETY: the domain is alive, and the call takes no other pointer. The call returns a new text or null.
     let text = unsafe { sys::virDomainBackupGetXMLDesc(guest.as_ptr(), 0) };
     if text.is_null() {
         let error = Error::last_error();
@@ -131,7 +131,7 @@ fn is_written(guest: &Domain, path: &str) -> DriverResult<bool> {
             _ => Err(translate(CALL, &error)),
         };
     }
-    // SAFETY: the text ends with a zero and belongs to us. It is read before it is freed, and freed once.
+    // SAFETY: the text ends with a zero and belongs to us. The text is read before it is freed, and freed once.
     let xml = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
     // SAFETY: as above; libvirt allocates its texts with the C library.
     unsafe { libc_free(text.cast()) };

@@ -34,7 +34,7 @@ pub(super) struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// `None`: this member stands by while another one leads.
+    /// `None`: this member stands by while another member leads.
     pub(super) fn of(config: &Config) -> Result<Option<Self>> {
         let Cluster { listen, address, name, certificate, key, ca } = &config.cluster;
         let Some(listen) = listen else { return Ok(None) };

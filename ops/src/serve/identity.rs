@@ -1,4 +1,5 @@
-//! The identity service: real Keystone, or the embedded one with the credentials of its first administrator.
+//! The identity service: real Keystone, or the embedded identity service with the credentials of its first
+//! administrator.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! The image service: real Glance, or the embedded one.
+//! The image service: real Glance, or the embedded image service.
 
 use std::sync::Arc;
 use std::time::Duration;

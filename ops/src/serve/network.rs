@@ -1,4 +1,4 @@
-//! The network service: real Neutron, or the embedded one.
+//! The network service: real Neutron, or the embedded network service.
 
 use std::sync::Arc;
 use std::time::Duration;

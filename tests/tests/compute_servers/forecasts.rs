@@ -32,7 +32,7 @@ async fn a_question_places_servers_one_after_the_other_and_claims_nothing() {
     assert_eq!((decisions.len(), hosts.len()), (2, 2), "the second server sees the first: {body}");
     let checks = decisions[0]["checks"].as_array().unwrap();
     assert!(checks.iter().any(|check| check["name"] == "ComputeFilter" && check["left"] == 2), "{body}");
-    // Equal hosts get no weight. The first server makes them differ for the second one.
+    // Equal hosts get no weight. After the first server, the hosts differ for the second server.
     assert!(decisions[1]["weighed"][0]["weighers"].as_array().is_some_and(|parts| !parts.is_empty()), "{body}");
     assert_eq!(api.world.log.head(), head, "nothing was recorded");
     // The real server goes where the forecast says.

@@ -411,7 +411,7 @@ async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
 #[actix_rt::test]
 async fn servers_with_a_tpm_are_not_rescued_and_not_shelved() {
     let api = Api::start().await;
-    // No host offers a TPM, so the server fails. The requests are refused before its host matters.
+    // No host offers a TPM, so the server fails. The API refuses the requests before it considers the server's host.
     let image = api.image(&[("hw_tpm_version", "2.0")]).await;
     let mut wish = Api::wish("tpm");
     wish["imageRef"] = json!(image);

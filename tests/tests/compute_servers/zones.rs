@@ -135,7 +135,8 @@ async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
     assert_eq!(host(&api, &id).await, home);
     assert_eq!(act(&api, &id, "2.30", live(true)).await.0, 202);
     assert_eq!(host(&api, &id).await, hosts[2]);
-    // The server shows its host's zone, but its request still names the other one. The scheduler moves it back there.
+    // The server shows its host's zone, but its request still names the other zone. The scheduler moves the server back
+    // to that zone.
     assert_eq!(shown(&api, &id).await["OS-EXT-AZ:availability_zone"], "south");
     assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
     assert!(hosts[..2].contains(&host(&api, &id).await));

@@ -38,7 +38,7 @@ async fn orders() {
     for (query, expected) in [
         ("sort_key=display_name&sort_dir=asc", ["a", "b"]),
         ("sort_key=display_name", ["b", "a"]),
-        // A missing direction equals the first one. The final sort key, the time of creation, also has the first
+        // A missing direction equals the first direction. The final sort key, the time of creation, also has the first
         // direction.
         ("sort_key=host&sort_key=display_name&sort_dir=asc", ["a", "b"]),
         ("sort_key=vm_state&sort_dir=asc", ["a", "b"]),

@@ -135,7 +135,7 @@ async fn entry(request: HttpRequest, payload: web::Payload, door: Data<PeerDoor>
     response
 }
 
-/// The refusal of a member that does not lead. Nothing was done.
+/// The refusal of a member that does not lead and has not performed the request.
 fn follows() -> HttpResponse {
     HttpResponse::build(StatusCode::MISDIRECTED_REQUEST).insert_header((FOLLOWS, "1")).finish()
 }
@@ -155,7 +155,7 @@ async fn head(app: &App, query: &str, confirmed: &ConfirmedEpoch) -> HttpRespons
     }
 }
 
-/// The request as the member saw it that the client is connected to.
+/// The request, as seen by the member to which the client is connected.
 fn origin(request: &HttpRequest) -> Option<RequestOrigin> {
     let text = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
     let only = match text(ONLY) {

@@ -103,7 +103,7 @@ impl PeerClient {
     }
 
     /// Asks the member at `address` for the acknowledged position. With `after`, the member waits a little for a
-    /// position after that one.
+    /// position later than `after`.
     pub async fn head(&self, address: &str, after: Option<Position>) -> HeadAnswer {
         let path = after.map_or_else(|| HEAD.to_owned(), |after| format!("{HEAD}?after={after}"));
         let request = Request::get(path).header("host", address);
@@ -163,7 +163,8 @@ impl PeerClient {
                     return Ok(response);
                 }
                 Err(mut failed) => match failed.take_message() {
-                    // The peer has closed this idle connection. Nothing was sent, so the next round takes another one.
+                    // The peer has closed this idle connection. Nothing was sent, so the next round takes another
+                    // connection.
                     Some(unsent) if was_kept => request = unsent,
                     Some(unsent) => {
                         let reason = failed.into_error().to_string();

@@ -1,4 +1,4 @@
-//! Flavors, their extra specs, and the projects that may use private ones.
+//! Flavors, their extra specs, and the projects that may use private flavors.
 
 use std::sync::Arc;
 

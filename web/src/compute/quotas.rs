@@ -232,7 +232,7 @@ async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
 
 const LONGEST_CLASS: usize = 255;
 
-/// The limits of a class; a limit that the class lacks is the configured one. Limits of server groups are shown from
+/// The limits of a class; a limit that the class lacks has its configured value. Limits of server groups are shown from
 /// 2.50 on.
 fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
     let said = ctx.queries()?.views.quotas.read(|view| view.classes.by_name.get(class).cloned()).unwrap_or_default();

@@ -71,7 +71,7 @@ impl Default for RenderedServers {
 }
 
 impl RenderedServers {
-    /// A shared value equal to `sees`: the remembered one, if there is one.
+    /// A shared value equal to `sees`: the remembered value, if there is one.
     pub(super) fn same(&self, sees: ServerVisibility) -> Arc<ServerVisibility> {
         let known = |all: &[Arc<ServerVisibility>]| all.iter().find(|known| ***known == sees).cloned();
         if let Some(known) = known(&self.sees.read().unwrap_or_else(PoisonError::into_inner)) {

@@ -1,4 +1,4 @@
-//! Operations of the API that are not served. Removed ones answer 410 as in Nova, or 400 (`os-getRDPConsole`).
+//! Operations of the API that are not served. Removed operations answer 410 as in Nova, or 400 (`os-getRDPConsole`).
 //! Operations that this release does not implement yet answer 501 with that reason.
 //!
 //! Each kind has a route table. A newly implemented operation loses its line here. The table [`NOT_YET`] may only

@@ -25,7 +25,7 @@ const REPEATED: u16 = 256;
 /// The refusal of an append.
 #[derive(Debug)]
 pub(super) enum AppendRefusal {
-    /// The stream's revision is not the expected one.
+    /// The stream's revision is not the expected revision.
     WrongVersion(Revision),
     TooLarge(usize),
     Status(Status),

@@ -1,8 +1,8 @@
 //! Tokens: their claims, and how they are signed and read.
 //!
-//! A token is `base64url(version ‖ claims ‖ HMAC-SHA256)`. It is self-contained: issuing one stores nothing, and
-//! reading one costs a hash. The key is a file of the data directory that only its owner may read; removing the file
-//! makes all tokens invalid. Claims are used only after the signature was compared, in constant time.
+//! A token is `base64url(version ‖ claims ‖ HMAC-SHA256)`. It is self-contained: issuing a token stores nothing, and
+//! reading a token costs one hash. The key is a file of the data directory that only its owner may read; removing the
+//! file makes all tokens invalid. Claims are used only after the signature was compared, in constant time.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -137,8 +137,8 @@ impl Signer {
     }
 }
 
-/// Writes a new key atomically: a crash leaves no key or the whole key. Members of a cluster that do so at the same
-/// time get the same key.
+/// Writes a new key atomically: a crash leaves no key or the whole key. Members of a cluster that create the key at the
+/// same time get the same key.
 fn make_key(data_dir: &Path, path: &Path) -> Result<(), KeyError> {
     let failed = |source| KeyError::Io { path: path.to_owned(), source };
     let mut key = [0_u8; KEY];

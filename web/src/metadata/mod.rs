@@ -62,7 +62,7 @@ async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
     }
 }
 
-/// The names of a path, without empty ones, `.` and `..` (as `posixpath.normpath`).
+/// The names of a path, without empty names, `.` and `..` (as `posixpath.normpath`).
 fn normal(path: &str) -> Vec<&str> {
     path.split('/').fold(Vec::new(), |mut names, name| {
         match name {

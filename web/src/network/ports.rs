@@ -196,7 +196,7 @@ fn of_owner(target: PolicyTarget, body: &Attributes) -> PolicyTarget {
 }
 
 fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
-    // The rules check the kind of owner that the body names, not the port's old one.
+    // The rules check the kind of owner that the body names, not the kind of the port's previous owner.
     let target = &of_owner(target.clone(), body);
     for (name, on_create, on_update) in GUARDED {
         if body.has(name) && !body.is_default(name) {

@@ -128,8 +128,8 @@ impl ReshapeBody {
     }
 }
 
-/// The generation that the client has seen. A number that no generation can have becomes one that no provider has, so
-/// the request conflicts.
+/// The generation that the client has seen. A number that no generation can have becomes a generation that no provider
+/// has, so the request conflicts.
 pub(super) fn generation(body: &Value) -> u64 {
     number(&body["resource_provider_generation"]).unwrap_or(u64::MAX)
 }

@@ -39,7 +39,7 @@ struct RegisteredRule {
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
     rules: BTreeMap<String, RegisteredRule>,
-    /// The rule that is used in place of an undefined one.
+    /// The rule that is used in place of an undefined rule.
     default_rule: String,
     enforce_scope: bool,
 }
@@ -213,7 +213,7 @@ impl Enforcer {
 
     /// The decision without a permit, for fields and filters that only some callers get.
     ///
-    /// An unscoped token is valid only at the identity service, which exchanges it for a scoped one. Even a rule for
+    /// An unscoped token is valid only at the identity service, which exchanges it for a scoped token. Even a rule for
     /// everybody (`@`) needs the scope of a project, a domain or the system.
     pub fn allows(&self, service: Service, rule: &str, caller: &Caller, target: &PolicyTarget) -> bool {
         if service != Service::Identity && caller.is_unscoped() {

@@ -2,7 +2,7 @@
 
 use super::check::CheckError;
 
-/// The longest chain of rules that refer to one another. Each rule of the chain takes stack when the first one is
+/// The longest chain of rules that refer to one another. Each rule of the chain takes stack when the first rule is
 /// evaluated.
 pub(super) const LONGEST_CHAIN: usize = 100;
 

@@ -73,7 +73,7 @@ pub fn number<'de, D: Deserializer<'de>, T: TryFrom<i64>>(from: D) -> Result<T, 
     number.ok_or_else(|| D::Error::custom("no integer within bounds"))
 }
 
-/// Keys and strings in the order in which they were sent. A value that is no string becomes an empty one.
+/// Keys and strings in the order in which they were sent. A value that is no string becomes an empty string.
 pub fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, String)>, D::Error> {
     let Value::Object(map) = Value::deserialize(from)? else { return Ok(Vec::new()) };
     let text = |value: Value| if let Value::String(text) = value { text } else { String::new() };

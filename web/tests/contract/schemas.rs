@@ -1,5 +1,5 @@
-//! Compares our validator with an independent one. Both must agree on every schema of the contract, for its samples and
-//! for broken variants of them.
+//! Compares our validator with an independent validator. Both must agree on every schema of the contract, for its
+//! samples and for broken variants of them.
 
 use chronova_web::schema::{Dialect, Validator};
 use serde_json::{Value, json};

@@ -165,7 +165,7 @@ async fn live_through(settings: &Settings) -> Result<ChaosFindings> {
     final_checks::come_to_rest(settings, &world, life, traffic, faults_at_work, lives, dice).await
 }
 
-/// Kills the control plane. After a while, in which hosts still fail and return, starts another one.
+/// Kills the control plane. After a while, in which hosts still fail and return, starts another control plane.
 async fn restart(
     world: &ChaosWorld,
     dead: Life,

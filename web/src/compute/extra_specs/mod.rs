@@ -140,7 +140,7 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), Fault> {
     }
 }
 
-/// A number as Python's `int()` reads it. A number beyond 64 bits becomes the nearest one that fits.
+/// A number as Python's `int()` reads it. A number beyond 64 bits becomes the nearest number that fits.
 fn integer(text: &str) -> Option<i64> {
     let text = text.trim();
     let (negative, digits) = match text.strip_prefix(['-', '+']) {

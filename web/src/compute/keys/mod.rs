@@ -1,4 +1,4 @@
-//! SSH keys: fingerprints of imported ones, and new ones. Certificates are in [`x509`].
+//! SSH keys: fingerprints of imported keys, and generated keys. Certificates are in [`x509`].
 
 mod der;
 pub(super) mod x509;

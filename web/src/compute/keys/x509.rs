@@ -1,4 +1,5 @@
-//! X.509 certificates: fingerprints of imported ones, and new ones with which a user logs in to Windows guests (WinRM).
+//! X.509 certificates: fingerprints of imported certificates, and new certificates with which a user logs in to Windows
+//! guests (WinRM).
 //!
 //! A new certificate names the user as Nova's does: the user is the subject, the principal name (`user@localhost`) an
 //! alternative name. It is for client authentication only, and valid for ten years. Its key is on the curve P-256. The

@@ -166,7 +166,7 @@ impl ServerListQuery {
         {
             return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
         }
-        // As in Nova, every value means true, even `false`; only an empty one does not.
+        // As in Nova, every value means true, even `false`; only an empty value does not.
         wanted.soft_deleted = query("soft_deleted").is_some_and(|text| !text.is_empty());
         wanted.deleted = match query("deleted") {
             _ if status_deleted => DeletedFilter::Only,
@@ -354,7 +354,7 @@ fn whose(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> 
 /// The projects whose servers are listed.
 #[derive(Debug, PartialEq, Eq)]
 enum ListedProjects {
-    /// No project, because the token is not scoped to one.
+    /// No project, because the token is not scoped to a project.
     None,
     One(ProjectId),
     All,

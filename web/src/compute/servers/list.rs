@@ -122,7 +122,7 @@ fn no_marker(marker: &str) -> Fault {
 }
 
 /// The sort keys, and whether each descends. The list is empty for the default order, newest first. As in Nova's
-/// database layer, the time of creation is the last sort key, in the direction of the first one.
+/// database layer, the time of creation is the last sort key, in the direction of the first key.
 fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
     let descends = |text: &str| match text.trim() {
         "desc" => Ok(true),

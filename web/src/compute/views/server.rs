@@ -144,7 +144,7 @@ fn host_name(server: &Alive) -> Value {
     server.placement.as_ref().map_or(Value::Null, |placed| json!(placed.hostname))
 }
 
-/// Addresses by network; the fixed addresses of a network come before its floating ones. `extended` adds the
+/// Addresses by network; the fixed addresses of a network come before its floating addresses. `extended` adds the
 /// interface's MAC and the type of the address.
 pub fn addresses(nics: &[NicInfo], floating: &[FloatingAddress], extended: bool) -> Value {
     let mut networks: Map<String, Value> = Map::new();
