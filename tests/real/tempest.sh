@@ -22,7 +22,7 @@
 #
 # tests/tempest/passes.txt lists the tests that must pass, passes-volumes.txt those that need volumes; both may only
 # grow. exceptions.txt lists the tests that cannot pass, with reasons. Exit status: 0 passed, 77 cannot run here, 1 a
-# listed test does not pass, or one fails without a reason.
+# listed test does not pass, or a test fails without a listed reason.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)

@@ -245,7 +245,7 @@ fn every_row_that_is_done_ran() {
     assert!(wrong.is_empty(), "{} rows are not proven by this run:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// If the original inventory is beside the checkout, none of its rows may be missing.
+/// If the original inventory is beside the checkout, docs/requirements must have all its rows.
 #[test]
 fn no_requirement_was_dropped() {
     let inventory = std::env::var_os("CHRONOVA_REQUIREMENTS").map(PathBuf::from);

@@ -91,7 +91,7 @@ impl Caller {
         self.user.as_str().is_empty()
     }
 
-    /// Whether a token is scoped to no project, to no domain and not to the system.
+    /// Whether a token is scoped neither to a project, nor to a domain, nor to the system.
     pub fn is_unscoped(&self) -> bool {
         !self.is_anonymous() && self.project.is_none() && self.domain.is_none() && self.system_scope.is_none()
     }

@@ -67,8 +67,8 @@ impl CallThreads {
     /// Assigns later jobs to this session. Threads of an earlier session end after their present job, and are no longer
     /// part of the limit.
     ///
-    /// A disconnected host blocks threads for minutes, until the kernel gives up the connections that they open. Those
-    /// threads must not be missing when the host is back.
+    /// A disconnected host blocks threads for minutes, until the kernel gives up the connections that they open. The
+    /// host needs its full number of threads as soon as it is back.
     pub(super) fn serve(&self, session: usize) {
         let mut queue = self.shared.lock();
         if queue.session != session {

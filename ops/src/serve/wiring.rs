@@ -239,8 +239,8 @@ fn app(
     Ok(Arc::new(app))
 }
 
-/// Serves the embedded identity API, or tells clients where Keystone is. A Keystone that does not answer makes no
-/// member unhealthy, because another member of the cluster would not do better.
+/// Serves the embedded identity API, or tells clients where Keystone is. If Keystone does not answer, this member stays
+/// healthy, because another member could not reach Keystone either.
 fn with_identity(mut app: App, identity: OpenedIdentity) -> App {
     match identity {
         OpenedIdentity::Embedded(service) => app.with_identity(service),
