@@ -187,8 +187,8 @@ stage_unit() {
     run_tests "unit and integration tests" cargo test --workspace --all-targets --locked --no-fail-fast
     cp "$LOGS/unit-and-integration-tests.log" "$RAN/unit.txt"
   fi
-  # The default build does not have the feature of these tests. They drive the program from stage_build. The workspace's
-  # other features stay on, so that cargo builds only the additions.
+  # The default build does not have the feature of these tests. These tests drive the program from stage_build. The
+  # workspace's other features stay on, so that cargo builds only the additions.
   export CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova
   run_tests "EventStoreDB back end" cargo test --workspace --features chronova-events/eventstoredb --locked --test eventstoredb -- --show-output
   cp "$LOGS/-vent-tore---back-end.log" "$RAN/eventstoredb.txt"

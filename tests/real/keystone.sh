@@ -38,8 +38,8 @@ house_first() {
   nova_conf "$SECRET" >>"$CONF"
 }
 
-# Creates users, roles and the catalogue, as the installation guide has them; prints the ids of two users. This is
-# faster than the client, which takes seconds for each.
+# Creates users, roles and the catalogue, as the installation guide has them; prints the ids of two users. Plain
+# requests are faster than the client, which takes seconds for each command.
 people() { # password of nova
   python3 - "$KEYSTONE/v3" "$1" "compute=$COMPUTE/v2.1" "placement=$PLACEMENT" "image=$URL/image" "network=$URL/network" <<'PYTHON'
 import json, sys, urllib.request

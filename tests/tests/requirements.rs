@@ -143,8 +143,8 @@ fn is_script(name: &str) -> bool {
     checked && Path::new(name).extension().is_some_and(|e| e == "sh" || e == "py") && root().join(name).is_file()
 }
 
-/// Test functions that skip in a normal run. They need a host that they may change, and commands that stop and start
-/// its libvirtd. Only a long run has both.
+/// Test functions that skip in a normal run. These tests need a host that they may change, and commands that stop and
+/// start its libvirtd. Only a long run has both.
 const NEED_SETTINGS: [&str; 6] = [
     "a_real_host_conforms",
     "changes_by_other_programs_are_signalled",

@@ -383,7 +383,8 @@ async fn a_cold_migration_changes_nothing_of_what_a_server_is() {
     ends_well(api).await;
 }
 
-/// A rebuild runs only the filters that are marked for rebuilds, on the server's own host. It does not ask Placement.
+/// A rebuild runs only the filters that are marked for rebuilds, on the server's own host. A rebuild does not ask
+/// Placement.
 #[actix_rt::test]
 async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
     let api = Api::start().await;

@@ -1,8 +1,8 @@
 //! `chronova-dev chaos`: random operations on a simulated fleet, while hosts fail, driver calls fail or are slow, and
 //! the control plane is killed. Afterwards nothing may be stuck, lost, duplicated or left behind.
 //!
-//! A run has the whole control plane: API, actors, processes, scheduler, reconcilers, host agents. It simulates the
-//! hosts ([`chronova_hypervisor::sim`]), the image service and the clock.
+//! A run has the whole control plane: API, actors, processes, scheduler, reconcilers, host agents. The run simulates
+//! the hosts ([`chronova_hypervisor::sim`]), the image service and the clock.
 //!
 //! | file | what |
 //! |---|---|

@@ -90,7 +90,7 @@ impl AdoptionReport {
         Self { leave_out: leave_out.into_iter().collect(), ..Self::default() }
     }
 
-    /// Notes an object. It is adopted, unless a finding says otherwise.
+    /// Notes an object. The object is adopted, unless a finding says otherwise.
     pub(super) fn see(&mut self, thing: AdoptedThing, id: &str, name: &str) {
         let known = self.things.entry((thing, id.to_owned())).or_default();
         name.clone_into(&mut known.name);

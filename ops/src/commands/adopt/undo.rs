@@ -20,7 +20,8 @@ async fn first_change(store: &dyn EventStore) -> Result<Option<String>, CommandF
     log_pages::walk(store, Position::START, Position::END, |event| {
         match &event.meta.cause {
             Cause::System { part } if part == ADOPTER => {
-                // The events before this one belong to the adoption, too: they are the requests of Nova's users.
+                // The events before an event of `adopt` belong to the adoption, too: they are the requests of Nova's
+                // users.
                 (is_adopted, change) = (true, None);
             }
             // Reports of hosts about themselves are no changes that Nova would miss.

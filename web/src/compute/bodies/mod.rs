@@ -18,8 +18,8 @@ pub mod volume_attachments;
 
 use crate::schema::{Schema, object, query, string};
 
-/// The query schema of operations without parameters. They ignore unknown parameters until 2.101 and refuse them from
-/// 2.102 on.
+/// The query schema of operations without parameters. These operations ignore unknown parameters until 2.101 and refuse
+/// them from 2.102 on.
 pub fn no_query() -> Schema {
     query([]).strict_since(2, 102)
 }
