@@ -94,7 +94,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(listing::one(&ctx, "security_group_rule", views::rule(&rule)))
 }
 
-/// Creates one rule, or several of one project under `security_group_rules`. Of several rules, either all are created
+/// Creates one rule, or several of one project under `security_group_rules`. Either all rules of the body are created,
 /// or none.
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let (rules, project, permit) = asked(&ctx)?;
