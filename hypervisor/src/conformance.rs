@@ -1,6 +1,6 @@
 //! One suite that checks every driver, on the simulated fleet and on real hosts.
 //!
-//! It uses only the public interface. It leaves the host unchanged, unless it fails.
+//! The suite uses only the public interface. It leaves the host unchanged, unless a check fails.
 
 mod agent;
 mod copies;
@@ -199,7 +199,7 @@ impl Trial {
         require("an image is uploaded once", opened <= 1, opened)
     }
 
-    /// Whether an earlier run left the image in the cache. Then no content is read.
+    /// Whether an earlier run left the image in the cache. If so, the driver reads no content.
     async fn is_cached(&self) -> bool {
         let unused = Arc::new(CountingSource { content: Bytes::new(), opened: AtomicU32::new(0) });
         let result = self.driver.ensure_image(&self.fixture.image, Arc::clone(&unused) as Arc<dyn ImageSource>).await;

@@ -187,7 +187,7 @@ async fn rebuild_compares_with_the_checkpoint() {
     assert_eq!(exit, Exit::Yes);
     assert!(text.starts_with("equal: ") && text.contains(&format!("at position {}", views.position())), "{text}");
 
-    // These read models missed an event.
+    // These read models lack one event, as if the server had missed it.
     let (wrong, all) = (Views::new(), store.read_all(Position::START, 1_000).await.unwrap());
     let but_one: Vec<_> = all.into_iter().filter(|event| &*event.kind != "instance.build_succeeded").collect();
     wrong.apply(&but_one).unwrap();

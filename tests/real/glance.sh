@@ -1,6 +1,7 @@
 #!/bin/bash
-# A cloud that has a Glance beside its Keystone: servers boot from its images and are snapshotted into it, with the user's
-# token and a service's beside it. It is killed and stopped in the midst of both.
+# A cloud with a real Keystone and a real Glance. Servers boot from Glance's images, and snapshots of servers become
+# images in Glance. Chronova calls Glance with the user's token and a service's token. Glance is killed during a
+# snapshot, and stopped during a boot.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
@@ -38,7 +39,7 @@ house_first() {
 
 house_last() {
   local hash volume
-  # The hosts' cache keeps images longer than this cloud lives.
+  # The host's image cache outlives this cloud, so its images are removed here.
   for hash in "${HASHES[@]}"; do
     for volume in $(v vol-list chronova | awk '{print $1}' | grep "^base-$hash"); do v vol-delete "$volume" chronova; done >/dev/null
   done
@@ -85,7 +86,7 @@ CLOUD=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cloud.XXXXXX") HOUSE_CLOUDS=$CLOUD/c
 house_open glance 10.84
 ADMIN=$(token admin admin) WEB=$(token ann web) SHOP=$(token eve shop) SERVICE=$(token nova service)
 
-# ------------------------------------------------------------------------------------------------- what is served here
+# ------------------------------------------------------------------------------------------ the services of this cloud
 
 like "the configuration says where images are" "$("$CHRONOVA_BIN" config check "$CONF")" \
   "note: \[chronova\] image_service: Glance at the image endpoint of Keystone's catalogue is the image service"
@@ -95,7 +96,7 @@ like "the health says so, too" "$(curl -fsS "$URL/healthz")" '"images":\{"servic
 
 # --------------------------------------------------------------------------------------------- a server from an image
 
-# So much random data that a snapshot takes a while.
+# Enough random data that a snapshot takes a while.
 qemu-img convert -O raw "$CHRONOVA_IMAGE" "$WORK/guest.raw"
 head -c 60M /dev/urandom >>"$WORK/guest.raw"
 os image create --disk-format raw --container-format bare --file "$WORK/guest.raw" --public glance >"$WORK/image" 2>&1 \
@@ -115,7 +116,7 @@ HASH=$(glance "images/$IMAGE" | field os_hash_value)
 HASHES+=("$HASH")
 same "the host keeps the image under Glance's hash" "$(on_host "base-$HASH.complete")" "base-$HASH.complete"
 
-# ----------------------------------------------------------------------------------------------- who sees which image
+# ----------------------------------------------------------------------------------------------- visibility of images
 
 head -c 1048576 /dev/urandom >"$WORK/private.raw"
 PRIVATE=$(upload glance-private "$WORK/private.raw")
@@ -131,7 +132,7 @@ REQUEST="{\"server\": {\"name\": \"glance-foreign\", \"imageRef\": \"$PRIVATE\",
 same "another project boots no server from it" "$(status "$SHOP" "$SERVERS_PATH" -d "$REQUEST")" 400
 like "... with Nova's words" "$(cat "$WORK/answer")" 'Can not find requested image|could not be found'
 
-# --------------------------------------------------------------------------------------------- images beforehand on hosts
+# --------------------------------------------------------------------------------- images that are cached before a boot
 
 AGGREGATE=$(os aggregate create glance -f value -c id)
 os aggregate add host glance "$(os hypervisor list -f value -c 'Hypervisor Hostname')" >/dev/null || bad "the host is in an aggregate"
@@ -141,7 +142,7 @@ same "an image is wanted on hosts beforehand" \
 HASHES+=("$(glance "images/$PRIVATE" | field os_hash_value)")
 within 30 "... and comes there" is_on_host "${HASHES[1]}"
 
-# ------------------------------------------------------------------------------------- other bytes than Glance promises
+# ------------------------------------------------------------------------------------ an image whose bytes were changed
 
 head -c 1048576 /dev/urandom >"$WORK/tampered.raw"
 TAMPERED=$(upload glance-tampered "$WORK/tampered.raw")
@@ -153,7 +154,7 @@ like "... with a fault that says why" "$(web server show glance-tampered -f valu
 same "... and no byte stays on the host" "$(on_host "base-$(glance "images/$TAMPERED" | field os_hash_value)")" ""
 expect "it is deleted" web server delete --wait glance-tampered
 
-# ---------------------------------------------------------------------------------- snapshots, and the end of a token
+# -------------------------------------------------------------------------------- snapshots, and a token that expires
 
 expired() { bash "$TESTBED/keystone.sh" expired "$CLOUD/keystone" "$WEB" "$@"; }
 SNAPSHOT=$(snapshot_of "$(expired)" glance-expired)
@@ -169,7 +170,7 @@ signal CONT
 within 60 "... and ends well" image_is "$SHORT" active
 within 20 "... and the server is at rest" at_rest
 
-# ------------------------------------------------------------------------------------------ Glance dies during a snapshot
+# ---------------------------------------------------------------------------------------- Glance dies during a snapshot
 
 DYING=$(snapshot_of "$WEB" glance-dying)
 within 30 "a snapshot is being uploaded" image_is "$DYING" saving
@@ -181,7 +182,7 @@ within 60 "a snapshot that Glance's end broke off leaves no image" no_image "$DY
 within 20 "... and the server is at rest" at_rest
 same "... and no copy on the host" "$(v vol-list chronova | grep -c "${ONE}_copy")" 0
 
-# ----------------------------------------------------------------------------------------------- Glance fails during a boot
+# ------------------------------------------------------------------------------------------- Glance fails during a boot
 
 truncate -s 250M "$WORK/large.raw"
 head -c 1048576 /dev/urandom | dd of="$WORK/large.raw" conv=notrunc status=none
@@ -207,7 +208,7 @@ signal STOP
 same "a Glance that hangs costs a request its time" "$(status "$WEB" "$SERVERS_PATH" -d "${REQUEST/glance-foreign/glance-late}")" 503
 signal CONT
 
-# ------------------------------------------------------------------------------------------- without the service's token
+# ------------------------------------------------------------------------------------------ without the service's token
 
 sed -i 's/^send_service_user_token = true/send_service_user_token = false/' "$CONF"
 like "the configuration warns" "$("$CHRONOVA_BIN" config check "$CONF")" 'long work fails once the user.s token has ended'

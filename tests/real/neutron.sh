@@ -1,6 +1,6 @@
 #!/bin/bash
-# A cloud that has Keystone and Neutron with OVN: servers get Neutron's ports on two real hosts, bound to their host, plugged
-# into Open vSwitch, and given up with the server.
+# A cloud that has Keystone and Neutron with OVN: servers on two real hosts get ports from Neutron. Each port is bound
+# to its server's host, plugged into Open vSwitch, and deleted with the server.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../testbed/fleet.sh"
@@ -44,7 +44,7 @@ house_first() {
   {
     printf '%s\n' '[DEFAULT]' 'vif_plugging_timeout = 30' '[keystone_authtoken]'
     account nova
-    # Keystone has two processes here, which Neutron asks about each request.
+    # Keystone has only two processes here, and Neutron calls Keystone for each request, so an answer may take long.
     echo 'http_connect_timeout = 60'
     echo '[neutron]'
     account nova
@@ -78,7 +78,7 @@ export TESTBED_PLAIN_TAPS=1
 FLEET_OPTIONS=--root-link
 fleet_open neutron nt 10.84 2
 
-# ------------------------------------------------------------------------------------------------------- what is served
+# ------------------------------------------------------------------------------------------- the services of this cloud
 
 like "the configuration is usable" "$("$CHRONOVA_BIN" config check "$CONF")" '^usable: 0 errors'
 like "the health says that Neutron is the network service" "$(curl -fsS "$URL/healthz")" '"network":\{"service":"neutron"'
@@ -96,7 +96,7 @@ boot_on() { # host, name, options...
     || bad "$name is asked for" "$(tail -n 20 "$WORK/boot-$name")"
 }
 
-# ------------------------------------------------------------------------------------- two servers of a member, two hosts
+# ------------------------------------------------------------------------------ two servers of one project on two hosts
 
 MINE=$(web port create --network inner mine -f value -c id)
 web server create "${WANTED[@]}" --network inner one >"$WORK/one" 2>&1 || bad "a server on the network is asked for" "$(cat "$WORK/one")"
@@ -139,7 +139,7 @@ like "a group that is not there is refused in Nova's words" "$(curl -sS -m 60 -H
   \"imageRef\": \"$(get image neutron id)\", \"networks\": [{\"uuid\": \"$INNER\"}], \"security_groups\": [{\"name\": \"nonsense\"}]}}")" \
   '"code":400,"message":"Security group nonsense not found'
 
-# ------------------------------------------------------------------------------------ traffic, and who may send it
+# ------------------------------------------------------------------------------------- traffic and security groups
 
 INSIDE_SECONDS=60
 within 120 "the first guest is booted, with its address by OVN's DHCP" said "$ONE" "GUEST-READY hostname=.* ip=$A1"
@@ -154,7 +154,7 @@ within 20 "the new group blocks the ping" ping_from "$HOST" "$ONE" "$A2" SILENT
 expect "a rule of the group allows it" quiet web security group rule create --protocol icmp closed
 within 20 "the ping passes again" ping_from "$HOST" "$ONE" "$A2" REACHED
 
-# ----------------------------------------------------------------------------------------- more interfaces, and fewer
+# ----------------------------------------------------------------------------------- attached and detached interfaces
 
 expect "one more interface is attached" quiet web server add network one inner
 P3=$(port_of one | grep -vx "$P1")
@@ -162,7 +162,7 @@ within 20 "its port is ACTIVE" port_is "$P3" "ACTIVE $HOST" status binding_host_
 expect "it is detached" web server remove port one "$P3"
 within 20 "the port that was made for it is deleted" no_port "$P3"
 
-# -------------------------------------------------------------------------------------------- a network that does not come
+# ------------------------------------------------------------------------------------------ a port that OVN never plugs
 
 kill -STOP -- "-$(cat "$CLOUD_DIR/neutron/$OTHER-controller.pid")"
 os compute service set --disable "$HOST" nova-compute
@@ -179,7 +179,7 @@ kill -CONT -- "-$(cat "$CLOUD_DIR/neutron/$OTHER-controller.pid")"
 os compute service set --enable "$HOST" nova-compute
 expect "it is deleted" web server delete --wait three
 
-# ------------------------------------------------------------------------------------------------------------- the end
+# ------------------------------------------------------------------------------------------------------------ deletion
 
 expect "the servers are deleted" web server delete --wait one two
 within 10 "the port that was made for the server is deleted" no_port "$P1"

@@ -1,11 +1,12 @@
 #!/bin/bash
 # A real Glance from Debian's packages (`setup_packages openstack` of ops/setup.sh), beside the Keystone of keystone.sh.
 #
-#   glance.sh up DIR KEYSTONE-DIR [PORT]   database in DIR and entries in Keystone, then the server; again: only the server
+#   glance.sh up DIR KEYSTONE-DIR [PORT]   makes the database in DIR and the entries in Keystone, and starts the server.
+#                                          A second call starts only the server
 #   glance.sh down DIR                     ends the server; DIR stays
 #
-# All of it is in DIR: a database of SQLite, the images as files, the log; `url` is the address, `pid` uWSGI's process, which
-# leads a session of its own.
+# DIR has an SQLite database, the images as files, and the log. `url` has the address, and `pid` the id of uWSGI's
+# process, which leads a session of its own.
 set -euo pipefail
 COMMAND=${1:-} DIR=${2:-}
 [ -n "$DIR" ] || { sed -n '2,9p' "$0" >&2; exit 2; }

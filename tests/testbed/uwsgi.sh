@@ -1,12 +1,12 @@
 # A service of OpenStack under uWSGI; sourced by keystone.sh and glance.sh, whose DIR has `uwsgi.ini` and `url`.
 #
-#   write_ahead FILE       lets a database of SQLite write ahead
-#   uwsgi_up NAME=VALUE    starts uWSGI in a session of its own, with this in its environment, and waits until the caller's
-#                          function `answers URL` is true; `pid` in DIR is its process
-#   uwsgi_down             ends it; the folder stays
+#   write_ahead FILE       turns on write-ahead logging in an SQLite database
+#   uwsgi_up NAME=VALUE    starts uWSGI in a session of its own, with this environment variable, and waits until the
+#                          caller's function `answers URL` succeeds; writes uWSGI's process id to DIR/pid
+#   uwsgi_down             ends uWSGI; DIR stays
 . "$(dirname "${BASH_SOURCE[0]}")/free_port.sh"
 
-# Otherwise a thread that reads keeps the others from writing.
+# Without write-ahead logging, a thread that reads keeps other threads from writing.
 write_ahead() { python3 -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA journal_mode = WAL')" "$1"; }
 
 uwsgi_up() {

@@ -212,7 +212,7 @@ async fn what_changes_no_filter_calls_no_host() {
     change_port(&life, 1, PortPatch { name: Some("eth0".to_owned()), ..PortPatch::default() }).await;
     change_port(&life, 1, PortPatch { security_groups: Some(vec![default()]), ..PortPatch::default() }).await;
     tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
-    // This change affects a guest. It shows that the reconciler has seen the changes above.
+    // This change affects a guest. Its effect on the guest shows that the reconciler has also seen the changes above.
     let_in(&life, default(), 443, None).await;
     life.until(|_| comes_in(&world, 1, 443) == [None]).await;
     assert_eq!(world.fleet.calls(DriverCall::EnsureFilter), calls + 1);

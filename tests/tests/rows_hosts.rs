@@ -62,7 +62,7 @@ async fn each_weigher_spreads_servers_or_stacks_them() {
                 other(&mut world, 0.0);
             }
             set(&mut world, multiplier);
-            // Otherwise the weigher of running tasks would avoid hosts that build servers.
+            // With another multiplier, the weigher of running tasks would avoid hosts that build servers.
             world.options.scheduler.multipliers.io_ops = 0.0;
             assert_eq!(spread(&world, 4).await, wanted, "{name} with {multiplier}");
         }

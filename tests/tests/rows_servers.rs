@@ -93,7 +93,7 @@ async fn a_build_can_be_watched_until_it_is_active() {
 async fn a_build_that_fails_ends_in_error_and_says_why() {
     let api = Api::start().await;
     api.flavor("huge", 20_000, 1).await;
-    // For the first server no host is large enough. The hosts refuse to start the second one.
+    // No host is large enough for the first server. The hosts refuse to start the second server.
     let large = api.server(USER, with("flavorRef", json!("huge"))).await;
     api.world.fleet.set_all_faults(&FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Always, Effect::Refuse));
     let refused = api.server(USER, Api::wish("web")).await;
@@ -221,7 +221,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     .unwrap();
     assert_eq!(&image[0x8000 + 40..0x8000 + 48], b"config-2");
 
-    // With DHCP the guest gets its addresses from it; without DHCP the metadata has them.
+    // With DHCP the guest gets its addresses by DHCP; without DHCP the metadata has them.
     let network = |files: &[(String, Vec<u8>)]| json_of(files, "openstack/latest/network_data.json");
     let with_dhcp = network(&files);
     let nic = server.nics[0].clone();

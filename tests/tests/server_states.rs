@@ -294,7 +294,7 @@ async fn every_action_in_every_state_is_answered_as_nova_does() {
     api.stop().await;
 }
 
-/// Nova: `check_instance_lock` comes before the state, and administrators pass it.
+/// Nova checks the lock before the state (`check_instance_lock`). The lock does not bind administrators.
 #[actix_rt::test]
 async fn a_locked_server_refuses_every_action_that_the_lock_covers() {
     let api = Api::start().await;

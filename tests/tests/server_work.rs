@@ -83,7 +83,7 @@ async fn images_are_made_of_servers() {
     let location = old.location.unwrap();
     let first: ImageId = location.rsplit('/').next().unwrap().parse().unwrap();
     assert!(location.contains("/image"), "{location}: the image service's own address");
-    // The server accepts the next operation once this one has ended.
+    // The server accepts the next operation once this operation has ended.
     api.life.settled().await;
     let made = api.world.images.made();
     let made = &made[&first];
@@ -106,7 +106,7 @@ async fn images_are_made_of_servers() {
     assert_eq!(api.world.images.made().len(), 2);
     assert_ne!(first, second);
 
-    // A server that is created from the image has the disk of the first one.
+    // A server that is created from the image has the disk of the first server.
     let wish = json!({"name": "copy", "imageRef": second.to_string(), "flavorRef": "1", "networks": "none"});
     let copy = Subject::new(&api, wish).await;
     assert_eq!(copy.status().await, "ACTIVE");

@@ -2,8 +2,7 @@
 //! After all faults are repaired, nothing is lost, duplicated, stuck or leaked, and the read models equal a rebuild.
 //!
 //! A seed decides the traffic, the faults and the crashes (not the order in which tasks run). Every seed is printed.
-//! `CHRONOVA_SIMULATION_SEED` repeats one; `CHRONOVA_SIMULATION_RUNS` is the number of runs, for more than the usual
-//! few.
+//! `CHRONOVA_SIMULATION_SEED` repeats the run of one seed; `CHRONOVA_SIMULATION_RUNS` sets the number of runs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,7 +19,7 @@ use uuid::Uuid;
 
 const RUNS: u64 = 6;
 const HOSTS: usize = 3;
-/// Lives of the control plane in one run; the last one is not crashed and repairs everything.
+/// Lives of the control plane in one run. The last life does not crash, and repairs everything.
 const LIVES: usize = 5;
 const REQUESTS_A_LIFE: usize = 30;
 
@@ -104,7 +103,7 @@ async fn one(world: &World, life: &Life, dice: &mut Dice, wishes: &mut Wishes) {
                 PowerAction::Suspend,
                 PowerAction::Resume,
             ]);
-            // The action is refused in most states. An accepted one must come to an end.
+            // The action is refused in most states. An accepted action must end.
             let _ = life.power(server, action).await;
         }
         80..=85 => world.fleet.kill_host(dice.host()),

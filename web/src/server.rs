@@ -33,7 +33,8 @@ use crate::{console, cors, dashboard, discovery, openapi};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listener {
     pub address: SocketAddr,
-    /// `None`: every service under its prefix. Otherwise one service at the root, as on its usual port.
+    /// `None`: the listener serves every service under its prefix. Otherwise it serves one service at the root, as on
+    /// the service's usual port.
     pub only: Option<Service>,
     /// Whether the listener uses TLS.
     pub secure: bool,
@@ -126,7 +127,7 @@ pub fn configure(
     configure_behind(StartupGate::open(app), routers, only)
 }
 
-/// As [`configure`], behind a start-up gate that may still be closed.
+/// Like [`configure`], behind a start-up gate that may still be closed.
 pub fn configure_behind(
     door: StartupGate,
     routers: Arc<Routers>,

@@ -18,7 +18,8 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 pub struct TlsFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// The certificate authorities of clients. With this file every client needs a certificate that one of them signed.
+    /// The certificate authorities of clients. With this file every client needs a certificate that one of these
+    /// authorities signed.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -73,8 +74,8 @@ impl TlsFiles {
         }
     }
 
-    /// The configuration of a client. It shows this certificate, and accepts servers whose certificate `client_ca` has
-    /// signed.
+    /// The configuration of a client. The client shows this certificate, and accepts servers whose certificate
+    /// `client_ca` has signed.
     pub fn client_config(&self) -> Result<ClientConfig, TlsError> {
         let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(|error| unusable(&self.key, error))?;
         let pair = |error: tokio_rustls::rustls::Error| TlsError::Pair {

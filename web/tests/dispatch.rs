@@ -103,7 +103,7 @@ const TOKENS: &[Route] = &[post("tokens.create", "/auth/tokens", handler!(index)
 
 struct Doorman;
 
-/// `letmein`: a member. `expired`: the same, if a service vouches for it. `service`: a service. `other`: an
+/// `letmein`: a member. `expired`: a member, if a service vouches for the token. `service`: a service. `other`: an
 /// administrator without the role of a service. `narrow`: a member who may list and show things. `away`: no answer.
 #[async_trait]
 impl IdentityProvider for Doorman {

@@ -36,7 +36,7 @@ pub struct MigrationData {
 /// How a guest is migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationPlan {
-    /// The process of this plan. Its id distinguishes the errors of this plan from those of another one.
+    /// The process of this plan. Its id distinguishes the errors of this plan from the errors of another plan.
     pub migration: ProcessId,
     /// The URI by which the source connects to the destination's hypervisor.
     pub peer: String,

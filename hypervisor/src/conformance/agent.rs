@@ -8,7 +8,7 @@ use crate::driver::DriverError;
 use crate::guest::{PowerState, Quiesce};
 
 impl Trial {
-    /// The guest may have a channel for an agent or not. Every call must give the same answer about it.
+    /// The guest may have a channel for an agent or not. All calls must agree on whether it has one.
     pub(super) async fn agent(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
         let agent = driver.guest_agent().needed()?;

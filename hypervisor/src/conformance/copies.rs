@@ -55,7 +55,8 @@ impl Trial {
         require("a removed copy is not", !listed.contains(&left), &listed)
     }
 
-    /// Sets a disk aside, and creates beside it the rest of an interrupted upload.
+    /// Sets a disk aside and removes it again. Also checks that the removal of an interrupted upload does not affect a
+    /// complete image.
     pub(super) async fn set_aside(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
         driver.stop(instance, StopMode::Hard).await.check("stop before a disk is set aside")?;

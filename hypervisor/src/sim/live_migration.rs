@@ -1,8 +1,8 @@
 //! Live migrations between simulated hosts.
 //!
 //! A migration belongs to the hosts: it ends when its time is over, even if its caller no longer waits. Every call
-//! first advances the migrations, so nothing has to run in the background. The guest that arrives is the one that left:
-//! its boots are still counted.
+//! first advances the migrations, so nothing has to run in the background. The guest that arrives keeps the state of
+//! the guest that left, such as its number of boots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
@@ -133,7 +133,7 @@ impl SimFleet {
         self.travel().held = held;
     }
 
-    /// Sets whether live migrations fail at their end, and the message.
+    /// Sets the message with which live migrations fail at their end; `None`: they succeed.
     pub fn fail_travellers(&self, reason: Option<&str>) {
         self.travel().fails = reason.map(str::to_owned);
     }

@@ -87,7 +87,7 @@ fn identity(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Which network service there is, and whether its account is complete.
+/// Checks the account of Neutron, and tells which network service is in use.
 fn network(config: &Config) -> Vec<Clash> {
     let mut clashes = Vec::new();
     let fields = config.neutron.account();
@@ -124,10 +124,10 @@ fn network(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Options about a Keystone that is not asked: the embedded identity service judges all tokens.
+/// Options of a Keystone that is not used, because the embedded identity service validates all tokens.
 fn unused_keystone(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
     const SECTION: &str = "keystone_authtoken";
-    /// These options have a meaning with the embedded service, too.
+    /// These options also have an effect with the embedded identity service.
     const EITHER: [&str; 3] = ["www_authenticate_uri", "service_token_roles", "service_token_roles_required"];
     let fields = config.keystone_authtoken.account();
     if config.keystone_authtoken.auth_url.is_some() || fields.complete().is_err() {
@@ -173,7 +173,7 @@ fn event_store(config: &Config) -> Vec<Clash> {
 }
 
 /// Chronova does not verify the signatures of images yet. An operator who sets these options relies on the check, so
-/// they stop the start.
+/// Chronova does not start with them.
 fn signatures(config: &Config) -> Vec<Clash> {
     let glance = &config.glance;
     let wanted = [
@@ -271,8 +271,8 @@ fn storage(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Nova refuses a tunnelled migration with native TLS when the driver starts. It silently accepts native TLS without
-/// the `tls` scheme: libvirt then contacts the destination without TLS.
+/// Nova refuses a tunnelled migration with native TLS when the driver starts. Nova silently accepts native TLS without
+/// the `tls` scheme, with which libvirt contacts the destination without TLS.
 fn migration(config: &Config) -> Vec<Clash> {
     const TLS: (&str, &str) = ("libvirt", "live_migration_with_native_tls");
     let libvirt = &config.libvirt;

@@ -127,7 +127,7 @@ fn options_that_only_nova_has_cause_a_note_or_a_warning() {
     );
 }
 
-/// An operator who names a service believes that it is asked.
+/// An operator who names a service believes that Chronova calls it.
 #[test]
 fn a_service_that_is_named_and_not_asked_causes_a_warning() {
     for (section, option, service) in [

@@ -1,4 +1,4 @@
-//! The metrics of the calls of other services, read at each scrape.
+//! The metrics of the calls to other services, read at each scrape.
 
 use std::sync::Arc;
 

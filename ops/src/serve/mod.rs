@@ -97,7 +97,8 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     }
 }
 
-/// Replaces this process by a new one of the same program with the same arguments, which follows.
+/// Replaces this process by a new one of the same program with the same arguments. The new process starts as a
+/// follower.
 fn start_again() -> anyhow::Error {
     use std::os::unix::process::CommandExt as _;
     let program = std::env::current_exe().unwrap_or_else(|_| "chronova".into());
@@ -105,7 +106,7 @@ fn start_again() -> anyhow::Error {
     anyhow::Error::new(failed).context("this member handed over, and cannot start again to follow")
 }
 
-/// Waits until an operator wishes that another member leads.
+/// Waits until an operator requests a switchover to another member.
 async fn handed_over(membership: Option<&ClusterMembership>) -> Result<WorkEnd> {
     match membership {
         Some(membership) => {
@@ -123,7 +124,7 @@ enum WorkEnd {
     Told,
     /// The member has taken the lead.
     Leads,
-    /// Another member shall lead.
+    /// An operator has requested a switchover to another member.
     HandedOver,
 }
 
@@ -163,7 +164,8 @@ async fn told_to_end() -> Result<()> {
     Ok(())
 }
 
-/// The signals that a running control plane heeds. One that comes while a member begins to lead is heeded afterwards.
+/// The signals that a running control plane heeds. A signal that comes while a member begins to lead is heeded
+/// afterwards.
 struct ServeSignals {
     terminate: Signal,
     interrupt: Signal,

@@ -1,4 +1,4 @@
-//! The network service: real Neutron, or the embedded one.
+//! The network service: real Neutron, or the embedded network service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,8 +55,8 @@ impl OpenedNetworks {
         }
     }
 
-    /// With Neutron the embedded API is not served, and the health tells of Neutron. A Neutron that does not answer
-    /// makes nothing unhealthy: another member of the cluster would not do better.
+    /// With Neutron, the embedded API is not served, and `/healthz` reports on Neutron. If Neutron does not answer,
+    /// this member stays healthy, because another member could not reach Neutron either.
     pub(super) fn show(&self, mut app: App) -> App {
         let Self::Neutron { networks, place } = self else { return app };
         let (client, at) = (Arc::clone(networks.client()), place.clone());

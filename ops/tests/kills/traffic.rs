@@ -17,7 +17,7 @@ const SPARE: usize = 5;
 #[derive(Clone)]
 pub struct Goods {
     furniture: Furniture,
-    /// The flavor of the furniture, and a larger one.
+    /// The flavor that `Cloud::furnish` created, and a larger flavor.
     flavors: [String; 2],
 }
 

@@ -38,8 +38,8 @@ pub trait NetworkStage: Send + Sync {
     /// Deletes a port, as its project may at any time.
     async fn delete_port(&self, tenant: &NetworkTenant, port: PortId);
 
-    /// A network with `addresses` floating addresses. A router, which takes one of them, leads from there to the tenant's
-    /// network.
+    /// A network with `addresses` floating addresses. A router, which takes one of them, leads from there to the
+    /// tenant's network.
     async fn pool(&self, tenant: &NetworkTenant, addresses: u8) -> NetworkId;
 
     /// Associates a new floating address with the first address of the interface.

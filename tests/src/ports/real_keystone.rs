@@ -50,7 +50,7 @@ fn admin(auth_url: &str) -> ServiceAccount {
     account(auth_url, "admin", "admin")
 }
 
-/// A user in a project, with the password that all have.
+/// The account of a user in a project. All users of these tests have the same password.
 pub(super) fn account(auth_url: &str, user: &str, project: &str) -> ServiceAccount {
     let named =
         |name: &str| NamedInDomain::Name { name: name.to_owned(), domain: DomainChoice::Id("default".to_owned()) };
@@ -73,7 +73,7 @@ impl RealKeystone {
         Ok(Some(Self { folder, script, url, http }))
     }
 
-    /// Where its script keeps it.
+    /// The folder in which the script stores this Keystone.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -1,5 +1,5 @@
-//! A real Neutron of this test's own, started by `tests/testbed/neutron.sh`. OVN knows the compute hosts of the suite, so
-//! that ports can be bound to them; there are no such hosts.
+//! A real Neutron of this test's own, started by `tests/testbed/neutron.sh`. OVN has entries for the compute hosts of
+//! the suite, so that ports can be bound to them, although these hosts do not exist.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub struct RealNeutron {
     http: Arc<ServiceClient>,
     token: UserToken,
     account: ServiceAccount,
-    /// Neutron asks it about tokens.
+    /// The Keystone that validates tokens for Neutron.
     _keystone: RealKeystone,
 }
 

@@ -32,7 +32,7 @@ impl Town {
         town
     }
 
-    /// Connects the network to the external one by a router.
+    /// Connects the network to the external network by a router.
     async fn route(&self, network: &str) {
         let subnets = self.cloud.neutron("GET", &format!("/subnets?network_id={network}"), None).await;
         let subnet = json!({"subnet_id": subnets.body["subnets"][0]["id"]});

@@ -8,7 +8,7 @@ const USER: &str = "alice:web";
 
 struct Site {
     api: Api,
-    /// The drained host, and the other one.
+    /// The drained host, and the other host.
     host: String,
     other: String,
 }

@@ -147,7 +147,8 @@ async fn what_an_evacuation_is_refused_for() {
         }
     }
 
-    // The oldest form of the request answers with a password. If it names shared storage wrongly, the server is in error.
+    // The oldest form of the request answers with a password. If it names shared storage wrongly, the server is in
+    // error.
     scene.lose(&home).await;
     let (status, body, _) = scene.ask("2.1", json!({"onSharedStorage": "True"})).await;
     assert_eq!((status, &body["adminPass"]), (200, &Value::Null));

@@ -1,4 +1,4 @@
-//! Decisions that nobody takes: the host that a server would get, the plan of a drain, and the caller's rights.
+//! Forecasts, which change nothing: the host that a server would get, the plan of a drain, and the caller's rights.
 
 use std::collections::BTreeSet;
 
@@ -32,14 +32,14 @@ async fn a_question_places_servers_one_after_the_other_and_claims_nothing() {
     assert_eq!((decisions.len(), hosts.len()), (2, 2), "the second server sees the first: {body}");
     let checks = decisions[0]["checks"].as_array().unwrap();
     assert!(checks.iter().any(|check| check["name"] == "ComputeFilter" && check["left"] == 2), "{body}");
-    // Equal hosts get no weight. The first server makes them differ for the second one.
+    // Equal hosts get no weight. After the first server, the hosts differ for the second server.
     assert!(decisions[1]["weighed"][0]["weighers"].as_array().is_some_and(|parts| !parts.is_empty()), "{body}");
     assert_eq!(api.world.log.head(), head, "nothing was recorded");
     // The real server goes where the forecast says.
     let id = api.server(ADMIN, wish).await;
     let server = api.get(&format!("/servers/{id}"), "2.100").await;
     assert_eq!(server["server"]["OS-EXT-SRV-ATTR:host"], decisions[0]["chosen"]);
-    // A question that no host answers says which resource is missing, and ends there.
+    // If no host fits, the forecast names the missing resource and ends with that server.
     let specs = json!({"resources:CUSTOM_GOLD": "1"});
     let (_, body) = what_if(&api, json!({"flavor": flavor, "count": 5, "extra_specs": specs})).await;
     assert_eq!(body["decisions"].as_array().map(Vec::len), Some(1), "{body}");

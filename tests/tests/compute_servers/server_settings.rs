@@ -19,7 +19,7 @@ async fn act(api: &Api, id: &str, version: &str, body: Value) -> Answer {
     answer
 }
 
-/// As `act`, for an action that must succeed.
+/// Like `act`, for an action that must succeed.
 async fn done(api: &Api, id: &str, version: &str, body: Value) -> Value {
     let answer = act(api, id, version, body.clone()).await;
     assert!(matches!(answer.status, 200 | 202 | 204), "{body}: {} {}", answer.status, answer.body);
@@ -383,7 +383,8 @@ async fn a_cold_migration_changes_nothing_of_what_a_server_is() {
     ends_well(api).await;
 }
 
-/// A rebuild runs only the filters that are marked for rebuilds, on the server's own host. It does not ask Placement.
+/// A rebuild runs only the filters that are marked for rebuilds, on the server's own host. A rebuild does not ask
+/// Placement.
 #[actix_rt::test]
 async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
     let api = Api::start().await;
@@ -411,7 +412,7 @@ async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
 #[actix_rt::test]
 async fn servers_with_a_tpm_are_not_rescued_and_not_shelved() {
     let api = Api::start().await;
-    // No host offers a TPM, so the server fails. The requests are refused before its host matters.
+    // No host offers a TPM, so the server fails. The API refuses the requests before it considers the server's host.
     let image = api.image(&[("hw_tpm_version", "2.0")]).await;
     let mut wish = Api::wish("tpm");
     wish["imageRef"] = json!(image);

@@ -122,7 +122,7 @@ async fn a_server_made_in_a_zone_moves_within_it() {
     ends_well(api).await;
 }
 
-/// With `force` no filter runs, neither for the zone nor for a disabled host. Live migrations have it from 2.30 to
+/// With `force` no filter runs, neither for the zone nor for a disabled host. Live migrations have `force` from 2.30 to
 /// 2.67, evacuations from 2.29 to 2.67.
 #[actix_rt::test]
 async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
@@ -135,7 +135,8 @@ async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
     assert_eq!(host(&api, &id).await, home);
     assert_eq!(act(&api, &id, "2.30", live(true)).await.0, 202);
     assert_eq!(host(&api, &id).await, hosts[2]);
-    // The server shows its host's zone, but its request still names the other one. The scheduler moves it back there.
+    // The server shows its host's zone, but its request still names the other zone. The scheduler moves the server back
+    // to that zone.
     assert_eq!(shown(&api, &id).await["OS-EXT-AZ:availability_zone"], "south");
     assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
     assert!(hosts[..2].contains(&host(&api, &id).await));

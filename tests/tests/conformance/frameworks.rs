@@ -1,8 +1,9 @@
-//! The parts of an API that all its operations share: version negotiation, `Accept`, headers for caches, methods that do not
-//! exist.
+//! The parts of an API that all its operations share: version negotiation, `Accept`, headers for caches, methods that
+//! do not exist.
 //!
-//! Sources: the Placement API reference ("Microversions", "Errors", "Request ID") and its history (1.15: `last-modified`
-//! and `cache-control` on every GET with a body; 1.23: codes of errors), Nova's "Microversions" and its API guide.
+//! Sources: the Placement API reference ("Microversions", "Errors", "Request ID") and its history (1.15:
+//! `last-modified` and `cache-control` on every GET with a body; 1.23: codes of errors), Nova's "Microversions" and its
+//! API guide.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! All operations of the contract in one table: the test in which each succeeds, or the reason why none can.
+//! All operations of the contract in one table: the test in which each operation succeeds, or the reason why it cannot
+//! succeed in any test.
 //!
 //! Other tests check every operation (its versions by `compute_operations`, policy and codes by
 //! [`crate::policy_matrix`], broken bodies by [`crate::bodies`], schemas by `chronova-web`, samples by

@@ -138,7 +138,7 @@ async fn so_many_images_and_no_more_are_made_on_a_host_at_a_time() {
     }
 }
 
-/// 0 means no limit.
+/// `max_concurrent_builds` of 0 means no limit.
 #[actix_rt::test]
 async fn any_number_of_guests_is_made_at_a_time_where_there_is_no_bound() {
     for (at_once, expected) in [(1, 1), (0, 4)] {

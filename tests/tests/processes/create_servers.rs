@@ -138,7 +138,7 @@ async fn fifty_servers_are_all_there_or_none_after_a_crash_at_any_append() {
     proofs.buffer_unordered(AT_ONCE).collect::<()>().await;
 }
 
-/// The life that undoes the work of the first one also crashes, after every append.
+/// The life that undoes the work of the first life also crashes, after every append.
 #[actix_rt::test]
 async fn a_crash_while_a_creation_is_undone_changes_nothing() {
     // The crash comes after the claim, the join of the group and the first of the four servers.

@@ -270,7 +270,7 @@ async fn a_source_that_dies_keeps_its_server() {
     scene.end().await;
 }
 
-/// The guest has moved when the source fails, but the log does not have it yet.
+/// The guest has moved when the source fails, but the log does not have the move yet.
 #[actix_rt::test]
 async fn a_source_may_fail_after_the_switch_over() {
     let scene = Scene::on_the_way().await;
@@ -342,7 +342,7 @@ async fn a_delete_does_not_wait_for_hosts() {
     scene.end().await;
 }
 
-/// The guest has moved, and its old host does not answer: a delete does not wait for it.
+/// The guest has moved, and its old host does not answer. A delete does not wait for that host.
 #[actix_rt::test]
 async fn a_delete_finds_the_guest_wherever_it_is() {
     for shared in [false, true] {

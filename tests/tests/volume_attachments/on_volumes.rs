@@ -308,7 +308,7 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     assert_eq!((code, message), in_no_state("attach_volume"));
     let (code, _, message) = call(&api, "DELETE", &format!("{all}/{free}"), "2.19", None).await;
     assert_eq!((code, message), in_no_state("detach_volume"));
-    // A tagged attachment is refused, because no host can be asked; an untagged one is accepted.
+    // A tagged attachment is refused, because no host can be asked; an untagged attachment is accepted.
     let tagged = json!({"volumeAttachment": {"volumeId": free, "tag": "t"}});
     let (code, _, message) = call(&api, "POST", &all, "2.60", Some(tagged)).await;
     let words_of = "Tagged volume attachment is not supported for shelved-offloaded instances.";
@@ -408,7 +408,7 @@ async fn volumes_of_another_zone_can_be_kept_from_servers() {
         "{mismatch}Server and volumes are not in the same availability zone. Server is in: nova. Volumes are in: az2."
     );
     assert_eq!((code, message), (400, words));
-    // Without a requested zone the server must be in the zone of its volumes, and no host is.
+    // Without a requested zone the server must be in the zone of its volumes, and no host is in that zone.
     let (code, body, _) = call(&api, "POST", "/servers", "2.1", with(None)).await;
     assert_eq!(code, 202);
     api.life.settled().await;

@@ -232,7 +232,7 @@ async fn snapshot_data_is_kept_after_a_reset_of_the_status() {
     assert_eq!(world.fleet.volumes(0).len(), 2);
 }
 
-/// A repeated step creates the snapshot again under the same id, after a delete of the first one.
+/// A repeated step creates the snapshot again under the same id, after a delete of the first snapshot.
 #[actix_rt::test]
 async fn a_snapshot_that_was_deleted_can_be_made_again() {
     let world = World::new(1);
@@ -249,7 +249,7 @@ async fn a_snapshot_that_was_deleted_can_be_made_again() {
     world.check().await;
 }
 
-/// If a host has no space, the process tries another one.
+/// If a host has no space, the process tries another host.
 #[actix_rt::test]
 async fn another_host_is_tried_where_one_fails() {
     let world = World::new(2);

@@ -39,7 +39,8 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     Err(refusal(&ctx, volume, &["active", "paused", "stopped"], "volume_snapshot_delete")?)
 }
 
-/// The refusal. Nova answers 400 for each of these reasons.
+/// The refusal: no server has the volume, the server's state forbids the action, or the volume is no file. As in Nova,
+/// the status is always 400.
 fn refusal(ctx: &Ctx, volume: &str, allowed: &[&str], action: &str) -> Result<Fault, Fault> {
     let unknown = || Fault::bad_request(format!("No volume Block Device Mapping with id {volume}."));
     let Ok(id) = volume.parse::<VolumeId>() else { return Ok(unknown()) };

@@ -53,7 +53,7 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("os_compute_api:os-hypervisors:servers"),
 ];
 
-/// Measurements from the host's heartbeats. They are no events, so answers about the past lack them.
+/// Measurements from the host's heartbeats. Measurements are not in the log, so answers about the past lack them.
 pub(super) fn measured(ctx: &Ctx, host: HostId) -> Result<Option<HostUsage>, Fault> {
     let told = ctx.queries()?.usage(host).filter(|_| !ctx.is_past());
     Ok(told.map(|(usage, _)| usage))
@@ -219,7 +219,7 @@ async fn servers(ctx: Ctx) -> Result<Reply, Fault> {
     brief(&ctx, true)
 }
 
-/// The sums over hosts that may get servers: like Nova, over those with an enabled service.
+/// As in Nova, the sums over the hosts whose compute service is enabled.
 async fn statistics(ctx: Ctx) -> Result<Reply, Fault> {
     let loads: Vec<HostLoad> = all(&ctx)?
         .iter()

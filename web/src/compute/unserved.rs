@@ -1,8 +1,8 @@
-//! Operations of the API that are not served. Removed ones answer 410, as in Nova. Operations that this release does
-//! not implement yet answer 501 with that reason.
+//! Operations of the API that are not served. Removed operations answer 410 as in Nova, or 400 (`os-getRDPConsole`).
+//! Operations that this release does not implement yet answer 501 with that reason.
 //!
-//! Both are route tables. A newly implemented operation loses its line here. The second table may only shrink, and a
-//! test compares it with a list. It is empty today.
+//! Each kind has a route table. A newly implemented operation loses its line here. The table [`NOT_YET`] may only
+//! shrink, and a test compares it with a list. Today it is empty.
 
 use crate::route::{Method, Route, gone, gone_action};
 

@@ -136,7 +136,8 @@ fn wants_page(accept: &str) -> bool {
     accept.contains("text/html") && !accept.contains("application/") && !accept.contains("*/*")
 }
 
-/// The errors of Glance and the metadata service come from webob: HTML, JSON or text, by the client's `Accept`.
+/// The form of the library webob: HTML, JSON or text, by the client's `Accept`. Glance, the metadata service and
+/// Placement's HTML pages use it.
 fn webob(fault: &Fault, accept: &str) -> Reply {
     let status = format!("{} {}", fault.status, title(fault.status));
     let accept = accept.to_ascii_lowercase();

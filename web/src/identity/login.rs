@@ -124,10 +124,10 @@ pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims
     let (user, methods, parent) = identify(ctx, service, &auth.identity).await?;
     let scope = super::realm::read(ctx, |identity| wanted_scope(identity, &user, auth.scope.as_ref()))??;
     let mut audit_ids = vec![audit_id().map_err(Fault::internal)?];
-    // The last audit id is that of the chain's first token.
+    // The last audit id is the id of the chain's first token.
     audit_ids.extend(parent.as_ref().and_then(|parent| parent.audit_ids.last().cloned()));
     let longest = Timestamp(now.0 + i64::from(service.expiration) * 1_000_000);
-    // A token that was issued for a token expires with it.
+    // A token that was issued for another token expires no later than that token.
     let expires_at = parent.map_or(longest, |parent| parent.expires_at.min(longest));
     Ok(Claims { user, scope, methods, audit_ids, issued_at: now, expires_at })
 }
@@ -239,8 +239,8 @@ fn named_project<'a>(identity: &'a Identity, sent: &LoginProject) -> Option<&'a 
     }
 }
 
-/// The requested scope, if the user has a role on it. Without a requested scope it is the default project, if the user
-/// has a role there.
+/// The requested scope, if the user has a role on it. Without a requested scope, the scope is the user's default
+/// project, if the user has a role there.
 fn wanted_scope(identity: &Identity, user: &UserId, wish: Option<&LoginScope>) -> Result<Option<IdentityScope>, Fault> {
     let nothing = LoginScopeParts::default();
     let wish: &LoginScopeParts = match wish {

@@ -83,7 +83,7 @@ impl IdentityService {
         Ok(Self::with_signer(Signer::open(data_dir)?, passwords, options, views, clock))
     }
 
-    /// As [`Self::open`], with a given key and hashing cost: for tests.
+    /// Like [`Self::open`], with a given key and hashing cost, for tests.
     pub fn with_signer(
         signer: Signer,
         passwords: Passwords,
@@ -105,8 +105,8 @@ impl IdentityService {
         self.clock.now()
     }
 
-    /// Whether the password is right. An unknown user, or one without a password, costs the same time. `from` and
-    /// `named` identify the source of the attempt, which is limited after too many wrong passwords.
+    /// Whether the password is right. An unknown user, or one without a password, costs the same time. `from` is the
+    /// address and `named` the user of the attempt. Too many wrong passwords of either make further attempts wait.
     pub(super) async fn proves(
         &self,
         (from, named): (Option<IpAddr>, &str),

@@ -52,8 +52,8 @@ fn by_proxy(ctx: &Ctx, secret: &Secret) -> Result<Guest, Fault> {
     Ok(guest)
 }
 
-/// A load balancer names the metadata provider instead of the server, and the network service knows the provider's
-/// subnets. The embedded network service has no metadata providers, so it finds no subnet.
+/// Always refuses, with Nova's message for a provider without subnets. A load balancer names its metadata provider
+/// instead of the server, and Nova looks up the provider's subnets. Chronova does not support such providers.
 fn by_provider(ctx: &Ctx, secret: &Secret) -> Result<Guest, Fault> {
     let provider = ctx.header("X-Metadata-Provider").ok_or_else(|| missing("X-Metadata-Provider"))?;
     ctx.header("X-Forwarded-For").ok_or_else(|| missing("X-Forwarded-For"))?;

@@ -82,7 +82,7 @@ fn wrong(reason: &str) -> Fault {
     Fault::bad_request(format!("Invalid input for external_gateway_info. Reason: {reason}.")).key("HTTPBadRequest")
 }
 
-/// Gives the router the requested gateway; `None` leaves it as it is.
+/// Gives the router the requested gateway. `None` leaves the router's gateway unchanged.
 pub(super) async fn set(
     ctx: &Ctx,
     permit: &Permit,

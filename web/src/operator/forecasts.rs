@@ -1,4 +1,4 @@
-//! Scheduling decisions that nobody takes: the host that a server would get, and the plan of a drain.
+//! Forecasts, which run the scheduler and change nothing: the host that a server would get, and the plan of a drain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("operator.hosts.drain.plan", "/hosts/{host}/drain/plan", handler!(plan)).policy(RULE),
 ];
 
-/// The most servers of one question. Each costs a scheduling decision.
+/// The most servers of one question. Each server costs a scheduling decision.
 const MOST: usize = 200;
 /// The most hints, and the most extra specs.
 const MOST_PAIRS: usize = 64;

@@ -37,7 +37,7 @@ impl Furniture {
     }
 }
 
-/// The `chronova` program to measure: `CHRONOVA_BIN`, or the one that was built beside this program.
+/// The `chronova` program to measure: `CHRONOVA_BIN`, or the file `chronova` in the folder of this program.
 fn server_program() -> Result<PathBuf> {
     let program = match std::env::var_os("CHRONOVA_BIN") {
         Some(named) => PathBuf::from(named),

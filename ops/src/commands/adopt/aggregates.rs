@@ -77,7 +77,7 @@ fn record(
     let (aggregate, metadata) = (created.aggregate, created.metadata.clone());
     let part = HistoryPart::Aggregates;
     adoption.history.push(part, stream.clone(), times.created, &meta, HostAggregateEvent::from(created));
-    // Nova keeps only the time of the last change. This event carries the present metadata.
+    // Nova keeps only the time of the last change, so one event with that time sets the present metadata.
     if let Some(updated) = times.updated {
         let replaced = HostAggregateMetadataReplaced { aggregate, metadata };
         adoption.history.push(part, stream.clone(), updated, &meta, HostAggregateEvent::from(replaced));

@@ -40,7 +40,7 @@ impl<'a> ClaimParts<'a> {
     }
 }
 
-/// Notes the providers that each consumer has allocations of. The check of servers reads them.
+/// Records the providers on which each consumer has allocations, for the check of servers.
 pub(super) fn look(adoption: &mut Adoption<'_>) {
     let parts = ClaimParts::of(adoption);
     for (consumer, allocations) in &parts.allocations {

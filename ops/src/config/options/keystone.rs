@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::super::account::{AccountFields, HasAccount};
 use super::super::option::Default::Text;
 
-/// A section that holds an account of Keystone's, with the options of keystoneauth's plugins, and further ones.
+/// A section that holds an account of Keystone's, with the options of keystoneauth's plugins, and further options.
 macro_rules! account_section {
     (
         $(#[$doc:meta])*

@@ -193,8 +193,8 @@ impl Crate {
     }
 }
 
-/// Strongly connected components, by Kosaraju's algorithm: a search in post-order, then one along reversed edges in the
-/// reverse of that order.
+/// Strongly connected components, by Kosaraju's algorithm: a search in post-order, then a search along reversed edges
+/// in the reverse of that order.
 fn components(edges: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
     let mut reversed = vec![BTreeSet::new(); edges.len()];
     for (from, targets) in edges.iter().enumerate() {

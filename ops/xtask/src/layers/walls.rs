@@ -1,8 +1,8 @@
 //! Checks the wall between compute and the embedded services beside it.
 //!
 //! Compute asks images, networks, volumes and identity through the traits of `actors/src/ports`. It names no embedded
-//! service, reads none of their read models, and calls none of their HTTP APIs. `walls.txt` lists the files that still do,
-//! `COUNT PATH`. The list may only shrink.
+//! service, reads none of their read models, and calls none of their HTTP APIs. `walls.txt` lists the files that still
+//! do, `COUNT PATH`. The list may only shrink.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ const COMPUTE: [&str; 4] = ["actors/src", "web/src/compute", "web/src/console", 
 /// The embedded services themselves.
 const TENANTS: [&str; 1] = ["actors/src/services"];
 
-/// The tables of all aggregates, holders of personal data, processes, reconcilers and options. A table names the entries
-/// of each service and reads nothing.
+/// The tables of all aggregates, holders of personal data, processes, reconcilers and options. A table names the
+/// entries of each service and reads nothing.
 const TABLES: [&str; 5] = [
     "actors/src/erasure/table.rs",
     "actors/src/gateway.rs",

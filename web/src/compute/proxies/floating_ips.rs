@@ -237,8 +237,8 @@ async fn port_of(ctx: &Ctx, server: &PermittedServer, fixed: IpAddr) -> Result<P
     having.map(|port| port.port).ok_or_else(unknown)
 }
 
-/// Removes a floating address. The address is looked up before the server, so an unknown address never reads the
-/// server.
+/// Removes a floating address. The address is looked up before the server, so a request with an unknown address never
+/// reads the server.
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
     let (id, text) = (ctx.param("id"), ctx.action_body()["address"].as_str().unwrap_or_default());

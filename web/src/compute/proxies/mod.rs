@@ -19,13 +19,13 @@ use chronova_actors::ports::{ImageResources, NetworkResources, PortError};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// The part of the image port that serves users' own requests; 501 if the service does not offer it.
+/// The part of the image port that serves users' own requests. 501 if the connected service does not offer that part.
 fn images(ctx: &Ctx) -> Result<&dyn ImageResources, Fault> {
     let offered = ctx.queries()?.images.resources();
     offered.ok_or_else(|| Fault::not_implemented("The image service does not offer this operation."))
 }
 
-/// The part of the network port that serves users' own requests; 501 if the service does not offer it.
+/// The part of the network port that serves users' own requests. 501 if the connected service does not offer that part.
 fn networks(ctx: &Ctx) -> Result<&dyn NetworkResources, Fault> {
     let offered = ctx.queries()?.networks.resources();
     offered.ok_or_else(|| Fault::not_implemented("The network service does not offer this operation."))

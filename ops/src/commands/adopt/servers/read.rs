@@ -317,7 +317,7 @@ fn asked(of: &ServerRows<'_>, adopted: &Adopted) -> Result<Arc<Meta>, Unadoptabl
     }))
 }
 
-/// The image of the server, or that of its root volume.
+/// The image of the server, or the image of its root volume.
 fn image(
     of: &ServerRows<'_>,
     spec: Option<NovaObject<'_>>,

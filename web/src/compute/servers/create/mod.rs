@@ -50,8 +50,8 @@ pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(answer(&ctx, &wish, &instances, &reservation, password))
 }
 
-/// The administrator's password of a guest, if passwords are enabled: the requested one, or a generated one. Only the
-/// answer and the guest's config drive have it; neither the event log nor the text log does.
+/// The administrator's password of a guest, if passwords are enabled: the requested password, or a generated one. Only
+/// the answer and the guest's config drive have it; neither the event log nor the text log does.
 pub(super) fn new_password(ctx: &Ctx, asked: Option<&str>) -> Option<String> {
     let config = &ctx.app.compute.config;
     config.enable_instance_password.then(|| match asked {

@@ -153,7 +153,7 @@ fn networks(server: &Map<String, Value>) -> Result<RequestedNetworks, Fault> {
                 "Specified Fixed IP '{ip}' cannot be used with port '{port}': the two cannot be specified together."
             )));
         }
-        // A port is on one network, so `uuid` is ignored beside it.
+        // A port belongs to one network, so `uuid` is ignored when the request names a port.
         let network = match (text("uuid"), port) {
             (_, Some(_)) => None,
             (Some(id), None) => Some(network(id)?),

@@ -91,7 +91,7 @@ pub(super) async fn admit(
     Ok(zone)
 }
 
-/// Without `cross_az_attach`, all volumes must be in one zone, the server's. A server without a requested zone gets the
+/// Without `cross_az_attach`, all volumes must be in the server's zone. A server without a requested zone gets the
 /// volumes' zone, unless that is its default zone. Source: Nova's `_validate_vol_az_for_create`.
 async fn in_zone(
     ctx: &Ctx,
