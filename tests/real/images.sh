@@ -1,7 +1,7 @@
 #!/bin/bash
-# Operations on a real guest's disk: an image of the disk while the guest runs. CHRONOVA_SOAK=1 adds an image while the
-# guest is off, backups, a rescue, a rebuild, a shelving and an unshelving. The script checks their effects from inside
-# the guest, over its serial console.
+# Operations on a real guest's disk: an image of the disk while the guest runs, and a rescue of a server whose disk was
+# enlarged. CHRONOVA_SOAK=1 adds an image while the guest is off, backups, a rescue, a rebuild, a shelving and an
+# unshelving. The script checks their effects from inside the guest, over its serial console.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open images 10.71
@@ -43,6 +43,19 @@ TWO=$(get server images-two id); SERVERS+=("$TWO")
 within 180 "its guest is booted" said images-two 'GUEST-READY hostname=images-two.* boots=2 '
 same "it has the marker from the time of the image" "$(marker "$TWO")" first
 same "the first guest has its later marker" "$(marker "$ONE")" second
+
+# An operator enlarged the disk of a server, so that its size is not the flavor's. A rescue keeps the disk and its data.
+expect "the second guest writes a marker of its own" mark "$TWO" third
+expect "the second guest is stopped" os server stop images-two
+within 60 "it is SHUTOFF" is images-two SHUTOFF
+expect "its disk is enlarged on the host" qemu-img resize -q "$(v vol-path --pool chronova "${TWO}_disk")" +64M
+expect "a rescue of it is requested" os server rescue images-two
+within 90 "it is in rescue" is images-two RESCUE
+expect "an unrescue of it is requested" os server unrescue images-two
+within 90 "it is ACTIVE" is images-two ACTIVE
+within 180 "it booted from the enlarged disk" said images-two 'GUEST-READY hostname=images-two.* boots=3 '
+same "which has its marker" "$(marker "$TWO")" third
+
 long_run || {
   expect "both servers are deleted" os server delete --wait images-one images-two
   same "nothing is left on the host" "$(leftovers "$ONE")$(leftovers "$TWO")" ""
@@ -51,8 +64,8 @@ long_run || {
 
 # -------------------------------------------------------------------------------------- an image of a guest that is off
 
-expect "the second guest is stopped" os server stop images-two
-within 60 "it is SHUTOFF" is images-two SHUTOFF
+expect "the second guest is stopped again" os server stop images-two
+within 60 "it is SHUTOFF again" is images-two SHUTOFF
 expect "an image of it is requested" os server image create --wait --name images-off images-two
 os image save --file "$WORK/off.qcow2" images-off
 INFO=$(qemu-img info "$WORK/off.qcow2" 2>&1)

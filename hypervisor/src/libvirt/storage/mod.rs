@@ -315,10 +315,11 @@ impl<'a> HostStorage<'a> {
         let options = self.options;
         let backend = chosen(options);
         match self.find(disk)? {
+            // The disk of a defined guest holds the user's data, even if its size or its base differs from the request.
+            Some(_) if !undefined => return Ok(()),
             // `fill` checks whether the existing copy-on-write file is the right one.
             Some(found) if !backend.is_raw() && !found.is_raw() => {}
-            Some(found) if undefined => found.remove(self)?,
-            Some(_) => return Ok(()),
+            Some(found) => found.remove(self)?,
             None => {}
         }
         if backend.keeps_format(options, image) {
