@@ -81,10 +81,9 @@ fn fault(error: HistoryError) -> Fault {
         HistoryError::Future { asked, now } => {
             Fault::bad_request(format!("Invalid as_of: {asked} is in the future; it is {now}."))
         }
-        HistoryError::Busy => Fault::too_many_requests(
-            "Too many queries about the past are running; try again in a few seconds.",
-            5,
-        ),
+        HistoryError::Busy => {
+            Fault::too_many_requests("Too many queries about the past are running; try again in a few seconds.", 5)
+        }
         error @ HistoryError::TooLarge { .. } => Fault::unavailable(format!("{}.", capital(&error.to_string()))),
         HistoryError::Projection(error) => {
             Fault::unavailable("The log cannot be read back to that moment now.").caused_by(ErrorChain(&error))

@@ -305,7 +305,9 @@ pub(super) async fn claim_all(
     scheduler: &Scheduler,
     chosen: &[(&SelectionRequest, &RankedHost)],
 ) -> Result<ClaimOutcome, SelectionError> {
-    let Some((first, _)) = chosen.first() else { return Ok(ClaimOutcome::Refused("the claim names no server".to_owned())) };
+    let Some((first, _)) = chosen.first() else {
+        return Ok(ClaimOutcome::Refused("the claim names no server".to_owned()));
+    };
     let claims = chosen.iter().map(|(asked, chosen)| claim_of(scheduler, asked, chosen)).collect();
     let command = LedgerCommand::ClaimAll { claims };
     match scheduler.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&first.meta)).await {

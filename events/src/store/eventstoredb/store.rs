@@ -128,7 +128,9 @@ impl EventStore for EventStoreDb {
             if form.content_type != BINARY {
                 // The client re-encodes JSON, but data of other programs must not change by a byte. So such events
                 // cannot be appended here.
-                return Err(AppendError::Encode("events of other programs cannot be appended through this back end".to_owned()));
+                return Err(AppendError::Encode(
+                    "events of other programs cannot be appended through this back end".to_owned(),
+                ));
             }
             data.push((new.id, form));
         }

@@ -127,8 +127,10 @@ impl ServerListQuery {
             DeletedFilter::Only => gone || soft,
             DeletedFilter::Both => true,
         };
-        let Some(shown) = status::of(&row.instance) else { return false };
-        listed && self.is_of(row) && self.holds.iter().all(|holds| holds(row, server, &shown))
+        // Most lists have no filter that needs the status.
+        let passes =
+            || status::of(&row.instance).is_some_and(|shown| self.holds.iter().all(|holds| holds(row, server, &shown)));
+        listed && self.is_of(row) && (self.holds.is_empty() || passes())
     }
 
     /// Whether the row belongs to a listed project.

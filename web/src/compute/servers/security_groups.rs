@@ -51,6 +51,9 @@ fn bound(server: &Alive) -> Vec<String> {
 }
 
 fn once(mut names: Vec<String>) -> Vec<String> {
+    if names.len() < 2 {
+        return names;
+    }
     let mut seen = BTreeSet::new();
     names.retain(|name| seen.insert(name.clone()));
     names

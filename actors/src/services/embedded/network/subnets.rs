@@ -142,7 +142,9 @@ fn check_ranges(cidr: &IpNet) -> Result<(), NetworkReject> {
 
 fn check_gateway(gateway: Option<IpAddr>) -> Result<(), NetworkReject> {
     match gateway.filter(|gateway| UNUSABLE.iter().any(|range| range.contains(gateway))) {
-        Some(gateway) => Err(NetworkReject::InvalidInput(format!("Gateway {gateway} is in a range that hosts need for themselves"))),
+        Some(gateway) => {
+            Err(NetworkReject::InvalidInput(format!("Gateway {gateway} is in a range that hosts need for themselves")))
+        }
         None => Ok(()),
     }
 }

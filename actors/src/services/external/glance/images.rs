@@ -151,7 +151,9 @@ impl GlanceImages {
             && (!by_sha512 || stored.os_hash_value.as_deref() == Some(sent.sha512.as_str()));
         if stored.status == "active" && !same {
             let _ = ImageService::delete(self, image, Arc::clone(meta)).await;
-            return Err(PortError::Invalid(format!("Glance stored different data for image {image} than was uploaded.")));
+            return Err(PortError::Invalid(format!(
+                "Glance stored different data for image {image} than was uploaded."
+            )));
         }
         Ok(())
     }
