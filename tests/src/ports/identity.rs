@@ -149,7 +149,10 @@ async fn heeds_ends(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -> a
     let found = owner(port, &token, true).await?;
     promise!(found.user == user.user, "the expired token is somebody else's: {found:?}");
     let found = owner(port, &token, false).await;
-    promise!(found == Err(TokenError::Invalid), "an expired token counts without allow_expired, after a question that allowed it: {found:?}");
+    promise!(
+        found == Err(TokenError::Invalid),
+        "an expired token counts without allow_expired, after a question that allowed it: {found:?}"
+    );
     Ok(())
 }
 

@@ -98,7 +98,11 @@ async fn the_root_of_placement_negotiates_as_every_other_path() {
         assert!(page.text.contains("<title>406 Not Acceptable</title>"), "{path}: {}", page.text);
     }
     let plain = ask(&api, "GET", "/placement/", &[], None).await;
-    assert_eq!(plain.header("openstack-api-version"), Some("placement 1.0"), "a request without a version header gets the oldest version");
+    assert_eq!(
+        plain.header("openstack-api-version"),
+        Some("placement 1.0"),
+        "a request without a version header gets the oldest version"
+    );
     api.stop().await;
 }
 

@@ -52,8 +52,10 @@ pub(super) fn text(settings: &Settings, found: &ChaosFindings) -> String {
         let _ = writeln!(out, "failed {times} times, first at operation {index}: {complaint}");
     }
     if found.wrong.is_empty() {
-        out.push_str("nothing is stuck, nothing is left behind, read models equal a rebuild, \
-                      the hash chain of the log is intact\n");
+        out.push_str(
+            "nothing is stuck, nothing is left behind, read models equal a rebuild, \
+                      the hash chain of the log is intact\n",
+        );
         return out;
     }
     let _ = writeln!(out, "\n{} things are WRONG:", found.wrong.len());
