@@ -60,8 +60,9 @@ pub(crate) fn check(breaches: &[Breach], list: &str) -> Vec<Finding> {
     for (path, known) in allowed {
         let count = breaches.iter().find(|breach| breach.path == path).map_or(0, |breach| breach.count);
         if count < known {
-            let message =
-                format!("`{path}` reaches over the wall {count} times, not {known}; `layers --lower` says so");
+            let message = format!(
+                "the list allows `{path}` {known} reaches over the wall, but it has {count}; run `layers --lower`"
+            );
             findings.push(Finding { path: LIST.to_owned(), line: 0, rule: NAME, message });
         }
     }
