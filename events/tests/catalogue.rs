@@ -49,10 +49,10 @@ cause   = 0x01, user, project?, number of roles 8, each role
 hash    = BLAKE3(0x01, hash of the previous event 32, position 8, revision 8, content 32)
 ```
 
-The first event has 32 zero bytes in the place of the previous hash. An extract of the log can omit events: the revision
-and the content hash of an omitted event are enough to follow the chain across it. File format 1 had no chain. Its events
-got their hashes when the file was brought to format 2. Those hashes prove what the log held at that moment, not what it
-held before. `audit verify` prints the position of the last such event.
+The first event has 32 zero bytes in the place of the previous hash. An extract of the log can omit events: the
+revision and the content hash of an omitted event are enough to follow the chain across it. File format 1 had no chain.
+Its events got their hashes when the file was brought to format 2. Those hashes prove what the log held at that moment,
+not what it held before. `audit verify` prints the position of the last such event.
 
 ";
 

@@ -77,7 +77,8 @@ pub enum OptionUse {
     /// A field of [`Targets`] takes it. The function returns the field's value as text for a file, or `None` if the
     /// option is unset.
     Field(fn(&Targets) -> Option<String>),
-    /// This crate reads the value: `derived.rs` combines several options into one value, or the program reads it itself.
+    /// This crate reads the value: `derived.rs` combines several options into one value, or the program reads it
+    /// itself.
     Here,
     /// The option has no effect yet. Its value is still checked, so that a `nova.conf` is checked completely. Setting
     /// it causes a warning, and the reference page marks it "No effect yet".

@@ -77,8 +77,8 @@ async fn tells_owners(port: &dyn IdentityProvider, stage: &dyn IdentityStage) ->
         domain: Some(user.domain.clone()),
     };
     promise!(found.scope == scope, "the token is of another project: {found:?}");
-    promise!(found.roles.iter().any(|role| role == "member"), "the user has no role: {found:?}");
-    promise!(!found.roles.iter().any(|role| role == "admin"), "the user has too many roles: {found:?}");
+    promise!(found.roles.iter().any(|role| role == "member"), "the user lacks the role member: {found:?}");
+    promise!(!found.roles.iter().any(|role| role == "admin"), "the user has the role admin: {found:?}");
     promise!(found.access_rules.is_none(), "the token is limited by access rules: {found:?}");
     promise!(found.expires_at > SystemClock.now(), "the token has expired: {found:?}");
     Ok(())
@@ -113,7 +113,11 @@ async fn believes_none(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -
     for forged in ["", " ", "admin", "gAAAAA", "../projects", "\u{fc}", "a\r\nb", begin, &changed, &lengthened, &long] {
         for allow_expired in [false, true] {
             let found = owner(port, &UserToken::new(forged), allow_expired).await;
-            promise!(found == Err(TokenError::Invalid), "a forged token of {} letters: {found:?}", forged.len());
+            promise!(
+                found == Err(TokenError::Invalid),
+                "a forged token of {} letters is not refused as invalid: {found:?}",
+                forged.len()
+            );
         }
     }
     promise!(owner(port, &token, false).await.is_ok(), "a valid token no longer counts after the forged ones");
