@@ -179,7 +179,7 @@ async fn the_previous_checkpoint_replaces_one_that_was_cut_short() {
 
 /// Flips bits all over the file; each flip is detected.
 #[tokio::test]
-async fn every_flipped_bit_is_detected() {
+async fn flipped_bits_are_detected() {
     let store = filled(1).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
     let folder = tempfile::tempdir().unwrap();

@@ -302,7 +302,7 @@ async fn copies(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Re
     let copy = copied(port, wanted.clone()).await?;
     promise!((copy.id, copy.volume) == (wanted.snapshot, volume.id), "another snapshot was asked for: {copy:?}");
     let left = port.snapshots_left(&project).await?;
-    promise!(left == before.map(|before| before - 1), "not one of {before:?} is taken: {left:?}");
+    promise!(left == before.map(|before| before - 1), "one of {before:?} is taken: {left:?}");
     let again = port.create_snapshot(wanted, false, meta()).await?;
     promise!(again == copy, "asked for twice it is another snapshot: {again:?}");
     let listed = port.list_snapshots(&project, false).await?;
@@ -332,8 +332,8 @@ async fn makes_of_snapshot(port: &dyn VolumeService, stage: &dyn VolumeStage) ->
     let content = NewContent::Snapshot(copy.id);
     let wanted = NewVolume { size_gb: None, content: content.clone(), ..blank(&project) };
     let second = made(port, wanted).await?;
-    promise!(second.size_gb == 1, "the volume is not as large as its snapshot: {second:?}");
-    promise!(second.snapshot == Some(copy.id), "the volume does not name its snapshot: {second:?}");
+    promise!(second.size_gb == 1, "it is as large as the snapshot: {second:?}");
+    promise!(second.snapshot == Some(copy.id), "where it comes from is not told: {second:?}");
     let foreign = port.create(NewVolume { content, ..blank(&other) }, false, meta()).await;
     promise!(foreign.is_err(), "another project makes a volume of the snapshot: {foreign:?}");
     Ok(())

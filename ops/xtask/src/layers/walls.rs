@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn compute_names_no_embedded_service() {
+    fn names_of_embedded_services_in_compute_are_counted() {
         let handler = "web/src/compute/servers/parts.rs";
         assert_eq!(count(handler, "fn f() { views.networks.read(|view| view.port(id)); }"), 1);
         assert_eq!(count(handler, "fn f() { queries\n.views\n.security_groups\n.read(g); }"), 1);
