@@ -123,7 +123,7 @@ async fn a_loaded_checkpoint_equals_the_saved_read_models() {
 /// Ends the writing before each step in turn. The previous checkpoint stays whole, and no unfinished file is mistaken
 /// for a checkpoint.
 #[tokio::test]
-async fn a_crash_between_any_two_steps_leaves_the_previous_checkpoint() {
+async fn a_crash_between_any_two_steps_leaves_a_usable_checkpoint() {
     let store = filled(2).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
     let mut last = 0;
