@@ -179,6 +179,33 @@ async fn what_cannot_be_is_said_in_novas_words() {
     world.end().await;
 }
 
+/// Nova's administrators see the networks of all projects, and may use external ones.
+#[actix_web::test]
+async fn an_administrators_server_may_be_on_any_projects_network() {
+    let world = World::new().await;
+    let port = networks(&world);
+    let private = network(&world, "private", "10.0.0.0/24").await;
+    let red = ProjectId::new("red");
+    let of_red = |networks| InterfacesRequest { project: red.clone(), ..wanted(1, networks) };
+    let missing = format!("Network {} could not be found.", private["id"].as_str().unwrap());
+
+    let own = RequestedNetworks::These(vec![nic(&private)]);
+    assert_eq!(port.check(&red, &own, &[], &by()).await.unwrap_err().to_string(), missing);
+    assert_eq!(port.allocate(of_red(own), meta()).await.unwrap_err().to_string(), missing);
+
+    let any = RequestedNetworks::OfAnyProject(vec![nic(&private)]);
+    port.check(&red, &any, &[], &by()).await.unwrap();
+    let nics = port.allocate(of_red(any), meta()).await.unwrap();
+    assert_eq!(nics[0].network, nic(&private).network.unwrap());
+    let made = world.get("admin", &format!("/ports/{}", nics[0].port)).await;
+    assert_eq!(made["port"]["project_id"], "red", "the port belongs to the server's project");
+
+    let nowhere = RequestedNic { network: Some(NetworkId::random()), port: None, fixed_ip: None, tag: None };
+    let refused = port.check(&red, &RequestedNetworks::OfAnyProject(vec![nowhere]), &[], &by()).await;
+    assert!(matches!(refused, Err(PortError::Invalid(_))), "{refused:?}");
+    world.end().await;
+}
+
 #[actix_web::test]
 async fn a_host_learns_networks_reservations_and_filters() {
     let world = World::new().await;

@@ -72,13 +72,12 @@ fn group(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<Opt
 
 /// Checks the policy rules of the optional parts of the request.
 fn parts(ctx: &Ctx, wish: &CreateServerRequest) -> Result<(), Fault> {
-    use chronova_events::instance::RequestedNetworks;
     let own = ctx.own_target();
     if !wish.trusted_certs.is_empty() {
         ctx.authorize_rule("os_compute_api:servers:create:trusted_certs", &own)?;
         trusted_certificates(ctx)?;
     }
-    if matches!(wish.networks, RequestedNetworks::These(_)) {
+    if !wish.networks.listed().is_empty() {
         ctx.authorize_rule("os_compute_api:servers:create:attach_network", &own)?;
     }
     if wish.host.is_some() || wish.hypervisor_hostname.is_some() {
