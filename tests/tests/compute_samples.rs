@@ -14,31 +14,31 @@ const FREE: &[&str] =
     &["log", "metadata", "extra_specs", "properties", "addresses", "scheduler_hints", "meta", "hosts", "rules"];
 
 /// Samples that this test leaves out, and why.
-const NOT_HERE: &[(&str, &str)] = &[
-    ("os-migrations/", "those under way are compared where one is held on its way"),
-    ("os-volumes/os-volumes-post-resp", "its new volume is attached already"),
+const UNCOMPARED_SAMPLES: &[(&str, &str)] = &[
+    ("os-migrations/", "a test that stops a migration midway compares those that are under way"),
+    ("os-volumes/os-volumes-post-resp", "the test has already attached the sample's new volume"),
     ("v2.69/", "all hosts belong to the one cell that answers"),
     ("down-cell", "all hosts belong to the one cell that answers"),
-    ("os-server-diagnostics/server-diagnostics-get-resp", "before 2.48 each hypervisor tells what it likes"),
+    ("os-server-diagnostics/server-diagnostics-get-resp", "before 2.48 the keys depend on the hypervisor"),
     ("os-quota-sets-noop/", "quotas are enforced"),
-    ("extensions-list-resp-v21-compatible", "it is the list of the API before microversions"),
+    ("extensions-list-resp-v21-compatible", "it lists the extensions of the API before microversions"),
 ];
 
 /// Operations that this test does not call, and why.
-const NOT_ASKED: &[(&str, &str)] = &[
-    ("hypervisors.search", "it ended with 2.52, and the list is compared with its later samples"),
-    ("hypervisors.servers", "it ended with 2.52, and the list is compared with its later samples"),
-    ("versionsV21.show", "a test of the version documents compares it"),
-    ("assisted_volume_snapshots.create", "no volume service asks for it here"),
+const UNCALLED_OPERATIONS: &[(&str, &str)] = &[
+    ("hypervisors.search", "2.53 removed it; the test compares the list of hypervisors instead"),
+    ("hypervisors.servers", "2.53 removed it; the test compares the list of hypervisors instead"),
+    ("versionsV21.show", "the test of the version documents compares it"),
+    ("assisted_volume_snapshots.create", "no volume service calls it in this test"),
     ("baremetal_nodes.index", "there is no bare metal service"),
     ("baremetal_nodes.show", "there is no bare metal service"),
     ("console_auth_tokens.show", "its samples since 2.99 show a SPICE console"),
-    ("evacuate.evacuate", "a test with a host that is down asks for it"),
+    ("evacuate.evacuate", "it needs a host that is down; another test has one"),
     ("flavor_access.removeTenantAccess", "another sample adds the access, and the samples have no fixed order"),
-    ("hosts.reboot", "this API switches no hosts, as in Nova with libvirt"),
-    ("hosts.shutdown", "this API switches no hosts, as in Nova with libvirt"),
-    ("hosts.startup", "this API switches no hosts, as in Nova with libvirt"),
-    ("hosts.update", "this API switches no hosts, as in Nova with libvirt"),
+    ("hosts.reboot", "the API does not switch hosts on or off, as in Nova with libvirt"),
+    ("hosts.shutdown", "the API does not switch hosts on or off, as in Nova with libvirt"),
+    ("hosts.startup", "the API does not switch hosts on or off, as in Nova with libvirt"),
+    ("hosts.update", "the API does not switch hosts on or off, as in Nova with libvirt"),
     ("remote_consoles.create", "only VNC consoles are enabled here"),
     ("remote_consoles.os-getSPICEConsole", "only VNC consoles are enabled here"),
     ("remote_consoles.os-getSerialConsole", "only VNC consoles are enabled here"),
@@ -545,7 +545,7 @@ async fn answers_look_like_the_samples() {
     let mut excused = BTreeSet::new();
     for (sample, about) in samples["samples"].as_object().unwrap() {
         let operation = about["operation"].as_str().unwrap_or_default();
-        let left_out = about["kind"] != "response" || NOT_HERE.iter().any(|(part, _)| sample.contains(part));
+        let left_out = about["kind"] != "response" || UNCOMPARED_SAMPLES.iter().any(|(part, _)| sample.contains(part));
         // Samples without an operation: version documents and removed operations.
         if left_out || about["removed"] == true || about["operation"].is_null() {
             continue;
@@ -553,7 +553,7 @@ async fn answers_look_like_the_samples() {
         let version = about["version"].as_str().unwrap();
         let Some((method, path, who, body)) = question(&api, &seeded, operation, sample, version).await else {
             excused.insert(operation.to_owned());
-            if !NOT_ASKED.iter().any(|(known, _)| *known == operation) {
+            if !UNCALLED_OPERATIONS.iter().any(|(known, _)| *known == operation) {
                 unasked.push(format!("{sample} ({operation})"));
             }
             continue;
@@ -581,7 +581,8 @@ async fn answers_look_like_the_samples() {
         unasked.len(),
         unasked.join("\n")
     );
-    let idle: Vec<&str> = NOT_ASKED.iter().map(|(known, _)| *known).filter(|known| !excused.contains(*known)).collect();
+    let idle: Vec<&str> =
+        UNCALLED_OPERATIONS.iter().map(|(known, _)| *known).filter(|known| !excused.contains(*known)).collect();
     assert_eq!(idle, Vec::<&str>::new(), "these reasons excuse nothing any more");
     assert!(compared > 290, "only {compared} samples were compared");
 }
