@@ -300,7 +300,7 @@ impl Cloud {
     }
 
     /// Restores the resources after a call that changed them.
-    pub(crate) async fn mend(&mut self, operation: &Operation<'_>, status: u16) {
+    pub(crate) async fn repair(&mut self, operation: &Operation<'_>, status: u16) {
         if status >= 300 || operation.method() == "GET" {
             return;
         }
