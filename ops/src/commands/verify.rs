@@ -157,7 +157,7 @@ fn tell(
     out: &mut dyn Write,
 ) -> Result<(), CommandFailure> {
     if found.pages > 0 {
-        writeln!(out, "pages       {} held against their seals", found.pages)?;
+        writeln!(out, "pages       {} compared with their seals", found.pages)?;
     }
     if !args.quick {
         writeln!(

@@ -133,7 +133,7 @@ impl ClusterMembership {
         let mut leader = self.store.leader();
         loop {
             let free = leader.borrow_and_update().as_ref().is_some_and(|seen| !seen.lease_lasts);
-            if free && self.store.lead().await.context("this member has the lease, and cannot lead")? {
+            if free && self.store.lead().await.context("this member has the lease but cannot become the leader")? {
                 tracing::warn!(member = self.options.member.name, "this member leads now");
                 return Ok(());
             }

@@ -80,7 +80,7 @@ async fn tells_owners(port: &dyn IdentityProvider, stage: &dyn IdentityStage) ->
     promise!(found.roles.iter().any(|role| role == "member"), "the user has no role: {found:?}");
     promise!(!found.roles.iter().any(|role| role == "admin"), "the user has too many roles: {found:?}");
     promise!(found.access_rules.is_none(), "the token is good for everything: {found:?}");
-    promise!(found.expires_at > SystemClock.now(), "the token has ended: {found:?}");
+    promise!(found.expires_at > SystemClock.now(), "the token has expired: {found:?}");
     Ok(())
 }
 

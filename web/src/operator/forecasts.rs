@@ -56,7 +56,7 @@ fn one() -> usize {
 
 impl WhatIfRequest {
     fn of(ctx: &Ctx) -> Result<Self, Fault> {
-        let wrong = |error: String| Fault::bad_request(format!("The body is no what_if: {error}."));
+        let wrong = |error: String| Fault::bad_request(format!("The body is not a valid what_if: {error}."));
         let given = match &ctx.body {
             Value::Object(body) if body.len() == 1 => body.get("what_if"),
             _ => None,
