@@ -108,7 +108,7 @@ async fn a_servers_life() {
 }
 
 #[actix_rt::test]
-async fn what_is_refused_before_anything_happens() {
+async fn invalid_create_requests_are_refused_before_anything_is_created() {
     let api = Api::start().await;
     api.flavor("0", 64, 0).await;
     let with = |key: &str, value: Value| {

@@ -203,7 +203,7 @@ async fn flavors_are_made_shown_and_shared() {
 }
 
 #[actix_rt::test]
-async fn extra_specs_show_where_the_policy_lets_them() {
+async fn extra_specs_show_if_the_policy_allows_it() {
     for (policy, shown) in [("", true), ("'os_compute_api:os-flavor-extra-specs:index': '!'", false)] {
         let api = Api::start_with(policy, None).await;
         let specs = Some(json!({"extra_specs": {"hw:cpu_policy": "shared"}}));
@@ -542,7 +542,7 @@ async fn usage_is_truncated_in_versions_without_pages() {
 }
 
 #[actix_rt::test]
-async fn who_manages_flavors_is_for_the_policy_to_say() {
+async fn the_policy_decides_who_manages_flavors() {
     for (verb, rule) in [("POST", "create"), ("PUT", "update"), ("DELETE", "delete")] {
         let policy = format!("'os_compute_api:os-flavor-manage:{rule}': 'role:member'");
         let api = Api::start_with(&policy, None).await;

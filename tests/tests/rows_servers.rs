@@ -290,7 +290,7 @@ async fn each_version_of_the_metadata_has_its_fields() {
 }
 
 #[actix_rt::test]
-async fn guests_that_ask_as_on_ec2_are_told_as_there() {
+async fn the_ec2_metadata_has_amazons_form() {
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG0bTWZyLQGKlW5yQmNzFq9hJ1mX5x0yQ1V2kT3dYv3x me@home";
     let api = Api::start().await;
     let key = json!({"keypair": {"name": "mine", "public_key": KEY}});
@@ -375,7 +375,7 @@ async fn a_servers_address_stays_until_it_is_deleted() {
 }
 
 #[actix_rt::test]
-async fn a_soft_reboot_asks_the_guest_and_a_hard_one_does_not() {
+async fn a_soft_reboot_needs_a_running_guest_and_a_hard_one_does_not() {
     let api = Api::start().await;
     let id = api.server(USER, Api::wish("web")).await;
     let reboot = async |kind: &str| {

@@ -131,7 +131,7 @@ async fn new_servers_take_what_their_version_knows() {
 }
 
 #[actix_rt::test]
-async fn a_destination_is_the_administrators_to_name() {
+async fn only_administrators_may_request_a_destination() {
     let api = Api::start().await;
     let service = api.get("/os-services?binary=nova-compute", "2.1").await["services"][1].clone();
     let host = service["host"].as_str().unwrap();
@@ -370,7 +370,7 @@ async fn actions_of_servers_show_what_their_version_and_the_policy_let() {
 }
 
 #[actix_rt::test]
-async fn what_was_taken_out_is_not_there_any_more() {
+async fn removed_operations_answer_404_after_their_last_version() {
     let api = Api::start().await;
     let id = api.server(ADMIN, Api::wish("one")).await;
     let get = async |path: &str, version: &str| api.call("GET", path, version, ADMIN, None).await.status;

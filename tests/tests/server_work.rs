@@ -145,7 +145,7 @@ async fn images_are_made_of_servers() {
 }
 
 #[actix_rt::test]
-async fn of_backups_the_newest_are_kept() {
+async fn only_the_newest_backups_are_kept() {
     let api = Api::start().await;
     let server = Subject::new(&api, Api::wish("web")).await;
     let backup =
@@ -182,7 +182,7 @@ async fn of_backups_the_newest_are_kept() {
 }
 
 #[actix_rt::test]
-async fn a_rebuild_makes_a_server_anew_on_its_host() {
+async fn a_rebuild_replaces_the_disk_and_settings_of_a_server_on_its_host() {
     let api = Api::start().await;
     let key = json!({"keypair": {"name": "mine", "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK0wmN/Cr3JXqmLW7u+g9pTh+wyqDHpSQEIQczXkVx9q a@b"}});
     assert!([200, 201].contains(&api.call("POST", "/os-keypairs", "2.2", USER, Some(key)).await.status));

@@ -198,7 +198,7 @@ async fn fulfilled(world: &World, wishes: &Wishes, seed: u64) {
 }
 
 #[actix_rt::test]
-async fn whatever_happens_nothing_is_lost_doubled_stuck_or_leaked() {
+async fn random_faults_lose_double_block_and_leak_nothing() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CHRONOVA_SIMULATION_SEED") {
         return run(seed).await;

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn who_comes_early_waits_and_is_served() {
+    async fn a_request_before_the_start_is_complete_waits_and_is_served() {
         let (opener, door) = StartupGate::closed(Arc::new(|| json!({"work": ["replay"]})));
         let told = door.enter("/healthz").await.unwrap_err();
         assert_eq!(told.status, 503);

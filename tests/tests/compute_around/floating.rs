@@ -154,7 +154,7 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
 }
 
 #[actix_rt::test]
-async fn what_floats_not_is_said_in_novas_words() {
+async fn invalid_floating_address_requests_get_novas_messages() {
     let town = Town::start().await;
     let cloud = &town.cloud;
     let server = cloud.server().await;

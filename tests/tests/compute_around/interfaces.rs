@@ -168,7 +168,7 @@ async fn without_network_or_port_there_must_be_one_network() {
 }
 
 #[actix_rt::test]
-async fn attachments_are_refused_in_novas_words() {
+async fn refused_interface_attachments_get_novas_messages() {
     let cloud = Cloud::start().await;
     let server = cloud.server().await;
     let unknown = "11111111-2222-3333-4444-555555555555";
@@ -215,7 +215,7 @@ async fn attachments_are_refused_in_novas_words() {
 }
 
 #[actix_rt::test]
-async fn what_the_host_or_the_guest_refuses_is_undone() {
+async fn an_interface_change_that_the_host_or_the_guest_refuses_is_undone() {
     let cloud = Cloud::start().await;
     let server = cloud.server().await;
     let ports = async || cloud.neutron("GET", "/ports", None).await.body["ports"].as_array().unwrap().len();
@@ -273,7 +273,7 @@ async fn fixed_addresses_are_added_and_removed_until_2_43() {
 }
 
 #[actix_rt::test]
-async fn what_the_network_service_changes_shows_at_the_server() {
+async fn changes_in_the_network_service_show_in_the_server() {
     let cloud = Cloud::start().await;
     let server = cloud.server().await;
     let rename = Some(json!({"network": {"name": "renamed"}}));

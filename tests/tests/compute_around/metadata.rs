@@ -128,7 +128,7 @@ fn sign(secret: &str, text: &str) -> String {
 pub(super) const META: &str = "/openstack/latest/meta_data.json";
 
 #[actix_rt::test]
-async fn the_metadata_proxy_says_which_guest_asks() {
+async fn the_metadata_proxy_identifies_the_guest_of_a_request() {
     let proxied = MetadataConfig { proxy_secret: Some(Secret::new(SECRET)), ..MetadataConfig::default() };
     let service = Service8775::start(proxied).await;
     let (server, address) = service.server("2.100", json!({})).await;
@@ -464,7 +464,7 @@ async fn a_guest_leaves_a_password_for_its_owner_once() {
 }
 
 #[actix_rt::test]
-async fn devices_are_told_apart_by_their_tags() {
+async fn metadata_lists_devices_with_their_tags() {
     let service = Service8775::by_address().await;
     let cloud = &service.cloud;
     let networks = json!([{"uuid": cloud.network, "tag": "front"}]);
@@ -518,7 +518,7 @@ async fn the_floating_address_of_a_guest_is_its_public_one() {
 }
 
 #[actix_rt::test]
-async fn files_that_a_server_was_asked_for_with_reach_its_guest() {
+async fn files_of_a_create_request_reach_the_guest() {
     let service = Service8775::by_address().await;
     let motd = json!([{"path": "/etc/motd", "contents": "aGVs\nbG8="}, {"path": "/b", "contents": ""}]);
     let (server, address) = service.server("2.56", json!({"personality": motd, "config_drive": true})).await;

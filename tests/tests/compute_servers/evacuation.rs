@@ -116,7 +116,7 @@ async fn a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_ba
 }
 
 #[actix_rt::test]
-async fn what_an_evacuation_is_refused_for() {
+async fn invalid_evacuations_are_refused() {
     let scene = Scene::new(3).await;
     let (home, id) = (scene.home.clone(), scene.id.clone());
     let refused = async |version: &str, wish: Value| {
@@ -168,7 +168,7 @@ async fn what_an_evacuation_is_refused_for() {
 
 /// Evacuations to named hosts, of stopped servers, with volumes, and with shared storage.
 #[actix_rt::test]
-async fn where_evacuated_servers_come_to_and_what_they_have_there() {
+async fn evacuated_servers_reach_the_requested_host_with_their_disks() {
     let world = World::new(3);
     world.fleet.share_storage(true);
     let scene = Scene::of(world).await;

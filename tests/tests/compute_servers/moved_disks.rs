@@ -115,7 +115,7 @@ async fn a_resize_on_the_same_host_keeps_the_old_disk_until_it_is_confirmed() {
 }
 
 #[actix_rt::test]
-async fn what_nobody_confirms_is_confirmed_when_its_time_is_over() {
+async fn an_unconfirmed_resize_is_confirmed_after_the_configured_time() {
     let api = api(|world| world.options.reconcile.resize_confirm_window = std::time::Duration::from_millis(1)).await;
     let server = api.server(OWNER, Api::wish("web")).await;
     let home = shown(&api, &server).await["OS-EXT-SRV-ATTR:host"].clone();

@@ -85,7 +85,7 @@ async fn told(api: &Api, asked: Option<&str>) -> Vec<Value> {
 }
 
 #[actix_rt::test]
-async fn a_password_is_made_up_where_none_is_given_and_told_if_it_may_be() {
+async fn a_missing_password_is_generated_and_shown_if_the_option_allows_it() {
     let mut api = Api::start().await;
     assert_eq!(told(&api, Some("s3cret")).await, ["s3cret"; 4], "what was asked for");
     let made_up = told(&api, None).await;

@@ -68,7 +68,7 @@ fn plain(schema: &Value) -> Value {
 }
 
 #[actix_rt::test]
-async fn what_no_schema_accepts_is_refused() {
+async fn bodies_that_violate_their_schema_are_refused() {
     let Some(contract) = contract() else { return };
     let cloud = Cloud::start(contract.clone()).await;
     let uncovered = uncovered();

@@ -61,7 +61,7 @@ fn codes(operation: &Operation<'_>, version: u32) -> BTreeSet<u16> {
 }
 
 #[actix_rt::test]
-async fn everybody_gets_what_the_defaults_say() {
+async fn each_role_may_call_what_the_default_policy_allows() {
     let Some(contract) = contract() else { return };
     let rules = Rules::read(&read(&contract.join("policies.json")));
     let mut cloud = Cloud::start(contract.clone()).await;

@@ -40,7 +40,7 @@ async fn a_count_beyond_the_quota_takes_no_memory() {
 }
 
 #[actix_rt::test]
-async fn without_a_quota_a_request_asks_for_so_many_servers_and_no_more() {
+async fn without_a_quota_the_number_of_servers_in_a_request_is_bounded() {
     let api = Api::start().await;
     let lift = json!({"quota_set": {"instances": -1, "cores": -1, "ram": -1}});
     assert_eq!(api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(lift)).await.status, 200);
@@ -61,7 +61,7 @@ async fn named(api: &Api, query: &[(&str, &str)]) -> (u16, Vec<String>) {
 }
 
 #[actix_rt::test]
-async fn patterns_that_cost_more_than_they_are_worth_are_refused() {
+async fn expensive_patterns_are_refused() {
     let api = Api::start().await;
     for name in ["web-1", "WEB-2", "db.1"] {
         api.server(OWNER, Api::wish(name)).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{OWNER, STRANGER, is, volume, volume_api};
 
 #[actix_rt::test]
-async fn nobody_copies_another_projects_volume() {
+async fn a_volume_of_another_project_cannot_be_copied() {
     let api = Api::start().await;
     let id = volume(&api, OWNER).await;
     for force in [false, true] {
@@ -73,7 +73,7 @@ async fn an_attached_volume_is_detached_through_its_server_only() {
 }
 
 #[actix_rt::test]
-async fn private_volume_types_are_for_those_who_have_them() {
+async fn a_private_volume_type_is_usable_only_by_projects_with_access() {
     let api = Api::start().await;
     let kind = json!({"volume_type": {"name": "secret", "os-volume-type-access:is_public": false}});
     let kind = volume_api(&api, ADMIN, "POST", "/types", kind).await.body["volume_type"]["id"].clone();

@@ -248,7 +248,7 @@ fn blank(more: &Value) -> Value {
 
 /// The guest gets the requested sizes, in any division; the driver chooses the device names.
 #[actix_rt::test]
-async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
+async fn guests_get_the_requested_swap_and_ephemeral_disks() {
     let mut api = Api::start().await;
     let config = chronova_web::compute::ComputeConfig { max_local_block_devices: 4, ..Default::default() };
     std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::ComputeState::new(config);
@@ -300,7 +300,7 @@ async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
 
 /// A volume's bus and device type reach the guest; its name is the next one of the bus, whatever the request says.
 #[actix_rt::test]
-async fn guests_see_volumes_on_the_bus_and_as_the_kind_that_was_asked_for() {
+async fn guests_see_volumes_on_the_requested_bus_and_as_the_requested_device_type() {
     let mut world = World::new(1);
     world.options.volume.shared = true;
     let api = Api::start_of(world, "", None).await;

@@ -180,7 +180,7 @@ async fn a_guest_is_quiesced_while_its_volumes_are_copied() {
 }
 
 #[actix_rt::test]
-async fn what_is_refused_to_servers_on_volumes() {
+async fn unsupported_actions_of_volume_backed_servers_are_refused() {
     let mut world = World::new(2);
     world.options.volume.limits.snapshots = 1;
     let api = Api::start_of(world, "", None).await;
@@ -224,7 +224,7 @@ async fn what_is_refused_to_servers_on_volumes() {
 }
 
 #[actix_rt::test]
-async fn a_rebuild_writes_the_root_volume_anew() {
+async fn a_rebuild_writes_the_image_to_the_root_volume() {
     let api = Api::start().await;
     let server = on_volumes(&api).await;
     let before = volumes(&api, &server).await;

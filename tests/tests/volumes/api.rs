@@ -140,7 +140,7 @@ async fn quotas_are_exact() {
 }
 
 #[actix_rt::test]
-async fn attachments_go_their_way() {
+async fn an_attachment_is_reserved_connected_and_completed() {
     let api = Api::start().await;
     let id = volume(&api, ADMIN, json!({})).await;
     let host = show(&api, &id).await["os-vol-host-attr:host"].as_str().unwrap().split('@').next().unwrap().to_owned();
@@ -278,7 +278,7 @@ async fn others_see_nothing_and_may_do_little() {
 }
 
 #[actix_rt::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_volume_requests_are_refused() {
     let api = Api::start().await;
     for (body, status) in [
         (json!({"volume": {"size": 0}}), 400),
@@ -303,7 +303,7 @@ async fn what_makes_no_sense_is_refused() {
 }
 
 #[actix_rt::test]
-async fn what_stands_around_volumes_is_answered() {
+async fn small_resources_of_the_volume_service_are_listed() {
     let api = Api::start().await;
     for (path, key) in [
         ("/os-availability-zone", "availabilityZoneInfo"),

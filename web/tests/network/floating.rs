@@ -125,7 +125,7 @@ async fn a_floating_address_stands_for_a_port() {
 }
 
 #[actix_web::test]
-async fn what_cannot_be_is_refused_as_neutron_does() {
+async fn invalid_floating_addresses_are_refused_as_in_neutron() {
     let town = Town::new(World::new().await, "203.0.113.0/29").await;
     let port = town.port().await;
     let refused = async |extra: Value| town.refused(BOB, extra).await;
@@ -192,7 +192,7 @@ async fn what_cannot_be_is_refused_as_neutron_does() {
 }
 
 #[actix_web::test]
-async fn a_quota_holds_however_many_ask_at_once() {
+async fn concurrent_requests_never_exceed_the_floating_address_quota() {
     let town = Town::new(World::new().await, "203.0.113.0/24").await;
     let external = json!({"name": "other", "router:external": true, "project_id": "operators"});
     let (other, _) = network(&town.world, ADMIN, "198.51.100.0/24", external).await;
@@ -262,7 +262,7 @@ async fn a_router_stands_between_networks() {
 /// If a process crashes between the deletion of a port and the end of its association, the next process ends the
 /// association.
 #[actix_web::test]
-async fn what_a_crash_left_is_mended() {
+async fn a_floating_address_left_associated_by_a_crash_is_repaired() {
     let store = MemoryStore::new();
     let town = Town::new(World::on(Arc::clone(&store)).await, "203.0.113.0/24").await;
     let port = town.port().await;

@@ -35,7 +35,7 @@ async fn race(world: &World, path: &str, key: &str, wish: impl Fn(usize) -> Valu
 }
 
 #[actix_web::test]
-async fn limits_hold_however_many_ask_at_once() {
+async fn concurrent_requests_never_exceed_the_network_quotas() {
     let store = MemoryStore::new();
     let mut world = World::on(Arc::clone(&store)).await;
     let base = world.make(BOB, "/networks", "network", json!({"name": "base"})).await;
@@ -69,7 +69,7 @@ async fn limits_hold_however_many_ask_at_once() {
 }
 
 #[actix_web::test]
-async fn what_is_refused_gives_its_room_back() {
+async fn refused_requests_release_their_quota() {
     let world = World::new().await;
     let base = world.make(BOB, "/networks", "network", json!({"name": "base"})).await;
     let subnet = json!({"network_id": base["id"], "cidr": "10.0.0.0/24", "ip_version": 4});

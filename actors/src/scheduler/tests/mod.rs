@@ -368,7 +368,7 @@ fn aggregates_can_be_kept_for_projects_and_traits() {
 }
 
 #[test]
-fn dedicated_cpus_fall_back_to_shared_ones_unless_told_not_to() {
+fn dedicated_cpus_fall_back_to_shared_ones_unless_the_option_forbids_it() {
     let mut cell = Cell::three();
     let dedicated = specs(&[("hw:cpu_policy", "dedicated")]);
     let lacks = |cell: &Cell| cell.decide(&dedicated).reasons.lacks;
