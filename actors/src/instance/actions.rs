@@ -309,7 +309,7 @@ mod tests {
             );
         }
         page.push_str(
-            "\n## Statuses\n\nWhat `status` shows, by `vm_state` and `task_state`; other tasks change nothing.\n\n",
+            "\n## Statuses\n\nThe `status` for each `vm_state` and `task_state`. A task that is not listed does not change the status.\n\n",
         );
         page.push_str("| vm_state | task_state | status |\n|---|---|---|\n");
         for state in states {
