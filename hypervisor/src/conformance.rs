@@ -147,11 +147,7 @@ impl Trial {
             &first,
         )?;
         require("traits are sorted", first.traits.is_sorted(), &first.traits)?;
-        require(
-            "the traits include COMPUTE_NODE",
-            first.traits.iter().any(|name| name == "COMPUTE_NODE"),
-            &first.traits,
-        )?;
+        require("traits have COMPUTE_NODE", first.traits.iter().any(|name| name == "COMPUTE_NODE"), &first.traits)?;
         self.driver.usage().await.check("usage").map(drop)
     }
 
@@ -191,19 +187,11 @@ impl Trial {
         let source = |content: Bytes| Arc::new(CountingSource { content, opened: AtomicU32::new(0) });
         let wrong = ImageRef { checksum: "0".repeat(128), ..self.fixture.image.clone() };
         let result = self.driver.ensure_image(&wrong, source(self.fixture.content.clone())).await;
-        require(
-            "content with another checksum is refused",
-            matches!(result, Err(DriverError::BadImage { .. })),
-            &result,
-        )?;
+        require("content of another image is refused", matches!(result, Err(DriverError::BadImage { .. })), &result)?;
         let short = self.fixture.content.slice(..self.fixture.content.len() / 2);
         let result = self.driver.ensure_image(&self.fixture.image, source(short)).await;
         let cached = self.is_cached().await;
-        require(
-            "truncated content is refused",
-            cached || matches!(result, Err(DriverError::BadImage { .. })),
-            &result,
-        )?;
+        require("refuses truncated content", cached || matches!(result, Err(DriverError::BadImage { .. })), &result)?;
 
         let good = source(self.fixture.content.clone());
         let ensure = || self.driver.ensure_image(&self.fixture.image, Arc::clone(&good) as Arc<dyn ImageSource>);
@@ -424,11 +412,7 @@ impl Trial {
     async fn diagnostics(&self, guest: &GuestSpec) -> CheckOutcome {
         let found = self.driver.troubleshooting().needed()?.diagnostics(guest.instance).await.check("diagnostics")?;
         require("the diagnostics show the guest's memory", found.memory_max_kib == guest.memory_mib * 1024, &found)?;
-        require(
-            "the diagnostics show the time of each processor",
-            found.cpu_nanoseconds.len() == guest.vcpus as usize,
-            &found,
-        )?;
+        require("each processor has a CPU time", found.cpu_nanoseconds.len() == guest.vcpus as usize, &found)?;
         require("the diagnostics show disks", !found.disks.is_empty(), &found)?;
         require("the hypervisor is kvm or qemu", ["kvm", "qemu"].contains(&found.hypervisor.as_str()), &found)
     }
@@ -555,10 +539,7 @@ impl Trial {
         two.check("concurrent destroy")?;
         self.driver.destroy(instance).await.check("destroy again")?;
         is_gone("a destroyed guest is gone", &self.driver.guest(instance).await)?;
-        is_gone(
-            "console log of a destroyed guest",
-            &self.driver.consoles().needed()?.console_log(instance, 100).await,
-        )?;
+        is_gone("its console log is gone", &self.driver.consoles().needed()?.console_log(instance, 100).await)?;
         let listed = self.driver.guests().await.check("guests")?;
         require("a destroyed guest is not listed", listed.iter().all(|status| status.instance != instance), &listed)?;
         let orphans = self.driver.storage_cleanup().needed()?.orphans().await.check("orphans")?;
