@@ -106,11 +106,11 @@ struct Seeded {
 /// Creates a server and the other resources of the samples. Returns the server's id, the id of its first request, and
 /// its port.
 async fn seed(api: &Api) -> Seeded {
-    let mut wish = Api::wish("new-server-test");
-    wish["metadata"] = json!({"foo": "Foo Value"});
-    wish["accessIPv4"] = json!("1.2.3.4");
-    wish["accessIPv6"] = json!("80fe::");
-    let server = api.server(ADMIN, wish).await;
+    let mut server_request = Api::wish("new-server-test");
+    server_request["metadata"] = json!({"foo": "Foo Value"});
+    server_request["accessIPv4"] = json!("1.2.3.4");
+    server_request["accessIPv6"] = json!("80fe::");
+    let server = api.server(ADMIN, server_request).await;
     let private = json!({"flavor": {"id": "10", "name": "private", "ram": 1, "vcpus": 1, "disk": 1, "os-flavor-access:is_public": false}});
     api.call("POST", "/flavors", "2.1", ADMIN, Some(private)).await;
     let specs = json!({"extra_specs": {"hw:numa_nodes": "1"}});
@@ -217,22 +217,22 @@ async fn question(
         "attach_interfaces.index" => get(format!("/servers/{server}/os-interface")),
         "attach_interfaces.show" => get(format!("/servers/{server}/os-interface/{port}")),
         "attach_interfaces.create" => {
-            let wish = json!({"interfaceAttachment": {}});
-            Some(("POST", format!("/servers/{server}/os-interface"), ADMIN, Some(wish)))
+            let sent = json!({"interfaceAttachment": {}});
+            Some(("POST", format!("/servers/{server}/os-interface"), ADMIN, Some(sent)))
         }
         "remote_consoles.os-getVNCConsole" => {
-            let wish = json!({"os-getVNCConsole": {"type": "novnc"}});
-            Some(("POST", format!("/servers/{server}/action"), ADMIN, Some(wish)))
+            let sent = json!({"os-getVNCConsole": {"type": "novnc"}});
+            Some(("POST", format!("/servers/{server}/action"), ADMIN, Some(sent)))
         }
         // Only VNC consoles are enabled here.
         "remote_consoles.create" if sample.contains("vnc") => {
-            let wish = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
-            Some(("POST", format!("/servers/{server}/remote-consoles"), ADMIN, Some(wish)))
+            let sent = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
+            Some(("POST", format!("/servers/{server}/remote-consoles"), ADMIN, Some(sent)))
         }
         "console_auth_tokens.show" if minor < 99 => {
-            let wish = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
+            let sent = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
             let path = format!("/servers/{server}/remote-consoles");
-            let made = api.call("POST", &path, "2.6", ADMIN, Some(wish)).await.body["remote_console"]["url"].take();
+            let made = api.call("POST", &path, "2.6", ADMIN, Some(sent)).await.body["remote_console"]["url"].take();
             get(format!("/os-console-auth-tokens/{}", made.as_str()?.split("token%3D").nth(1)?))
         }
         "server_external_events.create" => {
@@ -308,11 +308,11 @@ async fn question(
             Some(("PUT", format!("/servers/{server}"), who(sample, "server"), Some(name)))
         }
         "servers.create" => {
-            let mut wish = Api::wish("made");
+            let mut server_request = Api::wish("made");
             if sample.contains("multiple-create-post-resp") {
-                wish["return_reservation_id"] = json!(true);
+                server_request["return_reservation_id"] = json!(true);
             }
-            Some(("POST", "/servers".into(), "many:many", Some(json!({"server": wish}))))
+            Some(("POST", "/servers".into(), "many:many", Some(json!({"server": server_request}))))
         }
         "quota_sets.show" => get("/os-quota-sets/admin".into()),
         "quota_sets.defaults" => get("/os-quota-sets/admin/defaults".into()),
@@ -388,8 +388,8 @@ async fn question(
         "aggregates.index" => get("/os-aggregates".into()),
         "aggregates.show" => get("/os-aggregates/1".into()),
         "aggregates.create" => {
-            let wish = json!({"aggregate": {"name": fresh, "availability_zone": "london"}});
-            Some(("POST", "/os-aggregates".into(), ADMIN, Some(wish)))
+            let sent = json!({"aggregate": {"name": fresh, "availability_zone": "london"}});
+            Some(("POST", "/os-aggregates".into(), ADMIN, Some(sent)))
         }
         "aggregates.update" => {
             Some(("PUT", "/os-aggregates/1".into(), ADMIN, Some(json!({"aggregate": {"name": fresh}}))))
@@ -433,8 +433,8 @@ async fn question(
         "volume_attachments.create" => {
             let id = server.parse().unwrap();
             api.life.volume_beside(id, 100 + minor).await;
-            let wish = json!({"volumeAttachment": {"volumeId": nth_volume(id, 100 + minor)}});
-            Some(("POST", format!("/servers/{server}/os-volume_attachments"), ADMIN, Some(wish)))
+            let sent = json!({"volumeAttachment": {"volumeId": nth_volume(id, 100 + minor)}});
+            Some(("POST", format!("/servers/{server}/os-volume_attachments"), ADMIN, Some(sent)))
         }
         "volumes.index" | "volumes.detail" => {
             // Volumes for a new server are in use once its build has ended.
@@ -444,16 +444,16 @@ async fn question(
         }
         "volumes.show" => get(format!("/os-volumes/{}", nth_volume(server.parse().unwrap(), 1))),
         "volumes.create" => {
-            let wish = json!({"volume": {"size": 1, "display_name": "v", "metadata": {}}});
-            Some(("POST", "/os-volumes".into(), OF_VOLUMES, Some(wish)))
+            let sent = json!({"volume": {"size": 1, "display_name": "v", "metadata": {}}});
+            Some(("POST", "/os-volumes".into(), OF_VOLUMES, Some(sent)))
         }
         "snapshots.index" => Some(("GET", "/os-snapshots".into(), OF_VOLUMES, None)),
         "snapshots.detail" => Some(("GET", "/os-snapshots/detail".into(), OF_VOLUMES, None)),
         "snapshots.show" => get(format!("/os-snapshots/{}", snapshot_of(nth_volume(server.parse().unwrap(), 1)))),
         "snapshots.create" => {
             let of = nth_volume(server.parse().unwrap(), 1);
-            let wish = json!({"snapshot": {"volume_id": of, "force": true, "display_name": "s"}});
-            Some(("POST", "/os-snapshots".into(), OF_VOLUMES, Some(wish)))
+            let sent = json!({"snapshot": {"volume_id": of, "force": true, "display_name": "s"}});
+            Some(("POST", "/os-snapshots".into(), OF_VOLUMES, Some(sent)))
         }
         "server_metadata.index" => get(format!("/servers/{server}/metadata")),
         "server_metadata.show" => get(format!("/servers/{server}/metadata/foo")),

@@ -391,18 +391,18 @@ async fn a_lost_reply_makes_no_second_guest_and_leaves_none() {
 
 #[actix_rt::test]
 async fn claims_never_exceed_capacity_however_many_builds_there_are_at_once() {
-    const WISHES: u128 = 50;
+    const REQUESTS: u128 = 50;
     let uri = SimUri { vcpus: 4, memory_mib: 8192, disk_gib: 100, ..SimUri::new(3) };
     let mut world = World::of(uri);
     world.options.hosts.cpu_allocation_ratio = 1.0;
     let life = started(&world).await;
-    for wish in join_all((1..=WISHES).map(|n| life.build(id(n)))).await {
-        wish.unwrap();
+    for requested in join_all((1..=REQUESTS).map(|n| life.build(id(n)))).await {
+        requested.unwrap();
     }
     life.settled().await;
-    let active = (1..=WISHES).filter(|n| life.status(id(*n)) == "ACTIVE").count();
+    let active = (1..=REQUESTS).filter(|n| life.status(id(*n)) == "ACTIVE").count();
     assert_eq!(active, 12, "as many as there are CPUs");
-    for n in (1..=WISHES).filter(|n| life.status(id(*n)) != "ACTIVE") {
+    for n in (1..=REQUESTS).filter(|n| life.status(id(*n)) != "ACTIVE") {
         assert_eq!(life.status(id(n)), "ERROR");
         assert!(life.fault(id(n)).starts_with(NO_VALID_HOST), "{}", life.fault(id(n)));
     }

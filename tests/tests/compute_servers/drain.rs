@@ -22,9 +22,9 @@ impl Site {
 
     /// A server on the host.
     async fn server(&self, name: &str) -> String {
-        let mut wish = Api::wish(name);
-        wish["host"] = json!(self.host);
-        self.api.server(ADMIN, wish).await
+        let mut request = Api::wish(name);
+        request["host"] = json!(self.host);
+        self.api.server(ADMIN, request).await
     }
 
     async fn act(&self, id: &str, body: Value) {
@@ -38,8 +38,8 @@ impl Site {
         self.api.ask(method, &path, "2.1", ADMIN, body).await
     }
 
-    async fn drain(&self, wish: Value) -> Value {
-        let mut answer = self.ask("POST", "/drain", Some(json!({"drain": wish}))).await;
+    async fn drain(&self, request: Value) -> Value {
+        let mut answer = self.ask("POST", "/drain", Some(json!({"drain": request}))).await;
         assert_eq!(answer.status, 202, "{}", answer.body);
         answer.body["host"].take()
     }

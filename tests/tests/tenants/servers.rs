@@ -16,10 +16,10 @@ fn peak_kib() -> u64 {
 }
 
 async fn ask_for(api: &Api, least: u64, most: u64) -> Answer {
-    let mut wish = Api::wish("many");
-    wish["min_count"] = json!(least);
-    wish["max_count"] = json!(most);
-    api.call("POST", "/servers", "2.1", OWNER, Some(json!({"server": wish}))).await
+    let mut request = Api::wish("many");
+    request["min_count"] = json!(least);
+    request["max_count"] = json!(most);
+    api.call("POST", "/servers", "2.1", OWNER, Some(json!({"server": request}))).await
 }
 
 /// Allocating the ids of all requested servers before the quota check would take 250 MB.
@@ -113,9 +113,9 @@ async fn an_image_does_not_set_what_the_flavor_limits() {
             ("colour", "blue"),
         ])
         .await;
-    let mut wish = Api::wish("greedy");
-    wish["imageRef"] = json!(image);
-    let server: InstanceId = api.server(OWNER, wish).await.parse().unwrap();
+    let mut request = Api::wish("greedy");
+    request["imageRef"] = json!(image);
+    let server: InstanceId = api.server(OWNER, request).await.parse().unwrap();
     let mut hardware = api.world.brakes.guest(server).unwrap().hardware;
     hardware.sort();
     let said: Vec<(&str, &str)> = hardware.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

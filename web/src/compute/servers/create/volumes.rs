@@ -41,16 +41,16 @@ struct VolumeCaller<'a> {
 pub(super) async fn plan(
     ctx: &Ctx,
     queries: &Queries,
-    wish: &CreateServerRequest,
+    request: &CreateServerRequest,
     project: &ProjectId,
     flavor: &FlavorSnapshot,
     image: Option<&ImageSnapshot>,
 ) -> Result<(Vec<MappedDevice>, RequestedDisks), Fault> {
-    if wish.mappings.given {
+    if request.mappings.given {
         ctx.authorize_rule("os_compute_api:servers:create:attach_volume", &ctx.own_target())?;
     }
     let asker = VolumeCaller { queries, project, is_admin: ctx.caller().is_admin, caller: ctx.service_caller() };
-    let all = devices::all(&wish.mappings, image, flavor, wish.max_count)?;
+    let all = devices::all(&request.mappings, image, flavor, request.max_count)?;
     let root = all.iter().find(|one| one.device.is_root()).map(|one| one.device.clone());
     let volume_backed = root.as_ref().is_some_and(BlockDevice::is_volume);
     let boot_image = match &root {
@@ -59,7 +59,7 @@ pub(super) async fn plan(
     };
     let root_size = root.filter(BlockDevice::is_volume).and_then(|root| root.size);
     // The mappings that an image brings are recorded, too.
-    let recorded = wish.mappings.given || all.iter().any(|one| one.device.is_volume());
+    let recorded = request.mappings.given || all.iter().any(|one| one.device.is_volume());
     let mapped = recorded.then(|| BlockDevicesMapped { devices: vec![], image: None });
     Ok((all, RequestedDisks { mapped, volume_backed, boot_image, root_size }))
 }
