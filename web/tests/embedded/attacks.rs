@@ -77,8 +77,8 @@ async fn wrong_passwords_are_limited_by_user_name_and_by_address() {
         answers.push(login_from(&world, &format!("198.51.100.{n}"), "alice", "wrong").await);
     }
     assert_eq!(last(&answers), (401, 429), "one user name from many addresses");
-    let told = answers.pop().unwrap();
-    assert!(told.header("Retry-After").parse::<u64>().unwrap() > 0 && told.json()["error"]["code"] == 429);
+    let refusal = answers.pop().unwrap();
+    assert!(refusal.header("Retry-After").parse::<u64>().unwrap() > 0 && refusal.json()["error"]["code"] == 429);
     assert_eq!(login_from(&world, "203.0.113.1", "bob", "bob").await.status, 201, "nobody else is held up");
     let mut answers = Vec::new();
     for n in 0..60 {
@@ -165,8 +165,8 @@ async fn the_images_of_a_project_are_limited() {
     statuses.sort_unstable();
     assert_eq!(statuses, [201, 201, 201, 413, 413, 413, 413, 413], "also of those that come at once");
     let refused = all.iter().find(|answer| answer.status == 413).unwrap();
-    let told = String::from_utf8_lossy(&refused.bytes).into_owned();
-    assert!(told.contains("The project has reached its limit of 3 images."), "{told}");
+    let refusal = String::from_utf8_lossy(&refused.bytes).into_owned();
+    assert!(refusal.contains("The project has reached its limit of 3 images."), "{refusal}");
     assert_eq!(make(&other).await.status, 201, "others have theirs");
     let one = all.iter().find(|answer| answer.status == 201).unwrap().json()["id"].as_str().unwrap().to_owned();
     world.call(&token, "DELETE", &format!("/image/v2/images/{one}"), None).await.expect(204);
