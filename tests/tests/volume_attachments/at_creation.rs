@@ -184,8 +184,8 @@ async fn ephemeral_disks_and_swap_are_deleted_with_the_server() {
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
     let one = blank(json!({"volume_size": 1}));
     let swap = blank(json!({"guest_format": "swap", "volume_size": 256}));
-    let requests = [None, Some(json!([root, one, swap]))];
-    for devices in requests {
+    let mappings = [None, Some(json!([root, one, swap]))];
+    for devices in mappings {
         let mut request = Api::wish("scratch");
         request["flavorRef"] = json!("scratch");
         if let Some(devices) = devices {
