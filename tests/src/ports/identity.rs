@@ -53,7 +53,7 @@ pub const CASES: &[(&str, IdentityCase)] = &[
     ("believes_no_forged_token", |port, stage| believes_none(port, stage).boxed()),
     ("forgets_revoked_tokens", |port, stage| forgets_revoked(port, stage).boxed()),
     ("forgets_roles_that_are_taken_away", |port, stage| forgets_roles(port, stage).boxed()),
-    ("lets_an_expired_token_count_only_with_leave", |port, stage| heeds_ends(port, stage).boxed()),
+    ("lets_an_expired_token_count_only_with_leave", |port, stage| checks_expiry(port, stage).boxed()),
     ("knows_its_projects_alone", |port, stage| knows_projects(port, stage).boxed()),
 ];
 
@@ -80,7 +80,7 @@ async fn tells_owners(port: &dyn IdentityProvider, stage: &dyn IdentityStage) ->
     promise!(found.roles.iter().any(|role| role == "member"), "the user has no role: {found:?}");
     promise!(!found.roles.iter().any(|role| role == "admin"), "the user has too many roles: {found:?}");
     promise!(found.access_rules.is_none(), "the token is good for everything: {found:?}");
-    promise!(found.expires_at > SystemClock.now(), "the token has ended: {found:?}");
+    promise!(found.expires_at > SystemClock.now(), "the token has expired: {found:?}");
     Ok(())
 }
 
@@ -141,7 +141,7 @@ async fn forgets_roles(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -
     Ok(())
 }
 
-async fn heeds_ends(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -> anyhow::Result<()> {
+async fn checks_expiry(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -> anyhow::Result<()> {
     let user = stage.user().await?;
     let token = stage.expired(&user).await?;
     let found = owner(port, &token, false).await;

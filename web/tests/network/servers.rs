@@ -72,7 +72,7 @@ fn by() -> ServiceCaller {
 }
 
 #[actix_web::test]
-async fn an_interface_is_given_once_however_often_it_is_asked_for() {
+async fn a_repeated_allocation_returns_the_same_interface() {
     let world = World::new().await;
     let private = network(&world, "private", "10.0.0.0/24").await;
     let port = networks(&world);
@@ -140,7 +140,7 @@ async fn given_ports_are_bound_and_left_behind() {
 }
 
 #[actix_web::test]
-async fn what_cannot_be_is_said_in_novas_words() {
+async fn impossible_network_requests_get_novas_messages() {
     let world = World::new().await;
     let port = networks(&world);
     let auto = RequestedNetworks::Auto;

@@ -54,7 +54,7 @@ impl CreateServerRequest {
         let (min_count, max_count) = counts(server)?;
         let name = text("name").unwrap_or_default().trim().to_owned();
         let mappings = BlockDeviceMappings::read(server)?;
-        let wish = Self {
+        let request = Self {
             description: if versions::servers_have_descriptions(ctx.version) {
                 text("description")
             } else {
@@ -93,8 +93,8 @@ impl CreateServerRequest {
             files: files(server.get("personality")),
             auto_network: server.get("networks").is_some_and(|networks| networks == "auto"),
         };
-        wish.check()?;
-        Ok(wish)
+        request.check()?;
+        Ok(request)
     }
 
     fn check(&self) -> Result<(), Fault> {
