@@ -175,8 +175,9 @@ fn a_project_follows_its_own_servers_and_receives_no_byte_of_another() {
     let open = |user: &str| Feed::open_at(&cloud, &format!("X-Auth-Token: {user}{MEMBER}"), "changes", None);
     let (mut victim, mut attacker) = (open("vera:victim"), open("mallory:evil"));
     let build = |user: &str, name: &str| {
-        let wish = json!({"name": name, "imageRef": image, "flavorRef": furniture.flavor, "networks": "none"});
-        let made = client.post_as(user, "/compute/v2.1/servers", &json!({"server": wish})).unwrap();
+        let server_request =
+            json!({"name": name, "imageRef": image, "flavorRef": furniture.flavor, "networks": "none"});
+        let made = client.post_as(user, "/compute/v2.1/servers", &json!({"server": server_request})).unwrap();
         made.expect(202).text("/server/id")
     };
     let theirs: Vec<String> = (0..3).map(|n| build("vera:victim", &format!("secret-{n}"))).collect();

@@ -79,7 +79,7 @@ const HOST: &str = "33333333-0000-0000-0000-000000000003";
 const WEB_REQUEST: &str = "req-00000000-0000-0000-0000-0000000000a1";
 
 #[tokio::test]
-async fn audit_follows_until_the_position_asked_for() {
+async fn audit_follows_until_the_requested_position() {
     let store = filled().await;
     let head = positions(&audited(&store, audit::AuditArgs::default()).await).len() as u64;
     let args =

@@ -108,7 +108,7 @@ fn no_tenant_reaches_another() {
 /// A token without any scope reaches nothing, even if the policy rule is `@`. Users with projects create the resources
 /// first. Then the same cloud restarts and accepts only tokens of its own identity service.
 #[test]
-fn a_token_without_scope_reaches_nobody() {
+fn a_token_without_scope_reaches_no_resource() {
     let soak = std::env::var_os("CHRONOVA_SOAK").is_some();
     let (count, seed) = (number("CHRONOVA_PROBES", if soak { 50_000 } else { 3_000 }), number("CHRONOVA_SEED", 20));
     let mut cloud = Cloud::new(FLEET);

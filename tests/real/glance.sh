@@ -211,7 +211,7 @@ signal CONT
 # ------------------------------------------------------------------------------------------ without the service's token
 
 sed -i 's/^send_service_user_token = true/send_service_user_token = false/' "$CONF"
-like "the configuration warns" "$("$CHRONOVA_BIN" config check "$CONF")" 'long work fails once the user.s token has ended'
+like "the configuration warns" "$("$CHRONOVA_BIN" config check "$CONF")" 'long work fails once the user.s token has expired'
 house_stop
 house_start || bad "the control plane starts again" "$(tail -n 20 "$WORK/chronova.log")"
 within 30 "the compute host is up again" host_is up

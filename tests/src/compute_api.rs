@@ -162,8 +162,8 @@ impl Api {
     }
 
     /// Creates a server and waits until its build ends. Returns its id.
-    pub async fn server(&self, token: &str, wish: Value) -> String {
-        let made = self.call("POST", "/servers", "2.100", token, Some(json!({"server": wish}))).await;
+    pub async fn server(&self, token: &str, server_request: Value) -> String {
+        let made = self.call("POST", "/servers", "2.100", token, Some(json!({"server": server_request}))).await;
         assert_eq!(made.status, 202, "{:?}", made.body);
         self.life.settled().await;
         made.body["server"]["id"].as_str().unwrap().to_owned()

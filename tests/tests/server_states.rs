@@ -199,9 +199,9 @@ fn expected(act: &Act, state: &Situation, id: &str, host: &str) -> (u16, String)
 
 /// Creates a server and brings it to the state before the situation's last request.
 async fn server(api: &Api, state: &Situation) -> String {
-    let wish = json!({"name": "s", "imageRef": chronova_tests::compute_api::IMAGE, "flavorRef": "small",
+    let request = json!({"name": "s", "imageRef": chronova_tests::compute_api::IMAGE, "flavorRef": "small",
         "networks": [{"uuid": chronova_tests::compute_api::NETWORK}]});
-    let made = api.call("POST", "/servers", "2.1", ADMIN, Some(json!({"server": wish}))).await;
+    let made = api.call("POST", "/servers", "2.1", ADMIN, Some(json!({"server": request}))).await;
     assert_eq!(made.status, 202, "{:?}", made.body);
     let id = made.body["server"]["id"].as_str().unwrap().to_owned();
     if state.vm_state == "building" {

@@ -281,7 +281,7 @@ async fn run(seed: u64) {
 }
 
 #[actix_rt::test]
-async fn what_was_answered_is_answered_about_the_past() {
+async fn answers_about_the_past_equal_the_answers_given_then() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CHRONOVA_TIME_TRAVEL_SEED") {
         return run(seed).await;
@@ -297,7 +297,7 @@ fn about(service: &'static str, path: &str, version: &'static str, token: &'stat
 }
 
 #[actix_rt::test]
-async fn the_past_is_asked_for_properly_or_refused() {
+async fn invalid_queries_of_the_past_are_refused() {
     let api = Api::start().await;
     let id = api.server("alice:web", Api::wish("one")).await;
     let list = about("compute", "/compute/v2.1/servers/detail?all_tenants=1", "2.100", ADMIN);

@@ -69,7 +69,7 @@ fn bad(text: &str) -> Fault {
 
 /// The read models as they were at `moment`.
 pub(crate) async fn views(app: &App, moment: PastMoment) -> Result<Arc<Views>, Fault> {
-    let history = app.history().ok_or_else(|| Fault::not_implemented("This server keeps no history to ask about."))?;
+    let history = app.history().ok_or_else(|| Fault::not_implemented("This server keeps no past states."))?;
     history.at(moment, app.queries()?.clock.now()).await.map_err(fault)
 }
 

@@ -128,10 +128,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("a.pem"), folder.path().join("a.key"));
         let files = TlsFiles { certificate: certificate.clone(), key, client_ca: None };
-        let told = files.server_config().unwrap_err().to_string();
-        assert!(told.contains("a.pem cannot be used for TLS"), "{told}");
+        let error = files.server_config().unwrap_err().to_string();
+        assert!(error.contains("a.pem cannot be used for TLS"), "{error}");
         std::fs::write(&certificate, "not a certificate").unwrap();
-        let told = files.server_config().unwrap_err().to_string();
-        assert!(told.contains("there is no certificate in it"), "{told}");
+        let error = files.server_config().unwrap_err().to_string();
+        assert!(error.contains("there is no certificate in it"), "{error}");
     }
 }

@@ -22,13 +22,13 @@ pub struct RunningProcesses {
 pub struct RunningGuard {
     all: Arc<RunningProcesses>,
     process: ProcessId,
-    bell: Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
 impl RunningGuard {
     /// Waits until another process asks for the records of this process.
     pub async fn rung(&self) {
-        self.bell.notified().await;
+        self.notify.notified().await;
     }
 }
 
@@ -43,16 +43,16 @@ impl RunningProcesses {
         match self.lock().entry(process) {
             Entry::Occupied(_) => None,
             Entry::Vacant(place) => {
-                let bell = Arc::clone(place.insert(Arc::default()));
-                Some(RunningGuard { all: Arc::clone(self), process, bell })
+                let notify = Arc::clone(place.insert(Arc::default()));
+                Some(RunningGuard { all: Arc::clone(self), process, notify })
             }
         }
     }
 
     /// Asks a running process to write the records that it holds back. It writes them soon after this call returns.
     pub fn ring(&self, process: ProcessId) {
-        if let Some(bell) = self.lock().get(&process) {
-            bell.notify_one();
+        if let Some(notify) = self.lock().get(&process) {
+            notify.notify_one();
         }
     }
 

@@ -104,14 +104,14 @@ impl<O: Clone, R: RequestRefusal> WaitingRequests<O, R> {
     /// Registers a request before its process is requested. The receiver gets the position of the request's last event,
     /// or the refusal. The receiver fails if this member executes no processes any more.
     pub fn take_in(&self, process: ProcessId, order: O) -> oneshot::Receiver<Result<Position, R>> {
-        let (answer, told) = oneshot::channel();
+        let (answer, reply) = oneshot::channel();
         let entry = WaitingRequest { order: Some(order), reached: Position::START, refused: None, answer };
         self.with(|desk| {
             if !desk.closed {
                 desk.entries.insert(process, entry);
             }
         });
-        told
+        reply
     }
 
     /// Removes a request if its process was not requested after all.

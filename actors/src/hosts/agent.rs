@@ -45,7 +45,7 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
     resync.tick().await;
     loop {
         let member = agent.member.clone();
-        let rung = async {
+        let resync_requested = async {
             match &member {
                 Some(member) => member.resync.notified().await,
                 None => std::future::pending().await,
@@ -57,7 +57,7 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
             biased;
             _ = beat.tick() => agent.beat().await,
             _ = resync.tick() => agent.resync().await,
-            () = rung => agent.resync().await,
+            () = resync_requested => agent.resync().await,
             signal = signals.next() => match signal {
                 Some(signal) => agent.take(signal).await,
                 None => {

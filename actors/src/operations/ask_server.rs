@@ -39,12 +39,12 @@ struct Asking {
 impl Asking {
     async fn ask(self, request: ServerRequest) -> Result<Position, AskServerReject> {
         let process = request.first.process();
-        let told = self.requests.take_in(process, request.clone());
+        let outcome = self.requests.take_in(process, request.clone());
         if let Err(reject) = self.begin(process, request).await {
             self.requests.withdraw(process);
             return Err(reject);
         }
-        told.await.unwrap_or_else(|_| Err(AskServerReject::lost()))
+        outcome.await.unwrap_or_else(|_| Err(AskServerReject::lost()))
     }
 
     /// Appends the first event of the request, which also requests its process. A claim that quota refuses leaves no

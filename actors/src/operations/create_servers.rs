@@ -70,7 +70,7 @@ impl Admission {
             self.passwords.keep(process, password);
         }
         let order = CreateOrder { request: Arc::new(request), meta: Arc::clone(&meta) };
-        let told = self.create_requests.take_in(process, order);
+        let outcome = self.create_requests.take_in(process, order);
         let claimed = match self.gateway.send::<QuotaRoot>(&project, claim, meta).await {
             Ok(committed) => committed,
             Err(error) => {
@@ -82,7 +82,7 @@ impl Admission {
                 });
             }
         };
-        let position = told.await.unwrap_or_else(|_| Err(lost()))?;
+        let position = outcome.await.unwrap_or_else(|_| Err(lost()))?;
         Ok(CreatedServers { instances: instances(&claimed), position: position.max(claimed.position) })
     }
 }

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_is_withdrawn_leaves_what_the_others_need() {
+    fn a_withdrawn_claim_keeps_the_quota_of_other_claims() {
         let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
         told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
         told(&mut state, QuotaCommand::Settle { project: ProjectId::new("p"), instance: a, cores: 2, memory_mib: 513 });
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_a_server_that_comes_back_is_withdrawn_whole() {
+    fn a_withdrawn_claim_of_a_server_without_quota_releases_all_of_it() {
         let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
         told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
         told(&mut state, withdraw(a, 1));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_holds_for_certain_ends_its_claims() {
+    fn a_settlement_or_release_of_quota_ends_open_claims() {
         let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
         told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
         told(&mut state, QuotaCommand::Settle { project: ProjectId::new("p"), instance: a, cores: 1, memory_mib: 512 });

@@ -221,7 +221,7 @@ impl Reconciler for UnusedImages {
     type Finding = ();
 
     const NAME: &'static str = "image-cache";
-    const MENDS: &'static str = "cached images on hosts that nobody has used for long";
+    const REPAIRS: &'static str = "cached images on hosts that nobody has used for long";
     const FROM_LOG_ALONE: bool = false;
 
     fn period(context: &ReconcileContext) -> Option<Duration> {

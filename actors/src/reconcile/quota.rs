@@ -104,7 +104,7 @@ impl Reconciler for LeakedQuota {
     type Finding = (ProjectId, InstanceId);
 
     const NAME: &'static str = "quota-leaks";
-    const MENDS: &'static str = "quota that is held for servers that do not exist";
+    const REPAIRS: &'static str = "quota that is held for servers that do not exist";
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 
@@ -129,7 +129,7 @@ impl Reconciler for MisfitQuota {
     type Finding = (ProjectId, InstanceId, u32, u64);
 
     const NAME: &'static str = "quota-misfits";
-    const MENDS: &'static str = "quota of another size than its server";
+    const REPAIRS: &'static str = "quota of another size than its server";
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 

@@ -120,7 +120,7 @@ mod tests {
         type Finding = i32;
 
         const NAME: &'static str = "numbers";
-        const MENDS: &'static str = "nothing";
+        const REPAIRS: &'static str = "nothing";
         const DEBOUNCES: bool = DEBOUNCES;
 
         fn plan(_: Situation<'_>) -> BTreeSet<i32> {

@@ -57,7 +57,7 @@ impl Reconciler for StaleMembers {
     type Finding = (ProjectId, ServerGroupId, InstanceId);
 
     const NAME: &'static str = "server-groups";
-    const MENDS: &'static str = "members of server groups whose servers do not exist";
+    const REPAIRS: &'static str = "members of server groups whose servers do not exist";
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_whose_caller_left_is_not_made() {
+    async fn a_queued_call_of_a_caller_that_left_is_not_made() {
         let threads = CallThreads::new("a", 1);
         let (release, gate) = mpsc::sync_channel::<()>(0);
         let first = threads.start("first", move || {

@@ -113,7 +113,7 @@ impl Drop for HeldConnection {
 /// A request to the connection's thread to end, wherever it waits.
 #[derive(Default)]
 struct ThreadStop {
-    wished: Mutex<bool>,
+    requested: Mutex<bool>,
     wake: Condvar,
     /// The event queue of the open session, on which the thread waits.
     session: Mutex<Option<EventSink>>,
@@ -121,7 +121,7 @@ struct ThreadStop {
 
 impl ThreadStop {
     fn request(&self) {
-        *self.wished.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.requested.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
         if let Some(sink) = &*self.session.lock().unwrap_or_else(PoisonError::into_inner) {
             sink.end();
@@ -129,13 +129,13 @@ impl ThreadStop {
     }
 
     fn is_requested(&self) -> bool {
-        *self.wished.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.requested.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for `pause`, or less if the end is requested. Returns whether the end is requested.
     fn rest(&self, pause: Duration) -> bool {
-        let wished = self.wished.lock().unwrap_or_else(PoisonError::into_inner);
-        let rested = self.wake.wait_timeout_while(wished, pause, |wished| !*wished);
+        let requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        let rested = self.wake.wait_timeout_while(requested, pause, |requested| !*requested);
         *rested.unwrap_or_else(PoisonError::into_inner).0
     }
 }

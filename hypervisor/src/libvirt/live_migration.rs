@@ -142,7 +142,7 @@ impl LiveMigration for LibvirtDriver {
             }
             let memory = connect.node_info().during(CALL)?.memory / 1024;
             if memory < migration_data.memory_mib {
-                obstacles.push(format!("it has {memory} MiB of memory, and the guest {}", migration_data.memory_mib));
+                obstacles.push(format!("it has {memory} MiB of memory, the guest needs {}", migration_data.memory_mib));
             }
             if let Some(cpu) = &migration_data.cpu
                 && !options.guests.trusts_cpus

@@ -70,7 +70,8 @@ fn identity(config: &Config) -> Vec<Clash> {
     let auth_url = ("keystone_authtoken", "auth_url");
     let Some(url) = &config.keystone_authtoken.auth_url else { return clashes };
     if config.api.auth_strategy == "noauth2" {
-        let message = "[keystone_authtoken] auth_url is set and [api] auth_strategy = noauth2 asks no identity service";
+        let message =
+            "[keystone_authtoken] auth_url is set, but [api] auth_strategy = noauth2 uses no identity service";
         clashes.push(Clash { severity: Severity::Warning, at: auth_url, message: Cow::Borrowed(message) });
     } else {
         let message = format!(
@@ -312,8 +313,8 @@ fn metadata(config: &Config) -> Vec<Clash> {
         severity: Severity::Warning,
         at: ("api", "use_forwarded_for"),
         message: Cow::Borrowed(
-            "[api] use_forwarded_for believes [chronova] trusted_proxies alone, and there are none: name the proxies that \
-             guests come by",
+            "[api] use_forwarded_for trusts only [chronova] trusted_proxies, which is empty: name the proxies through \
+             which the requests of guests come",
         ),
     };
     let found = [

@@ -120,9 +120,9 @@ impl ClusterMembership {
 
     /// Waits until an operator requests a switchover, and returns the name of the member that shall lead.
     pub(super) async fn handed_over(&self) -> String {
-        let (mut wish, own) = (self.store.wish(), &self.options.member.name);
-        let wished = wish.wait_for(|wish| wish.as_ref().is_some_and(|wish| wish != own)).await;
-        match wished.ok().and_then(|wish| wish.clone()) {
+        let (mut requested, own) = (self.store.wish(), &self.options.member.name);
+        let other = requested.wait_for(|member| member.as_ref().is_some_and(|member| member != own)).await;
+        match other.ok().and_then(|member| member.clone()) {
             Some(member) => member,
             None => std::future::pending().await,
         }
@@ -133,7 +133,7 @@ impl ClusterMembership {
         let mut leader = self.store.leader();
         loop {
             let free = leader.borrow_and_update().as_ref().is_some_and(|seen| !seen.lease_lasts);
-            if free && self.store.lead().await.context("this member has the lease, and cannot lead")? {
+            if free && self.store.lead().await.context("this member has the lease but cannot become the leader")? {
                 tracing::warn!(member = self.options.member.name, "this member leads now");
                 return Ok(());
             }

@@ -53,7 +53,7 @@ pub const CASES: &[(&str, IdentityCase)] = &[
     ("believes_no_forged_token", |port, stage| believes_none(port, stage).boxed()),
     ("forgets_revoked_tokens", |port, stage| forgets_revoked(port, stage).boxed()),
     ("forgets_roles_that_are_taken_away", |port, stage| forgets_roles(port, stage).boxed()),
-    ("accepts_an_expired_token_only_if_allowed", |port, stage| heeds_ends(port, stage).boxed()),
+    ("accepts_an_expired_token_only_if_allowed", |port, stage| checks_expiry(port, stage).boxed()),
     ("knows_only_its_own_projects", |port, stage| knows_projects(port, stage).boxed()),
 ];
 
@@ -145,7 +145,7 @@ async fn forgets_roles(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -
     Ok(())
 }
 
-async fn heeds_ends(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -> anyhow::Result<()> {
+async fn checks_expiry(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -> anyhow::Result<()> {
     let user = stage.user().await?;
     let token = stage.expired(&user).await?;
     let found = owner(port, &token, false).await;

@@ -208,11 +208,11 @@ async fn tells_backups(port: &dyn ImageService, stage: &dyn ImageStage) -> anyho
     made(port, backup(&own, InstanceId::random(), "daily")).await?;
     made(port, draft(&own)).await?;
     port.create(backup(&own, server, "daily"), meta()).await?;
-    let told = port.backups(first, server, "daily").await?;
-    promise!(told == [second, first], "the list is not the two daily backups with bytes, newest first: {told:?}");
+    let backups = port.backups(first, server, "daily").await?;
+    promise!(backups == [second, first], "the list is not the two daily backups with bytes, newest first: {backups:?}");
     port.delete(second, meta()).await?;
-    let told = port.backups(first, server, "daily").await?;
-    promise!(told == [first], "the list is not the one daily backup that is left: {told:?}");
+    let backups = port.backups(first, server, "daily").await?;
+    promise!(backups == [first], "the list is not the one daily backup that is left: {backups:?}");
     let nobody = port.backups(second, server, "daily").await?;
     promise!(nobody.is_empty(), "a deleted image still has backups of its kind: {nobody:?}");
     Ok(())
@@ -222,7 +222,7 @@ async fn believes_owners(port: &dyn ImageService, stage: &dyn ImageStage) -> any
     let (own, other, server) = (stage.project().await, stage.project().await, InstanceId::random());
     let mine = made(port, backup(&own, server, "daily")).await?;
     let theirs = made(port, backup(&other, server, "daily")).await?;
-    let told = port.backups(mine, server, "daily").await?;
-    promise!(!told.contains(&theirs), "an image of another project counts as a backup: {told:?}");
+    let backups = port.backups(mine, server, "daily").await?;
+    promise!(!backups.contains(&theirs), "an image of another project counts as a backup: {backups:?}");
     Ok(())
 }

@@ -62,7 +62,7 @@ impl Subject {
 }
 
 #[actix_rt::test]
-async fn every_version_asks_in_its_own_way() {
+async fn live_migrations_accept_the_body_of_each_version() {
     let subject = Subject::new().await;
     for (version, body) in [
         ("2.1", json!({"host": null, "block_migration": true, "disk_over_commit": false})),
@@ -97,7 +97,7 @@ async fn every_version_asks_in_its_own_way() {
 
 /// Before 2.34 the answer tells the client that the destination is not suitable.
 #[actix_rt::test]
-async fn checks_are_waited_for_before_2_34() {
+async fn before_2_34_a_live_migration_answers_after_its_checks() {
     let subject = Subject::new().await;
     let other = subject.other().await;
     let index = (0..2).find(|host| subject.api.world.fleet.hostname(*host) == other).unwrap();
@@ -114,7 +114,7 @@ async fn checks_are_waited_for_before_2_34() {
 }
 
 #[actix_rt::test]
-async fn one_under_way_is_shown_and_aborted() {
+async fn a_running_live_migration_is_shown_and_aborted() {
     let subject = Subject::new().await;
     assert_eq!(subject.migrations("2.23").await, json!([]));
     let number = subject.held().await;
@@ -186,7 +186,7 @@ async fn a_running_migration_looks_like_its_samples() {
 }
 
 #[actix_rt::test]
-async fn one_under_way_is_forced_to_its_end() {
+async fn a_running_live_migration_is_forced_to_complete() {
     let subject = Subject::new().await;
     let (target, number) = (subject.other().await, subject.held().await);
     assert_eq!(subject.call("POST", number, "2.22", Some(json!({"force_complete": null}))).await, (202, String::new()));

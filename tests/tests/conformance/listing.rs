@@ -117,9 +117,9 @@ async fn filters() {
 #[actix_rt::test]
 async fn spellings() {
     let api = Api::start().await;
-    let mut wish = Api::wish("a");
-    wish["accessIPv6"] = json!("0000:0000::0000:babe:220.12.22.2");
-    let id = api.server(USER, wish).await;
+    let mut request = Api::wish("a");
+    request["accessIPv6"] = json!("0000:0000::0000:babe:220.12.22.2");
+    let id = api.server(USER, request).await;
     let shown = api.get(&format!("/servers/{id}"), "2.1").await;
     assert_eq!(shown["server"]["accessIPv6"], "::babe:dc0c:1602");
     // A path with a trailing slash is unknown.

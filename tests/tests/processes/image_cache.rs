@@ -120,7 +120,7 @@ async fn the_next_control_plane_knows_the_idle_time_of_an_image() {
 }
 
 #[actix_rt::test]
-async fn what_is_not_to_be_removed_is_not_looked_for() {
+async fn without_removal_of_images_no_host_is_searched_for_them() {
     let never = [
         ImageCacheOptions { remove_unused: false, ..swept(Duration::ZERO) },
         ImageCacheOptions { interval: None, ..swept(Duration::ZERO) },
@@ -339,7 +339,7 @@ async fn an_interrupted_removal_is_completed() {
 }
 
 #[actix_rt::test]
-async fn so_many_hosts_and_no_more_fetch_images_beforehand_at_a_time() {
+async fn concurrent_hosts_that_fetch_images_in_advance_are_limited() {
     for (at_once, hosts) in [(1, 3), (2, 3), (9, 3)] {
         let mut world = World::new(hosts);
         world.options.image_cache.precache_concurrency = at_once;

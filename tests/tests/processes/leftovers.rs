@@ -146,7 +146,7 @@ async fn put(driver: &dyn Driver, instance: InstanceId) {
 }
 
 #[actix_rt::test]
-async fn a_disk_set_aside_that_no_move_comes_back_to_goes() {
+async fn a_disk_set_aside_that_no_move_needs_is_removed() {
     let (world, life, host) = with_a_server().await;
     let driver = world.fleet.drivers().remove(host);
     put(driver.as_ref(), subject()).await;

@@ -83,7 +83,7 @@ async fn get(app: &Arc<App>, api: &Api, path: &str) -> (u16, String) {
 }
 
 #[actix_rt::test]
-async fn a_token_without_scope_sees_nobodys_things_whatever_the_policy_says() {
+async fn a_token_without_scope_sees_no_resources_under_any_policy() {
     let api = Api::start().await;
     let server = api.server(OWNER, Api::wish("secret")).await;
     let kept = volume(&api, OWNER).await;

@@ -38,7 +38,8 @@ async fn follow(ctx: Ctx) -> Result<Reply, Fault> {
         return Err(Fault::bad_request(format!("This is a live feed: send the header Accept: {SSE}.")));
     }
     let project = ctx.caller().project.clone();
-    let project = project.ok_or_else(|| Fault::bad_request("The feed is about one project: use its token."))?;
+    let project =
+        project.ok_or_else(|| Fault::bad_request("The feed covers one project: use a token of that project."))?;
     let feeds = &ctx.app.feeds;
     let (place, closing) = (feeds.enter_for(&project)?, feeds.closing.subscribe());
     let right = FeedRight { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE, personal: false };

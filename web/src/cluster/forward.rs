@@ -90,7 +90,7 @@ pub(super) async fn forward(
             Ok(response) if response.headers().contains_key(FOLLOWS) => {}
             Ok(response) => return Forwarded::Answered(answer(seat, response).await),
             Err(PeerFailure::NotSent { reason, request }) => {
-                tracing::debug!(leader, reason, "the request was not taken");
+                tracing::debug!(leader, reason, "the leader did not accept the request");
                 if let Some(PeerBody::Chunks(chunks)) = request.map(|request| request.into_body()) {
                     unsent = UnsentBody::Chunks(chunks);
                 }

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_leader_that_nobody_confirms_answers_no_read() {
+    async fn a_leader_without_confirmation_answers_no_read() {
         let unconfirmed = ClusterSeat::Leads(Arc::new(|| None));
         assert!(!unconfirmed.may_read().await);
         assert!(ClusterSeat::Leads(Arc::new(|| Some(1))).may_read().await);

@@ -57,7 +57,7 @@ fn refusal(ctx: &Ctx, volume: &str, allowed: &[&str], action: &str) -> Result<Fa
             "Instance {holder} in {attribute} {value}. Cannot {action} while the instance is in this state."
         )),
         None => Fault::bad_request(format!(
-            "Invalid volume: volume {volume} is no file that a running guest's disk could be put on top of."
+            "Invalid volume: volume {volume} is not a file that can become the backing file of a running guest's disk."
         )),
     })
 }

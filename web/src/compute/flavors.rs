@@ -188,9 +188,9 @@ async fn send(ctx: &Ctx, command: FlavorCommand) -> Result<(), Fault> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let wish = definition(ctx.parse_at("flavor")?);
-    let id = wish.flavor.clone();
-    send(&ctx, FlavorCommand::Create(wish)).await?;
+    let request = definition(ctx.parse_at("flavor")?);
+    let id = request.flavor.clone();
+    send(&ctx, FlavorCommand::Create(request)).await?;
     let flavor = ctx.queries()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     flavor.map(|flavor| reply(&ctx, flavor)).ok_or_else(|| reject::no_flavor(id))
 }

@@ -203,13 +203,13 @@ mod tests {
         for service in Service::ALL {
             let fault = Fault::of_log(&cause);
             assert_eq!(fault.status, 413);
-            let told =
+            let shown =
                 match render(&fault, &RenderContext { service, accept: "", version: None, request_id: "req-1" }).body {
                     ReplyBody::Json(value) => value.to_string(),
                     ReplyBody::Bytes { bytes, .. } => String::from_utf8(bytes.to_vec()).unwrap(),
                     _ => String::new(),
                 };
-            assert!(told.contains("Request is too large"), "{told}");
+            assert!(shown.contains("Request is too large"), "{shown}");
         }
     }
 

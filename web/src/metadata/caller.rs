@@ -104,7 +104,7 @@ async fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
     if ctx.header("X-Instance-ID").is_some() {
         tracing::warn!("X-Instance-ID has an effect only with [neutron] service_metadata_proxy");
     }
-    let GuestOrigin { address, network } = asker(ctx).ok_or_else(Fault::no_route)?;
+    let GuestOrigin { address, network } = origin(ctx).ok_or_else(Fault::no_route)?;
     let ports = ctx.queries()?.networks.ports_at(address, &ServiceCaller::system("metadata")).await;
     let mut guests = Vec::new();
     for port in ports.map_err(unavailable)?.into_iter().filter(|port| network.may_be(port.network)) {
@@ -153,7 +153,7 @@ impl GuestNetwork {
 /// The source of the request. Any client can write a header, so only trusted proxies are believed. The header must have
 /// exactly one address and one network, because the client itself may have written further values. A guest behind a
 /// bridge of this machine is in that bridge's network, even if it uses another address.
-fn asker(ctx: &Ctx) -> Option<GuestOrigin> {
+fn origin(ctx: &Ctx) -> Option<GuestOrigin> {
     let (config, peer) = (&ctx.app.config, ctx.remote?.to_canonical());
     let trusted = config.metadata.use_forwarded_for && config.trusted_proxies.iter().any(|net| net.contains(&peer));
     let one = |name: &str| {

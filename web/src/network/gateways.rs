@@ -148,10 +148,10 @@ async fn end(ctx: &Ctx, permit: &Permit, router: RouterId, old: Option<&Port>) -
 }
 
 async fn readdress(ctx: &Ctx, permit: &Permit, port: &Port, wanted: &ExternalGatewayInfo) -> Result<(), Fault> {
-    let has = |wish: &FixedIpRequest| {
+    let has = |requested: &FixedIpRequest| {
         port.addresses().iter().any(|fixed| {
-            wish.subnet.is_none_or(|subnet| subnet == fixed.subnet)
-                && wish.address.is_none_or(|address| address == fixed.address)
+            requested.subnet.is_none_or(|subnet| subnet == fixed.subnet)
+                && requested.address.is_none_or(|address| address == fixed.address)
         })
     };
     if wanted.addresses.is_empty()

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deprecated_default_is_ored_unless_told_otherwise() {
+    fn the_deprecated_default_is_ored_unless_the_option_forbids_it() {
         let plain = requester(&[], Some("p1"));
         // The old default of os_compute_api:os-instance-actions:list was admin_or_owner, which required no role.
         let rule = "os_compute_api:os-instance-actions:list";

@@ -49,7 +49,7 @@ async fn scopes() {
 }
 
 #[actix_web::test]
-async fn whoever_is_not_let_in_learns_nothing() {
+async fn failed_logins_do_not_reveal_the_reason() {
     let world = World::new().await;
     let messages: Vec<Value> = vec![
         world.login("admin", "wrong", "admin").await.expect(401),

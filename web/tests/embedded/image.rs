@@ -108,7 +108,7 @@ async fn a_refused_upload_leaves_the_image_queued_and_no_file() {
 }
 
 #[actix_web::test]
-async fn who_sees_and_changes_what() {
+async fn visibility_and_role_decide_who_sees_and_changes_an_image() {
     let world = World::new().await;
     let admin = world.admin().await;
     let (_, _, alice) = world.tenant("alice", "member").await;

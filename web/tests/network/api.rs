@@ -280,7 +280,7 @@ async fn tags_of_networks_subnets_ports_and_security_groups() {
 }
 
 #[actix_web::test]
-async fn bodies_are_checked_in_neutrons_words() {
+async fn invalid_bodies_get_neutrons_messages() {
     let world = World::new().await;
     for (path, body, message) in [
         ("/networks", json!({}), "Unable to find 'network' in request body"),

@@ -20,7 +20,7 @@ impl StubCall {
     }
 }
 
-/// What the service answers to a call.
+/// The service's answer to a call.
 #[derive(Debug, Clone)]
 pub(super) enum StubAnswer {
     Says(u16, String),

@@ -171,7 +171,7 @@ pub(super) struct Writer {
     /// The approximate number of pages that were written since the last checkpoint.
     pages: usize,
     /// The number of requests that were recently under way at the same time.
-    crowd: usize,
+    recent_requests: usize,
     /// Whether the log has a note of the keys that it needs.
     keys_noted: bool,
     /// Why the log accepts no more writes.
@@ -212,7 +212,7 @@ impl Writer {
             places: StreamPlaces::default(),
             kinds: HashMap::new(),
             pages: 0,
-            crowd: 1,
+            recent_requests: 1,
             keys_noted: false,
             failed: None,
             watch: Arc::clone(watch),
@@ -281,10 +281,11 @@ impl Writer {
             DiskActivity::Busy(requests) | DiskActivity::Full(requests) => requests,
         };
         // The number falls slowly, because requests that come slightly later still belong to the same group.
-        self.crowd = (ahead + open.requests + queued).max(self.crowd - self.crowd.div_ceil(8));
+        self.recent_requests =
+            (ahead + open.requests + queued).max(self.recent_requests - self.recent_requests.div_ceil(8));
         if ahead == 0 && !open.begun {
             open.batch.answers.into_iter().for_each(PendingReply::give);
-        } else if disk == DiskActivity::Idle && open.requests >= self.crowd {
+        } else if disk == DiskActivity::Idle && open.requests >= self.recent_requests {
             self.syncer.take_here(open.batch);
         } else {
             self.syncer.take(open.batch);

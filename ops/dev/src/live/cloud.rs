@@ -144,8 +144,8 @@ impl LoadedCloud {
     pub(crate) fn stop(&mut self) -> Result<Duration> {
         let Some(mut child) = self.child.take() else { return Ok(Duration::ZERO) };
         let begun = Instant::now();
-        let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
-        anyhow::ensure!(told.success(), "the control plane cannot be told to end");
+        let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
+        anyhow::ensure!(status.success(), "the control plane cannot be told to end");
         let status = child.wait()?;
         anyhow::ensure!(status.success(), "the control plane ended badly: {status}");
         Ok(begun.elapsed())

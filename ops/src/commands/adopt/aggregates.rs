@@ -37,7 +37,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
         let metadata = metadata.get(number).map_or(&[][..], Vec::as_slice);
         match aggregate(&row, metadata) {
             Ok((created, _)) if !numbers.insert(created.number) => {
-                adoption.report.obstacle(AdoptedThing::Aggregate, id, "its number occurs twice", super::MEND_ROW);
+                adoption.report.obstacle(AdoptedThing::Aggregate, id, "its number occurs twice", super::REPAIR_ROW);
             }
             Ok((created, times)) => {
                 let hosts = hosts.get(number).map_or(&[][..], Vec::as_slice);
@@ -85,7 +85,7 @@ fn record(
     for row in hosts.iter().filter(|row| !row.is_deleted()) {
         let service = row.text("host").unwrap_or("?");
         let Some(host) = adoption.hosts.of_service(service).cloned() else {
-            let reason = format!("its host {service} is not adopted: without it");
+            let reason = format!("its host {service} is not adopted, so the aggregate is adopted without that host");
             adoption.report.note(AdoptedThing::Aggregate, id, reason);
             continue;
         };

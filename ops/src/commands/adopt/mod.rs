@@ -114,17 +114,17 @@ impl Unadoptable {
     }
 }
 
-const MEND_ROW: &str = "mend the row, or leave it out";
+const REPAIR_ROW: &str = "repair the row, or leave it out";
 
 impl From<NovaValueError> for Unadoptable {
     fn from(error: NovaValueError) -> Self {
-        Self::new(error.to_string(), MEND_ROW)
+        Self::new(error.to_string(), REPAIR_ROW)
     }
 }
 
 impl From<NovaObjectError> for Unadoptable {
     fn from(error: NovaObjectError) -> Self {
-        Self::new(error.to_string(), MEND_ROW)
+        Self::new(error.to_string(), REPAIR_ROW)
     }
 }
 

@@ -30,7 +30,7 @@ pub use story::{Chapter, Story, StoryLine};
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct InspectArgs {
     /// A server's UUID, the beginning of it, or its name; or `process ID`, `host NAME`, `request ID`,
-    /// `scheduling SERVER` (why it is on its host, or on none); or `reconcilers` (what each would mend now)
+    /// `scheduling SERVER` (why it is on its host, or on none); or `reconcilers` (what each would repair now)
     #[arg(required = true, num_args = 1..=2, value_name = "[KIND] NAME")]
     pub subject: Vec<String>,
     /// The history as of then: a time (2026-01-31T12:00:00Z, 15m ago as `15m`) or a position of the log

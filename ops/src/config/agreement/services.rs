@@ -38,7 +38,7 @@ pub(super) fn service_user(config: &Config) -> Vec<Clash> {
             Severity::Warning,
             "auth_url",
             "[service_user] has an account and send_service_user_token is off: long work fails once the user's token has \
-             ended. Set send_service_user_token to true",
+             expired. Set send_service_user_token to true",
         ),
         _ => Vec::new(),
     }
@@ -71,7 +71,7 @@ pub(super) fn images(config: &Config) -> Vec<Clash> {
     let vouched = match config.service_user.send_service_user_token {
         true => "",
         false => {
-            ". [service_user] send_service_user_token is off, so a long snapshot fails once the user's token has ended"
+            ". [service_user] send_service_user_token is off, so a long snapshot fails once the user's token has expired"
         }
     };
     let told = format!(

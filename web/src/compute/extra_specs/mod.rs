@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused_in_novas_words() {
+    fn unknown_extra_specs_get_novas_messages() {
         for (name, value, expected) in [
             ("hw:cpu_policy", "shares", "Validation failed; 'shares' is not one of: dedicated, shared, mixed."),
             (

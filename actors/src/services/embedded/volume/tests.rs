@@ -183,7 +183,7 @@ fn a_volume_is_reserved_and_connected_in_one_append_or_not_at_all() {
 }
 
 #[test]
-fn what_a_client_has_attached_is_recorded_in_one_append_or_not_at_all() {
+fn a_client_s_attachment_is_recorded_in_one_append_or_not_at_all() {
     let VolumeCommand::Reserve { attachment, instance, mode } = reserve(SECOND, 2) else { unreachable!() };
     let attached = || {
         let (reserved_mode, host) = (mode, "h2".to_owned());

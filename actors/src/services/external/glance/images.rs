@@ -216,8 +216,8 @@ pub(super) fn refused(what: &str, asker: Asker<'_>, answer: &ServiceAnswer) -> P
     let message = format!("Glance {what} ({})", answer.complaint());
     match (answer.status, asker) {
         (401, Asker::User(_)) => PortError::Forbidden(
-            "Glance does not accept the user's token. If it has ended, [service_user] send_service_user_token would let it \
-             count for long work."
+            "Glance does not accept the user's token. If the token has expired, set [service_user] \
+             send_service_user_token: then Glance accepts an expired token during long work."
                 .to_owned(),
         ),
         (400, _) => PortError::Invalid(message),

@@ -83,7 +83,7 @@ impl NeutronNetworks {
         let nics = match &wanted.networks {
             RequestedNetworks::None => return Ok(vec![]),
             RequestedNetworks::Auto => &automatic[..],
-            RequestedNetworks::These(nics) => nics,
+            RequestedNetworks::These(nics) | RequestedNetworks::OfAnyProject(nics) => nics,
         };
         let asker = NeutronCaller::Account(meta);
         let known = self.ports_of_server(asker, wanted.instance, &wanted.project).await?;

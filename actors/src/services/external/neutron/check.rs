@@ -26,7 +26,7 @@ impl NeutronNetworks {
         let new_ports = match networks {
             RequestedNetworks::None => 0,
             RequestedNetworks::Auto => usize::from(self.automatic(project, asker).await?.is_some()),
-            RequestedNetworks::These(nics) => {
+            RequestedNetworks::These(nics) | RequestedNetworks::OfAnyProject(nics) => {
                 let known = self.networks_of(nics, asker).await?;
                 for nic in nics {
                     self.check_nic(project, nic, &known, asker).await?;

@@ -25,18 +25,18 @@ pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
     admit(&ctx, &found, ServerAction::ChangePassword)?;
     let password = ctx.action_body()["adminPass"].as_str().unwrap_or_default().to_owned();
     let (process, passwords) = (ProcessId::random(), ctx.dispatch()?.passwords());
-    let told = passwords.lend(process, password);
+    let result = passwords.lend(process, password);
     let asked = ask(&ctx, &found, WorkRequest::ChangePassword { process, asker: asker(&ctx, &found) }).await;
     if asked.is_err() {
         passwords.forget(process);
     }
     asked?;
-    guests_answer(told).await
+    guests_answer(result).await
 }
 
 /// The result of the process. 500 if there is none after [`PATIENCE`]; the password may still be set later.
-async fn guests_answer(told: oneshot::Receiver<PasswordChangeResult>) -> Result<Reply, Fault> {
-    match tokio::time::timeout(PATIENCE, told).await {
+async fn guests_answer(result: oneshot::Receiver<PasswordChangeResult>) -> Result<Reply, Fault> {
+    match tokio::time::timeout(PATIENCE, result).await {
         Ok(Ok(Ok(()))) => Ok(Reply::empty(202)),
         Ok(Ok(Err(fault))) => Err(Fault::new(fault.code, fault.message).caused_by(fault.details)),
         Ok(Err(gone)) => Err(Fault::internal(gone)),

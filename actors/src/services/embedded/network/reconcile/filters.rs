@@ -274,7 +274,7 @@ impl Reconciler for PortFilters {
     type Finding = InstanceId;
 
     const NAME: &'static str = "port-filters";
-    const MENDS: &'static str = "packet filters of guests that are older than their security groups";
+    const REPAIRS: &'static str = "packet filters of guests that are older than their security groups";
     const BY_CLOCK: bool = false;
     const FOLLOWS_LOG: bool = true;
     const FROM_LOG_ALONE: bool = false;

@@ -53,7 +53,7 @@ impl Reconciler for OrphanedNetworkResources {
     type Finding = OrphanedNetworkResource;
 
     const NAME: &'static str = "floating-ips";
-    const MENDS: &'static str = "associations of floating addresses and ports of routers that are gone";
+    const REPAIRS: &'static str = "associations of floating addresses and ports of routers that are gone";
     const AT_START: bool = true;
     const FOLLOWS_LOG: bool = true;
 

@@ -40,7 +40,7 @@ impl Reconciler for DeletedNetworks {
     type Finding = NetworkId;
 
     const NAME: &'static str = "host-networks";
-    const MENDS: &'static str = "bridges and DHCP servers that hosts keep for deleted networks";
+    const REPAIRS: &'static str = "bridges and DHCP servers that hosts keep for deleted networks";
     const BY_CLOCK: bool = false;
     const FOLLOWS_LOG: bool = true;
     const FROM_LOG_ALONE: bool = false;
