@@ -54,7 +54,7 @@ pub(super) fn text(settings: &Settings, found: &ChaosFindings) -> String {
     if found.wrong.is_empty() {
         out.push_str(
             "nothing is stuck, nothing is left behind, read models equal a rebuild, \
-                      the hash chain of the log is intact\n",
+             the hash chain of the log is intact\n",
         );
         return out;
     }
