@@ -183,7 +183,7 @@ fn each_member_shows_a_write_of_any_member_at_once() {
 
 /// Every list that needs no id. A route that a follower cannot answer by itself would differ, or fail.
 #[test]
-fn a_follower_answers_every_list_like_the_leader() {
+fn a_follower_answers_every_list_with_the_leaders_status() {
     let mut members = Members::start(|_| {}).furnish();
     let (leader, [follower, _]) = (members.leader(), members.followers());
     members.client(follower).post("/compute/v2.1/servers", &members.server("one")).unwrap().expect(202);

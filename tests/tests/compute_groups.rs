@@ -380,7 +380,7 @@ async fn soft_policies_group_or_spread_members() {
 
 /// Only administrators create zones; every user may request one.
 #[actix_rt::test]
-async fn every_user_may_request_a_zone() {
+async fn an_ordinary_user_may_request_a_zone() {
     let api = Api::start().await;
     let (h0, h1) = hosts(&api).await;
     for (zone, host) in [("north", &h0), ("south", &h1)] {

@@ -48,7 +48,7 @@ async fn spread(world: &World, count: u128) -> Vec<usize> {
 }
 
 #[actix_rt::test]
-async fn each_weigher_spreads_servers_or_stacks_them() {
+async fn weighers_of_resources_spread_servers_or_stack_them() {
     type Set = fn(&mut World, f64);
     let weighers: [(&str, Set); 3] = [
         ("memory", |world, multiplier| world.options.scheduler.multipliers.ram = multiplier),

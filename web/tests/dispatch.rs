@@ -411,7 +411,7 @@ async fn unknown_paths_and_methods_are_refused() {
 }
 
 #[actix_web::test]
-async fn nothing_leaks() {
+async fn a_failed_or_panicking_handler_does_not_show_its_cause() {
     for path in ["/fail", "/panic"] {
         let answer = send(compute("GET", path)).await;
         assert_eq!(answer.status, 500);

@@ -12,7 +12,7 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum QuotaRoot {}
 
-/// The limits of a project without own limits, from `[quota]`. -1 means no limit.
+/// The limits of projects that have none of their own, from `[quota]`. -1 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DefaultLimits {
     pub instances: i64,

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_member_that_may_only_read_the_log_sends_no_command() {
+    async fn a_member_that_may_only_read_the_log_cannot_lead() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.db");
         let owner = SqliteStore::open(&path, &SqliteOptions::default()).unwrap();

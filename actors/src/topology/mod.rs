@@ -3,6 +3,7 @@
 //! | file | computes | Nova's function (`nova.virt.hardware`) |
 //! |---|---|---|
 //! | [`request`] | the request of a flavor and an image | `numa_get_constraints` |
+//! | [`host`] | the processors of a host for pinned and for floating guests | |
 //! | [`usage`] | the free parts of a host's cells | `numa_usage_from_instance_numa` |
 //! | [`fit`] | the cells of a host on which a guest fits | `numa_fit_instance_to_host` |
 //! | [`cores`] | the processors that a guest gets there | `_pack_instance_onto_cores` |

@@ -46,7 +46,7 @@ fn problems_in(texts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn without_files_every_option_has_its_default() {
+fn without_files_options_have_their_defaults() {
     let loaded = good(&[]);
     assert_eq!(loaded.remarks, []);
     let config = loaded.config;

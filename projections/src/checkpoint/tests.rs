@@ -123,7 +123,7 @@ async fn a_loaded_checkpoint_equals_the_saved_read_models() {
 /// Ends the writing before each step in turn. The previous checkpoint stays whole, and no unfinished file is mistaken
 /// for a checkpoint.
 #[tokio::test]
-async fn a_crash_between_any_two_steps_leaves_the_previous_checkpoint() {
+async fn a_crash_between_any_two_steps_leaves_a_usable_checkpoint() {
     let store = filled(2).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
     let mut last = 0;
@@ -179,7 +179,7 @@ async fn the_previous_checkpoint_replaces_one_that_was_cut_short() {
 
 /// Flips bits all over the file; each flip is detected.
 #[tokio::test]
-async fn every_flipped_bit_is_detected() {
+async fn flipped_bits_are_detected() {
     let store = filled(1).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
     let folder = tempfile::tempdir().unwrap();

@@ -41,7 +41,7 @@ fn position(position: u64) -> PastMoment {
 }
 
 #[tokio::test]
-async fn every_past_state_equals_the_state_at_that_time() {
+async fn past_states_equal_the_states_at_their_times() {
     let store = filled(2).await;
     let folder = tempfile::tempdir().unwrap();
     let checkpoints =

@@ -51,7 +51,7 @@ impl RealGlance {
         let folder = tempfile::tempdir()?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/glance.sh");
         let up = Command::new("bash").arg(&script).arg("up").args([folder.path(), keystone.folder()]).status()?;
-        ensure!(up.success(), "glance.sh does not start a Glance");
+        ensure!(up.success(), "glance.sh failed to start Glance");
         let tokens = Arc::<KeptUserTokens>::default();
         let images = client(&keystone, true, &tokens)?;
         Ok(Some(Self { images, tokens, folder, script, keystone, users: Mutex::default() }))

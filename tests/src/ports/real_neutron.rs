@@ -49,7 +49,7 @@ fn is_installed() -> bool {
 
 fn run(command: &mut Command) -> anyhow::Result<()> {
     let done = command.status()?;
-    ensure!(done.success(), "{command:?} fails");
+    ensure!(done.success(), "{command:?} failed");
     Ok(())
 }
 

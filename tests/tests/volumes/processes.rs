@@ -314,7 +314,7 @@ async fn a_volume_waits_until_the_hosts_have_answered() {
 
 /// The calls that Compute makes, repeated after a lost answer.
 #[actix_rt::test]
-async fn attachments_may_be_repeated_at_every_step() {
+async fn an_attachment_and_its_release_may_be_repeated() {
     let world = World::new(1);
     let life = world.live(None, None).await;
     life.hosts_up(1).await;

@@ -173,8 +173,9 @@ fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The owner of a network may set any `device_owner` on its ports, but cannot make them interfaces of other projects'
-/// routers.
+/// Refuses to make a port the interface or gateway of another project's router, unless the caller is an administrator.
+/// The policy of `device_owner` does not suffice: it lets services set such an owner, and the project of a port that
+/// has one may change the `device_id`.
 fn check_router(ctx: &Ctx, owner: Option<&str>, device: Option<&str>) -> Result<(), Fault> {
     let (Some(GATEWAY_OWNER | INTERFACE_OWNER), Some(device)) = (owner, device) else { return Ok(()) };
     let Ok(router) = device.parse::<RouterId>() else { return Ok(()) };

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_accepted_spelling_is_read() {
+    fn accepted_spellings_are_read() {
         let body = json!({
             "text": " a ", "trimmed": " a ", "sent": null, "flag": "Yes", "integer": "-7", "number": "7",
             "pairs": {"b": "2", "a": 1},

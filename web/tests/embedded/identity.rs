@@ -10,7 +10,7 @@ use crate::world::{PASSWORD, World, id_of, request};
 const ME: &str = "/identity/v3/auth/projects";
 
 #[actix_web::test]
-async fn a_project_token_says_all_that_clients_need() {
+async fn a_project_token_has_its_user_project_roles_and_catalogue() {
     let world = World::new().await;
     let answer = world.login("admin", PASSWORD, "admin").await;
     assert!(!answer.header("X-Subject-Token").is_empty());

@@ -70,7 +70,7 @@ async fn only_its_owner_adds_subnets_to_a_network() {
 }
 
 #[actix_web::test]
-async fn only_administrators_name_ports_after_the_networks_own_services() {
+async fn projects_cannot_set_a_device_owner_of_the_network_service() {
     let world = World::new().await;
     let (private, _) = network(&world, BOB, "10.0.0.0/24", json!({"name": "private"})).await;
     let port = world.make(BOB, "/ports", "port", json!({"network_id": private["id"]})).await;
@@ -89,7 +89,7 @@ async fn only_administrators_name_ports_after_the_networks_own_services() {
 }
 
 #[actix_web::test]
-async fn subnets_leave_the_hosts_own_addresses_alone() {
+async fn subnets_avoid_loopback_link_local_and_multicast_ranges() {
     let world = World::new().await;
     let network = world.make(BOB, "/networks", "network", json!({"name": "private"})).await;
     let subnet = |cidr: &str| {

@@ -143,8 +143,8 @@ fn word(effect: Effect) -> &'static str {
         Effect::NoAgent => "no agent",
         Effect::LoseReply => "reply lost",
         Effect::Tear => "half done",
-        Effect::DieBefore => "host died before",
-        Effect::DieAfter => "host died after",
+        Effect::DieBefore => "host died before the call",
+        Effect::DieAfter => "host died after the call",
         Effect::Slow => "slow",
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn check(cycles: &[Cycle], list: &str) -> Vec<Finding> {
         let now = cycles.iter().find(|cycle| cycle.root == root).map_or(0, |cycle| cycle.files.len());
         if now < limit {
             findings.push(finding(format!(
-                "{root}: the largest cycle has {now} files, not {limit}; `layers --lower` writes it"
+                "{root}: the list allows a cycle of {limit} files, but the largest has {now}; run `layers --lower`"
             )));
         }
     }

@@ -60,8 +60,9 @@ pub(crate) fn check(breaches: &[Breach], list: &str) -> Vec<Finding> {
     for (path, known) in allowed {
         let count = breaches.iter().find(|breach| breach.path == path).map_or(0, |breach| breach.count);
         if count < known {
-            let message =
-                format!("`{path}` reaches over the wall {count} times, not {known}; `layers --lower` says so");
+            let message = format!(
+                "the list allows `{path}` {known} reaches over the wall, but it has {count}; run `layers --lower`"
+            );
             findings.push(Finding { path: LIST.to_owned(), line: 0, rule: NAME, message });
         }
     }
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn compute_names_no_embedded_service() {
+    fn names_of_embedded_services_in_compute_are_counted() {
         let handler = "web/src/compute/servers/parts.rs";
         assert_eq!(count(handler, "fn f() { views.networks.read(|view| view.port(id)); }"), 1);
         assert_eq!(count(handler, "fn f() { queries\n.views\n.security_groups\n.read(g); }"), 1);

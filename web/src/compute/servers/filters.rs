@@ -421,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_in_every_spelling() {
+    fn times_in_several_spellings_are_read() {
         let noon = Timestamp(1_767_268_800_000_000);
         for text in ["2026-01-01T12:00:00Z", "2026-01-01 12:00:00", "2026-01-01T13:00:00+01:00", "2026-01-01T12:00"] {
             assert_eq!(time(text).unwrap(), noon, "{text}");

@@ -1,4 +1,4 @@
-//! Users, projects, domains, roles and role assignments.
+//! Users, projects, domains, roles and role assignments. [`bootstrap`] creates the first ones.
 //!
 //! A command has password hashes, which [`passwords`] computes outside the decision, and new ids. Tokens are signed and
 //! self-contained: only their revocation is an event.

@@ -4,7 +4,10 @@
 //! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`creation`] creates resources
 //! within the quota of their project. [`floating_ips`] associates floating addresses with ports of other networks.
 //! [`service`] implements the port by which processes give servers their interfaces. [`reconcile`] keeps hosts and
-//! servers in line with the log.
+//! servers in line with the log. [`access`] gives policy rules the attributes of resources.
+//!
+//! A router, a project's security groups and a project's quota are aggregates of their own: [`router`],
+//! [`security_group`], [`quota`].
 //!
 //! The rejections have Neutron's messages, because clients may rely on them.
 

@@ -6,6 +6,7 @@
 //! | [`attach`] | decides on the volume's attachments |
 //! | [`snapshots`] | decides on the volume's snapshots |
 //! | [`types`] | the catalogue of volume types |
+//! | [`quota`] | a project's volume quota |
 //! | [`service`] | the embedded volume service: reserves quota, then sends commands |
 //! | [`port`] | the service's port for compute |
 //! | [`processes`] | the long operations on volumes |

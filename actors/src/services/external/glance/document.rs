@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_any_status_is_shown() {
+    fn a_queued_image_is_shown() {
         let shown = image(&json!({"status": "queued", "size": null})).info();
         assert_eq!((shown.status.as_str(), shown.size), ("queued", None));
         assert_eq!(shown.created_at.iso_seconds(), "2030-01-02T03:04:05Z");

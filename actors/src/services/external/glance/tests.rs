@@ -197,7 +197,7 @@ async fn an_image_with_different_data_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_silent_glance_ends_every_call() {
+async fn calls_to_a_silent_glance_end() {
     let stub = stub(|_| StubAnswer::Silence).await;
     let glance = glance(&stub, Duration::from_millis(50));
     let found = glance.find(image(), &ProjectId::new("p1"), true).await;

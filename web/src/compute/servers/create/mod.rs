@@ -7,7 +7,8 @@
 //! | look up and check flavor, image, key, zone, networks | [`admit`] | 400, 403, 404, 409 in Nova's words |
 //! | claim quota, join a server group, record the servers | `actors/src/operations/create_servers.rs` | 403 over quota; 202 |
 //!
-//! All checks of this file and its modules run before anything is recorded.
+//! `names` makes reservation ids and passwords. All checks of this file and its modules run before anything is
+//! recorded.
 //!
 //! Personality files (until 2.56) are not written into guests' disks, because no agent is on the host. They are on the
 //! config drive and in the metadata service.

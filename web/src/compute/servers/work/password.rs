@@ -15,7 +15,8 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;
 
-/// The answer waits at most this long for the guest's agent: Nova's `rpc_response_timeout`.
+/// The answer waits at most this long for the guest's agent: the default of Nova's `rpc_response_timeout`, which
+/// Chronova does not read.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The password is passed on in memory only. No command, event or log has it.
@@ -33,7 +34,7 @@ pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
     guests_answer(result).await
 }
 
-/// The answer of the guest's agent, or a refusal after [`PATIENCE`].
+/// The result of the process. 500 if there is none after [`PATIENCE`]; the password may still be set later.
 async fn guests_answer(result: oneshot::Receiver<PasswordChangeResult>) -> Result<Reply, Fault> {
     match tokio::time::timeout(PATIENCE, result).await {
         Ok(Ok(Ok(()))) => Ok(Reply::empty(202)),
