@@ -20,6 +20,7 @@ pub mod coordination;
 pub mod erasure;
 pub mod flavor;
 pub mod guest_name;
+pub mod hardware;
 pub mod host;
 pub mod host_aggregate;
 pub mod hosts;

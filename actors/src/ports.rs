@@ -7,6 +7,7 @@
 pub mod identity;
 pub mod image_resources;
 pub mod images;
+pub mod keys;
 pub mod network_resources;
 pub mod networks;
 pub mod volumes;
@@ -20,6 +21,7 @@ use thiserror::Error;
 
 pub use image_resources::{ImageInfo, ImageListRequest, ImageResources, PropertyChange};
 pub use images::{ImageDraft, ImageService};
+pub use keys::{KeyManager, KeyRequester, NoKeyManager, SecretPayload};
 pub use network_resources::{
     FloatingIpAllocationReject, FloatingIpInfo, FloatingIpTarget, NetworkInfo, NetworkResources, NewSecurityGroup,
 };

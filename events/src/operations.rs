@@ -227,7 +227,10 @@ pub fn server_operation(instance: InstanceId, event: &InstanceEvent) -> Option<S
         | InstanceEvent::GuestPasswordPosted(_)
         | InstanceEvent::GuestPasswordCleared(_)
         | InstanceEvent::Adopted(_)
-        | InstanceEvent::MigrationAdopted(_) => return None,
+        | InstanceEvent::MigrationAdopted(_)
+        | InstanceEvent::MachineTypeRecorded(_)
+        | InstanceEvent::MachineTypeChanged(_)
+        | InstanceEvent::TpmSecretStored(_) => return None,
     };
     Some(ServerOperation { action, label, process: Some(process), task: Some(task) })
 }

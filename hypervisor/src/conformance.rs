@@ -6,6 +6,7 @@ mod agent;
 mod copies;
 mod image_cache;
 mod moves;
+mod tpm;
 mod volumes;
 
 use std::fmt;
@@ -99,6 +100,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> CheckOutcome {
     trial.volumes().await?;
     trial.surroundings().await?;
     let guest = trial.guest();
+    trial.passphrases(&guest).await?;
     let mut signals = trial.connected().await?;
     trial.spawn(&guest).await?;
     trial.used_image(guest.instance).await?;
@@ -294,6 +296,7 @@ impl Trial {
             hardware: Vec::new(),
             rescue: None,
             pinning: Pinning::default(),
+            tpm_secret: None,
         }
     }
 

@@ -29,6 +29,17 @@ pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
     Ok(with.difference(&without).copied().collect())
 }
 
+/// Parses a set of a guest's `count` CPUs. A set that begins with `^` means all other CPUs.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_mask(mask: &str, count: u32) -> Result<BTreeSet<u32>, String> {
+    match mask.trim().starts_with('^') {
+        true => parse(&format!("0-{},{mask}", count.saturating_sub(1))),
+        false => parse(mask),
+    }
+}
+
 /// Formats a set, for example as `0-3,8`.
 pub fn format(cpus: impl IntoIterator<Item = u32>) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
@@ -54,6 +65,8 @@ mod tests {
         assert_eq!(read(" 1 , 0,2").unwrap(), "0-2");
         assert_eq!(read("0-7,^2-5").unwrap(), "0-1,6-7");
         assert_eq!(read("").unwrap(), "");
+        assert_eq!(parse_mask("^0-1", 4).map(format).unwrap(), "2-3");
+        assert_eq!(parse_mask("1,3", 4).map(format).unwrap(), "1,3");
         for wrong in ["a", "3-1", "1-", "-1", "^", "0-99999999999", "1-2-3"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

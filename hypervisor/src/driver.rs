@@ -18,9 +18,9 @@ use futures::Stream;
 
 pub use crate::answer::{ByteStream, DriverError, DriverResult};
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
-    Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
-    VolumeStore,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
+    LiveMigration, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
+    VolumeAttachment, VolumeStore,
 };
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState};
 
@@ -95,6 +95,9 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
     fn disk_transfer(&self) -> Option<&dyn DiskTransfer> {
+        None
+    }
+    fn emulated_tpm(&self) -> Option<&dyn EmulatedTpm> {
         None
     }
     fn guest_agent(&self) -> Option<&dyn GuestAgent> {

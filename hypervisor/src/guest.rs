@@ -2,6 +2,7 @@
 
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, UserId};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::pinning::{NumaCell, Pinning};
 
@@ -34,6 +35,8 @@ pub struct GuestSpec {
     pub rescue: Option<RescueDisk>,
     /// The placement of the guest's CPUs and memory on its host.
     pub pinning: Pinning,
+    /// libvirt's secret with the passphrase of the guest's emulated TPM, if it has one.
+    pub tpm_secret: Option<Uuid>,
 }
 
 /// The disk of a rescue: a copy of an image that exists only during the rescue.
@@ -290,6 +293,8 @@ pub struct HostCapabilities {
     pub cpu: CpuInfo,
     /// Whether the host has hardware virtualisation; otherwise it emulates.
     pub kvm: bool,
+    /// Why it emulates, for operators; `None` with hardware virtualisation.
+    pub emulates_because: Option<String>,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,
     /// The host's NUMA cells, sorted by id; empty if it does not report any.

@@ -20,6 +20,7 @@ pub mod libvirt;
 pub mod options;
 pub mod pinning;
 pub mod sim;
+pub mod tpm;
 mod traits;
 pub mod volumes;
 pub mod xml;

@@ -163,6 +163,7 @@ fn empty_guest() -> GuestSpec {
         hardware: Vec::new(),
         rescue: None,
         pinning: Pinning::default(),
+        tpm_secret: None,
     }
 }
 

@@ -283,7 +283,7 @@ fn policy(place: &ConfigPaths, command: &commands::policy::PolicyCommand) -> Exi
 }
 
 fn host(command: &commands::host::HostSubcommand) -> ExitCode {
-    let Some(config) = load(&command.access().place) else { return ExitCode::from(2) };
+    let Some(config) = load(command.place()) else { return ExitCode::from(2) };
     match commands::host::run(command, &config, &mut std::io::stdout().lock()) {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(failure) => {

@@ -60,6 +60,8 @@ pub struct Case {
     pub one_storage: bool,
     /// Whether the hosts have dedicated processors, with different numbers on each host.
     pub dedicated: bool,
+    /// Whether the hosts offer emulated TPMs.
+    pub tpm: bool,
     /// Whether the image caches of the hosts are constantly cleared of unused images.
     pub swept: bool,
 }
@@ -85,6 +87,7 @@ impl Case {
             shared: false,
             one_storage: false,
             dedicated: false,
+            tpm: false,
             swept: false,
         }
     }
@@ -103,7 +106,7 @@ fn subject() -> InstanceId {
 
 /// A world in which `before` has happened.
 async fn prepared(case: &Case) -> World {
-    let mut world = World::new(HOSTS);
+    let mut world = if case.tpm { World::with_tpms(HOSTS) } else { World::new(HOSTS) };
     world.options.volume.shared = case.shared;
     world.fleet.share_storage(case.one_storage);
     if case.dedicated {

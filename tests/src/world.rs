@@ -35,6 +35,7 @@ use uuid::Uuid;
 
 use crate::core_only::CoreOnly;
 use crate::gates::{Brakes, Gate};
+use crate::memory_keys::MemoryKeys;
 use crate::mixed_images::MixedImages;
 use crate::mixed_networks::MixedNetworks;
 use crate::quick::quick;
@@ -49,6 +50,7 @@ pub struct World {
     pub fleet: Arc<SimFleet>,
     pub network: Arc<OneNetwork>,
     pub images: Arc<OneImage>,
+    pub keys: Arc<MemoryKeys>,
     pub options: RuntimeOptions,
     pub brakes: Arc<Brakes>,
 }
@@ -71,10 +73,19 @@ pub struct Setting {
     pub hosts: Option<usize>,
 }
 
+fn small(hosts: usize) -> SimUri {
+    SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, ..SimUri::new(hosts) }
+}
+
 impl World {
     /// A world with `hosts` hosts that answer at once.
     pub fn new(hosts: usize) -> Self {
-        Self::of(SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, ..SimUri::new(hosts) })
+        Self::of(small(hosts))
+    }
+
+    /// A world with `hosts` hosts that offer secure boot and emulated TPMs.
+    pub fn with_tpms(hosts: usize) -> Self {
+        Self::of(SimUri { tpm: true, ..small(hosts) })
     }
 
     /// A world with this fleet.
@@ -84,6 +95,7 @@ impl World {
             fleet: SimFleet::new(uri),
             network: Arc::default(),
             images: Arc::default(),
+            keys: Arc::default(),
             options: quick(),
             brakes: Arc::default(),
         }
@@ -115,7 +127,8 @@ impl World {
         let (gateway, views) = (Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let options = self.options.clone();
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
-        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _ };
+        let keys = Arc::clone(&self.keys) as _;
+        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _, keys };
         let leader = Leader::start(leadership, drivers, ports, options).await;
         Life { member, leader, store: fused, volumes, fleet: Arc::clone(&self.fleet) }
     }
@@ -191,6 +204,13 @@ impl World {
         assert_eq!(self.fleet.baseless(), [], "no disk has lost the image that it is based on");
         assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");
         assert_eq!(self.fleet.frozen(), [], "no guest is left held still");
+        assert_eq!(self.fleet.passphrases(), [], "no host keeps the passphrase of a TPM");
+        let mut secrets: Vec<Uuid> = views.servers.read(|servers| {
+            let stored = servers.all().filter_map(|row| row.instance.alive()?.tpm.as_ref().map(|tpm| tpm.secret));
+            stored.collect()
+        });
+        secrets.sort();
+        assert_eq!(self.keys.secrets(), secrets, "secrets are those of living servers");
         assert_eq!(self.images.unfinished(), [], "no image is left without its bytes");
         let mut ports = self.network.holders();
         views.networks.read(|view| {

@@ -111,7 +111,7 @@ async fn hardware_and_certificates_that_are_not_provided_are_refused() {
     let (status, body) = create(with("trusted_image_certificates", Value::Null)).await;
     assert_eq!(status, 202, "a request without certificates: {body}");
 
-    for (number, spec, value) in [(21, "hw:locked_memory", "True"), (22, "hw:viommu_model", "virtio")] {
+    for (number, spec, value) in [(21, "hw:virtio_packed_ring", "True"), (22, "hw:viommu_model", "virtio")] {
         let flavor = number.to_string();
         api.flavor(&flavor, 512, 1).await;
         let specs = json!({"extra_specs": {spec: value, "hw:mem_page_size": "small"}});
@@ -124,7 +124,7 @@ async fn hardware_and_certificates_that_are_not_provided_are_refused() {
         is(create(with("imageRef", json!(image))).await, 400, "badRequest", &property);
         is(act(json!({"rebuild": {"imageRef": image}})).await, 400, "badRequest", &property);
     }
-    let off = json!({"extra_specs": {"hw:locked_memory": "false"}});
+    let off = json!({"extra_specs": {"hw:locked_memory": "false", "hw:virtio_packed_ring": "false"}});
     api.flavor("23", 512, 1).await;
     api.call("POST", "/flavors/23/os-extra_specs", "2.1", ADMIN, Some(off)).await;
     let (status, body) = create(with("flavorRef", json!("23"))).await;

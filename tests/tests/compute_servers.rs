@@ -29,6 +29,12 @@ mod server_settings;
 #[path = "compute_servers/topologies.rs"]
 mod topologies;
 
+#[path = "compute_servers/hardware.rs"]
+mod hardware;
+
+#[path = "compute_servers/catalogue.rs"]
+mod catalogue;
+
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use serde_json::{Value, json};
 

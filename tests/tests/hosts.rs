@@ -243,6 +243,7 @@ fn stray(n: u128) -> GuestSpec {
         hardware: vec![],
         rescue: None,
         pinning: Pinning::default(),
+        tpm_secret: None,
     }
 }
 

@@ -13,6 +13,7 @@ mod evacuation;
 mod interfaces;
 mod labels;
 mod live;
+mod machine;
 mod moving;
 mod records;
 mod requests;

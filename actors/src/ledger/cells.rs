@@ -133,6 +133,7 @@ mod tests {
             threads: None,
             emulator: None,
             pages: None,
+            realtime: [].into(),
         };
         ServerClaim {
             claim: Claimed {

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
+use crate::hardware;
 use crate::instance::actions::ServerAction;
 use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst, asking_process};
 use crate::instance::{InstanceReject, InstanceRequest, MoveRequest};
@@ -183,6 +184,6 @@ fn check_flavor(server: &Alive, flavor: &FlavorSnapshot) -> Result<(), ServerMov
             return Err(ServerMoveReject::TooLittleDisk { disk, least });
         }
     }
-    topology::check_provided(flavor, server.hardware_image()).map_err(ServerMoveReject::Topology)?;
+    hardware::check(flavor, server.hardware_image()).map_err(ServerMoveReject::Topology)?;
     topology::ask(flavor, server.hardware_image()).map(|_| ()).map_err(ServerMoveReject::Topology)
 }

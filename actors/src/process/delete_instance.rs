@@ -20,6 +20,7 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, StepError, StepRun, settled, steps};
 use super::{
     ProcessCommand, ProcessReject, ProcessRoot, build_instance, build_volumes, guest, imaging, move_instance, moving,
+    tpm,
 };
 use crate::aggregate::CommandError;
 use crate::instance::{InstanceRecord, InstanceRoot};
@@ -98,6 +99,7 @@ async fn destroy_guest(work: &StepRun) -> Result<StepOutput, StepError> {
     if let Some(moving) = &server.moving {
         move_instance::clean_up(work, moving).await?;
     }
+    tpm::forget(work, &server).await?;
     Ok(StepOutput::Nothing)
 }
 

@@ -7,14 +7,16 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId, PortId};
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase};
 use chronova_hypervisor::capability::Needed as _;
-use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
+use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 use tokio::time::Instant;
 
 use super::definition::{StepError, StepRun};
 use super::disks::volumes;
+use super::machine;
 use super::moving::MovingServer;
 use super::pinned::{self, ClaimHolder};
+use super::tpm;
 use crate::coordination::host_turns::HostTurn;
 use crate::instance::disks;
 use crate::metadata::{GuestMetadata, sources};
@@ -94,8 +96,13 @@ pub(super) async fn spawn(work: &StepRun, host: HostId, server: &Alive) -> Resul
     let driver = work.driver(host)?;
     let spec = spec(work, host, server, None).await?;
     let _turn = turn_of(work, host).await;
-    driver.spawn(&spec).await?;
-    Ok(())
+    tpm::with_passphrase(work, host, server, async { Ok(driver.spawn(&spec).await?) }).await
+}
+
+/// Starts a guest that its host has defined.
+pub(super) async fn start(work: &StepRun, host: HostId, server: &Alive) -> Result<DriverResult<()>, StepError> {
+    let driver = work.driver(host)?;
+    tpm::with_passphrase(work, host, server, async { Ok(driver.start(work.instance_id()).await) }).await
 }
 
 /// During a wait for the network, the pause between two checks whether the server is being deleted.
@@ -147,7 +154,22 @@ pub(super) async fn install(work: &StepRun, host: HostId, server: &Alive, on: bo
 /// Like [`install`], for callers that already hold the permit of [`turn_of`].
 pub(super) async fn install_now(work: &StepRun, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
     let spec = spec(work, host, server, None).await?;
-    Ok(work.driver(host)?.disk_transfer().needed()?.install(&spec, on).await?)
+    install_spec(work, host, server, &spec, on).await
+}
+
+async fn install_spec(
+    work: &StepRun,
+    host: HostId,
+    server: &Alive,
+    spec: &GuestSpec,
+    on: bool,
+) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    let transfer = driver.disk_transfer().needed()?;
+    match on {
+        true => tpm::with_passphrase(work, host, server, async { Ok(transfer.install(spec, true).await?) }).await,
+        false => Ok(transfer.install(spec, false).await?),
+    }
 }
 
 /// Defines the guest as before a move: with the processors and the memory that the migration has claimed.
@@ -155,7 +177,7 @@ pub(super) async fn install_as_before(work: &StepRun, subject: &MovingServer, on
     let (host, server) = (subject.moving.source.host, subject.with(&subject.moving.old_flavor));
     let _turn = turn_of(work, host).await;
     let spec = spec_of(work, host, &server, None, ClaimHolder::Migration(subject.moving.migration)).await?;
-    Ok(work.driver(host)?.disk_transfer().needed()?.install(&spec, on).await?)
+    install_spec(work, host, &server, &spec, on).await
 }
 
 /// Waits for one of the host's build permits (`max_concurrent_builds`).
@@ -180,7 +202,7 @@ pub(super) async fn start_again(work: &StepRun, server: &Alive) -> Result<(), St
         return Ok(());
     }
     connect(work, placed.host, server).await?;
-    match work.driver(placed.host)?.start(work.instance_id()).await {
+    match start(work, placed.host, server).await? {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
         Err(error) => Err(StepError::again(error)),
     }
@@ -221,7 +243,8 @@ pub(super) async fn reshape(
     let spec = spec(work, host, server, rescue).await?;
     let _turn = turn_of(work, host).await;
     let redefinition = driver.redefinition().needed().map_err(StepError::only_here)?;
-    match redefinition.redefine(&spec, renew).await {
+    let redefined = async { Ok(redefinition.redefine(&spec, renew).await) };
+    match tpm::with_passphrase(work, host, server, redefined).await? {
         Ok(()) => yield_to_delete(work, host).await,
         Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error) => Err(StepError::only_here(error)),
@@ -263,10 +286,8 @@ async fn spec_of(
     let realisation = work.context.networks.realise(&server.nics).await?;
     let rescue_disk = rescue.map(|image| RescueDisk { image: image_ref(image), stable: place(image) });
     // Without a stable rescue, the guest has the hardware that the rescue image requests.
-    let shape = match (rescue, &rescue_disk) {
-        (Some(image), Some(disk)) if disk.stable.is_none() => Some(image),
-        _ => server.hardware_image(),
-    };
+    let of_rescue = rescue.filter(|_| rescue_disk.as_ref().is_some_and(|disk| disk.stable.is_none()));
+    let machine_type = machine::recorded(work, host, server).await?;
     Ok(GuestSpec {
         instance: work.instance_id(),
         domain_name: work.context.server_options.domain_name(work.instance_id(), server.request.number),
@@ -302,22 +323,46 @@ async fn spec_of(
             }
             false => None,
         },
-        hardware: hardware(server, shape),
+        hardware: match of_rescue {
+            Some(image) => hardware(server, Some(image), image_machine(image).or(Some(&machine_type))),
+            None => hardware(server, server.hardware_image(), Some(&machine_type)),
+        },
         rescue: rescue_disk,
         pinning: pinned::place(work, host, server, holder).await?,
+        tpm_secret: tpm::secret(work, server).await?,
     })
 }
 
-/// The hardware properties of the image and of the flavor. Users can write any property into an image. So an image's
-/// property is used only if Nova, too, reads it from images (`nova.objects.image_meta`). An image cannot set what only
-/// a flavor may set: names with a colon, which for example limit the guest's resources.
-fn hardware(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
-    let of_images = |name: &str| !name.contains(':') && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of));
+fn image_machine(image: &ImageSnapshot) -> Option<&str> {
+    image.properties.iter().find(|(name, _)| name == machine::PROPERTY).map(|(_, machine_type)| machine_type.as_str())
+}
+
+/// The hardware properties of the image and of the flavor, with the machine type. Users can write any property into an
+/// image. So of an image, only the names that Nova reads from images are used (`nova.objects.image_meta`). Names of
+/// flavors, which have a colon or limit the guest's resources, are never used.
+fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<&str>) -> Vec<(String, String)> {
+    let of_images = |name: &str| {
+        !name.contains(':') && name != machine::PROPERTY && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of))
+    };
     let properties = image.into_iter().flat_map(|image| &image.properties).filter(|(name, _)| of_images(name));
-    let shapes =
-        |name: &str| ["hw:", "hw_rng:", "quota:"].iter().any(|of| name.starts_with(of)) || name == "hide_hypervisor_id";
+    let shapes = |name: &str| {
+        ["hw:", "hw_rng:", "os:", "quota:"].iter().any(|of| name.starts_with(of)) || name == "hide_hypervisor_id"
+    };
     let specs = server.request.flavor.extra_specs.iter().filter(|(name, _)| shapes(name));
-    properties.chain(specs).cloned().collect()
+    let traits = required_traits(server, image);
+    let machine = machine_type.map(|machine_type| (machine::PROPERTY.to_owned(), machine_type.to_owned()));
+    machine.into_iter().chain(properties.chain(specs).cloned()).chain(traits).collect()
+}
+
+/// The traits that flavor and image require, in any group of resources. They choose the model of the guest's CPU.
+fn required_traits(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
+    let of_image = image.into_iter().flat_map(|image| &image.properties);
+    let all = of_image.chain(&server.request.flavor.extra_specs).filter(|(_, value)| value == "required");
+    let named = all.filter_map(|(key, value)| {
+        let (group, name) = key.split_once(':')?;
+        group.starts_with("trait").then(|| (format!("trait:{name}"), value.clone()))
+    });
+    named.collect()
 }
 
 /// Nova's `check_hw_rescue_props`: `hw_rescue_device` or `hw_rescue_bus` requests a stable rescue, in which the devices
@@ -348,7 +393,7 @@ pub(crate) async fn plug_in(
     for filter in &realisation.filters {
         driver.networks().needed()?.ensure_filter(filter).await.map_err(soon)?;
     }
-    let hardware = hardware(server, server.hardware_image());
+    let hardware = hardware(server, server.hardware_image(), server.machine_type());
     for nic in &realisation.nics {
         driver.interfaces().needed()?.attach_nic(instance, nic, &hardware).await.map_err(soon)?;
     }

@@ -24,7 +24,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::{self, MovingServer};
-use super::{build_volumes, destination, guest, moved_volumes};
+use super::{build_volumes, destination, guest, moved_volumes, tpm};
 use crate::instance::MoveRecord;
 use crate::instance::disks;
 use crate::scheduler::RequestSpec;
@@ -68,6 +68,7 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
         return Ok(chosen);
     }
     check_disks(&subject)?;
+    tpm::check_access(work, &subject.server).await?;
     moving::disks_at_rest(&subject.server)?;
     moving::set_aside(work, work.running.process).await?;
     destination::choose(work, &subject, request(work, &subject).await?, None).await
@@ -150,6 +151,7 @@ async fn copy_disks(work: &StepRun) -> Result<StepOutput, StepError> {
         moving::send(work, &source, &disk, &target, &name).await?;
     }
     drop(alone);
+    tpm::carry(work, subject.moving.source.host, subject.target()?.host, &subject.server).await?;
     advance(work, MoveStage::Migrated).await?;
     Ok(StepOutput::Nothing)
 }

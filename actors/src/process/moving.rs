@@ -144,7 +144,7 @@ pub(super) async fn start_again(work: &StepRun, host: HostId, server: &Alive) ->
         return Ok(());
     }
     guest::connect(work, host, server).await?;
-    match work.driver(host)?.start(work.instance_id()).await {
+    match guest::start(work, host, server).await? {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
         Err(error) => Err(StepError::again(error)),
     }

@@ -36,6 +36,7 @@ pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess, guar
         process: pending.process,
         definition,
         meta,
+        asked_by: pending.meta,
         guard,
         tries: 0,
         known: fresh.then_some(Process::Absent),
@@ -56,7 +57,9 @@ struct ProcessExecution<'a> {
     process: ProcessId,
     definition: &'static Definition,
     meta: Arc<Meta>,
-    /// Notified when another process asks for the records of this process.
+    /// The metadata of the event that asked for the process.
+    asked_by: Arc<Meta>,
+    /// Rings when another process looks for the records of this one.
     guard: &'a RunningGuard,
     /// Failed attempts of the current step.
     tries: u32,
@@ -368,7 +371,8 @@ impl ProcessExecution<'_> {
     }
 
     fn work(&self, running: RunningProcess) -> StepRun {
-        StepRun { context: Arc::clone(&self.context), running, meta: Arc::clone(&self.meta) }
+        let (meta, asked_by) = (Arc::clone(&self.meta), Arc::clone(&self.asked_by));
+        StepRun { context: Arc::clone(&self.context), running, meta, asked_by }
     }
 
     async fn pause(&mut self) {

@@ -1,5 +1,7 @@
 //! The CPUs and NUMA cells that a new guest gets on its host, as claimed in the placement ledger.
 
+use std::collections::BTreeSet;
+
 use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
 use chronova_events::instance::Alive;
 use chronova_hypervisor::pinning::Pinning;
@@ -41,7 +43,7 @@ pub(super) async fn place(
     work.context.views.placement.read(|view| {
         let ledger = &view.ledger;
         let cells = ledger.cells.get(&provider).map(|cells| &**cells);
-        let Some(topology) = asked else { return Ok(pinning(cells, &[], None)) };
+        let Some(topology) = asked else { return Ok(pinning(cells, &[], None, &BTreeSet::new())) };
         let own = ConsumerId::new(work.instance_id().to_string());
         let consumer = match holder {
             ClaimHolder::Migration(migration) if ledger.consumers.contains_key(&moving::consumer(migration)) => {
@@ -50,7 +52,7 @@ pub(super) async fn place(
             ClaimHolder::Migration(_) | ClaimHolder::Server => own,
         };
         match ledger.fitting(&consumer).filter(|fitting| fitting.host == provider) {
-            Some(fitting) => Ok(pinning(cells, &fitting.cells, topology.emulator)),
+            Some(fitting) => Ok(pinning(cells, &fitting.cells, topology.emulator, &topology.realtime)),
             None => {
                 let message = "The guest has no processors and memory of its own on its host.";
                 Err(StepError::fatal(500, message, format!("{consumer} holds none of {provider}")))

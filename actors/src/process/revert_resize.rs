@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::MovingServer;
-use super::{guest, move_instance, moved_volumes, moving};
+use super::{guest, move_instance, moved_volumes, moving, tpm};
 use crate::instance::MoveRecord;
 
 pub const DEFINITION: Definition = Definition {
@@ -78,6 +78,7 @@ async fn put_back(work: &StepRun, subject: &MovingServer) -> Result<(), StepErro
 async fn stop_target(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     moving::disks_at_rest(&subject.server)?;
+    tpm::check_access(work, &subject.server).await?;
     // The source must answer before the first step, so that the process can end.
     if !work.host_answers(subject.moving.source.host)? {
         let message = format!("Service is unavailable at this time: host {} is down.", subject.moving.source.hostname);

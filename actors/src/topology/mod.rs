@@ -21,7 +21,6 @@ pub mod fit;
 pub mod host;
 pub mod pinning;
 pub mod request;
-mod unavailable_hardware;
 pub mod usage;
 
 #[cfg(test)]
@@ -31,7 +30,6 @@ use std::collections::BTreeSet;
 
 pub use self::fit::fit;
 pub use self::request::ask;
-pub use self::unavailable_hardware::{check_provided, check_provided_image};
 
 /// The guest's request for its host's cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +39,8 @@ pub struct GuestNumaTopology {
     pub threads: Option<CpuThreadPolicy>,
     pub emulator: Option<EmulatorThreadsPolicy>,
     pub pages: Option<MemPageSize>,
+    /// The CPUs that run in real time (`hw:cpu_realtime`).
+    pub realtime: BTreeSet<u32>,
 }
 
 /// One NUMA node of a guest, by the guest's own numbers.

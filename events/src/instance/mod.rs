@@ -39,6 +39,7 @@ mod guest_data;
 mod imaging;
 mod interfaces;
 mod live;
+mod machine;
 mod moving;
 pub(crate) mod older;
 mod ongoing;
@@ -52,6 +53,7 @@ mod shelving;
 mod soft_delete;
 mod state;
 pub mod status;
+mod tpm;
 
 pub use adopted::{
     Adopted, AdoptedAction, AdoptedActionEvent, AdoptedEnd, AdoptedMove, AdoptedOutcome, AdoptedState, MigrationAdopted,
@@ -74,6 +76,7 @@ pub use live::{
     LiveAbortRequested, LiveCompletionForced, LiveMigrationState, LiveMoveAborted, LiveMoveAdvanced,
     LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage,
 };
+pub use machine::{MachineTypeChanged, MachineTypeRecorded};
 pub use moving::{
     ConfirmRequested, MoveAdvanced, MoveFailed, MoveKind, MoveRequested, MoveStage, MoveTargeted, MoveUntargeted,
     Moving, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
@@ -89,6 +92,7 @@ pub use shelving::{
 };
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
 pub use state::{Alive, Instance, Phase, Stage};
+pub use tpm::TpmSecretStored;
 
 noun! {
     /// Events of a server.
@@ -287,5 +291,11 @@ noun! {
         Adopted = "adopted" @ 1,
         /// An ended migration of the server was taken over from another control plane.
         MigrationAdopted = "migration_adopted" @ 1,
+        /// The machine type of the server's guest, which later starts keep.
+        MachineTypeRecorded = "machine_type_recorded" @ 1,
+        /// An operator gave the server another machine type, which its guest has from its next start on.
+        MachineTypeChanged = "machine_type_changed" @ 1,
+        /// The key manager has the passphrase of the server's emulated TPM.
+        TpmSecretStored = "tpm_secret_stored" @ 1,
     }
 }

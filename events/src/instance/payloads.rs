@@ -341,6 +341,8 @@ pub fn samples() -> Vec<InstanceEvent> {
     all.extend(super::live::samples());
     all.extend(super::evacuation::samples());
     all.extend(super::adopted::samples());
+    all.extend(super::machine::samples());
+    all.extend(super::tpm::samples());
     all
 }
 

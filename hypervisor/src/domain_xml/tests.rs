@@ -3,6 +3,7 @@ use super::*;
 use crate::guest::{ImageRef, Nic, NicPlug, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
 use crate::options::{CacheModes, CpuFlag, Serial, Spice};
 use crate::pinning::{GuestNode, Pinning};
+use crate::tpm::TpmVersion;
 use crate::volumes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
@@ -19,6 +20,7 @@ fn host() -> HostFacts {
         direct_io: true,
         screens: Screens::default(),
         video_models: vec!["vga".to_owned(), "virtio".to_owned()],
+        firmware: FirmwareFacts::default(),
         host_uuid: Some("11111111-2222-3333-4444-555555555555".to_owned()),
         guests: GuestOptions::default(),
     }
@@ -59,7 +61,12 @@ fn guest() -> GuestSpec {
         hardware: Vec::new(),
         rescue: None,
         pinning: Pinning::default(),
+        tpm_secret: None,
     }
+}
+
+fn cpu_model(name: &str, features: &[&str]) -> CpuModel {
+    CpuModel { name: name.to_owned(), features: features.iter().map(|name| (*name).to_owned()).collect() }
 }
 
 fn with(properties: &[(&str, &str)]) -> GuestSpec {
@@ -87,7 +94,7 @@ fn kvm_with_a_host_model_cpu() {
 #[test]
 fn each_mode_of_a_cpu_is_rendered() {
     let cpu = |cpu_mode, models: &[&str]| {
-        let cpu_models = models.iter().map(|model| (*model).to_owned()).collect();
+        let cpu_models = models.iter().map(|name| cpu_model(name, &[])).collect();
         let xml = render(&guest(), &HostFacts { kvm: true, cpu_mode, cpu_models, ..host() }).unwrap();
         let document = roxmltree::Document::parse(&xml).unwrap();
         let cpu = document.descendants().find(|node| node.has_tag_name("cpu")).unwrap();
@@ -104,6 +111,34 @@ fn each_mode_of_a_cpu_is_rendered() {
     assert_eq!(custom, (said("custom"), said("exact"), said("IvyBridge")));
 }
 
+/// `[libvirt] cpu_models`: the first model with the traits that flavor and image require.
+#[test]
+fn the_first_cpu_model_with_the_required_traits_is_taken() {
+    let models = [("Nehalem", ["sse4.2"].as_slice()), ("Haswell", &["sse4.2", "avx", "avx2"]), ("Icelake", &["avx2"])];
+    let cpu_models: Vec<_> = models.iter().map(|(name, features)| cpu_model(name, features)).collect();
+    let of = |traits: &[&str], flags: &[&str]| {
+        let guests = GuestOptions {
+            cpu_flags: flags.iter().map(|flag| CpuFlag::parse(flag)).collect(),
+            ..GuestOptions::default()
+        };
+        let host = HostFacts { kvm: true, cpu_mode: CpuMode::Custom, cpu_models: cpu_models.clone(), guests, ..host() };
+        let keys: Vec<String> = traits.iter().map(|name| format!("trait:{name}")).collect();
+        let wished: Vec<_> = keys.iter().map(|key| (key.as_str(), "required")).collect();
+        let xml = render(&with(&wished), &host)?;
+        let document = roxmltree::Document::parse(&xml).unwrap();
+        let cpu = document.descendants().find(|node| node.has_tag_name("cpu")).unwrap();
+        Ok(cpu.children().find(|node| node.has_tag_name("model")).and_then(|node| node.text()).unwrap().to_owned())
+    };
+    let said = |model: &str| Ok(model.to_owned());
+    assert_eq!(of(&[], &[]), said("Nehalem"), "without traits the first one");
+    assert_eq!(of(&["HW_CPU_X86_SSE42"], &[]), said("Nehalem"));
+    assert_eq!(of(&["HW_CPU_X86_AVX", "HW_CPU_X86_AVX2"], &[]), said("Haswell"));
+    assert_eq!(of(&["HW_CPU_X86_AESNI"], &["aes"]), said("Nehalem"), "a flag counts for every model");
+    assert_eq!(of(&["CUSTOM_GOLD"], &[]), said("Nehalem"), "other traits are not the CPU's");
+    let none: Result<String, _> = Err(HardwareError::NoCpuModel { traits: "HW_CPU_X86_AVX512F".to_owned() });
+    assert_eq!(of(&["HW_CPU_X86_AVX512F"], &[]), none);
+}
+
 /// CPU flags against hardware flaws must be visible to the guest. Host models include them, and operators can name
 /// them.
 #[test]
@@ -111,7 +146,7 @@ fn cpu_flags_can_be_added_to_any_model() {
     for cpu_mode in [CpuMode::HostModel, CpuMode::HostPassthrough, CpuMode::Custom] {
         let flags = ["md-clear", "ssbd", "-pcid"].map(CpuFlag::parse).to_vec();
         let guests = GuestOptions { cpu_flags: flags, ..GuestOptions::default() };
-        let cpu_models = vec!["Cascadelake-Server".to_owned()];
+        let cpu_models = vec![cpu_model("Cascadelake-Server", &[])];
         let xml = render(&guest(), &HostFacts { kvm: true, cpu_mode, cpu_models, guests, ..host() }).unwrap();
         for feature in ["'require' name='md-clear'", "'require' name='ssbd'", "'disable' name='pcid'"] {
             assert!(xml.contains(&format!("<feature policy={feature}/>")), "{cpu_mode:?} {feature}: {xml}");
@@ -228,7 +263,7 @@ fn arm_with_scsi_and_a_named_cpu() {
     let host = HostFacts {
         arch: "aarch64".to_owned(),
         cpu_mode: CpuMode::Custom,
-        cpu_models: vec!["cortex-a57".to_owned()],
+        cpu_models: vec![cpu_model("cortex-a57", &[])],
         ..host()
     };
     golden("aarch64", &guest, &host);
@@ -336,6 +371,7 @@ fn chosen() -> HostFacts {
         rx_queue_size: Some(512),
         max_queues: Some(4),
         trusts_cpus: false,
+        ..GuestOptions::default()
     };
     let machine_type = Some("q35".to_owned());
     HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, machine_type, guests, ..host() }
@@ -480,7 +516,7 @@ fn a_pinned_guest() {
 #[test]
 fn a_guest_of_huge_pages_that_floats_over_a_cell() {
     let nodes = vec![on(0, &[(0, &[0, 1, 4, 5]), (1, &[0, 1, 4, 5])], Some(2048))];
-    let pinning = Pinning { nodes, emulator: vec![0, 1, 4, 5], confined: vec![0, 1, 4, 5] };
+    let pinning = Pinning { nodes, emulator: vec![0, 1, 4, 5], confined: vec![0, 1, 4, 5], ..Pinning::default() };
     golden("huge-pages", &GuestSpec { vcpus: 2, pinning, ..guest() }, &host());
 }
 
@@ -490,4 +526,115 @@ fn a_guest_without_nodes_is_kept_to_the_shared_processors() {
     let xml = render(&GuestSpec { pinning: confined, ..guest() }, &host()).unwrap();
     assert!(xml.contains("<vcpu placement='static' cpuset='0-2,8'>1</vcpu>"), "{xml}");
     assert!(!xml.contains("cputune") && !xml.contains("numa"), "{xml}");
+}
+
+fn with_firmware() -> HostFacts {
+    let firmware = FirmwareFacts {
+        uefi: true,
+        secure_boot: true,
+        by_feature: true,
+        tpm_versions: vec![TpmVersion::V1_2, TpmVersion::V2_0],
+        tpm_models: vec!["tpm-tis".to_owned(), "tpm-crb".to_owned()],
+    };
+    HostFacts { firmware, ..host() }
+}
+
+#[test]
+fn secure_boot_has_a_protected_board_and_enrolled_keys() {
+    let uefi = ("hw_firmware_type", "uefi");
+    let secure = [uefi, ("hw_machine_type", "q35"), ("os:secure_boot", "required")];
+    let xml = golden("secure-boot", &with(&secure), &with_firmware());
+    for part in
+        ["<firmware>", "name='secure-boot'", "name='enrolled-keys'", "<loader secure='yes'/>", "<smm state='on'/>"]
+    {
+        assert!(xml.contains(part), "{part}: {xml}");
+    }
+    let plain = render(&with(&[uefi]), &with_firmware()).unwrap();
+    assert!(plain.contains("<feature enabled='no' name='secure-boot'/>") && !plain.contains("smm"), "{plain}");
+    let secure_of = |properties: &[(&str, &str)], host: &HostFacts| {
+        render(&with(properties), host).map(|xml| xml.contains("<loader secure='yes'/>"))
+    };
+    let optional = ("os_secure_boot", "optional");
+    assert_eq!(secure_of(&[uefi, ("hw_machine_type", "q35"), optional], &with_firmware()), Ok(true));
+    assert_eq!(secure_of(&[uefi, ("hw_machine_type", "q35"), optional], &host()), Ok(false), "the host has none");
+    assert_eq!(secure_of(&[uefi, ("hw_machine_type", "pc"), optional], &with_firmware()), Ok(false));
+    assert_eq!(secure_of(&[optional], &with_firmware()), Ok(false), "the guest has no UEFI");
+    let required = ("os_secure_boot", "required");
+    for (properties, host) in [
+        (vec![uefi, ("hw_machine_type", "q35"), required], host()),
+        (vec![uefi, ("hw_machine_type", "pc"), required], with_firmware()),
+        (vec![("hw_machine_type", "q35"), required], with_firmware()),
+        (vec![("hw_firmware_type", "coreboot")], with_firmware()),
+    ] {
+        assert!(secure_of(&properties, &host).is_err(), "{properties:?}");
+    }
+}
+
+#[test]
+fn a_tpm_is_emulated_and_its_state_is_encrypted() {
+    let tpm = [("hw:tpm_version", "2.0"), ("hw_tpm_model", "tpm-crb")];
+    let secret = Some(Uuid::from_u128(9));
+    let xml = golden("tpm", &GuestSpec { tpm_secret: secret, ..with(&tpm) }, &with_firmware());
+    let device = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'>\
+                  <encryption secret='00000000-0000-0000-0000-000000000009'/></backend></tpm>";
+    let flat: String = xml.split('\n').map(str::trim).collect();
+    assert!(flat.contains(device), "{flat}");
+    assert_eq!(render(&with(&tpm), &with_firmware()), Err(HardwareError::NoTpmSecret));
+    assert!(render(&GuestSpec { tpm_secret: secret, ..with(&tpm) }, &host()).is_err(), "the host offers none");
+    let wrong = [("hw:tpm_version", "1.2"), ("hw:tpm_model", "tpm-crb")];
+    assert!(render(&GuestSpec { tpm_secret: secret, ..with(&wrong) }, &with_firmware()).is_err());
+}
+
+#[test]
+fn a_guest_of_an_arm_host_has_uefi_without_asking() {
+    let arm = HostFacts { arch: "aarch64".to_owned(), ..with_firmware() };
+    assert!(render(&guest(), &arm).unwrap().contains("firmware='efi'"));
+    assert!(!render(&guest(), &with_firmware()).unwrap().contains("firmware='efi'"));
+}
+
+#[test]
+fn memory_is_locked_and_a_card_and_ports_are_as_requested() {
+    let wished = [
+        ("hw:locked_memory", "True"),
+        ("hw_video_ram", "16"),
+        ("hw_video_model", "vga"),
+        ("hw_serial_port_count", "3"),
+    ];
+    let xml = golden("wished", &with(&wished), &host());
+    assert!(xml.contains("<locked/>") && xml.contains("vram='16384'"), "{xml}");
+    assert_eq!(xml.matches("<serial ").count(), 3);
+}
+
+#[test]
+fn cpus_that_run_in_real_time_are_scheduled_first_and_memory_stays() {
+    let cpus = vec![(0, vec![2]), (1, vec![3])];
+    let node = GuestNode { cell: 0, cpus, memory_mib: 512, huge_page_kib: None };
+    let pinning = Pinning { nodes: vec![node], emulator: vec![2], realtime: vec![1], ..Pinning::default() };
+    let guest = GuestSpec { vcpus: 2, pinning, ..guest() };
+    let xml = golden("realtime", &guest, &host());
+    for part in [
+        "<vcpusched vcpus='1' scheduler='fifo' priority='1'/>",
+        "<emulatorpin cpuset='2'/>",
+        "<locked/>",
+        "<nosharepages/>",
+        "<pmu state='off'/>",
+    ] {
+        assert!(xml.contains(part), "{part}: {xml}");
+    }
+    let guests = GuestOptions { realtime_priority: 50, ..GuestOptions::default() };
+    assert!(render(&guest, &HostFacts { guests, ..host() }).unwrap().contains("priority='50'"));
+}
+
+/// `[libvirt] file_backed_memory`: guests' memory is in files of the host.
+#[test]
+fn memory_is_in_files_where_the_operator_says_so() {
+    let guests = GuestOptions { file_backed_memory: Some(1 << 20), ..GuestOptions::default() };
+    let host = HostFacts { guests, ..host() };
+    let xml = golden("file-backed", &guest(), &host);
+    for part in ["<source type='file'/>", "<access mode='shared'/>", "<allocation mode='immediate'/>", "<discard/>"] {
+        assert!(xml.contains(part), "{part}: {xml}");
+    }
+    let node = GuestNode { cell: 0, cpus: vec![(0, vec![0])], memory_mib: 512, huge_page_kib: Some(2048) };
+    let pinning = Pinning { nodes: vec![node], ..Pinning::default() };
+    assert_eq!(render(&GuestSpec { pinning, ..guest() }, &host), Err(HardwareError::HugePagesOnFiles));
 }

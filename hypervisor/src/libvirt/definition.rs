@@ -10,7 +10,7 @@ use virt::storage_pool::StoragePool;
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{pool, snapshot};
+use super::{emulated_tpm, pool, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -236,6 +236,9 @@ pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: Ins
     if let Some(domain) = lookup(connect, instance)? {
         pull(&domain)?;
         undefine(&domain)?;
+    }
+    if options.emulates_tpm {
+        emulated_tpm::remove(connect, instance)?;
     }
     HostStorage::new(connect, options).remove_all(instance)
 }

@@ -10,9 +10,9 @@ use chronova_events::ids::InstanceId;
 use super::host::LibvirtDriver;
 use super::{capabilities, definition, domain, managed_save, watch};
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
-    Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
-    VolumeStore, offers,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
+    LiveMigration, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
+    VolumeAttachment, VolumeStore, offers,
 };
 use crate::domain_xml::HostFacts;
 use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
@@ -131,6 +131,7 @@ impl Driver for LibvirtDriver {
         consoles: Consoles,
         device_locations: DeviceLocations,
         disk_transfer: DiskTransfer,
+        emulated_tpm: EmulatedTpm,
         guest_agent: GuestAgent,
         image_cache: ImageCache,
         interfaces: InterfaceAttachment,

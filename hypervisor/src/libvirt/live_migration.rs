@@ -144,9 +144,10 @@ impl LiveMigration for LibvirtDriver {
             if memory < migration_data.memory_mib {
                 obstacles.push(format!("it has {memory} MiB of memory, the guest needs {}", migration_data.memory_mib));
             }
+            let kind = (migration_data.arch.as_str(), migration_data.virt_type.as_str());
             if let Some(cpu) = &migration_data.cpu
                 && !options.guests.trusts_cpus
-                && let Some(reason) = migration::compare_cpu(connect, &migration_data, cpu)?
+                && let Some(reason) = migration::compare_cpu(connect, kind, cpu)?
             {
                 obstacles.push(reason);
             }

@@ -11,7 +11,7 @@ use virt::error::{Error, ErrorNumber};
 use virt_sys as sys;
 
 use super::error::{Context, number, translate};
-use crate::capability::live_migration::{GuestPresence, MigrationData, MigrationProgress};
+use crate::capability::live_migration::{GuestPresence, MigrationProgress};
 use crate::driver::{DriverError, DriverResult};
 
 const CALL: &str = "live migration";
@@ -139,10 +139,10 @@ fn text(value: &str) -> DriverResult<CString> {
 /// libvirt compares with the CPU that the hypervisor can present. An emulator can present more than the host's CPU has.
 pub(super) fn compare_cpu(
     connect: &Connect,
-    migration_data: &MigrationData,
+    (arch, virt_type): (&str, &str),
     cpu: &str,
 ) -> DriverResult<Option<String>> {
-    let (arch, kind, cpu) = (text(&migration_data.arch)?, text(&migration_data.virt_type)?, text(cpu)?);
+    let (arch, kind, cpu) = (text(arch)?, text(virt_type)?, text(cpu)?);
     let flags = sys::VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE;
     // SAFETY: the connection is alive, the texts end with NUL and outlive the call, emulator and machine may be null.
     let fits = unsafe {

@@ -60,6 +60,10 @@ pub struct GuestOptions {
     pub max_queues: Option<u32>,
     /// `[workarounds] skip_cpu_compare_on_dest`: CPUs are not compared before a live migration.
     pub trusts_cpus: bool,
+    /// `[libvirt] file_backed_memory`: guests' memory is in files of the host, of so many MiB in all; `None`: in its RAM.
+    pub file_backed_memory: Option<u64>,
+    /// `[libvirt] realtime_scheduler_priority` of CPUs that run in real time.
+    pub realtime_priority: u32,
 }
 
 impl Default for GuestOptions {
@@ -76,6 +80,8 @@ impl Default for GuestOptions {
             rx_queue_size: None,
             max_queues: None,
             trusts_cpus: false,
+            file_backed_memory: None,
+            realtime_priority: 1,
         }
     }
 }

@@ -91,6 +91,10 @@ calls! {
     CachedImages = "cached_images",
     NoteIdle = "note_idle",
     RemoveImage = "remove_image",
+    HoldPassphrase = "hold_passphrase",
+    DropPassphrase = "drop_passphrase",
+    TpmState = "tpm_state",
+    ReceiveTpmState = "receive_tpm_state",
 }
 
 /// The effect of a fault.

@@ -155,6 +155,16 @@ impl SimFleet {
         (0..self.len()).flat_map(of).collect()
     }
 
+    /// Guests whose hosts hold the passphrases of their TPMs.
+    pub fn passphrases(&self) -> Vec<InstanceId> {
+        (0..self.len()).flat_map(|host| self.machine(host).passphrases.keys().copied().collect::<Vec<_>>()).collect()
+    }
+
+    /// Hosts with the state of this guest's TPM.
+    pub fn tpms(&self, instance: InstanceId) -> Vec<usize> {
+        (0..self.len()).filter(|host| self.machine(*host).tpms.contains_key(&instance)).collect()
+    }
+
     /// Guests with frozen file systems.
     pub fn frozen(&self) -> Vec<InstanceId> {
         let of = |host| {

@@ -13,6 +13,7 @@ mod agent;
 mod console;
 mod devices;
 mod disk_transfer;
+mod emulated_tpm;
 mod faults;
 mod fleet;
 mod guest;
@@ -49,9 +50,9 @@ use tokio::time::sleep;
 
 use self::machine::SimMachine;
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
-    Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
-    VolumeStore, offers,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
+    LiveMigration, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
+    VolumeAttachment, VolumeStore, offers,
 };
 use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef};
@@ -236,6 +237,7 @@ impl Driver for SimHost {
         consoles: Consoles,
         device_locations: DeviceLocations,
         disk_transfer: DiskTransfer,
+        emulated_tpm: EmulatedTpm,
         guest_agent: GuestAgent,
         image_cache: ImageCache,
         interfaces: InterfaceAttachment,

@@ -44,6 +44,8 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         metadata(config),
         reserved(config),
         processors(config),
+        guests_cpus(config),
+        memory_in_files(config),
         signatures(config),
         event_store(config),
         identity(config),
@@ -333,6 +335,35 @@ fn reserved(config: &Config) -> Vec<Clash> {
         message: format!("[chronova] reserved_networks: {word} is not a network; write it as in 192.0.2.0/24").into(),
     };
     config.chronova.reserved_networks.iter().filter(wrong).map(clash).collect()
+}
+
+/// `cpu_mode = custom` and `cpu_models` belong together, as in Nova.
+fn guests_cpus(config: &Config) -> Vec<Clash> {
+    let custom = config.libvirt.cpu_mode.as_deref() == Some("custom");
+    match (custom, config.libvirt.cpu_models.is_empty()) {
+        (true, true) => vec![error(
+            ("libvirt", "cpu_mode"),
+            "[libvirt] cpu_mode = custom needs cpu_models: name at least one model",
+        )],
+        (false, false) => vec![error(
+            ("libvirt", "cpu_models"),
+            "[libvirt] cpu_models has an effect with cpu_mode = custom alone: set that, or take cpu_models out",
+        )],
+        _ => vec![],
+    }
+}
+
+/// Files of memory cannot be promised twice.
+fn memory_in_files(config: &Config) -> Vec<Clash> {
+    let (ratio, initial) = (config.default.ram_allocation_ratio, config.default.initial_ram_allocation_ratio);
+    let twice = (ratio.unwrap_or(initial) - 1.0).abs() > f64::EPSILON;
+    match config.libvirt.file_backed_memory > 0 && twice {
+        true => vec![error(
+            ("libvirt", "file_backed_memory"),
+            "[libvirt] file_backed_memory needs [DEFAULT] ram_allocation_ratio = 1.0",
+        )],
+        false => vec![],
+    }
 }
 
 /// Checks the sets of dedicated and shared processors, and `host_cpus`.

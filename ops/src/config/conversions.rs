@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use chronova_actors::hosts::options::DeletedGuests;
 use chronova_actors::scheduler::{SchedulerOptions, names as scheduler, weighers};
-use chronova_hypervisor::options::{CacheMode, CacheModes, CpuFlag, CpuMode, Serial, VirtType, VolumeClear};
+use chronova_hypervisor::options::{
+    CacheMode, CacheModes, CpuFlag, CpuMode, MachineTypes, Serial, VirtType, VolumeClear,
+};
 use ipnet::IpNet;
 
 use super::option::Multi;
@@ -124,6 +126,19 @@ impl Conversion<i32, Option<usize>> for Unlimited {
 
     fn back(field: &Option<usize>) -> Option<i32> {
         field.map_or(Some(-1), |bound| i32::try_from(bound).ok())
+    }
+}
+
+/// A number of which 0 is none.
+pub(super) struct SomeWhole;
+
+impl Conversion<u32, Option<u64>> for SomeWhole {
+    fn give(value: &u32) -> Option<u64> {
+        (*value > 0).then_some(u64::from(*value))
+    }
+
+    fn back(field: &Option<u64>) -> Option<u32> {
+        u32::try_from(field.unwrap_or(0)).ok()
     }
 }
 
@@ -315,20 +330,16 @@ impl Conversion<Vec<String>, Vec<CpuFlag>> for CpuFlags {
     }
 }
 
-/// The machine type for x86_64: `q35` in `x86_64=q35,aarch64=virt`.
-pub(super) struct MachineType;
+/// Machine types by architecture, as in `x86_64=q35,aarch64=virt`.
+pub(super) struct ByArchitecture;
 
-impl MachineType {
-    const ARCHITECTURE: &str = "x86_64=";
-}
-
-impl Conversion<Vec<String>, Option<String>> for MachineType {
-    fn give(value: &Vec<String>) -> Option<String> {
-        value.iter().find_map(|pair| pair.strip_prefix(Self::ARCHITECTURE)).map(str::to_owned)
+impl Conversion<Vec<String>, MachineTypes> for ByArchitecture {
+    fn give(value: &Vec<String>) -> MachineTypes {
+        MachineTypes::parse(value)
     }
 
-    fn back(field: &Option<String>) -> Option<Vec<String>> {
-        Some(field.iter().map(|machine| format!("{}{machine}", Self::ARCHITECTURE)).collect())
+    fn back(field: &MachineTypes) -> Option<Vec<String>> {
+        Some(field.0.iter().map(|(arch, machine)| format!("{arch}={machine}")).collect())
     }
 }
 

@@ -248,6 +248,20 @@ fn glance_is_called_where_there_is_a_keystone() {
 }
 
 #[test]
+fn choices_of_cpus_and_memory_that_contradict_are_errors() {
+    for (text, error) in [
+        ("[libvirt]\ncpu_mode = custom\n", "cpu_mode = custom needs cpu_models"),
+        ("[libvirt]\ncpu_models = Nehalem\n", "cpu_models has an effect with cpu_mode = custom alone"),
+        ("[libvirt]\nfile_backed_memory = 1024\n[DEFAULT]\nram_allocation_ratio = 1.5\n", "ram_allocation_ratio = 1.0"),
+    ] {
+        let found = problems_in(&[text]);
+        assert!(found.iter().any(|line| line.contains("error: ") && line.contains(error)), "{text}: {found:?}");
+    }
+    let fitting = problems_in(&["[libvirt]\ncpu_mode = custom\ncpu_models = Nehalem\nfile_backed_memory = 1024\n"]);
+    assert!(!fitting.iter().any(|line| line.contains("error: ")), "{fitting:?}");
+}
+
+#[test]
 fn old_names_work_and_current_ones_win() {
     let loaded = good(&["[DEFAULT]\nquota_cores = 7\nquota_ram = 1\n[quota]\nram = 2\n"]);
     assert_eq!(loaded.config.quota.cores, 7);

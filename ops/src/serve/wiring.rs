@@ -6,8 +6,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use chronova_actors::gateway::CommandGateway;
 use chronova_actors::operations::Operations;
+use chronova_actors::ports::{KeyManager, NoKeyManager};
 use chronova_actors::reconcile::run_counts::ReconcilerTally;
 use chronova_actors::runtime::{Follower, Leader, Leadership, Member, Ports};
+use chronova_actors::services::embedded::keys::EmbeddedKeyManager;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_actors::services::external::http::ServiceClient;
 use chronova_events::clock::SystemClock;
@@ -59,6 +61,7 @@ struct OpenedServices {
     networks: OpenedNetworks,
     images: OpenedImages,
     volumes: Arc<EmbeddedVolumes>,
+    keys: Arc<dyn KeyManager>,
 }
 
 impl ControlPlane {
@@ -165,7 +168,8 @@ impl OpenedServices {
         let images = images::open(config, member, gateway, &identity)?;
         let options = targets.runtime.volume.clone();
         let volumes = EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), images.port(), options);
-        Ok(Self { identity, networks, images, volumes })
+        let keys = keys(config)?;
+        Ok(Self { identity, networks, images, volumes, keys })
     }
 
     /// Creates the first users, and repairs what a crash left unfinished in the services.
@@ -188,7 +192,19 @@ impl OpenedServices {
     }
 
     fn ports(&self) -> Ports {
-        Ports { networks: self.networks.port(), images: self.images.port(), volumes: Arc::clone(&self.volumes) as _ }
+        let (volumes, keys) = (Arc::clone(&self.volumes) as _, Arc::clone(&self.keys));
+        Ports { networks: self.networks.port(), images: self.images.port(), volumes, keys }
+    }
+}
+
+/// The key manager that the configuration names.
+fn keys(config: &Config) -> Result<Arc<dyn KeyManager>> {
+    match config.chronova.key_manager.as_str() {
+        "none" => Ok(Arc::new(NoKeyManager)),
+        _ => {
+            let opened = EmbeddedKeyManager::open(&config.chronova.data_dir);
+            Ok(opened.context("cannot use the folder of the key manager")?)
+        }
     }
 }
 
@@ -213,7 +229,7 @@ fn app(
     let web: WebConfig = targets.web.clone();
     let metrics = HttpMetrics::new(metrics(member, &parts, seat.as_ref())?)?;
     let ServingParts { operations, services, .. } = parts;
-    let OpenedServices { identity, networks, images, volumes } = services;
+    let OpenedServices { identity, networks, images, volumes, keys: _ } = services;
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
     let authentication = match config.api.auth_strategy.as_str() {
         "noauth2" => Authentication::NoAuth,

@@ -123,7 +123,7 @@ async fn contradictory_flavor_and_image_are_refused_with_the_request() {
     let wants_pins = api.image(&[("hw_cpu_policy", "dedicated")]).await.to_string();
     let plain = api.image(&[]).await.to_string();
     refused(&create(&api, "a", "shared", Some(&wants_pins)).await, "override CPU pinning policy");
-    refused(&create(&api, "a", "realtime", None).await, "Realtime CPUs are not supported");
+    refused(&create(&api, "a", "realtime", None).await, "at least 1 RT vCPU");
     refused(&create(&api, "a", "odd", None).await, "evenly distributed");
     refused(&create(&api, "a", "threads", None).await, "non dedicated cpu pinning");
     // The image's value is used if the flavor has none.

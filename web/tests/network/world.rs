@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix_web::body::MessageBody;
 use actix_web::test::{self, TestRequest};
 use async_trait::async_trait;
-use chronova_actors::ports::{ImageDraft, ImageService, NoVolumeService, PortError};
+use chronova_actors::ports::{ImageDraft, ImageService, NoKeyManager, NoVolumeService, PortError};
 use chronova_actors::process::context::StepContext;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
@@ -74,7 +74,8 @@ impl World {
         let leadership = Leadership::take(&member, 1).unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let leader = {
-            let ports = Ports { networks, images: Arc::new(NoImages), volumes: Arc::new(NoVolumeService) };
+            let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));
+            let ports = Ports { networks, images: Arc::new(NoImages), volumes, keys };
             Leader::start(leadership, vec![], ports, RuntimeOptions::default())
         }
         .await;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use actix_web::body::to_bytes;
 use actix_web::test::{TestRequest, call_service, init_service};
 use anyhow::{Context as _, Result};
+use chronova_actors::ports::NoKeyManager;
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::process::options::LiveOptions;
@@ -124,7 +125,7 @@ impl ChaosWorld {
         let images = Arc::clone(&self.images);
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, self.options.volume.clone());
         let drivers = self.fleet.drivers_until(&store.dead());
-        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _ };
+        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _, keys: Arc::new(NoKeyManager) };
         let leader = Leader::start(leadership, drivers, ports, self.options.clone()).await;
         let config = WebConfig::default();
         let policy = Enforcer::load(&config.policy).context("the policy cannot be used")?;

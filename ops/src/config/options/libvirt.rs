@@ -55,9 +55,11 @@ section! {
         cpu_model_extra_flags: Vec<String> => drivers.libvirt.guests.cpu_flags by CpuFlags {
             help: "CPU features to add (`name` or `+name`) or to leave out (`-name`), whatever cpu_mode is but `none`.",
         }
-        hw_machine_type: Vec<String> => drivers.libvirt.machine_type by MachineType {
-            help: "Machine types by architecture, as in x86_64=q35,aarch64=virt. Unset: libvirt's own choice for x86_64 \
-                   (pc), virt for aarch64 and armv7l, s390-ccw-virtio for s390x.",
+        hw_machine_type: Vec<String>
+            => drivers.libvirt.machine_types by ByArchitecture => runtime.servers.machine_types by ByArchitecture {
+            help: "Machine types of new servers by architecture, as in x86_64=q35,aarch64=virt. A server keeps the one \
+                   that it had at its first start. Unset: pc for x86_64, virt for aarch64 and armv7l, s390-ccw-virtio \
+                   for s390x, pseries for ppc64le.",
         }
         images_type: String => here {
             default: Text("default"), choices: ImagesType::WORDS,
@@ -158,9 +160,18 @@ section! {
             min: Some(1.0),
             help: "Most queues of one network card, where image or flavor ask for as many as the server has CPUs. Unset: 256.",
         }
-        swtpm_enabled: bool => nothing {
-            default: Text("false"),
-            help: "Offer guests an emulated TPM on hosts that have swtpm.",
+        file_backed_memory: u32 => drivers.libvirt.guests.file_backed_memory by SomeWhole {
+            min: Some(0.0), unit: "MiB",
+            help: "Keep guests' memory in files of their hosts, of so many MiB on each host, which become its MEMORY_MB; 0: in \
+                   RAM. Needs ram_allocation_ratio = 1.0; guests with huge pages do not start there.",
+        }
+        realtime_scheduler_priority: u32 => drivers.libvirt.guests.realtime_priority {
+            min: Some(1.0), max: Some(99.0),
+            help: "Scheduling priority of guests' CPUs that run in real time (hw:cpu_realtime).",
+        }
+        swtpm_enabled: bool => drivers.libvirt.emulates_tpm {
+            help: "Offer guests an emulated TPM on hosts that have swtpm. Their passphrases need a key manager: see \
+                   [chronova] key_manager.",
         }
         live_migration_scheme: Option<String> => runtime.live.scheme {
             help: "Transport that a source host uses to reach a destination's libvirtd (tcp, tls, ssh).",
