@@ -59,7 +59,7 @@ struct ProcessExecution<'a> {
     meta: Arc<Meta>,
     /// The metadata of the event that asked for the process.
     asked_by: Arc<Meta>,
-    /// Rings when another process looks for the records of this one.
+    /// Notified when another process asks for the records of this process.
     guard: &'a RunningGuard,
     /// Failed attempts of the current step.
     tries: u32,
