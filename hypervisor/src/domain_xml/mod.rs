@@ -10,12 +10,15 @@ mod devices;
 mod hardware;
 mod metadata;
 mod pinned;
+mod replug;
 pub(crate) mod source;
+mod splice;
 mod tuning;
 
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
 pub use pinned::repin;
+pub use replug::replug;
 pub use source::{DiskSource, RbdImage};
 pub use tuning::Tuning;
 
