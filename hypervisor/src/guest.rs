@@ -133,7 +133,7 @@ pub enum ImageFormat {
     Iso,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nic {
     pub port: PortId,
     pub network: NetworkId,

@@ -81,8 +81,8 @@ up() { # Keystone's folder, port
   keystone=$(cat "$1/url")
   if [ ! -e "$DIR/made" ]; then
     configure "${2:-$(free_port)}" "$keystone"
-    glance-manage --config-file "$DIR/glance-api.conf" db_sync >"$DIR/make.log" 2>&1 || { tail -n 5 "$DIR/make.log" >&2; exit 1; }
-    write_ahead "$DIR/glance.db"
+    tables "$DIR/glance.db" glance-common glance-manage --config-file "$DIR/glance-api.conf" db_sync >"$DIR/make.log" 2>&1 \
+      || { tail -n 5 "$DIR/make.log" >&2; exit 1; }
     python3 "$HERE/enlist.py" "$keystone" service=glance=image="$(cat "$DIR/url")"
     : >"$DIR/made"
   fi

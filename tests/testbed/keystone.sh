@@ -59,8 +59,7 @@ CONF
 make() {
   local manage=(keystone-manage --config-file "$DIR/keystone.conf") url
   url=$(cat "$DIR/url")
-  "${manage[@]}" db_sync
-  write_ahead "$DIR/keystone.db"
+  tables "$DIR/keystone.db" keystone "${manage[@]}" db_sync
   # Makes the keys as fernet_setup and credential_setup do, because each start of keystone-manage takes seconds.
   local folder key
   for folder in fernet credential; do

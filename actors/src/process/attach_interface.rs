@@ -100,7 +100,7 @@ async fn release(work: &StepRun) -> Result<(), StepError> {
             if before {
                 return Ok(());
             }
-            networks.detach(work.instance_id(), *port, meta).await
+            networks.detach(work.instance_id(), *port, false, meta).await
         }
         _ => networks.undo_attach(work.instance_id(), work.running.process, meta).await,
     };

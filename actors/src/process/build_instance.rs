@@ -11,7 +11,7 @@
 //!
 //! If a host fails, the build tries another, `[scheduler] max_attempts` in all.
 
-use chronova_events::ids::{ConsumerId, HostId};
+use chronova_events::ids::{ConsumerId, HostId, PortId};
 use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated, RequestedNetworks};
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;
@@ -199,8 +199,9 @@ fn placed_zone(work: &StepRun, server: &Alive) -> String {
 
 pub(super) async fn release_network(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
-    work.context.networks.release(work.instance_id(), &server.request.project, work.meta.clone()).await?;
-    Ok(())
+    let owned: Vec<PortId> = server.nics.iter().filter(|nic| nic.owned).map(|nic| nic.port).collect();
+    let (networks, project) = (&work.context.networks, &server.request.project);
+    Ok(networks.release(work.instance_id(), project, &owned, work.meta.clone()).await?)
 }
 
 async fn prepare_volumes(work: &StepRun) -> Result<StepOutput, StepError> {

@@ -103,7 +103,7 @@ async fn plug_again(work: &StepRun) -> Result<(), StepError> {
 
 async fn release(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some((_, nic)) = subject(work).await? else { return Ok(StepOutput::Nothing) };
-    match work.context.networks.detach(work.instance_id(), nic.port, work.meta.clone()).await {
+    match work.context.networks.detach(work.instance_id(), nic.port, nic.owned, work.meta.clone()).await {
         Ok(()) | Err(PortError::NotFound(_)) => Ok(StepOutput::Nothing),
         Err(error) => Err(error.into()),
     }

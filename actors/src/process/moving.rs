@@ -137,6 +137,14 @@ pub(super) async fn bind(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     Ok(())
 }
 
+/// Moves the traffic of the server's ports to the destination. In post-copy the guest runs there before its migration
+/// has ended.
+pub(super) async fn switch(work: &StepRun, at: &Placed) -> Result<(), StepError> {
+    let Some(server) = work.server().await? else { return Ok(()) };
+    let (networks, project) = (&work.context.networks, &server.request.project);
+    Ok(networks.activate_destination(work.instance_id(), project, &at.hostname, work.meta.clone()).await?)
+}
+
 /// Starts the guest on a host where it is defined. If the host does not answer, its agent corrects the guest's state
 /// later.
 pub(super) async fn start_again(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {

@@ -12,8 +12,9 @@ mod firmware;
 mod hardware;
 mod metadata;
 mod pinned;
+mod replug;
 pub(crate) mod source;
-mod topology;
+mod splice;
 mod tuning;
 
 pub use cpu::CpuModel;
@@ -21,6 +22,7 @@ pub use firmware::{Firmware, FirmwareFacts, Tpm};
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
 pub use pinned::repin;
+pub use replug::replug;
 pub use source::{DiskSource, RbdImage};
 pub use tuning::Tuning;
 

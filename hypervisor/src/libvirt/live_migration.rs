@@ -27,7 +27,7 @@ use crate::capability::live_migration::{
     ForceComplete, GuestMigrationState, GuestPresence, LiveMigration, MigrationAddressing, MigrationData,
     MigrationPlan, MigrationUris,
 };
-use crate::domain_xml::repin;
+use crate::domain_xml::{repin, replug};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
 use crate::options::LibvirtOptions;
@@ -95,7 +95,8 @@ fn definitions(domain: &Domain, plan: &MigrationPlan) -> Result<[Option<String>;
     let again = |kind: u32| -> Result<Option<String>, String> {
         let xml = domain.xml_desc(sys::VIR_DOMAIN_XML_MIGRATABLE | sys::VIR_DOMAIN_XML_SECURE | kind);
         let xml = xml.map_err(|error| error.message().to_owned())?;
-        let there = repin(&xml, &plan.pinning).map_err(|error| error.to_string())?;
+        let there = repin(&xml, &plan.pinning).and_then(|there| replug(&there, &plan.nics));
+        let there = there.map_err(|error| error.to_string())?;
         Ok(Some(there).filter(|there| *there != xml))
     };
     Ok([again(0)?, again(sys::VIR_DOMAIN_XML_INACTIVE)?])

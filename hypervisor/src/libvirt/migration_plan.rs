@@ -159,6 +159,7 @@ mod tests {
             post_copy: false,
             bandwidth: 0,
             pinning: crate::pinning::Pinning::default(),
+            nics: vec![],
         }
     }
 

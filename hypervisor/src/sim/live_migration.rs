@@ -53,6 +53,8 @@ pub(super) struct SimMigrations {
     takes: Duration,
     /// Whether migrations end only if they are forced to complete.
     held: bool,
+    /// Whether migrations in post-copy do not end.
+    post_copy_held: bool,
     fails: Option<String>,
     shared: bool,
     shared_disk_breaches: Vec<SharedDiskBreach>,
@@ -133,7 +135,12 @@ impl SimFleet {
         self.travel().held = held;
     }
 
-    /// Sets the message with which live migrations fail at their end; `None`: they succeed.
+    /// Sets whether live migrations stay in post-copy until they are released.
+    pub fn hold_post_copy(&self, held: bool) {
+        self.travel().post_copy_held = held;
+    }
+
+    /// Sets whether live migrations fail at their end, and the message.
     pub fn fail_travellers(&self, reason: Option<&str>) {
         self.travel().fails = reason.map(str::to_owned);
     }
@@ -219,7 +226,10 @@ impl SimFleet {
             return SimMigrationOutcome::Fails("the guest is not running".to_owned());
         }
         let travel = self.travel();
-        let over = migrating.forced || (!travel.held && migrating.began.elapsed() >= travel.takes);
+        let over = match migrating.post_copy {
+            true => !travel.post_copy_held,
+            false => migrating.forced || (!travel.held && migrating.began.elapsed() >= travel.takes),
+        };
         match (&travel.fails, over) {
             (_, false) => SimMigrationOutcome::Goes,
             (Some(reason), true) => SimMigrationOutcome::Fails(reason.clone()),

@@ -164,7 +164,7 @@ impl OpenedServices {
     fn open(config: &Config, targets: &Targets, member: &Member, gateway: &Arc<CommandGateway>) -> Result<Self> {
         let views = &member.views;
         let identity = identity::open(config, &targets.identity, member)?;
-        let networks = OpenedNetworks::open(config, member, gateway)?;
+        let networks = OpenedNetworks::open(config, member, gateway, &identity)?;
         let images = images::open(config, member, gateway, &identity)?;
         let options = targets.runtime.volume.clone();
         let volumes = EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), images.port(), options);
@@ -180,7 +180,7 @@ impl OpenedServices {
 
     /// The clients of other services, for metrics.
     fn clients(&self) -> Vec<Arc<ServiceClient>> {
-        let mut clients: Vec<_> = self.networks.client().cloned().into_iter().collect();
+        let mut clients = self.networks.clients();
         if let OpenedIdentity::Keystone { provider, accounts, .. } = &self.identity {
             clients.push(Arc::clone(provider.client()));
             clients.extend(accounts.vouching.iter().map(|account| Arc::clone(account.client())));

@@ -38,8 +38,11 @@ pub trait NetworkStage: Send + Sync {
     /// Deletes a port, as its project may at any time.
     async fn delete_port(&self, tenant: &NetworkTenant, port: PortId);
 
-    /// A network with `addresses` floating addresses. A router, which takes one of them, leads from there to the
-    /// tenant's network.
+    /// All hosts that a port is bound to, with the one that has its traffic.
+    async fn bindings(&self, port: PortId) -> Vec<String>;
+
+    /// A network with `addresses` floating addresses. A router, which takes one of them, leads from there to the tenant's
+    /// network.
     async fn pool(&self, tenant: &NetworkTenant, addresses: u8) -> NetworkId;
 
     /// Associates a new floating address with the first address of the interface.
@@ -66,6 +69,7 @@ pub const CASES: &[(&str, NetworkCase)] = &[
     ("tells_floating_addresses", |service, stage| tells_floating(service, stage).boxed()),
     ("refreshes_interfaces_without_lost_ports", |service, stage| refreshes(service, stage).boxed()),
     ("rebinds_ports_to_hosts", |service, stage| rebinds(service, stage).boxed()),
+    ("binds_ports_to_the_destination_of_a_live_migration", |service, stage| binds_ahead(service, stage).boxed()),
 ];
 
 fn caller(tenant: &NetworkTenant) -> ServiceCaller {
@@ -202,7 +206,7 @@ async fn releases(service: &dyn NetworkService, stage: &dyn NetworkStage) -> any
     let wanted = server(&tenant, vec![on(tenant.network), given(own)]);
     let nics = service.allocate(wanted.clone(), meta()).await?;
     for _ in 0..2 {
-        service.release(wanted.instance, &tenant.project, meta()).await?;
+        service.release(wanted.instance, &tenant.project, &[], meta()).await?;
     }
     promise!(
         find_port(service, &tenant, nics[0].port).await?.is_none(),
@@ -253,10 +257,10 @@ async fn detaches(service: &dyn NetworkService, stage: &dyn NetworkStage) -> any
     let (mine, others) = (server(&tenant, vec![given(own)]), server(&tenant, vec![on(tenant.network)]));
     service.allocate(mine.clone(), meta()).await?;
     let theirs = service.allocate(others, meta()).await?;
-    service.detach(mine.instance, theirs[0].port, meta()).await?;
+    service.detach(mine.instance, theirs[0].port, true, meta()).await?;
     promise!(find_port(service, &tenant, theirs[0].port).await?.is_some(), "the port of another server is deleted");
     for _ in 0..2 {
-        service.detach(mine.instance, own, meta()).await?;
+        service.detach(mine.instance, own, false, meta()).await?;
     }
     let Some(kept) = find_port(service, &tenant, own).await? else { anyhow::bail!("a port that was given is deleted") };
     promise!(kept.server.is_none(), "a detached port is still the server's: {kept:?}");
@@ -427,5 +431,51 @@ async fn rebinds(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyh
         promise!(owner == Some(wanted.instance), "the port is no longer the server's: {info:?}");
     }
     service.rebind(InstanceId::random(), &tenant.project, None, "nova", meta()).await?;
+    Ok(())
+}
+
+async fn binds_ahead(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+    let (tenant, there) = (stage.tenant(5).await, "compute2");
+    let own = stage.own_port(&tenant).await;
+    let wanted = server(&tenant, vec![on(tenant.network), given(own)]);
+    let (id, project) = (wanted.instance, &tenant.project);
+    let nics = service.allocate(wanted, meta()).await?;
+    let host_of = async |port: PortId| anyhow::Ok(find_port(service, &tenant, port).await?.and_then(|info| info.host));
+    let stays = async || {
+        for nic in &nics {
+            promise!(host_of(nic.port).await?.as_deref() == Some(HOST), "the traffic left the source: {nic:?}");
+        }
+        anyhow::Ok(())
+    };
+    for _ in 0..2 {
+        service.bind_destination(id, project, there, meta()).await?;
+        stays().await?;
+    }
+    let plugged = service.realise_at(&nics, there).await?;
+    promise!(plugged.nics.len() == nics.len(), "the destination has no plug for each port: {plugged:?}");
+    for _ in 0..2 {
+        service.unbind_destination(id, project, there, meta()).await?;
+        stays().await?;
+    }
+    for nic in &nics {
+        let left = stage.bindings(nic.port).await;
+        promise!(left == [HOST], "a binding to a destination is left behind: {left:?}");
+    }
+    service.bind_destination(id, project, there, meta()).await?;
+    service.activate_destination(id, project, there, meta()).await?;
+    for _ in 0..2 {
+        service.rebind(id, project, Some(there), "nova", meta()).await?;
+        service.unbind_destination(id, project, there, meta()).await?;
+    }
+    for nic in &nics {
+        promise!(host_of(nic.port).await?.as_deref() == Some(there), "the traffic did not follow the guest: {nic:?}");
+        let left = stage.bindings(nic.port).await;
+        promise!(left == [there], "a binding to the source is left behind: {left:?}");
+    }
+    service.bind_destination(id, project, HOST, meta()).await?;
+    service.release(id, project, &[], meta()).await?;
+    promise!(find_port(service, &tenant, nics[0].port).await?.is_none(), "a port that moved is not deleted");
+    let Some(kept) = find_port(service, &tenant, own).await? else { anyhow::bail!("a given port is deleted") };
+    promise!(kept.server.is_none() && kept.host.is_none(), "a given port is still bound: {kept:?}");
     Ok(())
 }

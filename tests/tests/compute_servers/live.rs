@@ -1,5 +1,6 @@
 //! Live migrations through the API: the request of each version, the views of running migrations, and refusals.
 
+use chronova_hypervisor::guest::NicPlug;
 use chronova_tests::compute_api::{ADMIN, Api, contract, read};
 use serde_json::{Value, json};
 
@@ -111,6 +112,37 @@ async fn before_2_34_a_live_migration_answers_after_its_checks() {
     let all = subject.api.get("/os-migrations", "2.59").await["migrations"].take();
     assert_eq!((&all[0]["status"], &all[0]["migration_type"]), (&json!("error"), &json!("live-migration")));
     assert_eq!(subject.shown().await["status"], "ACTIVE");
+}
+
+/// The network binds the ports to the destination before the guest moves, and says how they are plugged in there.
+#[actix_rt::test]
+async fn a_guest_is_plugged_in_as_its_destination_needs_it() {
+    let subject = Subject::new().await;
+    let (id, other) = (subject.id.parse().unwrap(), subject.other().await);
+    assert_eq!(subject.ask("2.34", json!({"host": null, "block_migration": "auto"})).await.0, 202);
+    subject.api.life.settled().await;
+    let plan = subject.api.world.brakes.migration_plans().pop().unwrap();
+    let plugs: Vec<&NicPlug> = plan.nics.iter().map(|nic| &nic.plug).collect();
+    assert_eq!(plugs, [&NicPlug::Bridge { bridge: format!("br-{other}") }]);
+    let network = &subject.api.world.network;
+    assert_eq!((network.host_of(id), network.other_bindings()), (Some(other), vec![]));
+}
+
+#[actix_rt::test]
+async fn a_destination_that_the_network_refuses_gets_no_guest() {
+    let subject = Subject::new().await;
+    let (home, other) = (subject.host().await, subject.other().await);
+    let network = &subject.api.world.network;
+    network.refuse_destination(&other);
+    for host in [json!(null), json!(other)] {
+        assert_eq!(subject.ask("2.34", json!({"host": host, "block_migration": "auto"})).await.0, 202);
+        subject.api.life.settled().await;
+        assert_eq!((subject.shown().await["status"].clone(), subject.host().await), (json!("ACTIVE"), home.clone()));
+        let fault = subject.api.life.fault(subject.id.parse().unwrap());
+        assert!(fault.contains(&format!("host {other}: Binding failed for port")), "{fault}");
+        assert_eq!(network.host_of(subject.id.parse().unwrap()), Some(home.clone()));
+    }
+    assert!(subject.api.world.brakes.migration_plans().is_empty(), "no guest moved");
 }
 
 #[actix_rt::test]

@@ -198,6 +198,29 @@ async fn a_held_live_migration_is_forced_to_complete() {
     scene.end().await;
 }
 
+/// In post-copy the guest runs at its destination before its migration has ended.
+#[actix_rt::test]
+async fn traffic_follows_a_guest_in_post_copy() {
+    let mut world = World::new(2);
+    world.options.live.permit_post_copy = true;
+    world.fleet.hold_post_copy(true);
+    let scene = Scene::sent(world).await;
+    let (id, network) = (scene.id, &scene.world.network);
+    let (source, target) = scene.ends();
+    let [source, target] = [source, target].map(|host| scene.world.fleet.hostname(host));
+    assert_eq!((network.host_of(id), network.other_bindings()), (Some(source.clone()), vec![(id, target.clone())]));
+    scene.life.force_live(id).await.unwrap();
+    while network.host_of(id).as_ref() != Some(&target) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(scene.world.fleet.migrating_guests(), [id], "the migration has not ended");
+    assert_eq!(network.other_bindings(), [(id, source)]);
+    scene.world.fleet.hold_post_copy(false);
+    scene.arrives().await;
+    assert_eq!(scene.world.network.host_of(id), Some(target));
+    scene.end().await;
+}
+
 #[actix_rt::test]
 async fn the_time_of_a_live_migration_is_bounded() {
     for forces in [false, true] {

@@ -93,7 +93,7 @@ async fn a_repeated_allocation_returns_the_same_interface() {
     assert_eq!(ports[0]["id"], nic.port.to_string());
 
     for _ in 0..2 {
-        port.release(server(1), &blue(), meta()).await.unwrap();
+        port.release(server(1), &blue(), &[], meta()).await.unwrap();
         assert_eq!(ports_of(&world, 1).await.len(), 0);
     }
     world.end().await;
@@ -132,7 +132,7 @@ async fn given_ports_are_bound_and_left_behind() {
     assert!(matches!(refused, PortError::Conflict(_)));
     assert_eq!(ports_of(&world, 2).await.len(), 0, "the port on the first network is deleted");
 
-    port.release(server(1), &blue(), meta()).await.unwrap();
+    port.release(server(1), &blue(), &[], meta()).await.unwrap();
     let left = world.get("admin", &format!("/ports/{given_id}")).await;
     assert_eq!((&left["port"]["device_id"], &left["port"]["status"]), (&json!(""), &json!("DOWN")));
     assert_eq!(ports_of(&world, 1).await.len(), 0);
@@ -265,7 +265,7 @@ async fn another_process_on_the_same_log_goes_on() {
     world.end().await;
 
     let world = World::on(store).await;
-    networks(&world).release(server(1), &blue(), meta()).await.unwrap();
+    networks(&world).release(server(1), &blue(), &[], meta()).await.unwrap();
     assert_eq!(world.get("admin", "/ports").await["ports"], json!([]));
     world.end().await;
 }

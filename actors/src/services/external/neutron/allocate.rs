@@ -53,7 +53,13 @@ pub(super) fn is_marked(port: &NeutronPort) -> bool {
     port.profile.get(MARK).is_some()
 }
 
-/// The server that gets a port, with its project, names, host and zone.
+fn without_mark(port: &NeutronPort) -> Value {
+    let mut profile = port.profile.as_object().cloned().unwrap_or_default();
+    profile.remove(MARK);
+    Value::Object(profile)
+}
+
+/// The server that gets a port, and its place.
 pub(super) struct PortOwner<'a> {
     pub instance: InstanceId,
     pub project: &'a ProjectId,
@@ -85,7 +91,7 @@ impl NeutronNetworks {
             RequestedNetworks::Auto => &automatic[..],
             RequestedNetworks::These(nics) | RequestedNetworks::OfAnyProject(nics) => nics,
         };
-        let asker = NeutronCaller::Account(meta);
+        let asker = NeutronCaller::account(meta);
         let known = self.ports_of_server(asker, wanted.instance, &wanted.project).await?;
         let groups = self.groups_of_new_ports(&wanted.project, &wanted.security_groups, asker).await?;
         let owner = PortOwner {
@@ -107,7 +113,7 @@ impl NeutronNetworks {
     }
 
     pub(super) async fn attach_one(&self, wanted: &InterfaceRequest, meta: &Arc<Meta>) -> Result<NicInfo, PortError> {
-        let asker = NeutronCaller::Account(meta);
+        let asker = NeutronCaller::account(meta);
         let owner = PortOwner {
             instance: wanted.instance,
             project: &wanted.project,
@@ -133,9 +139,9 @@ impl NeutronNetworks {
         process: ProcessId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let (asker, mark) = (NeutronCaller::Account(meta), of_process(process));
+        let (asker, mark) = (NeutronCaller::account(meta), of_process(process));
         for port in self.ports_with_device(asker, instance).await?.iter().filter(|port| mark.is_on(port)) {
-            self.give_up(port, asker).await?;
+            self.give_up(port, true, asker).await?;
         }
         Ok(())
     }
@@ -163,6 +169,10 @@ impl NeutronNetworks {
             return ensure_bound(port);
         }
         let mut body = owner.binding();
+        if is_marked(&port) {
+            // It was created for another server, whose user took it away. Now it is a given one, so it stays.
+            body.insert("binding:profile".to_owned(), without_mark(&port));
+        }
         if !owner.hostname.is_empty() && self.calls.has_extension(asker, "dns-integration").await? {
             body.insert("dns_name".to_owned(), json!(owner.hostname));
         }

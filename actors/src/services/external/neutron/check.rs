@@ -107,15 +107,15 @@ impl NeutronNetworks {
         let missing = || PortError::Invalid(format!("Network {id} could not be found."));
         let network = networks.get(&id).ok_or_else(missing)?;
         if !network.is_of(project) && !network.shared {
-            // Neutron also shows a user the networks that RBAC shares with the user's project. Chronova's own account
-            // sees every network, so it cannot tell whether the project may use this network.
-            match (network.external, asker) {
+            // A user sees the networks that are shared with the project alone, and external ones. An account that sees
+            // every network cannot tell the former.
+            match (network.external, asker.is_user()) {
                 (true, _) => {
                     let message = format!("It is not allowed to create an interface on external network {id}");
                     return Err(PortError::Forbidden(message));
                 }
-                (false, NeutronCaller::Account(_)) => return Err(missing()),
-                (false, NeutronCaller::User(..)) => {}
+                (false, false) => return Err(missing()),
+                (false, true) => {}
             }
         }
         if network.subnets.is_empty() {
@@ -177,7 +177,7 @@ impl NeutronNetworks {
         if new == 0 {
             return Ok(());
         }
-        let asker = NeutronCaller::Account(&caller.meta);
+        let asker = NeutronCaller::account(&caller.meta);
         let quota: Value = self.calls.show(asker, "quotas", "quota", project.as_str()).await?;
         let Some(limit) = quota["port"].as_i64().and_then(|limit| usize::try_from(limit).ok()) else { return Ok(()) };
         let query = format!("project_id={}&fields=id", encoded(project.as_str()));

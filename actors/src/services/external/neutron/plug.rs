@@ -22,11 +22,17 @@ const DEVICE_ID: usize = 11;
 const LOOK: Duration = Duration::from_secs(3);
 
 impl NeutronNetworks {
-    pub(super) async fn setup_of(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
+    /// `host`: the destination of a live migration, whose bindings count there.
+    pub(super) async fn setup_of(&self, nics: &[NicInfo], host: Option<&str>) -> Result<HostNetworkSetup, PortError> {
         let meta = Meta::system("neutron");
         let ids: Vec<String> = nics.iter().map(|nic| nic.port.to_string()).collect();
-        let ports: Vec<NeutronPort> =
-            self.calls.list_by(NeutronCaller::Account(&meta), "ports", "id", &ids, "").await?;
+        let asker = NeutronCaller::account(&meta);
+        let mut ports: Vec<NeutronPort> = self.calls.list_by(asker, "ports", "id", &ids, "").await?;
+        if let Some(host) = host {
+            for port in &mut ports {
+                self.see_from(port, host, asker).await?;
+            }
+        }
         let realised = nics.iter().map(|nic| {
             let port = ports.iter().find(|port| port.id == nic.port).cloned();
             let port = port.ok_or_else(|| PortError::NotFound(format!("Port {} could not be found.", nic.port)))?;
@@ -79,7 +85,7 @@ impl NeutronNetworks {
         let meta = Meta::system("neutron");
         let ids: Vec<String> = ports.iter().map(PortId::to_string).collect();
         let more = "&fields=id&fields=status";
-        let found: Vec<Value> = self.calls.list_by(NeutronCaller::Account(&meta), "ports", "id", &ids, more).await?;
+        let found: Vec<Value> = self.calls.list_by(NeutronCaller::account(&meta), "ports", "id", &ids, more).await?;
         Ok(found.iter().all(|port| port["status"].as_str() == Some("ACTIVE")))
     }
 }

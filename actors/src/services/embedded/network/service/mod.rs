@@ -136,7 +136,7 @@ impl NetworkService for EmbeddedNetworks {
         if let Err(error) = &allocated
             && !matches!(error, PortError::Unavailable(_))
         {
-            if let Err(undo) = self.release(wanted.instance, &wanted.project, Arc::clone(&meta)).await {
+            if let Err(undo) = self.release(wanted.instance, &wanted.project, &[], Arc::clone(&meta)).await {
                 // The calling process releases the ports again when it is undone.
                 tracing::warn!(instance = %wanted.instance, %error, %undo, "undoing ports failed, retrying");
             }
@@ -154,10 +154,10 @@ impl NetworkService for EmbeddedNetworks {
     }
 
     async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.detach(instance, attach::port_of(process), meta).await
+        self.detach(instance, attach::port_of(process), true, meta).await
     }
 
-    async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError> {
+    async fn detach(&self, instance: InstanceId, port: PortId, _: bool, meta: Arc<Meta>) -> Result<(), PortError> {
         let mut networks = self.touched.of(instance);
         networks.extend(self.views.networks.read(|view| view.port(port).map(|port| port.created.network)));
         let mut seen = Position::START;
@@ -254,7 +254,13 @@ impl NetworkService for EmbeddedNetworks {
         Ok(attach::refreshed(&self.views, instance, nics))
     }
 
-    async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {
+    async fn release(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        _: &[PortId],
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
         let mut seen = Position::START;
         for network in self.networks_of(project, instance) {
             let command = NetworkCommand::ReleaseDevice { device: instance, project: project.clone() };
