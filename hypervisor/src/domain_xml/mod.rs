@@ -15,6 +15,7 @@ mod pinned;
 mod replug;
 pub(crate) mod source;
 mod splice;
+mod topology;
 mod tuning;
 
 pub use cpu::CpuModel;

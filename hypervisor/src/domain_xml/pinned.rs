@@ -8,6 +8,7 @@ use std::ops::Range;
 use roxmltree::{Document, Node};
 
 use super::splice::splice;
+use super::{Hardware, HostFacts};
 use crate::cpus;
 use crate::pinning::{GuestNode, Pinning};
 use crate::xml::Element;
