@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The highest number of a processor. It is far above that of any machine. It is low enough that a typing error
+/// The highest number of a processor. No machine has so many processors. The limit is low enough that a typing error
 /// (`0-99999999999`) is refused and does not fill the memory.
 const HIGHEST: u32 = 16_383;
 
@@ -14,7 +14,8 @@ pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
     let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (set, range) = match part.strip_prefix('^') {
-            // Nova excludes only single processors. Excluding a range needs fewer words.
+            // In Nova, `^` excludes only a single processor. Here it also excludes a range, so that long lists become
+            // short.
             Some(range) => (&mut without, range),
             None => (&mut with, part),
         };

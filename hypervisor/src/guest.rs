@@ -43,8 +43,8 @@ pub struct GuestSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RescueDisk {
     pub image: ImageRef,
-    /// `None`: the guest has only the rescue disk and then its root disk. Otherwise it keeps all its disks in place and
-    /// boots from the additional rescue disk.
+    /// `None`: the guest has only the rescue disk, followed by its root disk. Otherwise the guest keeps all its disks
+    /// in place and boots from the additional rescue disk.
     pub stable: Option<RescuePlace>,
 }
 
@@ -133,7 +133,7 @@ pub enum ImageFormat {
     Iso,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nic {
     pub port: PortId,
     pub network: NetworkId,
@@ -277,7 +277,7 @@ pub struct NicCounters {
 /// The properties and resources of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCapabilities {
-    /// The host's stable id: libvirt's host UUID.
+    /// The host's stable id. A libvirt host has the UUID of its storage pool, which was at first libvirt's host UUID.
     pub host: HostId,
     pub hostname: String,
     /// For example `QEMU`, as in Nova's `hypervisor_type`.

@@ -164,7 +164,7 @@ pub struct Screens {
 }
 
 impl Screens {
-    /// Whether guests have a screen. Without one they have no graphics card and no pointer device.
+    /// Whether guests have a screen. Without a screen, guests have no graphics card and no pointer device.
     pub fn any(&self) -> bool {
         self.vnc.is_some() || self.spice.is_some()
     }
@@ -187,7 +187,7 @@ pub struct Spice {
     pub secure: bool,
 }
 
-/// The options of the libvirt driver. All hosts have the same.
+/// The options of the libvirt driver. All hosts have the same options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LibvirtOptions {
     pub virt_type: VirtType,

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_that_reads_the_configuration_takes_its_files() {
+    fn commands_that_read_the_configuration_take_its_files() {
         let mut found = Vec::new();
         places(&Cli::command(), "", &mut found);
         for known in ["serve", "serve-log", "audit", "inspect", "rebuild", "schedule", "policy"] {

@@ -1,5 +1,5 @@
-//! A wrapper of drivers. It stops with its control plane, so that calls of a crashed world reach no host. It also lets
-//! a test pause calls, before their work or between their work and their answer.
+//! A wrapper of drivers. The wrapper stops with its control plane, so that no call of a crashed control plane reaches a
+//! host. It also lets a test pause calls, before their work or between their work and their answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};

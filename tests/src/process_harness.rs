@@ -1,9 +1,9 @@
 //! The crash harness: tests a process in six ways. `tests/processes.rs` has one line per process.
 //!
-//! 1. It succeeds.
+//! 1. The process succeeds.
 //! 2. **Crash before and after every append**: the control plane crashes right before or after any append. The next
-//!    life reaches the same end as one without a crash, or nothing has happened. A crash right before an append loses
-//!    the records of all steps that it would have written, but not what they did on the hosts.
+//!    life reaches the same end as a run without a crash, or the request had no effect at all. A crash right before an
+//!    append loses the records of all steps that it would have written, but not what they did on the hosts.
 //! 3. Every step fails, before and after its work: nothing is left over.
 //! 4. Every step runs twice, and so does every undo: the result is the same.
 //! 5. **Crash while unwinding**: a step fails, and the control plane crashes after any later append.
@@ -125,7 +125,8 @@ async fn prepared(case: &Case) -> World {
     world
 }
 
-/// Checks what holds when nothing is under way, and that no reconciler had to give back what a process took.
+/// Checks the invariants that hold when no work is under way, and that no reconciler had to release resources that a
+/// process took.
 async fn check(case: &Case, world: &World) {
     world.check().await;
     assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: its processes give back", case.definition.name);

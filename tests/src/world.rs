@@ -223,13 +223,17 @@ impl World {
         assert_eq!(ports, connected, "ports are those of the servers that have an interface and a host, or left it");
         views.servers.read(|servers| {
             for row in servers.all() {
-                let Some(server) = row.instance.alive().filter(|server| server.placement.is_some()) else { continue };
+                let Some(server) = row.instance.alive() else { continue };
+                let Some(placed) = &server.placement else { continue };
                 self.check_interfaces(&views, row.id, server);
+                let bound = self.network.host_of(row.id).unwrap_or_else(|| placed.hostname.clone());
+                assert_eq!(bound, placed.hostname, "the port of {} is bound to its host", row.id);
             }
         });
         away.sort();
         let unbound: Vec<InstanceId> = self.network.unbound().into_iter().filter(|id| connected.contains(id)).collect();
         assert_eq!(unbound, away, "ports are on the host that the server is on");
+        assert_eq!(self.network.other_bindings(), [], "ports are on no other host than that of their server");
         let mut claims: Vec<InstanceId> =
             views.placement.read(|view| view.ledger.consumers.keys().map(|c| c.as_str().parse().unwrap()).collect());
         claims.sort();

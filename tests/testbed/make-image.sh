@@ -93,7 +93,7 @@ done
 install -m 644 "$HERE/guest/inittab" "$R/etc/inittab"
 install -m 755 "$HERE/guest/boot" "$HERE/guest/shutdown" "$HERE/guest/dhcp" "$R/etc/"
 install -m 755 "$HERE/guest/watcher" "$R/sbin/watcher"
-install -m 755 "$HERE/guest/powerbutton" "$R/etc/acpi/PWRF/00000080" # what acpid calls on the power button
+install -m 755 "$HERE/guest/powerbutton" "$R/etc/acpi/PWRF/00000080" # acpid calls this file on the power button
 install -m 755 "$HERE/guest/agent-shutdown" "$R/sbin/shutdown"
 echo 'root::0:0:root:/root:/bin/sh' >"$R/etc/passwd"
 echo 'root:x:0:' >"$R/etc/group"
@@ -137,7 +137,7 @@ if [ $UEFI = 1 ]; then
   mcopy -i "$PART" "$W/grub.cfg" ::/EFI/debian/grub.cfg
 fi
 qemu-img convert -q -f raw -O qcow2 -c "$DISK" "$W/image.qcow2"
-mv "$W/image.qcow2" "$OUT" # at once, so that nobody finds half an image
+mv "$W/image.qcow2" "$OUT" # last, so that a failed run leaves no incomplete image
 echo "image $OUT: $(($(stat -c %s "$OUT") / 1024)) KiB, kernel $VERSION"
 
 # -------------------------------------------------------------------------------------------------------------- boot

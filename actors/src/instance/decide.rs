@@ -281,7 +281,7 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
         InstanceRecord::NicsRefreshed { nics } => interfaces::refresh(server, &nics),
         InstanceRecord::PowerObserved { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
-            // During a live migration, neither host's report is about the state of the server.
+            // During a live migration, neither host's report about its guest says whether the server runs.
             let on_way = server.moving.as_ref().is_some_and(|moving| moving.live.is_some());
             match here && !on_way && placed_by.is_none() && server.power() != power {
                 true => one(PowerObserved { host, power }),

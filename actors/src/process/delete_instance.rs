@@ -77,7 +77,7 @@ pub(crate) async fn call_off(work: &StepRun, build: ProcessId) -> Result<StepOut
     Err(StepError::again("the cancelled process is still undoing its steps"))
 }
 
-/// Cancels a process as soon as it has a record. It may have begun without one.
+/// Cancels a process as soon as the log has its first record. A running process may hold back its records for a while.
 async fn cancel(work: &StepRun, build: ProcessId) -> Result<(), StepError> {
     for _ in 0..LOOKS {
         work.context.running.ring(build);

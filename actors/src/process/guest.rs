@@ -105,11 +105,11 @@ pub(super) async fn start(work: &StepRun, host: HostId, server: &Alive) -> Resul
     tpm::with_passphrase(work, host, server, async { Ok(driver.start(work.instance_id()).await) }).await
 }
 
-/// A wait for the network looks this often whether the server is being deleted.
+/// During a wait for the network, the pause between two checks whether the server is being deleted.
 const LOOK_FOR_DELETE: Duration = Duration::from_secs(2);
 
-/// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. A delete does
-/// not wait for the network: then this returns at once.
+/// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. If a delete
+/// comes, the wait ends at the next check.
 pub(super) async fn await_network(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let options = &work.context.options;
     let ports: Vec<PortId> = server.nics.iter().map(|nic| nic.port).collect();
@@ -185,7 +185,8 @@ pub(super) async fn turn_of(work: &StepRun, host: HostId) -> Option<HostTurn> {
     work.context.fleet.member(host)?.turns.build().await
 }
 
-/// The timeout of a graceful shutdown: the image's property (also for a volume's image), or the option.
+/// A graceful shutdown. Its timeout is `os_shutdown_timeout` of the image, or of the root volume's image; otherwise
+/// `[DEFAULT] shutdown_timeout`.
 pub(super) fn graceful(work: &StepRun, server: &Alive) -> StopMode {
     let properties = server.hardware_image().into_iter().flat_map(|image| image.properties.iter());
     let own =
@@ -250,8 +251,8 @@ pub(super) async fn reshape(
     }
 }
 
-/// Waits until earlier changes of the server's interfaces are done; no new ones are accepted meanwhile. Otherwise the
-/// new guest could keep a detached interface, or lack an attached one.
+/// Fails until earlier changes of the server's interfaces are done, so the step is retried; no new changes are accepted
+/// meanwhile. Otherwise the new guest could keep a detached interface, or lack an attached one.
 async fn interfaces_at_rest(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     // The interfaces of a server that is being built do not change.
     if server.building().is_some() {
@@ -306,7 +307,7 @@ async fn spec_of(
         config_drive: match server.request.config_drive {
             true => {
                 let password = work.context.passwords.of(work.running.process);
-                let failed = |reason: String| StepError::fatal(500, "The config drive could not be made.", reason);
+                let failed = |reason: String| StepError::fatal(500, "The config drive could not be created.", reason);
                 let options = &work.context.server_options.metadata;
                 let floating = sources::floating_ip(work.context.networks.as_ref(), server).await?;
                 let said = sources::said(options, server).await.map_err(failed)?;
@@ -337,8 +338,8 @@ fn image_machine(image: &ImageSnapshot) -> Option<&str> {
 }
 
 /// The hardware properties of the image and of the flavor, with the machine type. Users can write any property into an
-/// image. So of an image, only the names that Nova reads from images are used (`nova.objects.image_meta`). Names of
-/// flavors, which have a colon or limit the guest's resources, are never used.
+/// image. So an image's property is used only if Nova, too, reads it from images (`nova.objects.image_meta`). An image
+/// cannot set what only a flavor may set: names with a colon, which for example limit the guest's resources.
 fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<&str>) -> Vec<(String, String)> {
     let of_images = |name: &str| {
         !name.contains(':') && name != machine::PROPERTY && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of))
@@ -364,7 +365,8 @@ fn required_traits(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String
     named.collect()
 }
 
-/// Nova's `check_hw_rescue_props`: either property requests a stable rescue, in which the devices stay as they are.
+/// Nova's `check_hw_rescue_props`: `hw_rescue_device` or `hw_rescue_bus` requests a stable rescue, in which the devices
+/// stay as they are.
 fn place(image: &ImageSnapshot) -> Option<RescuePlace> {
     let property = |name: &str| image.properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
     let (device, bus) = (property("hw_rescue_device"), property("hw_rescue_bus"));

@@ -55,7 +55,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 moving::count(work, &subject.server, &subject.moving.old_flavor).await?;
                 moving::record(work, MoveRecord::Failed { process, fault: moving::fault(work) }).await
             }
-            // The process that cancelled this one continues with the server.
+            // The process that cancelled this process continues with the server.
             ProcessOutcome::CalledOff => Ok(()),
         }
     }
@@ -222,7 +222,8 @@ pub(super) async fn restore(work: &StepRun, subject: &MovingServer) -> Result<()
 
 /// Removes the guests of a move for a delete: the move was neither confirmed nor reverted, or was cancelled half-way.
 pub(super) async fn clean_up(work: &StepRun, moving: &Moving) -> Result<(), StepError> {
-    // On shared storage, each host would remove the disks of both. So the host where a guest may run comes first.
+    // On shared storage, each call removes the disks that both hosts use. So the guest at the destination, which may
+    // run on them, is removed first.
     if let Some(target) = &moving.target {
         guest::destroy(work, target.host).await?;
     }

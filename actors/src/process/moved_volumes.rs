@@ -36,7 +36,8 @@ pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<
     let record = InstanceVolumeRecord::Prepared { process: work.running.process, devices: devices.clone() };
     match disks::record(work, record).await? {
         true => release_unrecorded(work, server, &devices).await,
-        // The server was deleted, and its recorded attachments are released. This call releases the others.
+        // The server was deleted, and the delete releases the recorded attachments. This call releases the attachments
+        // in `devices`.
         false => release_all(work, &devices).await,
     }
 }

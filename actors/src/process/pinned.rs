@@ -19,8 +19,8 @@ pub(super) enum ClaimHolder {
     Migration(ProcessId),
 }
 
-/// The NUMA topology that the server requests. A server that is older than the check of its topology may request an
-/// impossible one. Its CPUs float.
+/// The NUMA topology that the server requests. An old server may request an impossible topology, because the API did
+/// not check topologies then. The CPUs of such a server float.
 fn asked(server: &Alive) -> Option<GuestNumaTopology> {
     topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten()
 }
@@ -28,7 +28,7 @@ fn asked(server: &Alive) -> Option<GuestNumaTopology> {
 /// The guest's CPUs and memory on the host.
 ///
 /// # Errors
-/// The ledger has no fitting for a guest that needs one, or the read models lag behind the log.
+/// The ledger has assigned no NUMA cells to a guest that requests a topology, or the read models lag behind the log.
 pub(super) async fn place(
     work: &StepRun,
     host: HostId,

@@ -46,7 +46,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         if outcome == ProcessOutcome::Succeeded {
             return Ok(());
         }
-        // While the process worked, the host's agent did not record the state that the process was to reach.
+        // While the process worked, the host's agent did not record the guest's power state. So the process records it.
         match work.server().await? {
             Some(server) => turn::observe_guest(work, &server).await,
             None => Ok(()),

@@ -62,7 +62,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// Restores the guest over the disks that were set aside.
+/// Restores the disks that were set aside, defines the guest at the source, and starts it if it ran.
 async fn put_back(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let (source, target) = (&subject.moving.source, subject.target()?);
     if !subject.moving.stays() {

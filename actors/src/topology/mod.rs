@@ -3,6 +3,7 @@
 //! | file | computes | Nova's function (`nova.virt.hardware`) |
 //! |---|---|---|
 //! | [`request`] | the request of a flavor and an image | `numa_get_constraints` |
+//! | [`host`] | the processors of a host for pinned and for floating guests | |
 //! | [`usage`] | the free parts of a host's cells | `numa_usage_from_instance_numa` |
 //! | [`fit`] | the cells of a host on which a guest fits | `numa_fit_instance_to_host` |
 //! | [`cores`] | the processors that a guest gets there | `_pack_instance_onto_cores` |
@@ -91,7 +92,7 @@ impl GuestNumaTopology {
         self.emulator == Some(EmulatorThreadsPolicy::Isolate)
     }
 
-    /// The topology in words, as `2 NUMA nodes, 4 dedicated CPUs, 1024 MiB`.
+    /// The topology in words, for example `2 NUMA nodes, 4 dedicated CPUs, 1024 MiB`.
     pub fn words(&self) -> String {
         let sum = |of: fn(&GuestNumaNode) -> usize| self.nodes.iter().map(of).sum::<usize>();
         let (floating, dedicated) = (sum(|node| node.floating.len()), sum(|node| node.dedicated.len()));

@@ -33,7 +33,8 @@ impl<'a> FlavorAndImageSpecs<'a> {
         (self.spec(&format!("hw:{name}")), self.property(&format!("hw_{name}")))
     }
 
-    /// The values of the specs that request this resource or trait, with any number as the suffix of `kind`.
+    /// The values of the specs that request this resource or trait, with any number as the suffix of `kind`
+    /// (`resources2:PCPU`).
     fn numbered(&self, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.flavor.extra_specs.iter().filter_map(move |(key, value)| {
             let (prefix, of) = key.split_once(':')?;

@@ -169,7 +169,7 @@ noun! {
         NicsRefreshed = "nics_refreshed" @ 1,
         /// The requested block devices, beyond the disks of image and flavor.
         BlockDevicesMapped = "block_devices_mapped" @ 1,
-        /// A build, or a server that leaves or gets a host, created, reserved, connected or released its volumes.
+        /// A build, or a process that moves the server off or onto a host, prepared or released the volumes.
         BlockDevicesPrepared = "block_devices_prepared" @ 1,
         /// A user asked to attach a volume to the server.
         VolumeAttachRequested = "volume_attach_requested" @ 1,

@@ -74,6 +74,19 @@ pub enum RequestedNetworks {
     /// `none`: no interface at all.
     None,
     These(Vec<RequestedNic>),
+    /// Like [`These`](Self::These), requested by an administrator: the networks may belong to any project, and may be
+    /// external (Nova's rule `network:attach_external_network`).
+    OfAnyProject(Vec<RequestedNic>),
+}
+
+impl RequestedNetworks {
+    /// The interfaces that the request lists.
+    pub fn listed(&self) -> &[RequestedNic] {
+        match self {
+            Self::Auto | Self::None => &[],
+            Self::These(nics) | Self::OfAnyProject(nics) => nics,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -455,8 +455,8 @@ impl Alive {
         }
     }
 
-    /// Resets the state, and ends the operation under way, with exceptions. A build and a delete continue to their end.
-    /// So does an operation that moves the server off, onto or between hosts.
+    /// Resets the state, and ends the operation under way. Some operations continue to their end: builds, deletes, and
+    /// operations that take the server off a host, onto a host or to another host.
     fn declare(&mut self, state: DeclaredState) {
         self.build = self.building();
         let power = self.power();

@@ -172,7 +172,7 @@ pub(super) fn interface(nic: &Nic, vcpus: u32, host: &HostFacts, hardware: &Hard
 }
 
 /// The type of the interface, and the elements that say what it is plugged into.
-fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
+pub(super) fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
     let source = |attribute: &'static str, name: &str| Element::new("source").attr(attribute, name);
     match &nic.plug {
         NicPlug::Network => ("network", vec![source("network", &volumes::network_name(nic.network))]),

@@ -80,8 +80,8 @@ pub struct Hardware {
     pub vif_model: VifModel,
     pub video_model: String,
     pub rng: bool,
-    /// The number of bytes that the guest may draw from the host, and the period in milliseconds (libvirt's default:
-    /// 1000).
+    /// The number of random bytes that the guest may get from the host in each period, and the period in milliseconds
+    /// (libvirt's default: 1000).
     pub rng_rate: Option<(u64, Option<u64>)>,
     pub guest_agent: bool,
     pub tablet: bool,
@@ -177,7 +177,7 @@ impl Hardware {
         Ok(Self { rescue_bus, ..self })
     }
 
-    /// Whether the board has PCI Express. Its ports must exist before a device is attached.
+    /// Whether the board has PCI Express. The ports of such a board must exist before a device is attached.
     pub(super) fn is_pcie(&self) -> bool {
         ["q35", "pc-q35", "virt"].iter().any(|board| self.machine_type.starts_with(board))
     }

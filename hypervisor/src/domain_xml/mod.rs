@@ -1,9 +1,10 @@
 //! A guest's configuration as libvirt's domain XML: a pure function of the guest and its host's facts.
 //!
-//! The shape is that of Nova's libvirt driver, which operators know: `pc` machine on x86, virtio disks and interfaces,
-//! and the config drive as a CD-ROM. It also has a logged serial console, VNC, balloon statistics, and SMBIOS strings
-//! for cloud-init. Invariants: the same input gives the same bytes. User input cannot become markup ([`crate::xml`]).
-//! Every file lies in the host's storage pool ([`crate::volumes`] forms the names). Golden files: `hypervisor/golden/`.
+//! A guest has the same shape as with Nova's libvirt driver, which operators know: `pc` machine on x86, virtio disks
+//! and interfaces, and the config drive as a CD-ROM. Each guest also has a logged serial console, VNC, balloon
+//! statistics, and SMBIOS strings for cloud-init. Invariants: the same input gives the same bytes. User input cannot
+//! become markup ([`crate::xml`]). Every file lies in the host's storage pool ([`crate::volumes`] forms the names).
+//! Golden files: `hypervisor/golden/`.
 
 mod cpu;
 mod devices;
@@ -12,7 +13,9 @@ mod firmware;
 mod hardware;
 mod metadata;
 mod pinned;
+mod replug;
 pub(crate) mod source;
+mod splice;
 mod topology;
 mod tuning;
 
@@ -22,6 +25,7 @@ pub use firmware::{Firmware, Tpm};
 pub use hardware::{DiskBus, Hardware, VifModel};
 pub use metadata::NAMESPACE;
 pub use pinned::repin;
+pub use replug::replug;
 pub use source::{DiskSource, RbdImage};
 pub use tuning::Tuning;
 
@@ -64,7 +68,8 @@ impl HostFacts {
     }
 
     /// The cache mode of a disk in a file: the operator's choice, or bypassing the page cache. If the file system
-    /// cannot bypass it, `none` could not open the file. Then `writeback` keeps flushes safe, as in Nova.
+    /// cannot bypass the page cache, QEMU cannot open a file with `none`. Then the mode is `writeback`, which still
+    /// honours the guest's flushes, as in Nova.
     fn cache(&self) -> CacheMode {
         match self.guests.cache.file.unwrap_or(CacheMode::None) {
             mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,
@@ -130,7 +135,7 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let rescue = guest.rescue.as_ref();
     // A rescue disk that is added to the other disks has its own boot order, as a boot volume has. libvirt accepts
-    // either kinds of devices or an order, not both.
+    // either boot orders of devices or one list of device kinds, not both.
     let by_order = rescue.is_some_and(|rescue| rescue.stable.is_some());
     let by_order = by_order || guest.volumes.iter().any(|disk| disk.boot_order.is_some());
     let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);

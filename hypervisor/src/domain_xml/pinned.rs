@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use roxmltree::{Document, Node};
 
+use super::splice::splice;
 use super::{Hardware, HostFacts};
 use crate::cpus;
 use crate::pinning::{GuestNode, Pinning};
@@ -114,15 +115,7 @@ pub fn repin(xml: &str, pinning: &Pinning) -> Result<String, roxmltree::Error> {
     }
     let memory = numatune(pinning).map(|element| element.render()).unwrap_or_default();
     cuts.push((child("numatune").map_or(place..place, |node| node.range()), memory));
-    cuts.sort_by_key(|(range, _)| (range.start, range.end));
-    let (mut out, mut at) = (String::with_capacity(xml.len() + 512), 0);
-    for (range, text) in cuts {
-        out.push_str(&xml[at..range.start]);
-        out.push_str(&text);
-        at = range.end;
-    }
-    out.push_str(&xml[at..]);
-    Ok(out)
+    Ok(splice(xml, cuts))
 }
 
 /// The `vcpu` element with another set of processors.

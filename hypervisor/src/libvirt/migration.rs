@@ -65,7 +65,8 @@ pub(super) fn departing(domain: &Domain) -> Result<Option<MigrationProgress>, Er
         };
     }
     let (mut progress, mut leaves) = (MigrationProgress::default(), false);
-    // SAFETY: libvirt says that the list, if it is not null, has `count` elements. They live until they are freed.
+    // SAFETY: libvirt says that the list, if it is not null, has `count` elements. The elements live until the list is
+    // freed.
     let params = match list.is_null() {
         true => &[][..],
         false => unsafe { std::slice::from_raw_parts(list, usize::try_from(count).unwrap_or(0)) },
@@ -164,7 +165,7 @@ pub(super) fn compare_cpu(
     let error = Error::last_error();
     match number(&error) {
         Some(ErrorNumber::CpuIncompatible) => Ok(Some(error.message().to_owned())),
-        // Some hypervisors cannot compare. They refuse the guest when it arrives.
+        // Some hypervisors cannot compare CPUs. Such a hypervisor refuses an unsuitable guest when the guest arrives.
         Some(ErrorNumber::NoSupport | ErrorNumber::OperationUnsupported | ErrorNumber::ConfigUnsupported) => Ok(None),
         _ => Err(translate("CPU comparison", &error)),
     }

@@ -41,8 +41,8 @@ pub struct CacheModes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestOptions {
     pub cpu_flags: Vec<CpuFlag>,
-    /// Whether `[DEFAULT] pointer_model` is a tablet. If the image names no pointer device, the guest then has a
-    /// tablet, and otherwise a PS/2 mouse.
+    /// Whether a guest has a tablet instead of a PS/2 mouse if its image names no pointer device (`[DEFAULT]
+    /// pointer_model`).
     pub tablet: bool,
     pub cache: CacheModes,
     /// `[libvirt] hw_disk_discard`: whether space that a guest frees on its local disks is returned to the host.

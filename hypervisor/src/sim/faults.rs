@@ -1,4 +1,4 @@
-//! Faults: the affected call, the time, and the effect.
+//! Faults: the affected call, the trigger, and the effect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -109,9 +109,9 @@ pub enum Effect {
     LoseReply,
     /// Half of the call is performed: disks without a domain (spawn, destroy). Other calls are not affected.
     Tear,
-    /// The host dies before it performs the call.
+    /// The host fails before it performs the call.
     DieBefore,
-    /// The host dies after it has performed the call.
+    /// The host fails after it has performed the call.
     DieAfter,
     /// The call is performed after a long time.
     Slow,

@@ -120,7 +120,7 @@ impl SimFleet {
         places
     }
 
-    /// Guests that exist on more than one host.
+    /// Guests that are defined on more than one host.
     pub fn doubles(&self) -> Vec<InstanceId> {
         self.whereabouts().into_iter().filter(|(_, hosts)| hosts.len() > 1).map(|(instance, _)| instance).collect()
     }

@@ -533,7 +533,8 @@ impl SimMachine {
 
     // Events of the machine.
 
-    /// Powers off the machine and its guests. Returns the error of the current call.
+    /// Makes the machine unreachable; `revive` decides whether its guests kept running. Returns the error of the
+    /// current call.
     pub(super) fn die(&mut self) -> DriverError {
         let reason = format!("{} is down", self.hostname);
         if self.alive {

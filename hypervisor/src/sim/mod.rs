@@ -5,8 +5,9 @@
 //! process. With a state directory they also survive the process: an acknowledged change is in the file before the call
 //! returns. [`SimHost`] is the driver of one machine.
 //!
-//! Invariants: without latency no call waits or spawns a task. The same seed and the same calls give the same outcomes.
-//! A spawn needs its image, networks and filters, as on a real host.
+//! Invariants: no call spawns a task. Without latency, a call waits only for a guest that boots or ignores its power
+//! button. The same seed and the same calls give the same outcomes. A spawn needs its image, networks and filters, as
+//! on a real host.
 
 mod agent;
 mod console;
@@ -64,7 +65,7 @@ pub struct SimHost {
     fleet: Arc<SimFleet>,
     index: usize,
     uri: String,
-    /// Whether the control plane with this driver is dead. Then none of its calls reaches the host.
+    /// Whether the control plane that owns this driver is dead. If so, none of its calls reaches the host.
     severed: Option<Arc<AtomicBool>>,
 }
 

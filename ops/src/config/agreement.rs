@@ -72,7 +72,8 @@ fn identity(config: &Config) -> Vec<Clash> {
     let auth_url = ("keystone_authtoken", "auth_url");
     let Some(url) = &config.keystone_authtoken.auth_url else { return clashes };
     if config.api.auth_strategy == "noauth2" {
-        let message = "[keystone_authtoken] auth_url is set and [api] auth_strategy = noauth2 asks no identity service";
+        let message =
+            "[keystone_authtoken] auth_url is set, but [api] auth_strategy = noauth2 uses no identity service";
         clashes.push(Clash { severity: Severity::Warning, at: auth_url, message: Cow::Borrowed(message) });
     } else {
         let message = format!(
@@ -89,7 +90,7 @@ fn identity(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Which network service there is, and whether its account is complete.
+/// Checks the account of Neutron, and tells which network service is in use.
 fn network(config: &Config) -> Vec<Clash> {
     let mut clashes = Vec::new();
     let fields = config.neutron.account();
@@ -126,10 +127,10 @@ fn network(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Options about a Keystone that is not asked: the embedded identity service judges all tokens.
+/// Options of a Keystone that is not used, because the embedded identity service validates all tokens.
 fn unused_keystone(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
     const SECTION: &str = "keystone_authtoken";
-    /// These options have a meaning with the embedded service, too.
+    /// These options also have an effect with the embedded identity service.
     const EITHER: [&str; 3] = ["www_authenticate_uri", "service_token_roles", "service_token_roles_required"];
     let fields = config.keystone_authtoken.account();
     if config.keystone_authtoken.auth_url.is_some() || fields.complete().is_err() {
@@ -175,7 +176,7 @@ fn event_store(config: &Config) -> Vec<Clash> {
 }
 
 /// Chronova does not verify the signatures of images yet. An operator who sets these options relies on the check, so
-/// they stop the start.
+/// Chronova does not start with them.
 fn signatures(config: &Config) -> Vec<Clash> {
     let glance = &config.glance;
     let wanted = [
@@ -273,8 +274,8 @@ fn storage(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Nova refuses a tunnelled migration with native TLS when the driver starts. It silently accepts native TLS without
-/// the `tls` scheme: libvirt then contacts the destination without TLS.
+/// Nova refuses a tunnelled migration with native TLS when the driver starts. Nova silently accepts native TLS without
+/// the `tls` scheme, with which libvirt contacts the destination without TLS.
 fn migration(config: &Config) -> Vec<Clash> {
     const TLS: (&str, &str) = ("libvirt", "live_migration_with_native_tls");
     let libvirt = &config.libvirt;
@@ -314,8 +315,8 @@ fn metadata(config: &Config) -> Vec<Clash> {
         severity: Severity::Warning,
         at: ("api", "use_forwarded_for"),
         message: Cow::Borrowed(
-            "[api] use_forwarded_for believes [chronova] trusted_proxies alone, and there are none: name the proxies that \
-             guests come by",
+            "[api] use_forwarded_for trusts only [chronova] trusted_proxies, which is empty: name the proxies through \
+             which the requests of guests come",
         ),
     };
     let found = [

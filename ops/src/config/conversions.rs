@@ -1,7 +1,7 @@
 //! Conversions between an option's value and the value of its field.
 //!
 //! A declaration names one of these after `by`; without `by` the field has the option's own type. The reverse
-//! conversion makes the text of a default from the owner's value.
+//! conversion makes the text of an option's default from the default of its field.
 
 #![allow(clippy::option_option, reason = "an option that may be left out, and a field from which no value follows")]
 

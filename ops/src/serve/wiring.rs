@@ -55,7 +55,7 @@ pub(super) struct ControlPlane {
     log_server: Option<chronova_web::eventstoredb::LogServer>,
 }
 
-/// The services beside Compute. Those of a member that follows are made of a gateway that refuses every command.
+/// The services beside Compute. On a follower they use a gateway that refuses every command.
 struct OpenedServices {
     identity: OpenedIdentity,
     networks: OpenedNetworks,
@@ -99,7 +99,8 @@ impl ControlPlane {
         self.member.keep_checkpoints();
         let (leader, services) = lead(config, self.targets.clone(), &self.member).await?;
         let parts = ServingParts::leading(&leader, services);
-        // A feed continues at the new parts, when its client connects again.
+        // Open feeds read the follower's parts, so they end here. When a client connects again, its feed reads the
+        // leader's parts.
         self.app.feeds.close();
         self.app = app(config, &self.targets, &self.member, parts, &self.event_log, Some(cluster.leads()))?;
         self.leader = Some(leader);
@@ -163,7 +164,7 @@ impl OpenedServices {
     fn open(config: &Config, targets: &Targets, member: &Member, gateway: &Arc<CommandGateway>) -> Result<Self> {
         let views = &member.views;
         let identity = identity::open(config, &targets.identity, member)?;
-        let networks = OpenedNetworks::open(config, member, gateway)?;
+        let networks = OpenedNetworks::open(config, member, gateway, &identity)?;
         let images = images::open(config, member, gateway, &identity)?;
         let options = targets.runtime.volume.clone();
         let volumes = EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), images.port(), options);
@@ -171,7 +172,7 @@ impl OpenedServices {
         Ok(Self { identity, networks, images, volumes, keys })
     }
 
-    /// Creates the first users, and mends what a crash left in the services.
+    /// Creates the first users, and repairs what a crash left unfinished in the services.
     async fn begin(&self, config: &Config, leadership: &Leadership) -> Result<()> {
         identity::begin(config, leadership, &self.identity).await?;
         self.images.begin(leadership).await
@@ -179,7 +180,7 @@ impl OpenedServices {
 
     /// The clients of other services, for metrics.
     fn clients(&self) -> Vec<Arc<ServiceClient>> {
-        let mut clients: Vec<_> = self.networks.client().cloned().into_iter().collect();
+        let mut clients = self.networks.clients();
         if let OpenedIdentity::Keystone { provider, accounts, .. } = &self.identity {
             clients.push(Arc::clone(provider.client()));
             clients.extend(accounts.vouching.iter().map(|account| Arc::clone(account.client())));
@@ -254,8 +255,8 @@ fn app(
     Ok(Arc::new(app))
 }
 
-/// Serves the embedded identity API, or tells clients where Keystone is. A Keystone that does not answer makes no
-/// member unhealthy, because another member of the cluster would not do better.
+/// Serves the embedded identity API, or tells clients where Keystone is. If Keystone does not answer, this member stays
+/// healthy, because another member could not reach Keystone either.
 fn with_identity(mut app: App, identity: OpenedIdentity) -> App {
     match identity {
         OpenedIdentity::Embedded(service) => app.with_identity(service),

@@ -105,7 +105,7 @@ pub(super) fn set(
     changed
 }
 
-/// Adds a row with these values; the others are NULL.
+/// Adds a row with these values; its other columns are NULL.
 pub(super) fn add(tables: &mut TablesInMemory, table: &str, values: &[(&str, &str)]) {
     let table = tables.0.get_mut(table).unwrap();
     let value = |name: &String| values.iter().find(|(column, _)| column == name).map(|(_, value)| (*value).to_owned());

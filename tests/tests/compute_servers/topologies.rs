@@ -19,12 +19,12 @@ async fn flavor(api: &Api, id: &str, vcpus: u32, specs: Value) {
 }
 
 async fn create(api: &Api, name: &str, flavor: &str, image: Option<&str>) -> Answer {
-    let mut wish = Api::wish(name);
-    wish["flavorRef"] = json!(flavor);
+    let mut request = Api::wish(name);
+    request["flavorRef"] = json!(flavor);
     if let Some(image) = image {
-        wish["imageRef"] = json!(image);
+        request["imageRef"] = json!(image);
     }
-    let answer = api.call("POST", "/servers", "2.1", OWNER, Some(json!({"server": wish}))).await;
+    let answer = api.call("POST", "/servers", "2.1", OWNER, Some(json!({"server": request}))).await;
     api.life.settled().await;
     answer
 }

@@ -1,6 +1,6 @@
-//! The operators' API for hosts, under `/chronova/v1`: drain and maintenance.
+//! The operators' API under `/chronova/v1`: drains and maintenance of hosts, forecasts, and the caller's own rights.
 //!
-//! Nova leaves both to its clients, which move servers one by one and lose their state when they crash. In Chronova a
+//! Nova leaves drains to its clients, which move servers one by one and lose their state when they crash. In Chronova a
 //! process performs the drain. Operators start, watch and cancel it over HTTP, and it continues after any crash.
 
 mod bodies;
@@ -11,7 +11,7 @@ mod views;
 
 use crate::route::Route;
 
-/// The routes of decisions that nobody takes: what-if, and the plan of a drain.
+/// The routes of forecasts: the host that a server would get, and the plan of a drain.
 pub const FORECASTS: &[Route] = forecasts::ROUTES;
 /// The route of a caller's own rights.
 pub const PERMISSIONS: &[Route] = permissions::ROUTES;

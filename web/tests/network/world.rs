@@ -95,7 +95,7 @@ impl World {
         self.send_if(None, token, method, path, body).await
     }
 
-    /// As `send`, with this `If-Match`.
+    /// Like `send`, with this `If-Match`.
     pub async fn send_if(
         &self,
         condition: Option<&str>,

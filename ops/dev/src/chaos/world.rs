@@ -147,12 +147,12 @@ impl ChaosWorld {
     }
 }
 
-/// With some seeds, all hosts share the storage of volumes. With others, each volume is on one host.
+/// With some seeds, all hosts share the storage of volumes. With other seeds, each volume is on one host.
 fn has_shared_volumes(seed: u64) -> bool {
     seed % 4 < 2
 }
 
-/// The default options, but with work turned on that a run would otherwise never reach.
+/// The default options, except for those with which a run would never reach some states or some kinds of work.
 fn options(seed: u64) -> RuntimeOptions {
     RuntimeOptions {
         servers: ServerOptions {

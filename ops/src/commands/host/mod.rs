@@ -169,7 +169,7 @@ fn drain_request(how: &DrainArgs) -> Value {
 
 fn list(client: &OperatorClient, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let shown = client.get("/hosts")?;
-    writeln!(out, "{:<32} {:>7}  {:<5} {:<9} WHY NOT", "HOST", "SERVERS", "STATE", "TAKES NEW")?;
+    writeln!(out, "{:<32} {:>7}  {:<5} {:<9} REASON", "HOST", "SERVERS", "STATE", "TAKES NEW")?;
     for host in shown["hosts"].as_array().into_iter().flatten() {
         let (name, servers) = (host["name"].as_str().unwrap_or_default(), host["servers"].as_u64().unwrap_or(0));
         let state = if host["up"] == true { "up" } else { "down" };

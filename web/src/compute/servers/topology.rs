@@ -26,8 +26,8 @@ pub(super) fn check(
 /// Nova's `ImageNUMATopologyRebuildConflict`: a rebuild keeps the server's NUMA placement on its host.
 pub(super) fn check_rebuild(server: &Alive, image: &ImageSnapshot) -> Result<(), Fault> {
     let flavor = &server.request.flavor;
-    // A server that was created before such requests were refused has no NUMA placement. It may be rebuilt with an
-    // image that requests the same.
+    // A server that was created before such requests were refused has no NUMA placement. Such a server may be rebuilt
+    // with an image that requests the same topology.
     let before = topology::ask(flavor, server.hardware_image()).ok().flatten();
     // Only the image is checked here, because a server with a flavor that is now refused must still be rebuildable.
     hardware::check_image(image).map_err(Fault::bad_request)?;
