@@ -21,7 +21,6 @@ use thiserror::Error;
 
 pub use image_resources::{ImageInfo, ImageListRequest, ImageResources, PropertyChange};
 pub use images::{ImageDraft, ImageService};
-pub use keys::{KeyManager, KeyRequester, NoKeyManager, SecretPayload};
 pub use network_resources::{
     FloatingIpAllocationReject, FloatingIpInfo, FloatingIpTarget, NetworkInfo, NetworkResources, NewSecurityGroup,
 };

@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod cpus;
 pub mod domain_xml;
 pub mod driver;
+pub mod firmware;
 pub mod guest;
 pub mod iso9660;
 #[cfg(feature = "libvirt")]

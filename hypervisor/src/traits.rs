@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain_xml::FirmwareFacts;
+use crate::firmware::FirmwareFacts;
 use crate::guest::CpuInfo;
 
 /// libvirt's feature names, each with its standard trait (os-traits).

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use chronova_actors::ports::{KeyManager, KeyRequester, PortError, SecretPayload};
+use chronova_actors::ports::PortError;
+use chronova_actors::ports::keys::{KeyManager, KeyRequester, SecretPayload};
 use chronova_events::ids::ProjectId;
 use uuid::Uuid;
 

@@ -8,8 +8,8 @@
 //! | [`refused`] | requests that no host here can meet |
 //!
 //! Rules and precedence are Nova's (`nova.virt.hardware`); each message says what to change. The driver of a host reads
-//! the same names again ([`chronova_hypervisor::domain_xml::Hardware`]). What a host may lack is the scheduler's matter:
-//! it asks for the host's traits.
+//! the same names again ([`chronova_hypervisor::domain_xml::Hardware`]). The scheduler asks for the traits of hosts
+//! that may lack something.
 
 mod firmware;
 mod memory;

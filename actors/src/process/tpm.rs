@@ -17,7 +17,8 @@ use uuid::Uuid;
 use super::definition::{StepError, StepRun, settled};
 use crate::hardware;
 use crate::instance::{InstanceRecord, InstanceRoot};
-use crate::ports::{KeyRequester, PortError, SecretPayload};
+use crate::ports::PortError;
+use crate::ports::keys::{KeyRequester, SecretPayload};
 
 /// The number of random bytes of a passphrase.
 const STRENGTH: usize = 32;

@@ -55,7 +55,7 @@ pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> TopologyRe
     let emulator = emulator_policy(&asked)?;
     let realtime = realtime_mask(&asked)?;
     let policy = implied_policy(&asked, policy, emulator)?;
-    // Of a mixed guest, the CPUs that run in real time are the dedicated ones, unless a mask names more.
+    // The CPUs of a mixed guest that run in real time are the dedicated ones, unless a mask names more.
     let mask = match dedicated_mask(&asked)? {
         None if policy == Some(CpuPolicy::Mixed) => realtime.cpus().cloned(),
         mask => mask,

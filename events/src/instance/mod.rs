@@ -53,7 +53,6 @@ mod shelving;
 mod soft_delete;
 mod state;
 pub mod status;
-mod tpm;
 
 pub use adopted::{
     Adopted, AdoptedAction, AdoptedActionEvent, AdoptedEnd, AdoptedMove, AdoptedOutcome, AdoptedState, MigrationAdopted,
@@ -76,7 +75,7 @@ pub use live::{
     LiveAbortRequested, LiveCompletionForced, LiveMigrationState, LiveMoveAborted, LiveMoveAdvanced,
     LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage,
 };
-pub use machine::{MachineTypeChanged, MachineTypeRecorded};
+pub use machine::{MachineTypeChanged, MachineTypeRecorded, TpmSecretStored};
 pub use moving::{
     ConfirmRequested, MoveAdvanced, MoveFailed, MoveKind, MoveRequested, MoveStage, MoveTargeted, MoveUntargeted,
     Moving, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
@@ -92,7 +91,6 @@ pub use shelving::{
 };
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
 pub use state::{Alive, Instance, Phase, Stage};
-pub use tpm::TpmSecretStored;
 
 noun! {
     /// Events of a server.

@@ -60,6 +60,15 @@ impl Alive {
         self.request.image.clone().or_else(|| self.boot_image.clone())
     }
 
+    /// The machine type of the guest: the recorded one. If none is recorded, the image's.
+    pub fn machine_type(&self) -> Option<&str> {
+        let of_image = || {
+            let mut properties = self.hardware_image()?.properties.iter();
+            properties.find(|(name, _)| name == "hw_machine_type").map(|(_, machine_type)| machine_type.as_str())
+        };
+        self.machine_type.as_deref().or_else(of_image)
+    }
+
     /// Whether the server is soft-deleted: it no longer counts against limits, and it can be restored.
     pub fn is_soft_deleted(&self) -> bool {
         matches!(self.phase, Phase::SoftDeleted { .. })

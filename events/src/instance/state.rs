@@ -10,6 +10,7 @@ use super::block::{self, InstanceDisk};
 use super::evacuation;
 use super::imaging::WorkStage;
 use super::live;
+use super::machine::TpmSecretStored;
 use super::moving::{self, Moving};
 use super::ongoing::OngoingTask;
 use super::operator::DeclaredState;
@@ -19,7 +20,6 @@ use super::payloads::{
 use super::rebuild::{FormerImage, RebuildRequested};
 use super::rescue::Unrescued;
 use super::soft_delete::Restored;
-use super::tpm::TpmSecretStored;
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{ImageId, PortId, ProcessId};
@@ -478,9 +478,8 @@ impl Alive {
         let image = if self.is_volume_backed() { &self.boot_image } else { &self.request.image };
         let (image, machine_type) = (image.clone(), self.machine_type.clone());
         self.former = Some(Box::new(FormerImage { image, root: self.root.take(), machine_type }));
-        if asked.other_image {
-            self.machine_of_image(&asked.image.properties);
-        }
+        let machine = asked.image.properties.iter().find(|(name, _)| asked.other_image && name == "hw_machine_type");
+        self.machine_type = machine.map(|(_, machine_type)| machine_type.clone()).or_else(|| self.machine_type.take());
         // The `image` of a server with a volume as root disk stays empty, even after an image was written to the
         // volume.
         match self.is_volume_backed() {

@@ -5,47 +5,10 @@
 
 use uuid::Uuid;
 
-use super::hardware::{HardwareError, is_true, unknown};
-use super::{Hardware, HostFacts};
+use super::error::{HardwareError, unknown};
+use crate::firmware::FirmwareFacts;
 use crate::tpm::TpmVersion;
 use crate::xml::Element;
-
-/// What a host's firmware and TPM emulator offer.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FirmwareFacts {
-    /// Whether the host has UEFI firmware.
-    pub uefi: bool,
-    /// Whether it has UEFI firmware with secure boot.
-    pub secure_boot: bool,
-    /// Whether its libvirt chooses firmware by feature (since 7.2.0).
-    pub by_feature: bool,
-    /// The versions and models of emulated TPMs; empty if the host or the operator offers none.
-    pub tpm_versions: Vec<TpmVersion>,
-    pub tpm_models: Vec<String>,
-}
-
-impl FirmwareFacts {
-    /// The host's traits.
-    pub(crate) fn traits(&self) -> Vec<&'static str> {
-        let has_tpm = |version| self.tpm_versions.contains(&version);
-        let has_model = |model: &str| self.has_tpm() && self.tpm_models.iter().any(|known| known == model);
-        [
-            (self.uefi, "COMPUTE_FIRMWARE_UEFI"),
-            (self.secure_boot, "COMPUTE_SECURITY_UEFI_SECURE_BOOT"),
-            (has_tpm(TpmVersion::V1_2), "COMPUTE_SECURITY_TPM_1_2"),
-            (has_tpm(TpmVersion::V2_0), "COMPUTE_SECURITY_TPM_2_0"),
-            (has_model("tpm-tis"), "COMPUTE_SECURITY_TPM_TIS"),
-            (has_model("tpm-crb"), "COMPUTE_SECURITY_TPM_CRB"),
-        ]
-        .into_iter()
-        .filter_map(|(has, name)| has.then_some(name))
-        .collect()
-    }
-
-    fn has_tpm(&self) -> bool {
-        !self.tpm_versions.is_empty()
-    }
-}
 
 /// The firmware of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +27,7 @@ pub struct Tpm {
 impl Firmware {
     pub(super) fn parse<'a>(
         get: impl Fn(&str) -> Option<&'a str>,
-        host: &HostFacts,
+        (arch, host): (&str, &FirmwareFacts),
         machine: &str,
     ) -> Result<Self, HardwareError> {
         // AArch64 has no BIOS.
@@ -72,11 +35,11 @@ impl Firmware {
             Some("uefi") => true,
             Some("bios") => false,
             Some(other) => return Err(unknown("hw_firmware_type", other)),
-            None => host.arch == "aarch64",
+            None => arch == "aarch64",
         };
         // On x86 only q35 has the system management mode that protects the firmware's variables.
-        let fits = !host.is_x86() || is_q35(machine);
-        let can = uefi && fits && host.firmware.secure_boot;
+        let fits = !is_x86(arch) || is_q35(machine);
+        let can = uefi && fits && host.secure_boot;
         let spec = if get("os:secure_boot").is_some() { "os:secure_boot" } else { "os_secure_boot" };
         let secure_boot = match get(spec) {
             None | Some("disabled") => false,
@@ -96,14 +59,14 @@ impl Firmware {
     }
 
     /// The `<firmware>` element, which chooses the firmware by feature.
-    pub(super) fn features(self, host: &HostFacts) -> Option<Element> {
+    pub(super) fn features(self, host: &FirmwareFacts) -> Option<Element> {
         let feature = |name: &str| {
             let enabled = if self.secure_boot { "yes" } else { "no" };
             Element::new("feature").attr("enabled", enabled).attr("name", name)
         };
         // Secure boot without the keys of the distributors accepts everything.
         let names: &[&str] = if self.secure_boot { &["enrolled-keys", "secure-boot"] } else { &["secure-boot"] };
-        let chosen = self.uefi && host.firmware.by_feature;
+        let chosen = self.uefi && host.by_feature;
         chosen.then(|| Element::new("firmware").children(names.iter().map(|name| feature(name))))
     }
 
@@ -112,9 +75,13 @@ impl Firmware {
     }
 
     /// The firmware with secure boot protects its variables by the system management mode.
-    pub(super) fn management_mode(self, host: &HostFacts) -> Option<Element> {
-        (self.secure_boot && host.is_x86()).then(|| Element::new("smm").attr("state", "on"))
+    pub(super) fn management_mode(self, arch: &str) -> Option<Element> {
+        (self.secure_boot && is_x86(arch)).then(|| Element::new("smm").attr("state", "on"))
     }
+}
+
+pub(super) fn is_x86(arch: &str) -> bool {
+    matches!(arch, "x86_64" | "i686")
 }
 
 fn is_q35(machine: &str) -> bool {
@@ -122,7 +89,10 @@ fn is_q35(machine: &str) -> bool {
 }
 
 /// The TPM that flavor or image requests. Conflicts between the two are refused with the request.
-pub(super) fn tpm<'a>(get: impl Fn(&str) -> Option<&'a str>, host: &HostFacts) -> Result<Option<Tpm>, HardwareError> {
+pub(super) fn tpm<'a>(
+    get: impl Fn(&str) -> Option<&'a str>,
+    host: &FirmwareFacts,
+) -> Result<Option<Tpm>, HardwareError> {
     let (Some(version), wished) =
         (get("hw:tpm_version").or_else(|| get("hw_tpm_version")), get("hw:tpm_model").or_else(|| get("hw_tpm_model")))
     else {
@@ -134,7 +104,7 @@ pub(super) fn tpm<'a>(get: impl Fn(&str) -> Option<&'a str>, host: &HostFacts) -
         Some("tpm-crb") if known == TpmVersion::V2_0 => "tpm-crb",
         Some(other) => return Err(unknown("hw_tpm_model", other)),
     };
-    match host.firmware.tpm_versions.contains(&known) {
+    match host.tpm_versions.contains(&known) {
         true => Ok(Some(Tpm { version: known, model })),
         false => Err(HardwareError::NotOnThisHost { property: "hw_tpm_version", value: version.to_owned() }),
     }
@@ -146,12 +116,5 @@ impl Tpm {
         let encryption = Element::new("encryption").attr("secret", secret);
         let backend = Element::new("backend").attr("type", "emulator").attr("version", self.version.word());
         Element::new("tpm").attr("model", self.model).child(backend.child(encryption))
-    }
-}
-
-impl Hardware {
-    /// Whether memory is to be locked on the host.
-    pub(super) fn is_locked<'a>(get: impl Fn(&str) -> Option<&'a str>) -> bool {
-        ["hw:locked_memory", "hw_locked_memory"].into_iter().any(|name| get(name).is_some_and(is_true))
     }
 }

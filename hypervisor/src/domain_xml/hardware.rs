@@ -4,34 +4,13 @@
 //! specs (`hw:cpu_sockets`, `quota:cpu_shares`, ...). Unknown names are ignored, as in Nova. An unusable value is an
 //! error before anything is created.
 
-use thiserror::Error;
-
+use super::error::{HardwareError, is_true, unknown};
 use super::firmware::{self, Firmware, Tpm};
 use super::topology::TopologyWish;
 use super::tuning::Tuning;
 use super::{HostFacts, cpu};
 use crate::guest::RescuePlace;
 use crate::options::default_machine_type;
-
-#[derive(Debug, Error, Clone, PartialEq, Eq)]
-pub enum HardwareError {
-    #[error("{property} has the unknown value {value:?}")]
-    UnknownValue { property: &'static str, value: String },
-    #[error("{property} = {value} does not work with machine type {machine}")]
-    Incompatible { property: &'static str, value: String, machine: String },
-    #[error("the flavor's {spec} and the image's {property} contradict each other")]
-    Contradiction { spec: &'static str, property: &'static str },
-    #[error("{property} needs an image with hw_firmware_type = uefi")]
-    NeedsUefi { property: &'static str },
-    #[error("this host does not offer {property} = {value}")]
-    NotOnThisHost { property: &'static str, value: String },
-    #[error("no model of [libvirt] cpu_models has the required traits {traits}")]
-    NoCpuModel { traits: String },
-    #[error("huge pages do not work on this host, whose guests have file-backed memory")]
-    HugePagesOnFiles,
-    #[error("the guest has a TPM, but no secret with its passphrase")]
-    NoTpmSecret,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskBus {
@@ -165,9 +144,9 @@ impl Hardware {
             rng_rate: rng_rate(get)?,
             guest_agent: yes("hw_qemu_guest_agent"),
             tablet: has_tablet(get("hw_pointer_model"), host),
-            firmware: Firmware::parse(get, host, &machine_type)?,
-            tpm: firmware::tpm(get, host)?,
-            locked_memory: Self::is_locked(get),
+            firmware: Firmware::parse(get, (&host.arch, &host.firmware), &machine_type)?,
+            tpm: firmware::tpm(get, &host.firmware)?,
+            locked_memory: yes("hw:locked_memory") || yes("hw_locked_memory"),
             hpet: yes("hw_time_hpet"),
             windows: get("os_type") == Some("windows"),
             boot_menu: yes("hw:boot_menu") || yes("hw_boot_menu"),
@@ -269,13 +248,4 @@ fn watchdog<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<String>,
         }
     }
     Ok(None)
-}
-
-pub(super) fn unknown(property: &'static str, value: &str) -> HardwareError {
-    HardwareError::UnknownValue { property, value: value.to_owned() }
-}
-
-/// Whether the value is true, as oslo's `bool_from_string` reads it.
-pub(super) fn is_true(value: &str) -> bool {
-    matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes")
 }

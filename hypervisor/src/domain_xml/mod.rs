@@ -8,6 +8,7 @@
 
 mod cpu;
 mod devices;
+mod error;
 mod firmware;
 mod hardware;
 mod metadata;
@@ -19,8 +20,9 @@ mod topology;
 mod tuning;
 
 pub use cpu::CpuModel;
-pub use firmware::{Firmware, FirmwareFacts, Tpm};
-pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
+pub use error::HardwareError;
+pub use firmware::{Firmware, Tpm};
+pub use hardware::{DiskBus, Hardware, VifModel};
 pub use metadata::NAMESPACE;
 pub use pinned::repin;
 pub use replug::replug;
@@ -30,6 +32,7 @@ pub use tuning::Tuning;
 use std::collections::BTreeMap;
 
 use crate::cpus;
+use crate::firmware::FirmwareFacts;
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, CpuMode, GuestOptions, Screens};
 use crate::xml::Element;
@@ -61,7 +64,7 @@ pub struct HostFacts {
 
 impl HostFacts {
     pub(crate) fn is_x86(&self) -> bool {
-        matches!(self.arch.as_str(), "x86_64" | "i686")
+        firmware::is_x86(&self.arch)
     }
 
     /// The cache mode of a disk in a file: the operator's choice, or bypassing the page cache. If the file system
@@ -138,7 +141,7 @@ fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
     Element::new("os")
         .attr_if("firmware", hardware.firmware.uefi.then_some("efi"))
-        .children(hardware.firmware.features(host))
+        .children(hardware.firmware.features(&host.firmware))
         .child(Element::leaf("type", "hvm").attr("arch", &host.arch).attr("machine", &hardware.machine_type))
         .children(hardware.firmware.loader())
         .children((!by_order).then(|| Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" })))
@@ -166,7 +169,7 @@ fn features(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element
         .children(acpi.then(|| Element::new("acpi")))
         .children(host.is_x86().then(|| Element::new("apic")))
         .children((host.kvm && hardware.hidden).then(hidden))
-        .children(hardware.firmware.management_mode(host))
+        .children(hardware.firmware.management_mode(&host.arch))
         // Its performance counters would disturb a guest that runs in real time.
         .children(
             hardware

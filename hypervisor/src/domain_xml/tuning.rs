@@ -4,7 +4,7 @@
 //! The `quota:` specs of other hypervisors (`quota:cpu_limit`, `quota:memory_shares_level`, ...) have no effect, as in
 //! Nova. If libvirt cannot set a limit on a host, the start fails; the limit is never ignored.
 
-use super::hardware::{HardwareError, unknown};
+use super::error::{HardwareError, unknown};
 use crate::xml::Element;
 
 /// An extra spec, and libvirt's name for it.

@@ -9,8 +9,9 @@ use virt::connect::Connect;
 use super::cpu_models::{self, HostCpu};
 use super::error::Context;
 use super::{cells, node, pool, storage};
-use crate::domain_xml::{CpuModel, FirmwareFacts, HostFacts};
+use crate::domain_xml::{CpuModel, HostFacts};
 use crate::driver::{DriverError, DriverResult};
+use crate::firmware::FirmwareFacts;
 use crate::guest::{CpuInfo, HostCapabilities, HostUsage};
 use crate::options::{CpuMode, LibvirtOptions, VirtType};
 use crate::tpm::TpmVersion;
@@ -63,7 +64,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     let domain_xml = capabilities_of(options.machine_types.chosen(&arch));
     let domain = parse(&domain_xml)?;
     let domain = domain.root_element();
-    // Of the x86 machines only q35 can protect the variables of secure boot, so the default machine does not tell.
+    // Only q35 machines can protect the variables of secure boot, so another machine would hide the ability.
     let secure_xml = capabilities_of((arch == "x86_64").then_some("q35"));
     let secure_domain = parse(&secure_xml)?;
     let mut firmware = firmware(domain, secure_domain.root_element(), options);

@@ -14,7 +14,7 @@ use crate::xml::Element;
 
 const CALL: &str = "CPU models";
 
-/// What the operator's choice is checked against.
+/// The host's side of the check.
 pub(super) struct HostCpu<'a> {
     pub(super) arch: &'a str,
     /// `kvm` or `qemu`.

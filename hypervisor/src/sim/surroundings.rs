@@ -7,8 +7,8 @@ use chronova_events::ids::NetworkId;
 
 use super::journal::SimChange;
 use super::machine::{SimMachine, not_cached};
-use crate::domain_xml::FirmwareFacts;
 use crate::driver::{DriverError, DriverResult};
+use crate::firmware::FirmwareFacts;
 use crate::guest::{CpuInfo, FilterSpec, GuestSpec, HostCapabilities, HostUsage, ImageRef};
 use crate::tpm::TpmVersion;
 use crate::traits;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use chronova_actors::gateway::CommandGateway;
 use chronova_actors::operations::Operations;
-use chronova_actors::ports::{KeyManager, NoKeyManager};
+use chronova_actors::ports::keys::{KeyManager, NoKeyManager};
 use chronova_actors::reconcile::run_counts::ReconcilerTally;
 use chronova_actors::runtime::{Follower, Leader, Leadership, Member, Ports};
 use chronova_actors::services::embedded::keys::EmbeddedKeyManager;

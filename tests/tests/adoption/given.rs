@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chronova::commands::adopt::{self, AdoptionChoices, AdoptionHistory, AdoptionReport};
 use chronova::nova::database::{NovaDatabases, TablesInMemory};
 use chronova::nova::dump;
-use chronova_actors::ports::NoKeyManager;
+use chronova_actors::ports::keys::NoKeyManager;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;

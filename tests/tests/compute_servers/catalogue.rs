@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_actors::topology::host::{CpuSets, HostCpus};
-use chronova_hypervisor::domain_xml::{CpuModel, FirmwareFacts, HostFacts, render};
+use chronova_hypervisor::domain_xml::{CpuModel, HostFacts, render};
+use chronova_hypervisor::firmware::FirmwareFacts;
 use chronova_hypervisor::guest::GuestSpec;
 use chronova_hypervisor::options::{CpuMode, GuestOptions, Screens};
 use chronova_hypervisor::sim::SimUri;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 
 const OWNER: &str = "u:p";
 
-/// What becomes of an entry.
+/// The way in which an entry is heeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Heed {
     /// The guest's definition differs.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::test::{self, TestRequest};
-use chronova_actors::ports::{NoKeyManager, NoVolumeService};
+use chronova_actors::ports::NoVolumeService;
+use chronova_actors::ports::keys::NoKeyManager;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use actix_web::body::to_bytes;
 use actix_web::test::{TestRequest, call_service, init_service};
 use anyhow::{Context as _, Result};
-use chronova_actors::ports::NoKeyManager;
+use chronova_actors::ports::keys::NoKeyManager;
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::process::options::LiveOptions;

@@ -14,7 +14,8 @@ use chronova_events::ids::{ProjectId, UserId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::ports::{KeyManager, KeyRequester, PortError, SecretPayload};
+use crate::ports::PortError;
+use crate::ports::keys::{KeyManager, KeyRequester, SecretPayload};
 
 /// A longer secret is refused.
 const LONGEST: usize = 64 * 1024;
