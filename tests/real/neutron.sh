@@ -39,7 +39,7 @@ house_first() {
     account nova
     printf '%s\n' 'timeout = 60' 'send_service_user_token = true' '[neutron]'
     account nova
-    printf '%s\n' 'service_metadata_proxy = true' 'metadata_proxy_shared_secret = not-so-secret-4711' 'default_floating_pool = outside'
+    printf '%s\n' 'region_name = RegionOne' 'service_metadata_proxy = true' 'metadata_proxy_shared_secret = not-so-secret-4711' 'default_floating_pool = outside'
   } >>"$CONF"
   wait $server || { bad "Neutron starts" "$(tail -n 20 "$CLOUD/neutron.out")"; exit 1; }
   ok "Keystone answers at $KEYSTONE, Neutron at $NEUTRON"
@@ -83,19 +83,25 @@ like "the health says that Neutron is the network service" "$(curl -fsS "$URL/he
 same "the embedded network API is not served" "$(ask '' "$URL/network/v2.0/networks")" 404
 like "... and says where the real one is" "$(cat "$WORK/answer")" 'network service of this cloud is at'
 
-os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public neutron >"$WORK/image" 2>&1 \
-  || bad "the image is uploaded" "$(cat "$WORK/image")"
-os flavor create --vcpus 1 --ram 160 --disk 1 neutron >"$WORK/flavor" 2>&1 || bad "the flavor is made" "$(cat "$WORK/flavor")"
+# Several commands at a time, because each asks Keystone and Neutron.
+os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public neutron >"$WORK/image" 2>&1 &
+IMAGING=$!
+os flavor create --vcpus 1 --ram 160 --disk 1 neutron >"$WORK/flavor" 2>&1 &
+FLAVORING=$!
 web network create inner >"$WORK/network" 2>&1 || bad "the network is made" "$(cat "$WORK/network")"
 web subnet create --network inner --subnet-range 10.84.1.0/24 inner >"$WORK/subnet" 2>&1 || bad "the subnet is made" "$(cat "$WORK/subnet")"
+wait $IMAGING || bad "the image is uploaded" "$(cat "$WORK/image")"
+wait $FLAVORING || bad "the flavor is made" "$(cat "$WORK/flavor")"
 WANTED=(--flavor neutron --image neutron --config-drive True)
 
 # ------------------------------------------------------------------------------ two servers of one project on two hosts
 
 MINE=$(web port create --network inner mine -f value -c id)
 GROUP=$(web server group create --policy anti-affinity neutron -f value -c id)
-web server create "${WANTED[@]}" --network inner --hint "group=$GROUP" one -f value -c id >"$WORK/one" 2>&1 || bad "a server on the network is asked for" "$(cat "$WORK/one")"
+web server create "${WANTED[@]}" --network inner --hint "group=$GROUP" one -f value -c id >"$WORK/one" 2>&1 &
+ASKING=$!
 web server create "${WANTED[@]}" --port mine --hint "group=$GROUP" two -f value -c id >"$WORK/two" 2>&1 || bad "a server with a port is asked for" "$(cat "$WORK/two")"
+wait $ASKING || bad "a server on the network is asked for" "$(cat "$WORK/one")"
 ONE=$(tail -n 1 "$WORK/one") TWO=$(tail -n 1 "$WORK/two")
 SERVERS+=("$ONE" "$TWO")
 within 120 "a server on the network is ACTIVE" server_is "$ONE" ACTIVE

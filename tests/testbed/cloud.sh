@@ -16,7 +16,7 @@ cloud() {
 
 account() {
   printf '%s\n' "auth_url = $KEYSTONE" 'auth_type = password' "username = $1" 'password = secret' 'user_domain_name = Default' \
-    'project_name = service' 'project_domain_name = Default' 'region_name = RegionOne'
+    'project_name = service' 'project_domain_name = Default'
 }
 
 token() {

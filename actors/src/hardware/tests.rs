@@ -69,7 +69,7 @@ fn a_tpm_has_a_version_and_a_model_that_fits_it() {
     says(&[], &[("hw_tpm_model", "tpm-tis")], "without a TPM version");
     says(&[], &[("hw_tpm_version", "3.0")], "1.2 or 2.0");
     let of = |specs: Pairs<'_>, properties: Pairs<'_>| tpm_version(&flavor(specs), Some(&image(properties)));
-    assert_eq!(of(&[], &[("hw_tpm_version", "1.2")]).map(|version| version.word()), Some("1.2"));
+    assert_eq!(of(&[], &[("hw_tpm_version", "1.2")]).map(chronova_hypervisor::tpm::TpmVersion::word), Some("1.2"));
     assert_eq!(of(&[], &[]), None);
 }
 

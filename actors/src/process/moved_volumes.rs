@@ -2,7 +2,7 @@
 //! old one.
 //!
 //! Only the recorded attachment of a volume is valid. Other attachments of the same server are leftovers of an
-//! interrupted step, and the next successful step ends them. Nova exchanges attachments the same way
+//! interrupted step, and the next successful step ends them, or the delete of the server. Nova exchanges attachments the same way
 //! (`_terminate_volume_connections`), so a volume is never free for another server in between.
 
 use chronova_events::error_chain::ErrorChain;
@@ -64,7 +64,11 @@ fn attachment(work: &StepRun, device: &BlockDevice, to: &Placed) -> AttachmentId
 }
 
 /// Ends the attachments of the server that are not recorded.
-async fn release_unrecorded(work: &StepRun, server: &Alive, devices: &[BlockDevice]) -> Result<(), StepError> {
+pub(super) async fn release_unrecorded(
+    work: &StepRun,
+    server: &Alive,
+    devices: &[BlockDevice],
+) -> Result<(), StepError> {
     for device in devices {
         let (Some(volume), Some(attachment)) = (device.volume, device.attachment) else { continue };
         let known = match work.context.volumes.find(volume, &server.request.project, true).await {

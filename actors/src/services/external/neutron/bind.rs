@@ -117,6 +117,8 @@ impl NeutronNetworks {
         };
         let mut body = Map::new();
         if !is_there {
+            // A port has one binding for each host at most.
+            self.drop_bindings(&port, |binding| Some(binding.host.as_str()) == host, asker).await?;
             body.insert("binding:host_id".to_owned(), json!(host));
         }
         body.extend(

@@ -141,7 +141,8 @@ impl NeutronNetworks {
         }
     }
 
-    /// Makes the binding to this host the active one. Returns whether it is.
+    /// Makes the binding to this host the active one. Returns whether it is. A port without that binding, or whose binding
+    /// Neutron fails to activate, can still be bound to the host by its `binding:host_id`.
     pub(super) async fn activate(
         &self,
         port: &NeutronPort,
@@ -156,9 +157,15 @@ impl NeutronNetworks {
             return Ok(false);
         }
         match self.calls.put(asker, &format!("{}/{}/activate", bindings(port), encoded(host))).await {
-            // Neutron answers 409 if the binding is active already.
+            Ok(()) => Ok(true),
+            Err(error @ NeutronError::Unavailable(_)) => Err(error.into()),
+            // The binding is active already.
             Err(error) if error.status() == 409 => Ok(true),
-            activated => activated.map(|()| true).map_err(PortError::from),
+            Err(error) => {
+                let error = PortError::from(error);
+                tracing::warn!(port = %port.id, host, %error, "Neutron does not activate a binding");
+                Ok(false)
+            }
         }
     }
 

@@ -263,9 +263,10 @@ impl NeutronCalls {
         read(&self.ask(asker, call).await?, key)
     }
 
-    /// An action on a resource, such as `ports/ID/bindings/HOST/activate`.
+    /// An action on a resource, such as `ports/ID/bindings/HOST/activate`. It has no body: Neutron would take one for
+    /// another argument, and fail with 500.
     pub(super) async fn put(&self, asker: NeutronCaller<'_>, path: &str) -> NeutronResult<()> {
-        let call = |root: &str| ServiceRequest::put(format!("{root}/{path}")).json(&Value::Object(Map::new()));
+        let call = |root: &str| ServiceRequest::put(format!("{root}/{path}"));
         self.ask(asker, call).await.map(drop)
     }
 

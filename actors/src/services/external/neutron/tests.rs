@@ -377,10 +377,8 @@ fn each_kind_of_binding_has_its_plug() {
 #[tokio::test]
 async fn a_port_that_was_created_here_and_is_given_later_stays() {
     let neutron = NeutronStub::start().await;
-    let first = wanted(vec![on_network()]);
-    let nics = neutron.networks.allocate(first.clone(), meta()).await.unwrap();
+    let nics = neutron.networks.allocate(wanted(vec![on_network()]), meta()).await.unwrap();
     neutron.state.lock().unwrap().ports[0].insert("device_id".to_owned(), json!(""));
-    neutron.networks.release(first.instance, &first.project, &[], meta()).await.unwrap();
     let given = RequestedNic { network: None, port: Some(nics[0].port), fixed_ip: None, tag: None };
     let second = wanted(vec![given]);
     let taken = neutron.networks.allocate(second.clone(), meta()).await.unwrap();

@@ -44,6 +44,9 @@ pub(super) fn answer(state: &mut NeutronState, method: &str, port: &str, path: &
             says(201, &json!({"binding": binding}))
         }
         ("PUT", [host, "activate"]) => {
+            if !body.is_empty() {
+                return refusal(500, "HTTPInternalServerError");
+            }
             if port["binding:host_id"] == **host {
                 return refusal(409, "PortBindingAlreadyActive");
             }
