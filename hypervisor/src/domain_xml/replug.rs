@@ -59,7 +59,7 @@ fn replugged(xml: &str, node: Node<'_, '_>, nic: &Nic) -> Option<(Range<usize>, 
 fn again(xml: &str, node: Node<'_, '_>, nic: &Nic) -> String {
     let (kind, plug) = devices::plug(nic);
     let own = node.attributes().filter(|attribute| attribute.name() != "type");
-    let own: String = own.map(|attribute| format!(" {}", &xml[attribute.range()])).collect();
+    let own: String = own.flat_map(|attribute| [" ", &xml[attribute.range()]]).collect();
     let is_plug = |child: &Node<'_, '_>| PLUGS.iter().any(|name| child.has_tag_name(*name));
     let kept: String = node
         .children()
