@@ -178,6 +178,15 @@ async fn half_of_the_bytes_do_not_pass_for_all() {
     assert!(matches!(sent, Err(PortError::Unavailable(_))), "{sent:?}");
 }
 
+/// It died while it took the bytes of an earlier attempt.
+#[tokio::test]
+async fn an_image_that_glance_saves_for_ever_gets_no_bytes() {
+    let stub = stub(|_| says(200, &shown("saving"))).await;
+    let sent = glance(&stub, Duration::from_millis(300)).upload(image(), content(), work()).await;
+    assert!(matches!(sent, Err(PortError::Conflict(_))), "{sent:?}");
+    assert_eq!(stub.count("PUT"), 0, "the attempt is not repeated");
+}
+
 #[tokio::test]
 async fn other_bytes_than_were_sent_are_removed() {
     let puts = std::sync::atomic::AtomicUsize::new(0);
