@@ -10,7 +10,7 @@ mod devices;
 mod hardware;
 mod metadata;
 mod pinned;
-mod replug;
+mod plugs;
 pub(crate) mod source;
 mod splice;
 mod tuning;
@@ -18,7 +18,7 @@ mod tuning;
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
 pub use pinned::repin;
-pub use replug::replug;
+pub use plugs::replug;
 pub use source::{DiskSource, RbdImage};
 pub use tuning::Tuning;
 
