@@ -1,7 +1,8 @@
 //! The `<devices>` element.
 
+use super::plugs::plug;
 use super::{DiskBus, DiskSource, Hardware, HostFacts};
-use crate::guest::{GuestSpec, ImageFormat, Nic, NicPlug, VolumeDisk};
+use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, Spice};
 use crate::volumes;
 use crate::xml::Element;
@@ -169,21 +170,6 @@ pub(super) fn interface(nic: &Nic, vcpus: u32, host: &HostFacts, hardware: &Hard
         .children((nic.mtu > 0).then(|| Element::new("mtu").attr("size", nic.mtu)))
         .children(hardware.tuning.interface())
         .children(nic.filter.as_ref().map(|filter| Element::new("filterref").attr("filter", filter)))
-}
-
-/// The type of the interface, and the elements that say what it is plugged into.
-pub(super) fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
-    let source = |attribute: &'static str, name: &str| Element::new("source").attr(attribute, name);
-    match &nic.plug {
-        NicPlug::Network => ("network", vec![source("network", &volumes::network_name(nic.network))]),
-        NicPlug::OpenVswitch { bridge } => {
-            let port = Element::new("parameters").attr("interfaceid", nic.port);
-            let switch = Element::new("virtualport").attr("type", "openvswitch").child(port);
-            ("bridge", vec![source("bridge", bridge), switch])
-        }
-        NicPlug::Bridge { bridge } => ("bridge", vec![source("bridge", bridge)]),
-        NicPlug::Tap => ("ethernet", vec![]),
-    }
 }
 
 /// The largest number of queues that the kernel gives one interface.

@@ -178,6 +178,15 @@ async fn an_interrupted_upload_fails() {
     assert!(matches!(sent, Err(PortError::Unavailable(_))), "{sent:?}");
 }
 
+/// It died while it took the bytes of an earlier attempt.
+#[tokio::test]
+async fn an_image_that_glance_saves_for_ever_gets_no_bytes() {
+    let stub = stub(|_| says(200, &shown("saving"))).await;
+    let sent = glance(&stub, Duration::from_millis(300)).upload(image(), content(), work()).await;
+    assert!(matches!(sent, Err(PortError::Conflict(_))), "{sent:?}");
+    assert_eq!(stub.count("PUT"), 0, "the attempt is not repeated");
+}
+
 #[tokio::test]
 async fn an_image_with_different_data_is_deleted() {
     let puts = std::sync::atomic::AtomicUsize::new(0);
