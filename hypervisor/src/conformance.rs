@@ -391,6 +391,7 @@ impl Trial {
         has("it has the disk after a reboot", &[&one.serial]).await?;
         volumes.swap_disk(instance, &one.serial, two).await.check("exchange")?;
         has("it has the other disk", &[&two.serial]).await?;
+        volumes.resize_disk(instance, &two.serial, 1 << 30).await.check("resize to the same size, or a larger one")?;
         volumes.swap_disk(instance, &one.serial, two).await.check("exchange again")?;
         volumes.detach_disk(instance, &two.serial).await.check("detachment from a running guest")?;
         volumes.detach_disk(instance, &two.serial).await.check("detachment again")?;

@@ -62,6 +62,8 @@ pub struct Case {
     pub dedicated: bool,
     /// Whether the image caches of the hosts are constantly cleared of unused images.
     pub swept: bool,
+    /// Whether the volume service chooses the ids of volumes and attachments itself.
+    pub choosing_volumes: bool,
 }
 
 impl Case {
@@ -86,6 +88,7 @@ impl Case {
             one_storage: false,
             dedicated: false,
             swept: false,
+            choosing_volumes: false,
         }
     }
 }
@@ -105,6 +108,7 @@ fn subject() -> InstanceId {
 async fn prepared(case: &Case) -> World {
     let mut world = World::new(HOSTS);
     world.options.volume.shared = case.shared;
+    world.choosing_volumes = case.choosing_volumes;
     world.fleet.share_storage(case.one_storage);
     if case.dedicated {
         world = world.with_dedicated_processors();

@@ -144,6 +144,11 @@ pub enum Task {
         asks_for: ProcessId,
         needs: RequestNeed,
     },
+    /// Makes the disk of a running guest as large as its volume.
+    ExtendDisk {
+        instance: InstanceId,
+        volume: VolumeId,
+    },
 }
 
 /// A thing that a process takes before it asks a server.
@@ -256,6 +261,7 @@ impl Task {
             Self::DrainHost { .. } => "drain_host",
             Self::CreateServers { .. } => "create_servers",
             Self::AskServer { .. } => "ask_server",
+            Self::ExtendDisk { .. } => "extend_disk",
         }
     }
 
@@ -283,6 +289,7 @@ impl Task {
             | Self::RevertResize { instance, .. }
             | Self::LiveMigrate { instance }
             | Self::Evacuate { instance }
+            | Self::ExtendDisk { instance, .. }
             | Self::AskServer { instance, .. } => ProcessSubject::Server(*instance),
             Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
                 ProcessSubject::Server(disk.instance)
@@ -358,6 +365,8 @@ pub enum StepOutput {
     /// How a host connects to a volume.
     Connected(BlockConnection),
     Image(Box<ImageSnapshot>),
+    /// The id that the volume service gave to an attachment, if it is not the proposed one.
+    Reserved(AttachmentId),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -463,6 +472,8 @@ fn of_all() -> Vec<ProcessEvent> {
         Started { process, task: Task::DetachVolume(disk) }.into(),
         Started { process, task: Task::SwapVolume { disk, new: VolumeId(uuid(13)), new_attachment } }.into(),
         StepDone { step: step(), output: StepOutput::Connected(connection) }.into(),
+        StepDone { step: step(), output: StepOutput::Reserved(AttachmentId(uuid(15))) }.into(),
+        Started { process, task: Task::ExtendDisk { instance: InstanceId(uuid(2)), volume } }.into(),
     ]
 }
 

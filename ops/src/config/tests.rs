@@ -248,6 +248,40 @@ fn glance_is_called_where_there_is_a_keystone() {
 }
 
 #[test]
+fn cinder_is_called_where_there_is_a_keystone() {
+    let note = "note: [chronova] volume_service: Cinder at ";
+    for (more, told) in [
+        ("", "the endpoint volumev3::publicURL of Keystone's catalogue is the volume service"),
+        (
+            "[cinder]\nendpoint_template = http://a:8776/v3/%(project_id)s\n",
+            "http://a:8776/v3/%(project_id)s is the volume",
+        ),
+    ] {
+        let found = problems_in(&[&format!("{ACCOUNT}{more}")]);
+        assert!(found.iter().any(|line| line.contains(note) && line.contains(told)), "{more}: {found:?}");
+        assert!(found.iter().any(|line| line.contains("warning: ") && line.contains("no volume can be detached")));
+    }
+    let vouched = problems_in(&[&format!("{ACCOUNT}{VOUCHING}")]);
+    assert!(!vouched.iter().any(|line| line.contains("can be detached")), "{vouched:?}");
+    let embedded =
+        problems_in(&[&format!("{ACCOUNT}[chronova]\nvolume_service = embedded\n[cinder]\nhttp_retries = 1\n")]);
+    assert!(embedded.iter().any(|line| line.contains("warning: [cinder] http_retries has no effect")), "{embedded:?}");
+    for (more, error) in [
+        ("[cinder]\nendpoint_template = c:8776\n", "[cinder] endpoint_template: c:8776 is no address"),
+        ("[cinder]\ncatalog_info = volumev3:secret\n", "[cinder] catalog_info: volumev3:secret is not TYPE"),
+        ("[cinder]\ncatalog_info = volumev3::secretURL\n", "is not TYPE:NAME:INTERFACE"),
+        ("[cinder]\nkeyfile = /k.pem\n", "[cinder] keyfile needs certfile"),
+        ("[cinder]\nusername = cinder\n", "[cinder] username is set and auth_url is not"),
+        ("[chronova]\nvolume_listen = 127.0.0.1:8776\n", "volume_listen serves the embedded volume service"),
+    ] {
+        let told = problems_in(&[&format!("{ACCOUNT}{more}")]);
+        assert!(told.iter().any(|line| line.contains("error: ") && line.contains(error)), "{more}: {told:?}");
+    }
+    let alone = problems_in(&["[chronova]\nvolume_service = cinder\n"]);
+    assert!(alone.iter().any(|line| line.contains("error: [chronova] volume_service = cinder needs a Keystone")));
+}
+
+#[test]
 fn old_names_work_and_current_ones_win() {
     let loaded = good(&["[DEFAULT]\nquota_cores = 7\nquota_ram = 1\n[quota]\nram = 2\n"]);
     assert_eq!(loaded.config.quota.cores, 7);
