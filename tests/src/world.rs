@@ -232,7 +232,7 @@ impl World {
         living.sort();
         assert_eq!(held, living, "quota is held by the living servers");
         crate::volumes::check(&views, &self.fleet);
-        crate::volumes::check_disks(&views, &self.fleet);
+        crate::volumes::check_disks(&views, &self.fleet, self.choosing_volumes);
     }
 
     /// Checks that the server, its guest and the network service have the same interfaces.

@@ -135,6 +135,8 @@ pub struct NewSnapshot {
 /// How a host reaches an attached volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
+    /// The attachment that the service had to make in place of the one that was asked for; `None`: it made none.
+    pub replaced_by: Option<AttachmentId>,
     /// The name of the libvirt pool. For a disk that QEMU reaches over the network: of the Ceph pool, the iSCSI target or
     /// the NFS export.
     pub pool: String,

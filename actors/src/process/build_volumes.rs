@@ -49,8 +49,14 @@ pub(super) async fn prepare(
             BlockSource::Volume(volume) => volume,
             _ => made(work, server, device, host).await?,
         };
-        let proposed = attachment(work, device);
-        let attachment = work.context.volumes.reserve(proposed, volume, work.instance_id(), work.meta.clone()).await?;
+        let attachment = match disks::attached(work, volume, hostname).await?.first() {
+            // A crash came after the end of the attachment, and before the record.
+            Some(made) => *made,
+            None => {
+                let proposed = attachment(work, device);
+                work.context.volumes.reserve(proposed, volume, work.instance_id(), work.meta.clone()).await?
+            }
+        };
         let name = device.device_name.as_deref();
         let connection = work.context.volumes.connect(volume, attachment, hostname, name, work.meta.clone()).await?;
         device.volume = Some(volume);

@@ -13,7 +13,7 @@ use crate::ports::{Connection, PortError, VolumeService};
 
 /// A connection in the type of events.
 pub(super) fn recorded(connection: Connection) -> BlockConnection {
-    let Connection { pool, volume, format, serial, readonly, shareable } = connection;
+    let Connection { replaced_by: _, pool, volume, format, serial, readonly, shareable } = connection;
     BlockConnection { pool, volume, format, serial, readonly, shareable }
 }
 
@@ -91,6 +91,13 @@ pub(super) async fn still_mine(work: &StepRun) -> Result<(Alive, BlockDevice), S
 pub(super) fn host(server: &Alive) -> Result<(HostId, String), StepError> {
     let placed = server.placement.as_ref().ok_or_else(|| StepError::fatal(500, "The server has no host.", ""))?;
     Ok((placed.host, placed.hostname.clone()))
+}
+
+/// The complete attachment of the server's volume to this host, if an interrupted step has made it.
+pub(super) async fn attached(work: &StepRun, volume: VolumeId, hostname: &str) -> Result<Vec<AttachmentId>, StepError> {
+    let known = work.context.volumes.find(volume, &ProjectId::new(""), true).await?.attachments;
+    let here = known.into_iter().filter(|known| known.instance == Some(work.instance_id()) && known.attached);
+    Ok(here.filter(|known| known.host.as_deref() == Some(hostname)).map(|known| known.id).collect())
 }
 
 /// Reserves a volume for the server. The output is the id of the attachment, if it is not the proposed one.

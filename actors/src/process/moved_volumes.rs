@@ -21,10 +21,7 @@ pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<
     let mut devices: Vec<BlockDevice> = server.disks.iter().map(|disk| disk.device.clone()).collect();
     for device in &mut devices {
         let (Some(volume), Some(now)) = (device.volume, device.attachment) else { continue };
-        let known = work.context.volumes.find(volume, &server.request.project, true).await?.attachments;
-        let own = known.into_iter().filter(|known| known.instance == Some(work.instance_id()) && known.attached);
-        let there = own.filter(|known| known.host.as_deref() == Some(&to.hostname)).map(|known| known.id);
-        let there: Vec<AttachmentId> = there.collect();
+        let there = disks::attached(work, volume, &to.hostname).await?;
         if there.contains(&now) {
             continue;
         }
@@ -38,6 +35,7 @@ pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<
         };
         let name = device.device_name.as_deref();
         let way = work.context.volumes.connect(volume, attachment, &to.hostname, name, work.meta.clone()).await?;
+        let attachment = way.replaced_by.unwrap_or(attachment);
         work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
         (device.attachment, device.connection) = (Some(attachment), Some(recorded(way)));
     }

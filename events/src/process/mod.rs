@@ -424,7 +424,12 @@ pub struct Finished {
 /// One example of each event.
 pub fn samples() -> Vec<ProcessEvent> {
     let mut all = of_all();
-    all.extend(of_images(ProcessId(uuid::Uuid::from_u128(1))));
+    let uuid = uuid::Uuid::from_u128;
+    let process = ProcessId(uuid(1));
+    all.extend(of_images(process));
+    all.push(StepDone { step: "reserve".into(), output: StepOutput::Reserved(AttachmentId(uuid(15))) }.into());
+    let task = Task::ExtendDisk { instance: InstanceId(uuid(2)), volume: VolumeId(uuid(11)) };
+    all.push(Started { process, task }.into());
     all
 }
 
@@ -472,8 +477,6 @@ fn of_all() -> Vec<ProcessEvent> {
         Started { process, task: Task::DetachVolume(disk) }.into(),
         Started { process, task: Task::SwapVolume { disk, new: VolumeId(uuid(13)), new_attachment } }.into(),
         StepDone { step: step(), output: StepOutput::Connected(connection) }.into(),
-        StepDone { step: step(), output: StepOutput::Reserved(AttachmentId(uuid(15))) }.into(),
-        Started { process, task: Task::ExtendDisk { instance: InstanceId(uuid(2)), volume } }.into(),
     ]
 }
 

@@ -148,7 +148,7 @@ fn a_service_that_is_named_and_not_asked_causes_a_warning() {
 fn a_neutron_needs_a_keystone_and_a_whole_account() {
     let neutron = ACCOUNT.replace("keystone_authtoken", "neutron");
     let both = problems_in(&[&format!("{ACCOUNT}{neutron}")]);
-    assert_eq!(both.len(), 3, "a note on each of the three services: {both:?}");
+    assert_eq!(both.len(), 5, "a note on each of the four services, and a warning about Cinder: {both:?}");
     assert!(
         both.iter().any(|told| told.contains("note: [neutron] auth_url: Neutron is the network service")),
         "{both:?}"
@@ -171,7 +171,7 @@ const ACCOUNT: &str = "[keystone_authtoken]\nauth_url = http://c:5000\nauth_type
 #[test]
 fn an_account_of_keystone_is_complete_or_stops_the_start() {
     let whole = problems_in(&[ACCOUNT]);
-    assert_eq!(whole.len(), 2, "a note on Keystone, and one on Glance: {whole:?}");
+    assert_eq!(whole.len(), 4, "a note on Keystone, Glance and Cinder each, and a warning about Cinder: {whole:?}");
     let note = "0.conf:2: note: [keystone_authtoken] auth_url: Keystone at http://c:5000 is";
     assert!(whole.iter().any(|told| told.starts_with(note)), "{whole:?}");
     for (lacking, named) in [

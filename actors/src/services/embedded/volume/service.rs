@@ -487,6 +487,7 @@ impl EmbeddedVolumes {
     pub fn way_to(&self, volume: &VolumeRecord, mode: AttachMode) -> Connection {
         let id = volume.created.volume;
         Connection {
+            replaced_by: None,
             pool: self.options.pool.clone(),
             volume: volumes::volume(id),
             format: volume.format.clone(),

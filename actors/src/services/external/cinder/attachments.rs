@@ -11,10 +11,11 @@ use chronova_hypervisor::guest::NetworkDisk;
 use serde_json::{Value, json};
 
 use super::CinderVolumes;
-use super::calls::{CinderCall, CinderCaller, read, refused};
+use super::calls::{CinderCall, CinderCaller, member, read, refused};
 use super::connections::{initiator, way};
 use super::documents::CinderAttachment;
 use crate::ports::{Connection, PortError};
+use crate::services::external::http::ServiceAnswer;
 
 impl CinderVolumes {
     async fn attachments_of(
@@ -42,11 +43,7 @@ impl CinderVolumes {
             return Ok(begun.id);
         }
         let body = json!({"attachment": {"volume_uuid": volume, "instance_uuid": instance}});
-        let made = self.must(&self.caller(meta).await?, &CinderCall::post("attachments", body)).await?;
-        let made: Value = read(&made)?;
-        // Cinder shows an attachment without the key that other resources have.
-        let id = made["id"].as_str().or_else(|| made["attachment"]["id"].as_str()).and_then(|id| id.parse().ok());
-        id.ok_or_else(|| PortError::Unavailable("Cinder's answer names no attachment".to_owned()))
+        Ok(shown(&self.must(&self.caller(meta).await?, &CinderCall::post("attachments", body)).await?)?.id)
     }
 
     async fn attachment(&self, caller: &CinderCaller, id: AttachmentId) -> Result<CinderAttachment, PortError> {
@@ -72,11 +69,36 @@ impl CinderVolumes {
                 "platform": std::env::consts::ARCH,
                 "os_type": "linux",
             });
-            let body = json!({"attachment": {"connector": connector}});
-            found = shown(&self.must(&caller, &CinderCall::put(format!("attachments/{id}"), body)).await?)?;
+            found = self.update(&caller, found, &connector, meta).await?;
         }
         let shareable = self.show_volume(volume, meta.request_id.as_ref()).await?.info().multiattach;
-        way(&found, shareable, host, &self.rbd).map(|(connection, _)| connection)
+        let (connection, _) = way(&found, shareable, host, &self.rbd)?;
+        Ok(Connection { replaced_by: Some(found.id).filter(|made| *made != id), ..connection })
+    }
+
+    /// Gives an attachment its connector. Cinder refuses that while another host is connected to the volume, but takes
+    /// an attachment that is made with its connector: so Nova moves a server, too.
+    async fn update(
+        &self,
+        caller: &CinderCaller,
+        found: CinderAttachment,
+        connector: &Value,
+        meta: &Meta,
+    ) -> Result<CinderAttachment, PortError> {
+        let body = json!({"attachment": {"connector": connector}});
+        let answer = self.ask(caller, &CinderCall::put(format!("attachments/{}", found.id), body)).await?;
+        let doubled = answer.status >= 400 && String::from_utf8_lossy(&answer.body).contains("duplicate connectors");
+        match (answer.status, found.instance) {
+            (200..300, _) => shown(&answer),
+            (_, Some(instance)) if doubled => {
+                let whole = json!({"volume_uuid": found.volume_id, "instance_uuid": instance, "connector": connector});
+                let call = CinderCall::post("attachments", json!({"attachment": whole}));
+                let made = shown(&self.must(caller, &call).await?)?;
+                self.release_one(found.id, meta).await?;
+                Ok(made)
+            }
+            _ => Err(refused(caller, &answer)),
+        }
     }
 
     pub(super) async fn disk_of(&self, id: AttachmentId, host: &str) -> Result<NetworkDisk, PortError> {
@@ -130,8 +152,9 @@ impl CinderVolumes {
 }
 
 /// Reads an attachment, with the key or without.
-fn shown(answer: &crate::services::external::http::ServiceAnswer) -> Result<CinderAttachment, PortError> {
+fn shown(answer: &ServiceAnswer) -> Result<CinderAttachment, PortError> {
     let mut body: Value = read(answer)?;
-    let whole = if body["attachment"].is_object() { body["attachment"].take() } else { body };
+    let inner = member(&mut body, "attachment");
+    let whole = if inner.is_object() { inner } else { body };
     serde_json::from_value(whole).map_err(|_| PortError::Unavailable("Cinder's answer makes no sense".to_owned()))
 }

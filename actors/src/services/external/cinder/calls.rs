@@ -135,12 +135,12 @@ impl CinderVolumes {
             query.extend(marker.as_deref().map(|marker| ("marker", marker)));
             let answer = self.must(caller, &CinderCall::get(format!("{path}?{}", query_of(&query)))).await?;
             let mut page: Value = read(&answer)?;
-            let items: Vec<Value> = read_value(page[key].take())?;
+            let items: Vec<Value> = read_value(member(&mut page, key))?;
             let last = items.last().and_then(|item| item["id"].as_str()).map(str::to_owned);
             for item in items {
                 all.push(read_value(item)?);
             }
-            let links = page[format!("{key}_links").as_str()].take();
+            let links = member(&mut page, &format!("{key}_links"));
             let more = links.as_array().is_some_and(|links| links.iter().any(|link| link["rel"] == "next"));
             match last.filter(|_| more) {
                 Some(last) => marker = Some(last),
@@ -171,7 +171,12 @@ pub(super) fn read<T: for<'a> Deserialize<'a>>(answer: &ServiceAnswer) -> Result
 /// Reads what an answer has under one key.
 pub(super) fn read_at<T: for<'a> Deserialize<'a>>(answer: &ServiceAnswer, key: &str) -> Result<T, PortError> {
     let mut body: Value = read(answer)?;
-    read_value(body[key].take())
+    read_value(member(&mut body, key))
+}
+
+/// The value under a key; `null` where there is none.
+pub(super) fn member(body: &mut Value, key: &str) -> Value {
+    body.get_mut(key).map(Value::take).unwrap_or_default()
 }
 
 /// Cinder's message: the only member of its answer holds it, as in `{"badRequest": {"message": ...}}`.

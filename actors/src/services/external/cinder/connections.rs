@@ -46,7 +46,7 @@ pub(super) fn way(
     let readonly = info.text("access_mode").or_else(|| attachment.attach_mode.clone()).as_deref() == Some("ro");
     let format = info.text("format").filter(|format| format == "qcow2").unwrap_or_else(|| "raw".to_owned());
     let serial = attachment.volume_id.to_string();
-    Ok((Connection { pool, volume, format, serial, readonly, shareable }, disk))
+    Ok((Connection { replaced_by: None, pool, volume, format, serial, readonly, shareable }, disk))
 }
 
 fn unsupported(kind: &str) -> PortError {

@@ -176,6 +176,7 @@ pub(super) struct CinderAttachment {
     /// `reserved`, `attaching`, `attached`, `detached`, ...
     pub status: String,
     pub volume_id: VolumeId,
+    pub instance: Option<InstanceId>,
     pub attach_mode: Option<String>,
     #[serde(default)]
     pub connection_info: Option<Map<String, Value>>,

@@ -293,6 +293,27 @@ async fn a_host_is_told_once() {
     }
 }
 
+/// A server that moves: Cinder connects no second host to an attachment that exists, but to one that it makes.
+#[tokio::test]
+async fn a_second_host_gets_an_attachment_that_is_made_with_it() {
+    let stub = stub(|call| match call.line.split(' ').next() {
+        Some("PUT") => says(500, &json!({"computeFault": {"message": "duplicate connectors detected on volume"}})),
+        Some("POST") => {
+            let info = json!({"driver_volume_type": "rbd", "name": "volumes/v", "hosts": [], "ports": []});
+            let id = AttachmentId(Uuid::from_u128(10));
+            says(200, &json!({"attachment": {"id": id, "status": "attaching", "volume_id": volume(), "connection_info": info}}))
+        }
+        Some("GET") if call.line.contains("/volumes/") => says(200, &json!({"volume": shown(&json!({}))})),
+        _ => says(200, &json!({"attachment": attached("reserved"), "attachments": []})),
+    })
+    .await;
+    let way = cinder(&stub, LONG).connect(volume(), attachment(), "node-2", None, work()).await.unwrap();
+    assert_eq!(way.replaced_by, Some(AttachmentId(Uuid::from_u128(10))));
+    let made = stub.calls().into_iter().find(|call| call.line == "POST /v3/p1/attachments").unwrap().body;
+    assert!(made.contains("node-2") && made.contains(&server().to_string()), "{made}");
+    assert_eq!(stub.count(&format!("DELETE /v3/p1/attachments/{}", attachment())), 1, "the reserved one is ended");
+}
+
 #[tokio::test]
 async fn a_list_is_read_to_its_end() {
     let stub = stub(|call| {
