@@ -54,6 +54,8 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         unused_keystone(config, texts),
         services::images(config),
         services::unused_glance(config, texts),
+        services::volumes(config),
+        services::unused_cinder(config, texts),
         fleets(config),
     ];
     agreements.into_iter().flatten().map(told).collect()

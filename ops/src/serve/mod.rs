@@ -14,6 +14,7 @@ mod private;
 mod read_models;
 mod reconcilers;
 mod vendor_data;
+mod volumes;
 mod wiring;
 
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Clients of services that run elsewhere: the real Keystone, Glance and Neutron.
+//! Clients of services that run elsewhere: the real Keystone, Glance, Cinder and Neutron.
 //!
 //! Only [`http`] calls other services. Each service has a folder, which implements the same port of [`crate::ports`] as
 //! the embedded service.
 
+pub mod cinder;
 pub mod glance;
 pub mod http;
 pub mod keystone;
