@@ -120,8 +120,12 @@ async fn an_image_does_not_set_what_the_flavor_limits() {
     hardware.sort();
     let said: Vec<(&str, &str)> = hardware.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     // The machine type is the one that the server has recorded.
-    let expected =
-        [("hw_disk_bus", "scsi"), ("hw_machine_type", "pc"), ("os_type", "linux"), ("quota:disk_total_iops_sec", "100")];
+    let expected = [
+        ("hw_disk_bus", "scsi"),
+        ("hw_machine_type", "pc"),
+        ("os_type", "linux"),
+        ("quota:disk_total_iops_sec", "100"),
+    ];
     assert_eq!(said, expected);
     api.stop().await;
 }
