@@ -227,7 +227,8 @@ pub fn server_operation(instance: InstanceId, event: &InstanceEvent) -> Option<S
         | InstanceEvent::GuestPasswordPosted(_)
         | InstanceEvent::GuestPasswordCleared(_)
         | InstanceEvent::Adopted(_)
-        | InstanceEvent::MigrationAdopted(_) => return None,
+        | InstanceEvent::MigrationAdopted(_)
+        | InstanceEvent::ImagePropertiesChanged(_) => return None,
     };
     Some(ServerOperation { action, label, process: Some(process), task: Some(task) })
 }

@@ -23,6 +23,8 @@ pub const fn of(service: Service) -> &'static [&'static [Route]] {
             crate::operator::HOSTS,
             crate::operator::FORECASTS,
             crate::operator::PERMISSIONS,
+            crate::operator::ALLOCATIONS,
+            crate::operator::SERVERS,
         ],
     }
 }

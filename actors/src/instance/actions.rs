@@ -54,6 +54,7 @@ pub enum ServerAction {
     AbortLiveMigration,
     ForceCompleteLiveMigration,
     Evacuate,
+    SetImageProperties,
 }
 
 /// The tasks during which an action is allowed.
@@ -189,6 +190,11 @@ pub const TABLE: &[ActionRule] = &[
         tasks: AllowedTasks::Any,
         heeds_lock: false,
         ..rule(ServerAction::Evacuate, "evacuate", &["active", "stopped", "error"])
+    },
+    ActionRule {
+        launched: false,
+        heeds_lock: false,
+        ..rule(ServerAction::SetImageProperties, "image_property set", &["stopped", "shelved", "shelved_offloaded"])
     },
 ];
 

@@ -36,6 +36,7 @@ mod adopted;
 mod block;
 mod evacuation;
 mod guest_data;
+mod image_properties;
 mod imaging;
 mod interfaces;
 mod live;
@@ -66,6 +67,7 @@ pub use guest_data::{
     FilesGiven, GuestPasswordCleared, GuestPasswordPosted, PasswordChangeFailed, PasswordChangeRequested,
     PasswordChanged,
 };
+pub use image_properties::ImagePropertiesChanged;
 pub use imaging::{Rotation, SnapshotFailed, SnapshotRequested, SnapshotTaken, WorkAdvanced, WorkStage};
 pub use interfaces::{
     NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
@@ -287,5 +289,7 @@ noun! {
         Adopted = "adopted" @ 1,
         /// An ended migration of the server was taken over from another control plane.
         MigrationAdopted = "migration_adopted" @ 1,
+        /// An operator changed image properties of the server, which its guest has from its next start on.
+        ImagePropertiesChanged = "image_properties_changed" @ 1,
     }
 }

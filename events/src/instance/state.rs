@@ -386,6 +386,10 @@ impl Alive {
             InstanceEvent::GuestPasswordPosted(posted) => self.guest_password = Some(posted.password.clone()),
             InstanceEvent::GuestPasswordCleared(_) => self.guest_password = None,
             InstanceEvent::Adopted(found) => adopted::evolve(self, found),
+            InstanceEvent::ImagePropertiesChanged(changed) => {
+                self.change_image_properties(&changed.properties);
+                self.outdated_definition = true;
+            }
             InstanceEvent::PasswordChangeRequested(asked) => {
                 self.ongoing = Some(OngoingTask::ChangePassword { process: asked.process });
             }

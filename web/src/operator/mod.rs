@@ -1,12 +1,14 @@
-//! The operators' API for hosts, under `/chronova/v1`: drain and maintenance.
+//! The operators' API under `/chronova/v1`: drain and maintenance of hosts, the care of Placement, records of servers.
 //!
 //! Nova leaves both to its clients, which move servers one by one and lose their state when they crash. In Chronova a
 //! process performs the drain. Operators start, watch and cancel it over HTTP, and it continues after any crash.
 
+mod allocations;
 mod bodies;
 mod forecasts;
 mod hosts;
 mod permissions;
+mod servers;
 mod views;
 
 use crate::route::Route;
@@ -17,3 +19,7 @@ pub const FORECASTS: &[Route] = forecasts::ROUTES;
 pub const PERMISSIONS: &[Route] = permissions::ROUTES;
 /// The routes of the hosts.
 pub const HOSTS: &[Route] = hosts::ROUTES;
+/// The routes of the care of Placement.
+pub const ALLOCATIONS: &[Route] = allocations::ROUTES;
+/// The routes of a server's records.
+pub const SERVERS: &[Route] = servers::ROUTES;

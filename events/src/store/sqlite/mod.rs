@@ -57,6 +57,7 @@ use watch::LogWatch;
 use writer::{AppendJob, EncodedEvent, WriteJob, Writer};
 
 pub use read_only::ReadOnlyLog;
+pub use schema::FORMAT;
 pub use reader::Verified;
 
 /// The options of a log. The defaults suit nearly every deployment.
