@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::ids::InstanceId;
+use chronova_hypervisor::options::MachineTypes;
 
 use crate::guest_name::NameTemplate;
 use crate::metadata::MetadataOptions;
@@ -26,6 +27,8 @@ pub struct ServerOptions {
     pub shelved_offload: Option<Duration>,
     /// The metadata that guests get.
     pub metadata: MetadataOptions,
+    /// `[libvirt] hw_machine_type`: the machine types of new servers whose images have none.
+    pub machine_types: MachineTypes,
 }
 
 impl Default for ServerOptions {
@@ -38,6 +41,7 @@ impl Default for ServerOptions {
             reclaim_interval: Duration::ZERO,
             shelved_offload: Some(Duration::ZERO),
             metadata: MetadataOptions::default(),
+            machine_types: MachineTypes::default(),
         }
     }
 }

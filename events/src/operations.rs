@@ -228,6 +228,8 @@ pub fn server_operation(instance: InstanceId, event: &InstanceEvent) -> Option<S
         | InstanceEvent::GuestPasswordCleared(_)
         | InstanceEvent::Adopted(_)
         | InstanceEvent::MigrationAdopted(_)
+        | InstanceEvent::MachineTypeRecorded(_)
+        | InstanceEvent::MachineTypeChanged(_)
         | InstanceEvent::ImagePropertiesChanged(_) => return None,
     };
     Some(ServerOperation { action, label, process: Some(process), task: Some(task) })

@@ -1,10 +1,12 @@
 //! An operator's options for hosts and guests: Nova's `[libvirt]` options, typed.
 
 mod guests;
+mod machine_types;
 
 use std::time::Duration;
 
 pub use guests::{CacheModes, CpuFlag, GuestOptions, Serial};
+pub use machine_types::{MachineTypes, default_machine_type};
 
 /// `[libvirt] virt_type`. Nova's default is `kvm`. `Auto` uses KVM if the host has it, and emulates otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -193,8 +195,8 @@ pub struct LibvirtOptions {
     pub cpu_mode: Option<CpuMode>,
     /// `[libvirt] cpu_models`, in the order of preference.
     pub cpu_models: Vec<String>,
-    /// `[libvirt] hw_machine_type` for the host's architecture. `None`: `pc` on x86 and `virt` elsewhere.
-    pub machine_type: Option<String>,
+    /// `[libvirt] hw_machine_type`.
+    pub machine_types: MachineTypes,
     pub guests: GuestOptions,
     /// The storage pool for images, disks, config drives and console logs. It is created if it does not exist.
     pub pool_name: String,
@@ -232,7 +234,7 @@ impl Default for LibvirtOptions {
             virt_type: VirtType::Auto,
             cpu_mode: None,
             cpu_models: Vec::new(),
-            machine_type: None,
+            machine_types: MachineTypes::default(),
             guests: GuestOptions::default(),
             pool_name: "chronova".to_owned(),
             pool_path: "/var/lib/libvirt/chronova".to_owned(),

@@ -16,7 +16,7 @@ use super::actions::{ServerAction, admit, check_lock};
 use super::decision::{CallerRights, InstanceDecision, InstanceReject, one};
 use super::records::InstanceRecord;
 use super::requests::{InstanceChange, InstanceRequest};
-use super::{InstanceCommand, image_properties, interfaces, labels, moving, volumes, work};
+use super::{InstanceCommand, image_properties, interfaces, labels, machine, moving, volumes, work};
 
 pub fn decide(state: &Instance, command: InstanceCommand) -> InstanceDecision {
     match (command, state) {
@@ -60,6 +60,7 @@ fn request_of(server: &Alive, request: InstanceRequest) -> InstanceDecision {
             admit(server, ServerAction::TriggerCrashDump, asker).and_then(|()| one(CrashDumpRequested { process }))
         }
         InstanceRequest::DeclareState { state } => one(StateDeclared { state }),
+        InstanceRequest::ChangeMachineType { machine_type, force } => machine::change(server, machine_type, force),
         InstanceRequest::InjectNetworkInfo { asker } => {
             admit(server, ServerAction::InjectNetworkInfo, asker).map(|()| vec![])
         }
@@ -211,17 +212,19 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
             turn(placed_by, placed.process)?;
             one(placed)
         }
-        InstanceRecord::Scheduled { placed, scheduled, network } => {
+        InstanceRecord::Scheduled { placed, scheduled, network, machine_type } => {
             turn(placed_by, scheduled.process)?;
             match placed {
                 Some(placed) if server.placement.as_ref().is_some_and(|now| now.host == placed.host) => Ok(vec![]),
                 Some(placed) => {
                     let network = network.map(InstanceEvent::from);
-                    Ok([(*scheduled).into(), placed.into()].into_iter().chain(network).collect())
+                    let machine = machine::on_placement(server, machine_type).map(InstanceEvent::from);
+                    Ok([(*scheduled).into(), placed.into()].into_iter().chain(machine).chain(network).collect())
                 }
                 None => one(*scheduled),
             }
         }
+        InstanceRecord::MachineType { machine_type } => machine::record(server, machine_type),
         InstanceRecord::Unplaced { process, host, reason } => {
             if server.placement.is_none() {
                 return Ok(vec![]);

@@ -89,6 +89,9 @@ pub enum InstanceReject {
     RootVolume { volume: VolumeId },
     #[error("a server has at most {limit} disks")]
     TooManyDisks { limit: usize },
+    /// Nova's `UnsupportedMachineType` and `InvalidMachineTypeUpdate`.
+    #[error("machine type {from:?} cannot become {to:?}")]
+    MachineType { from: String, to: String },
     /// The record came from a process that does not own the server's task (any more), or another move must end before
     /// the requested one.
     #[error("another process is at work on the server")]

@@ -14,6 +14,7 @@ mod image_properties;
 mod interfaces;
 mod labels;
 mod live;
+mod machine;
 mod moving;
 mod records;
 mod requests;

@@ -15,11 +15,16 @@ use chronova_events::instance::{
 pub enum InstanceRecord {
     Placed(Placed),
     /// The scheduler's decision and its reasons, with the host if one was selected. `network`: the interfaces, if they
-    /// are certain before the host is asked.
+    /// are certain before the host is asked. `machine_type`: that of a new guest on this host.
     Scheduled {
         placed: Option<Placed>,
         scheduled: Box<Scheduled>,
         network: Option<NetworkAllocated>,
+        machine_type: Option<String>,
+    },
+    /// The machine type of a server from before machine types were recorded.
+    MachineType {
+        machine_type: String,
     },
     Unplaced {
         process: ProcessId,

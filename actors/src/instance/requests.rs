@@ -55,6 +55,12 @@ pub enum InstanceRequest {
     DeclareState {
         state: DeclaredState,
     },
+    /// Gives a server whose guest is off another machine type, from the next start on. `force`: also another board, or an
+    /// older version.
+    ChangeMachineType {
+        machine_type: String,
+        force: bool,
+    },
     AttachNic {
         process: ProcessId,
         wanted: RequestedNic,

@@ -21,6 +21,7 @@ use super::{
 
 mod diagram;
 mod labels;
+mod machine;
 mod moving;
 mod work;
 

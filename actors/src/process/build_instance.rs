@@ -18,7 +18,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::{build_volumes, destination, guest};
+use super::{build_volumes, destination, guest, machine};
 use crate::instance::disks;
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
@@ -125,7 +125,7 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSp
             let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
             let message = reasons.message();
             let scheduled = Box::new(reasons.record(work.running.process, work.running.attempt, &[], lost));
-            let record = InstanceRecord::Scheduled { placed: None, scheduled, network: None };
+            let record = InstanceRecord::Scheduled { placed: None, scheduled, network: None, machine_type: None };
             settled(context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
             if !work.running.excluded.is_empty() {
                 return Err(max_retries_exceeded(work, details));
@@ -145,7 +145,9 @@ async fn record_placement(work: &StepRun, server: &Alive, seat: Selection) -> Re
     let placed = destination::placed(work, &seat);
     let Selection { scheduled, ticket, .. } = seat;
     let output = destination::output(&placed);
-    let record = InstanceRecord::Scheduled { placed: Some(placed), scheduled: Box::new(scheduled), network };
+    let machine_type = Some(machine::machine_type(work, placed.host, server));
+    let scheduled = Box::new(scheduled);
+    let record = InstanceRecord::Scheduled { placed: Some(placed), scheduled, network, machine_type };
     let gateway = &work.context.gateway;
     let committed = gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await?;
     ticket.placed(committed.position);

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::definition::{StepError, StepRun};
 use super::disks::volumes;
+use super::machine;
 use super::moving::MovingServer;
 use super::pinned::{self, ClaimHolder};
 use crate::coordination::host_turns::HostTurn;
@@ -262,10 +263,8 @@ async fn spec_of(
     let realisation = work.context.networks.realise(&server.nics).await?;
     let rescue_disk = rescue.map(|image| RescueDisk { image: image_ref(image), stable: place(image) });
     // Without a stable rescue, the guest has the hardware that the rescue image requests.
-    let shape = match (rescue, &rescue_disk) {
-        (Some(image), Some(disk)) if disk.stable.is_none() => Some(image),
-        _ => server.hardware_image(),
-    };
+    let of_rescue = rescue.filter(|_| rescue_disk.as_ref().is_some_and(|disk| disk.stable.is_none()));
+    let machine_type = machine::recorded(work, host, server).await?;
     Ok(GuestSpec {
         instance: work.instance_id(),
         domain_name: work.context.server_options.domain_name(work.instance_id(), server.request.number),
@@ -301,22 +300,32 @@ async fn spec_of(
             }
             false => None,
         },
-        hardware: hardware(server, shape),
+        hardware: match of_rescue {
+            Some(image) => hardware(server, Some(image), image_machine(image).or(Some(&machine_type))),
+            None => hardware(server, server.hardware_image(), Some(&machine_type)),
+        },
         rescue: rescue_disk,
         pinning: pinned::place(work, host, server, holder).await?,
     })
 }
 
-/// The hardware properties of the image and of the flavor. Users can write any property into an image. So of an image,
-/// only the names that Nova reads from images are used (`nova.objects.image_meta`). Names of flavors, which have a
-/// colon or limit the guest's resources, are never used.
-fn hardware(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
-    let of_images = |name: &str| !name.contains(':') && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of));
+fn image_machine(image: &ImageSnapshot) -> Option<&str> {
+    image.properties.iter().find(|(name, _)| name == machine::PROPERTY).map(|(_, machine_type)| machine_type.as_str())
+}
+
+/// The hardware properties of the image and of the flavor, with the machine type. Users can write any property into an
+/// image. So of an image, only the names that Nova reads from images are used (`nova.objects.image_meta`). Names of
+/// flavors, which have a colon or limit the guest's resources, are never used.
+fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<&str>) -> Vec<(String, String)> {
+    let of_images = |name: &str| {
+        !name.contains(':') && name != machine::PROPERTY && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of))
+    };
     let properties = image.into_iter().flat_map(|image| &image.properties).filter(|(name, _)| of_images(name));
     let shapes =
-        |name: &str| ["hw:", "hw_rng:", "quota:"].iter().any(|of| name.starts_with(of)) || name == "hide_hypervisor_id";
+        |name: &str| ["hw:", "hw_rng:", "os:", "quota:"].iter().any(|of| name.starts_with(of)) || name == "hide_hypervisor_id";
     let specs = server.request.flavor.extra_specs.iter().filter(|(name, _)| shapes(name));
-    properties.chain(specs).cloned().collect()
+    let machine = machine_type.map(|machine_type| (machine::PROPERTY.to_owned(), machine_type.to_owned()));
+    machine.into_iter().chain(properties.chain(specs).cloned()).collect()
 }
 
 /// Nova's `check_hw_rescue_props`: either property requests a stable rescue, in which the devices stay as they are.
@@ -346,7 +355,7 @@ pub(crate) async fn plug_in(
     for filter in &realisation.filters {
         driver.networks().needed()?.ensure_filter(filter).await.map_err(soon)?;
     }
-    let hardware = hardware(server, server.hardware_image());
+    let hardware = hardware(server, server.hardware_image(), server.machine_type());
     for nic in &realisation.nics {
         driver.interfaces().needed()?.attach_nic(instance, nic, &hardware).await.map_err(soon)?;
     }

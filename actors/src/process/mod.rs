@@ -55,6 +55,7 @@ pub(crate) mod guest;
 mod imaging;
 pub mod interference;
 pub mod live_migrate;
+mod machine;
 pub mod move_instance;
 mod moved_volumes;
 pub(crate) mod moving;

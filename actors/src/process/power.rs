@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::{guest, turn};
+use super::{guest, machine, turn};
 use crate::instance::{InstanceRecord, InstanceRoot};
 
 pub const DEFINITION: Definition = Definition {
@@ -76,8 +76,10 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
     if matches!(action, PowerAction::Start | PowerAction::RebootHard | PowerAction::Resume) {
         guest::connect(work, placed.host, &server).await?;
     }
-    // An administrator reset the server to active during a rescue, so the guest gets its own disk again.
-    if action == PowerAction::RebootHard && server.rescue.is_some() {
+    if matches!(action, PowerAction::Start | PowerAction::RebootHard) {
+        machine::recorded(work, placed.host, &server).await?;
+    }
+    if is_defined_again(action, &server) {
         guest::reshape(work, placed.host, &server, Renew::Nothing, None).await?;
         return Ok(StepOutput::Nothing);
     }
@@ -89,6 +91,16 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
         Err(DriverError::NoSuchGuest(_)) => revive(work, placed.host, &server).await,
         Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the action defines the guest again: its definition is outdated, or an administrator reset the server to
+/// active during a rescue, so that the guest gets its own disk again.
+fn is_defined_again(action: PowerAction, server: &Alive) -> bool {
+    match action {
+        PowerAction::RebootHard => server.outdated_definition || server.rescue.is_some(),
+        PowerAction::Start => server.outdated_definition,
+        _ => false,
     }
 }
 

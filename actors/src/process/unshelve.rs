@@ -146,6 +146,10 @@ async fn spawn_guest(work: &StepRun) -> Result<StepOutput, StepError> {
         guest::yield_to_delete(work, host).await?;
         return Ok(StepOutput::Nothing);
     }
+    if server.outdated_definition {
+        guest::reshape(work, host, &server, Renew::Nothing, None).await?;
+        return Ok(StepOutput::Nothing);
+    }
     match work.driver(host)?.start(work.instance_id()).await {
         Ok(()) => Ok(StepOutput::Nothing),
         // The guest has vanished from its host, but its disks may exist.

@@ -40,6 +40,7 @@ mod image_properties;
 mod imaging;
 mod interfaces;
 mod live;
+mod machine;
 mod moving;
 pub(crate) mod older;
 mod ongoing;
@@ -76,6 +77,7 @@ pub use live::{
     LiveAbortRequested, LiveCompletionForced, LiveMigrationState, LiveMoveAborted, LiveMoveAdvanced,
     LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage,
 };
+pub use machine::{MachineTypeChanged, MachineTypeRecorded};
 pub use moving::{
     ConfirmRequested, MoveAdvanced, MoveFailed, MoveKind, MoveRequested, MoveStage, MoveTargeted, MoveUntargeted,
     Moving, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
@@ -289,6 +291,10 @@ noun! {
         Adopted = "adopted" @ 1,
         /// An ended migration of the server was taken over from another control plane.
         MigrationAdopted = "migration_adopted" @ 1,
+        /// The machine type of the server's guest, which later starts keep.
+        MachineTypeRecorded = "machine_type_recorded" @ 1,
+        /// An operator gave the server another machine type, which its guest has from its next start on.
+        MachineTypeChanged = "machine_type_changed" @ 1,
         /// An operator changed image properties of the server, which its guest has from its next start on.
         ImagePropertiesChanged = "image_properties_changed" @ 1,
     }

@@ -328,6 +328,7 @@ pub fn samples() -> Vec<InstanceEvent> {
     all.extend(super::live::samples());
     all.extend(super::evacuation::samples());
     all.extend(super::adopted::samples());
+    all.extend(super::machine::samples());
     all.extend(super::image_properties::samples());
     all
 }

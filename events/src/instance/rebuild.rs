@@ -50,6 +50,7 @@ pub struct RebuildFailed {
 pub struct FormerImage {
     pub image: Option<Arc<ImageSnapshot>>,
     pub root: Option<Box<ImageSnapshot>>,
+    pub machine_type: Option<String>,
 }
 
 impl Alive {
@@ -63,6 +64,7 @@ impl Alive {
             false => self.request.image = former.image,
         }
         self.root = former.root;
+        self.machine_type = former.machine_type;
     }
 }
 

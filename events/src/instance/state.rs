@@ -69,6 +69,11 @@ pub struct Alive {
     pub files: SortedPairs,
     /// The interfaces that are being detached, each with the process that detaches it.
     pub detaching: Vec<(ProcessId, PortId)>,
+    /// The recorded machine type of the guest; see [`Alive::machine_type()`].
+    pub machine_type: Option<String>,
+    /// Whether the host's definition of the guest is older than the server's hardware: the next start defines the guest
+    /// again.
+    pub outdated_definition: bool,
 }
 
 /// The state of a server between operations.
@@ -148,7 +153,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 14;
+    const STATE_VERSION: u32 = 15;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -194,6 +199,8 @@ impl Alive {
             guest_password: None,
             files: Vec::new(),
             detaching: Vec::new(),
+            machine_type: None,
+            outdated_definition: false,
         }
     }
 
@@ -240,6 +247,9 @@ impl Alive {
                 self.finish(completed.process);
                 if completed.action == PowerAction::RebootHard {
                     self.rescue = None;
+                }
+                if matches!(completed.action, PowerAction::Start | PowerAction::RebootHard) {
+                    self.outdated_definition = false;
                 }
                 self.phase = match completed.action {
                     PowerAction::Stop => Phase::Stopped { power: Power::Shutdown },
@@ -367,6 +377,7 @@ impl Alive {
             InstanceEvent::Unshelved(unshelved) => {
                 self.finish(unshelved.process);
                 self.shelved = None;
+                self.outdated_definition = false;
                 if unshelved.root.is_some() {
                     self.root = unshelved.root.clone().map(Box::new);
                 }
@@ -386,6 +397,13 @@ impl Alive {
             InstanceEvent::GuestPasswordPosted(posted) => self.guest_password = Some(posted.password.clone()),
             InstanceEvent::GuestPasswordCleared(_) => self.guest_password = None,
             InstanceEvent::Adopted(found) => adopted::evolve(self, found),
+            InstanceEvent::MachineTypeRecorded(recorded) => {
+                self.machine_type = Some(recorded.machine_type.clone());
+            }
+            InstanceEvent::MachineTypeChanged(changed) => {
+                self.machine_type = Some(changed.machine_type.clone());
+                self.outdated_definition = true;
+            }
             InstanceEvent::ImagePropertiesChanged(changed) => {
                 self.change_image_properties(&changed.properties);
                 self.outdated_definition = true;
@@ -457,7 +475,9 @@ impl Alive {
         let (process, stage, reimage) = (asked.process, WorkStage::Begun, asked.reimage);
         self.ongoing = Some(OngoingTask::Rebuild { process, stage, reimage });
         let image = if self.is_volume_backed() { &self.boot_image } else { &self.request.image };
-        self.former = Some(Box::new(FormerImage { image: image.clone(), root: self.root.take() }));
+        let (image, machine_type) = (image.clone(), self.machine_type.clone());
+        self.former = Some(Box::new(FormerImage { image, root: self.root.take(), machine_type }));
+        self.machine_of_image(&asked.image.properties);
         // The `image` of a server with a volume as root disk stays empty, even after an image was written to the
         // volume.
         match self.is_volume_backed() {

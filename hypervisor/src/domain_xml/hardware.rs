@@ -9,6 +9,7 @@ use thiserror::Error;
 use super::HostFacts;
 use super::tuning::Tuning;
 use crate::guest::RescuePlace;
+use crate::options::default_machine_type;
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum HardwareError {
@@ -119,9 +120,8 @@ impl Hardware {
         // For each part of a CPU topology, the flavor precedes the image (`nova.virt.hardware`).
         let part = |spec: &str, property: &str| count(spec).or_else(|| count(property));
 
-        let default_machine = if host.is_x86() { "pc" } else { "virt" };
-        let machine_type =
-            get("hw_machine_type").or(host.machine_type.as_deref()).unwrap_or(default_machine).to_owned();
+        let machine_type = get("hw_machine_type").or(host.machine_type.as_deref());
+        let machine_type = machine_type.unwrap_or_else(|| default_machine_type(&host.arch)).to_owned();
         let disk_bus = match get("hw_disk_bus") {
             Some(value) => DiskBus::parse("hw_disk_bus", value)?,
             None => DiskBus::Virtio,

@@ -55,7 +55,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     };
     // Some drivers have no domain capabilities (`test:///`), so they report less.
     let domain_xml = connect
-        .domain_capabilities(None, Some(&arch), options.machine_type.as_deref(), Some(virt_name(kvm)), 0)
+        .domain_capabilities(None, Some(&arch), options.machine_types.chosen(&arch), Some(virt_name(kvm)), 0)
         .unwrap_or_else(|_| "<domainCapabilities/>".to_owned());
     let domain = parse(&domain_xml)?;
     let domain = domain.root_element();
@@ -67,12 +67,13 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     let node = connect.node_info().during(CALL)?;
     (cpu.sockets, cpu.cores, cpu.threads) = (node.sockets * node.nodes.max(1), node.cores, node.threads);
     let mode = options.cpu_mode.unwrap_or(if kvm { CpuMode::HostModel } else { CpuMode::None });
+    let machine_type = options.machine_types.chosen(&arch).map(str::to_owned);
     let facts = HostFacts {
         arch,
         kvm,
         cpu_mode: mode,
         cpu_models: options.cpu_models.clone(),
-        machine_type: options.machine_type.clone(),
+        machine_type,
         pool_path: options.pool_path.clone(),
         places: BTreeMap::new(),
         direct_io: true,

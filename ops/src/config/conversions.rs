@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use chronova_actors::hosts::options::DeletedGuests;
 use chronova_actors::scheduler::{SchedulerOptions, names as scheduler, weighers};
-use chronova_hypervisor::options::{CacheMode, CacheModes, CpuFlag, CpuMode, Serial, VirtType, VolumeClear};
+use chronova_hypervisor::options::{
+    CacheMode, CacheModes, CpuFlag, CpuMode, MachineTypes, Serial, VirtType, VolumeClear,
+};
 use ipnet::IpNet;
 
 use super::option::Multi;
@@ -315,20 +317,16 @@ impl Conversion<Vec<String>, Vec<CpuFlag>> for CpuFlags {
     }
 }
 
-/// The machine type for x86_64: `q35` in `x86_64=q35,aarch64=virt`.
-pub(super) struct MachineType;
+/// Machine types by architecture, as in `x86_64=q35,aarch64=virt`.
+pub(super) struct ByArchitecture;
 
-impl MachineType {
-    const ARCHITECTURE: &str = "x86_64=";
-}
-
-impl Conversion<Vec<String>, Option<String>> for MachineType {
-    fn give(value: &Vec<String>) -> Option<String> {
-        value.iter().find_map(|pair| pair.strip_prefix(Self::ARCHITECTURE)).map(str::to_owned)
+impl Conversion<Vec<String>, MachineTypes> for ByArchitecture {
+    fn give(value: &Vec<String>) -> MachineTypes {
+        MachineTypes::parse(value)
     }
 
-    fn back(field: &Option<String>) -> Option<Vec<String>> {
-        Some(field.iter().map(|machine| format!("{}{machine}", Self::ARCHITECTURE)).collect())
+    fn back(field: &MachineTypes) -> Option<Vec<String>> {
+        Some(field.0.iter().map(|(arch, machine)| format!("{arch}={machine}")).collect())
     }
 }
 

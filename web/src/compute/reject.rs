@@ -124,6 +124,10 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
         InstanceReject::TooManyDisks { limit } => Fault::forbidden(format!(
             "The maximum allowed number of disk devices ({limit}) to attach to a single instance has been exceeded."
         )),
+        InstanceReject::MachineType { from, to } => Fault::bad_request(format!(
+            "Cannot update machine type {from} to {to}: it must be a version of the same machine that is not older, or the \
+             update must be forced."
+        )),
         InstanceReject::Superseded => {
             Fault::conflict(format!("Instance {id} is being worked on by another request. Try again."))
         }

@@ -55,9 +55,11 @@ section! {
         cpu_model_extra_flags: Vec<String> => drivers.libvirt.guests.cpu_flags by CpuFlags {
             help: "CPU features to add (`name` or `+name`) or to leave out (`-name`), whatever cpu_mode is but `none`.",
         }
-        hw_machine_type: Vec<String> => drivers.libvirt.machine_type by MachineType {
-            help: "Machine types by architecture, as in x86_64=q35,aarch64=virt. Unset: libvirt's own choice for x86_64 \
-                   (pc), virt for aarch64 and armv7l, s390-ccw-virtio for s390x.",
+        hw_machine_type: Vec<String>
+            => drivers.libvirt.machine_types by ByArchitecture => runtime.servers.machine_types by ByArchitecture {
+            help: "Machine types of new servers by architecture, as in x86_64=q35,aarch64=virt. A server keeps the one \
+                   that it had at its first start. Unset: pc for x86_64, virt for aarch64 and armv7l, s390-ccw-virtio \
+                   for s390x, pseries for ppc64le.",
         }
         images_type: String => here {
             default: Text("default"), choices: ImagesType::WORDS,

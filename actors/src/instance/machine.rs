@@ -1,0 +1,92 @@
+//! Decisions about the machine type of a server's guest.
+//!
+//! States and allowed changes are those of Nova's `nova-manage libvirt update_machine_type`: the guest is off, and the
+//! new type is a version of the same board that is not older. `force` skips the second rule.
+
+use chronova_events::instance::{Alive, MachineTypeChanged, MachineTypeRecorded, Phase, status};
+
+use super::decision::{InstanceDecision, InstanceReject, one};
+
+/// Records the machine type of a server that has none.
+pub(super) fn record(server: &Alive, machine_type: String) -> InstanceDecision {
+    match server.machine_type {
+        Some(_) => Ok(vec![]),
+        None => one(MachineTypeRecorded { machine_type }),
+    }
+}
+
+/// The record of a server that gets a host. Until its first start, each attempt to build it records anew, because the
+/// next host may have another architecture.
+pub(super) fn on_placement(server: &Alive, machine_type: Option<String>) -> Option<MachineTypeRecorded> {
+    let open = server.machine_type.is_none() || server.launched_at.is_none();
+    let machine_type = machine_type.filter(|machine| open && server.machine_type.as_ref() != Some(machine));
+    machine_type.map(|machine_type| MachineTypeRecorded { machine_type })
+}
+
+pub(super) fn change(server: &Alive, machine_type: String, force: bool) -> InstanceDecision {
+    const ACTION: &str = "update machine type";
+    let shown = status::of_alive(server);
+    if let Some(task) = shown.task_state {
+        return Err(InstanceReject::NotInState { action: ACTION, attribute: "task_state", value: task });
+    }
+    if !matches!(server.phase, Phase::Stopped { .. } | Phase::Shelved { .. } | Phase::Offloaded { .. }) {
+        return Err(InstanceReject::NotInState { action: ACTION, attribute: "vm_state", value: shown.vm_state });
+    }
+    if server.machine_type.as_ref() == Some(&machine_type) {
+        return Ok(vec![]);
+    }
+    let (from, known) = (server.machine_type().unwrap_or_default().to_owned(), board(&machine_type).is_some());
+    match known && (force || from.is_empty() || is_update(&from, &machine_type)) {
+        true => one(MachineTypeChanged { machine_type }),
+        false => Err(InstanceReject::MachineType { from, to: machine_type }),
+    }
+}
+
+/// Whether the new type is the same board, and its version, if both have one, is not older.
+fn is_update(from: &str, to: &str) -> bool {
+    match (board(from), board(to)) {
+        (Some((from, was)), Some((to, is))) => from == to && was.zip(is).is_none_or(|(was, is)| was <= is),
+        _ => false,
+    }
+}
+
+/// The board of a machine type, and its version: `pc-q35-7.2` is `q35` in version 7.2. `None`: an unknown machine.
+fn board(machine_type: &str) -> Option<(&'static str, Option<(u32, u32)>)> {
+    // The longer names come first: `pc-q35-7.2` is not a version of `pc`.
+    const BOARDS: [(&str, &str); 8] = [
+        ("pc-q35", "q35"),
+        ("q35", "q35"),
+        ("pc-i440fx", "pc"),
+        ("pc", "pc"),
+        ("virt", "virt"),
+        ("s390-ccw-virtio", "s390-ccw-virtio"),
+        ("pseries", "pseries"),
+        ("microvm", "microvm"),
+    ];
+    let (rest, board) =
+        BOARDS.iter().find_map(|(name, board)| Some((machine_type.strip_prefix(name)?, *board)))?;
+    match rest.strip_prefix('-') {
+        None => rest.is_empty().then_some((board, None)),
+        Some(version) => {
+            let (major, minor) = version.split_once('.')?;
+            Some((board, Some((major.parse().ok()?, minor.parse().ok()?))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_type_gives_way_to_a_newer_version_of_its_board() {
+        for (from, to) in [("pc", "pc-i440fx-7.2"), ("q35", "pc-q35-7.2"), ("pc-q35-6.0", "pc-q35-7.2"), ("virt", "virt-7.2")]
+        {
+            assert!(is_update(from, to), "{from} to {to}");
+        }
+        for (from, to) in [("pc", "q35"), ("pc-q35-7.2", "pc-q35-6.0"), ("pc", "virt"), ("q35", "wonder"), ("q35", "q35-x")]
+        {
+            assert!(!is_update(from, to), "{from} to {to}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The machine type of a server: recorded with its first host, kept, and changed by an operator.
+
+use chronova_events::instance::Scheduled;
+
+use super::*;
+
+fn scheduled() -> Box<Scheduled> {
+    let sample = samples().into_iter().find_map(|event| match event {
+        InstanceEvent::Scheduled(scheduled) => Some(scheduled),
+        _ => None,
+    });
+    Box::new(Scheduled { process: BUILD, ..sample.unwrap() })
+}
+
+fn on(host: HostId, machine_type: &str) -> Command {
+    let placed = Some(Placed { host, ..placed() });
+    Record::Scheduled { placed, scheduled: scheduled(), network: None, machine_type: Some(machine_type.into()) }.into()
+}
+
+fn change(to: &str, force: bool) -> Command {
+    Request::ChangeMachineType { machine_type: to.into(), force }.into()
+}
+
+fn of(given: &Given) -> (Option<&str>, bool) {
+    let server = given.0.alive().unwrap();
+    (server.machine_type(), server.outdated_definition)
+}
+
+#[test]
+fn a_machine_type_is_recorded_with_the_first_host_and_kept() {
+    let first = building().and(on(HOST, "pc"));
+    assert_eq!(of(&first), (Some("pc"), false));
+    // The build fails there, and the next host has another architecture.
+    let next = first.and(Record::Unplaced { process: BUILD, host: HOST, reason: "no".into() }).and(on(ELSEWHERE, "virt"));
+    assert_eq!(of(&next), (Some("virt"), false));
+    let built = next.and(Record::Built { process: BUILD });
+    assert_eq!(built.when(Record::MachineType { machine_type: "q35".into() }), Ok(vec![]), "it keeps the first one");
+    let older = active();
+    assert_eq!(of(&older), (None, false));
+    let record = || Record::MachineType { machine_type: "q35".into() };
+    assert_eq!(older.when(record()), Ok(vec!["instance.machine_type_recorded"]), "a server from before gets one");
+    assert_eq!(of(&older.and(record())), (Some("q35"), false));
+}
+
+#[test]
+fn an_operator_changes_the_machine_type_of_a_guest_that_is_off() {
+    let off = stopped().and(Record::MachineType { machine_type: "pc".into() });
+    let refused = |to: &str| Err(Reject::MachineType { from: "pc".into(), to: to.into() });
+    assert_eq!(off.when(change("pc", false)), Ok(vec![]));
+    assert_eq!(off.when(change("pc-i440fx-7.2", false)), Ok(vec!["instance.machine_type_changed"]));
+    assert_eq!(off.when(change("q35", false)), refused("q35"));
+    assert_eq!(off.when(change("wonder", true)), refused("wonder"), "force makes no machine of it");
+    let state = |action| Err(Reject::NotInState { action: "update machine type", attribute: "vm_state", value: action });
+    assert_eq!(active().when(change("q35", true)), state("active"));
+    let changed = off.and(change("q35", true));
+    assert_eq!(of(&changed), (Some("q35"), true), "its definition is older than this");
+    let started = changed.and(power(PowerAction::Start)).and(done(POWER, PowerAction::Start));
+    assert_eq!(of(&started), (Some("q35"), false), "the start defined it again");
+}

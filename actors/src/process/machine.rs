@@ -1,0 +1,32 @@
+//! The machine type of a server's guest, recorded before its first start.
+
+use chronova_events::ids::HostId;
+use chronova_events::instance::Alive;
+
+use super::definition::{StepError, StepRun, settled};
+use crate::instance::{InstanceRecord, InstanceRoot};
+
+/// The property of an image that names the machine type.
+pub(super) const PROPERTY: &str = "hw_machine_type";
+
+/// The machine type of a guest without a record on this host: the image's, or the operator's for the architecture.
+pub(super) fn machine_type(work: &StepRun, host: HostId, server: &Alive) -> String {
+    let properties = server.hardware_image().into_iter().flat_map(|image| &image.properties);
+    let own = properties.filter(|(name, _)| name == PROPERTY).map(|(_, machine)| machine.clone()).next();
+    own.unwrap_or_else(|| {
+        let arch = work.context.views.hosts.read(|hosts| hosts.get(host).map(|host| host.capabilities.cpu_arch.clone()));
+        work.context.server_options.machine_types.of(&arch.unwrap_or_default()).to_owned()
+    })
+}
+
+/// The recorded machine type. A server from before they were recorded gets its record now.
+pub(super) async fn recorded(work: &StepRun, host: HostId, server: &Alive) -> Result<String, StepError> {
+    if let Some(machine_type) = &server.machine_type {
+        return Ok(machine_type.clone());
+    }
+    let machine_type = machine_type(work, host, server);
+    let record = InstanceRecord::MachineType { machine_type: machine_type.clone() };
+    let gateway = &work.context.gateway;
+    settled(gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await)?;
+    Ok(machine_type)
+}
