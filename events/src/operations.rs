@@ -44,6 +44,7 @@ pub fn requested_process(key: &str, event: &Event) -> Option<(ProcessId, Task)> 
         | Event::LedgerEvent(_)
         | Event::NetworkEvent(_)
         | Event::NetworkQuotaEvent(_)
+        | Event::NotificationEvent(_)
         | Event::QuotaClassEvent(_)
         | Event::RouterEvent(_)
         | Event::SecurityGroupEvent(_)

@@ -203,6 +203,7 @@ nouns! {
     LedgerEvent in ledger,
     NetworkEvent in network,
     NetworkQuotaEvent in network_quota,
+    NotificationEvent in notification,
     ProcessEvent in process,
     QuotaEvent in quota,
     QuotaClassEvent in quota_class,

@@ -52,6 +52,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         unused_keystone(config, texts),
         services::images(config),
         services::unused_glance(config, texts),
+        services::notifications(config),
         fleets(config),
     ];
     agreements.into_iter().flatten().map(told).collect()

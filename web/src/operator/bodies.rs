@@ -84,6 +84,27 @@ impl ImagePropertiesBody {
     }
 }
 
+/// `{"machine_type": {"name": "pc-q35-7.2", "force": false}}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MachineTypeBody {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) force: bool,
+}
+
+impl MachineTypeBody {
+    pub(super) fn of(ctx: &Ctx) -> Result<Self, Fault> {
+        let wrong = |error: String| Fault::bad_request(format!("The body is not a valid machine_type: {error}."));
+        let given = match &ctx.body {
+            Value::Object(body) if body.len() == 1 => body.get("machine_type"),
+            _ => None,
+        };
+        let given = given.ok_or_else(|| wrong("it must have machine_type and nothing else".to_owned()))?;
+        parsed(given).map_err(wrong)
+    }
+}
+
 /// The wish to heal a server's allocations.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

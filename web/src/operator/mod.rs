@@ -7,6 +7,7 @@ mod allocations;
 mod bodies;
 mod forecasts;
 mod hosts;
+mod machine_types;
 mod permissions;
 mod servers;
 mod views;
@@ -21,5 +22,7 @@ pub const PERMISSIONS: &[Route] = permissions::ROUTES;
 pub const HOSTS: &[Route] = hosts::ROUTES;
 /// The routes of the care of Placement.
 pub const ALLOCATIONS: &[Route] = allocations::ROUTES;
+/// The routes of machine types.
+pub const MACHINE_TYPES: &[Route] = machine_types::ROUTES;
 /// The routes of a server's records.
 pub const SERVERS: &[Route] = servers::ROUTES;

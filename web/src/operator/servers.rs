@@ -36,7 +36,7 @@ pub(super) fn no_server(id: &str) -> String {
     format!("Instance {id} could not be found.")
 }
 
-async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+pub(super) async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let row = find(&ctx)?;
     let server = row.server().ok_or_else(|| Fault::not_found(no_server(&row.id.to_string())))?;
     Ok(Reply::ok(json!({"server": recorded(&row, server)})))
@@ -57,6 +57,7 @@ fn recorded(row: &ServerRow, server: &Alive) -> Value {
         "task_state": shown.as_ref().and_then(|shown| shown.task_state),
         "host": server.placement.as_ref().map(|placed| &placed.hostname),
         "locked": server.lock.is_some(),
+        "machine_type": server.machine_type(),
         "image_properties": image,
         "block_device_mappings": disks.map(|disk| mapping(row.id, disk)).collect::<Vec<Value>>(),
     })

@@ -11,7 +11,7 @@ use super::{Align, CommandFailure, ManageExit, PrettyTable, UNEXPECTED};
 use crate::output::complain;
 
 /// Nova's id of `cell0`.
-const CELL0: &str = "00000000-0000-0000-0000-000000000000";
+pub(super) const CELL0: &str = "00000000-0000-0000-0000-000000000000";
 /// The id of the one cell, the same in every cloud.
 const CELL1: &str = "c3110001-0000-4000-8000-000000000001";
 const CELL1_NAME: &str = "cell1";

@@ -11,6 +11,7 @@ mod cloud;
 mod databases;
 mod dates;
 mod image_property;
+mod libvirt;
 mod limits;
 mod options;
 mod placement;
@@ -68,6 +69,9 @@ pub enum ManageCategory {
     /// The allocations and aggregates of Placement.
     #[command(subcommand, arg_required_else_help = true)]
     Placement(placement::PlacementCommand),
+    /// The machine types of servers.
+    #[command(subcommand, arg_required_else_help = true)]
+    Libvirt(libvirt::LibvirtCommand),
     /// The volumes of servers.
     #[command(subcommand, arg_required_else_help = true)]
     VolumeAttachment(volume_attachment::VolumeAttachmentCommand),
@@ -112,6 +116,7 @@ fn perform(
         ManageCategory::ApiDb(command) => (databases::run_api(command, out), UNEXPECTED),
         ManageCategory::CellV2(command) => (cells::run(command, cloud, out), UNEXPECTED),
         ManageCategory::Placement(command) => (placement::run(command, cloud, out), command.unexpected()),
+        ManageCategory::Libvirt(command) => (libvirt::run(command, cloud, out), 1),
         ManageCategory::VolumeAttachment(command) => (volume_attachment::run(command, cloud, out), 1),
         ManageCategory::ImageProperty(command) => (image_property::run(command, cloud, out), 1),
         ManageCategory::Limits(command) => (limits::run(command, cloud, out), 1),

@@ -24,6 +24,7 @@ pub(super) async fn all(
         ("Cinder API", CheckResult::success()),
         ("Policy File JSON to YAML Migration", policy_file(config)),
         ("Older than N-1 computes", CheckResult::success()),
+        ("hw_machine_type unset", machine_types(cloud)),
         ("Service User Token Configuration", service_token(config)),
         ("Event Log", event_log(place).await),
     ]
@@ -71,6 +72,21 @@ fn policy_file(config: &Config) -> CheckResult {
 /// As oslo judges it: by the content. Each JSON document is a YAML document, too.
 fn is_json(file: &Path) -> bool {
     std::fs::read(file).is_ok_and(|bytes| serde_json::from_slice::<Value>(&bytes).is_ok())
+}
+
+/// Without the server nothing is known; that it does not answer is the result of another check.
+fn machine_types(cloud: &RunningCloud<'_>) -> CheckResult {
+    let Ok(shown) = cloud.get("/chronova/v1/machine-types/unset") else {
+        return CheckResult::new(Verdict::Warning, "Unknown, because the server does not answer.");
+    };
+    match shown["servers"].as_array().is_some_and(|servers| !servers.is_empty()) {
+        true => CheckResult::new(
+            Verdict::Warning,
+            "Instances found without hw_machine_type set. Use the `nova-manage libvirt list_unset_machine_type` command \
+             to list these instances. Each gets its machine type at its next start.",
+        ),
+        false => CheckResult::success(),
+    }
 }
 
 /// Long work that passes on a user's token fails once that token has ended, unless a token of the service goes beside it.

@@ -37,6 +37,15 @@ section! {
                    all but those of metadata_listen, `metadata` for those. Nova's default is none; here a certificate \
                    that is configured is used, except for guests, who ask for their metadata without TLS.",
         }
+        transport_url: Option<String> => here {
+            origin: super::super::OptionOrigin::Oslo, secret: true,
+            help: "RabbitMQ for notifications, unless [oslo_messaging_notifications] transport_url names another one. Chronova \
+                   has no RPC, so nothing else uses it.",
+        }
+        control_exchange: String => runtime.notifications.broker.exchange {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Exchange of notifications.",
+        }
         host: Option<String> => compute.host {
             default: HostName,
             help: "Name of this control plane as the compute service list shows it beside its services.",

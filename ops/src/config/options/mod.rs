@@ -108,6 +108,7 @@ pub mod eventstoredb;
 pub mod keystone;
 pub mod libvirt;
 pub mod neutron;
+pub mod notifications;
 pub mod scheduling;
 pub mod services;
 
@@ -174,6 +175,9 @@ configuration! {
     security_compliance: services::SecurityCompliance,
     glance: services::Glance,
     neutron: neutron::Neutron,
+    notifications: notifications::Notifications,
+    oslo_messaging_notifications: notifications::OsloMessagingNotifications,
+    oslo_messaging_rabbit: notifications::OsloMessagingRabbit,
     cinder: services::Cinder,
     volume: services::Volume,
 }

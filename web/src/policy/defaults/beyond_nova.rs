@@ -37,10 +37,13 @@ pub(super) const RULES: &[RuleDefault] = &[
         .guards("POST /chronova/v1/scheduler/what-if; GET /chronova/v1/hosts/{host}/drain/plan"),
     rule("chronova:servers:show", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[ScopeType::System, ScopeType::Project])
-        .guards("GET /chronova/v1/servers/{server}"),
+        .guards("GET /chronova/v1/servers/{server}; GET /chronova/v1/machine-types/unset"),
     rule("chronova:image_properties:set", "role:admin")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("PUT /chronova/v1/servers/{server}/image-properties"),
+    rule("chronova:machine_types:set", "role:admin")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("PUT /chronova/v1/servers/{server}/machine-type"),
     rule("chronova:orphans:list", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("GET /chronova/v1/placement/orphans"),
