@@ -49,12 +49,14 @@ pub struct ClientTimeouts {
     pub idle: Option<Duration>,
     /// How long a client may read no byte of a waiting answer. Zero leaves the timeout to the kernel.
     pub stalled: Duration,
+    /// `[DEFAULT] graceful_shutdown_timeout`: how long requests under way may take during shutdown. Zero: without limit.
+    pub shutdown: Duration,
 }
 
 impl Default for ClientTimeouts {
     fn default() -> Self {
         let (head, idle) = (Duration::from_secs(10), Some(Duration::from_secs(5)));
-        Self { head, idle, stalled: Duration::from_mins(15) }
+        Self { head, idle, stalled: Duration::from_mins(15), shutdown: Duration::from_mins(3) }
     }
 }
 
@@ -86,7 +88,7 @@ pub fn serve(
             })
             .workers(serving.workers.max(1))
             .disable_signals()
-            .shutdown_timeout(30)
+            .shutdown_timeout(if patience.shutdown.is_zero() { u64::MAX } else { patience.shutdown.as_secs() })
             .client_request_timeout(patience.head)
             .tls_handshake_timeout(patience.head)
             .keep_alive(patience.idle.map_or(KeepAlive::Disabled, KeepAlive::Timeout));

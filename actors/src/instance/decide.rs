@@ -68,6 +68,12 @@ fn request_of(server: &Alive, request: InstanceRequest) -> InstanceDecision {
         InstanceRequest::DetachNic { process, port, asker } => interfaces::detach(server, process, port, asker),
         InstanceRequest::LoseNic { process, port } => interfaces::lose(server, process, port),
         InstanceRequest::Power { process, action, asker } => power(server, process, action, asker),
+        InstanceRequest::RebootOverdue { process, stuck } => match server.ongoing {
+            Some(OngoingTask::Power { process: now, .. }) if now == stuck => {
+                one(PowerRequested { process, action: PowerAction::RebootHard })
+            }
+            _ => Ok(vec![]),
+        },
         InstanceRequest::Change { changes, asker } => change(server, changes, asker),
         InstanceRequest::SetImageProperties { properties } => image_properties::change(server, properties),
         InstanceRequest::Volume(request) => volumes::decide(server, request),

@@ -33,6 +33,11 @@ pub enum InstanceRequest {
         action: PowerAction,
         asker: CallerRights,
     },
+    /// Reboots the server hard if the reboot `stuck` is still under way.
+    RebootOverdue {
+        process: ProcessId,
+        stuck: ProcessId,
+    },
     /// Soft-deletes the server; deletes it for good if there never was a guest.
     SoftDelete {
         process: ProcessId,
@@ -163,6 +168,10 @@ pub enum WorkRequest {
     Unrescue {
         process: ProcessId,
         asker: CallerRights,
+    },
+    /// Unrescues the server if it is rescued and no process works on it.
+    UnrescueDue {
+        process: ProcessId,
     },
     /// Shelves the server. The image for its disk already exists, without data; `None` if the disk is a volume.
     Shelve {

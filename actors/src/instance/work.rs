@@ -31,6 +31,10 @@ pub(super) fn decide(server: &Alive, request: WorkRequest) -> InstanceDecision {
         WorkRequest::Unrescue { process, asker } => {
             asked(ServerAction::Unrescue, asker, UnrescueRequested { process }.into())
         }
+        WorkRequest::UnrescueDue { process } => match (server.phase, server.ongoing) {
+            (Phase::Rescued { .. }, None) => Ok(vec![UnrescueRequested { process }.into()]),
+            _ => Ok(vec![]),
+        },
         WorkRequest::Shelve { process, image, asker } => {
             asked(ServerAction::Shelve, asker, ShelveRequested { process, image }.into())
         }

@@ -9,6 +9,7 @@ pub mod image_cache;
 pub mod interfaces;
 pub mod leftovers;
 pub mod options;
+pub mod overdue;
 pub mod placement;
 pub mod quota;
 pub mod reclaim;

@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 
 use super::context::ReconcileContext;
 use super::image_cache::UnusedImages;
+use super::overdue::{LongRescues, StuckReboots};
 use super::placement::OutdatedProviders;
 use super::quota::{LeakedQuota, MisfitQuota};
 use super::reclaim::DeletedServers;
@@ -70,6 +71,8 @@ pub static RECONCILERS: &[ReconcilerRow] = &[
     row::<UnconfirmedMoves>(),
     row::<DeletedServers>(),
     row::<ShelvedServers>(),
+    row::<StuckReboots>(),
+    row::<LongRescues>(),
     row::<UnusedImages>(),
     row::<PortFilters>(),
     row::<ServerInterfaces>(),

@@ -13,6 +13,7 @@ use chronova_web::auth::Secret;
 use chronova_web::identity::LockoutRule;
 
 use super::Config;
+use crate::telemetry;
 use super::targets::Targets;
 
 /// Fills the fields of `to` that derive from several options.
@@ -74,6 +75,12 @@ fn log_file(config: &Config, to: &mut Targets) {
         (None, file) => file.clone(),
         (Some(dir), file) => Some(dir.join(file.as_deref().unwrap_or(Path::new("chronova.log")))),
     };
+    let facility = telemetry::FACILITIES.iter().find(|(name, _)| *name == default.syslog_log_facility);
+    to.log.syslog = facility.filter(|_| default.use_syslog).map(|(_, number)| *number);
+    // A file that cannot be used has stopped the start.
+    if let Some(Ok(settings)) = default.log_config_append.as_deref().map(telemetry::log_config::read) {
+        to.log = settings;
+    }
 }
 
 /// As in Nova, a ratio of 0.0 or none means the initial ratio. Any other ratio overwrites the provider's at each report

@@ -24,6 +24,7 @@ mod suggest;
 pub mod targets;
 mod unknown_options;
 mod values;
+mod without_meaning;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

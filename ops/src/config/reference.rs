@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::option::{Default, OptionDef, OptionType};
 use super::options::SECTIONS;
+use super::without_meaning::WITHOUT_MEANING;
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -39,6 +40,11 @@ pub fn render() -> String {
         for def in *options {
             let _ = writeln!(page, "| `{}` | {} | {} | {} |", def.name, value(def), default(def), meaning(def));
         }
+    }
+    page.push_str("\n## Options without a meaning here\n\nA file may set them; a note says so.\n\n");
+    page.push_str("| option of Nova | why |\n|---|---|\n");
+    for (section, name, reason) in WITHOUT_MEANING {
+        let _ = writeln!(page, "| `[{section}] {name}` | {reason} |");
     }
     page
 }

@@ -7,7 +7,7 @@
 use super::ini::IniAssignment;
 use super::options::SECTIONS;
 use super::suggest::nearest;
-use super::{Problem, Severity};
+use super::{Problem, Severity, without_meaning};
 
 static NAMES: &str = include_str!("nova_options.txt");
 
@@ -30,6 +30,10 @@ const NAMES_A_SERVICE: [(&str, &[&str], &str); 1] = [(
 pub(super) fn remark(entry: &IniAssignment) -> Problem {
     let title = format!("[{}] {}", entry.section, entry.key);
     let (section, name) = (entry.section.to_ascii_lowercase(), entry.key.replace('-', "_"));
+    if let Some(reason) = without_meaning::reason(&section, &name) {
+        let message = format!("{title} is an option of Nova without a meaning here: {reason}");
+        return Problem { severity: Severity::Note, place: Some(entry.place.clone()), message };
+    }
     let (severity, message) = match worth_a_warning(&section, &name) {
         Some(reason) => (Severity::Warning, format!("{title} is an option of Nova and has no effect: {reason}")),
         None if is_known(&section, &name) => {

@@ -13,25 +13,10 @@ section! {
             deprecated: &[("DEFAULT", "vncserver_listen"), ("vnc", "vncserver_listen")],
             help: "Address on the compute hosts that guests' VNC servers listen on.",
         }
-        server_proxyclient_address: String => nothing {
-            default: Text("127.0.0.1"),
-            deprecated: &[("DEFAULT", "vncserver_proxyclient_address"), ("vnc", "vncserver_proxyclient_address")],
-            help: "Address under which the console proxy reaches a compute host's VNC servers.",
-        }
         novncproxy_base_url: String => compute.consoles.novnc_url {
             deprecated: &[("DEFAULT", "novncproxy_base_url")],
             help: "URL of the console page that users are sent to. \
                    Left at Nova's default, where nobody listens, they are sent to the gateway of this server.",
-        }
-        novncproxy_host: String => nothing {
-            default: Text("0.0.0.0"),
-            deprecated: &[("DEFAULT", "novncproxy_host")],
-            help: "Address that the console proxy listens on.",
-        }
-        novncproxy_port: u16 => nothing {
-            default: Text("6080"), min: Some(0.0), max: Some(65535.0),
-            deprecated: &[("DEFAULT", "novncproxy_port")],
-            help: "Port that the console proxy listens on.",
         }
     }
 }

@@ -27,6 +27,37 @@ section! {
             origin: super::super::OptionOrigin::Oslo,
             help: "Log one JSON object a line instead of text.",
         }
+        use_syslog: bool => here {
+            default: Text("false"), origin: super::super::OptionOrigin::Oslo,
+            help: "Log to syslog as well, in the form of RFC 5424.",
+        }
+        syslog_log_facility: String => here {
+            default: Text("LOG_USER"), origin: super::super::OptionOrigin::Oslo,
+            choices: &[
+                "LOG_KERN", "LOG_USER", "LOG_MAIL", "LOG_DAEMON", "LOG_AUTH", "LOG_SYSLOG", "LOG_LPR", "LOG_NEWS", "LOG_CRON",
+                "LOG_AUTHPRIV", "LOG_LOCAL0", "LOG_LOCAL1", "LOG_LOCAL2", "LOG_LOCAL3", "LOG_LOCAL4", "LOG_LOCAL5", "LOG_LOCAL6",
+                "LOG_LOCAL7",
+            ],
+            help: "Facility of the lines in syslog.",
+        }
+        use_journal: bool => log.journal {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Log to systemd's journal as well, with fields.",
+        }
+        watch_log_file: bool => log.watch {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Open the log file again as soon as another file, or none, has its name.",
+        }
+        log_date_format: Option<String> => log.date_format {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Form of times in text lines, as in strftime. Unset: ISO 8601 with microseconds, in UTC.",
+        }
+        log_config_append: Option<PathBuf> => here {
+            origin: super::super::OptionOrigin::Oslo,
+            deprecated: &[("DEFAULT", "log_config")],
+            help: "File in the form of Python's logging.config.fileConfig. Levels and handlers come from it, and the other \
+                   options of logging are ignored.",
+        }
         use_stderr: bool => log.stderr {
             origin: super::super::OptionOrigin::Oslo,
             help: "Log to standard error as well when a log file is set.",
@@ -204,16 +235,16 @@ section! {
             help: "How long a guest has to shut itself down before its power is cut; 0 cuts at once. The image property \
                    os_shutdown_timeout wins.",
         }
-        reboot_timeout: u32 => nothing {
-            default: Text("0"), min: Some(0.0), unit: "seconds",
+        reboot_timeout: u32 => runtime.reconcile.reboot_timeout by Seconds {
+            min: Some(0.0), unit: "seconds",
             help: "Time after which a server stuck in rebooting is rebooted hard; 0 never.",
         }
         instance_build_timeout: u32 => nothing {
             default: Text("0"), min: Some(0.0), unit: "seconds",
             help: "Time after which a build still under way fails; 0 never.",
         }
-        rescue_timeout: u32 => nothing {
-            default: Text("0"), min: Some(0.0), unit: "seconds",
+        rescue_timeout: u32 => runtime.reconcile.rescue_timeout by Seconds {
+            min: Some(0.0), unit: "seconds",
             help: "Time after which a rescued server is unrescued; 0 never.",
         }
         resize_confirm_window: u32 => runtime.reconcile.resize_confirm_window by Seconds {
@@ -233,10 +264,6 @@ section! {
             help: "The action on a guest of a deleted server on a host: remove it; report it in the log, if \
                    it runs; also switch it off; do nothing.",
         }
-        running_deleted_instance_poll_interval: u32 => nothing {
-            default: Text("1800"), min: Some(0.0), unit: "seconds",
-            help: "Period of the search for guests of deleted servers; 0 never searches.",
-        }
         report_interval: u32 => runtime.hosts.heartbeat by Seconds {
             min: Some(1.0), unit: "seconds",
             help: "Period of the heartbeat of every compute host.",
@@ -246,8 +273,8 @@ section! {
             help: "Time without an answer after which a compute host counts as down. Should be well above \
                    report_interval.",
         }
-        graceful_shutdown_timeout: u32 => nothing {
-            default: Text("180"), min: Some(0.0), unit: "seconds",
+        graceful_shutdown_timeout: u32 => serving.patience.shutdown by Seconds {
+            min: Some(0.0), unit: "seconds",
             help: "How long requests under way may take during shutdown; 0 waits without limit.",
         }
         use_cow_images: bool => here {
@@ -271,6 +298,15 @@ section! {
         pointer_model: Option<String> => drivers.libvirt.guests.tablet by PointerWords {
             choices: &["usbtablet", "ps2mouse"],
             help: "Pointing device of guests that have a graphical console.",
+        }
+    }
+}
+
+section! {
+    /// Reports of the server's state.
+    OsloReports = "oslo_reports" from Oslo {
+        log_dir: Option<PathBuf> => here {
+            help: "Directory in which SIGUSR2 makes the server write a report of its state. Unset: standard error.",
         }
     }
 }

@@ -135,11 +135,6 @@ section! {
             min: Some(0.0), unit: "seconds",
             help: "How long a guest may take to shut down for a soft reboot before it is rebooted hard.",
         }
-        inject_password: bool => nothing {
-            default: Text("false"),
-            help: "Put the administrator's password into the guest's disk at boot. Not possible without access to the \
-                   compute hosts' files; accepted and reported, never done.",
-        }
         device_detach_attempts: u32 => drivers.libvirt.device_detach_attempts {
             min: Some(1.0),
             help: "How often a live guest is asked to give a device up.",
@@ -151,10 +146,6 @@ section! {
         rx_queue_size: Option<String> => drivers.libvirt.guests.rx_queue_size by ChosenNumber {
             choices: &["256", "512", "1024"],
             help: "Receive queue size of virtio network cards, in packets; with kvm only.",
-        }
-        tx_queue_size: Option<String> => nothing {
-            choices: &["256", "512", "1024"],
-            help: "Transmit queue size of vhost-user network cards, in packets; no network here has such cards.",
         }
         max_queues: Option<u32> => drivers.libvirt.guests.max_queues {
             min: Some(1.0),
@@ -264,11 +255,6 @@ section! {
             deprecated: &[("DEFAULT", "image_cache_manager_interval")],
             help: "Period of the search for unused images in hosts' image caches; 0 is every minute, -1 never.",
         }
-        subdirectory_name: String => nothing {
-            default: Text("_base"),
-            deprecated: &[("DEFAULT", "image_cache_subdirectory_name")],
-            help: "Directory of cached images below instances_path.",
-        }
         remove_unused_base_images: bool => runtime.image_cache.remove_unused {
             deprecated: &[("DEFAULT", "remove_unused_base_images")],
             help: "Remove cached images that no guest uses. Off: caches are not checked.",
@@ -288,15 +274,6 @@ section! {
 section! {
     /// Nova's `[workarounds]`.
     Workarounds = "workarounds" from Nova {
-        handle_virt_lifecycle_events: bool => nothing {
-            default: Text("true"),
-            help: "React to libvirt's lifecycle events (a guest stopped, crashed, resumed).",
-        }
-        disable_deep_image_inspection: bool => nothing {
-            default: Text("false"),
-            help: "Trust an image's declared format. Leave it off: inspection is what keeps an image from naming files \
-                   of the host.",
-        }
         disable_fallback_pcpu_query: bool => runtime.scheduler.disable_fallback_pcpu_query {
             help: "Never place a server that asks for dedicated CPUs on a host that has only shared ones.",
         }

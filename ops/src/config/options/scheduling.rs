@@ -50,12 +50,6 @@ section! {
             deprecated: &[("DEFAULT", "scheduler_default_filters")],
             help: "Filters that a host must pass, in the order of their use.",
         }
-        available_filters: Multi => nothing {
-            default: Text("nova.scheduler.filters.all_filters"),
-            deprecated: &[("DEFAULT", "scheduler_available_filters")],
-            help: "Filters that may be enabled. Nova loads Python classes by it; all built-in filters are available here, \
-                   whatever it says.",
-        }
         weight_classes: Vec<String> => runtime.scheduler.weighers by WeigherClasses {
             choices: &CLASSES,
             deprecated: &[("DEFAULT", "scheduler_weight_classes")],
@@ -78,11 +72,6 @@ section! {
             min: Some(1.0),
             deprecated: &[("DEFAULT", "max_instances_per_host")],
             help: "Servers on a host above which NumInstancesFilter refuses it.",
-        }
-        track_instance_changes: bool => nothing {
-            default: Text("true"),
-            deprecated: &[("DEFAULT", "scheduler_tracks_instance_changes")],
-            help: "Whether the scheduler knows which servers are on a host. It reads the same log here, so it always does.",
         }
         ram_weight_multiplier: f64 => runtime.scheduler.multipliers.ram {
             deprecated: &[("DEFAULT", "ram_weight_multiplier")],
@@ -127,10 +116,6 @@ section! {
         }
         build_failure_weight_multiplier: f64 => runtime.scheduler.multipliers.build_failure {
             help: "Weight against hosts whose last builds failed.",
-        }
-        cross_cell_move_weight_multiplier: f64 => nothing {
-            default: Text("1000000.0"),
-            help: "Weight of staying in the same cell when a server moves.",
         }
         image_properties_default_architecture: Option<String>
             => runtime.scheduler.image_properties_default_architecture {
