@@ -1,6 +1,6 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
-#   setup_packages THEME...           the missing Debian packages of build, client, host, guest, testbed, openstack, neutron, node
+#   setup_packages THEME...           the missing Debian packages of build, client, host, guest, testbed, openstack, neutron, broker, node
 #   setup_client [NAME==VERSION...]   the `openstack` client in .venv, and further packages that are named
 #   setup_dashboard_tools             the tools that check the dashboard, in tests/browser/node_modules
 #   setup_rust                        a toolchain new enough, or a sentence saying how to get one
@@ -41,6 +41,9 @@ PACKAGES_OPENSTACK=(keystone glance-api uwsgi-plugin-python3)
 PACKAGES_NEUTRON=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql neutron-api neutron-rpc-server openvswitch-switch
   ovn-central ovn-host ethtool)
 
+# A message broker, and a client of it, for tests/real/notifications.sh.
+PACKAGES_BROKER=(rabbitmq-server python3-kombu)
+
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
 
 # Prints NAME=VERSION. A package of QEMU or libvirt gets the version of the emulator or libvirt that is already
@@ -77,6 +80,7 @@ setup_packages() { # themes...
       guest) wanted+=("${PACKAGES_GUEST[@]}") ;;
       testbed) wanted+=("${PACKAGES_TESTBED[@]}") ;;
       node) command -v npm >/dev/null || wanted+=("${PACKAGES_NODE[@]}") ;;
+      broker) wanted+=("${PACKAGES_BROKER[@]}") ;;
       openstack) wanted+=("${PACKAGES_OPENSTACK[@]}") ;;
       neutron) wanted+=("${PACKAGES_NEUTRON[@]}") ;;
       *) echo "setup_packages: no theme $theme" >&2; return 2 ;;

@@ -10,8 +10,8 @@ use thiserror::Error;
 use crate::codec::CodecError;
 use crate::{
     console, erasure, external, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network,
-    network_quota, process, quota, quota_class, router, security_group, server_group, volume, volume_quota,
-    volume_type,
+    network_quota, notification, process, quota, quota_class, router, security_group, server_group, volume,
+    volume_quota, volume_type,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -202,7 +202,7 @@ nouns! {
     KeypairEvent in keypair,
     LedgerEvent in ledger,
     NetworkEvent in network,
-    NetworkQuotaEvent in network_quota,
+    NetworkQuotaEvent in network_quota, notification,
     NotificationEvent in notification,
     ProcessEvent in process,
     QuotaEvent in quota,

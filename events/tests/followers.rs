@@ -98,8 +98,7 @@ async fn a_follower_has_what_is_acknowledged_and_leads_on_it() {
     let begun = tokio::time::Instant::now();
     let names = loop {
         let picture = admin::picture(&options(&database)).await.unwrap();
-        let names: Vec<_> =
-            picture.members.iter().map(|listed| (listed.member.name.clone(), listed.leads)).collect();
+        let names: Vec<_> = picture.members.iter().map(|listed| (listed.member.name.clone(), listed.leads)).collect();
         if names.len() == 3 || begun.elapsed() >= LONG {
             break names;
         }

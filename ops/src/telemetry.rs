@@ -166,7 +166,8 @@ impl LogFile {
 
     /// Opens the file again if another one, or none, has its name. A failure keeps the old one.
     fn follow(&self, file: &mut File) {
-        let same = |now: &std::fs::Metadata, known: &std::fs::Metadata| (now.dev(), now.ino()) == (known.dev(), known.ino());
+        let same =
+            |now: &std::fs::Metadata, known: &std::fs::Metadata| (now.dev(), now.ino()) == (known.dev(), known.ino());
         let known = file.metadata();
         let stays = match (std::fs::metadata(&self.path), &known) {
             (Ok(now), Ok(known)) => same(&now, known),

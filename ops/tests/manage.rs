@@ -16,12 +16,12 @@ const CELL1: &str = "c3110001-0000-4000-8000-000000000001";
 const NOBODY: &str = "7c0f2d52-3f3a-4a1e-9d57-3b3a6f1f9a11";
 
 /// A control plane with two simulated hosts, and the links of Nova's names.
-struct Site {
+struct ManagedCloud {
     cloud: Cloud,
     furniture: Option<Furniture>,
 }
 
-impl Site {
+impl ManagedCloud {
     /// Starts nothing.
     fn stopped() -> Self {
         let cloud = Cloud::new("sim://2");
@@ -52,7 +52,12 @@ impl Site {
     fn run(&self, name: &str, words: &[&str]) -> (i32, String, String) {
         let folder = self.cloud.folder.path();
         let mut command = Command::new(folder.join(name));
-        command.args(words).arg("--config-file").arg(folder.join("chronova.conf")).arg("--data-dir").arg(self.cloud.data());
+        command
+            .args(words)
+            .arg("--config-file")
+            .arg(folder.join("chronova.conf"))
+            .arg("--data-dir")
+            .arg(self.cloud.data());
         command.args(["--url", &format!("http://{}", self.cloud.address())]);
         for variable in ["OS_ROLES", "OS_USER_ID", "OS_TENANT_ID", "OS_CACERT"] {
             command.env_remove(variable);
@@ -105,7 +110,7 @@ impl Site {
 
 #[test]
 fn categories_and_sub_commands_are_listed() {
-    let site = Site::stopped();
+    let site = ManagedCloud::stopped();
     for (words, lists) in [("", "cell_v2"), ("db", "archive_deleted_rows"), ("cell_v2", "map_cell0")] {
         let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
         let output = Command::new(site.cloud.folder.path().join("nova-manage")).args(words).output().unwrap();
@@ -116,7 +121,10 @@ fn categories_and_sub_commands_are_listed() {
     let categories = site.manage("bash-completion", 0);
     let expected = "db api_db cell_v2 placement libvirt volume_attachment image_property limits\n";
     assert_eq!(categories, expected);
-    assert_eq!(site.manage("bash-completion libvirt", 0), "get_machine_type update_machine_type list_unset_machine_type\n");
+    assert_eq!(
+        site.manage("bash-completion libvirt", 0),
+        "get_machine_type update_machine_type list_unset_machine_type\n"
+    );
     assert_eq!(site.manage("version", 0), concat!(env!("CARGO_PKG_VERSION"), "\n"));
     let upgrades = Command::new(site.cloud.folder.path().join("nova-status")).arg("upgrade").output().unwrap();
     assert_eq!(upgrades.status.code(), Some(2));
@@ -125,8 +133,10 @@ fn categories_and_sub_commands_are_listed() {
 
 #[test]
 fn databases_that_do_not_exist_have_novas_codes() {
-    let site = Site::stopped();
-    for line in ["db sync", "db sync --local_cell", "db sync 960aac0e09ea", "api_db sync", "db version", "api_db version"] {
+    let site = ManagedCloud::stopped();
+    for line in
+        ["db sync", "db sync --local_cell", "db sync 960aac0e09ea", "api_db sync", "db version", "api_db version"]
+    {
         site.manage(line, 0);
     }
     let version: u32 = site.manage("db version", 0).trim().parse().unwrap();
@@ -156,16 +166,22 @@ fn databases_that_do_not_exist_have_novas_codes() {
 
 #[test]
 fn there_is_one_cell_and_novas_cell0() {
-    let site = Site::stopped();
+    let site = ManagedCloud::stopped();
     let cells = site.manage("cell_v2 list_cells", 0);
-    assert!(cells.contains(&format!("| cell0 | {CELL0} |")) && cells.contains(&format!("| cell1 | {CELL1} |")), "{cells}");
+    assert!(
+        cells.contains(&format!("| cell0 | {CELL0} |")) && cells.contains(&format!("| cell1 | {CELL1} |")),
+        "{cells}"
+    );
     assert!(cells.contains("none:///"), "{cells}");
     site.cloud.replace("[chronova]\n", "[chronova]\nevent_store = postgresql://nova:secret@127.0.0.1/nova\n");
     assert!(site.manage("cell_v2 list_cells", 0).contains("postgresql://nova:****@127.0.0.1/nova"));
     assert!(site.manage("cell_v2 list_cells --verbose", 0).contains("postgresql://nova:secret@127.0.0.1/nova"));
     site.manage("cell_v2 map_cell0 --database_connection mysql://x", 0);
     site.manage("cell_v2 simple_cell_setup --transport-url rabbit://x", 0);
-    assert_eq!(site.manage("cell_v2 map_cell_and_hosts --verbose", 0), format!("All hosts are already mapped to cell(s).\n{CELL1}\n"));
+    assert_eq!(
+        site.manage("cell_v2 map_cell_and_hosts --verbose", 0),
+        format!("All hosts are already mapped to cell(s).\n{CELL1}\n")
+    );
     site.manage(&format!("cell_v2 map_instances --cell_uuid {CELL1} --max-count 5 --reset"), 0);
     site.manage(&format!("cell_v2 map_instances --cell_uuid {CELL1} --max-count 0"), 127);
     site.manage(&format!("cell_v2 map_instances --cell_uuid {NOBODY}"), 255);
@@ -194,7 +210,7 @@ fn there_is_one_cell_and_novas_cell0() {
 
 #[test]
 fn hosts_and_servers_of_the_cell_are_shown() {
-    let mut site = Site::running();
+    let mut site = ManagedCloud::running();
     let server = site.server("web");
     let hosts = site.manage("cell_v2 list_hosts", 0);
     assert_eq!(hosts.lines().filter(|line| line.contains(CELL1)).count(), 2, "{hosts}");
@@ -223,7 +239,7 @@ fn hosts_and_servers_of_the_cell_are_shown() {
 
 #[test]
 fn lost_allocations_are_healed() {
-    let mut site = Site::running();
+    let mut site = ManagedCloud::running();
     let (one, two) = (site.server("one"), site.server("two"));
     let before = site.allocations(&one)["allocations"].clone();
     let heal = "placement heal_allocations";
@@ -256,7 +272,10 @@ fn lost_allocations_are_healed() {
     let mut theirs = after.clone();
     theirs["project_id"] = json!("somebody");
     site.client().put_at(&format!("/placement/allocations/{one}"), &theirs).unwrap().expect(204);
-    assert!(site.manage(&format!("{heal} --verbose"), 0).contains(&format!("Successfully updated allocations for instance {one}.")));
+    assert!(
+        site.manage(&format!("{heal} --verbose"), 0)
+            .contains(&format!("Successfully updated allocations for instance {one}."))
+    );
     let mut less = site.allocations(&one);
     assert_eq!(less["project_id"], "admin");
     for held in less["allocations"].as_object_mut().unwrap().values_mut() {
@@ -271,7 +290,9 @@ fn lost_allocations_are_healed() {
     let provider = site.client().get(&format!("/compute/v2.1/servers/{two}")).unwrap().body;
     let host = provider["server"]["OS-EXT-SRV-ATTR:host"].as_str().unwrap().to_owned();
     let found = site.client().get(&format!("/placement/resource_providers?name={host}")).unwrap().expect(200);
-    let inventories = site.client().get(&format!("/placement/resource_providers/{}/inventories", found.text("/resource_providers/0/uuid")));
+    let inventories = site
+        .client()
+        .get(&format!("/placement/resource_providers/{}/inventories", found.text("/resource_providers/0/uuid")));
     let room = inventories.unwrap().expect(200).body["inventories"]["MEMORY_MB"]["total"].as_u64().unwrap();
     let all = json!({
         "allocations": {found.text("/resource_providers/0/uuid"): {"resources": {"MEMORY_MB": room - 600}}},
@@ -284,7 +305,7 @@ fn lost_allocations_are_healed() {
 
 #[test]
 fn orphaned_allocations_are_found_and_deleted() {
-    let mut site = Site::running();
+    let mut site = ManagedCloud::running();
     let server = site.server("web");
     let provider = site.provider();
     assert_eq!(site.manage("placement audit --verbose", 0), "");
@@ -295,7 +316,12 @@ fn orphaned_allocations_are_found_and_deleted() {
     });
     site.client().put_at(&format!("/placement/allocations/{NOBODY}"), &theirs).unwrap().expect(204);
     let found = site.manage(&format!("placement audit --verbose --resource_provider {provider}"), 3);
-    assert!(found.contains(&format!("Allocations for consumer UUID {NOBODY} on Resource Provider {provider} can be deleted")), "{found}");
+    assert!(
+        found.contains(&format!(
+            "Allocations for consumer UUID {NOBODY} on Resource Provider {provider} can be deleted"
+        )),
+        "{found}"
+    );
     assert!(!found.contains(&server), "{found}");
     assert!(found.ends_with("Processed 1 allocation.\n"), "{found}");
     assert_eq!(site.manage("placement audit", 3), "");
@@ -311,7 +337,7 @@ fn orphaned_allocations_are_found_and_deleted() {
 
 #[test]
 fn host_aggregates_are_mirrored() {
-    let mut site = Site::running();
+    let mut site = ManagedCloud::running();
     site.manage("placement sync_aggregates", 0);
     let host = site.client().get("/chronova/v1/hosts").unwrap().expect(200).text("/hosts/0/name");
     let aggregate = json!({"aggregate": {"name": "fast"}});
@@ -321,19 +347,23 @@ fn host_aggregates_are_mirrored() {
     site.client().post(&format!("/compute/v2.1/os-aggregates/{number}/action"), &add).unwrap().expect(200);
     let said = site.manage("placement sync_aggregates --verbose", 0);
     assert!(said.contains("Processing aggregate: fast\n"), "{said}");
-    assert!(said.contains(&format!("Successfully added host ({host}) and provider (")) && said.contains(&uuid), "{said}");
+    assert!(
+        said.contains(&format!("Successfully added host ({host}) and provider (")) && said.contains(&uuid),
+        "{said}"
+    );
     site.cloud.stop();
     site.manage("placement sync_aggregates", 2);
 }
 
 #[test]
 fn volume_attachments_are_shown() {
-    let mut site = Site::running();
+    let mut site = ManagedCloud::running();
     let server = site.server("web");
     let volume = json!({"volume": {"size": 1, "name": "data"}});
     let volume = site.client().post("/volume/v3/admin/volumes", &volume).unwrap().expect(202).text("/volume/id");
     site.cloud.wait("the volume is there", |cloud| {
-        cloud.client().get(&format!("/volume/v3/admin/volumes/{volume}")).unwrap().body["volume"]["status"] == "available"
+        cloud.client().get(&format!("/volume/v3/admin/volumes/{volume}")).unwrap().body["volume"]["status"]
+            == "available"
     });
     let show = |server: &str, volume: &str, rest: &str| format!("volume_attachment show {server} {volume} {rest}");
     site.manage(&show(&server, &volume, ""), 3);
@@ -345,7 +375,8 @@ fn volume_attachments_are_shown() {
     });
     let shown: Value = serde_json::from_str(&site.manage(&show(&server, &volume, "--json"), 0)).unwrap();
     assert_eq!((&shown["volume_id"], &shown["instance_uuid"]), (&json!(volume), &json!(server)));
-    let connection: Value = serde_json::from_str(&site.manage(&show(&server, &volume, "--json --connection_info"), 0)).unwrap();
+    let connection: Value =
+        serde_json::from_str(&site.manage(&show(&server, &volume, "--json --connection_info"), 0)).unwrap();
     assert_eq!(connection["serial"], json!(volume));
     assert_eq!(shown["connection_info"], connection);
     let table = site.manage(&show(&server, &volume, "--connection_info"), 0);
@@ -359,12 +390,15 @@ fn volume_attachments_are_shown() {
 
 #[test]
 fn image_properties_are_shown_and_set() {
-    let mut site = Site::running();
+    let mut site = ManagedCloud::running();
     let server = site.server("web");
     let show = |id: &str, name: &str| format!("image_property show {id} {name}");
     let set = |id: &str, rest: &str| format!("image_property set {id} {rest}");
     site.manage(&show(NOBODY, "hw_disk_bus"), 2);
-    assert_eq!(site.manage(&show(&server, "hw_disk_bus"), 3), format!("Image property hw_disk_bus not found for instance {server}.\n"));
+    assert_eq!(
+        site.manage(&show(&server, "hw_disk_bus"), 3),
+        format!("Image property hw_disk_bus not found for instance {server}.\n")
+    );
     site.manage(&set(NOBODY, "--property hw_disk_bus=scsi"), 2);
     let active = site.manage(&set(&server, "--property hw_disk_bus=scsi"), 3);
     assert!(active.contains("while it is in vm_state active"), "{active}");
@@ -383,7 +417,7 @@ fn image_properties_are_shown_and_set() {
 
 #[test]
 fn machine_types_are_shown_and_changed() {
-    let mut site = Site::running();
+    let mut site = ManagedCloud::running();
     let server = site.server("web");
     site.manage(&format!("libvirt get_machine_type {NOBODY}"), 2);
     let machine = site.manage(&format!("libvirt get_machine_type {server}"), 0);
@@ -407,7 +441,7 @@ fn machine_types_are_shown_and_changed() {
 
 #[test]
 fn limits_are_not_migrated() {
-    let site = Site::stopped();
+    let site = ManagedCloud::stopped();
     site.manage("limits migrate_to_unified_limits --verbose --quiet", 1);
     assert!(site.manage("limits migrate_to_unified_limits", 1).starts_with("Chronova reads no limits from Keystone"));
     assert_eq!(site.manage("limits migrate_to_unified_limits --quiet", 1), "");
@@ -415,11 +449,14 @@ fn limits_are_not_migrated() {
 
 #[test]
 fn an_upgrade_check_is_a_table_and_an_exit_code() {
-    let mut site = Site::stopped();
-    let check = |site: &Site| site.run("nova-status", &["upgrade", "check"]);
+    let mut site = ManagedCloud::stopped();
+    let check = |site: &ManagedCloud| site.run("nova-status", &["upgrade", "check"]);
     let (code, table, _) = check(&site);
     assert_eq!(code, 2, "{table}");
-    assert!(table.contains("| Check: Placement API") && table.contains("Placement API does not seem to be running."), "{table}");
+    assert!(
+        table.contains("| Check: Placement API") && table.contains("Placement API does not seem to be running."),
+        "{table}"
+    );
     site.cloud.start();
     let (code, table, _) = check(&site);
     assert_eq!(code, 0, "{table}");
@@ -449,7 +486,7 @@ fn an_upgrade_check_is_a_table_and_an_exit_code() {
 
 #[test]
 fn rules_are_judged_as_nova_policy_judges_them() {
-    let mut site = Site::running();
+    let mut site = ManagedCloud::running();
     let server = site.server("web");
     let policy = |rest: &[&str]| {
         let words: Vec<&str> = ["policy", "check"].iter().chain(rest).copied().collect();
@@ -472,14 +509,15 @@ fn rules_are_judged_as_nova_policy_judges_them() {
     words.push(&target);
     assert_eq!(policy(&words).0, 1);
     let mine = ["--os-roles", "reader", "--os-user-id", "admin", "--os-tenant-id", "admin"];
-    let mut words: Vec<&str> = mine.into_iter().chain(["--api-name", "os_compute_api:servers:show", "--target"]).collect();
+    let mut words: Vec<&str> =
+        mine.into_iter().chain(["--api-name", "os_compute_api:servers:show", "--target"]).collect();
     words.push(&target);
     assert_eq!(policy(&words).0, 0);
 }
 
 #[test]
 fn options_stand_anywhere_and_later_files_win() {
-    let site = Site::stopped();
+    let site = ManagedCloud::stopped();
     let folder = site.cloud.folder.path();
     let more = folder.join("more");
     std::fs::create_dir(&more).unwrap();
@@ -489,8 +527,10 @@ fn options_stand_anywhere_and_later_files_win() {
     let log = folder.join("manage.log");
     let log = log.to_str().unwrap();
     let more = more.to_str().unwrap();
-    let (code, out, err) =
-        site.run("nova-manage", &["-d", "--config-dir", more, "cell_v2", "--log-file", log, "list_cells", "--verbose", "--nouse-json"]);
+    let (code, out, err) = site.run(
+        "nova-manage",
+        &["-d", "--config-dir", more, "cell_v2", "--log-file", log, "list_cells", "--verbose", "--nouse-json"],
+    );
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("postgresql://nova:two@db/nova"), "{out}");
     let (code, _, err) = site.run("nova-manage", &["cell_v2", "list_hosts", "--log-file", log]);

@@ -109,7 +109,8 @@ async fn all_since(life: &Life, options: NotificationOptions, position: Position
 /// The position of the last batch with notifications is at least that of the last change of a server.
 async fn last_change(life: &Life, end: Position) -> u64 {
     let events = life.store.read_all(Position::START, usize::try_from(end.0).unwrap()).await.unwrap();
-    let notified = ["instance.deleted", "instance.power_completed", "instance.build_succeeded", "instance.nic_attached"];
+    let notified =
+        ["instance.deleted", "instance.power_completed", "instance.build_succeeded", "instance.nic_attached"];
     events.iter().rev().find(|event| notified.contains(&&*event.kind)).unwrap().position.0
 }
 
@@ -226,13 +227,23 @@ const PARTS: [(&str, &str, &str); 6] = [
 /// Compares each object below `value` with its table. Collects the names of the objects.
 fn compare(value: &Value, seen: &mut BTreeSet<String>) {
     if let Some(name) = value["nova_object.name"].as_str() {
-        let whole = OBJECTS.iter().find(|object| object.0 == name).map(|object| (object.1, format!("{INSTANCE} {}", object.2)));
+        let whole =
+            OBJECTS.iter().find(|object| object.0 == name).map(|object| (object.1, format!("{INSTANCE} {}", object.2)));
         let part = PARTS.iter().find(|object| object.0 == name).map(|object| (object.1, object.2.to_owned()));
         let (version, fields) = whole.or(part).unwrap_or_else(|| panic!("an object {name}"));
-        assert_eq!((&value["nova_object.namespace"], &value["nova_object.version"]), (&json!("nova"), &json!(version)), "{name}");
+        assert_eq!(
+            (&value["nova_object.namespace"], &value["nova_object.version"]),
+            (&json!("nova"), &json!(version)),
+            "{name}"
+        );
         let data = value["nova_object.data"].as_object().unwrap();
-        let wanted: BTreeMap<&str, &str> = fields.split_whitespace().map(|field| field.split_once(':').unwrap()).collect();
-        assert_eq!(data.keys().map(String::as_str).collect::<BTreeSet<_>>(), wanted.keys().copied().collect(), "{name}");
+        let wanted: BTreeMap<&str, &str> =
+            fields.split_whitespace().map(|field| field.split_once(':').unwrap()).collect();
+        assert_eq!(
+            data.keys().map(String::as_str).collect::<BTreeSet<_>>(),
+            wanted.keys().copied().collect(),
+            "{name}"
+        );
         for (key, kind) in wanted {
             let fits = match (&data[key], kind.trim_end_matches('?')) {
                 (Value::Null, _) => kind.ends_with('?'),
@@ -261,14 +272,14 @@ async fn payloads_have_the_fields_of_novas_samples() {
     let other = api.server(ADMIN, Api::wish("other")).await;
     act(&api, &other, json!({"resize": {"flavorRef": "2"}})).await;
     act(&api, &other, json!({"confirmResize": null})).await;
-    let image = api.call("POST", &format!("/servers/{other}/action"), "2.100", ADMIN, Some(json!({"createImage": {"name": "i"}}))).await;
+    let image = api
+        .call("POST", &format!("/servers/{other}/action"), "2.100", ADMIN, Some(json!({"createImage": {"name": "i"}})))
+        .await;
     assert_eq!(image.status, 202, "{}", image.body);
     api.life.settled().await;
     act(&api, &other, json!({"os-migrateLive": {"host": null, "block_migration": "auto"}})).await;
-    let updates = NotificationOptions {
-        state_changes: StateChangeUpdates::VmAndTaskState,
-        ..options(NotificationFormat::Both)
-    };
+    let updates =
+        NotificationOptions { state_changes: StateChangeUpdates::VmAndTaskState, ..options(NotificationFormat::Both) };
     let all = all_since(&api.life, updates, Position::START).await;
     let mut seen = BTreeSet::new();
     let mut names = BTreeSet::new();
@@ -277,7 +288,8 @@ async fn payloads_have_the_fields_of_novas_samples() {
         if name.starts_with("instance.") {
             compare(&message["payload"], &mut seen);
         } else {
-            let keys = ["tenant_id", "instance_id", "instance_type", "state", "host", "memory_mb", "created_at", "image_meta"];
+            let keys =
+                ["tenant_id", "instance_id", "instance_type", "state", "host", "memory_mb", "created_at", "image_meta"];
             assert!(keys.iter().all(|key| message["payload"].get(key).is_some()), "{message}");
         }
         names.insert(name);
@@ -295,7 +307,16 @@ async fn payloads_have_the_fields_of_novas_samples() {
     ] {
         assert!(seen.contains(name), "no {name} in {seen:?}");
     }
-    for action in ["resize_prep", "resize", "resize_finish", "resize_confirm", "snapshot", "live_migration_pre", "live_migration_post", "live_migration_post_dest"] {
+    for action in [
+        "resize_prep",
+        "resize",
+        "resize_finish",
+        "resize_confirm",
+        "snapshot",
+        "live_migration_pre",
+        "live_migration_post",
+        "live_migration_post_dest",
+    ] {
         for phase in ["start", "end"] {
             let name = format!("instance.{action}.{phase}");
             assert!(names.contains(&name), "no {name} in {names:?}");
@@ -393,7 +414,16 @@ async fn notifications_begin_where_they_are_turned_on() {
     lived(&api).await;
     let broker = Broker::default();
     let run = tokio::spawn(publisher(&api.life, options(NotificationFormat::Versioned), &broker).run());
-    while api.life.context().gateway.look::<NotificationOutboxRoot>(&NotificationOutboxId).await.unwrap().published.is_none() {
+    while api
+        .life
+        .context()
+        .gateway
+        .look::<NotificationOutboxRoot>(&NotificationOutboxId)
+        .await
+        .unwrap()
+        .published
+        .is_none()
+    {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
     let id = api.server(ADMIN, Api::wish("later")).await;

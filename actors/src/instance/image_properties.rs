@@ -76,7 +76,16 @@ const KNOWN: &[(&str, ImagePropertyValues)] = &[
     (
         "hw_vif_model",
         Choice(&[
-            "virtio", "ne2k_pci", "pcnet", "rtl8139", "e1000", "e1000e", "igb", "lan9118", "netfront", "spapr-vlan",
+            "virtio",
+            "ne2k_pci",
+            "pcnet",
+            "rtl8139",
+            "e1000",
+            "e1000e",
+            "igb",
+            "lan9118",
+            "netfront",
+            "spapr-vlan",
             "vmxnet3",
         ]),
     ),

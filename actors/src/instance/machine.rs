@@ -63,8 +63,7 @@ fn board(machine_type: &str) -> Option<(&'static str, Option<(u32, u32)>)> {
         ("pseries", "pseries"),
         ("microvm", "microvm"),
     ];
-    let (rest, board) =
-        BOARDS.iter().find_map(|(name, board)| Some((machine_type.strip_prefix(name)?, *board)))?;
+    let (rest, board) = BOARDS.iter().find_map(|(name, board)| Some((machine_type.strip_prefix(name)?, *board)))?;
     match rest.strip_prefix('-') {
         None => rest.is_empty().then_some((board, None)),
         Some(version) => {
@@ -80,11 +79,13 @@ mod tests {
 
     #[test]
     fn a_machine_type_gives_way_to_a_newer_version_of_its_board() {
-        for (from, to) in [("pc", "pc-i440fx-7.2"), ("q35", "pc-q35-7.2"), ("pc-q35-6.0", "pc-q35-7.2"), ("virt", "virt-7.2")]
+        for (from, to) in
+            [("pc", "pc-i440fx-7.2"), ("q35", "pc-q35-7.2"), ("pc-q35-6.0", "pc-q35-7.2"), ("virt", "virt-7.2")]
         {
             assert!(is_update(from, to), "{from} to {to}");
         }
-        for (from, to) in [("pc", "q35"), ("pc-q35-7.2", "pc-q35-6.0"), ("pc", "virt"), ("q35", "wonder"), ("q35", "q35-x")]
+        for (from, to) in
+            [("pc", "q35"), ("pc-q35-7.2", "pc-q35-6.0"), ("pc", "virt"), ("q35", "wonder"), ("q35", "q35-x")]
         {
             assert!(!is_update(from, to), "{from} to {to}");
         }

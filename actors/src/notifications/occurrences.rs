@@ -3,8 +3,8 @@
 
 use chronova_events::ids::{ImageId, VolumeId};
 use chronova_events::instance::{
-    Alive, BlockDevice, FaultInfo, FlavorSnapshot, Instance, InstanceEvent, LiveStage, MoveKind, MoveStage, PowerAction,
-    status,
+    Alive, BlockDevice, FaultInfo, FlavorSnapshot, Instance, InstanceEvent, LiveStage, MoveKind, MoveStage,
+    PowerAction, status,
 };
 
 use super::options::StateChangeUpdates;
@@ -34,7 +34,10 @@ pub(super) enum ActionDetails {
     Plain,
     Create,
     Volume(VolumeId),
-    VolumeSwap { old: VolumeId, new: VolumeId },
+    VolumeSwap {
+        old: VolumeId,
+        new: VolumeId,
+    },
     ResizePrep(Box<FlavorSnapshot>),
     Snapshot(ImageId),
     Rescue(ImageId),
@@ -91,7 +94,7 @@ impl Occurrence {
         self
     }
 
-    fn from(mut self, host: Option<String>) -> Self {
+    fn published_by(mut self, host: Option<String>) -> Self {
         self.publisher = host;
         self
     }
@@ -104,7 +107,11 @@ impl Occurrence {
 }
 
 /// The notifications of an event, in the order of Nova.
-pub(super) fn occurrences(event: &InstanceEvent, moment: &ServerMoment, updates: StateChangeUpdates) -> Vec<Occurrence> {
+pub(super) fn occurrences(
+    event: &InstanceEvent,
+    moment: &ServerMoment,
+    updates: StateChangeUpdates,
+) -> Vec<Occurrence> {
     let mut all = actions(event, moment);
     all.extend(update(event, moment, updates));
     all
@@ -117,9 +124,7 @@ fn actions(event: &InstanceEvent, moment: &ServerMoment) -> Vec<Occurrence> {
     let one = match event {
         E::BuildRequested(_) => of("create", Start, "create.start").with(ActionDetails::Create),
         E::BuildSucceeded(_) => of("create", End, "create.end").with(ActionDetails::Create),
-        E::BuildFailed(failed) => {
-            of("create", Error, "create.error").with(ActionDetails::Create).failed(&failed.fault)
-        }
+        E::BuildFailed(failed) => of("create", Error, "create.error").with(ActionDetails::Create).failed(&failed.fault),
         E::DeleteRequested(_) => {
             return [of("delete", Start, "delete.start")].into_iter().chain(shutdown(moment, Start)).collect();
         }
@@ -193,9 +198,7 @@ fn power(action: PowerAction, phase: ActionPhase) -> Occurrence {
     match action {
         PowerAction::Start => of("power_on", phase, legacy("power_on.start", "power_on.end")),
         PowerAction::Stop => of("power_off", phase, legacy("power_off.start", "power_off.end")),
-        PowerAction::RebootSoft | PowerAction::RebootHard => {
-            of("reboot", phase, legacy("reboot.start", "reboot.end"))
-        }
+        PowerAction::RebootSoft | PowerAction::RebootHard => of("reboot", phase, legacy("reboot.start", "reboot.end")),
         PowerAction::Pause => of("pause", phase, legacy("pause.start", "pause.end")),
         PowerAction::Unpause => of("unpause", phase, legacy("unpause.start", "unpause.end")),
         PowerAction::Suspend => of("suspend", phase, legacy("suspend.start", "suspend.end")),
@@ -243,18 +246,20 @@ fn live_moves(event: &InstanceEvent, moment: &ServerMoment) -> Vec<Occurrence> {
     match event {
         E::LiveMoveAdvanced(advanced) => match advanced.stage {
             LiveStage::Preparing => {
-                vec![of("live_migration_pre", Start, "live_migration.pre.start").from(target)]
+                vec![of("live_migration_pre", Start, "live_migration.pre.start").published_by(target)]
             }
-            LiveStage::Running => vec![of("live_migration_pre", End, "live_migration.pre.end").from(target)],
+            LiveStage::Running => vec![of("live_migration_pre", End, "live_migration.pre.end").published_by(target)],
             LiveStage::Finishing => {
                 vec![of("live_migration_post", Start, "live_migration._post.start")]
             }
             LiveStage::Accepted | LiveStage::Queued => vec![],
         },
         E::LiveMoved(_) => vec![
-            of("live_migration_post_dest", Start, "live_migration.post.dest.start").before().from(target.clone()),
-            of("live_migration_post_dest", End, "live_migration.post.dest.end").from(target),
-            of("live_migration_post", End, "live_migration._post.end").from(source_of(&moment.before)),
+            of("live_migration_post_dest", Start, "live_migration.post.dest.start")
+                .before()
+                .published_by(target.clone()),
+            of("live_migration_post_dest", End, "live_migration.post.dest.end").published_by(target),
+            of("live_migration_post", End, "live_migration._post.end").published_by(source_of(&moment.before)),
         ],
         E::LiveMoveAborted(_) => vec![
             of("live_migration_rollback", Start, "live_migration._rollback.start").before(),
@@ -278,8 +283,8 @@ fn update(event: &InstanceEvent, moment: &ServerMoment, updates: StateChangeUpda
     let vm = |shown: &Option<status::Status>| shown.as_ref().map(|shown| shown.vm_state);
     let task = |shown: &Option<status::Status>| shown.as_ref().and_then(|shown| shown.task_state);
     let renamed = matches!(event, InstanceEvent::Renamed(_));
-    let changed = vm(&before) != vm(&after)
-        || (updates == StateChangeUpdates::VmAndTaskState && task(&before) != task(&after));
+    let changed =
+        vm(&before) != vm(&after) || (updates == StateChangeUpdates::VmAndTaskState && task(&before) != task(&after));
     let name = moment.before.known().filter(|_| renamed).map(|server| server.request.name.clone());
     let state = StateBefore { vm_state: vm(&before).or(vm(&after)), task_state: task(&before), name };
     (changed || renamed).then(|| Occurrence {

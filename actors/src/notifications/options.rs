@@ -62,7 +62,7 @@ pub struct NotificationOptions {
 }
 
 /// The message broker.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct BrokerOptions {
     /// `rabbit://user:password@host:port,.../vhost`. A secret, because it has the password.
     pub transport_url: Arc<str>,
@@ -78,6 +78,12 @@ pub struct BrokerOptions {
     pub tls: bool,
     /// `[oslo_messaging_rabbit] ssl_ca_file`: the certificate authority in PEM.
     pub ca: Option<std::path::PathBuf>,
+}
+
+impl std::fmt::Debug for BrokerOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BrokerOptions").field("exchange", &self.exchange).finish_non_exhaustive()
+    }
 }
 
 impl Default for NotificationOptions {

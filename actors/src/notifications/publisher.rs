@@ -39,7 +39,7 @@ pub struct TransportError(pub String);
 
 /// The way to consumers.
 #[async_trait]
-pub trait NotificationTransport: Send + 'static {
+pub trait NotificationTransport: Send + Sync + 'static {
     /// Publishes all messages in their order. Returns when the broker has confirmed each of them. After an error, some
     /// of them may be published.
     async fn publish(&mut self, messages: &[OutgoingNotification]) -> Result<(), TransportError>;
@@ -154,18 +154,9 @@ impl NotificationPublisher {
         Ok(())
     }
 
-    fn messages(
-        &self,
-        recorded: &Recorded,
-        event: &InstanceEvent,
-        moment: &ServerMoment,
-    ) -> Vec<OutgoingNotification> {
-        let context = PayloadContext {
-            recorded,
-            moment,
-            servers: &self.servers,
-            block_devices: self.options.block_devices,
-        };
+    fn messages(&self, recorded: &Recorded, event: &InstanceEvent, moment: &ServerMoment) -> Vec<OutgoingNotification> {
+        let context =
+            PayloadContext { recorded, moment, servers: &self.servers, block_devices: self.options.block_devices };
         let mut all = Vec::new();
         for (number, occurrence) in occurrences(event, moment, self.options.state_changes).iter().enumerate() {
             for (message, topics) in self.forms(context, occurrence) {
@@ -189,11 +180,7 @@ impl NotificationPublisher {
 
     /// The notification in the forms that are turned on, each with its topics. The unversioned one comes first, as in
     /// Nova.
-    fn forms(
-        &self,
-        context: PayloadContext<'_>,
-        occurrence: &Occurrence,
-    ) -> Vec<(NotificationMessage, &[String])> {
+    fn forms(&self, context: PayloadContext<'_>, occurrence: &Occurrence) -> Vec<(NotificationMessage, &[String])> {
         let priority = match occurrence.fault {
             Some(_) => "ERROR".to_owned(),
             None => self.options.level.clone(),

@@ -67,7 +67,8 @@ impl ServerHistory {
         server.read_until(before, recorded, log).await?;
         let former = server.instance.clone();
         server.take(recorded, event);
-        let moment = ServerMoment { before: former, after: server.instance.clone(), initiator: server.initiator(recorded) };
+        let moment =
+            ServerMoment { before: former, after: server.instance.clone(), initiator: server.initiator(recorded) };
         self.keep(id, server);
         Ok(moment)
     }
@@ -93,14 +94,15 @@ impl KnownServer {
     ) -> Result<(), StoreError> {
         while self.revision < end {
             let page = log.read_stream(&recorded.stream, self.revision, PAGE).await?;
-            if page.is_empty() {
-                break;
-            }
+            let before = self.revision;
             for one in page.iter().take_while(|one| one.revision <= end) {
                 match one.event().map(AsRef::as_ref) {
                     Ok(Event::InstanceEvent(event)) => self.take(one, event),
                     _ => self.revision = one.revision,
                 }
+            }
+            if self.revision == before {
+                break;
             }
         }
         Ok(())

@@ -70,46 +70,49 @@ fn instance_data(instance: &Instance, server: &Alive) -> Map<String, Value> {
         .map(|(key, value)| (key.as_str(), value.as_str()))
         .chain(request.image.is_some().then_some(("base_image_ref", image.as_str())))
         .collect();
-    let data = json!({
-        "tenant_id": request.project,
-        "user_id": request.user,
-        "instance_id": request.instance.to_string(),
-        "display_name": request.name,
-        "reservation_id": request.reservation,
-        "hostname": request.hostname,
-        "instance_type": flavor.name,
-        "instance_type_id": flavor.id.as_str(),
-        "instance_flavor_id": flavor.id.as_str(),
-        "architecture": image_property(server, "hw_architecture"),
-        "memory_mb": flavor.memory_mib,
-        "disk_gb": flavor.root_gib + flavor.ephemeral_gib,
-        "vcpus": flavor.vcpus,
-        "root_gb": flavor.root_gib,
-        "ephemeral_gb": flavor.ephemeral_gib,
-        "host": placed.map(|placed| &placed.hostname),
-        "node": placed.map(|placed| &placed.hostname),
-        "availability_zone": placed.map(|placed| &placed.availability_zone).or(request.availability_zone.as_ref()),
-        "cell_name": "",
-        "created_at": server.created_at.to_utc().format("%Y-%m-%d %H:%M:%S+00:00").to_string(),
-        "terminated_at": time(server.terminated_at),
-        "deleted_at": time(server.terminated_at.filter(|_| deleted)),
-        "launched_at": time(server.launched_at),
-        "image_ref_url": image,
-        "os_type": image_property(server, "os_type"),
-        "kernel_id": image_property(server, "kernel_id").unwrap_or_default(),
-        "ramdisk_id": image_property(server, "ramdisk_id").unwrap_or_default(),
-        "state": shown.as_ref().map(|shown| shown.vm_state),
-        "state_description": shown.as_ref().and_then(|shown| shown.task_state).unwrap_or_default(),
-        "progress": shown.as_ref().filter(|shown| shown.progress > 0).map_or(json!(""), |shown| json!(shown.progress)),
-        "access_ip_v4": request.access_ip_v4,
-        "access_ip_v6": request.access_ip_v6,
-        "image_meta": properties,
-        "metadata": request.metadata.iter().cloned().collect::<BTreeMap<String, String>>(),
-    });
-    match data {
-        Value::Object(data) => data,
-        _ => Map::new(),
-    }
+    let pairs = [
+        ("tenant_id", json!(request.project)),
+        ("user_id", json!(request.user)),
+        ("instance_id", json!(request.instance.to_string())),
+        ("display_name", json!(request.name)),
+        ("reservation_id", json!(request.reservation)),
+        ("hostname", json!(request.hostname)),
+        ("instance_type", json!(flavor.name)),
+        ("instance_type_id", json!(flavor.id.as_str())),
+        ("instance_flavor_id", json!(flavor.id.as_str())),
+        ("architecture", json!(image_property(server, "hw_architecture"))),
+        ("memory_mb", json!(flavor.memory_mib)),
+        ("disk_gb", json!(flavor.root_gib + flavor.ephemeral_gib)),
+        ("vcpus", json!(flavor.vcpus)),
+        ("root_gb", json!(flavor.root_gib)),
+        ("ephemeral_gb", json!(flavor.ephemeral_gib)),
+        ("host", json!(placed.map(|placed| &placed.hostname))),
+        ("node", json!(placed.map(|placed| &placed.hostname))),
+        (
+            "availability_zone",
+            json!(placed.map(|placed| &placed.availability_zone).or(request.availability_zone.as_ref())),
+        ),
+        ("cell_name", json!("")),
+        ("created_at", json!(server.created_at.to_utc().format("%Y-%m-%d %H:%M:%S+00:00").to_string())),
+        ("terminated_at", json!(time(server.terminated_at))),
+        ("deleted_at", json!(time(server.terminated_at.filter(|_| deleted)))),
+        ("launched_at", json!(time(server.launched_at))),
+        ("image_ref_url", json!(image)),
+        ("os_type", json!(image_property(server, "os_type"))),
+        ("kernel_id", json!(image_property(server, "kernel_id").unwrap_or_default())),
+        ("ramdisk_id", json!(image_property(server, "ramdisk_id").unwrap_or_default())),
+        ("state", json!(shown.as_ref().map(|shown| shown.vm_state))),
+        ("state_description", json!(shown.as_ref().and_then(|shown| shown.task_state).unwrap_or_default())),
+        (
+            "progress",
+            json!(shown.as_ref().filter(|shown| shown.progress > 0).map_or(json!(""), |shown| json!(shown.progress))),
+        ),
+        ("access_ip_v4", json!(request.access_ip_v4)),
+        ("access_ip_v6", json!(request.access_ip_v6)),
+        ("image_meta", json!(properties)),
+        ("metadata", json!(request.metadata.iter().cloned().collect::<BTreeMap<String, String>>())),
+    ];
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 fn fixed_ips(nics: &[NicInfo]) -> Value {
@@ -130,11 +133,7 @@ fn fixed_ips(nics: &[NicInfo]) -> Value {
     nics.iter().flat_map(of_nic).collect()
 }
 
-fn update_data(
-    context: PayloadContext<'_>,
-    instance: &Instance,
-    before: &StateBefore,
-) -> Vec<(&'static str, Value)> {
+fn update_data(context: PayloadContext<'_>, instance: &Instance, before: &StateBefore) -> Vec<(&'static str, Value)> {
     let shown = status::of(instance);
     let (beginning, ending) = audit_period(context.recorded.recorded_at);
     let mut all = vec![

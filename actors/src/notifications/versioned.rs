@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronova_events::envelope::{Recorded, Timestamp};
-use chronova_events::instance::{Alive, DiskConfig, FaultInfo, FlavorSnapshot, Instance, KeySnapshot, NicInfo, Power, status};
+use chronova_events::instance::{
+    Alive, DiskConfig, FaultInfo, FlavorSnapshot, Instance, KeySnapshot, NicInfo, Power, status,
+};
 use md5::{Digest as _, Md5};
 use serde_json::{Map, Value, json};
 
@@ -109,48 +111,54 @@ fn instance_data(context: PayloadContext<'_>, instance: &Instance, server: &Aliv
     let time = |at: Option<Timestamp>| at.map(Timestamp::iso_seconds);
     let Initiator { user, project } = &context.moment.initiator;
     let deleted = matches!(instance, Instance::Deleted(_));
-    let data = json!({
-        "action_initiator_project": project.as_ref().unwrap_or(&request.project),
-        "action_initiator_user": user.as_ref().unwrap_or(&request.user),
-        "architecture": image_property(server, "hw_architecture"),
-        "auto_disk_config": match request.disk_config { DiskConfig::Auto => "AUTO", DiskConfig::Manual => "MANUAL" },
-        "availability_zone": placed.map(|placed| &placed.availability_zone).or(request.availability_zone.as_ref()),
-        "block_devices": block_devices(server, context.block_devices),
-        "created_at": server.created_at.iso_seconds(),
-        "deleted_at": time(server.terminated_at.filter(|_| deleted)),
-        "display_description": request.description,
-        "display_name": request.name,
-        "flavor": flavor(&request.flavor),
-        "host": placed.map(|placed| &placed.hostname),
-        "host_name": request.hostname,
-        "image_uuid": request.image.as_ref().map(|image| image.id.to_string()).unwrap_or_default(),
-        "ip_addresses": addresses(if deleted { &[] } else { &server.nics }),
-        "kernel_id": image_property(server, "kernel_id").unwrap_or_default(),
-        "key_name": request.key.as_ref().map(|key| &key.name),
-        "launched_at": time(server.launched_at),
-        "locked": server.lock.is_some(),
-        "locked_reason": server.lock.as_ref().and_then(|lock| lock.reason.as_ref()),
-        "metadata": request.metadata.iter().cloned().collect::<BTreeMap<String, String>>(),
-        "node": placed.map(|placed| &placed.hostname),
-        "os_type": image_property(server, "os_type"),
-        "power_state": power_word(if deleted { Power::NoState } else { server.power() }),
-        "progress": shown.as_ref().map_or(0, |shown| shown.progress),
-        "ramdisk_id": image_property(server, "ramdisk_id").unwrap_or_default(),
-        "request_id": context.recorded.meta.request_id,
-        "reservation_id": request.reservation,
-        "shares": [],
-        "state": shown.as_ref().map(|shown| shown.vm_state),
-        "task_state": shown.as_ref().and_then(|shown| shown.task_state),
-        "tenant_id": request.project,
-        "terminated_at": time(server.terminated_at),
-        "updated_at": time(Some(server.updated_at).filter(|at| *at != server.created_at)),
-        "user_id": request.user,
-        "uuid": request.instance.to_string(),
-    });
-    match data {
-        Value::Object(data) => data,
-        _ => Map::new(),
-    }
+    let pairs = [
+        ("action_initiator_project", json!(project.as_ref().unwrap_or(&request.project))),
+        ("action_initiator_user", json!(user.as_ref().unwrap_or(&request.user))),
+        ("architecture", json!(image_property(server, "hw_architecture"))),
+        (
+            "auto_disk_config",
+            json!(match request.disk_config {
+                DiskConfig::Auto => "AUTO",
+                DiskConfig::Manual => "MANUAL",
+            }),
+        ),
+        (
+            "availability_zone",
+            json!(placed.map(|placed| &placed.availability_zone).or(request.availability_zone.as_ref())),
+        ),
+        ("block_devices", json!(block_devices(server, context.block_devices))),
+        ("created_at", json!(server.created_at.iso_seconds())),
+        ("deleted_at", json!(time(server.terminated_at.filter(|_| deleted)))),
+        ("display_description", json!(request.description)),
+        ("display_name", json!(request.name)),
+        ("flavor", json!(flavor(&request.flavor))),
+        ("host", json!(placed.map(|placed| &placed.hostname))),
+        ("host_name", json!(request.hostname)),
+        ("image_uuid", json!(request.image.as_ref().map(|image| image.id.to_string()).unwrap_or_default())),
+        ("ip_addresses", json!(addresses(if deleted { &[] } else { server.nics.as_slice() }))),
+        ("kernel_id", json!(image_property(server, "kernel_id").unwrap_or_default())),
+        ("key_name", json!(request.key.as_ref().map(|key| &key.name))),
+        ("launched_at", json!(time(server.launched_at))),
+        ("locked", json!(server.lock.is_some())),
+        ("locked_reason", json!(server.lock.as_ref().and_then(|lock| lock.reason.as_ref()))),
+        ("metadata", json!(request.metadata.iter().cloned().collect::<BTreeMap<String, String>>())),
+        ("node", json!(placed.map(|placed| &placed.hostname))),
+        ("os_type", json!(image_property(server, "os_type"))),
+        ("power_state", json!(power_word(if deleted { Power::NoState } else { server.power() }))),
+        ("progress", json!(shown.as_ref().map_or(0, |shown| shown.progress))),
+        ("ramdisk_id", json!(image_property(server, "ramdisk_id").unwrap_or_default())),
+        ("request_id", json!(context.recorded.meta.request_id)),
+        ("reservation_id", json!(request.reservation)),
+        ("shares", json!([])),
+        ("state", json!(shown.as_ref().map(|shown| shown.vm_state))),
+        ("task_state", json!(shown.as_ref().and_then(|shown| shown.task_state))),
+        ("tenant_id", json!(request.project)),
+        ("terminated_at", json!(time(server.terminated_at))),
+        ("updated_at", json!(time(Some(server.updated_at).filter(|at| *at != server.created_at)))),
+        ("user_id", json!(request.user)),
+        ("uuid", json!(request.instance.to_string())),
+    ];
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 pub(super) fn image_property(server: &Alive, name: &str) -> Option<String> {

@@ -136,9 +136,11 @@ impl Operations {
     /// The claim of the server's flavor on its host.
     fn claim(&self, consumer: ConsumerId, alive: &Alive, host: HostId) -> Result<ServerClaim, HealReject> {
         let provider = ProviderId(host.0);
-        let pinned = self.queries.views.placement.read(|view| {
-            view.ledger.providers.get(&provider).map(|known| known.inventories.contains_key("PCPU"))
-        });
+        let pinned = self
+            .queries
+            .views
+            .placement
+            .read(|view| view.ledger.providers.get(&provider).map(|known| known.inventories.contains_key("PCPU")));
         let hostname = || alive.placement.as_ref().map(|placed| placed.hostname.clone()).unwrap_or_default();
         let pinned = pinned.ok_or_else(|| HealReject::NoProvider(hostname()))?;
         let zone = &self.queries.server_options.availability_zone;

@@ -321,8 +321,9 @@ fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<
         !name.contains(':') && name != machine::PROPERTY && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of))
     };
     let properties = image.into_iter().flat_map(|image| &image.properties).filter(|(name, _)| of_images(name));
-    let shapes =
-        |name: &str| ["hw:", "hw_rng:", "os:", "quota:"].iter().any(|of| name.starts_with(of)) || name == "hide_hypervisor_id";
+    let shapes = |name: &str| {
+        ["hw:", "hw_rng:", "os:", "quota:"].iter().any(|of| name.starts_with(of)) || name == "hide_hypervisor_id"
+    };
     let specs = server.request.flavor.extra_specs.iter().filter(|(name, _)| shapes(name));
     let machine = machine_type.map(|machine_type| (machine::PROPERTY.to_owned(), machine_type.to_owned()));
     machine.into_iter().chain(properties.chain(specs).cloned()).collect()

@@ -14,7 +14,8 @@ pub(super) fn machine_type(work: &StepRun, host: HostId, server: &Alive) -> Stri
     let properties = server.hardware_image().into_iter().flat_map(|image| &image.properties);
     let own = properties.filter(|(name, _)| name == PROPERTY).map(|(_, machine)| machine.clone()).next();
     own.unwrap_or_else(|| {
-        let arch = work.context.views.hosts.read(|hosts| hosts.get(host).map(|host| host.capabilities.cpu_arch.clone()));
+        let arch =
+            work.context.views.hosts.read(|hosts| hosts.get(host).map(|host| host.capabilities.cpu_arch.clone()));
         work.context.server_options.machine_types.of(&arch.unwrap_or_default()).to_owned()
     })
 }

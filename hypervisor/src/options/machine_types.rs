@@ -42,7 +42,10 @@ mod tests {
     fn an_architecture_has_the_operators_machine_type_or_the_default() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let types = MachineTypes::parse(&words(&["x86_64=q35", "aarch64 = virt-7.2", "nonsense"]));
-        assert_eq!([types.of("x86_64"), types.of("aarch64"), types.of("s390x")], ["q35", "virt-7.2", "s390-ccw-virtio"]);
+        assert_eq!(
+            [types.of("x86_64"), types.of("aarch64"), types.of("s390x")],
+            ["q35", "virt-7.2", "s390-ccw-virtio"]
+        );
         assert_eq!([MachineTypes::default().of("x86_64"), MachineTypes::default().of("riscv64")], ["pc", "virt"]);
         assert_eq!(types.chosen("i686"), None);
     }

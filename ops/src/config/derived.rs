@@ -13,8 +13,8 @@ use chronova_web::auth::Secret;
 use chronova_web::identity::LockoutRule;
 
 use super::Config;
-use crate::telemetry;
 use super::targets::Targets;
+use crate::telemetry;
 
 /// Fills the fields of `to` that derive from several options.
 pub(super) fn settle(config: &Config, to: &mut Targets) {

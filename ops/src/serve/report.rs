@@ -28,9 +28,9 @@ pub(super) fn render(config: &Config, views: &Views, now: Timestamp) -> String {
     title(&mut text, "Log");
     let _ = writeln!(text, "position = {}", views.position());
     title(&mut text, "Processes");
-    let pending: Vec<String> = views.processes.read(|view| {
-        view.pending().map(|pending| format!("{}  {}", pending.process, pending.task.name())).collect()
-    });
+    let pending: Vec<String> = views
+        .processes
+        .read(|view| view.pending().map(|pending| format!("{}  {}", pending.process, pending.task.name())).collect());
     list(&mut text, &pending);
     title(&mut text, "Hosts");
     let hosts: Vec<String> = views.hosts.read(|hosts| {
@@ -64,7 +64,8 @@ fn threads(text: &mut String) {
         let read = |name: &str| std::fs::read_to_string(entry.path().join(name)).unwrap_or_default();
         let (name, stat) = (read("comm"), read("stat"));
         // The state is the first word after the name, which is in parentheses and may have blanks.
-        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next()).unwrap_or("?").to_owned();
+        let state =
+            stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next()).unwrap_or("?").to_owned();
         lines.push(format!("{:>8}  {state}  {}", entry.file_name().to_string_lossy(), name.trim()));
     }
     lines.sort();
@@ -92,6 +93,8 @@ pub(super) fn write(report: &str, folder: Option<&Path>, now: Timestamp) {
     let path = folder.join(name);
     match std::fs::write(&path, report) {
         Ok(()) => tracing::info!(path = %path.display(), "wrote a report of the server's state"),
-        Err(error) => tracing::error!(path = %path.display(), %error, "the report of the server's state cannot be written"),
+        Err(error) => {
+            tracing::error!(path = %path.display(), %error, "the report of the server's state cannot be written")
+        }
     }
 }

@@ -284,7 +284,13 @@ mod tests {
     fn the_journal_gets_fields() {
         let bytes = sent(LogDaemon::Journal);
         let text = String::from_utf8_lossy(&bytes);
-        for field in ["PRIORITY=4\n", "SYSLOG_IDENTIFIER=chronova\n", "REQUEST_ID=req-1\n", "INSTANCE=a\"]b\n", "LOGGER_LEVEL=WARN\n"] {
+        for field in [
+            "PRIORITY=4\n",
+            "SYSLOG_IDENTIFIER=chronova\n",
+            "REQUEST_ID=req-1\n",
+            "INSTANCE=a\"]b\n",
+            "LOGGER_LEVEL=WARN\n",
+        ] {
             assert!(text.contains(field), "{field}: {text}");
         }
         let message = b"MESSAGE\n\x09\0\0\0\0\0\0\0two\nlines\n";

@@ -43,11 +43,14 @@ fn levels(sections: &Sections) -> Result<String, String> {
     let loggers = sections.get("loggers").map(|section| words(section.get("keys")).collect::<Vec<&str>>());
     let mut directives = Vec::new();
     for logger in loggers.unwrap_or_else(|| vec!["root"]) {
-        let section = sections.get(&format!("logger_{logger}")).ok_or_else(|| format!("has no section [logger_{logger}]"))?;
+        let section =
+            sections.get(&format!("logger_{logger}")).ok_or_else(|| format!("has no section [logger_{logger}]"))?;
         let level = level(section.get("level").map_or("NOTSET", String::as_str))?;
         match (logger, section.get("qualname").map(String::as_str)) {
             ("root", _) => directives.insert(0, level.to_owned()),
-            (_, Some(name)) if name == "nova" || name.starts_with("nova.") => directives.push(format!("chronova={level}")),
+            (_, Some(name)) if name == "nova" || name.starts_with("nova.") => {
+                directives.push(format!("chronova={level}"))
+            }
             // Loggers of Python's libraries have no lines here.
             _ => {}
         }

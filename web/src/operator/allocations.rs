@@ -59,7 +59,9 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let provider: ProviderId = ctx.id("provider", no_provider)?;
     let consumer = ConsumerId::new(ctx.param("consumer"));
     let use_case = async |operations: &Operations, meta| operations.remove_orphan(&consumer, provider, meta).await;
-    dispatch::perform(ctx.dispatch()?, &ctx.permit()?, use_case).await.map_err(|error| not_removed(&consumer, error))?;
+    dispatch::perform(ctx.dispatch()?, &ctx.permit()?, use_case)
+        .await
+        .map_err(|error| not_removed(&consumer, error))?;
     Ok(Reply::empty(204))
 }
 

@@ -44,8 +44,12 @@ pub(super) async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 fn recorded(row: &ServerRow, server: &Alive) -> Value {
     let shown = status::of(&row.instance);
-    let image: BTreeMap<&String, &String> =
-        server.hardware_image().into_iter().flat_map(|image| &image.properties).map(|(key, value)| (key, value)).collect();
+    let image: BTreeMap<&String, &String> = server
+        .hardware_image()
+        .into_iter()
+        .flat_map(|image| &image.properties)
+        .map(|(key, value)| (key, value))
+        .collect();
     let disks = server.disks.iter().filter(|disk| disk.device.volume.is_some());
     json!({
         "id": row.id.to_string(),

@@ -31,7 +31,8 @@ fn a_machine_type_is_recorded_with_the_first_host_and_kept() {
     let first = building().and(on(HOST, "pc"));
     assert_eq!(of(&first), (Some("pc"), false));
     // The build fails there, and the next host has another architecture.
-    let next = first.and(Record::Unplaced { process: BUILD, host: HOST, reason: "no".into() }).and(on(ELSEWHERE, "virt"));
+    let next =
+        first.and(Record::Unplaced { process: BUILD, host: HOST, reason: "no".into() }).and(on(ELSEWHERE, "virt"));
     assert_eq!(of(&next), (Some("virt"), false));
     let built = next.and(Record::Built { process: BUILD });
     assert_eq!(built.when(Record::MachineType { machine_type: "q35".into() }), Ok(vec![]), "it keeps the first one");
@@ -50,7 +51,8 @@ fn an_operator_changes_the_machine_type_of_a_guest_that_is_off() {
     assert_eq!(off.when(change("pc-i440fx-7.2", false)), Ok(vec!["instance.machine_type_changed"]));
     assert_eq!(off.when(change("q35", false)), refused("q35"));
     assert_eq!(off.when(change("wonder", true)), refused("wonder"), "force makes no machine of it");
-    let state = |action| Err(Reject::NotInState { action: "update machine type", attribute: "vm_state", value: action });
+    let state =
+        |action| Err(Reject::NotInState { action: "update machine type", attribute: "vm_state", value: action });
     assert_eq!(active().when(change("q35", true)), state("active"));
     let changed = off.and(change("q35", true));
     assert_eq!(of(&changed), (Some("q35"), true), "its definition is older than this");

@@ -57,8 +57,8 @@ use watch::LogWatch;
 use writer::{AppendJob, EncodedEvent, WriteJob, Writer};
 
 pub use read_only::ReadOnlyLog;
-pub use schema::FORMAT;
 pub use reader::Verified;
+pub use schema::FORMAT;
 
 /// The options of a log. The defaults suit nearly every deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -172,11 +172,7 @@ fn not_found(cell: &str, code: ManageExit, out: &mut dyn Write) -> Result<Manage
     Ok(code)
 }
 
-fn map_instances(
-    cell: &str,
-    max_count: Option<&str>,
-    out: &mut dyn Write,
-) -> Result<ManageExit, CommandFailure> {
+fn map_instances(cell: &str, max_count: Option<&str>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     if max_count.is_some_and(|text| !matches!(text.parse::<u64>(), Ok(1..))) {
         writeln!(out, "Must supply a positive value for max-count")?;
         return Ok(BAD_INPUT);
@@ -196,10 +192,9 @@ fn verify_instance(
 ) -> Result<ManageExit, CommandFailure> {
     let server = cloud.server(uuid)?;
     let (code, words) = match server {
-        None => (
-            1,
-            format!("Instance {uuid} is not mapped to a cell (upgrade is incomplete) or instance does not exist"),
-        ),
+        None => {
+            (1, format!("Instance {uuid} is not mapped to a cell (upgrade is incomplete) or instance does not exist"))
+        }
         Some(server) if server["deleted"] == true => (
             3,
             format!("The instance with uuid {uuid} has been deleted. The event log keeps it, as it keeps everything."),
@@ -254,15 +249,11 @@ fn masked(url: &str) -> String {
     }
 }
 
-fn list_cells(
-    verbose: bool,
-    cloud: &RunningCloud<'_>,
-    out: &mut dyn Write,
-) -> Result<ManageExit, CommandFailure> {
+fn list_cells(verbose: bool, cloud: &RunningCloud<'_>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     let own = &cloud.config.chronova;
-    let store = match own.event_store.is_empty() {
-        true => format!("sqlite:///{}/log.db", own.data_dir.display()),
-        false => own.event_store.clone(),
+    let store = match own.event_store.as_str() {
+        "" | "sqlite" => format!("sqlite:///{}", own.data_dir.join("log.db").display()),
+        url => url.to_owned(),
     };
     let store = if verbose { store } else { masked(&store) };
     let head = ["Name", "UUID", "Transport URL", "Database Connection", "Disabled"];
@@ -286,11 +277,7 @@ fn delete_cell(cell: &str, force: bool, out: &mut dyn Write) -> Result<ManageExi
     Ok(if force { 3 } else { 2 })
 }
 
-fn list_hosts(
-    cell: Option<&str>,
-    cloud: &RunningCloud<'_>,
-    out: &mut dyn Write,
-) -> Result<ManageExit, CommandFailure> {
+fn list_hosts(cell: Option<&str>, cloud: &RunningCloud<'_>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     if let Some(unknown) = cell.filter(|cell| !is_known(cell)) {
         return not_found(unknown, 1, out);
     }

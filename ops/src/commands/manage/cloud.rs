@@ -88,5 +88,7 @@ pub(super) fn plain(id: &str) -> String {
 }
 
 fn unreachable(failure: CommandFailure) -> CommandFailure {
-    CommandFailure::Usage(format!("{failure}. This sub-command asks the running server: start it with `chronova serve`."))
+    CommandFailure::Usage(format!(
+        "{failure}. This sub-command asks the running server: start it with `chronova serve`."
+    ))
 }

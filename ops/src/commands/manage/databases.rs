@@ -29,7 +29,13 @@ pub enum DbCommand {
     },
     /// Archive deleted rows: there are none.
     ArchiveDeletedRows {
-        #[arg(long = "max_rows", alias = "max-rows", value_name = "NUMBER", default_value_t = 1000, allow_negative_numbers = true)]
+        #[arg(
+            long = "max_rows",
+            alias = "max-rows",
+            value_name = "NUMBER",
+            default_value_t = 1000,
+            allow_negative_numbers = true
+        )]
         max_rows: i64,
         /// A date, as YYYY-MM-DD [HH:mm:ss] or as `date` prints it.
         #[arg(long, value_name = "DATE")]

@@ -115,11 +115,7 @@ fn update_machine_type(
     }
 }
 
-fn list_unset(
-    cell: Option<&str>,
-    cloud: &RunningCloud<'_>,
-    out: &mut dyn Write,
-) -> Result<ManageExit, CommandFailure> {
+fn list_unset(cell: Option<&str>, cloud: &RunningCloud<'_>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     if let Some(unknown) = cell.filter(|cell| !cells::is_known(cell)) {
         writeln!(out, "Cell {unknown} has no mapping.")?;
         return Ok(2);
@@ -141,7 +137,9 @@ mod tests {
 
     #[test]
     fn supported_machines_are_aliases_and_versions() {
-        for machine in ["pc", "q35", "virt", "pc-i440fx-2.11", "pc-q35-7.2", "virt-7.2", "s390-ccw-virtio-7.2", "pc-1.2"] {
+        for machine in
+            ["pc", "q35", "virt", "pc-i440fx-2.11", "pc-q35-7.2", "virt-7.2", "s390-ccw-virtio-7.2", "pc-1.2"]
+        {
             assert!(is_supported(machine), "{machine}");
         }
         for machine in ["", "foo", "pc-q35-", "pc-q35-seven", "q36", "microvm"] {

@@ -172,9 +172,7 @@ fn heal_all(
     let (mut healed, mut marker) = (0, String::new());
     loop {
         let after = if marker.is_empty() { String::new() } else { format!("&marker={marker}") };
-        let path = format!(
-            "/compute/v2.1/servers?all_tenants=1&sort_key=created_at&sort_dir=asc&limit={BATCH}{after}"
-        );
+        let path = format!("/compute/v2.1/servers?all_tenants=1&sort_key=created_at&sort_dir=asc&limit={BATCH}{after}");
         let page = cloud.get(&path)?;
         let ids: Vec<&str> =
             page["servers"].as_array().into_iter().flatten().filter_map(|server| server["id"].as_str()).collect();
@@ -328,11 +326,7 @@ struct UnmirroredHosts {
     failed: Vec<String>,
 }
 
-fn sync_aggregates(
-    verbose: bool,
-    cloud: &RunningCloud<'_>,
-    out: &mut dyn Write,
-) -> Result<ManageExit, CommandFailure> {
+fn sync_aggregates(verbose: bool, cloud: &RunningCloud<'_>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     say(verbose, "Filling in missing placement aggregates", out)?;
     let shown = match cloud.call("POST", "/chronova/v1/placement/aggregates/mirror", Some(&json!({})))? {
         Ok(shown) => shown,

@@ -97,7 +97,8 @@ mod tests {
         let mut table = PrettyTable::new(Align::Centre, &["Name", "Disabled"]);
         table.row(vec!["cell0".into(), "False".into()]);
         table.row(vec!["cell10".into(), "True".into()]);
-        let lines = ["+--------+----------+", "|  Name  | Disabled |", "+--------+----------+", "| cell0  |  False   |"];
+        let lines =
+            ["+--------+----------+", "|  Name  | Disabled |", "+--------+----------+", "| cell0  |  False   |"];
         let text = table.render();
         assert!(text.starts_with(&lines.join("\n")), "{text}");
         assert!(text.ends_with("| cell10 |   True   |\n+--------+----------+\n"), "{text}");

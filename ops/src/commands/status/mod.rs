@@ -83,7 +83,12 @@ impl CheckResult {
 const WIDTH: usize = 60;
 
 /// Runs all checks and prints the table.
-pub async fn run(args: &StatusArgs, config: &Config, place: &LogPlace, out: &mut dyn Write) -> std::io::Result<ManageExit> {
+pub async fn run(
+    args: &StatusArgs,
+    config: &Config,
+    place: &LogPlace,
+    out: &mut dyn Write,
+) -> std::io::Result<ManageExit> {
     let StatusCategory::Upgrade(UpgradeCommand::Check) = args.category;
     let cloud = RunningCloud::new(config, args.options.access());
     let mut table = PrettyTable::new(Align::Left, &["Upgrade Check Results"]).with_rules();
@@ -120,7 +125,8 @@ mod tests {
 
     #[test]
     fn details_are_broken_into_lines_of_sixty_signs() {
-        let text = "There is no policy file of the old form, and everything else that is checked here is in order, too.";
+        let text =
+            "There is no policy file of the old form, and everything else that is checked here is in order, too.";
         let broken = wrapped(text);
         assert!(broken.lines().all(|line| line.len() <= WIDTH), "{broken}");
         assert_eq!(broken.lines().skip(1).filter(|line| !line.starts_with("  ")).count(), 0);

@@ -70,7 +70,8 @@ pub(super) fn notifications(config: &Config) -> Vec<Clash> {
     };
     if messaging && let Err(reason) = transport_url::brokers(url, config.oslo_messaging_rabbit.ssl) {
         let message = match url {
-            "" => "[oslo_messaging_notifications] driver sends to RabbitMQ, and no transport_url says where it is".to_owned(),
+            "" => "[oslo_messaging_notifications] driver sends to RabbitMQ, and no transport_url says where it is"
+                .to_owned(),
             _ => format!("[{}] {} {reason}", at.0, at.1),
         };
         clashes.push(Clash { severity: Severity::Error, at, message: message.into() });

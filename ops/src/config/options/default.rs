@@ -62,6 +62,12 @@ section! {
             origin: super::super::OptionOrigin::Oslo,
             help: "Log to standard error as well when a log file is set.",
         }
+        enabled_apis: Vec<String> => here {
+            default: Text("osapi_compute,metadata"), choices: &["osapi_compute", "metadata"],
+            help: "Which APIs have listeners of their own: without `osapi_compute` or `metadata`, compute_listen or \
+                   metadata_listen of [chronova] and Nova's options in their place open nothing. [chronova] listen always \
+                   serves every API.",
+        }
         enabled_ssl_apis: Vec<String> => here {
             default: Text("osapi_compute"), choices: &["osapi_compute", "metadata"],
             help: "Which listeners speak TLS once [wsgi] ssl_cert_file and ssl_key_file are set: `osapi_compute` stands for \

@@ -67,20 +67,17 @@ impl AmqpTransport {
         self.next += 1;
         let place = format!("{}:{}", broker.authority.host, broker.authority.port);
         let failed = |error: lapin::Error| TransportError(format!("{place}: {}", ErrorChain(&error)));
-        let properties = ConnectionProperties::default().with_connection_name(LongString::from("chronova-notifications"));
+        let properties =
+            ConnectionProperties::default().with_connection_name(LongString::from("chronova-notifications"));
         let tls = OwnedTLSConfig { identity: None, cert_chain: self.authority().await? };
         let runtime = lapin::runtime::default_runtime().map_err(|error| TransportError(error.to_string()))?;
-        let connection =
-            Connection::connect_uri_with_config(broker, properties, tls, runtime).await.map_err(failed)?;
+        let connection = Connection::connect_uri_with_config(broker, properties, tls, runtime).await.map_err(failed)?;
         let channel = connection.create_channel().await.map_err(failed)?;
         channel.confirm_select(ConfirmSelectOptions::default()).await.map_err(failed)?;
         let (durable, auto_delete) = (self.options.durable, self.options.auto_delete);
         let declared = ExchangeDeclareOptions { durable, auto_delete, ..ExchangeDeclareOptions::default() };
         let name = ShortString::from(self.options.exchange.as_str());
-        channel
-            .exchange_declare(name, ExchangeKind::Topic, declared, FieldTable::default())
-            .await
-            .map_err(failed)?;
+        channel.exchange_declare(name, ExchangeKind::Topic, declared, FieldTable::default()).await.map_err(failed)?;
         Ok(BrokerConnection { _connection: connection, channel, declared: BTreeSet::new() })
     }
 

@@ -83,7 +83,10 @@ mod tests {
         let one = |user: &str, password: &str, host: &str, port| {
             (user.to_owned(), password.to_owned(), host.to_owned(), port)
         };
-        assert_eq!(shown, [one("nova", "s@e", "h1", 5671), one("nova", "s@e", "::1", 5673), one("other", "x", "h3", 5672)]);
+        assert_eq!(
+            shown,
+            [one("nova", "s@e", "h1", 5671), one("nova", "s@e", "::1", 5673), one("other", "x", "h3", 5672)]
+        );
         assert_eq!(all[0].vhost, "/nova");
         let plain = brokers("rabbit://h", true).unwrap();
         assert_eq!((plain[0].vhost.as_str(), plain[0].scheme.clone()), ("/", AMQPScheme::AMQPS));
