@@ -239,13 +239,17 @@ fn discover(
     Ok(u8::from(strict))
 }
 
-/// The address without its password.
-fn masked(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let Some((account, place)) = rest.rsplit_once('@') else { return url.to_owned() };
+/// The address without its password, as a URL or as `host=... password=...`.
+fn masked(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else {
+        let hide =
+            |word: &str| if word.starts_with("password=") { "password=****".to_owned() } else { word.to_owned() };
+        return address.split(' ').map(hide).collect::<Vec<String>>().join(" ");
+    };
+    let Some((account, place)) = rest.rsplit_once('@') else { return address.to_owned() };
     match account.split_once(':') {
         Some((user, _)) => format!("{scheme}://{user}:****@{place}"),
-        None => url.to_owned(),
+        None => address.to_owned(),
     }
 }
 
@@ -357,6 +361,7 @@ mod tests {
     #[test]
     fn passwords_of_addresses_are_masked() {
         assert_eq!(masked("postgresql://nova:se:cret@db/nova"), "postgresql://nova:****@db/nova");
+        assert_eq!(masked("host=db user=nova password=secret"), "host=db user=nova password=****");
         assert_eq!(masked("postgresql://nova@db/nova"), "postgresql://nova@db/nova");
         assert_eq!(masked("sqlite:////var/lib/log.db"), "sqlite:////var/lib/log.db");
     }
