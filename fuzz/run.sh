@@ -1,13 +1,13 @@
 #!/bin/bash
-# Searches, target by target, for input that breaks a parser. libFuzzer chooses the next inputs by the code that the
-# last ones reached. So it gets further than the random input of tests/tests/fuzz.rs, which has the same targets.
+# Searches, target by target, for input that breaks a parser. libFuzzer chooses the next inputs by the code that earlier
+# inputs reached, so it reaches more code than the random input of tests/tests/fuzz.rs. Both have the same targets.
 #
 #   fuzz/run.sh [TARGET...]       all of them, unless some are named
 #
 # CHRONOVA_FUZZ_SECONDS  how long each target is searched (default: 120)
 #
-# It uses stable Rust, so it runs without a sanitizer (`-s none`), which would need nightly; the searched code has no
-# unsafe code. A search starts with the seeds of the tests and with earlier findings, and stores its corpus in
+# The script uses stable Rust, so it runs without a sanitizer (`-s none`), which would need nightly. The searched code
+# has no unsafe code. A search starts with the seeds of the tests and with earlier findings, and stores its corpus in
 # fuzz/corpus. New findings go beside the earlier ones (tests/golden/fuzz), where every later test run tries them. Exit
 # status: 0 nothing found, 77 cannot run here, 1 a finding.
 set -uo pipefail
@@ -21,10 +21,11 @@ command -v c++ >/dev/null || { echo "there is no compiler of C++, which libFuzze
 
 logs=$(mktemp -d "${TMPDIR:-/tmp}/chronova-fuzz.XXXXXX")
 corpus=$top/fuzz/corpus
-# What each search begins with, and its words.
+# Writes the seed inputs and the dictionary of each search.
 CHRONOVA_FUZZ_CORPUS=$corpus cargo test --quiet --manifest-path "$top/Cargo.toml" --locked -p chronova-tests --test fuzz \
   -- --exact the_seed_corpus_is_written >"$logs/seeds.log" 2>&1 || { tail -n 30 "$logs/seeds.log"; exit 1; }
-# Of the directory that everything else is built in, if one is named; there, what has counters has a folder of its own.
+# Builds in a subfolder of CARGO_TARGET_DIR if that is set, because code with coverage counters must not mix with other
+# builds.
 options=(--dev --sanitizer none --fuzz-dir "$top/fuzz")
 [ -z "${CARGO_TARGET_DIR:-}" ] || options+=(--target-dir "$CARGO_TARGET_DIR/fuzz")
 cargo fuzz build "${options[@]}" >"$logs/build.log" 2>&1 || { tail -n 40 "$logs/build.log"; exit 1; }

@@ -1,15 +1,16 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
-#   setup_packages THEME...           the missing Debian packages of build, client, host, guest, testbed, openstack, neutron, broker, node
-#   setup_client [NAME==VERSION...]   the `openstack` client in .venv, and further packages that are named
-#   setup_dashboard_tools             the tools that check the dashboard, in tests/browser/node_modules
-#   setup_rust                        a toolchain new enough, or a sentence saying how to get one
-#   install_program FROM TO           a copy without debug information, which lies beside it in TO.debug
-#   libvirt_start DIR                 virtlogd and libvirtd where none runs; what was started is written to DIR
-#   libvirt_stop DIR                  stops exactly what libvirt_start wrote to DIR
+#   setup_packages THEME...           installs the missing Debian packages of build, client, host, guest, testbed,
+#                                     openstack, neutron, broker, node
+#   setup_client [NAME==VERSION...]   installs the `openstack` client and the named packages in .venv
+#   setup_dashboard_tools             installs the tools that check the dashboard in tests/browser/node_modules
+#   setup_rust                        checks that the Rust toolchain is new enough, or says how to get one
+#   install_program FROM TO           copies a program without its debug information, which goes to TO.debug
+#   libvirt_start DIR                 starts virtlogd and libvirtd if none runs, and records in DIR what it started
+#   libvirt_stop DIR                  stops exactly what libvirt_start recorded in DIR
 #
-# A function that has nothing to do does nothing. A function that fails prints a sentence on standard error and returns
-# non-zero.
+# A function whose work is already done changes nothing. A function that fails prints a sentence on standard error and
+# returns non-zero.
 
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=$TOP/.venv
@@ -34,7 +35,7 @@ PACKAGES_TESTBED=(util-linux postgresql-15 sqlite3 openssl valgrind gcc libc6-de
 # The tools that check the dashboard's types and lint run on Node. A machine that has npm keeps its own.
 PACKAGES_NODE=(nodejs npm)
 
-# Real services of OpenStack, for tests/testbed/keystone.sh and glance.sh; uWSGI is what serves them.
+# Real services of OpenStack, for tests/testbed/keystone.sh and glance.sh. uWSGI runs them.
 PACKAGES_OPENSTACK=(keystone glance-api uwsgi-plugin-python3)
 
 # Neutron, its database, and OVN with Open vSwitch as its data plane, for tests/testbed/neutron.sh.
@@ -121,7 +122,7 @@ setup_client() { # further packages, NAME==VERSION...
   python3 -m venv "$VENV" && "$VENV/bin/pip" install --quiet --disable-pip-version-check "${missing[@]}"
 }
 
-# The versions and checksums stand in package-lock.json.
+# package-lock.json has the versions and checksums.
 setup_dashboard_tools() {
   local place=$TOP/tests/browser
   [ "$place/node_modules/.package-lock.json" -nt "$place/package-lock.json" ] && return 0

@@ -2,10 +2,11 @@
 # ops/test.sh [--soak] [STAGE...]   every check of the project, from nothing; all stages, or those that are named
 #
 # --soak runs longer variants of some tests: hundreds of kills, thousands of flipped bits, the long forms of the scripts
-# for real hosts, and CHRONOVA_FUZZ_SECONDS (120) of random input for each target. It takes hours, so it can be run in
-# parts: some stages at a time, and of `real` some scripts at a time. It writes each result into tests/soak.txt.
+# for real hosts, and CHRONOVA_FUZZ_SECONDS (120) of random input for each target. Such a run takes hours, so it can be
+# run in parts: some stages at a time, and some scripts of the stage `real` at a time. Each result goes into
+# tests/soak.txt.
 #
-# The stage rows, which a long run has, compares docs/requirements with the tests and checks that this run made.
+# The stage `rows` is part of a long run. It compares docs/requirements with the tests and checks of this run.
 #
 # As root on Debian 12. Ends with `N passed, N failed` and exits 1 if anything failed. A stage that cannot run here says
 # why and counts as skipped. Settings, from the environment:
@@ -46,7 +47,7 @@ exec </dev/null
 
 # ------------------------------------------------------------------------------------------------------------ counting
 
-# A line of tests/soak.txt, in place of an older one about the same: date, commit, result, seconds, what.
+# A line of tests/soak.txt, in place of an older line about the same check: date, commit, result, seconds, what.
 soaked() { # result, seconds, what
   [ -n "${CHRONOVA_SOAK:-}" ] || return 0
   local report=$TOP/tests/soak.txt commit
@@ -87,7 +88,7 @@ count_tests() { # log, name, exit status
     passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
     failed=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
   fi
-  # A runner that fails without a failed test did not get to run the tests.
+  # A runner that fails without a failed test could not run the tests.
   [ "$status" = 0 ] || [ "$failed" -gt 0 ] || failed=1
   pass "$passed"
   [ "$failed" = 0 ] || fail "$failed" "$name"
@@ -186,8 +187,8 @@ stage_unit() {
     run_tests "unit and integration tests" cargo test --workspace --all-targets --locked --no-fail-fast
     cp "$LOGS/unit-and-integration-tests.log" "$RAN/unit.txt"
   fi
-  # The default build does not have this feature. These tests drive the program from stage_build. The workspace's other
-  # features stay on, so that cargo builds only the additions.
+  # The default build does not have the feature of these tests. These tests drive the program from stage_build. The
+  # workspace's other features stay on, so that cargo builds only the additions.
   export CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova
   run_tests "EventStoreDB back end" cargo test --workspace --features chronova-events/eventstoredb --locked --test eventstoredb -- --show-output
   cp "$LOGS/-vent-tore---back-end.log" "$RAN/eventstoredb.txt"
@@ -257,12 +258,15 @@ driver_tests() {
   unset TESTBED_ID
 }
 
-# Runs the scripts that drive a real hypervisor. Each gets the binary, a guest image and the client, and prints what it
-# does. It exits with 0 (passed), 77 (cannot run here; its last line says why) or another status (failed).
+# Runs the scripts of tests/real. Each gets the binary, a guest image and the client, and prints what it does. It exits
+# with 0 (passed), 77 (cannot run here; its last line says why) or another status (failed).
+#
+# Two scripts run at a time, because they wait for guests and timeouts more than they compute. Those that drive this
+# machine's own libvirtd run one after the other, since some of them restart it. Beside them run the scripts that bring
+# their own hosts or need none.
 stage_real() {
-  local script name begun status limit=1200
-  [ -z "${CHRONOVA_SOAK:-}" ] || limit=3600
-  local scripts=(tests/real/*.sh)
+  local script name status seconds
+  local scripts=(tests/real/*.sh) shared=() apart=()
   # shellcheck disable=SC2206 # one word for each script
   [ -z "${CHRONOVA_SCRIPTS:-}" ] || { scripts=($CHRONOVA_SCRIPTS); scripts=("${scripts[@]/#/tests/real/}"); scripts=("${scripts[@]/%/.sh}"); }
   libvirt_answers || libvirt_start "$RUN" || { skip "real hypervisor: no libvirtd can be started here"; return; }
@@ -270,20 +274,41 @@ stage_real() {
   export CHRONOVA_IMAGE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2
   export PATH=$VENV/bin:$PATH
   image_current || check "guest image" bash tests/testbed/make-image.sh "$CHRONOVA_IMAGE" || return
-  # No whole run of these has passed yet: the testbed's libvirtd ends during the conformance suite.
+  # No whole run of the driver's tests has passed yet: the testbed's libvirtd ends during the conformance suite.
   [ -z "${CHRONOVA_SOAK:-}" ] || [ -n "${CHRONOVA_SCRIPTS:-}" ] || driver_tests
   for script in "${scripts[@]}"; do
-    name=$(basename "$script" .sh) begun=$SECONDS
-    timeout "$limit" bash "$script" >"$LOGS/real-$name.log" 2>&1
-    status=$?
-    soaked "$(outcome $status)" $((SECONDS - begun)) "$script"
-    printf '%s\t%s\n' "$(outcome $status)" "$script" >>"$RAN/scripts"
+    if grep -q 'testbed/house\.sh' "$script"; then shared+=("$script"); else apart+=("$script"); fi
+  done
+  real_scripts "${shared[@]}" &
+  real_scripts "${apart[@]}"
+  wait $!
+  for script in "${scripts[@]}"; do
+    name=$(basename "$script" .sh)
+    read -r status seconds <"$LOGS/real-$name.ended" || status=1 seconds=0
+    soaked "$(outcome "$status")" "$seconds" "$script"
+    printf '%s\t%s\n' "$(outcome "$status")" "$script" >>"$RAN/scripts"
     case $status in
-      0) pass 1; printf '        ok    %-40s %4d s\n' "real: $name" $((SECONDS - begun)) ;;
-      77) skip "real: $name: $(tail -n 1 "$LOGS/real-$name.log")" ;;
-      *) fail 1 "real: $name"
-        tail -n 60 "$LOGS/real-$name.log"
-        printf '        FAIL  %-40s %4d s  (exit %d; all of it: %s)\n' "real: $name" $((SECONDS - begun)) $status "$LOGS/real-$name.log" ;;
+      0) pass 1 ;;
+      77) SKIPPED=$((SKIPPED + 1)) ;;
+      *) fail 1 "real: $name" ;;
+    esac
+  done
+}
+
+# Runs scripts one after the other, and writes each one's exit status and seconds into real-NAME.ended.
+real_scripts() { # scripts...
+  local script name log begun status limit=1200
+  [ -z "${CHRONOVA_SOAK:-}" ] || limit=3600
+  for script in "$@"; do
+    name=$(basename "$script" .sh) begun=$SECONDS log=$LOGS/real-$(basename "$script" .sh).log
+    timeout "$limit" bash "$script" >"$log" 2>&1
+    status=$?
+    echo "$status $((SECONDS - begun))" >"$LOGS/real-$name.ended"
+    case $status in
+      0) printf '        ok    %-40s %4d s\n' "real: $name" $((SECONDS - begun)) ;;
+      77) printf '        skipped: real: %s: %s\n' "$name" "$(tail -n 1 "$log")" ;;
+      *) tail -n 60 "$log"
+        printf '        FAIL  %-40s %4d s  (exit %d; all of it: %s)\n' "real: $name" $((SECONDS - begun)) $status "$log" ;;
     esac
   done
 }
@@ -304,7 +329,7 @@ stage_hour() {
   esac
 }
 
-# Each row that is done names tests that ran in this run, and did not only skip.
+# Checks that each row with the status `done` names tests of this run that were not all skipped.
 stage_rows() {
   [ -n "$(ls "$RAN"/unit.* 2>/dev/null)" ] && [ -s "$RAN/scripts" ] && [ -z "${CHRONOVA_SCRIPTS:-}" ] \
     || { skip "rows of docs/requirements: only after the whole stages unit and real"; return; }

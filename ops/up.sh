@@ -212,8 +212,8 @@ down() {
   fi
 }
 
-# The bridges and DHCP servers of our networks outlive libvirtd, so this function stops them. They come back with the
-# server. They stay if any guest still runs.
+# The bridges and DHCP servers of our networks outlive libvirtd, so this function stops them. The server starts them
+# again. If any guest still runs, the function leaves them running.
 networks_stop() { # ids...
   local id
   [ -z "$(virsh -q -c qemu:///system list --name 2>/dev/null | grep .)" ] || return 0

@@ -1,4 +1,4 @@
-//! The trait that turns a noun into an actor.
+//! The trait of an aggregate: its events, its state, its commands and its refusals.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -13,7 +13,7 @@ use thiserror::Error;
 /// The events of an aggregate.
 pub type EventOf<A> = <<A as AggregateRoot>::State as Fold>::Event;
 
-/// A noun that decides. Implementations have no fields: they only name the types.
+/// One kind of aggregate. Implementations have no fields: they only name the types.
 pub trait AggregateRoot: Send + Sync + 'static {
     /// The id of one aggregate of this kind.
     type Id: Clone + Eq + Hash + Debug + Send + Sync + 'static;
@@ -25,7 +25,7 @@ pub trait AggregateRoot: Send + Sync + 'static {
     /// Why the aggregate refuses a command.
     type Reject: std::error::Error + Clone + Send + Sync + 'static;
 
-    /// The actor writes a snapshot of the state after so many events.
+    /// The number of events after which the actor writes a snapshot of the state.
     const SNAPSHOT_EVERY: u64 = 1_000;
 
     /// The stream that holds the events of `id`.
@@ -52,7 +52,7 @@ pub trait AggregateRoot: Send + Sync + 'static {
     }
 
     /// Whether no more commands are expected for the aggregate. If so, its actor leaves memory at once. A later command
-    /// loads it from the log again.
+    /// loads the aggregate from the log again.
     fn is_over(_state: &Self::State) -> bool {
         false
     }
@@ -68,7 +68,7 @@ pub struct Committed {
     pub events: Vec<Arc<Event>>,
 }
 
-/// Why a command had no effect.
+/// Why a command failed.
 #[derive(Debug, Clone, Error)]
 pub enum CommandError<R> {
     /// The aggregate refused.

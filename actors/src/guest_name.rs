@@ -1,4 +1,4 @@
-//! `[DEFAULT] instance_name_template`: the name that a host's libvirt knows a guest by.
+//! `[DEFAULT] instance_name_template`: the name of a guest's libvirt domain.
 //!
 //! A template has at most one directive, in the form of Python's `%`: the server's number (`%d`, `%x`, `%(id)d`) or its
 //! UUID (`%(uuid)s`). A number with a width is padded with zeros (`%08x`, and also `%8x`). `%%` is refused. If there is

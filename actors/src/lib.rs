@@ -3,8 +3,12 @@
 //! An aggregate has a pure function `decide` on the state that its events fold into. [`shell`] turns it into an actor.
 //! The rest of the crate sends it commands through [`gateway::CommandGateway`]. [`operations`] holds the operations
 //! that an API may call. [`process`] holds the multi-step operations, [`scheduler`] chooses hosts, [`hosts`] watches
-//! them, [`reconcile`] repairs states that a crash between two appends may leave. [`ports`] has the traits through
-//! which compute calls other services, and [`services`] holds the embedded services.
+//! them, [`reconcile`] repairs differences between the present and the intended state. [`ports`] has the traits through
+//! which compute calls other services, and [`services`] holds the embedded services and the clients of real ones.
+//!
+//! [`runtime`] starts these parts in a member of a cluster. [`coordination`] holds state that only the leader may have.
+//! [`topology`] computes NUMA cells and dedicated processors, [`metadata`] builds a guest's metadata, and [`erasure`]
+//! erases personal data.
 
 pub mod aggregate;
 pub mod gateway;
@@ -16,6 +20,7 @@ pub mod coordination;
 pub mod erasure;
 pub mod flavor;
 pub mod guest_name;
+pub mod hardware;
 pub mod host;
 pub mod host_aggregate;
 pub mod hosts;

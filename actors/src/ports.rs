@@ -7,6 +7,7 @@
 pub mod identity;
 pub mod image_resources;
 pub mod images;
+pub mod keys;
 pub mod network_resources;
 pub mod networks;
 pub mod volumes;
@@ -117,7 +118,7 @@ pub enum PortError {
     /// The caller may not do this (403).
     #[error("{0}")]
     Forbidden(String),
-    /// The service cannot do it on this host; another host may do.
+    /// The service cannot do it on this host; another host may be able to.
     #[error("{0}")]
     NotHere(String),
     /// The service does not answer; the same call may succeed later.

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_any_field_changes_the_content_hash() {
+    fn a_change_of_the_user_changes_the_content_hash() {
         let plain = content(user());
         let others = [
             Cause::User { user: UserId::new("u"), project: None, roles: vec!["member".into()] },

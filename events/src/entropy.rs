@@ -16,8 +16,8 @@ pub fn seed_this_thread(seed: Option<u64>) {
     SEEDED.set(seed.map(SplitMix::new));
 }
 
-/// A pseudo-random generator (SplitMix64). It is small and fast, and gives the same numbers on every machine. They are
-/// not secret.
+/// A pseudo-random generator (SplitMix64). It is small and fast, and gives the same numbers on every machine. The
+/// numbers are not secret.
 #[derive(Debug, Clone, Copy)]
 pub struct SplitMix(u64);
 

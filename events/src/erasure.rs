@@ -43,7 +43,7 @@ pub struct ErasureRequested {
     pub user: Option<UserId>,
     /// The servers whose data is erased, sorted.
     pub servers: Vec<InstanceId>,
-    /// The erasure destroys keys in records before this one. Later events are sealed under new keys.
+    /// The erasure destroys keys in records with smaller numbers. Later events are sealed under new keys.
     pub keys_before: u64,
 }
 

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn each_noun_is_a_category_of_chronova() {
+    fn nouns_are_categories_of_chronova_and_other_words_are_not() {
         assert!(is_ours("instance") && is_ours("security_group"));
         assert!(!is_ours("external") && !is_ours("orders") && !is_ours("") && !is_ours("Instance"));
     }

@@ -79,7 +79,7 @@ pub struct Flavor {
     pub access: BTreeSet<ProjectId>,
     pub created_at: Timestamp,
     pub updated_at: Option<Timestamp>,
-    /// The number of flavors that had been created when this one was, itself included.
+    /// The flavor's number in the order of creation, deleted flavors included.
     pub number: u64,
 }
 

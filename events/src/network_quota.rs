@@ -1,7 +1,7 @@
 //! Network quota of a project: limits and reservations for networks, subnets, ports, routers and security groups. One
 //! stream per project.
 //!
-//! Quota is reserved, for the id of the resource, before a network, subnet, port or router is created. So concurrent
+//! Before a network, subnet, port or router is created, quota is reserved under the resource's id. So concurrent
 //! requests cannot exceed the limit. The next reservation releases the quota of resources that are deleted or were
 //! never created. Resources created without a limit, or by older versions, have no reservation: they are counted
 //! directly.

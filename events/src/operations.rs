@@ -231,6 +231,7 @@ pub fn server_operation(instance: InstanceId, event: &InstanceEvent) -> Option<S
         | InstanceEvent::MigrationAdopted(_)
         | InstanceEvent::MachineTypeRecorded(_)
         | InstanceEvent::MachineTypeChanged(_)
+        | InstanceEvent::TpmSecretStored(_)
         | InstanceEvent::ImagePropertiesChanged(_) => return None,
     };
     Some(ServerOperation { action, label, process: Some(process), task: Some(task) })

@@ -1,9 +1,9 @@
 //! Quota of a project: its usage and its limits, one stream per project.
 //!
-//! A reservation has the ids of its servers. A crash may come after the reservation and before a server is requested.
-//! The reservation of such a server is found by the id and released. A claim of a request for servers also requests the
-//! process that creates them. A claim for one server that changes also requests the process that asks the server. That
-//! process withdraws the claim if the server refuses.
+//! A reservation has the ids of its servers. A crash may come after the reservation and before a server is requested. A
+//! reconciler then finds the reservation by the server's id, and releases it. A claim of a request for servers also
+//! requests the process that creates them. A claim for a change of one server also requests the process that sends the
+//! change to the server. That process withdraws the claim if the server refuses.
 
 use std::collections::BTreeMap;
 
@@ -92,10 +92,10 @@ pub struct ServersClaimed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuotaClaimed {
     pub project: ProjectId,
-    /// The process that asks the server.
+    /// The process that sends the request to the server.
     pub process: ProcessId,
     pub instance: InstanceId,
-    /// The process that the server is asked for.
+    /// The process that the server is asked to start.
     pub asks_for: ProcessId,
     pub cores: u32,
     pub memory_mib: u64,

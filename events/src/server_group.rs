@@ -31,11 +31,11 @@ noun! {
 pub enum ServerGroupPolicy {
     /// All members on one host.
     Affinity,
-    /// Each member on another host, or at most `max_server_per_host` on one.
+    /// At most one member on a host, or at most `max_server_per_host` members.
     AntiAffinity,
     /// All members on one host if possible.
     SoftAffinity,
-    /// Each member on another host if possible.
+    /// At most one member on a host, if possible.
     SoftAntiAffinity,
 }
 

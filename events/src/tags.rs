@@ -1,5 +1,5 @@
-//! Tags in events: an event records only the added and removed tags. If it recorded all, a request of a hundred bytes
-//! would write every tag of a resource into the log again.
+//! Tags in events: an event records only the added and removed tags. If it recorded all tags, a request of a hundred
+//! bytes would write every tag of a resource into the log again.
 
 use std::collections::BTreeSet;
 

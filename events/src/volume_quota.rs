@@ -1,7 +1,7 @@
 //! Volume quota of a project: its usage and its limits, one stream per project.
 //!
-//! Quota for a volume or snapshot is reserved under its id before its creation. So the reservation of a volume that was
-//! never created is found and released.
+//! Quota for a volume or snapshot is reserved under its id before its creation. So a reconciler finds the reservation
+//! of a volume that was never created, and releases it.
 
 use std::collections::BTreeMap;
 

@@ -84,7 +84,7 @@ pub struct VolumeType {
     pub public: bool,
     pub extra_specs: Vec<(String, String)>,
     pub access: BTreeSet<ProjectId>,
-    /// The number of types that had been created when this one was, itself included.
+    /// The type's number in the order of creation, deleted types included.
     pub number: u64,
 }
 

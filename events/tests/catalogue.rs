@@ -15,7 +15,8 @@ they are read.
 
 ## Envelope
 
-Readable without decoding the payload; in the log's file as columns, and as text in its view `audit_events`.
+The envelope can be read without decoding the payload. In the file of SQLite its fields are columns, and the view
+`audit_events` shows them as text.
 
 | field | meaning |
 |---|---|
@@ -24,16 +25,20 @@ Readable without decoding the payload; in the log's file as columns, and as text
 | id | of the event, a UUID |
 | kind, version, codec | type and encoding of the payload |
 | recorded at | microseconds since 1970, UTC |
-| request id, correlation, causation | the request and the event that caused it |
+| request id | the request that caused the event, if a request did |
+| correlation | a UUID that all events that follow from one request share |
+| causation | the id of the event that caused this one, if one did |
 | cause | a user (with project and roles), a process, or a part of the system |
-| hash | its place in the chain |
+| hash | the event's hash in the chain |
 
 ## The chain
 
 Each event has a hash over itself and the hash of the event before it in the whole log. One hash (from `chronova audit
 head`) proves later, with `chronova audit verify --against`, that no event up to it was changed, left out or put in
-between. The hash is BLAKE3, 32 bytes. Numbers are little-endian; a text, a list and the payload are preceded by their
-length in 8 bytes; an optional value by one byte, 1 if present.
+between. EventStoreDB orders the events itself, so a log there has no chain. The hash is BLAKE3, 32 bytes. Numbers are
+little-endian. A text, a list and the payload are preceded by their length in 8 bytes. A number after a name is its
+length in bytes. `?` marks an optional value: one byte (0 absent, 1 present), then, if present, its length in 8 bytes
+and the value, also for causation.
 
 ```text
 content = BLAKE3(0x00, id 16, version 2, codec 1, recorded at 8, stream, kind, request id?, correlation 16, causation?,
@@ -41,13 +46,13 @@ content = BLAKE3(0x00, id 16, version 2, codec 1, recorded at 8, stream, kind, r
 cause   = 0x01, user, project?, number of roles 8, each role
         | 0x02, process 16
         | 0x03, part of the system
-hash    = BLAKE3(0x01, hash of the event before 32, position 8, revision 8, content 32)
+hash    = BLAKE3(0x01, hash of the previous event 32, position 8, revision 8, content 32)
 ```
 
-Before the first event stand 32 zero bytes. For an event that is left out of an extract, revision and content are enough to
-follow the chain across it. Events that were recorded in file format 1, which had no chain, got their hashes when the file
-was brought to format 2: those hashes prove what the log held at that moment, not what it held before; `audit verify` tells
-up to where.
+The first event has 32 zero bytes in the place of the previous hash. An extract of the log can omit events: the
+revision and the content hash of an omitted event are enough to follow the chain across it. File format 1 had no chain.
+Its events got their hashes when the file was brought to format 2. Those hashes prove what the log held at that moment,
+not what it held before. `audit verify` prints the position of the last such event.
 
 ";
 

@@ -112,7 +112,7 @@ async fn killed_at_any_moment_it_keeps_what_it_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_second_process_is_refused_and_told_by_whom() {
+async fn the_error_of_a_second_process_names_the_process_that_holds_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.db");
     let mut child = spawn(&path, 0);
@@ -139,7 +139,7 @@ fn first_word(child: &mut Child) -> (String, impl Iterator + use<>) {
 }
 
 #[test]
-fn of_processes_that_open_a_log_at_once_one_has_it_and_the_others_name_it() {
+fn only_one_of_concurrent_processes_opens_a_log_and_the_others_name_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.db");
     let races = rounds(4, 200);

@@ -1,4 +1,4 @@
-//! Tests of the SQLite log with changed files. It reports a clear error, and changes and loses nothing.
+//! Tests of the SQLite log with changed files. The log reports a clear error, and changes and loses nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -333,7 +333,7 @@ async fn a_file_that_is_no_log_is_refused_unchanged() {
 }
 
 #[tokio::test]
-async fn nobody_else_can_read_the_files() {
+async fn only_the_owner_can_read_the_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state/log/log.db");
     let store = open(&path).unwrap();

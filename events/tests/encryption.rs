@@ -121,7 +121,7 @@ async fn a_certificate_of_another_host_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_without_tls_is_refused_where_tls_is_asked_for() {
+async fn a_database_without_tls_is_refused_where_tls_is_required() {
     let plain = SecureDatabase::new(None);
     for mode in
         ["sslmode=require".to_owned(), format!("sslmode=verify-full sslrootcert={}", plain.file("db.test", "pem"))]

@@ -155,7 +155,7 @@ async fn failing_fsync_under_load(path: &Path, round: u64) {
     assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
 }
 
-/// Appends are refused and reads continue. Appends work again when the disk does.
+/// Appends are refused and reads continue. Appends work again when the disk works again.
 async fn failing_write(path: &Path, how: &str, expected: &StoreError) {
     let store = open(path);
     let mut acknowledged = Vec::new();

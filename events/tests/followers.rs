@@ -75,7 +75,7 @@ async fn a_follower_has_what_is_acknowledged_and_leads_on_it() {
     assert_eq!(b.confirmed_epoch(), None);
     let mut news = b.subscribe(Position::START);
     let first = append(&a, "1").await.unwrap();
-    // The leader told it, or the follower saw it in the head row.
+    // The leader tells `b` the position here. Otherwise `b` would read the position in the head row a moment later.
     b.told(first.position);
     assert_eq!(news.next().await.unwrap().len(), 1);
     for text in ["2", "3"] {
@@ -161,8 +161,8 @@ async fn two_members_never_both_confirm_that_they_lead() {
     assert_eq!(b.read_all(Position::START, 10).await.unwrap().len(), 2);
 }
 
-/// An operator can end a lease by hand. The old leader learns it at its next renewal. Until then, its epoch tells that
-/// it is deposed.
+/// An operator can end a lease by hand. The old leader learns this at its next renewal. Until then, followers recognise
+/// by its epoch that it is deposed.
 #[tokio::test(flavor = "multi_thread")]
 async fn followers_know_a_newer_epoch_than_that_of_a_deposed_leader() {
     let database = Postgres::new();
@@ -191,7 +191,7 @@ async fn a_switchover_lets_only_the_named_member_lead() {
     assert!(!b.lead().await.unwrap(), "another member is wished");
     assert!(c.lead().await.unwrap());
     assert_eq!(*c.wish().borrow(), None);
-    // The wish is fulfilled.
+    // The switchover is complete, so any member may lead next.
     c.close().await;
     assert!(b.lead().await.unwrap());
 }

@@ -52,7 +52,7 @@ async fn a_member_waits_while_another_leads() {
         tokio::spawn(async move { PostgresStore::open(&options(&database, short)).await.map(|s| (s, database)) });
     append(&first, "1").await.unwrap();
     let watched = short * 3;
-    // This is much longer than an unrenewed lease.
+    // The sleep is much longer than a lease without a renewal.
     tokio::time::sleep(watched).await;
     assert!(!second.is_finished(), "the leader renews its lease");
     append(&first, "2").await.unwrap();

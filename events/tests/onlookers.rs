@@ -96,7 +96,7 @@ fn looks(path: &Path, copy: &Path) -> Vec<Command> {
     all
 }
 
-/// Programs that read a log. Each is started again and again until this is dropped.
+/// Programs that read a log. Each is started again and again until this value is dropped.
 struct Onlookers {
     stop: Arc<AtomicBool>,
     looked: Arc<AtomicUsize>,
@@ -121,7 +121,7 @@ impl Onlookers {
         Self { threads: threads.collect(), stop, looked }
     }
 
-    /// Stops them. Returns the number of successful reads.
+    /// Stops the programs. Returns the number of successful reads.
     fn leave(mut self) -> usize {
         self.stop.store(true, Ordering::SeqCst);
         for thread in self.threads.drain(..) {
@@ -178,8 +178,8 @@ async fn a_log_killed_beside_readers_of_its_file_keeps_acknowledged_appends() {
     println!("{kills} kills survived beside {looked} looks");
 }
 
-/// After a server was killed, the last SQLite client that closes the file moves the write-ahead log into it, without
-/// sealing.
+/// After a server was killed, the last SQLite client that closes the data file moves the write-ahead log into the data
+/// file, without sealing.
 #[tokio::test]
 async fn a_log_last_closed_by_another_program_is_not_damaged() {
     let folder = tempfile::tempdir().unwrap();

@@ -43,7 +43,7 @@ fn inside(text: &str) -> &str {
     &text[..end.expect("a closing bracket")]
 }
 
-/// The parts between those commas that are in no bracket.
+/// Splits the text at the commas outside of brackets.
 fn parts(text: &str) -> Vec<&str> {
     let (mut depth, mut from, mut all) = (0, 0, Vec::new());
     for (at, c) in text.char_indices() {

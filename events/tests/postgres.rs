@@ -139,7 +139,7 @@ enum Cut {
     Nothing,
     /// The message never reaches the database.
     Request,
-    /// The database performs it, and the answer is lost.
+    /// The database performs the statement, and the answer is lost.
     Answer,
 }
 

@@ -149,7 +149,7 @@ fn rounds(usual: u64, soak: u64) -> u64 {
 }
 
 #[tokio::test]
-async fn every_flipped_bit_of_a_large_log_is_found() {
+async fn flipped_bits_of_a_large_log_are_found() {
     const EVENTS: u64 = 100_000;
     let (_folder, path) = log(EVENTS).await;
     assert_eq!(quick(&path).damages, []);

@@ -24,10 +24,10 @@ pub enum DriverError {
     /// The host has no space (disk full, out of memory). Another host may have some.
     #[error("the host has no room: {0}")]
     NoRoom(String),
-    /// The image's content did not have the announced size or checksum.
+    /// The image cannot be used: for example, its content does not have the announced size or checksum.
     #[error("image {image} is unusable: {reason}")]
     BadImage { image: String, reason: String },
-    /// The image service does not give the image's content now, or broke off.
+    /// The image service does not send the image's content now, or the transfer broke off.
     #[error("image {image} cannot be read now: {reason}")]
     ImageUnread { image: String, reason: String },
     /// The guest was created without a channel for an agent.

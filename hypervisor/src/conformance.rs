@@ -1,11 +1,12 @@
 //! One suite that checks every driver, on the simulated fleet and on real hosts.
 //!
-//! It uses only the public interface. It leaves the host unchanged, unless it fails.
+//! The suite uses only the public interface. It leaves the host unchanged, unless a check fails.
 
 mod agent;
 mod copies;
 mod image_cache;
 mod moves;
+mod tpm;
 mod volumes;
 
 use std::fmt;
@@ -99,6 +100,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> CheckOutcome {
     trial.volumes().await?;
     trial.surroundings().await?;
     let guest = trial.guest();
+    trial.passphrases(&guest).await?;
     let mut signals = trial.connected().await?;
     trial.spawn(&guest).await?;
     trial.used_image(guest.instance).await?;
@@ -141,9 +143,13 @@ impl Trial {
         let first = self.driver.capabilities().await.check("capabilities")?;
         let second = self.driver.capabilities().await.check("capabilities again")?;
         require("capabilities are stable", first == second, (&first, &second))?;
-        require("the host has something", first.vcpus > 0 && first.memory_mib > 0 && first.disk_gib > 0, &first)?;
+        require(
+            "the host has processors, memory and a disk",
+            first.vcpus > 0 && first.memory_mib > 0 && first.disk_gib > 0,
+            &first,
+        )?;
         require("traits are sorted", first.traits.is_sorted(), &first.traits)?;
-        require("COMPUTE_NODE", first.traits.iter().any(|name| name == "COMPUTE_NODE"), &first.traits)?;
+        require("traits have COMPUTE_NODE", first.traits.iter().any(|name| name == "COMPUTE_NODE"), &first.traits)?;
         self.driver.usage().await.check("usage").map(drop)
     }
 
@@ -174,8 +180,8 @@ impl Trial {
             "password of an absent guest",
             &self.driver.guest_agent().needed()?.set_password(absent, "root", "x").await,
         )?;
-        is_gone("rest of an absent guest", &self.driver.guest_agent().needed()?.freeze(absent).await)?;
-        self.driver.guest_agent().needed()?.thaw(absent).await.check("an absent guest holds nothing still")?;
+        is_gone("freeze of an absent guest", &self.driver.guest_agent().needed()?.freeze(absent).await)?;
+        self.driver.guest_agent().needed()?.thaw(absent).await.check("thaw of an absent guest succeeds")?;
         self.driver.destroy(absent).await.check("destroying an absent guest succeeds")
     }
 
@@ -183,11 +189,11 @@ impl Trial {
         let source = |content: Bytes| Arc::new(CountingSource { content, opened: AtomicU32::new(0) });
         let wrong = ImageRef { checksum: "0".repeat(128), ..self.fixture.image.clone() };
         let result = self.driver.ensure_image(&wrong, source(self.fixture.content.clone())).await;
-        require("content with another checksum", matches!(result, Err(DriverError::BadImage { .. })), &result)?;
+        require("content of another image is refused", matches!(result, Err(DriverError::BadImage { .. })), &result)?;
         let short = self.fixture.content.slice(..self.fixture.content.len() / 2);
         let result = self.driver.ensure_image(&self.fixture.image, source(short)).await;
         let cached = self.is_cached().await;
-        require("torn content", cached || matches!(result, Err(DriverError::BadImage { .. })), &result)?;
+        require("refuses truncated content", cached || matches!(result, Err(DriverError::BadImage { .. })), &result)?;
 
         let good = source(self.fixture.content.clone());
         let ensure = || self.driver.ensure_image(&self.fixture.image, Arc::clone(&good) as Arc<dyn ImageSource>);
@@ -199,7 +205,7 @@ impl Trial {
         require("an image is uploaded once", opened <= 1, opened)
     }
 
-    /// Whether an earlier run left the image in the cache. Then no content is read.
+    /// Whether an earlier run left the image in the cache. If so, the driver reads no content.
     async fn is_cached(&self) -> bool {
         let unused = Arc::new(CountingSource { content: Bytes::new(), opened: AtomicU32::new(0) });
         let result = self.driver.ensure_image(&self.fixture.image, Arc::clone(&unused) as Arc<dyn ImageSource>).await;
@@ -290,6 +296,7 @@ impl Trial {
             hardware: Vec::new(),
             rescue: None,
             pinning: Pinning::default(),
+            tpm_secret: None,
         }
     }
 
@@ -309,9 +316,9 @@ impl Trial {
         let listed = self.driver.guests().await.check("guests")?;
         let seen: Vec<_> = listed.iter().filter(|status| status.instance == guest.instance).collect();
         require("a guest is listed once", seen.len() == 1, &listed)?;
-        require("it has its name", seen[0].domain_name == guest.domain_name, &seen)?;
+        require("a listed guest has its name", seen[0].domain_name == guest.domain_name, &seen)?;
         let orphans = self.driver.storage_cleanup().needed()?.orphans().await.check("orphans")?;
-        require("a living guest leaves no orphans", !orphans.contains(&guest.instance), &orphans)?;
+        require("an existing guest is not listed as an orphan", !orphans.contains(&guest.instance), &orphans)?;
         self.ready(guest.instance).await?;
         let short = self.driver.consoles().needed()?.console_log(guest.instance, 7).await.check("console log")?;
         require("the console log is cut to its end", short.len() == 7, &short)
@@ -340,7 +347,7 @@ impl Trial {
             if text.matches(&self.fixture.ready).count() >= count {
                 return Ok(());
             }
-            require("the guest says it is ready", Instant::now() < end, &text)?;
+            require("the guest's console log shows that it is ready", Instant::now() < end, &text)?;
             sleep(Duration::from_millis(200)).await;
         }
     }
@@ -360,13 +367,13 @@ impl Trial {
         self.is(instance, "started guest runs", Running).await?;
         self.hears(signals, HostSignal::Guest { instance, power: Running }).await?;
         driver.stop(instance, StopMode::Hard).await.check("hard stop")?;
-        self.is(instance, "pulled guest is off", Shutdown).await?;
+        self.is(instance, "guest is off after a hard stop", Shutdown).await?;
         driver.reboot_hard(instance).await.check("hard reboot of a stopped guest")?;
-        self.is(instance, "hard reboot starts it", Running).await?;
+        self.is(instance, "hard reboot starts a stopped guest", Running).await?;
         driver.reboot_hard(instance).await.check("hard reboot")?;
-        self.is(instance, "hard reboot leaves it running", Running).await?;
+        self.is(instance, "guest runs after a hard reboot", Running).await?;
         driver.reboot_soft(instance, seconds).await.check("soft reboot")?;
-        self.is(instance, "soft reboot leaves it running", Running).await
+        self.is(instance, "guest runs after a soft reboot", Running).await
     }
 
     /// Volumes are attached and detached while the guest is on or off, and a restarted guest still has them.
@@ -381,36 +388,36 @@ impl Trial {
         let absent = InstanceId::random();
         is_gone("a disk for an absent guest", &volumes.attach_disk(absent, one).await)?;
         is_gone("a disk from an absent guest", &volumes.detach_disk(absent, &one.serial).await)?;
-        volumes.detach_disk(instance, &one.serial).await.check("detachment of what is not there")?;
+        volumes.detach_disk(instance, &one.serial).await.check("detachment of a disk that is not attached")?;
         volumes.attach_disk(instance, one).await.check("attachment to a running guest")?;
         volumes.attach_disk(instance, one).await.check("attachment again")?;
-        has("it has the disk", &[&one.serial]).await?;
+        has("a running guest has the attached disk", &[&one.serial]).await?;
         let before = self.boot_count(instance).await?;
         driver.reboot_hard(instance).await.check("hard reboot with a disk")?;
         self.boots(instance, before + 1).await?;
-        has("it has the disk after a reboot", &[&one.serial]).await?;
-        volumes.swap_disk(instance, &one.serial, two).await.check("exchange")?;
-        has("it has the other disk", &[&two.serial]).await?;
-        volumes.swap_disk(instance, &one.serial, two).await.check("exchange again")?;
+        has("the guest has the attached disk after a reboot", &[&one.serial]).await?;
+        volumes.swap_disk(instance, &one.serial, two).await.check("swap of a disk")?;
+        has("the guest has the other disk after a swap", &[&two.serial]).await?;
+        volumes.swap_disk(instance, &one.serial, two).await.check("swap of a disk again")?;
         volumes.detach_disk(instance, &two.serial).await.check("detachment from a running guest")?;
         volumes.detach_disk(instance, &two.serial).await.check("detachment again")?;
-        has("it has no disk", &[]).await?;
+        has("a running guest has no detached disk", &[]).await?;
         driver.stop(instance, StopMode::Hard).await.check("stop")?;
         volumes.attach_disk(instance, one).await.check("attachment to a stopped guest")?;
         has("a stopped guest has the disk", &[&one.serial]).await?;
         let swap = volumes.swap_disk(instance, &one.serial, two).await;
-        require("no exchange under a stopped guest", matches!(swap, Err(DriverError::Failed { .. })), &swap)?;
+        require("a swap of a stopped guest's disk is refused", matches!(swap, Err(DriverError::Failed { .. })), &swap)?;
         volumes.detach_disk(instance, &one.serial).await.check("detachment from a stopped guest")?;
-        has("a stopped guest has no disk", &[]).await?;
+        has("a stopped guest has no detached disk", &[]).await?;
         driver.start(instance).await.check("start without the disk")
     }
 
     async fn diagnostics(&self, guest: &GuestSpec) -> CheckOutcome {
         let found = self.driver.troubleshooting().needed()?.diagnostics(guest.instance).await.check("diagnostics")?;
-        require("its memory is what it was given", found.memory_max_kib == guest.memory_mib * 1024, &found)?;
-        require("each processor has its time", found.cpu_nanoseconds.len() == guest.vcpus as usize, &found)?;
-        require("its disks are counted", !found.disks.is_empty(), &found)?;
-        require("the hypervisor has a name", ["kvm", "qemu"].contains(&found.hypervisor.as_str()), &found)
+        require("the diagnostics show the guest's memory", found.memory_max_kib == guest.memory_mib * 1024, &found)?;
+        require("each processor has a CPU time", found.cpu_nanoseconds.len() == guest.vcpus as usize, &found)?;
+        require("the diagnostics show disks", !found.disks.is_empty(), &found)?;
+        require("the hypervisor is kvm or qemu", ["kvm", "qemu"].contains(&found.hypervisor.as_str()), &found)
     }
 
     /// Attaches an interface to a running guest and detaches it.
@@ -431,22 +438,22 @@ impl Trial {
         interfaces.attach_nic(instance, &more, &guest.hardware).await.check("attachment of an interface")?;
         interfaces.attach_nic(instance, &more, &guest.hardware).await.check("attachment again")?;
         let found = interfaces.nics(instance).await.check("interfaces")?;
-        require("the guest has the interface for later, too", found.contains(&more.mac), &found)?;
-        require("a running guest has what was attached", has().await?, &more)?;
+        require("the guest's definition has the attached interface", found.contains(&more.mac), &found)?;
+        require("a running guest has the attached interface", has().await?, &more)?;
         let devices = driver.device_locations().needed()?.devices(instance).await.check("devices")?;
         let kind = DeviceKind::Nic { mac: more.mac.to_ascii_lowercase() };
         let place = devices.iter().find(|device| device.kind == kind).and_then(|device| device.address.clone());
-        require("and it is known where the guest finds it", place.is_some(), &devices)?;
+        require("the attached interface has a device address", place.is_some(), &devices)?;
         driver.reboot_hard(instance).await.check("hard reboot")?;
-        require("and has it after a restart", has().await?, &more)?;
+        require("the guest has the attached interface after a hard reboot", has().await?, &more)?;
         self.boots(instance, 2).await?;
         interfaces.detach_nic(instance, &more.mac).await.check("detachment of an interface")?;
         interfaces.detach_nic(instance, &more.mac).await.check("detachment again")?;
         let found = interfaces.nics(instance).await.check("interfaces")?;
-        require("the guest has it no more", !found.contains(&more.mac), &found)?;
-        require("what was detached is gone", !has().await?, &more)?;
+        require("the guest's definition has no detached interface", !found.contains(&more.mac), &found)?;
+        require("a running guest has no detached interface", !has().await?, &more)?;
         let console = driver.consoles().needed()?.screen(instance, Screen::Vnc).await.check("VNC address")?;
-        require("its console has an address", !console.host.is_empty() && console.port > 0, &console)
+        require("a running guest's console has an address", !console.host.is_empty() && console.port > 0, &console)
     }
 
     /// Pauses and suspends the guest, which must continue where it stopped.
@@ -454,13 +461,13 @@ impl Trial {
         use PowerState::{Paused, Running, Shutdown};
         let driver = &self.driver;
         let suspension = driver.suspension().needed()?;
-        suspension.unpause(instance).await.check("end of no pause")?;
+        suspension.unpause(instance).await.check("unpause of a running guest")?;
         suspension.pause(instance).await.check("pause")?;
         self.is(instance, "a paused guest is paused", Paused).await?;
         self.hears(signals, HostSignal::Guest { instance, power: Paused }).await?;
         suspension.pause(instance).await.check("pause of a paused guest")?;
-        suspension.unpause(instance).await.check("end of a pause")?;
-        self.is(instance, "a guest whose pause ended runs", Running).await?;
+        suspension.unpause(instance).await.check("unpause")?;
+        self.is(instance, "an unpaused guest runs", Running).await?;
         self.hears(signals, HostSignal::Guest { instance, power: Running }).await?;
         suspension.resume(instance).await.check("resumption of a running guest")?;
         suspension.suspend(instance).await.check("suspension")?;
@@ -475,14 +482,14 @@ impl Trial {
         let log = self.driver.consoles().needed()?.console_log(instance, 65_536).await.check("console log")?;
         let text = String::from_utf8_lossy(&log);
         let boots = text.matches(&self.fixture.ready).count();
-        require("it went on from where it was", boots == 2, boots)?;
+        require("a resumed guest continues and does not boot", boots == 2, boots)?;
         suspension.suspend(instance).await.check("second suspension")?;
         driver.reboot_hard(instance).await.check("hard reboot of a suspended guest")?;
-        self.is(instance, "it runs", Running).await?;
+        self.is(instance, "the guest runs", Running).await?;
         self.boots(instance, 3).await?;
         suspension.pause(instance).await.check("second pause")?;
         driver.reboot_hard(instance).await.check("hard reboot of a paused guest")?;
-        self.is(instance, "it runs again", Running).await?;
+        self.is(instance, "the guest runs again", Running).await?;
         self.boots(instance, 4).await?;
         driver.stop(instance, StopMode::Hard).await.check("stop")?;
         let suspend = suspension.suspend(instance).await;
@@ -505,7 +512,7 @@ impl Trial {
             self.is(instance, "a rescued guest runs", PowerState::Running).await?;
             redefinition.redefine(&rescued, Renew::Nothing).await.check("rescue again")?;
             redefinition.redefine(guest, Renew::Nothing).await.check("end of a rescue")?;
-            self.is(instance, "it runs from its own disk", PowerState::Running).await?;
+            self.is(instance, "a guest runs from its own disk after a rescue", PowerState::Running).await?;
         }
         for renew in [Renew::Root, Renew::All] {
             redefinition.redefine(guest, renew).await.check("new disks")?;
@@ -513,7 +520,7 @@ impl Trial {
         }
         let listed = driver.guests().await.check("guests")?;
         let seen = listed.iter().filter(|status| status.instance == instance).count();
-        require("it is the one guest that it was", seen == 1, &listed)
+        require("a redefined guest is listed once", seen == 1, &listed)
     }
 
     async fn hears(&self, signals: &mut SignalStream, wanted: HostSignal) -> CheckOutcome {
@@ -525,7 +532,7 @@ impl Trial {
             }
             false
         });
-        require("the host tells what happened", heard.await == Ok(true), &wanted)
+        require("the driver sends a signal about a change of the guest", heard.await == Ok(true), &wanted)
     }
 
     async fn destroy(&self, guest: &GuestSpec, mut signals: SignalStream) -> CheckOutcome {
@@ -535,15 +542,15 @@ impl Trial {
         two.check("concurrent destroy")?;
         self.driver.destroy(instance).await.check("destroy again")?;
         is_gone("a destroyed guest is gone", &self.driver.guest(instance).await)?;
-        is_gone("its console is gone", &self.driver.consoles().needed()?.console_log(instance, 100).await)?;
+        is_gone("its console log is gone", &self.driver.consoles().needed()?.console_log(instance, 100).await)?;
         let listed = self.driver.guests().await.check("guests")?;
-        require("it is not listed", listed.iter().all(|status| status.instance != instance), &listed)?;
+        require("a destroyed guest is not listed", listed.iter().all(|status| status.instance != instance), &listed)?;
         let orphans = self.driver.storage_cleanup().needed()?.orphans().await.check("orphans")?;
-        require("it leaves nothing behind", !orphans.contains(&instance), &orphans)?;
+        require("a destroyed guest leaves no orphans", !orphans.contains(&instance), &orphans)?;
         self.driver.spawn(guest).await.check("spawn after destroy")?;
         self.driver.destroy(instance).await.check("last destroy")?;
         let gone = HostSignal::GuestGone { instance };
-        let behind_our_back = timeout(Duration::from_millis(300), async {
+        let signalled = timeout(Duration::from_millis(300), async {
             while let Some(signal) = signals.next().await {
                 if signal == gone {
                     return true;
@@ -551,7 +558,7 @@ impl Trial {
             }
             false
         });
-        require("our own destroy is no news", behind_our_back.await != Ok(true), &gone)
+        require("a destroy by Chronova sends no signal", signalled.await != Ok(true), &gone)
     }
 
     async fn clean_up(&self) -> CheckOutcome {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The highest number of a processor. It is far above that of any machine. It is low enough that a typing error
+/// The highest number of a processor. No machine has so many processors. The limit is low enough that a typing error
 /// (`0-99999999999`) is refused and does not fill the memory.
 const HIGHEST: u32 = 16_383;
 
@@ -14,7 +14,8 @@ pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
     let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (set, range) = match part.strip_prefix('^') {
-            // Nova excludes only single processors. Excluding a range needs fewer words.
+            // In Nova, `^` excludes only a single processor. Here it also excludes a range, so that long lists become
+            // short.
             Some(range) => (&mut without, range),
             None => (&mut with, part),
         };
@@ -26,6 +27,17 @@ pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
         }
     }
     Ok(with.difference(&without).copied().collect())
+}
+
+/// Parses a set of a guest's `count` CPUs. A set that begins with `^` means all other CPUs.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_mask(mask: &str, count: u32) -> Result<BTreeSet<u32>, String> {
+    match mask.trim().starts_with('^') {
+        true => parse(&format!("0-{},{mask}", count.saturating_sub(1))),
+        false => parse(mask),
+    }
 }
 
 /// Formats a set, for example as `0-3,8`.
@@ -53,6 +65,8 @@ mod tests {
         assert_eq!(read(" 1 , 0,2").unwrap(), "0-2");
         assert_eq!(read("0-7,^2-5").unwrap(), "0-1,6-7");
         assert_eq!(read("").unwrap(), "");
+        assert_eq!(parse_mask("^0-1", 4).map(format).unwrap(), "2-3");
+        assert_eq!(parse_mask("1,3", 4).map(format).unwrap(), "1,3");
         for wrong in ["a", "3-1", "1-", "-1", "^", "0-99999999999", "1-2-3"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

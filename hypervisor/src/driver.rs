@@ -18,9 +18,9 @@ use futures::Stream;
 
 pub use crate::answer::{ByteStream, DriverError, DriverResult};
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
-    Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
-    VolumeStore,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
+    LiveMigration, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
+    VolumeAttachment, VolumeStore,
 };
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState};
 
@@ -73,10 +73,10 @@ pub trait Driver: Send + Sync + 'static {
     /// Uploads `image` to the host's cache unless it is there, and marks it as used. Concurrent calls for one checksum
     /// upload it once.
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()>;
-    /// Creates the disks and the domain, and starts it. Image, networks and filters already exist. A second call with
-    /// the same spec completes an interrupted one.
+    /// Creates the disks and the domain, and starts the domain. Image, networks and filters already exist. A second
+    /// call with the same spec completes an interrupted call.
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()>;
-    /// Removes domain, disks, copies of disks, config drive and console log. Succeeds if there is none.
+    /// Removes domain, disks, copies of disks, config drive and console log. Succeeds if the guest does not exist.
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()>;
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()>;
@@ -95,6 +95,9 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
     fn disk_transfer(&self) -> Option<&dyn DiskTransfer> {
+        None
+    }
+    fn emulated_tpm(&self) -> Option<&dyn EmulatedTpm> {
         None
     }
     fn guest_agent(&self) -> Option<&dyn GuestAgent> {

@@ -2,6 +2,7 @@
 
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, UserId};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::pinning::{NumaCell, Pinning};
 
@@ -34,14 +35,16 @@ pub struct GuestSpec {
     pub rescue: Option<RescueDisk>,
     /// The placement of the guest's CPUs and memory on its host.
     pub pinning: Pinning,
+    /// libvirt's secret with the passphrase of the guest's emulated TPM, if it has one.
+    pub tpm_secret: Option<Uuid>,
 }
 
 /// The disk of a rescue: a copy of an image that exists only during the rescue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RescueDisk {
     pub image: ImageRef,
-    /// `None`: the guest has only the rescue disk and then its root disk. Otherwise it keeps all its disks in place and
-    /// boots from the additional rescue disk.
+    /// `None`: the guest has only the rescue disk, followed by its root disk. Otherwise the guest keeps all its disks
+    /// in place and boots from the additional rescue disk.
     pub stable: Option<RescuePlace>,
 }
 
@@ -130,7 +133,7 @@ pub enum ImageFormat {
     Iso,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nic {
     pub port: PortId,
     pub network: NetworkId,
@@ -274,7 +277,7 @@ pub struct NicCounters {
 /// The properties and resources of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCapabilities {
-    /// The host's stable id: libvirt's host UUID.
+    /// The host's stable id. A libvirt host has the UUID of its storage pool, which was at first libvirt's host UUID.
     pub host: HostId,
     pub hostname: String,
     /// For example `QEMU`, as in Nova's `hypervisor_type`.
@@ -290,6 +293,8 @@ pub struct HostCapabilities {
     pub cpu: CpuInfo,
     /// Whether the host has hardware virtualisation; otherwise it emulates.
     pub kvm: bool,
+    /// Why it emulates, for operators; `None` with hardware virtualisation.
+    pub emulates_because: Option<String>,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,
     /// The host's NUMA cells, sorted by id; empty if it does not report any.

@@ -1,8 +1,9 @@
 //! Small ISO 9660 images for config drives: a pure function from files to bytes.
 //!
-//! An image has two directory trees over one copy of the data. The standard requires level 1 names (`META_DAT.JSO;1`).
-//! Linux, the BSDs and Windows prefer Joliet names (`meta_data.json`). The same input gives the same bytes, so
-//! recording times are constant. Limits: 64 UTF-16 units per name, 7 levels, 4 GiB.
+//! An image has two directory trees over one copy of the data. One has ISO 9660's own names of level 1
+//! (`META_DAT.JSO;1`). The other has Joliet names (`meta_data.json`), which Linux, the BSDs and Windows prefer. The
+//! recording times are constant, so that the same input gives the same bytes. Limits: 64 UTF-16 units per name, 8 names
+//! per path with the file's, less than 4 GiB per file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +16,12 @@ const DESCRIPTORS: u32 = 16;
 const RECORDED: [u8; 7] = [100, 1, 1, 0, 0, 0, 0];
 const RECORDED_LONG: &[u8; 17] = b"2000010100000000\0";
 const UNSPECIFIED_LONG: &[u8; 17] = b"0000000000000000\0";
-/// ISO 9660 allows 8 levels of directories, the root included.
+/// ISO 9660 allows 8 levels of directories: the root, and 7 above a file. So a path has at most 8 names.
 const LEVELS: usize = 8;
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum IsoError {
-    #[error("{0:?} cannot be a volume label: 1 to 16 printable ASCII characters")]
+    #[error("{0:?} cannot be a volume label: use 1 to 16 visible ASCII characters without spaces")]
     Label(String),
     #[error("{0:?} cannot be a path in an ISO image")]
     Path(String),
@@ -325,7 +326,8 @@ fn record_length(identifier: &[u8]) -> usize {
     33 + identifier.len() + (identifier.len() + 1) % 2
 }
 
-/// The whole sectors for `.`, `..` and records of these lengths. No record may cross the end of a sector.
+/// The size of a directory with `.`, `..` and records of these lengths, in bytes of whole sectors. No record may cross
+/// the end of a sector.
 fn directory_bytes(lengths: &[usize]) -> usize {
     let mut at = 2 * record_length(&[0]);
     for length in lengths {
@@ -346,7 +348,8 @@ fn append_record(block: &mut Vec<u8>, identifier: &[u8], place: (u32, u32), dire
 }
 
 fn record(identifier: &[u8], (extent, size): (u32, u32), directory: bool) -> Vec<u8> {
-    // The length is at most 33 + 2 * 66 bytes, because a name has at most 64 units and its version 2.
+    // The length is at most 33 + 2 * 66 + 1 bytes: a name has at most 64 units, its version (`;1`) has 2, and a padding
+    // byte makes the length even.
     let mut record = vec![u8::try_from(record_length(identifier)).unwrap_or(u8::MAX), 0];
     record.extend(both32(extent));
     record.extend(both32(size));

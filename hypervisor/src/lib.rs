@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod cpus;
 pub mod domain_xml;
 pub mod driver;
+pub mod firmware;
 pub mod guest;
 pub mod iso9660;
 #[cfg(feature = "libvirt")]
@@ -20,6 +21,7 @@ pub mod libvirt;
 pub mod options;
 pub mod pinning;
 pub mod sim;
+pub mod tpm;
 mod traits;
 pub mod volumes;
 pub mod xml;

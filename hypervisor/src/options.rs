@@ -164,7 +164,7 @@ pub struct Screens {
 }
 
 impl Screens {
-    /// Whether guests have a screen. Without one they have no graphics card and no pointer device.
+    /// Whether guests have a screen. Without a screen, guests have no graphics card and no pointer device.
     pub fn any(&self) -> bool {
         self.vnc.is_some() || self.spice.is_some()
     }
@@ -187,7 +187,7 @@ pub struct Spice {
     pub secure: bool,
 }
 
-/// The options of the libvirt driver. All hosts have the same.
+/// The options of the libvirt driver. All hosts have the same options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LibvirtOptions {
     pub virt_type: VirtType,
@@ -198,6 +198,8 @@ pub struct LibvirtOptions {
     /// `[libvirt] hw_machine_type`.
     pub machine_types: MachineTypes,
     pub guests: GuestOptions,
+    /// `[libvirt] swtpm_enabled`: hosts with `swtpm` offer emulated TPMs.
+    pub emulates_tpm: bool,
     /// The storage pool for images, disks, config drives and console logs. It is created if it does not exist.
     pub pool_name: String,
     /// The directory of the pool on the host.
@@ -236,6 +238,7 @@ impl Default for LibvirtOptions {
             cpu_models: Vec::new(),
             machine_types: MachineTypes::default(),
             guests: GuestOptions::default(),
+            emulates_tpm: false,
             pool_name: "chronova".to_owned(),
             pool_path: "/var/lib/libvirt/chronova".to_owned(),
             images: ImagesOptions::default(),

@@ -24,6 +24,8 @@ pub struct Pinning {
     pub nodes: Vec<GuestNode>,
     /// The processors of the emulator's own threads, for a guest with nodes.
     pub emulator: Vec<u32>,
+    /// The guest's CPUs that run in real time, sorted. If there are any, its memory is locked and not shared.
+    pub realtime: Vec<u32>,
 }
 
 /// One NUMA node of a guest.

@@ -1,5 +1,8 @@
 //! The standard traits of a host, from its CPU features and its hypervisor's features.
 
+use std::collections::BTreeSet;
+
+use crate::firmware::FirmwareFacts;
 use crate::guest::CpuInfo;
 
 /// libvirt's feature names, each with its standard trait (os-traits).
@@ -83,11 +86,20 @@ const ALWAYS: [&str; 17] = [
 
 const VIDEO: [&str; 7] = ["bochs", "cirrus", "gop", "none", "qxl", "vga", "virtio"];
 
-/// The host's traits, sorted.
-pub(crate) fn of_host(cpu: &CpuInfo, video_models: &[String], uefi: bool) -> Vec<String> {
+/// The traits of a CPU with these features.
+pub(crate) fn of_features(features: &BTreeSet<String>) -> BTreeSet<&'static str> {
+    CPU.iter().filter(|(feature, _)| features.contains(*feature)).map(|(_, name)| *name).collect()
+}
+
+/// The host's traits, sorted. `guest_features`: the features of the CPUs that its guests can have.
+pub(crate) fn of_host(
+    cpu: &CpuInfo,
+    guest_features: &BTreeSet<String>,
+    video_models: &[String],
+    firmware: &FirmwareFacts,
+) -> Vec<String> {
     let mut traits: Vec<String> = ALWAYS.iter().map(|name| (*name).to_owned()).collect();
-    let features = CPU.iter().filter(|(feature, _)| cpu.features.iter().any(|known| known == feature));
-    traits.extend(features.map(|(_, name)| (*name).to_owned()));
+    traits.extend(of_features(guest_features).into_iter().map(str::to_owned));
     let video = VIDEO.iter().filter(|model| video_models.iter().any(|known| known == **model));
     traits.extend(video.map(|model| format!("COMPUTE_GRAPHICS_MODEL_{}", model.to_ascii_uppercase())));
     match cpu.arch.as_str() {
@@ -100,9 +112,7 @@ pub(crate) fn of_host(cpu: &CpuInfo, video_models: &[String], uefi: bool) -> Vec
     if cpu.threads > 1 {
         traits.push("HW_CPU_HYPERTHREADING".to_owned());
     }
-    if uefi {
-        traits.push("COMPUTE_FIRMWARE_UEFI".to_owned());
-    }
+    traits.extend(firmware.traits().into_iter().map(str::to_owned));
     traits.sort();
     traits.dedup();
     traits

@@ -1,5 +1,5 @@
-//! The names of Chronova's objects on a host: storage volumes and networks. They are all here, because spawn, destroy,
-//! the domain XML and the search for leftovers must agree on them.
+//! The names of Chronova's objects on a host: storage volumes and networks. All names are formed here, because spawn,
+//! destroy, the domain XML and the search for leftovers must agree on them.
 //!
 //! Invariant: the names of a guest's volumes begin with its id and an underscore. So a host can be searched for them
 //! without any other record.
@@ -121,14 +121,14 @@ pub fn snapshot(snapshot: SnapshotId) -> String {
     format!("{SNAPSHOT_PREFIX}{snapshot}")
 }
 
-/// The object that a volume in the volume service's pool belongs to.
+/// The volume or snapshot that is stored in a volume of the volume service's pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolVolumeOwner {
     Volume(VolumeId),
     Snapshot(SnapshotId),
 }
 
-/// The object with this name in the volume service's pool, if the name is one of ours.
+/// The volume or snapshot with this name in the volume service's pool, if the name is one of ours.
 pub fn kept(name: &str) -> Option<PoolVolumeOwner> {
     match (name.strip_prefix(VOLUME_PREFIX), name.strip_prefix(SNAPSHOT_PREFIX)) {
         (Some(id), _) => id.parse().ok().map(PoolVolumeOwner::Volume),
@@ -147,7 +147,7 @@ pub fn bridge_name(network: NetworkId) -> String {
     format!("cv{}", &network.hex()[..8])
 }
 
-/// Whether an interface name is that of a network's bridge.
+/// Whether an interface name is the name of a network's bridge.
 pub fn is_bridge_name(name: &str) -> bool {
     name.strip_prefix("cv").is_some_and(|hex| hex.len() == 8 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }

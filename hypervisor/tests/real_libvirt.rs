@@ -143,7 +143,7 @@ impl Drop for Volumes {
     }
 }
 
-/// A guest without disks, which is enough to be a domain.
+/// A guest without disks. libvirt also defines a domain for such a guest.
 fn empty_guest() -> GuestSpec {
     GuestSpec {
         instance: InstanceId::random(),
@@ -163,6 +163,7 @@ fn empty_guest() -> GuestSpec {
         hardware: Vec::new(),
         rescue: None,
         pinning: Pinning::default(),
+        tpm_secret: None,
     }
 }
 
@@ -260,7 +261,8 @@ async fn many_guests_are_created_and_destroyed_at_once() {
     assert_eq!(driver.storage_cleanup().unwrap().orphans().await.unwrap(), Vec::new());
 }
 
-/// A disk may be based on content with a mark that a power failure destroyed. Such content stays.
+/// A power failure can destroy the completion mark of an image's content. If a disk is based on such content, the
+/// content stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn leftovers_of_an_interrupted_upload_are_found_and_removed() {
     let Some((uri, _)) = host() else { return };

@@ -370,7 +370,7 @@ fn policy(place: &ConfigPaths, command: &commands::policy::PolicyCommand) -> Exi
 }
 
 fn host(command: &commands::host::HostSubcommand) -> ExitCode {
-    let Some(config) = load(&command.access().place) else { return ExitCode::from(2) };
+    let Some(config) = load(command.place()) else { return ExitCode::from(2) };
     match commands::host::run(command, &config, &mut std::io::stdout().lock()) {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(failure) => {
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_that_reads_the_configuration_takes_its_files() {
+    fn commands_that_read_the_configuration_take_its_files() {
         let mut found = Vec::new();
         places(&Cli::command(), "", &mut found);
         for known in ["serve", "serve-log", "audit", "inspect", "rebuild", "schedule", "policy"] {

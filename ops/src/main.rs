@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// A server often frees memory on another thread than the one that allocated it. Sizes range from tens of bytes to the
-/// megabytes of a password hash. libc's allocator would then keep the memory and contend on locks. Debug builds use
+/// A server often frees memory on another thread than the thread that allocated it. Sizes range from tens of bytes to
+/// the megabytes of a password hash. libc's allocator would then keep the memory and contend on locks. Debug builds use
 /// libc's allocator, because valgrind and heaptrack know no other.
 #[cfg(not(debug_assertions))]
 #[global_allocator]

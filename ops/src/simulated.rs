@@ -1,4 +1,4 @@
-//! Registers the hosts of a simulated fleet, for commands that replay decisions without drivers.
+//! The events of a simulated fleet's registration, for commands that replay decisions.
 
 use chronova_actors::aggregate::AggregateRoot as _;
 use chronova_actors::host::HostRoot;

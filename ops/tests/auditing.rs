@@ -175,8 +175,9 @@ fn a_project_follows_its_own_servers_and_receives_no_byte_of_another() {
     let open = |user: &str| Feed::open_at(&cloud, &format!("X-Auth-Token: {user}{MEMBER}"), "changes", None);
     let (mut victim, mut attacker) = (open("vera:victim"), open("mallory:evil"));
     let build = |user: &str, name: &str| {
-        let wish = json!({"name": name, "imageRef": image, "flavorRef": furniture.flavor, "networks": "none"});
-        let made = client.post_as(user, "/compute/v2.1/servers", &json!({"server": wish})).unwrap();
+        let server_request =
+            json!({"name": name, "imageRef": image, "flavorRef": furniture.flavor, "networks": "none"});
+        let made = client.post_as(user, "/compute/v2.1/servers", &json!({"server": server_request})).unwrap();
         made.expect(202).text("/server/id")
     };
     let theirs: Vec<String> = (0..3).map(|n| build("vera:victim", &format!("secret-{n}"))).collect();
@@ -195,7 +196,8 @@ fn a_project_follows_its_own_servers_and_receives_no_byte_of_another() {
         own.contains(&line.as_str()) || line.bytes().all(|b| b.is_ascii_hexdigit())
     };
     assert_eq!(told[body..].iter().find(|line| !known(line)), None, "{told:?}");
-    // A caller without a project has no feed, and a browser that does not follow gets no page of it.
+    // The server refuses a caller without a project, a caller without a role, and a request that does not accept a
+    // stream of events.
     let auditor = "X-Auth-Token: audrey\r\nX-Roles: reader\r\nOpenStack-System-Scope: all";
     for (who, status) in [(auditor, "403"), ("X-Auth-Token: mallory:evil\r\nX-Roles: nobody", "403")] {
         let mut socket = TcpStream::connect(cloud.address()).unwrap();
@@ -375,8 +377,8 @@ fn recorded(cloud: &Cloud, kind: &str) -> usize {
 }
 
 /// Kills the process at a system call of an erasure that writes, syncs, removes or renames: at every 13th call, or at
-/// each with `CHRONOVA_SOAK`. The next start or command completes an erasure that was recorded. It does not begin one
-/// that was not recorded. Either way, the next erasure removes all data.
+/// each with `CHRONOVA_SOAK`. The next start or command completes an erasure that was recorded, and does not begin an
+/// erasure that was not. Either way, the next erasure removes all data.
 #[test]
 fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
     const ERASE: [&str; 7] = ["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes"];

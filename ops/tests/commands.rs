@@ -79,7 +79,7 @@ const HOST: &str = "33333333-0000-0000-0000-000000000003";
 const WEB_REQUEST: &str = "req-00000000-0000-0000-0000-0000000000a1";
 
 #[tokio::test]
-async fn audit_follows_until_the_position_asked_for() {
+async fn audit_follows_until_the_requested_position() {
     let store = filled().await;
     let head = positions(&audited(&store, audit::AuditArgs::default()).await).len() as u64;
     let args =
@@ -187,7 +187,7 @@ async fn rebuild_compares_with_the_checkpoint() {
     assert_eq!(exit, Exit::Yes);
     assert!(text.starts_with("equal: ") && text.contains(&format!("at position {}", views.position())), "{text}");
 
-    // These read models missed an event.
+    // These read models lack one event, as if the server had missed it.
     let (wrong, all) = (Views::new(), store.read_all(Position::START, 1_000).await.unwrap());
     let but_one: Vec<_> = all.into_iter().filter(|event| &*event.kind != "instance.build_succeeded").collect();
     wrong.apply(&but_one).unwrap();

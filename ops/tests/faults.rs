@@ -151,7 +151,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_until_a_restart() {
             created.push(name);
         }
         std::fs::write(&how, "fsync 5").unwrap();
-        // Another call may have failed first. It only matters that nothing is acknowledged.
+        // Another call may have failed first. The test only requires that nothing is acknowledged.
         assert_eq!(create_flavor(&cloud.client(), &format!("in doubt {round}")).status, 503);
         std::fs::write(&how, "").unwrap();
         for n in 0..3 {

@@ -1,15 +1,15 @@
 //! Tests on every route that no tenant can reach another tenant's resources.
 //!
-//! A victim has one resource of each kind, each with a unique secret word. An attacker has one of each kind, too.
-//! Any id, name, address or body field of its requests may be the victim's. Three rules must hold, whatever a request
-//! means:
+//! A victim has one resource of each kind, each with a unique secret word. An attacker has one of each kind, too. Any
+//! id, name, address or body field in the attacker's requests may be the victim's. Three rules must hold, whatever a
+//! request means:
 //!
 //! 1. **Nothing is revealed.** No answer contains an id or a word of the victim that the request did not name.
 //! 2. **Nothing can be found out.** An answer about the victim's thing equals the answer about a thing that does not
 //!    exist. The attacker sends each request three times: with unknown ids, with the victim's, and with unknown ids
-//!    again. If the second answer differs from both others, it depends on the victim's state.
-//! 3. **Nothing changes.** An accepted request changes nothing that the victim can see, or the administrator, who owns
-//!    the shared network.
+//!    again. If the second answer differs from the first and the third, it depends on the victim's state.
+//! 3. **Nothing changes.** An accepted request changes nothing that the victim sees, and nothing that the
+//!    administrator sees, who owns the shared network.
 //!
 //! The requests come from the route tables, so a new route is tested without a change here. `CHRONOVA_SEED` seeds the
 //! random choices. `CHRONOVA_PROBES` sets the number of attacks, each of at least three requests; `CHRONOVA_SOAK`
@@ -108,7 +108,7 @@ fn no_tenant_reaches_another() {
 /// A token without any scope reaches nothing, even if the policy rule is `@`. Users with projects create the resources
 /// first. Then the same cloud restarts and accepts only tokens of its own identity service.
 #[test]
-fn a_token_without_scope_reaches_nobody() {
+fn a_token_without_scope_reaches_no_resource() {
     let soak = std::env::var_os("CHRONOVA_SOAK").is_some();
     let (count, seed) = (number("CHRONOVA_PROBES", if soak { 50_000 } else { 3_000 }), number("CHRONOVA_SEED", 20));
     let mut cloud = Cloud::new(FLEET);
@@ -159,7 +159,7 @@ fn a_token_without_scope_reaches_nobody() {
 struct Tally {
     /// Attacks that were answered with 2xx.
     accepted: u64,
-    /// Attacks with an unknown token. They prove nothing.
+    /// Attacks with an unknown token. They prove nothing about the rights of a valid token.
     unauthorized: u64,
     /// Attacks in which the two answers about unknown resources differed, so the comparison says nothing.
     unsteady: u64,
@@ -169,7 +169,7 @@ struct Tally {
     rebuilt: u64,
 }
 
-/// Sends the three requests of a probe; says whether the one about the victim was accepted.
+/// Sends the three requests of a probe; says whether the request about the victim was accepted.
 fn attack(person: &TenantUser, probe: &Probe, secrets: &Secrets, findings: &mut Findings, tally: &mut Tally) -> bool {
     let before = person.send(&probe.unknown);
     let asked = person.send(&probe.theirs);

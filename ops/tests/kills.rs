@@ -90,7 +90,7 @@ fn nothing_acknowledged_is_lost_by_hundreds_of_kills() {
     let living = model::servers(&cloud.client());
     check_api(&cloud, &told, &living);
     println!("{}", model::check(&cloud, &living));
-    // Host agents remove leftovers of servers on their own, and record no event about it.
+    // Host agents remove leftovers of servers by themselves, and record no event of the removal.
     pause(1_000);
     cloud.stop();
     model::check_hosts(&cloud, FLEET, &living);

@@ -40,7 +40,7 @@ fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// The options of a member with the certificate of that name in `folder`.
+/// The options of a member that uses the certificate `certificate` in `folder`.
 fn section(folder: &str, certificate: &str, authority: &str, name: &str, address: &str) -> String {
     format!(
         "[cluster]\nlisten = {address}\nname = {name}\ncertificate = {folder}/{certificate}.pem\n\
@@ -167,7 +167,7 @@ fn each_member_shows_a_write_of_any_member_at_once() {
     members.client(one).post("/compute/v2.1/servers", &json!({"server": {}})).unwrap().expect(400);
     members.client(one).delete(&format!("/compute/v2.1/servers/{NOWHERE}")).unwrap().expect(404);
 
-    // A body that is streamed: this one is not read before it is forwarded.
+    // This body is streamed: the follower forwards it without reading all of it first.
     let image = json!({"name": "large", "disk_format": "raw", "container_format": "bare"});
     let image = members.client(one).post("/image/v2/images", &image).unwrap().expect(201).text("/id");
     let bytes = vec![7; 3 << 20];
@@ -183,7 +183,7 @@ fn each_member_shows_a_write_of_any_member_at_once() {
 
 /// Every list that needs no id. A route that a follower cannot answer by itself would differ, or fail.
 #[test]
-fn a_follower_answers_every_list_like_the_leader() {
+fn a_follower_answers_every_list_with_the_leaders_status() {
     let mut members = Members::start(|_| {}).furnish();
     let (leader, [follower, _]) = (members.leader(), members.followers());
     members.client(follower).post("/compute/v2.1/servers", &members.server("one")).unwrap().expect(202);
@@ -245,7 +245,7 @@ fn only_members_with_a_certificate_of_the_authority_are_heard() {
     stranger.wait("it refuses to start", |stranger| stranger.ended().is_some());
     assert_eq!(stranger.ended().unwrap().code(), Some(2));
     assert!(stranger.log().contains("has not signed it"), "{}", stranger.log());
-    // A member that trusts another authority is heard by nobody: it neither reads nor writes.
+    // The other members do not accept a member that trusts another authority, so it can neither read nor write.
     configure("stranger");
     stranger.start();
     assert_eq!(role(&stranger).as_deref(), Some("follower"));
@@ -287,14 +287,14 @@ fn the_leader_authenticates_a_forwarded_request_again() {
     let groups = "/compute/v2.1/os-server-groups";
     let made = curl_json(&folder, "POST", &token, &group("mine"), &at(other, groups));
     assert!(made.starts_with("HTTP/1.1 200"), "{made}");
-    // The leader believes the token, and no header in which a client names itself.
+    // The leader trusts only the token, and ignores headers in which a client names itself.
     for forged in ["nonsense", ""] {
         let refused = curl_json(&folder, "POST", forged, &group("theirs"), &at(one, groups));
         assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     }
     let events = members.command(&["audit", "--kind", "server_group.created"]).1;
     assert!(!events.contains("theirs"), "{events}");
-    // A token that was revoked at one member counts nowhere.
+    // A token that was revoked at one member is invalid at every member.
     for nth in 0..3 {
         assert_eq!(members.client(nth).get_as(&token, groups).unwrap().status, 200, "at {nth}");
     }
@@ -349,7 +349,7 @@ struct Told {
 }
 
 impl Told {
-    /// Whether the request succeeded. The only other answer is 503 with `Retry-After`.
+    /// Whether the request succeeded. The only other allowed answer is 503 with `Retry-After`.
     fn count(&mut self, what: &str, success: u16, answer: Result<Answer, ureq::Error>) -> Option<Answer> {
         match answer {
             Ok(answer) if answer.status == success => {
@@ -371,7 +371,7 @@ impl Told {
     }
 }
 
-/// Clients that talk to two members for as long as one of these exists.
+/// Clients that send requests to two members until [`Self::end`].
 struct Load {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Told>>,
@@ -439,7 +439,7 @@ impl Load {
     }
 }
 
-/// All invariants, at every member.
+/// Checks all invariants at every member.
 fn check(members: &mut Members, told: &Told) {
     eprintln!("{} answers, {} times 503, {} servers", told.acknowledged, told.refused, told.created.len());
     assert_eq!(told.violations, Vec::<String>::new());

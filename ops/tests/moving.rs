@@ -56,27 +56,27 @@ fn a_control_plane_moves_from_sqlite_to_a_database() {
     let (mut cloud, furniture) = on_sqlite();
     let log = cloud.data().join("log.db");
     let source = log.display().to_string();
-    let (code, told) = command(&cloud, &["log", "copy", &source]);
-    assert!(code == 2 && told.contains("set [chronova] event_store"), "{code} {told}");
+    let (code, output) = command(&cloud, &["log", "copy", &source]);
+    assert!(code == 2 && output.contains("set [chronova] event_store"), "{code} {output}");
     let (code, head) = command(&cloud, &["audit", "head"]);
     assert_eq!(code, 0, "{head}");
 
     use_database(&cloud, &database);
-    let (code, told) = command(&cloud, &["log", "copy", "/nowhere"]);
-    assert!(code == 2 && told.contains("/nowhere"), "{code} {told}");
-    let (code, told) = command(&cloud, &["log", "copy", &source]);
-    assert!(code == 0 && told.contains("(100 %)"), "{code} {told}");
+    let (code, output) = command(&cloud, &["log", "copy", "/nowhere"]);
+    assert!(code == 2 && output.contains("/nowhere"), "{code} {output}");
+    let (code, output) = command(&cloud, &["log", "copy", &source]);
+    assert!(code == 0 && output.contains("(100 %)"), "{code} {output}");
     assert_eq!(database.sql(HEAD), head.trim());
     // A second copy finds that the database has all events.
-    let (code, told) = command(&cloud, &["log", "copy", &source]);
-    assert!(code == 0 && told.contains("already there") && !told.contains("\ncopied"), "{code} {told}");
+    let (code, output) = command(&cloud, &["log", "copy", &source]);
+    assert!(code == 0 && output.contains("already there") && !output.contains("\ncopied"), "{code} {output}");
 
     // The old log is still in the folder, so `serve` refuses to start.
     cloud.launch();
     cloud.wait("it refuses to start", |cloud| cloud.ended().is_some());
     std::fs::rename(&log, cloud.folder.path().join("old.db")).unwrap();
-    let (code, told) = command(&cloud, &["audit", "verify", "--against", head.trim()]);
-    assert!(code == 0 && told.contains("holds"), "{code} {told}");
+    let (code, output) = command(&cloud, &["audit", "verify", "--against", head.trim()]);
+    assert!(code == 0 && output.contains("holds"), "{code} {output}");
     cloud.start();
     assert_eq!(active(&cloud), 1);
     create(&cloud, &furniture, "two");
@@ -88,12 +88,12 @@ fn a_control_plane_moves_from_sqlite_to_a_database() {
         std::fs::copy(cloud.data().join("log.db.keys"), format!("{old}.keys")).unwrap();
         command(cloud, &["log", "copy", &old])
     };
-    let (code, told) = copy_old(&cloud);
-    assert!(code == 2 && told.contains("a member leads"), "{code} {told}");
+    let (code, output) = copy_old(&cloud);
+    assert!(code == 2 && output.contains("a member leads"), "{code} {output}");
     cloud.stop();
     let before = database.sql(HEAD);
-    let (code, told) = copy_old(&cloud);
-    assert!(code == 2 && told.contains("another log"), "{code} {told}");
+    let (code, output) = copy_old(&cloud);
+    assert!(code == 2 && output.contains("another log"), "{code} {output}");
     assert_eq!(database.sql(HEAD), before);
 }
 
@@ -102,14 +102,14 @@ fn a_copy_never_writes_to_a_database_with_another_log() {
     let database = Postgres::new();
     let (first, _) = on_sqlite();
     use_database(&first, &database);
-    let (code, told) = command(&first, &["log", "copy", &first.data().display().to_string()]);
-    assert_eq!(code, 0, "{told}");
+    let (code, output) = command(&first, &["log", "copy", &first.data().display().to_string()]);
+    assert_eq!(code, 0, "{output}");
     let head = database.sql(HEAD);
 
     let (second, _) = on_sqlite();
     use_database(&second, &database);
-    let (code, told) = command(&second, &["log", "copy", &second.data().display().to_string()]);
-    assert!(code == 2 && told.contains("another log"), "{code} {told}");
+    let (code, output) = command(&second, &["log", "copy", &second.data().display().to_string()]);
+    assert!(code == 2 && output.contains("another log"), "{code} {output}");
     assert_eq!(database.sql(HEAD), head);
 
     // The copy does not replace other keys in the new data folder.
@@ -121,7 +121,7 @@ fn a_copy_never_writes_to_a_database_with_another_log() {
     let keys = first.data().join("log.db.keys");
     std::fs::copy(second.data().join("log.db.keys"), &keys).unwrap();
     let kept = std::fs::read(&keys).unwrap();
-    let (code, told) = command(&first, &["log", "copy", &source.display().to_string()]);
-    assert!(code == 2 && told.contains("holds other keys"), "{code} {told}");
+    let (code, output) = command(&first, &["log", "copy", &source.display().to_string()]);
+    assert!(code == 2 && output.contains("holds other keys"), "{code} {output}");
     assert_eq!(std::fs::read(&keys).unwrap(), kept);
 }

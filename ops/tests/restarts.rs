@@ -150,7 +150,7 @@ fn a_request_that_is_too_large_for_the_log_is_refused_alone() {
     );
     cloud.start();
     let (furniture, client) = (cloud.furnish(), cloud.client());
-    let wish = |contents: &str| {
+    let request = |contents: &str| {
         json!({"server": {
             "name": "large",
             "imageRef": furniture.image,
@@ -159,13 +159,13 @@ fn a_request_that_is_too_large_for_the_log_is_refused_alone() {
             "personality": [{"path": "/a", "contents": contents}],
         }})
     };
-    let send = |contents: &str| client.post_at("/compute/v2.1/servers", "compute 2.1", &wish(contents)).unwrap();
+    let send = |contents: &str| client.post_at("/compute/v2.1/servers", "compute 2.1", &request(contents)).unwrap();
     let large = "YWJj".repeat(400_000);
     let beside: Vec<_> = (0..4)
         .map(|_| {
-            let (client, wish) = (client.clone(), wish("YWJj"));
+            let (client, request) = (client.clone(), request("YWJj"));
             std::thread::spawn(move || {
-                client.post_at("/compute/v2.1/servers", "compute 2.1", &wish).unwrap().expect(202);
+                client.post_at("/compute/v2.1/servers", "compute 2.1", &request).unwrap().expect(202);
             })
         })
         .collect();

@@ -211,7 +211,7 @@ async fn a_replay_with_another_configuration_selects_other_hosts() {
 async fn a_replay_may_place_refused_servers_and_refuse_placed_ones() {
     let mut past = Past::with_hosts(2).await;
     past.built(1, Some(0), 1024).await;
-    // Two servers of 6 GiB fit. The log says that one was refused, for some reason.
+    // Two servers of 6 GiB fit. The log says that one of them was refused, for some reason.
     past.built(2, Some(1), 6_144).await;
     past.built(3, None, 6_144).await;
     let (text, _) = past.ask("", &["--replay"]).await;

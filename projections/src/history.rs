@@ -3,8 +3,8 @@
 //! A query names a position or a time. History folds the read models of that moment from the nearest earlier state (a
 //! checkpoint, a held state, or the live read models). It holds the result for the next query.
 //!
-//! A time means the longest prefix of the log without a later event. So a clock that steps back cannot give one query
-//! two answers.
+//! A time means the state after the longest prefix of the log that has no event later than this time. So a clock that
+//! steps back cannot give one query two answers.
 //!
 //! Invariants: the memory of held states and states under construction is bounded. The numbers of running and waiting
 //! queries are bounded; further queries are refused. Two queries for the same moment share the work.
@@ -54,9 +54,9 @@ pub enum HistoryError {
     AfterHead { asked: Position, head: Position },
     #[error("{asked} is in the future; it is {now}")]
     Future { asked: Timestamp, now: Timestamp },
-    #[error("too many questions about the past are being answered")]
+    #[error("too many queries about the past are running")]
     Busy,
-    #[error("the state of that moment takes more memory than the {limit} MiB that questions about the past may take")]
+    #[error("the state of that moment takes more memory than the {limit} MiB that queries about the past may take")]
     TooLarge { limit: u64 },
     #[error(transparent)]
     Projection(#[from] ProjectionError),
@@ -168,7 +168,7 @@ impl History {
             return Ok(views);
         }
         let _slot = self.slot().await?;
-        // Another query for the same moment may have finished while this one waited.
+        // Another query for the same moment may have finished while this query waited.
         if let Some(views) = self.find(moment).await? {
             return Ok(views);
         }

@@ -84,7 +84,7 @@ impl Projection for HostAggregatesView {
             HostAggregateEvent::HostAggregateCreated(created) => {
                 self.ids.insert(created.aggregate);
             }
-            // Only an aggregate without hosts is deleted.
+            // These events leave `by_host` as it is: only an aggregate without hosts is deleted.
             HostAggregateEvent::HostAggregateRenamed(_)
             | HostAggregateEvent::HostAggregateMetadataReplaced(_)
             | HostAggregateEvent::HostAggregateDeleted(_) => {}

@@ -55,8 +55,8 @@ impl ImagesView {
     }
 }
 
-/// Whether `project` may see an image by its id. It may see an image that is offered to it, even before it answers the
-/// offer.
+/// Whether `project` may see an image by its id. A project may see an image that is offered to it, even before the
+/// project answers the offer.
 pub fn is_visible(image: &ImageRecord, project: Option<&ProjectId>, is_admin: bool) -> bool {
     let own = image.attributes.owner.is_none() || (project.is_some() && image.attributes.owner.as_ref() == project);
     is_admin

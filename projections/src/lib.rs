@@ -56,7 +56,7 @@ pub trait Projection: Default + Clone + Serialize + DeserializeOwned + Send + Sy
     fn apply(&mut self, recorded: &Recorded, event: &Event);
 
     /// Reads the bytes of an older version from a checkpoint. The result is shown while the rebuild goes on. Without
-    /// it, requests wait for the rebuild when a server of the new version starts.
+    /// this function, requests wait for the rebuild when a server of the new version starts.
     fn older(_version: u32, _bytes: &[u8]) -> Option<Self> {
         None
     }

@@ -126,8 +126,8 @@ impl NetworksView {
         self.floating_ips.keys().filter_map(|id| self.floating_ip(*id))
     }
 
-    /// The association of a floating address. It ends at once when its port is deleted or loses the address. The event
-    /// in the stream of the external network follows later.
+    /// The association of a floating address. The association ends here at once when its port is deleted or loses the
+    /// address. The event in the stream of the external network follows later.
     pub fn association<'a>(&self, floating: &'a FloatingIp) -> Option<&'a Association> {
         let to = floating.association.as_ref()?;
         let has = |port: &Arc<Port>| port.addresses().iter().any(|fixed| fixed.address == to.address);
@@ -173,7 +173,7 @@ impl NetworksView {
         gone.flat_map(|router| self.of_router(*router))
     }
 
-    /// The floating addresses that need this router.
+    /// The floating addresses that reach their ports through this router.
     pub fn routed_by(&self, router: RouterId) -> impl Iterator<Item = (&Arc<FloatingIp>, &Association)> {
         let associated = self.floating_by_port.keys().flat_map(|port| self.floating_ips_at(*port));
         associated.filter(move |(_, to)| to.router == router)

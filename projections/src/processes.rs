@@ -30,9 +30,10 @@ pub struct UnfinishedProcess {
 #[serde(from = "StoredProcesses", into = "StoredProcesses")]
 pub struct Processes {
     pending: BTreeMap<ProcessId, UnfinishedProcess>,
-    /// Processes that change interfaces, by server. A step that defines a guest again waits until its server has none.
+    /// Processes that change interfaces, by server. A step that defines a guest again waits until its server has no
+    /// such process.
     interfaces: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
-    /// Processes that take something before they ask a server, by server.
+    /// Processes that claim quota or create an image before a server decides on their request, by server.
     asking: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
     /// Servers that have quota but no stream yet, with the process that creates them.
     unrecorded: BTreeMap<InstanceId, ProcessId>,
@@ -74,7 +75,7 @@ fn of_interface(task: &Task) -> Option<InstanceId> {
     }
 }
 
-/// The server that a task asks, after it has taken what the request needs.
+/// The server to which a task `AskServer` sends its request.
 fn of_request(task: &Task) -> Option<InstanceId> {
     match task {
         Task::AskServer { instance, .. } => Some(*instance),
@@ -130,8 +131,8 @@ impl Processes {
         }
     }
 
-    /// Notes that a server is recorded. The process of a request ends with the request's last server, unless it is
-    /// undoing.
+    /// Notes that a server is recorded. The process that creates servers is done when its last server is recorded,
+    /// unless the process is being undone.
     fn recorded(&mut self, instance: InstanceId) {
         let Some(process) = self.unrecorded.remove(&instance) else { return };
         let Some(missing) = self.missing.get_mut(&process) else { return };
@@ -145,8 +146,8 @@ impl Processes {
         }
     }
 
-    /// Notes that a server was asked for the process `pending`. If another process claimed quota for `pending`, the
-    /// claiming process is then done, unless it is being undone.
+    /// Notes that a server has accepted the request for the process `pending`. If another process claimed quota for
+    /// `pending`, that process is done now, unless it is being undone.
     fn asked(&mut self, pending: &UnfinishedProcess) {
         let Some(instance) = pending.task.instance() else { return };
         let is_done = |process: &&ProcessId| {
@@ -162,7 +163,8 @@ impl Processes {
         }
     }
 
-    /// Adds a process that records only its failure. Until this record, it may have looked finished.
+    /// Adds a process of a kind that records nothing unless it fails. Before this record, the process may have looked
+    /// finished.
     fn started(&mut self, recorded: &Recorded, started: &Started) {
         if started.task.records_only_failure() && !self.pending.contains_key(&started.process) {
             let (process, task) = (started.process, started.task.clone());
@@ -205,7 +207,7 @@ impl Processes {
         self.pending.is_empty()
     }
 
-    /// The processes with a step that may not fail but fails again and again.
+    /// The processes with a step that must succeed but fails again and again.
     pub fn stuck(&self) -> impl Iterator<Item = &UnfinishedProcess> {
         self.pending().filter(|pending| matches!(&pending.state, Process::Running(run) if run.stuck > 0))
     }

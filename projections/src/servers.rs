@@ -180,6 +180,7 @@ impl Servers {
         }
         let host_after = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
         // When a migration runs out of time, the control plane requests its end in the name of the original request.
+        // This abort is no new action.
         let request = &recorded.meta.request_id;
         let own = matches!(event, InstanceEvent::LiveAbortRequested(_))
             && row.actions.iter().any(|action| action.request_id == *request);
@@ -225,7 +226,7 @@ impl Servers {
         }
         let Some(row) = self.by_id.get_mut(&id) else { return };
         let row = Arc::make_mut(row);
-        // The steps of a delete are recorded after it.
+        // A delete records its steps after the server is deleted, so a deleted server has a host here, too.
         let host = row.instance.known().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
         if let Some(action) = row.actions.iter_mut().rev().find(|action| action.process == Some(process)) {
             Arc::make_mut(action).take(event, recorded.recorded_at, host, &mut self.shared);

@@ -71,7 +71,7 @@ def screen():
         seen.add(picture())
         return len(seen) > 4
 
-    # The empty screen and the first frame are pictures, too. The others show what the guest writes.
+    # The empty screen and the first frame also count as pictures. Further pictures show the text that the guest writes.
     browser.until('its pixels change again and again', changed, 60)
     shot('screen')
 

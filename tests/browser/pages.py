@@ -9,7 +9,7 @@ PAGES = {
     'audit': 'Audit', 'compare': 'Compare two moments', 'images': 'Images', 'volumes': 'Volumes', 'networks': 'Networks', 'flavors': 'Flavors',
     'quotas': 'Quotas', 'projects': 'Projects and users', 'health': 'Health',
 }
-# Those of a member of a project.
+# The pages that a member of a project has in the menu.
 OWN_PAGES = ['servers', 'launch', 'images', 'volumes', 'networks', 'flavors', 'quotas', 'health']
 
 
@@ -278,7 +278,7 @@ def every_page():
     assert not said, said
 
 
-# Answers of a big cloud, made in the page: the server under test is not what is measured here.
+# Answers of a big cloud, made in the page, because this check measures the page and not the server.
 BIG = '''
 const ask = window.fetch;
 window.small = ask;

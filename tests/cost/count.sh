@@ -1,9 +1,9 @@
 #!/bin/bash
 # tests/cost/count.sh   counts the instructions of requests and compares them with tests/cost/instructions.txt
 #
-# Runs `chronova-dev cost` under callgrind. CHRONOVA_DEV_BIN is a debug build, because the committed figure is of one.
-# The count does not depend on the machine's load. The script counts a few rounds of requests, then more rounds; the
-# difference excludes start and end. Fails when a round takes over a tenth more instructions than committed.
+# Runs `chronova-dev cost` under callgrind. CHRONOVA_DEV_BIN is a debug build, because the committed figures are from a
+# debug build. The count does not depend on the machine's load. The script counts a few rounds of requests, then more
+# rounds; the difference excludes start and end. Fails when a round takes over a tenth more instructions than committed.
 # CHRONOVA_BLESS=1 writes the new figure instead; commit it with the reason. Exits 0 (no increase), 1 (an increase, or
 # the count failed), 77 (cannot run here; the last line says why).
 set -uo pipefail
@@ -18,7 +18,7 @@ command -v valgrind >/dev/null || { echo "valgrind is not installed"; exit 77; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cost.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# Instructions of so many rounds, including start and end.
+# Instructions of this number of rounds, including start and end.
 count() { # rounds
   valgrind --tool=callgrind --callgrind-out-file="$work/out" "$BIN" cost --runs 1 --times "$1" --dir "$work" \
     >/dev/null 2>"$work/said" || { tail -n 20 "$work/said" >&2; return 1; }

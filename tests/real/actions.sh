@@ -14,14 +14,14 @@ within 30 "the guest counts" said actions-one '^GUEST-TICK '
 tick() { console actions-one | grep -aoE '^GUEST-TICK [0-9]+' | tail -n 1 | cut -d' ' -f2; }
 beyond() { local now; now=$(tick); [ "${now:-0}" -gt "$1" ]; } # number
 
-# ------------------------------------------------------------------------------------------- looked at, and interrupted
+# ----------------------------------------------------------------------------------------- diagnostics and an interrupt
 
 DIAGNOSTICS=$(os server show --diagnostics actions-one -f value 2>&1 | tr -d "\n")
 like "its diagnostics count its disks and its memory" "$DIAGNOSTICS" "read_bytes.*'maximum': 160"
 expect "a crash dump is requested" os server dump create actions-one
 within 20 "the guest heard the interrupt" said actions-one 'NMI received'
 
-# -------------------------------------------------------------------------------------------------------------- paused
+# --------------------------------------------------------------------------------------------------------------- pause
 
 expect "a pause is requested" os server pause actions-one
 within 30 "the server is PAUSED" is actions-one PAUSED
@@ -35,7 +35,7 @@ expect "an unpause is requested" os server unpause actions-one
 within 30 "the server is ACTIVE" is actions-one ACTIVE
 within 20 "the guest counts on" beyond "$PAUSED"
 
-# ----------------------------------------------------------------------------------------------------------- suspended
+# ------------------------------------------------------------------------------------------------------------- suspend
 
 expect "a suspension is requested" os server suspend actions-one
 within 60 "the server is SUSPENDED" is actions-one SUSPENDED
@@ -48,7 +48,7 @@ within 60 "the server is ACTIVE again" is actions-one ACTIVE
 within 20 "the guest continues to count from there" beyond "$SUSPENDED"
 same "it was booted once" "$(count_said actions-one GUEST-READY)" 1
 
-# --------------------------------------------------------------------------------------------------------- a fresh start
+# ---------------------------------------------------------------------------------- a hard reboot of a suspended server
 
 os server suspend actions-one; within 60 "it is suspended once more" is actions-one SUSPENDED
 expect "a hard reboot ends the suspension" os server reboot --hard --wait actions-one

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The QEMU guest agent in a real guest: it sets a password, and it quiesces the file systems while an image is made.
-# With CHRONOVA_SOAK=1 also in a guest on a volume; and if the guest's image requires quiescing, no image is made without
-# an agent.
+# With CHRONOVA_SOAK=1 it does so in a guest on a volume, too. Without an agent, the creation of an image fails if the
+# server's own image requires quiescing.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open agent 10.67
@@ -26,7 +26,7 @@ listen() { # uuid
 }
 heard() { console "$1" | grep -aoE 'GUEST-AGENT (freeze|thaw)' | cut -d ' ' -f 2 | tr '\n' ' '; } # server
 
-# ------------------------------------------------------------------------------------------------------ on its host's disk
+# ---------------------------------------------------------------------------------------------- a guest on a local disk
 
 os server create --wait --flavor "$NAME" --image agent-image --network "$NAME" --config-drive True agent-one >"$WORK/one" 2>&1 \
   || bad "a server is made" "$(tail -n 20 "$WORK/one")"
@@ -51,7 +51,7 @@ within 30 "the server is as it was" is agent-one ACTIVE
 like "a password cannot be set" "$(os server set --password x agent-one 2>&1)" 'Unable to set password on instance'
 expect "it is deleted" did server delete --wait agent-one
 
-# ---------------------------------------------------------------------------------------------------------------- on a volume
+# -------------------------------------------------------------------------------------------------- a guest on a volume
 
 on_volume() { # name, image
   os volume create --size 1 --image "$2" "$1" >"$WORK/volume-$1" 2>&1 || return 1

@@ -19,7 +19,7 @@ volume() { # name, options...
 write_to() { inside "$1" "echo $3 | dd of=/dev/$2 bs=512 seek=200 conv=fsync 2>/dev/null"; } # uuid, disk, word
 read_from() { inside "$1" "dd if=/dev/$2 bs=512 skip=200 count=1 2>/dev/null | head -n 1"; }
 
-# ---------------------------------------------------------------------------------------- booted from one, hot-plugged
+# ----------------------------------------------------------- a boot from a volume, and a volume that is attached later
 
 IMAGE=$(get image "$NAME" id)
 on_volume() { # name, options of the root disk...
@@ -48,7 +48,7 @@ expect "the guest writes to it" write_to "$ONE" vdb carried-over
 like "the server shows it" "$(os server show attached-one -f value -c volumes_attached)" "$DATA"
 like "a second attachment is refused" "$(os server add volume attached-one attached-data 2>&1)" "already attached"
 
-# ------------------------------------------------------------- copied, made larger and exchanged under the running guest
+# -------------------------------------------------------------------- snapshot, resize and swap under the running guest
 
 # The client sends --force only with older API versions, so the script calls the API directly.
 expect "a snapshot is made of the volume in use" curl -fsS -m 20 -o /dev/null -H "X-Auth-Token: $(os token issue -f value -c id)" \
@@ -94,14 +94,14 @@ expect "a hard reboot" os server reboot --hard --wait attached-one
 ready attached-one "the guest is booted again" 2
 same "after the reboot the disk is present with its data" "$(read_from "$ONE" vdb)" carried-over
 
-# ---------------------------------------------------------------------------------------------------------- pulled out
+# ---------------------------------------------------------------------------------------------- the volume is detached
 
 expect "its volume is detached" os server remove volume attached-one attached-data
 within 120 "the volume is free" volume_is attached-data available
 within 30 "the guest does not see the disk any more" sees_no_disk "$ONE" vdb
 unlike "the persistent definition does not have it either" "$(v dumpxml --inactive "$ONE")" "$DATA"
 
-# ------------------------------------------------------------------------------------------------------- another guest
+# -------------------------------------------------------------------------------------- another guest reads the volume
 
 boot attached-two; TWO=$ID
 ready attached-two "the second guest is booted"
@@ -114,7 +114,7 @@ expect "the volume is detached while it is off" os server remove volume attached
 within 60 "the volume is free again" volume_is attached-data available
 expect "the second server is deleted" os server delete --wait attached-two
 
-# ------------------------------------------------------------------------------------------------------ on its own disk
+# ------------------------------------------------------------------- images, rescue and rebuild of a server on a volume
 
 on_volume attached-three "uuid=$IMAGE,source_type=image,volume_size=1,delete_on_termination=false"; THREE=$ID
 ready attached-three "another guest boots from a volume made from an image"

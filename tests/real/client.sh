@@ -5,7 +5,7 @@ set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open client 10.67
 
-# ------------------------------------------------------------------------------------------------- what a server needs
+# ---------------------------------------------------------------------------------------------- resources for a server
 
 house_furnish
 like "the catalogue names the services" "$(openstack catalog list -f value -c Type)" '^compute$'
@@ -45,7 +45,7 @@ os security group rule create --protocol icmp client >/dev/null
 like "the security group list has it" "$(os security group list -f value -c Name)" '^client$'
 like "a security group has its rules" "$(os security group rule list client -f value -c 'IP Protocol' -c 'IP Range' -c 'Port Range')" '^tcp 10.67.0.0/16 22:22$'
 
-# -------------------------------------------------------------------------------------------------------------- a host
+# ------------------------------------------------------------------------------------------------------------ the host
 
 HOST=$(os hypervisor list -f value -c 'Hypervisor Hostname')
 same "the one host is this machine" "$(os hypervisor show "$HOST" -f value -c hypervisor_type)" QEMU
@@ -54,7 +54,7 @@ like "the host is a resource provider" "$(os resource provider list -f value -c 
 RP=$(os resource provider list --name "$HOST" -f value -c uuid)
 like "its inventory is known" "$(os resource provider inventory list "$RP" -f value -c resource_class)" '^MEMORY_MB$'
 
-# ------------------------------------------------------------------------------------------------------------ a server
+# ---------------------------------------------------------------------------------------------------- the first server
 
 printf '#!/bin/sh\necho GUEST-KEY $(grep -c "client@test" /run/metadata/meta_data.json)\nexit 0\n' >"$WORK/user-data"
 boot client-one --key-name client --security-group client --config-drive True --user-data "$WORK/user-data" --property purpose=proof
@@ -81,7 +81,7 @@ within 30 "the user data ran" said client-one 'GUEST-USERDATA rc=0'
 like "the metadata has the key" "$(console client-one)" 'GUEST-KEY 1'
 expect "lines of the console are counted" [ "$(os console log show --lines 3 client-one | wc -l)" -le 4 ]
 
-# ---------------------------------------------------------------------------------------------------- power, its story
+# --------------------------------------------------------------------------------------- power actions, and their list
 
 expect "a soft reboot is done" os server reboot --wait client-one
 ready client-one "the guest came back, from the same disk" 2
@@ -106,7 +106,7 @@ for action in create reboot stop start lock unlock; do like "its events have $ac
 REQUEST=$(grep -oE 'req-[0-9a-f-]{36}' <<<"$(grep -E '(^| )create( |$)' <<<"$EVENTS")" | head -n 1)
 like "one event is shown" "$(os server event show client-uno "$REQUEST" -f value -c action -c events | tr '\n' ' ')" '^create.*Success'
 
-# --------------------------------------------------------------------------------------------------------- a second one
+# ---------------------------------------------------------------------------------------------------- the second server
 
 os port create --network client --fixed-ip ip-address=10.67.1.77 --security-group client client-port >/dev/null
 os server create --wait --flavor client --image client --port client-port --config-drive True client-two >"$WORK/two" 2>&1 \
@@ -123,7 +123,7 @@ same "the server's own port is gone" "$(os port list --network client --device-o
 same "nothing is left on the host" "$(leftovers "$ONE" "$PORT_ID"; leftovers "$TWO")" ""
 same "nothing is left in Placement" "$(os resource provider usage show "$RP" -f value -c usage | sort -u)" 0
 
-# ----------------------------------------------------------------------------------------------------------- tidying up
+# ------------------------------------------------------------------------------------------------------------- deletion
 
 expect "the port is deleted" os port delete client-port
 expect "the subnet is deleted" os subnet delete client

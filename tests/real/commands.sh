@@ -26,7 +26,7 @@ move() { # state, server, command, arguments...
   [ "$unserved" != "$UNSERVED" ] || within 30 "... and is $state" is "$server" "$state"
 }
 
-# ---------------------------------------------------------------------------------------------------- what there must be
+# ------------------------------------------------------------------------------------------- resources for the commands
 
 head -c 65536 /dev/zero >"$WORK/image"
 os image create --disk-format raw --container-format bare --file "$WORK/image" --public image >"$WORK/out" 2>&1 || bad "the image" "$(cat "$WORK/out")"
@@ -70,7 +70,7 @@ run "availability zone list" --long --compute
 run "quota show" --compute
 run "limits show" --absolute
 
-# ------------------------------------------------------------------------------------------------------------- a server
+# --------------------------------------------------------------------------------------------- a server and its actions
 
 GROUP=$(get2 server group group id)
 run "server create" --wait --flavor small --image image --network one --key-name key --property a=b --tag tag --hint "group=$GROUP" server
@@ -151,7 +151,7 @@ run "flavor delete" small large
 move_host() { os compute service list --service nova-compute -f value -c ID | sort | tail -n 1; }
 run "compute service delete" "$(move_host)"
 
-# ----------------------------------------------------------------------------------------------- nothing is left unasked
+# ----------------------------------------------------------------------------------------------- no command is left out
 
 # Commands that are not run, with the reasons.
 excused() {
@@ -161,7 +161,7 @@ excused() {
     "host set") ;; # hosts are not switched through this API, as with Nova on libvirt
     "console connection show") ;; # it needs the token of a console
     "server ssh") ;; # it logs in to the guest: simulated guests do not listen
-    "server remove fixed ip") ;; # the client adds an address with a card of its own, which cannot lose its only one
+    "server remove fixed ip") ;; # the client adds a new interface, whose only address cannot be removed
     "server add share" | "server remove share" | "server share "*) ;; # there is no share service
     "server add volume" | "server remove volume" | "server volume "*) ;; # run where there is a volume service
     *) return 1 ;;

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The dashboard and a real guest in Chromium: it is launched by the form, answers on its serial line, and its screen
-# changes. CHRONOVA_SCREENSHOTS is a folder for screenshots.
+# The dashboard and a real guest in Chromium: the form launches the guest, the guest answers on its serial line, and its
+# screen changes. CHRONOVA_SCREENSHOTS is a folder for screenshots.
 set -uo pipefail
 HOUSE_CONF=$(printf '%s\n' '[serial_console]' 'enabled = true')
 . "$(dirname "$0")/../testbed/house.sh"
@@ -11,7 +11,7 @@ SHOTS=${CHRONOVA_SCREENSHOTS:-$WORK/shots}; mkdir -p "$SHOTS"
 PASSWORD=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
 timeout 280 python3 "$HERE/../browser/guest.py" "$URL" "$PASSWORD" "$SHOTS" "$NAME" "$WORK/server"
 same "the checks in the browser pass" $? 0
-# house_close looks for what a failed check left of this server.
+# house_close removes what a failed check left of this server.
 [ ! -s "$WORK/server" ] || SERVERS+=("$(cat "$WORK/server")")
 [ ! -s "$WORK/server" ] || same "nothing is left" "$(leftovers "$(cat "$WORK/server")")" ""
 verdict

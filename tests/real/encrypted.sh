@@ -1,10 +1,10 @@
 #!/bin/bash
-# A real guest migrates from one host to another over TLS only; the script captures the traffic between the hosts. It
-# finds no word of the guest's memory and disk. With CHRONOVA_SOAK=1, a move without TLS shows both words, and no later
-# live or cold migration over the migration network does. A host with certificates of another authority, or without any,
-# gets no guest. The server stays on its host with an error, and migrates once the certificates are right. Further cases:
-# a guest that listens on all addresses, a migration that is too slow, an interface without an address. `encrypted.sh
-# shared` runs the same with shared storage.
+# A real guest migrates from one host to another over TLS only; the script captures the traffic between the hosts. The
+# capture contains neither a word in the guest's memory nor a word on its disk. With CHRONOVA_SOAK=1, the capture of a
+# move without TLS contains both words. No capture of a later live or cold migration over the migration network does. A
+# host with certificates of another authority, or without any, gets no guest. The server stays on its host with an
+# error, and migrates once the certificates are right. Further cases: a guest that listens on all addresses, a migration
+# that is too slow, an interface without an address. `encrypted.sh shared` runs the same with shared storage.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 FLEET_WIRE=TLS FLEET_OPTIONS=--root-link
@@ -37,7 +37,7 @@ goes_to() { # host
   counts_on "$ONE"
 }
 
-# ------------------------------------------------------------------------------------------------------------ on the wire
+# ----------------------------------------------------------------------------------------------------- captured traffic
 
 # Starts capturing before the control plane restarts, so that the capture has the control plane's connections from their
 # beginning.
@@ -56,7 +56,7 @@ wire_close() {
 }
 of() { grep "^$1"$'\t' "$WORK/wire"; } # verdict
 # The number of connections of this verdict (plain or tls) between the hosts' migration addresses, to these ports, with
-# at least so many bytes.
+# at least this many bytes.
 between() { of "$1" | awk -F'\t' -v least="$2" -v ports="$3" '$2 ~ /^10\.233\./ && $3 ~ "^10\\.233\\..*:(" ports ")$" && $4 + $5 >= least' | wc -l; } # verdict, bytes, ports
 MIB=1048576
 QEMU='49[0-9][0-9][0-9]' LIBVIRT=16514
@@ -112,17 +112,17 @@ same "libvirtd's own traffic used TLS" "$(between tls 4096 $LIBVIRT)" 2
 like "the control plane's traffic used TLS" "$(of tls | cut -f 2-3)" "^10\.231\.0\.2:[0-9]+.10\.231\.0\.1[12]:$LIBVIRT$"
 same "no guest used another network" "$(of tls | awk -F'\t' '$3 !~ /:16514$/ && $3 !~ /^10\.233\./')" ""
 
-# ------------------------------------------------------------------------------------------------------- too slow, and told
+# ----------------------------------------------------------------------------------------- a migration that is too slow
 
 ready "$ONE" "the guest is booted again" 2
 same "its disk moved with it" "$(marker_at "$FIRST" "$ID")" "$DISK"
 within 60 "it counts" ticks_on "$ONE" 2
-counts_on() { # as in fleet.sh, of a guest that was booted twice
+counts_on() { # like counts_on of fleet.sh, for a guest that was booted twice
   local seen; seen=$(last_tick "$1")
   within 40 "it continues to count" ticks_on "$1" "$((seen + 2))"
   same "it was not restarted" "$(boots_at "$(place "$1")" "$ID")" 2
 }
-stays() { # what is read in the reason
+stays() { # pattern of the expected reason
   within 120 "the migration is over" migration_over "$ONE"
   within 30 "the server is ACTIVE where it was" is_at "$ONE" "$FIRST"
   same "its guest runs there alone" "$(runs_on "$FIRST" "$ID" && runs "$ID")" 1
@@ -132,7 +132,7 @@ stays() { # what is read in the reason
   same "the migration has no allocation" "$(os resource provider allocation show "$(uuid_of "$ONE")" -f value)" ""
   counts_on "$ONE"
 }
-reason() { # of the last live migration
+reason() { # prints the details of the events of the last live migration
   local request
   request=$(os server event list "$ONE" --os-compute-api-version 2.84 -f value -c 'Request ID' -c Action | awk '$2 == "live-migration" {print $1; exit}')
   os server event show "$ONE" "$request" --os-compute-api-version 2.84 -f json 2>/dev/null \
@@ -149,10 +149,10 @@ LATE=$(sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a 'did not complet
 like "the log warns of it, with the server and the seconds" "$LATE" "WARN.*server=$ID seconds=[1-9]"
 same "once" "$(wc -l <<<"$LATE")" 1
 
-# ---------------------------------------------------------------------------------------- certificates of others, and none
+# -------------------------------------------------------------------------- certificates of another authority, and none
 
 with "${SECRET[@]}"
-refused() { # what is read in the reason
+refused() { # pattern of the expected reason
   expect "a migration to $SECOND is requested" leaves "$SECOND"
   stays "$1"
   same "the migration failed" "$(moves_of "$ONE" -c Status | tail -n 1)" error
@@ -170,7 +170,7 @@ expect "the libvirtd of $FIRST has our certificates, too" hosts certify "$FIRST"
 goes_to "$SECOND"
 expect "the migration is completed" migration_is "$ONE" completed
 
-# --------------------------------------------------------------------------------------------- an interface by its name
+# ------------------------------------------------------------------------------------- the address of a named interface
 
 FIRST=$SECOND SECOND=$(other "$SECOND")
 HOLDS=$(os resource provider allocation show "$ID" -f value -c resource_provider)

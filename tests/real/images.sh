@@ -1,7 +1,7 @@
 #!/bin/bash
-# Operations on a real guest's disk: an image of it while the guest runs. With CHRONOVA_SOAK=1 also while it is off,
-# backups, a rescue, a rebuild, a shelving and an unshelving. The script checks them from inside the guest, over its
-# serial console.
+# Operations on a real guest's disk: an image of the disk while the guest runs, and a rescue of a server whose disk was
+# enlarged. CHRONOVA_SOAK=1 adds an image while the guest is off, backups, a rescue, a rebuild, a shelving and an
+# unshelving. The script checks their effects from inside the guest, over its serial console.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open images 10.71
@@ -43,16 +43,29 @@ TWO=$(get server images-two id); SERVERS+=("$TWO")
 within 180 "its guest is booted" said images-two 'GUEST-READY hostname=images-two.* boots=2 '
 same "it has the marker from the time of the image" "$(marker "$TWO")" first
 same "the first guest has its later marker" "$(marker "$ONE")" second
+
+# An operator enlarged the disk of a server, so that its size is not the flavor's. A rescue keeps the disk and its data.
+expect "the second guest writes a marker of its own" mark "$TWO" third
+expect "the second guest is stopped" os server stop images-two
+within 60 "it is SHUTOFF" is images-two SHUTOFF
+expect "its disk is enlarged on the host" qemu-img resize -q "$(v vol-path --pool chronova "${TWO}_disk")" +64M
+expect "a rescue of it is requested" os server rescue images-two
+within 90 "it is in rescue" is images-two RESCUE
+expect "an unrescue of it is requested" os server unrescue images-two
+within 90 "it is ACTIVE" is images-two ACTIVE
+within 180 "it booted from the enlarged disk" said images-two 'GUEST-READY hostname=images-two.* boots=3 '
+same "which has its marker" "$(marker "$TWO")" third
+
 long_run || {
   expect "both servers are deleted" os server delete --wait images-one images-two
   same "nothing is left on the host" "$(leftovers "$ONE")$(leftovers "$TWO")" ""
   verdict
 }
 
-# ------------------------------------------------------------------------------------------- an image of a guest that is off
+# -------------------------------------------------------------------------------------- an image of a guest that is off
 
-expect "the second guest is stopped" os server stop images-two
-within 60 "it is SHUTOFF" is images-two SHUTOFF
+expect "the second guest is stopped again" os server stop images-two
+within 60 "it is SHUTOFF again" is images-two SHUTOFF
 expect "an image of it is requested" os server image create --wait --name images-off images-two
 os image save --file "$WORK/off.qcow2" images-off
 INFO=$(qemu-img info "$WORK/off.qcow2" 2>&1)
@@ -61,13 +74,13 @@ unlike "it has no backing file" "$INFO" 'backing file'
 expect "the second server is deleted" os server delete --wait images-two
 same "nothing is left of it" "$(leftovers "$TWO")" ""
 
-# ---------------------------------------------------------------------------------------------------------------- backups
+# -------------------------------------------------------------------------------------------------------------- backups
 
 for n in 1 2 3; do os server backup create --wait --name "images-backup-$n" --type daily --rotate 2 images-one >/dev/null 2>&1; done
 BACKUPS=$(os image list -f value -c Name | grep '^images-backup-' | sort | tr '\n' ' ')
 same "of three backups the newest two are kept" "$BACKUPS" "images-backup-2 images-backup-3 "
 
-# ----------------------------------------------------------------------------------------------------------------- rescue
+# --------------------------------------------------------------------------------------------------------------- rescue
 
 expect "a rescue is requested" os server rescue images-one
 within 90 "the server is in rescue" is images-one RESCUE
@@ -93,7 +106,7 @@ expect "an unrescue is requested" os server unrescue images-one
 within 90 "the server is ACTIVE again" is images-one ACTIVE
 within 180 "the guest is back" eval '[ "$(count_said images-one GUEST-READY)" -ge 5 ]'
 
-# -------------------------------------------------------------------------------------------- shelved, away, and back
+# --------------------------------------------------------------------------------------- shelve, offload and unshelve
 
 expect "a shelving is requested" os server shelve images-one
 within 120 "the server is SHELVED" is images-one SHELVED
@@ -113,7 +126,7 @@ expect "a hard reboot leaves its disk alone" os server reboot --hard --wait imag
 within 180 "the guest is booted again" eval '[ "$(count_said images-one GUEST-READY)" -ge 2 ]'
 same "the marker is still there" "$(marker "$ONE")" repaired
 
-# ----------------------------------------------------------------------------------------------------------------- rebuild
+# -------------------------------------------------------------------------------------------------------------- rebuild
 
 MAC=$(v domiflist "$ONE" | awk '/chronova/ {print $5; exit}')
 expect "a rebuild is requested" os server rebuild --wait --image "$IMAGE_OF_HOUSE" images-one

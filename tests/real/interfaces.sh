@@ -19,7 +19,7 @@ same "it has one interface" "$(macs "$ONE" | wc -l)" 1
 inside_has() { inside "$ONE" "ip -o addr show" | grep -qF "$1"; }
 cable() { inside "$ONE" "cat /sys/class/net/*/address" | grep -qiF "$1"; }
 
-# ---------------------------------------------------------------------------------------------------- plugged in, live
+# ----------------------------------------------------------------------- an interface is attached to the running guest
 
 expect "a port is made" os port create --network interfaces-two --fixed-ip ip-address=10.85.2.77 nic-port
 PORT=$(get port nic-port id) MAC=$(get port nic-port mac_address)
@@ -32,13 +32,13 @@ within 60 "and got its address by DHCP" inside_has 10.85.2.77
 like "the port is bound to the server" "$(get port nic-port device_id)" "$ONE"
 like "a second attachment is refused" "$(os server add port nic-one "$PORT" 2>&1)" "still in use"
 
-# ------------------------------------------------------------------------------------------------ it outlives a restart
+# ---------------------------------------------------------------------------------------- the interface after a restart
 
 expect "a hard reboot" os server reboot --hard --wait nic-one
 ready nic-one "it is booted again" 2
 within 60 "the interface is still there" cable "$MAC"
 
-# ----------------------------------------------------------------------------------------------------------- and pulled
+# -------------------------------------------------------------------------------------------- the interface is detached
 
 expect "the port is removed" os server remove port nic-one "$PORT"
 within 60 "the running guest does not have it any more" eval '! macs "$ONE" | grep -qiF "$MAC"'
@@ -48,7 +48,7 @@ within 20 "the server does not show it any more" eval '! get server nic-one addr
 same "the port is free, and still there" "$(get port nic-port device_id)" ""
 same "its packet filter is gone" "$(v nwfilter-list | grep -c "$PORT")" 0
 
-# -------------------------------------------------------------------------------- by network; while off; with the server
+# -------------------------------------------------------------- attached by network, while off; deleted with the server
 
 expect "an interface is added by network, with a new port" os server add network nic-one interfaces-two
 within 20 "the server shows an address of it" eval 'get server nic-one addresses | grep -q "10\.85\.2\."'
@@ -62,7 +62,7 @@ EVENTS=$(os server event list nic-one -f value -c Action)
 like "its events tell of attachments" "$EVENTS" '^attach_interface$'
 like "and of detachments" "$EVENTS" '^detach_interface$'
 
-# ---------------------------------------------------------------------------------------------------------- the console
+# ------------------------------------------------------------------------------------------------------ the console log
 
 CONSOLE=$(os console url show --novnc nic-one -f value -c url)
 like "a VNC console has an address" "$CONSOLE" "^http://127.0.0.1:[0-9]+/console/vnc_auto.html\?path=console%3Ftoken%3D[0-9a-f-]{36}$"

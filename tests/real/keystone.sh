@@ -1,6 +1,6 @@
 #!/bin/bash
-# The control plane in a cloud with a real Keystone, and with a nova.conf as kolla-ansible writes it. Keystone's users,
-# roles and tokens are valid, and no others.
+# The control plane in a cloud with a real Keystone, and with a nova.conf as kolla-ansible writes it. Only Keystone's
+# users, roles and tokens are valid.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../testbed/house.sh"
@@ -38,8 +38,8 @@ house_first() {
   nova_conf "$SECRET" >>"$CONF"
 }
 
-# Creates users, roles and the catalogue, as the installation guide has them; prints the ids of two users. This is
-# faster than the client, which takes seconds for each.
+# Creates users, roles and the catalogue, as the installation guide has them; prints the ids of two users. Plain
+# requests are faster than the client, which takes seconds for each command.
 people() { # password of nova
   python3 - "$KEYSTONE/v3" "$1" "compute=$COMPUTE/v2.1" "placement=$PLACEMENT" "image=$URL/image" "network=$URL/network" <<'PYTHON'
 import json, sys, urllib.request
@@ -130,7 +130,7 @@ status() { # token, path, more...
   curl -s -m 30 -o "$WORK/answer" -w '%{http_code}' -H "X-Auth-Token: $token" "$@" "$URL$path"
 }
 answers() { [ "$(status "$2" "$3")" = "$1" ]; } # status, token, path
-# A token of a cloud in the client's file, asked for without the client.
+# Requests a token for a cloud of the client's file, without the client.
 token() {
   local user scope password=secret
   case $1 in
@@ -162,7 +162,7 @@ SERVERS_PATH=/compute/v2.1/servers
 KEYSTONE_DIR=$(mktemp -d "${TMPDIR:-/tmp}/chronova-keystone.XXXXXX") HOUSE_CLOUDS=$KEYSTONE_DIR/clouds.yaml
 house_open keystone 10.83
 
-# ------------------------------------------------------------------------------------------------- what is served here
+# ------------------------------------------------------------------------------------------ the services of this cloud
 
 CHECKED=$("$CHRONOVA_BIN" config check "$CONF")
 like "the configuration is usable" "$CHECKED" '^usable: 0 errors'
@@ -239,7 +239,7 @@ same "... which has to have the role" "$(passed_on "$OLD" "$(token chronova)") $
 same "... and helps no forged token" "$(passed_on gAAAAABforged "$SERVICE") $(passed_on "$OLD" gAAAAABforged)" "401 401"
 same "... and is forgotten after that" "$(status "$OLD" "$SERVERS_PATH/$ONE")" 401
 
-# --------------------------------------------------------------------------------------------- tokens that are taken back
+# ------------------------------------------------------------------------------------------------------- revoked tokens
 
 REVOKED=$(token web)
 same "a snapshot is asked for" "$(status "$REVOKED" "$SERVERS_PATH/$ONE/action" -H 'Content-Type: application/json' \
@@ -253,7 +253,7 @@ same "a user gets in" "$(status "$FIRED" "$SERVERS_PATH")" 200
 change eve '{"user": {"enabled": false}}'
 within $((CACHE + 2)) "a user who is switched off is out" answers 401 "$FIRED" "$SERVERS_PATH"
 
-# ------------------------------------------------------------------------------------- the service's own account fails
+# ------------------------------------------------------------------------------------ the account of the service fails
 
 A=$(token web) B=$(token web)
 password_of_nova something-else
@@ -264,7 +264,7 @@ same "... not even a forged token is judged" "$(status gAAAAABforged "$SERVERS_P
 password_of_nova "$SECRET"
 within 10 "with the right one all is well again" answers 200 "$A" "$SERVERS_PATH"
 
-# ------------------------------------------------------------------------------------------------ Keystone goes away
+# ------------------------------------------------------------------------------------------ Keystone does not answer
 
 PID=$(cat "$KEYSTONE_DIR/pid") FRESH=("$(token web)" "$(token web)" "$(token web)" "$(token web)")
 expect "the quota is raised" os quota set --instances 2 web

@@ -19,7 +19,7 @@ volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status
 write_to() { inside "$1" "echo $3 | dd of=/dev/$2 bs=512 seek=200 conv=fsync 2>/dev/null"; } # uuid, disk, word
 read_from() { inside "$1" "dd if=/dev/$2 bs=512 skip=200 count=1 2>/dev/null | head -n 1"; }
 
-# ------------------------------------------------------------------------------------- booted, copied, booted from the copy
+# ---------------------------------------------------------------- a boot, an image of the server, a boot from the image
 
 # The guest counts seconds in its memory, and its config drive has its administrator's password.
 printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/user-data"
@@ -34,7 +34,7 @@ os server create --wait --flavor "$NAME" --image life-image --network "$NAME" li
   || bad "a server is made from the image" "$(tail -n 20 "$WORK/two")"
 TWO=$(get server life-two id); SERVERS+=("$TWO")
 
-# ---------------------------------------------------------------------------- a volume, carried over; meanwhile two boots
+# ------------------------------------------------------------------- a volume moves to the other guest, while both boot
 
 within 60 "the volume is there" volume_is life-data available
 DATA=$(get volume life-data id)
@@ -50,7 +50,7 @@ expect "the volume is attached to it" did server add volume life-two life-data
 within 30 "it sees it" sees_disk "$TWO" vdb
 same "the second guest reads the word of the first one" "$(read_from "$TWO" vdb)" carried-over
 
-# ------------------------------------------------------------------------------------------------------------ an interface
+# --------------------------------------------------------------------------------------------------------- an interface
 
 cards() { inside "$TWO" 'cat /sys/class/net/*/address'; }
 os port create --network "$NAME" life-port >"$WORK/port" 2>&1 || bad "a port is made" "$(cat "$WORK/port")"
@@ -89,7 +89,7 @@ expect "and repairs it" mark "$ONE" repaired vdb
 expect "an unrescue is requested" did server unrescue life-one
 within 90 "the server is ACTIVE" is life-one ACTIVE
 
-# ----------------------------------------------------------------------------------- rebuilt; shelved, with its volume
+# -------------------------------------------------------------------------- rebuild; shelve and unshelve with a volume
 
 expect "the second server is rebuilt" did server rebuild --wait --image "$(get image "$NAME" id)" life-two
 same "the first guest runs from its own disk again" "$(marker "$ONE")" repaired

@@ -1,7 +1,8 @@
 #!/bin/bash
-# A real guest counts on its console while it migrates live to another host. It has a volume on storage that both hosts
-# reach; its disks are copied. Its count continues at the destination without a gap. With CHRONOVA_SOAK=1 it goes back
-# and forth, also under faults and with post-copy, and then all of it again (live.sh shared) with shared storage.
+# A real guest counts on its console while it migrates live to another host. The guest has a volume on storage that both
+# hosts reach; its disks are copied. The count continues at the destination without a gap. With CHRONOVA_SOAK=1 the
+# guest migrates back and forth, also under faults and with post-copy. Then `live.sh shared` repeats all of this with
+# shared storage.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 fleet_open "live-${1:-local}" lv 10.72 2 "${1:-local}"
@@ -28,7 +29,7 @@ within 60 "it counts" ticks_on "$ONE" 2
 give_volume "$ONE"
 expect "the guest writes a word on its volume" write_on "$FIRST" "$ID" carried-along
 
-# ------------------------------------------------------------------------------------------------------ there and back
+# ------------------------------------------------------------------------------------------- migrations there and back
 
 WAYS=("$SECOND")
 ! long_run || WAYS+=("$FIRST")
@@ -44,7 +45,8 @@ for TO in "${WAYS[@]}"; do
   same "the volume belongs to the server" "$(get volume "$NAME-volume" status) $(attached_to "$NAME-volume")" "in-use $ID"
 done
 long_run || { ends_clean; verdict; }
-# The first migration to a host also brings the image and the network. All later migrations do the same work.
+# The migrations above also brought the image and the network to each host. The following ones all do the same work, so
+# their times can be compared.
 for TO in "$SECOND" "$FIRST" "$SECOND" "$FIRST" "$SECOND" "$FIRST"; do
   leaves --host "$TO"
   wait_for 180 is_at "$ONE" "$TO" || bad "it is ACTIVE on $TO" "$(moves_of "$ONE")"
@@ -54,7 +56,7 @@ ok "control plane: $(median <"$WORK/overhead") ms, the median of $(wc -l <"$WORK
 counts_on "$ONE"
 like "the migrations are listed" "$(moves_of "$ONE" --type live-migration -c Type -c Status | sort | uniq -c)" '^ *8 completed live-migration$'
 
-# ------------------------------------------------------------------------------------------------- aborted and forced
+# ------------------------------------------------------------------------------------------- abort and force complete
 
 with 'live_migration_bandwidth = 2'
 expect "a slow live migration is requested" leaves
@@ -101,10 +103,10 @@ counts_on "$ONE"
 hosts userfault "$SECOND" on
 FIRST=$SECOND SECOND=$(other "$SECOND")
 
-# -------------------------------------------------------------------------------------- the control plane dies meanwhile
+# ----------------------------------------------------------------------- the control plane is killed during a migration
 
-# The guest is paused meanwhile. An emulated guest that runs during a minute of copying can break, with or without a
-# control plane.
+# The forced completion pauses the guest for the rest of the migration. An emulated guest that runs during a minute of
+# copying can break, with or without a control plane.
 with 'live_migration_bandwidth = 2'
 expect "another migration is requested" leaves
 within 60 "it is running" migration_is "$ONE" running

@@ -7,7 +7,7 @@ set -uo pipefail
 losetup -f >/dev/null 2>&1 || { echo "this machine has no loop devices"; exit 77; }
 grep -q device-mapper /proc/misc || modprobe dm-mod 2>/dev/null
 grep -q device-mapper /proc/misc || {
-  # A long run of storage.sh has this anyway.
+  # A long run of storage.sh also covers this.
   [ -z "${CHRONOVA_SOAK:-}" ] || { echo "this machine's kernel has no device mapper"; exit 77; }
   echo "this machine's kernel has no device mapper: the replacement for LVM's programs"
   exec bash "$(dirname "$0")/storage.sh" lvm

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Metrics, alert rules and the Grafana dashboard: promtool checks the first two, and a real Prometheus answers every query
-# of the dashboard from a running server.
+# Metrics, alert rules and the Grafana dashboard: promtool checks the metrics and the rules, and a real Prometheus answers
+# every query of the dashboard from a running server.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 PLACE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../ops/monitoring" && pwd)
@@ -13,12 +13,12 @@ sim_open monitoring '[chronova]' 'hypervisors = sim://3'
 house_last() { [ -z "${PROMETHEUS:-}" ] || { kill "$PROMETHEUS" 2>/dev/null; wait "$PROMETHEUS" 2>/dev/null; }; }
 curl -fsS "$URL/metrics" >"$WORK/metrics"
 same "the metrics are named as Prometheus recommends" "$(promtool check metrics <"$WORK/metrics" 2>&1)" ""
-# Every metric has its row in the documentation, and every row its metric. A replay's metrics exist only during a replay,
-# those of other services only with other services.
+# Every metric of the server has a row in the documentation. The reverse cannot be checked: some metrics exist only
+# during a replay, or only if other services are configured.
 same "the documentation lists each metric" "$(sed -n 's/^# TYPE \([a-z_]*\) .*/\1/p' "$WORK/metrics" | while read -r name; do grep -q "^| \`$name\`" "$PLACE/../../docs/monitoring.md" || echo "$name"; done)" ""
 PROM=$((PORT + 1))
 while (exec 3<>"/dev/tcp/127.0.0.1/$PROM") 2>/dev/null; do PROM=$((PROM + 1)); done
-# The sample configuration, with this server's address, and quicker.
+# The sample configuration with this server's address and a shorter interval.
 mkdir "$WORK/prometheus" && cp "$PLACE"/alerts.yml "$WORK/prometheus/"
 sed -e "s/127.0.0.1:8774/127.0.0.1:$PORT/" -e 's/15s/1s/' "$PLACE/prometheus.yml" >"$WORK/prometheus/prometheus.yml"
 expect "the sample configuration is well-formed" promtool check config "$WORK/prometheus/prometheus.yml"

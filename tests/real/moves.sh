@@ -1,8 +1,9 @@
 #!/bin/bash
-# Two real guests are resized, cold-migrated, shelved and evacuated between two hosts, and come back. A word on their
-# own disks, and a count of boots there, show from inside which data moved. The second one has a volume, and keeps it with
-# its word. `moves.sh shared` runs the same with shared storage. With CHRONOVA_SOAK both run, with a third host: cold and
-# live migrations in a circle, into a zone and out of it, and an evacuation of one host to both others.
+# Two real guests are resized, cold-migrated, shelved and evacuated between two hosts, and come back. Each guest has a
+# word and a count of its boots on its own disk. Both show from inside the guest which data moved. The second guest has
+# a volume, and keeps the volume with the word on it. `moves.sh shared` runs the same with shared storage. With
+# CHRONOVA_SOAK=1 both variants run, with a third host: cold and live migrations in a circle, into a zone and out of it,
+# and an evacuation of one host to both others.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 # A shelved server stays on its host until it is offloaded.
@@ -33,7 +34,7 @@ keeps_volume() { # host
   same "the volume belongs to the server" "$(get volume "$NAME-volume" status) $(attached_to "$NAME-volume")" "in-use $TWO"
 }
 
-# ------------------------------------------------- resized to another host, confirmed; the other one shelved, and back elsewhere
+# ------------------------------------------------------ a resize and its confirmation; a shelved server on another host
 
 expect "a resize is requested" os server resize --flavor "$LARGE" "$(one)"
 expect "the other server is shelved, and leaves its host" os server shelve --offload --wait "$(two)"
@@ -56,7 +57,7 @@ same "where it was told" "$(place "$(two)")" h1
 same "the disk has its marker" "$(marker_at h1 "$TWO")" second
 keeps_volume h1
 
-# --------------------------------------------------------------------------------------- migrated switched off, and reverted
+# ----------------------------------------------------------------- a cold migration of a stopped server, and its revert
 
 expect "a migration is requested" to_host migrate h1 "$(one)"
 within 120 "it waits to be verified" at_rest "$(one)" VERIFY_RESIZE
@@ -72,7 +73,7 @@ same "nothing is left on the abandoned destination" "$(left_on h1 "$ONE")" ""
 same "its disk is unchanged" "$(marker_at h2 "$ONE")" first
 same "it runs once" "$(runs "$ONE")" 1
 
-# -------------------------------------------------------------------------------------------------------------- evacuated
+# ----------------------------------------------------------------------------------------------------------- evacuation
 
 like "an evacuation from a host that is up is refused" "$(os server evacuate "$(two)" --os-compute-api-version 2.29 2>&1)" "still in use"
 hosts crash h1 >/dev/null 2>&1
@@ -94,9 +95,9 @@ like "the evacuation is complete" "$(os server migration list --type evacuation 
 expect "its guest goes on" mark_at h2 "$TWO" evacuated
 same "and runs once" "$(runs "$TWO")" 1
 
-# ------------------------------------------------------------------------------------------------------------ on three hosts
+# ---------------------------------------------------------------------------------------------------------- three hosts
 
-left() { # host that it left, uuid
+left() { # former host, uuid
   same "nothing is left on $1" "$(left_on "$1" "$2")" ""
   same "it runs once" "$(runs "$2")" 1
 }
@@ -151,7 +152,7 @@ if [ $HOSTS = 3 ]; then
   same "both evacuations are complete" "$(os server migration list --type evacuation --host h2 --status completed --os-compute-api-version 2.59 -f value -c 'Source Compute' | sort | uniq -c | xargs)" "1 h1 2 h2"
 fi
 
-# ------------------------------------------------------------------------------------------ switched off, deleted in between
+# ------------------------------------------------------------------ a stopped server is deleted before its confirmation
 
 expect "a server is stopped" os server stop "$(one)"
 within 60 "and off" at_rest "$(one)" SHUTOFF

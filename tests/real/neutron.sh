@@ -1,190 +1,262 @@
 #!/bin/bash
 # A cloud that has Keystone and Neutron with OVN: servers get Neutron's ports on two real hosts, bound to their host, plugged
-# into Open vSwitch, and given up with the server.
+# into Open vSwitch, and given up with the server. The long form adds more interfaces, a network that does not come, live
+# migrations with two bindings, and a floating address.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
-. "$HERE/../testbed/fleet.sh"
-long_run || { echo "only with --soak: no whole run of it has passed yet"; exit 77; }
+TESTBED=$HERE/../testbed
+. "$TESTBED/fleet.sh"
+. "$TESTBED/cloud.sh"
 for program in keystone-wsgi-public neutron-server ovs-vsctl ovn-nbctl mariadbd; do
   PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
     || { echo "no $program here: setup_packages neutron of ops/setup.sh installs it"; exit 77; }
 done
 
-neutron() { bash "$HERE/../testbed/neutron.sh" "$@"; }
+neutron() { bash "$TESTBED/neutron.sh" "$@"; }
 
-cloud() { # NAME USER PROJECT
-  printf '  %s:\n    region_name: RegionOne\n    identity_api_version: 3\n    auth:\n' "$1"
-  printf '      %s\n' "auth_url: $KEYSTONE/v3" "username: $2" "password: secret" "user_domain_name: Default" "project_name: $3" \
-    "project_domain_name: Default"
-}
-
-account() { # user
-  printf '%s\n' "auth_url = $KEYSTONE" 'auth_type = password' "username = $1" 'password = secret' 'user_domain_name = Default' \
-    'project_name = service' 'project_domain_name = Default' 'region_name = RegionOne'
-}
-
+# Keystone, Neutron and the hosts' switches start at the same time.
 house_first() {
-  bash "$HERE/../testbed/keystone.sh" up "$CLOUD_DIR/keystone" >"$CLOUD_DIR/keystone.out" 2>&1 \
-    || { bad "Keystone starts" "$(tail -n 20 "$CLOUD_DIR/keystone.out")"; exit 1; }
-  KEYSTONE=$(cat "$CLOUD_DIR/keystone/url")
-  neutron up "$CLOUD_DIR/neutron" "$KEYSTONE" 10.231.0.2 >"$CLOUD_DIR/neutron.out" 2>&1 &
-  local server=$!
-  NEUTRON=
-  wait_for 60 test -s "$CLOUD_DIR/neutron/sb"
-  NEUTRON=$(cat "$CLOUD_DIR/neutron/url")
-  python3 "$HERE/../testbed/people.py" "$KEYSTONE" nova:service:service,admin placement:service:service,admin \
+  local server switches port
+  port=$(free_port)
+  KEYSTONE=http://127.0.0.1:$port
+  neutron up "$CLOUD/neutron" "$KEYSTONE" 10.231.0.2 >"$CLOUD/neutron.out" 2>&1 &
+  server=$!
+  { wait_for 60 test -s "$CLOUD/neutron/sb" && neutron join "$CLOUD/neutron" h1 h2; } >"$CLOUD/join.out" 2>&1 &
+  switches=$!
+  bash "$TESTBED/keystone.sh" up "$CLOUD/keystone" "$port" >"$CLOUD/keystone.out" 2>&1 \
+    || { bad "Keystone starts" "$(tail -n 20 "$CLOUD/keystone.out")"; exit 1; }
+  NEUTRON=$(cat "$CLOUD/neutron/url")
+  python3 "$TESTBED/people.py" "$KEYSTONE" nova:service:service,admin placement:service:service,admin \
     neutron:service:service,admin ann:web:member eve:shop:member "compute=$URL/compute/v2.1" "placement=$URL/placement" \
     "image=$URL/image" "network=$NEUTRON" || { bad "Keystone gets its users, roles and services"; exit 1; }
+  { echo clouds:; cloud chronova admin admin; cloud web ann web; cloud shop eve shop; } >"$HOUSE_CLOUDS"
   {
-    echo clouds:
-    cloud chronova admin admin
-    cloud web ann web
-    cloud shop eve shop
-  } >"$HOUSE_CLOUDS"
-  {
-    printf '%s\n' '[DEFAULT]' 'vif_plugging_timeout = 30' '[keystone_authtoken]'
+    printf '%s\n' '[DEFAULT]' 'vif_plugging_timeout = 40' '[chronova]' 'image_service = embedded' '[keystone_authtoken]'
     account nova
-    # Keystone has two processes here, which Neutron asks about each request.
+    # Keystone has only two processes here, and Neutron calls Keystone for each request, so an answer may take long.
     echo 'http_connect_timeout = 60'
-    echo '[neutron]'
+    echo '[service_user]'
     account nova
-    printf '%s\n' 'service_metadata_proxy = true' 'metadata_proxy_shared_secret = not-so-secret-4711' 'default_floating_pool = outside'
+    printf '%s\n' 'timeout = 60' 'send_service_user_token = true' '[neutron]'
+    account nova
+    printf '%s\n' 'region_name = RegionOne' 'service_metadata_proxy = true' 'metadata_proxy_shared_secret = not-so-secret-4711' 'default_floating_pool = outside'
   } >>"$CONF"
-  wait $server || { bad "Neutron starts" "$(tail -n 20 "$CLOUD_DIR/neutron.out")"; exit 1; }
+  wait $server || { bad "Neutron starts" "$(tail -n 20 "$CLOUD/neutron.out")"; exit 1; }
   ok "Keystone answers at $KEYSTONE, Neutron at $NEUTRON"
-  neutron join "$CLOUD_DIR/neutron" h1 h2 >"$CLOUD_DIR/join.out" 2>&1 || { bad "the hosts join OVN" "$(tail -n 20 "$CLOUD_DIR/join.out")"; exit 1; }
+  wait $switches || { bad "the hosts join OVN" "$(tail -n 20 "$CLOUD/join.out")"; exit 1; }
   ok "two hosts are chassis of OVN"
 }
 
 house_last() {
-  neutron down "$CLOUD_DIR/neutron"
-  bash "$HERE/../testbed/keystone.sh" down "$CLOUD_DIR/keystone"
+  neutron down "$CLOUD/neutron"
+  bash "$TESTBED/keystone.sh" down "$CLOUD/keystone"
   hosts down >/dev/null 2>&1
-  [ $FAILED -gt 0 ] || rm -rf "$CLOUD_DIR"
+  [ $FAILED -gt 0 ] || rm -rf "$CLOUD"
 }
 
 quiet() { "$@" >/dev/null; }
 web() { os --os-cloud web "$@"; }
-port_of() { web port list --server "$1" -f value -c ID; }
-# The fields of a port as Neutron's administrator sees them.
-port() { os port show "$1" -f json 2>/dev/null | python3 -c 'import json, sys
-port = json.load(sys.stdin)
-print(*[port.get(name) if port.get(name) is not None else "-" for name in sys.argv[1:]])' "${@:2}"; }
+# Answers of Neutron and of the control plane to the administrator. The client takes a second for each.
+network() { curl -s -m 60 -H "X-Auth-Token: $ADMIN" "$NEUTRON/v2.0/$1"; }
+server() { curl -s -m 60 -H "X-Auth-Token: $ADMIN" -H 'OpenStack-API-Version: compute 2.90' "$URL/compute/v2.1/servers/$1" | field "${@:2}"; }
+server_is() { [ "$(server "$1" server.status)" = "$2" ]; } # uuid, status
+place_of() { server "$1" server.OS-EXT-SRV-ATTR:host; }
+is_placed() { [ "$(place_of "$1")" = "$2" ] && server_is "$1" ACTIVE; } # uuid, host
+port_of() { network "ports?device_id=$1" | field ports.0.id; } # uuid of a server
+port() { network "ports/$1" | field "${@:2}"; }
 port_is() { [ "$(port "$1" "${@:3}")" = "$2" ]; } # port, values, names...
-no_port() { ! os port show "$1" >/dev/null 2>&1; }
+no_port() { [ "$(ask "$ADMIN" "$NEUTRON/v2.0/ports/$1")" = 404 ]; }
+bindings() { network "ports/$1/bindings" | python3 -c 'import json, sys
+print(*sorted(f"{row["host"]}:{row["status"]}" for row in json.load(sys.stdin)["bindings"]))' 2>/dev/null; }
+STATE_OF=(port.status port.binding:host_id port.device_owner port.device_id port.binding:vif_type)
 
-CLOUD_DIR=$(mktemp -d "${TMPDIR:-/tmp}/chronova-neutron.XXXXXX") HOUSE_CLOUDS=$CLOUD_DIR/clouds.yaml
+CLOUD=$(mktemp -d "${TMPDIR:-/tmp}/chronova-neutron.XXXXXX") HOUSE_CLOUDS=$CLOUD/clouds.yaml
 export TESTBED_PLAIN_TAPS=1
 FLEET_OPTIONS=--root-link
 fleet_open neutron nt 10.84 2
+ADMIN=$(token admin admin) WEB=$(token ann web)
 
-# ------------------------------------------------------------------------------------------------------- what is served
+# ------------------------------------------------------------------------------------------- the services of this cloud
 
 like "the configuration is usable" "$("$CHRONOVA_BIN" config check "$CONF")" '^usable: 0 errors'
 like "the health says that Neutron is the network service" "$(curl -fsS "$URL/healthz")" '"network":\{"service":"neutron"'
-like "the embedded network API is not served" "$(curl -sS "$URL/network/v2.0/networks")" 'network service of this cloud is at'
+same "the embedded network API is not served" "$(ask '' "$URL/network/v2.0/networks")" 404
+like "... and says where the real one is" "$(cat "$WORK/answer")" 'network service of this cloud is at'
 
-os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public neutron >"$WORK/image" 2>&1 \
-  || bad "the image is uploaded" "$(cat "$WORK/image")"
-os flavor create --vcpus 1 --ram 160 --disk 1 neutron >"$WORK/flavor" 2>&1 || bad "the flavor is made" "$(cat "$WORK/flavor")"
+# Several commands at a time, because each asks Keystone and Neutron.
+os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public neutron >"$WORK/image" 2>&1 &
+IMAGING=$!
+os flavor create --vcpus 1 --ram 160 --disk 1 neutron >"$WORK/flavor" 2>&1 &
+FLAVORING=$!
 web network create inner >"$WORK/network" 2>&1 || bad "the network is made" "$(cat "$WORK/network")"
 web subnet create --network inner --subnet-range 10.84.1.0/24 inner >"$WORK/subnet" 2>&1 || bad "the subnet is made" "$(cat "$WORK/subnet")"
+wait $IMAGING || bad "the image is uploaded" "$(cat "$WORK/image")"
+wait $FLAVORING || bad "the flavor is made" "$(cat "$WORK/flavor")"
 WANTED=(--flavor neutron --image neutron --config-drive True)
-boot_on() { # host, name, options...
-  local host=$1 name=$2; shift 2
-  os server create --os-compute-api-version 2.74 --host "$host" "${WANTED[@]}" "$@" "$name" >"$WORK/boot-$name" 2>&1 \
-    || bad "$name is asked for" "$(tail -n 20 "$WORK/boot-$name")"
-}
 
-# ------------------------------------------------------------------------------------- two servers of a member, two hosts
+# ------------------------------------------------------------------------------ two servers of one project on two hosts
 
 MINE=$(web port create --network inner mine -f value -c id)
-web server create "${WANTED[@]}" --network inner one >"$WORK/one" 2>&1 || bad "a server on the network is asked for" "$(cat "$WORK/one")"
-ONE=$(web server show one -f value -c id); SERVERS+=("$ONE")
-HOST=
-placed() { HOST=$(place "$ONE"); [ -n "$HOST" ]; }
-one_is() { [ "$(web server show one -f value -c status)" = "$1" ]; }
-within 90 "it is ACTIVE" one_is ACTIVE
-within 30 "it is on a host" placed
+GROUP=$(web server group create --policy anti-affinity neutron -f value -c id)
+web server create "${WANTED[@]}" --network inner --hint "group=$GROUP" one -f value -c id >"$WORK/one" 2>&1 &
+ASKING=$!
+web server create "${WANTED[@]}" --port mine --hint "group=$GROUP" two -f value -c id >"$WORK/two" 2>&1 || bad "a server with a port is asked for" "$(cat "$WORK/two")"
+wait $ASKING || bad "a server on the network is asked for" "$(cat "$WORK/one")"
+ONE=$(tail -n 1 "$WORK/one") TWO=$(tail -n 1 "$WORK/two")
+SERVERS+=("$ONE" "$TWO")
+within 120 "a server on the network is ACTIVE" server_is "$ONE" ACTIVE
+within 120 "a server with a port of its user is ACTIVE" server_is "$TWO" ACTIVE
+HOST=$(place_of "$ONE") P1=$(port_of "$ONE")
 OTHER=$(other "$HOST")
-os compute service set --disable "$HOST" nova-compute
-web server create "${WANTED[@]}" --port mine two >"$WORK/two" 2>&1 || bad "a server with a port is asked for" "$(cat "$WORK/two")"
-TWO=$(web server show two -f value -c id); SERVERS+=("$TWO")
-P1=$(port_of one)
-within 20 "its port is ACTIVE and bound to its host" port_is "$P1" "ACTIVE $HOST compute:nova $ONE ovs" status binding_host_id device_owner device_id binding_vif_type
-A1=$(web port show "$P1" -f json | python3 -c 'import json, sys; print(json.load(sys.stdin)["fixed_ips"][0]["ip_address"])')
-same "the server shows the port's address" "$(web server show one -f json | python3 -c 'import json, sys; print(*json.load(sys.stdin)["addresses"]["inner"])')" "$A1"
+same "they are on two hosts" "$(place_of "$TWO")" "$OTHER"
+within 20 "the port of the first is ACTIVE and bound to its host" port_is "$P1" "ACTIVE $HOST compute:nova $ONE ovs" "${STATE_OF[@]}"
+within 20 "the member's port is so, too" port_is "$MINE" "ACTIVE $OTHER compute:nova $TWO ovs" "${STATE_OF[@]}"
+A1=$(port "$P1" port.fixed_ips.0.ip_address) A2=$(port "$MINE" port.fixed_ips.0.ip_address)
+same "the server shows the port's address" "$(server "$ONE" server.addresses.inner.0.addr)" "$A1"
 like "its guest is plugged into Open vSwitch by the port's id" "$(on "$HOST" dumpxml "$ONE")" "interfaceid='$P1'"
 same "... which has it" "$(neutron in "$HOST" ovs-vsctl --bare --columns=name find Interface "external_ids:iface-id=$P1")" "tap${P1:0:11}"
-two_is() { [ "$(web server show two -f value -c status)" = "$1" ]; }
-within 90 "the other server is ACTIVE" two_is ACTIVE
-same "it is on the other host" "$(place "$TWO")" "$OTHER"
-within 20 "the member's port is ACTIVE there" port_is "$MINE" "ACTIVE $OTHER compute:nova $TWO" status binding_host_id device_owner device_id
-A2=$(web port show "$MINE" -f json | python3 -c 'import json, sys; print(json.load(sys.stdin)["fixed_ips"][0]["ip_address"])')
-os compute service set --enable "$HOST" nova-compute
 
 # ------------------------------------------------------------------------------------------------------------ refusals
 
-refused() { ! web server create "${WANTED[@]}" "$@" refused >"$WORK/refused" 2>&1; }
-expect "a port in use is refused" refused --port mine
-like "... in Nova's words" "$(cat "$WORK/refused")" "Port $MINE is still in use"
-os network create hidden >/dev/null 2>&1 && os subnet create --network hidden --subnet-range 10.84.2.0/24 hidden >/dev/null 2>&1
-HIDDEN=$(get network hidden id)
-expect "a network of another project is refused" refused --nic "net-id=$HIDDEN"
-like "... as if it were not there" "$(cat "$WORK/refused")" "$HIDDEN"
-# The client looks for the group itself, so the request is made without it.
-INNER=$(web network show inner -f value -c id)
-like "a group that is not there is refused in Nova's words" "$(curl -sS -m 60 -H "X-Auth-Token: $(web token issue -f value -c id)" \
-  -H 'Content-Type: application/json' "$URL/compute/v2.1/servers" -d "{\"server\": {\"name\": \"refused\", \"flavorRef\": \"$(get flavor neutron id)\",
-  \"imageRef\": \"$(get image neutron id)\", \"networks\": [{\"uuid\": \"$INNER\"}], \"security_groups\": [{\"name\": \"nonsense\"}]}}")" \
-  '"code":400,"message":"Security group nonsense not found'
+INNER=$(port "$P1" port.network_id) FLAVOR=$(get flavor neutron id) IMAGE=$(get image neutron id)
+refusal() { # networks, more: the answer to a request to boot
+  ask "$WEB" "$URL/compute/v2.1/servers" -d "{\"server\": {\"name\": \"refused\", \"flavorRef\": \"$FLAVOR\", \"imageRef\": \"$IMAGE\",
+    \"networks\": [$1] ${2:-}}}"
+  cat "$WORK/answer"
+}
+like "a port in use is refused in Nova's words" "$(refusal "{\"port\": \"$MINE\"}")" "^409.*Port $MINE is still in use"
+os network create hidden -f value -c id >"$WORK/hidden" 2>&1
+HIDDEN=$(tail -n 1 "$WORK/hidden")
+like "a network of another project is refused as if it were not there" "$(refusal "{\"uuid\": \"$HIDDEN\"}")" "^400.*$HIDDEN could not be found"
+like "a group that is not there is refused in Nova's words" \
+  "$(refusal "{\"uuid\": \"$INNER\"}" ', "security_groups": [{"name": "nonsense"}]')" '^400.*Security group nonsense not found'
 
-# ------------------------------------------------------------------------------------ traffic, and who may send it
+# ------------------------------------------------------------------------------------- traffic and security groups
 
-INSIDE_SECONDS=60
-within 120 "the first guest is booted, with its address by OVN's DHCP" said "$ONE" "GUEST-READY hostname=.* ip=$A1"
-within 120 "the second guest, too" said "$TWO" "GUEST-READY hostname=.* ip=$A2"
+# A guest asks for an address for three seconds. On a busy machine OVN may need longer.
+has_address() { # host, uuid, address
+  said "$2" "GUEST-READY hostname=" || return 1
+  said "$2" "GUEST-READY hostname=.* ip=$3 " || at "$1" "$2" "udhcpc -i eth0 -n -q -t 5 -T 1 -s /etc/dhcp >/dev/null 2>&1; ip -4 -o addr show dev eth0" | grep -q " $3/"
+}
 ping_from() { at "$1" "$2" "ping -c 1 -W 2 $3 >/dev/null 2>&1 && echo REACHED || echo SILENT" | grep -q "$4"; } # host, uuid, to, word
+within 120 "the first guest is booted, with its address by OVN's DHCP" has_address "$HOST" "$ONE" "$A1"
+within 120 "the second guest, too" has_address "$OTHER" "$TWO" "$A2"
 within 30 "guests of one group reach each other across hosts" ping_from "$HOST" "$ONE" "$A2" REACHED
 expect "a group of its own is made" quiet web security group create closed
-expect "the other server is taken out of the common group" web server remove security group two default
-expect "... and put into the new one" web server add security group two closed
-like "the server shows it" "$(web server show two -f value -c security_groups)" closed
+expect "the other server is put into it" web server add security group "$TWO" closed
+expect "... and taken out of the common one" web server remove security group "$TWO" default
+same "the server shows it" "$(server "$TWO" server.security_groups.0.name)" closed
 within 20 "the new group blocks the ping" ping_from "$HOST" "$ONE" "$A2" SILENT
 expect "a rule of the group allows it" quiet web security group rule create --protocol icmp closed
 within 20 "the ping passes again" ping_from "$HOST" "$ONE" "$A2" REACHED
 
-# ----------------------------------------------------------------------------------------- more interfaces, and fewer
-
-expect "one more interface is attached" quiet web server add network one inner
-P3=$(port_of one | grep -vx "$P1")
-within 20 "its port is ACTIVE" port_is "$P3" "ACTIVE $HOST" status binding_host_id
-expect "it is detached" web server remove port one "$P3"
-within 20 "the port that was made for it is deleted" no_port "$P3"
-
-# -------------------------------------------------------------------------------------------- a network that does not come
-
-kill -STOP -- "-$(cat "$CLOUD_DIR/neutron/$OTHER-controller.pid")"
-os compute service set --disable "$HOST" nova-compute
-web server create "${WANTED[@]}" --network inner three >"$WORK/three" 2>&1 || bad "a third server is asked for" "$(cat "$WORK/three")"
-THREE=$(web server show three -f value -c id); SERVERS+=("$THREE")
-P4=
-third_port() { P4=$(port_of three); [ -n "$P4" ]; }
-within 30 "a server on a host without OVN's controller gets its port" third_port
-three_is() { [ "$(web server show three -f value -c status)" = "$1" ]; }
-within 60 "... and fails when its port stays down" three_is ERROR
-like "... in Nova's words" "$(web server show three -f value -c fault)" 'Failed to allocate the network.s., not rescheduling'
-within 10 "its port is deleted" no_port "$P4"
-kill -CONT -- "-$(cat "$CLOUD_DIR/neutron/$OTHER-controller.pid")"
-os compute service set --enable "$HOST" nova-compute
-expect "it is deleted" web server delete --wait three
-
 # ------------------------------------------------------------------------------------------------------------- the end
 
-expect "the servers are deleted" web server delete --wait one two
-within 10 "the port that was made for the server is deleted" no_port "$P1"
-same "the member's port is kept, and unbound" "$(port "$MINE" status binding_host_id device_id binding_vif_type)" "DOWN   unbound"
-same "nothing is left in Open vSwitch" "$(for h in h1 h2; do neutron in $h ovs-vsctl --bare --columns=name find Interface type='""' | grep tap; done)" ""
-same "nothing is left on the hosts" "$(rest_of "$ONE")$(rest_of "$TWO")" ""
-like "the calls are counted" "$(curl -fsS "$URL/metrics")" '^chronova_service_calls\{outcome="[a-z]+",service="neutron"\} [1-9]'
-verdict
+ends() {
+  expect "the servers are deleted" web server delete --wait "$ONE" "$TWO"
+  within 10 "the port that was made for the server is deleted" no_port "$P1"
+  same "the member's port is kept, and unbound" "$(port "$MINE" "${STATE_OF[@]}")" "DOWN - - - unbound"
+  same "nothing is left in Open vSwitch" "$(for h in h1 h2; do neutron in $h ovs-vsctl --bare --columns=name find Interface type='""' | grep tap; done)" ""
+  same "nothing is left on the hosts" "$(rest_of "$ONE")$(rest_of "$TWO")" ""
+  like "the calls are counted" "$(curl -fsS "$URL/metrics")" '^chronova_service_calls\{outcome="done",service="neutron"\} [1-9]'
+  same "no token is in the log" "$(grep -cF -e "$WEB" -e "$ADMIN" "$WORK/chronova.log")" 0
+  verdict
+}
+long_run || ends
+
+# ----------------------------------------------------------------------------------- live migrations with two bindings
+
+same "each port has one binding" "$(bindings "$P1") $(bindings "$MINE")" "$HOST:ACTIVE $OTHER:ACTIVE"
+# The servers' group has no place for both on one host.
+expect "a third server is asked for" quiet web server create "${WANTED[@]}" --network inner three
+THREE=$(web server show three -f value -c id); SERVERS+=("$THREE")
+within 120 "it is ACTIVE" server_is "$THREE" ACTIVE
+P3=$(port_of "$THREE") FROM=$(place_of "$THREE")
+TO=$(other "$FROM") A3=$(port "$P3" port.fixed_ips.0.ip_address)
+within 120 "its guest has its address" has_address "$FROM" "$THREE" "$A3"
+within 30 "it is reached" ping_from "$HOST" "$ONE" "$A3" REACHED
+pinged() { # seconds: pings the third guest from the first one, five times a second, until the file $WORK/pinged has the result
+  rm -f "$WORK/pinged"
+  (INSIDE_SECONDS=$(($1 + 60)) at "$HOST" "$ONE" "ping -i 0.2 -w $1 $A3 | tail -n 2" >"$WORK/pings" 2>&1; mv "$WORK/pings" "$WORK/pinged") &
+}
+lost() { sed -n 's/^\([0-9]*\) packets transmitted, \([0-9]*\) packets received.*/\1 \2/p' "$WORK/pinged" | awk '{print $1 - $2}'; }
+moves() { ask "$ADMIN" "$URL/compute/v2.1/servers/$THREE/action" -H 'OpenStack-API-Version: compute 2.34' \
+  -d "{\"os-migrateLive\": {\"host\": \"$1\", \"block_migration\": \"auto\"}}"; } # host
+for way in "$FROM $TO" "$TO $FROM"; do
+  read -r from to <<<"$way"
+  pinged 40
+  : >"$WORK/seen"
+  same "a live migration to $to is requested" "$(moves "$to")" 202
+  for _ in $(seq 300); do
+    bindings "$P3" >>"$WORK/seen"
+    ! is_placed "$THREE" "$to" || break
+    sleep 0.1
+  done
+  within 120 "it is ACTIVE there" is_placed "$THREE" "$to"
+  expect "... with two bindings meanwhile" grep -qx "$(printf '%s\n' "$from:ACTIVE" "$to:INACTIVE" | sort | paste -sd ' ')" "$WORK/seen"
+  same "... and one after it" "$(bindings "$P3")" "$to:ACTIVE"
+  within 30 "its port is ACTIVE" port_is "$P3" "ACTIVE $to compute:nova $THREE ovs" "${STATE_OF[@]}"
+  same "nothing announces a move any more" "$(port "$P3" port.binding:profile.migrating_to)" -
+  same "... and the port's maker is known" "$(port "$P3" port.binding:profile.chronova_made_for | grep -c -- '-....-')" 1
+  within 90 "the pings have ended" test -e "$WORK/pinged"
+  expect "at most a second of pings is lost: $(lost) of $(sed -n 's/ packets transmitted.*//p' "$WORK/pinged")" [ "$(lost)" -le 5 ]
+  same "nothing is left on $from" "$(left_on "$from" "$THREE")" ""
+done
+
+# An aborted move leaves the port as it was.
+with 'live_migration_bandwidth = 1'
+same "a slow live migration is requested" "$(moves "$TO")" 202
+on_its_way() { [ "$(bindings "$P3")" = "$(printf '%s\n' "$FROM:ACTIVE" "$TO:INACTIVE" | sort | paste -sd ' ')" ] && [ "$(server "$THREE" server.OS-EXT-STS:task_state)" = migrating ]; }
+within 60 "its port has two bindings" on_its_way
+running() { migration_is "$THREE" running; }
+within 60 "the guest is on its way" running
+expect "it is aborted" os server migration abort "$THREE" "$(number_of "$THREE")" --os-compute-api-version 2.79
+within 60 "the server stays" is_placed "$THREE" "$FROM"
+one_binding() { [ "$(bindings "$P3")" = "$FROM:ACTIVE" ]; }
+within 30 "... with one binding" one_binding
+same "... whose profile announces no move" "$(port "$P3" port.binding:profile.migrating_to)" -
+within 30 "it is reached" ping_from "$HOST" "$ONE" "$A3" REACHED
+expect "the third server is deleted" web server delete --wait "$THREE"
+within 10 "its port is deleted" no_port "$P3"
+
+# ----------------------------------------------------------------------------------------- more interfaces, and fewer
+
+expect "one more interface is attached" quiet web server add network "$ONE" inner
+P4=$(network "ports?device_id=$ONE" | python3 -c 'import json, sys; print(*[port["id"] for port in json.load(sys.stdin)["ports"] if port["id"] != sys.argv[1]])' "$P1")
+within 20 "its port is ACTIVE" port_is "$P4" "ACTIVE $HOST" port.status port.binding:host_id
+expect "it is detached" web server remove port "$ONE" "$P4"
+within 20 "the port that was made for it is deleted" no_port "$P4"
+
+# ------------------------------------------------------------------------------------------ a port that OVN never plugs
+
+kill -STOP -- "-$(cat "$CLOUD/neutron/$OTHER-controller.pid")"
+os compute service set --disable "$HOST" nova-compute
+expect "a server is asked for on a host without OVN's controller" quiet web server create "${WANTED[@]}" --network inner four
+FOUR=$(web server show four -f value -c id); SERVERS+=("$FOUR")
+has_port() { P5=$(port_of "$FOUR"); [ -n "$P5" ]; }
+within 30 "it gets its port" has_port
+within 90 "... and fails when its port stays down" server_is "$FOUR" ERROR
+like "... in Nova's words" "$(server "$FOUR" server.fault.message)" 'Failed to allocate the network.s., not rescheduling'
+within 10 "its port is deleted" no_port "$P5"
+kill -CONT -- "-$(cat "$CLOUD/neutron/$OTHER-controller.pid")"
+os compute service set --enable "$HOST" nova-compute
+expect "it is deleted" web server delete --wait "$FOUR"
+
+# ------------------------------------------------------------------------------------------------- a floating address
+
+expect "a network leads outside" quiet os network create --external --provider-network-type flat --provider-physical-network physnet1 outside
+expect "... with addresses" quiet os subnet create --network outside --no-dhcp --gateway 10.232.0.1 --subnet-range 10.232.0.0/24 \
+  --allocation-pool start=10.232.0.150,end=10.232.0.199 outside
+expect "a router leads there" quiet web router create --external-gateway outside inner
+expect "... from the network" web router add subnet inner inner
+FLOATING=$(web floating ip create outside -f value -c floating_ip_address)
+expect "a floating address is given to the server" web server add floating ip "$TWO" "$FLOATING"
+reached() { hosts ctl ping -c 1 -W 2 "$FLOATING" >/dev/null 2>&1; }
+within 60 "it answers outside" reached
+like "the server shows it" "$(server "$TWO" server.addresses.inner)" "$FLOATING"
+expect "it is taken from the server" web server remove floating ip "$TWO" "$FLOATING"
+silent() { ! reached; }
+within 20 "it answers no more" silent
+expect "it is given back" web floating ip delete "$FLOATING"
+expect "the router is taken away" eval 'web router remove subnet inner inner && web router delete inner'
+ends

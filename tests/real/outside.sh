@@ -97,7 +97,7 @@ done
 same "the server from before is still ACTIVE" "$(status_of outside-one)" ACTIVE
 same "its guest still ran all the time" "$(qemu_of "$ONE")" "${GUEST:-}"
 
-# ------------------------------------------------------------------------------------------------------------- the end
+# ------------------------------------------------------------------------------------------------------------ deletion
 
 PORT_ID=$(os port list --server outside-one -f value -c ID)
 expect "the server is deleted" os server delete --wait outside-one

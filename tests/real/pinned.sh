@@ -36,7 +36,7 @@ inventory() { os resource provider inventory list "$(os resource provider list -
 
 like "a host has inventory for floating and dedicated CPUs" "$(inventory h1)" 'PCPU 1 VCPU 1'
 
-# -------------------------------------------------------------------------------------------------------------- built
+# -------------------------------------------------------------------------------------------------------------- build
 
 boot "$ONE" --flavor "$PINNED" --config-drive True --user-data "$(counting)"
 ready "$ONE" "the guest is booted"
@@ -50,14 +50,14 @@ boot "$NAME-plain"
 same "a floating guest does not use that processor" "$(on "$(place "$NAME-plain")" vcpupin "$ID" | awk '$1 == 0 {print $2}')" "$((1 - $(processor_of "$(place "$NAME-plain")")))"
 expect "it is deleted" os server delete --wait "$NAME-plain"
 
-# ------------------------------------------------------------------------------------------------- who does not fit
+# --------------------------------------------------------------------------------------- a server that fits no host
 
 os server create --wait --flavor "$PINNED-two" --image "$NAME" --network "$NAME" "$NAME-two" >"$WORK/none" 2>&1
 same "a server with two dedicated CPUs finds no host" "$(status_of "$NAME-two")" ERROR
 like "and is told why" "$(get server "$NAME-two" fault)" 'No valid host was found.*dedicated CPUs?'
 expect "it is deleted" os server delete --wait "$NAME-two"
 
-# ------------------------------------------------------------------------------------------------- while it runs
+# ------------------------------------------------------------------------------------------------ live migration
 
 expect "a live migration is requested" os server migrate --live-migration --host "$SECOND" "$ONE" --os-compute-api-version 2.79
 within 180 "it is ACTIVE on $SECOND" is_at "$ONE" "$SECOND"
@@ -73,7 +73,7 @@ same "a third one finds no host" "$(status_of "$NAME-full")" ERROR
 like "and is told why" "$(get server "$NAME-full" fault)" 'No valid host was found.*dedicated CPUs?'
 expect "both are deleted" os server delete --wait "$NAME-next" "$NAME-full"
 
-# ----------------------------------------------------------------------------------- switched off, and brought back
+# ---------------------------------------------------------------------------------------- cold migration and revert
 
 expect "a hard reboot is requested" os server reboot --hard --wait "$ONE"
 is_pinned "started anew" "$SECOND" "$ONE_ID"

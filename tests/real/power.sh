@@ -1,6 +1,6 @@
 #!/bin/bash
-# A real host loses its power. If the operator has configured so, the guests that ran start again with the host, and no
-# others. This happens once while the control plane runs, and once while it is stopped.
+# A real host loses its power. With `resume_guests_state_on_host_boot`, exactly the guests that ran before start again
+# with the host. The host loses its power once while the control plane runs, and once while it is stopped.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 HOUSE_CONF=$'[DEFAULT]\nresume_guests_state_on_host_boot = True'
@@ -13,7 +13,7 @@ expect "one of them is stopped" os server stop power-rests
 within 60 "it is SHUTOFF" is power-rests SHUTOFF
 
 BOOTS=1
-back() { # what
+back() { # the occasion, for the texts of the checks
   BOOTS=$((BOOTS + 1))
   within 90 "the server that ran is ACTIVE $1" at_rest power-ran ACTIVE
   ready power-ran "its guest boots from its disk" $BOOTS

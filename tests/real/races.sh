@@ -1,9 +1,9 @@
 #!/bin/bash
-# Faults during a live migration of a real guest: a libvirtd restarts at the destination. With CHRONOVA_SOAK=1 it restarts
-# on either side; either host loses its network (which the control plane also uses) or its power, before, at and after the
-# switch-over. The control plane is killed, another move is requested, the guest shuts down, the server is deleted. In
-# every case the guest is on exactly one host in the end, and runs once. It continues as long as a host has its memory. A
-# deleted server leaves nothing behind.
+# Faults during a live migration of a real guest: a libvirtd restarts at the destination. With CHRONOVA_SOAK=1 it
+# restarts on either side; either host loses its network (which the control plane also uses) or its power, before, at
+# and after the switch-over. The control plane is killed, another move is requested, the guest shuts down, the server is
+# deleted. In every case the guest is on exactly one host in the end, and runs once. The guest continues as long as a
+# host has its memory. A deleted server leaves nothing behind.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 FLEET_WIRE=TCP FLEET_OPTIONS=--root-link
@@ -15,14 +15,14 @@ boot "$ONE" --config-drive True --user-data "$(counting)" --availability-zone no
 ready "$ONE" "the guest is booted"
 within 60 "it counts" ticks_on "$ONE" 2
 
-on_its_way() { # FROM TO: sends the guest, slowly
+on_its_way() { # sets FROM and TO, and starts a slow migration
   FROM=$(place "$ONE") TO=$(other "$(place "$ONE")")
   expect "it is sent from $FROM to $TO" os server migrate --live-migration --host "$TO" "$ONE" --os-compute-api-version 2.79
   within 60 "its migration runs" migration_is "$ONE" running
   sleep 2
 }
 # Invariants for every outcome; the guest continues unless stated otherwise.
-settles() { # [how it is seen to go on]
+settles() { # [the check that the guest continues]
   within 150 "the migration is over" migration_over "$ONE"
   within 60 "both hosts are up" host_is up
   within 60 "the server is ACTIVE" at_rest "$ONE" ACTIVE
@@ -68,7 +68,7 @@ gone_off() { # the guest ended with its host, or by itself: it is started from i
   ready "$ONE" "its guest boots from its disk" $BOOTS
 }
 
-# ----------------------------------------------------------------------------------------- libvirtd restarts, on either side
+# ------------------------------------------------------------------------------------ libvirtd restarts, on either side
 
 SIDES=(TO)
 ! long_run || SIDES=(FROM TO)
@@ -86,7 +86,7 @@ nothing_left() { # uuid
 }
 long_run || { expect "it is deleted" os server delete --wait "$ONE"; nothing_left "$ID"; verdict; }
 
-# ------------------------------------------------------------------------------------------------- the control plane is killed
+# ------------------------------------------------------------------------------------------ the control plane is killed
 
 on_its_way
 house_kill
@@ -94,7 +94,7 @@ sleep 2
 house_start || bad "the control plane starts after it was killed" "$(tail -n 20 "$WORK/chronova.log")"
 settles
 
-# ---------------------------------------------------------------------------------- a host loses its network, and gets it back
+# --------------------------------------------------------------------------- a host loses its network, and gets it back
 
 for side in TO FROM; do
   on_its_way
@@ -106,7 +106,7 @@ for side in TO FROM; do
   settles
 done
 
-# --------------------------------------------------------------------------------- it is not known whether it came across
+# ----------------------------------------------------------------------------- the network fails during the switch-over
 
 # The guest is paused during the switch-over, which takes the hosts a moment. In that moment one host loses its network.
 for side in FROM TO; do
@@ -121,7 +121,7 @@ for side in FROM TO; do
   settles
 done
 
-# ------------------------------------------------------------------------------------------------------- the power of a host
+# ----------------------------------------------------------------------------------------------- a host loses its power
 
 on_its_way
 hosts crash "$TO" >/dev/null 2>&1
@@ -150,7 +150,7 @@ forced
 within 150 "the guest runs on $TO" runs_on "$TO" "$ID"
 power_fails_under_it "$TO"
 
-# ----------------------------------------------------------------------------------------------- the guest switches itself off
+# ------------------------------------------------------------------------------------------ the guest shuts itself down
 
 on_its_way
 at "$FROM" "$ID" 'poweroff' >/dev/null 2>&1 &
@@ -159,7 +159,7 @@ within 120 "the migration is over" migration_over "$ONE"
 wait $OFF
 gone_off
 
-# --------------------------------------------------------------------------------------------------- deleted during each move
+# ------------------------------------------------------------------------------- the server is deleted during each move
 
 on_its_way
 expect "it is deleted during the migration" os server delete --wait "$ONE"

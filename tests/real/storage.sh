@@ -1,8 +1,8 @@
 #!/bin/bash
-# Real guests with other image backends than copy-on-write files: raw files, then (storage.sh lvm) logical volumes.
-# Build, live migration and delete on two hosts; with CHRONOVA_SOAK=1 also rescue, image, resize, rebuild and shelve,
-# checked from inside the guests and in the hosts' pools. testbed/lvm.sh replaces LVM's own programs, because both hosts
-# share one kernel; lvm.sh runs the real ones.
+# Real guests with other image backends than copy-on-write files: raw files, then (`storage.sh lvm`) logical volumes.
+# The script builds, migrates live and deletes guests on two hosts; with CHRONOVA_SOAK=1 also rescue, image, resize,
+# rebuild and shelve, checked from inside the guests and in the hosts' pools. testbed/lvm.sh replaces LVM's own
+# programs, because both hosts share one kernel; tests/real/lvm.sh runs the real programs.
 set -uo pipefail
 FORM=${1:-raw}
 . "$(dirname "$0")/../testbed/fleet.sh"
@@ -27,7 +27,7 @@ expect "a flavor with more disks is made" asked flavor create --vcpus 1 --ram 16
 expect "a larger flavor is created" asked flavor create --vcpus 1 --ram 160 --disk 2 --ephemeral 2 --swap 16 "$LARGE"
 ONE=$NAME-one
 
-# The storage pool and the volume of a disk, and the host's description of it.
+# The storage pool of the disks, the suffix of their volumes, and libvirt's description of a volume.
 POOL=chronova; SUFFIX=.raw
 [ "$FORM" = raw ] || { POOL=chronova-lvm-$GROUP; SUFFIX=; }
 volume() { on "$1" pool-refresh "$POOL" >/dev/null; on "$1" vol-dumpxml "$2$SUFFIX" "$POOL"; } # host, disk
@@ -48,7 +48,7 @@ source_of() { on "$1" dumpxml "$2" | tr -d '\n' | grep -oE "<disk type='(file|bl
 to_host() { asked server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 sectors() { at "$1" "$2" 'cat /sys/block/vda/size'; } # host, uuid
 
-# ------------------------------------------------------------------------------------------------------------- built
+# ------------------------------------------------------------------------------------------------------------- build
 
 boot "$ONE" --flavor "$SMALL" --config-drive True --user-data "$(counting)" --availability-zone nova:h1
 ready "$ONE" "the guest is booted from a whole copy of its image"
@@ -62,7 +62,7 @@ esac
 same "it has the flavor's size" "$(bytes h1 "${ID}_disk") $(sectors h1 "$ID")" "1073741824 2097152"
 expect "the guest writes a word on its disk" mark_at h1 "$ID" first
 
-# ------------------------------------------------------------------------------------------------------ migrated running
+# ------------------------------------------------------------------------------------------------------- live migration
 
 within 60 "the guest counts" ticks_on "$ONE" 2
 expect "a live migration is requested" asked server migrate --live-migration --host h2 "$ONE" --os-compute-api-version 2.79
@@ -77,7 +77,7 @@ long_run || { ends_clean; verdict; }
 expect "a live migration back is requested" asked server migrate --live-migration --host h1 "$ONE" --os-compute-api-version 2.79
 within 300 "it is ACTIVE where it was" is_at "$ONE" h1
 
-# ------------------------------------------------------------------------------------------ made an image of, on and off
+# ---------------------------------------------------------------------- images of the running and of the stopped server
 
 expect "an image is made of the running guest" asked server image create --wait --name "$NAME-live" "$ONE"
 expect "the server is stopped" asked server stop "$ONE"
@@ -90,7 +90,7 @@ same "the word is on its disk" "$(marker_at h1 "$TWO")" first
 expect "it is deleted" asked server delete --wait "$NAME-two"
 same "nothing is left of it" "$(everything_on h1 "$TWO")" ""
 
-# ----------------------------------------------------------------------------------------- resized to the other host, and back
+# ---------------------------------------------------------------------------------- resize to the other host and revert
 
 expect "a resize to the other host is requested" asked server resize --flavor "$LARGE" "$ONE"
 within 240 "it waits to be verified" at_rest "$ONE" VERIFY_RESIZE
@@ -109,7 +109,7 @@ expect "it is confirmed" asked server resize confirm "$ONE"
 within 60 "it is ACTIVE" at_rest "$ONE" ACTIVE
 same "nothing is left at the source" "$(everything_on h1 "$ID")" ""
 
-# ------------------------------------------------------------------------------------------------------ migrated running
+# ------------------------------------------------------------------------------------------------------- live migration
 
 within 60 "the guest counts" ticks_on "$ONE" 2
 expect "a live migration is requested" asked server migrate --live-migration --host h1 "$ONE" --os-compute-api-version 2.79
@@ -121,7 +121,7 @@ same "it counted without a gap" "$(gaps "$ONE")" ""
 same "it has all its disks" "$(disks_on h1 "$ID")" "$ALL"
 same "the disks have their data" "$(marker_at h1 "$ID")" first
 
-# --------------------------------------------------------------------------------------------- rescued, rebuilt, shelved
+# ------------------------------------------------------------------------------------------- rescue, rebuild and shelve
 
 expect "it is rescued" asked server rescue "$ONE"
 within 120 "it is in rescue" at_rest "$ONE" RESCUE
@@ -140,7 +140,7 @@ expect "it is rebuilt" asked server rebuild --image "$NAME" "$ONE" --wait
 within 120 "it is ACTIVE" at_rest "$ONE" ACTIVE
 same "its disk is recreated" "$(marker_at h2 "$ID")" ""
 
-# ------------------------------------------------------------------------------------- what a guest writes is no header
+# ------------------------------------------------------------------------- a guest's data that looks like a disk format
 
 expect "it is stopped" asked server stop "$ONE"
 within 60 "the server is SHUTOFF" at_rest "$ONE" SHUTOFF
@@ -163,14 +163,14 @@ expect "it is started" asked server start "$ONE"
 within 60 "it is ACTIVE" at_rest "$ONE" ACTIVE
 like "QEMU still uses the disk as raw" "$(source_of h2 "$ID")" "type='raw'"
 
-# ----------------------------------------------------------------------------------------------- another way from now on
+# ----------------------------------------------------------------------------------- a reboot under another images_type
 
 with 'images_type = qcow2' ${TESTBED_LVM:+"images_volume_group = $GROUP"}
 expect "it is rebooted hard under another images_type" asked server reboot --hard --wait "$ONE"
 within 60 "it is ACTIVE" at_rest "$ONE" ACTIVE
 ends_clean
 
-# ----------------------------------------------------------------------------------------------- a group that is not there
+# ----------------------------------------------------------------------------------- a volume group that does not exist
 
 if [ "$FORM" = lvm ]; then
   house_stop

@@ -22,7 +22,7 @@
 #
 # tests/tempest/passes.txt lists the tests that must pass, passes-volumes.txt those that need volumes; both may only
 # grow. exceptions.txt lists the tests that cannot pass, with reasons. Exit status: 0 passed, 77 cannot run here, 1 a
-# listed test does not pass, or one fails without a reason.
+# listed test does not pass, or a test fails without a listed reason.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
@@ -49,7 +49,7 @@ close() {
     for _ in $(seq 100); do kill -0 "$house" 2>/dev/null || break; sleep 0.1; done
     kill -9 "$house" 2>/dev/null
   fi
-  # The folder has the error messages.
+  # The folder of a failed run stays, because it has the error messages.
   case $status in 0 | 77) rm -rf "$work" ;; *) echo "what it left: $work" ;; esac
 }
 trap close EXIT

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Runs a live migration of tempest's with booting guests on two real hosts without shared storage; with CHRONOVA_SOAK=1,
-# all of its tests of live migrations, cold migrations and resizes. It calls tests/real/tempest.sh with the hosts of the testbed. TEMPEST_VENV and TEMPEST_RESULT are as
-# there.
+# Runs one of tempest's tests of live migration, with booting guests on two real hosts without shared storage. With
+# CHRONOVA_SOAK=1 it runs all of tempest's tests of live migrations, cold migrations and resizes. The script calls
+# tests/real/tempest.sh with the hosts of the testbed. TEMPEST_VENV and TEMPEST_RESULT have the same meaning as in
+# tempest.sh.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 [ "$(id -u)" = 0 ] || cannot "needs root, for hosts in namespaces"

@@ -1,16 +1,18 @@
 #!/bin/bash
 # One mixed soak: two real libvirt hosts and, beside them, simulated fleets. Clients send random operations on servers,
-# volumes and images. Meanwhile the control plane is killed and stopped, hosts lose power or the network, libvirtds restart
-# or freeze, the disk under the event log fills up, and the control plane's clock steps. Then the faults stop, and the
-# books must agree: what was acknowledged, the APIs, the hosts, Placement, quota, the pool of volumes and the log.
+# volumes and images. Meanwhile the control plane is killed and stopped, hosts lose power or the network, libvirtds
+# restart or freeze, the disk under the event log fills up, and the control plane's clock steps. Then the faults stop,
+# and all records must agree: the acknowledged requests, the APIs, the hosts, Placement, quota, the pool of volumes and
+# the log.
 #
 #   tests/soak/hour.sh [REPORT]     writes REPORT (docs/hour.md)
 #
 # CHRONOVA_BIN, CHRONOVA_DEV_BIN  the programs; CHRONOVA_IMAGE the guest image; `openstack` is on the PATH
-# CHRONOVA_HOUR_SECONDS           how long (3600)
-# CHRONOVA_HOUR_SEED              of the clients, the faults and the simulated fleets (random; the report has it)
+# CHRONOVA_HOUR_SECONDS           the duration in seconds (3600)
+# CHRONOVA_HOUR_SEED              the seed of the clients, the faults and the simulated fleets (random; see the report)
 #
-# It has its own hosts, ports and folders, so it may run beside other scripts. As root. Exit status as in house.sh.
+# The script has its own hosts, ports and folders, so it may run beside other scripts. As root. Exit status as in
+# house.sh.
 set -uo pipefail
 SOAK=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TOP_REPORT=${1:-}
@@ -20,7 +22,8 @@ export TESTBED_ID=${TESTBED_ID:-hr}
 REPORT=${TOP_REPORT:-$TOP/docs/hour.md}
 BEGAN=$(date -u '+%F %H:%M') RANDOM=$SEED
 
-# The control plane runs in the network of the hosts, as does this script: nothing of it meets another testbed.
+# The control plane runs in the network of the hosts, as does this script, so neither of the two reaches another
+# testbed.
 if [ "${HOUR_INSIDE:-}" != "$TESTBED_ID" ]; then
   [ "$(id -u)" = 0 ] || cannot "needs root, for hosts in namespaces"
   [ -x "${CHRONOVA_BIN:-}" ] && [ -x "${CHRONOVA_DEV_BIN:-}" ] || cannot "CHRONOVA_BIN and CHRONOVA_DEV_BIN name no programs"
@@ -38,7 +41,7 @@ export HYPERVISORS="$h1_TCP $h2_TCP"
 HOUSE_CONF=$(printf '%s\n' '[volume]' 'shared = true' "pool_path = $STATE/shared/volumes" 'quota_volumes = 100' 'quota_snapshots = 100' \
   '[quota]' 'instances = 100' 'cores = 200' 'ram = 100000' '[DEFAULT]' 'shutdown_timeout = 5' 'running_deleted_instance_action = reap')
 
-# A disk of its own for the data, and a clock that can step.
+# Gives the control plane a separate disk for its data, and a clock that can step.
 house_first() {
   REAL_BIN=$CHRONOVA_BIN
   truncate -s 3G "$WORK/disk" && mkfs.ext4 -q "$WORK/disk" && mkdir "$DATA" && mount -o loop "$WORK/disk" "$DATA" && chmod 700 "$DATA" \
@@ -72,7 +75,7 @@ C
   chmod +x "$WORK/chronova"
   CHRONOVA_BIN=$WORK/chronova
 }
-# Writes into the same file, because the program has it mapped.
+# Overwrites the file in place, because the control plane has mapped it.
 clock_ahead() { python3 -c 'import os, struct, sys; os.pwrite(os.open(sys.argv[2], os.O_RDWR | os.O_CREAT), struct.pack("l", int(sys.argv[1])), 0)' "$1" "$WORK/clock"; } # seconds
 house_last() {
   [ -z "${CHAOS:-}" ] || kill -- "-$CHAOS" 2>/dev/null
@@ -95,11 +98,12 @@ json.dump({"url": url, "password": password, "network": network, "image": image,
 PYTHON
 traffic() { python3 "$SOAK/traffic.py" "$1" "$WORK" "${@:2}"; }
 
-# ------------------------------------------------------------------------------------------------------------- the faults
+# ----------------------------------------------------------------------------------------------------------- the faults
 
 declare -A DONE
 alive() { kill -0 "${HOUSE:-0}" 2>/dev/null; }
-# The control plane ends by itself where it cannot go on, such as on a full disk; a supervisor starts it again.
+# The control plane ends by itself if it cannot continue, for example on a full disk. This function starts it again, as
+# a supervisor does.
 supervise() { alive || { wait "${HOUSE:-}" 2>/dev/null; DONE["start after it ended by itself"]=$((${DONE["start after it ended by itself"]:-0} + 1)); house_start || house_start; }; }
 pass_time() { # seconds, under supervision
   local until=$((SECONDS + $1))
@@ -136,7 +140,7 @@ fault() {
 FAULTS=("kill of the control plane" "power failure of a host" "network failure of a host" "step of the clock" "full disk"
   "restart of a libvirtd" "freeze of a libvirtd" "kill of the control plane" "stop of the control plane" "step of the clock")
 
-# --------------------------------------------------------------------------------------------------------- what goes on
+# --------------------------------------------------------------------------------------- the clients and the faults run
 
 END=$((SECONDS + SECONDS_LONG))
 # Simulated fleets, one after the other: thousands of operations with the faults that real hosts cannot have.
@@ -163,11 +167,11 @@ same "the clients ended" $? 0
 [ ! -s "$WORK/clients" ] || bad "the clients said nothing" "$(tail -n 20 "$WORK/clients")"
 CLIENTS=
 
-# ------------------------------------------------------------------------------------------------------------- the books
+# -------------------------------------------------------------------------------------------- comparison of all records
 
 within 90 "both hosts are up" eval 'host_stands h1 up && host_stands h2 up'
 expect "all work comes to its end" traffic settle
-books() { # what is done
+books() { # subcommand of traffic.py
   traffic "$1" >"$WORK/books-$1" 2>&1
   local status=$?
   cat "$WORK/books-$1"
@@ -183,7 +187,7 @@ wait $CHAOS
 CHAOS=
 same "no simulated fleet has a finding" "$(awk '$2 != 0' "$WORK/chaos")" ""
 
-# ------------------------------------------------------------------------------------------------------------- the report
+# ----------------------------------------------------------------------------------------------------------- the report
 
 COMMIT=${CHRONOVA_HOUR_COMMIT:-$(git -C "$TOP" rev-parse --short=12 HEAD)}
 python3 - "$WORK" "$REPORT" "$BEGAN" "$COMMIT" "$SECONDS_LONG" "$SEED" "$FAILED" "${EVENTS:-}" \

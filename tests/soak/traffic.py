@@ -261,7 +261,7 @@ def run(seconds, seed):
     book.save()
 
 
-# ------------------------------------------------------------------------------------------------------------ the books
+# -------------------------------------------------------------------------------------------- comparison of all records
 
 UNDER_WAY = ("accepted", "queued", "preparing", "running", "migrating", "finishing", "post-migrating", "pre-migrating")
 

@@ -97,12 +97,12 @@ impl Api {
         self.ask(method, &format!("/compute/v2.1{path}"), version, token, body).await
     }
 
-    /// As `call`, for any service: `path` begins with the service's prefix.
+    /// Like `call`, for any service: `path` begins with the service's prefix.
     pub async fn ask(&self, method: &str, path: &str, version: &str, token: &str, body: Option<Value>) -> Answer {
         self.ask_as(method, path, version, token, None, body).await
     }
 
-    /// As `ask`, with these roles instead of the user's default roles.
+    /// Like `ask`, with these roles instead of the user's default roles.
     pub async fn ask_as(
         &self,
         method: &str,
@@ -162,8 +162,8 @@ impl Api {
     }
 
     /// Creates a server and waits until its build ends. Returns its id.
-    pub async fn server(&self, token: &str, wish: Value) -> String {
-        let made = self.call("POST", "/servers", "2.100", token, Some(json!({"server": wish}))).await;
+    pub async fn server(&self, token: &str, server_request: Value) -> String {
+        let made = self.call("POST", "/servers", "2.100", token, Some(json!({"server": server_request}))).await;
         assert_eq!(made.status, 202, "{:?}", made.body);
         self.life.settled().await;
         made.body["server"]["id"].as_str().unwrap().to_owned()

@@ -27,7 +27,7 @@ impl Life {
         self.claim_and_ask(claim_for(&request), bare_build(request)).await
     }
 
-    /// As `build`, with disks beyond those of image and flavor.
+    /// Like `build`, with disks beyond those of image and flavor.
     pub async fn build_mapped(&self, request: BuildRequested, mapped: BlockDevicesMapped) -> Result<(), String> {
         let claim = claim_for(&request);
         let (request, mapped) = (Box::new(request), Some(Box::new(mapped)));

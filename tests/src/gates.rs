@@ -1,5 +1,5 @@
-//! A wrapper of drivers. It stops with its control plane, so that calls of a crashed world reach no host. It also lets
-//! a test pause calls, before their work or between their work and their answer.
+//! A wrapper of drivers. The wrapper stops with its control plane, so that no call of a crashed control plane reaches a
+//! host. It also lets a test pause calls, before their work or between their work and their answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,15 +20,16 @@ use chronova_hypervisor::capability::live_migration::{
 use chronova_hypervisor::capability::storage_cleanup::Leftover;
 use chronova_hypervisor::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent};
 use chronova_hypervisor::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
-    Needed as _, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
-    VolumeAttachment, VolumeStore,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
+    LiveMigration, Needed as _, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
+    VirtualNetworks, VolumeAttachment, VolumeStore,
 };
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
     Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
     Quiesce, Renew, VolumeDisk,
 };
+use chronova_hypervisor::tpm::{TpmPassphrase, TpmState, TpmVersion};
 use futures::StreamExt;
 use tokio::sync::watch;
 
@@ -312,6 +313,7 @@ impl Driver for Gate {
         consoles: Consoles,
         device_locations: DeviceLocations,
         disk_transfer: DiskTransfer,
+        emulated_tpm: EmulatedTpm,
         guest_agent: GuestAgent,
         image_cache: ImageCache,
         interfaces: InterfaceAttachment,
@@ -489,5 +491,21 @@ impl SharedStorage for Gate {
     }
     async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, shared_storage, undefine(instance))
+    }
+}
+
+#[async_trait]
+impl EmulatedTpm for Gate {
+    async fn hold_passphrase(&self, passphrase: &TpmPassphrase) -> DriverResult<()> {
+        gated!(self, emulated_tpm, hold_passphrase(passphrase))
+    }
+    async fn drop_passphrase(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, emulated_tpm, drop_passphrase(instance))
+    }
+    async fn tpm_state(&self, instance: InstanceId, version: TpmVersion) -> DriverResult<Option<TpmState>> {
+        gated!(self, emulated_tpm, tpm_state(instance, version))
+    }
+    async fn receive_tpm_state(&self, instance: InstanceId, state: &TpmState) -> DriverResult<()> {
+        gated!(self, emulated_tpm, receive_tpm_state(instance, state))
     }
 }

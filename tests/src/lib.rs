@@ -12,6 +12,7 @@ pub mod core_only;
 pub mod creation;
 pub mod fuzz;
 pub mod gates;
+pub mod memory_keys;
 pub mod mixed_images;
 pub mod mixed_networks;
 pub mod moves;

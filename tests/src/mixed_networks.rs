@@ -72,8 +72,8 @@ impl NetworkService for MixedNetworks {
         self.ports.undo_attach(instance, process, meta).await
     }
 
-    async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.ports.detach(instance, port, meta).await
+    async fn detach(&self, instance: InstanceId, port: PortId, owned: bool, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.ports.detach(instance, port, owned, meta).await
     }
 
     async fn add_address(
@@ -100,8 +100,14 @@ impl NetworkService for MixedNetworks {
         self.ports.refresh(instance, nics).await
     }
 
-    async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.ports.release(instance, project, meta).await
+    async fn release(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        owned: &[PortId],
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.ports.release(instance, project, owned, meta).await
     }
 
     async fn rebind(
@@ -113,6 +119,40 @@ impl NetworkService for MixedNetworks {
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
         self.ports.rebind(instance, project, host, availability_zone, meta).await
+    }
+
+    async fn bind_destination(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.ports.bind_destination(instance, project, host, meta).await
+    }
+
+    async fn activate_destination(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.ports.activate_destination(instance, project, host, meta).await
+    }
+
+    async fn unbind_destination(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.ports.unbind_destination(instance, project, host, meta).await
+    }
+
+    async fn realise_at(&self, nics: &[NicInfo], host: &str) -> Result<HostNetworkSetup, PortError> {
+        self.ports.realise_at(nics, host).await
     }
 
     async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {

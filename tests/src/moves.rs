@@ -101,7 +101,7 @@ impl Life {
     }
 }
 
-/// A flavor with more vCPUs, memory and disk than that of [`build_request`].
+/// A flavor with more vCPUs, memory and disk than the flavor of [`build_request`].
 pub fn larger() -> FlavorSnapshot {
     FlavorSnapshot {
         id: FlavorId::new("2"),

@@ -112,7 +112,7 @@ pub struct Request {
 /// The amounts from each provider, and the providers of each group.
 pub type Candidate = (Holding, BTreeMap<&'static str, BTreeSet<Number>>);
 
-// -------------------------------------------------------------------------------------------------------------- changes
+// ------------------------------------------------------------------------------------------------------------- changes
 
 /// Every change returns whether Placement accepts it, and applies it if so.
 impl Model {
@@ -212,7 +212,7 @@ impl Model {
     }
 }
 
-// ------------------------------------------------------------------------------------------------------------ questions
+// ------------------------------------------------------------------------------------------------------------- queries
 
 impl Model {
     pub fn used(&self, number: Number, class: Class) -> u64 {

@@ -1,9 +1,9 @@
 //! The crash harness: tests a process in six ways. `tests/processes.rs` has one line per process.
 //!
-//! 1. It succeeds.
+//! 1. The process succeeds.
 //! 2. **Crash before and after every append**: the control plane crashes right before or after any append. The next
-//!    life reaches the same end as one without a crash, or nothing has happened. A crash right before an append loses
-//!    the records of all steps that it would have written, but not what they did on the hosts.
+//!    life reaches the same end as a run without a crash, or the request had no effect at all. A crash right before an
+//!    append loses the records of all steps that it would have written, but not what they did on the hosts.
 //! 3. Every step fails, before and after its work: nothing is left over.
 //! 4. Every step runs twice, and so does every undo: the result is the same.
 //! 5. **Crash while unwinding**: a step fails, and the control plane crashes after any later append.
@@ -60,6 +60,8 @@ pub struct Case {
     pub one_storage: bool,
     /// Whether the hosts have dedicated processors, with different numbers on each host.
     pub dedicated: bool,
+    /// Whether the hosts offer emulated TPMs.
+    pub tpm: bool,
     /// Whether the image caches of the hosts are constantly cleared of unused images.
     pub swept: bool,
 }
@@ -85,6 +87,7 @@ impl Case {
             shared: false,
             one_storage: false,
             dedicated: false,
+            tpm: false,
             swept: false,
         }
     }
@@ -103,7 +106,7 @@ fn subject() -> InstanceId {
 
 /// A world in which `before` has happened.
 async fn prepared(case: &Case) -> World {
-    let mut world = World::new(HOSTS);
+    let mut world = if case.tpm { World::with_tpms(HOSTS) } else { World::new(HOSTS) };
     world.options.volume.shared = case.shared;
     world.fleet.share_storage(case.one_storage);
     if case.dedicated {
@@ -122,7 +125,8 @@ async fn prepared(case: &Case) -> World {
     world
 }
 
-/// Checks what holds when nothing is under way, and that no reconciler had to give back what a process took.
+/// Checks the invariants that hold when no work is under way, and that no reconciler had to release resources that a
+/// process took.
 async fn check(case: &Case, world: &World) {
     world.check().await;
     assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: its processes give back", case.definition.name);

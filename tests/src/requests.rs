@@ -11,11 +11,11 @@ use chronova_events::instance::{Alive, FlavorSnapshot, Instance, Rotation};
 
 use crate::world::{ADMIN, Life, user_meta};
 
-/// The limits of a project that may have everything.
+/// The limits of a project without quota limits.
 pub(crate) const UNLIMITED: DefaultLimits = DefaultLimits { instances: -1, cores: -1, memory_mib: -1 };
 
 impl Life {
-    /// Asks for another flavor.
+    /// Requests a resize to another flavor.
     pub async fn resize_to(&self, instance: InstanceId, flavor: FlavorSnapshot) -> Result<(), String> {
         self.resize_within(instance, flavor, UNLIMITED).await
     }
@@ -32,14 +32,14 @@ impl Life {
         asked.map(drop).map_err(|reject| reject.to_string())
     }
 
-    /// Asks for a deleted server back.
+    /// Requests the restore of a deleted server.
     pub async fn restore(&self, instance: InstanceId) -> Result<(), String> {
         let server = self.server_now(instance).await?;
         let asked = self.operations().restore(user_meta(), call(instance, &server), UNLIMITED).await;
         asked.map(drop).map_err(|reject| reject.to_string())
     }
 
-    /// Asks for an image, or for a backup.
+    /// Requests an image of the server, or a backup.
     pub async fn snapshot(&self, instance: InstanceId, backup: Option<Rotation>) -> Result<ImageId, String> {
         let server = self.server_now(instance).await?;
         let (operations, call) = (self.operations(), call(instance, &server));
@@ -60,7 +60,7 @@ impl Life {
         asked.map(drop).map_err(|reject| reject.to_string())
     }
 
-    /// Claims quota, and asks the server.
+    /// Claims quota, and sends the request to the server.
     pub(crate) async fn claim_and_ask(&self, claim: ServerQuotaClaim, request: InstanceRequest) -> Result<(), String> {
         let first = TakenFirst::Quota(Box::new(claim));
         let asked = self.operations().take_and_ask(ServerRequest { first, request, meta: user_meta() }).await;

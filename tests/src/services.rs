@@ -1,7 +1,7 @@
 //! Simple network and image services for tests of other parts. They survive a crash, as real services do. They count
 //! their allocations, so that tests detect leaks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
@@ -27,6 +27,10 @@ pub struct OneNetwork {
     more: Mutex<BTreeMap<PortId, (InstanceId, NicInfo)>>,
     /// The host that each server's port is bound to.
     hosts: Mutex<BTreeMap<InstanceId, Option<String>>>,
+    /// Further hosts that servers' ports are bound to, where no traffic of theirs is.
+    others: Mutex<BTreeSet<(InstanceId, String)>>,
+    /// A destination that the network cannot connect ports at.
+    unsuitable: Mutex<Option<String>>,
 }
 
 impl OneNetwork {
@@ -39,6 +43,21 @@ impl OneNetwork {
     /// The servers with a port that is bound to no host.
     pub fn unbound(&self) -> Vec<InstanceId> {
         self.hosts.lock().unwrap().iter().filter(|(_, host)| host.is_none()).map(|(id, _)| *id).collect()
+    }
+
+    /// The host that the server's port is bound to; `None`: to no host, or no port of this network is the server's.
+    pub fn host_of(&self, instance: InstanceId) -> Option<String> {
+        self.hosts.lock().unwrap().get(&instance).cloned().flatten()
+    }
+
+    /// The bindings besides those that carry traffic.
+    pub fn other_bindings(&self) -> Vec<(InstanceId, String)> {
+        self.others.lock().unwrap().iter().cloned().collect()
+    }
+
+    /// From now on, no port can be bound to this destination.
+    pub fn refuse_destination(&self, host: &str) {
+        *self.unsuitable.lock().unwrap() = Some(host.to_owned());
     }
 
     /// The ports of a server.
@@ -97,10 +116,11 @@ impl NetworkService for OneNetwork {
         Ok(vec![nic.clone()])
     }
 
-    async fn release(&self, instance: InstanceId, _: &ProjectId, _: Arc<Meta>) -> Result<(), PortError> {
+    async fn release(&self, instance: InstanceId, _: &ProjectId, _: &[PortId], _: Arc<Meta>) -> Result<(), PortError> {
         self.ports.lock().unwrap().remove(&instance);
         self.more.lock().unwrap().retain(|_, (of, _)| *of != instance);
         self.hosts.lock().unwrap().remove(&instance);
+        self.others.lock().unwrap().retain(|(of, _)| *of != instance);
         Ok(())
     }
 
@@ -115,6 +135,50 @@ impl NetworkService for OneNetwork {
         if let Some(bound) = self.hosts.lock().unwrap().get_mut(&instance) {
             *bound = host.map(str::to_owned);
         }
+        self.others.lock().unwrap().retain(|(of, _)| *of != instance);
+        Ok(())
+    }
+
+    async fn bind_destination(
+        &self,
+        instance: InstanceId,
+        _: &ProjectId,
+        host: &str,
+        _: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        if self.unsuitable.lock().unwrap().as_deref() == Some(host) {
+            return Err(PortError::NotHere("Binding failed for port 1".to_owned()));
+        }
+        if self.host_of(instance).is_some_and(|bound| bound != host) {
+            self.others.lock().unwrap().insert((instance, host.to_owned()));
+        }
+        Ok(())
+    }
+
+    async fn activate_destination(
+        &self,
+        instance: InstanceId,
+        _: &ProjectId,
+        host: &str,
+        _: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let mut others = self.others.lock().unwrap();
+        if others.remove(&(instance, host.to_owned()))
+            && let Some(source) = self.hosts.lock().unwrap().insert(instance, Some(host.to_owned())).flatten()
+        {
+            others.insert((instance, source));
+        }
+        Ok(())
+    }
+
+    async fn unbind_destination(
+        &self,
+        instance: InstanceId,
+        _: &ProjectId,
+        host: &str,
+        _: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.others.lock().unwrap().remove(&(instance, host.to_owned()));
         Ok(())
     }
 
@@ -130,14 +194,14 @@ impl NetworkService for OneNetwork {
         Ok(more.entry(port).or_insert_with(made).1.clone())
     }
 
-    async fn detach(&self, instance: InstanceId, port: PortId, _: Arc<Meta>) -> Result<(), PortError> {
+    async fn detach(&self, instance: InstanceId, port: PortId, _: bool, _: Arc<Meta>) -> Result<(), PortError> {
         self.more.lock().unwrap().remove(&port);
         self.ports.lock().unwrap().retain(|of, nic| (*of, nic.port) != (instance, port));
         Ok(())
     }
 
     async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.detach(instance, port_of(process), meta).await
+        self.detach(instance, port_of(process), true, meta).await
     }
 
     async fn add_address(&self, _: InstanceId, _: &ProjectId, _: NetworkId, _: Arc<Meta>) -> Result<(), PortError> {
@@ -219,6 +283,15 @@ impl NetworkService for OneNetwork {
         });
         let network = NetworkSpec { network: NetworkId(Uuid::nil()), mtu: 1500, subnets: vec![], reservations: vec![] };
         Ok(HostNetworkSetup { nics: nics.collect(), networks: vec![network], ..HostNetworkSetup::default() })
+    }
+
+    /// Each destination has a bridge of its own name.
+    async fn realise_at(&self, nics: &[NicInfo], host: &str) -> Result<HostNetworkSetup, PortError> {
+        let mut setup = self.realise(nics).await?;
+        for nic in &mut setup.nics {
+            nic.plug = NicPlug::Bridge { bridge: format!("br-{host}") };
+        }
+        Ok(setup)
     }
 }
 

@@ -35,6 +35,7 @@ use uuid::Uuid;
 
 use crate::core_only::CoreOnly;
 use crate::gates::{Brakes, Gate};
+use crate::memory_keys::MemoryKeys;
 use crate::mixed_images::MixedImages;
 use crate::mixed_networks::MixedNetworks;
 use crate::quick::quick;
@@ -49,6 +50,7 @@ pub struct World {
     pub fleet: Arc<SimFleet>,
     pub network: Arc<OneNetwork>,
     pub images: Arc<OneImage>,
+    pub keys: Arc<MemoryKeys>,
     pub options: RuntimeOptions,
     pub brakes: Arc<Brakes>,
 }
@@ -71,10 +73,19 @@ pub struct Setting {
     pub hosts: Option<usize>,
 }
 
+fn small(hosts: usize) -> SimUri {
+    SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, ..SimUri::new(hosts) }
+}
+
 impl World {
     /// A world with `hosts` hosts that answer at once.
     pub fn new(hosts: usize) -> Self {
-        Self::of(SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, ..SimUri::new(hosts) })
+        Self::of(small(hosts))
+    }
+
+    /// A world with `hosts` hosts that offer secure boot and emulated TPMs.
+    pub fn with_tpms(hosts: usize) -> Self {
+        Self::of(SimUri { tpm: true, ..small(hosts) })
     }
 
     /// A world with this fleet.
@@ -84,6 +95,7 @@ impl World {
             fleet: SimFleet::new(uri),
             network: Arc::default(),
             images: Arc::default(),
+            keys: Arc::default(),
             options: quick(),
             brakes: Arc::default(),
         }
@@ -115,7 +127,8 @@ impl World {
         let (gateway, views) = (Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let options = self.options.clone();
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
-        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _ };
+        let keys = Arc::clone(&self.keys) as _;
+        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _, keys };
         let leader = Leader::start(leadership, drivers, ports, options).await;
         Life { member, leader, store: fused, volumes, fleet: Arc::clone(&self.fleet) }
     }
@@ -191,6 +204,13 @@ impl World {
         assert_eq!(self.fleet.baseless(), [], "no disk has lost the image that it is based on");
         assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");
         assert_eq!(self.fleet.frozen(), [], "no guest is left held still");
+        assert_eq!(self.fleet.passphrases(), [], "no host keeps the passphrase of a TPM");
+        let mut secrets: Vec<Uuid> = views.servers.read(|servers| {
+            let stored = servers.all().filter_map(|row| row.instance.alive()?.tpm.as_ref().map(|tpm| tpm.secret));
+            stored.collect()
+        });
+        secrets.sort();
+        assert_eq!(self.keys.secrets(), secrets, "secrets are those of living servers");
         assert_eq!(self.images.unfinished(), [], "no image is left without its bytes");
         let mut ports = self.network.holders();
         views.networks.read(|view| {
@@ -203,13 +223,17 @@ impl World {
         assert_eq!(ports, connected, "ports are those of the servers that have an interface and a host, or left it");
         views.servers.read(|servers| {
             for row in servers.all() {
-                let Some(server) = row.instance.alive().filter(|server| server.placement.is_some()) else { continue };
+                let Some(server) = row.instance.alive() else { continue };
+                let Some(placed) = &server.placement else { continue };
                 self.check_interfaces(&views, row.id, server);
+                let bound = self.network.host_of(row.id).unwrap_or_else(|| placed.hostname.clone());
+                assert_eq!(bound, placed.hostname, "the port of {} is bound to its host", row.id);
             }
         });
         away.sort();
         let unbound: Vec<InstanceId> = self.network.unbound().into_iter().filter(|id| connected.contains(id)).collect();
         assert_eq!(unbound, away, "ports are on the host that the server is on");
+        assert_eq!(self.network.other_bindings(), [], "ports are on no other host than that of their server");
         let mut claims: Vec<InstanceId> =
             views.placement.read(|view| view.ledger.consumers.keys().map(|c| c.as_str().parse().unwrap()).collect());
         claims.sort();

@@ -31,14 +31,14 @@ fleet_open() { # name, testbed, first two numbers of its networks, number of hos
 }
 house_last() { hosts down >/dev/null 2>&1; }
 
-# ------------------------------------------------------------------------------------------------------- asking the hosts
+# ------------------------------------------------------------------------------------------------- queries of the hosts
 
 uri_of() { local uri=${1}_UNIX; echo "${!uri}"; }
 on() { local host=$1; shift; virsh -q -c "$(uri_of "$host")" "$@" 2>/dev/null; } # host, virsh command
 all_hosts() { (cd "$STATE" && ls -d h[0-9]* | sort -V); }
 other() { all_hosts | grep -vx "$1" | head -n 1; } # the first host but this one
 runs_on() { [ "$(on "$1" domstate "$2" | head -n 1)" = running ]; } # host, uuid
-# The number of hosts on which the guest runs; never two.
+# The number of hosts on which the guest runs. It must never be two.
 runs() { for host in $(all_hosts); do on "$host" list --uuid | grep -x "$1"; done | wc -l; } # uuid
 # A server's guest and disks on a host. With shared storage, only copies that were set aside count.
 left_on() { # host, uuid
@@ -53,14 +53,14 @@ rest_of() { for host in $(all_hosts); do files_on "$host" "$1"; on "$host" list 
 disk_of() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-dumpxml "$2_disk" chronova | sed -n "s/.*<capacity unit='bytes'>\(.*\)<.*/\1/p"; } # host, uuid
 files_on() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-list chronova | awk '{print $1}' | grep "^$2_"; } # host, uuid
 
-# Runs a command in a guest over its serial console on that host. The next functions write and read a word on its disk
-# (see lifecycle.sh).
+# Runs a command in a guest over its serial console on that host. The next functions write and read a word on the
+# guest's disk (see lifecycle.sh).
 at() { local host=$1; shift; INSIDE_URI=$(uri_of "$host") inside "$@"; } # host, uuid, command
 mark_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && echo $3 >/m/marker && sync && dd if=/dev/null of=/m/marker conv=notrunc,fsync 2>/dev/null && umount /m && sync"; } # host, uuid, word
 marker_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/marker 2>/dev/null; umount /m" 2>/dev/null | tail -n 1; } # host, uuid
 boots_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/boots 2>/dev/null; umount /m" 2>/dev/null | tail -n 1; } # host, uuid
 
-# ------------------------------------------------------------------------------------------------------- asking the house
+# ----------------------------------------------------------------------------------------- queries of the control plane
 
 place() { get server "$1" OS-EXT-SRV-ATTR:host; }
 at_rest() { is "$1" "$2" && [ "$(get server "$1" OS-EXT-STS:task_state)" = None ]; } # server, status
@@ -75,7 +75,7 @@ migration_over() { ! moves_of "$1" -c Status | tail -n 1 | grep -qE 'accepted|qu
 
 # ------------------------------------------------------------------------------------------------- a volume of a server
 
-# A server gets a volume as its second disk. The guest writes a word to a sector of it that no file system uses.
+# A server gets a volume as its second disk. The guest writes a word to a sector of the volume that no file system uses.
 give_volume() { # server
   os volume create --size 1 "$NAME-volume" >"$WORK/volume" 2>&1 || bad "a volume is requested" "$(tail -n 5 "$WORK/volume")"
   within 60 "a volume is available" volume_is available
@@ -93,7 +93,7 @@ drop_volume() {
   same "no file of it is left" "$(ls "$STATE/shared/volumes" 2>/dev/null)" ""
 }
 
-# --------------------------------------------------------------------------------------------- a guest that goes on counting
+# ----------------------------------------------------------------------------------- a guest that counts on its console
 
 # User data that makes the guest count on its console.
 counting() { printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/tick"; echo "$WORK/tick"; }
@@ -110,9 +110,9 @@ counts_on() { # server
   same "it was not started anew" "$(count_said "$1" 'GUEST-READY')" 1
 }
 
-# --------------------------------------------------------------------------------------------------------- the house itself
+# ------------------------------------------------------------------------------- options and times of the control plane
 
-with() { # options of [libvirt], for a control plane that is started anew
+with() { # options of [libvirt], with which the control plane is started again
   house_stop
   sed -i '/^\[libvirt\]$/,$d' "$CONF"
   printf '%s\n' '[libvirt]' "$@" >>"$CONF"

@@ -1,7 +1,7 @@
 # free_port   prints a TCP port that no program uses; sourced by the scripts of tests/real and tests/testbed.
 #
 # The port is below the range from which the kernel takes the ports of outgoing connections, so no connection gets it
-# before the caller listens. A link in $TMPDIR/chronova-ports keeps it for the calling script until that ends: two
+# before the caller listens. A link in $TMPDIR/chronova-ports reserves the port until the calling script ends, so two
 # scripts that ask at the same time get different ports.
 
 free_port() {

@@ -1,11 +1,12 @@
 #!/bin/bash
 # A real Glance from Debian's packages (`setup_packages openstack` of ops/setup.sh), beside the Keystone of keystone.sh.
 #
-#   glance.sh up DIR KEYSTONE-DIR [PORT]   database in DIR and entries in Keystone, then the server; again: only the server
+#   glance.sh up DIR KEYSTONE-DIR [PORT]   makes the database in DIR and the entries in Keystone, and starts the server.
+#                                          A second call starts only the server
 #   glance.sh down DIR                     ends the server; DIR stays
 #
-# All of it is in DIR: a database of SQLite, the images as files, the log; `url` is the address, `pid` uWSGI's process, which
-# leads a session of its own.
+# DIR has an SQLite database, the images as files, and the log. `url` has the address, and `pid` the id of uWSGI's
+# process, which leads a session of its own.
 set -euo pipefail
 COMMAND=${1:-} DIR=${2:-}
 [ -n "$DIR" ] || { sed -n '2,9p' "$0" >&2; exit 2; }
@@ -80,8 +81,8 @@ up() { # Keystone's folder, port
   keystone=$(cat "$1/url")
   if [ ! -e "$DIR/made" ]; then
     configure "${2:-$(free_port)}" "$keystone"
-    glance-manage --config-file "$DIR/glance-api.conf" db_sync >"$DIR/make.log" 2>&1 || { tail -n 5 "$DIR/make.log" >&2; exit 1; }
-    write_ahead "$DIR/glance.db"
+    tables "$DIR/glance.db" glance-common glance-manage --config-file "$DIR/glance-api.conf" db_sync >"$DIR/make.log" 2>&1 \
+      || { tail -n 5 "$DIR/make.log" >&2; exit 1; }
     python3 "$HERE/enlist.py" "$keystone" service=glance=image="$(cat "$DIR/url")"
     : >"$DIR/made"
   fi

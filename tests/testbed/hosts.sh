@@ -27,8 +27,8 @@
 #
 # Environment:
 #   TESTBED_ID        one short word for each testbed (a)
-#   TESTBED_STATE     the testbed's directory (/var/tmp/tb-$TESTBED_ID), with a short path, because paths of sockets have
-#                     at most 107 bytes
+#   TESTBED_STATE     the testbed's directory (/var/tmp/tb-$TESTBED_ID), with a short path, because paths of sockets
+#                     have at most 107 bytes
 #   TESTBED_CACHE     keeps libvirtd's knowledge of QEMU for the next testbed (/var/tmp/chronova-testbed)
 #   TESTBED_LVM       "GROUP MIB": each host has a volume group of that name and size; see lvm.sh
 #   TESTBED_PLAIN_TAPS  if set, the guests' tap devices have no header of virtio-net; see the shim
@@ -41,7 +41,7 @@ SELF=$(realpath "$0")
 FABRIC=tb$ID-fab      # the controller's network namespace, with the bridges of all networks
 MANAGEMENT=10.231.0   # host i is .10+i, the controller .1
 GUESTS=10.232.0       # the guests' wire, bridged as br-int on every host
-MOVES=10.233.0        # where guests come in from other hosts; host i is .10+i
+MOVES=10.233.0        # addresses for incoming migrations; host i is .10+i
 
 host_ip() { echo "$MANAGEMENT.$((10 + ${1#h}))"; }
 moves_ip() { echo "$MOVES.$((10 + ${1#h}))"; }
@@ -330,12 +330,12 @@ run_host() { # as pid 1 of host H's namespaces
   mount --bind "$H/swtpm-ca" /var/lib/swtpm-localca
   mount --bind "$H/swtpm-log" /var/log/swtpm
   [ ! -e /etc/swtpm-localca.conf ] || mount --bind "$H/swtpm-localca.conf" /etc/swtpm-localca.conf
-  # The path is the same on every host, but each has its own directory.
+  # The path is the same on every host, but each host has its own directory there.
   mount --bind "$H/local" "$STATE/local"
   ulimit -n 65536 2>/dev/null || true
   # shellcheck disable=SC2086
   [ -z "${TESTBED_LVM:-}" ] || bash "$(dirname "$SELF")/lvm.sh" __host $TESTBED_LVM
-  while :; do # bash as pid 1 also reaps what is left to it
+  while :; do # bash as pid 1 also reaps orphaned processes
     rm -f /run/libvirt/libvirtd.pid
     TESTBED_SHARED=$STATE/shared LD_PRELOAD=$STATE/shim.so /usr/sbin/libvirtd --listen --pid-file /run/libvirt/libvirtd.pid &
     echo $! >"$H/libvirtd.pid"
@@ -425,7 +425,7 @@ make_fabric() {
   done
   ip -n "$FABRIC" addr add "$MANAGEMENT.1/24" dev brm
   ip -n "$FABRIC" addr add "$GUESTS.1/24" dev brp
-  ip -n "$FABRIC" addr add 169.254.169.254/32 dev brp # where a metadata server started with `ctl` is found
+  ip -n "$FABRIC" addr add 169.254.169.254/32 dev brp # the address of a metadata server that `ctl` started
 }
 
 make_root_link() {

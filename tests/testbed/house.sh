@@ -1,10 +1,10 @@
 # A control plane on this machine's libvirtd, and functions to query it; sourced by the scripts in tests/real.
 #
 #   CHRONOVA_BIN, CHRONOVA_IMAGE   the binary, the guest image; `openstack` is on the PATH
-#   HYPERVISORS                    other hosts than this machine, as the option is written
-#   HOUSE_CONF                     more of the configuration file, for scripts that need it
-#   HOUSE_CLOUDS                   the client's file, where the house does not write one itself
-#   house_first                    a function that is called before the house starts: what it needs, more of $CONF
+#   HYPERVISORS                    the value of the option `hypervisors` (default: this machine's libvirt)
+#   HOUSE_CONF                     further lines of the configuration file
+#   HOUSE_CLOUDS                   a clouds.yaml that the script writes itself (default: the control plane's)
+#   house_first                    a function that runs before the control plane starts, for example to add to $CONF
 #   CHRONOVA_CHECKS                a file that gets one line for each check: ok or FAIL, the script, the check
 #
 # Exit status of the scripts: 0 passed, 77 cannot run here (the last line says why), 1 a check failed.
@@ -34,7 +34,7 @@ within() { # seconds, what, command...
   if wait_for "$seconds" "$@"; then ok "$what"; else bad "$what (within $seconds s)" "$*"; fi
 }
 
-# ---------------------------------------------------------------------------------------------------------- the house
+# -------------------------------------------------------------------------------------------------- the control plane
 
 house_open() { # NAME, first two numbers of its networks
   NAME=$1 NET=$2
@@ -87,7 +87,7 @@ house_close() {
     for volume in $(v vol-list chronova | awk '{print $1}' | grep "^${name}_"); do v vol-delete "$volume" chronova; done >/dev/null
   done
   for name in "${NETWORKS[@]}"; do v net-destroy "chronova-${name:0:8}"; v net-undefine "chronova-${name:0:8}"; done >/dev/null
-  # The folder has the error messages.
+  # The folder of a failed run stays, because it has the error messages.
   if [ $FAILED = 0 ] && [ $status = 0 ]; then rm -rf "$WORK"; else echo "what it left: $WORK"; fi
   # The script's own clean-up.
   ! declare -F house_last >/dev/null || house_last
@@ -104,7 +104,7 @@ verdict() {
   exit 0
 }
 
-# ---------------------------------------------------------------------------------------------------------- questions
+# ------------------------------------------------------------------------------------------------------------ queries
 
 os() { python3 -S -I "$HERE/client.py" run "$WORK/client" "$@"; }
 get() { os "$1" show "$2" -f value -c "$3" 2>/dev/null; } # noun, name, field
@@ -133,7 +133,7 @@ house_furnish() {
   NETWORKS+=("$(get network "$NAME" id)")
 }
 
-# Boots a server and remembers it in ID.
+# Boots a server and stores its id in ID.
 boot() { # name, options...
   local name=$1 wait=(--wait); shift
   [ "${1:-}" != --no-wait ] || { wait=(); shift; }

@@ -1,13 +1,13 @@
 #!/bin/bash
 # A real Keystone from Debian's packages (`setup_packages openstack` of ops/setup.sh), for the scripts in tests/real.
 #
-#   keystone.sh up DIR [PORT]   database, keys and first administrator in DIR, then the server; again: only the server
+#   keystone.sh up DIR [PORT]   makes database, keys and administrator in DIR, if they are missing; starts the server
 #   keystone.sh down DIR        ends the server; DIR stays
-#   keystone.sh expired DIR TOKEN [SECONDS]   prints a token of the same user and project that ended an hour ago, or that ends
-#                                             after SECONDS, as Keystone makes it
+#   keystone.sh expired DIR TOKEN [SECONDS]   prints a token of the same user and project that expired an hour ago, or
+#                                             that expires in SECONDS; Keystone's own code makes it
 #
-# All of it is in DIR: a database of SQLite, Fernet keys, the log; `url` is the address, `pid` uWSGI's process, which leads a
-# session of its own. The administrator is admin, project admin, password `secret`; region RegionOne.
+# DIR has an SQLite database, Fernet keys and the log. `url` has the address, and `pid` uWSGI's process, which leads a
+# session of its own. The administrator is admin, project admin, password `secret`; the region is RegionOne.
 set -euo pipefail
 COMMAND=${1:-} DIR=${2:-}
 [ -n "$DIR" ] || { sed -n '2,10p' "$0" >&2; exit 2; }
@@ -59,8 +59,7 @@ CONF
 make() {
   local manage=(keystone-manage --config-file "$DIR/keystone.conf") url
   url=$(cat "$DIR/url")
-  "${manage[@]}" db_sync
-  write_ahead "$DIR/keystone.db"
+  tables "$DIR/keystone.db" keystone "${manage[@]}" db_sync
   # Makes the keys as fernet_setup and credential_setup do, because each start of keystone-manage takes seconds.
   local folder key
   for folder in fernet credential; do

@@ -1,12 +1,12 @@
 #!/bin/bash
-# lvm.sh __host GROUP SIZE_MIB   gives a host of hosts.sh a volume group (called by hosts.sh in the host, before its libvirtd)
+# lvm.sh __host GROUP SIZE_MIB   gives a host of hosts.sh a volume group (hosts.sh calls it before the host's libvirtd)
 # lvm.sh __gone STATE            removes what the hosts of a testbed left behind
 #
 # A replacement for LVM's programs, called under their names: one loop device for each logical volume. libvirt's logical
 # pools, QEMU on block devices and everything above are real. The replacement exists because all hosts of a testbed
 # share one kernel. So they share one device mapper, which cannot have two volume groups of the same name.
 #
-# It has only the commands that libvirt 9 calls: pvs vgscan vgs vgchange lvs lvcreate lvchange lvremove.
+# The replacement has only the commands that libvirt 9 calls: pvs vgscan vgs vgchange lvs lvcreate lvchange lvremove.
 set -u
 SELF=$(realpath "${BASH_SOURCE[0]}")
 GROUPS_DIR=/var/lib/libvirt/testbed-lvm # of the host's own, under hosts.sh

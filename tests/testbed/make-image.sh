@@ -77,7 +77,7 @@ ln -s /bin/busybox "$R/init"
 
 # Drivers with their dependencies, in the order of loading.
 MODULES=(virtio_pci virtio_blk virtio_net virtio_scsi virtio_balloon virtio-rng virtio_console virtio_mem
-  ahci ata_piix sr_mod sd_mod isofs vfat nls_cp437 nls_iso8859-1 nls_ascii nls_utf8
+  ahci ata_piix sr_mod sd_mod isofs efivarfs vfat nls_cp437 nls_iso8859-1 nls_ascii nls_utf8
   e1000 af_packet button evdev qemu_fw_cfg i6300esb)
 : >"$R/etc/modules"
 for module in "${MODULES[@]}"; do
@@ -93,7 +93,7 @@ done
 install -m 644 "$HERE/guest/inittab" "$R/etc/inittab"
 install -m 755 "$HERE/guest/boot" "$HERE/guest/shutdown" "$HERE/guest/dhcp" "$R/etc/"
 install -m 755 "$HERE/guest/watcher" "$R/sbin/watcher"
-install -m 755 "$HERE/guest/powerbutton" "$R/etc/acpi/PWRF/00000080" # what acpid calls on the power button
+install -m 755 "$HERE/guest/powerbutton" "$R/etc/acpi/PWRF/00000080" # acpid calls this file on the power button
 install -m 755 "$HERE/guest/agent-shutdown" "$R/sbin/shutdown"
 echo 'root::0:0:root:/root:/bin/sh' >"$R/etc/passwd"
 echo 'root:x:0:' >"$R/etc/group"
@@ -137,7 +137,7 @@ if [ $UEFI = 1 ]; then
   mcopy -i "$PART" "$W/grub.cfg" ::/EFI/debian/grub.cfg
 fi
 qemu-img convert -q -f raw -O qcow2 -c "$DISK" "$W/image.qcow2"
-mv "$W/image.qcow2" "$OUT" # at once, so that nobody finds half an image
+mv "$W/image.qcow2" "$OUT" # last, so that a failed run leaves no incomplete image
 echo "image $OUT: $(($(stat -c %s "$OUT") / 1024)) KiB, kernel $VERSION"
 
 # -------------------------------------------------------------------------------------------------------------- boot

@@ -1,17 +1,18 @@
 #!/bin/bash
-# A real Neutron with OVN from Debian's packages (`setup_packages neutron` of ops/setup.sh), for the scripts in tests/real.
+# A real Neutron with OVN, from Debian's packages (`setup_packages neutron` of ops/setup.sh), for scripts in tests/real.
 #
-#   neutron.sh up DIR KEYSTONE ADDRESS   databases, then the server; again: only what does not run. ADDRESS is one of this
-#                                        machine that the hosts reach: OVN's southbound database listens there
-#   neutron.sh join DIR H...             Open vSwitch and ovn-controller in hosts of hosts.sh, which are up
-#   neutron.sh pretend DIR HOST          lets OVN believe in a host that does not exist: ports can be bound to it
+#   neutron.sh up DIR KEYSTONE ADDRESS   starts the databases and the server, as far as they do not run. ADDRESS is an
+#                                        address of this machine that the hosts reach: OVN's southbound database
+#                                        listens there
+#   neutron.sh join DIR H...             starts Open vSwitch and ovn-controller in running hosts of hosts.sh
+#   neutron.sh pretend DIR HOST          adds a host that does not exist to OVN, so that ports can be bound to it
 #   neutron.sh in H CMD...               runs CMD (ovs-vsctl, ovs-ofctl...) in a host
-#   neutron.sh down DIR                  ends all of it; DIR stays
+#   neutron.sh down DIR                  ends all these processes; DIR stays
 #
-# All of it is in DIR: MariaDB, OVN's databases, logs; `url` is the server's address. Each process leads a session of its
-# own, whose id is in DIR/NAME.pid. The server's account in Keystone is neutron, project service, password `secret`; it
-# reports ports to the Compute endpoint of Keystone's catalogue. Open vSwitch forwards in user space, so no kernel module is
-# needed. Its tunnels (geneve) run over the hosts' guest wire.
+# DIR has MariaDB's data, OVN's databases and the logs; `url` has the server's address. Each process leads a session of
+# its own, whose id is in DIR/NAME.pid. The server's account in Keystone is neutron, project service, password `secret`.
+# The server reports ports to the Compute endpoint of Keystone's catalogue. Open vSwitch forwards in user space, so no
+# kernel module is needed. Its tunnels (geneve) run over the network of the hosts' guests.
 set -euo pipefail
 export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 COMMAND=${1:-}; shift || true
@@ -157,7 +158,7 @@ neutron_sync_mode = log
 CONF
 }
 
-# Without a token: 401 says that the server is there.
+# The request has no token, so a running server answers 401.
 answers() { [ "$(curl -s -m 5 -o /dev/null -w '%{http_code}' "$(cat "$DIR/url")/v2.0/networks")" = 401 ]; }
 
 up() {
@@ -185,7 +186,7 @@ join() { # host
   # shellcheck disable=SC2016
   inside "$h" bash -c 'mountpoint -q /run/openvswitch || mount --bind "$0/ovs" /run/openvswitch
     mountpoint -q /run/ovn || mount --bind "$0/ovn" /run/ovn' "$H"
-  # The Linux bridge of hosts.sh makes room for the bridge of Open vSwitch with the same name.
+  # Deletes the Linux bridge of hosts.sh, because the bridge of Open vSwitch has the same name.
   [ -s "$H/ovs/conf.db" ] || { "${link[@]}" link del br-int; ovsdb-tool create "$H/ovs/conf.db" /usr/share/openvswitch/vswitch.ovsschema; }
   alive "$h-ovsdb" || rm -f "$H"/ovs/*.sock "$H"/ovs/*.ctl
   local enter=(nsenter -t "$(cat "$H/init.pid")" -m -u -i -n -p --) vs=(inside "$h" ovs-vsctl --timeout=30)
@@ -202,9 +203,9 @@ join() { # host
   spawn "$h-vswitchd" "${enter[@]}" ovs-vswitchd unix:/run/openvswitch/db.sock --pidfile -vconsole:off --log-file="$H/log/ovs/ovs-vswitchd.log"
   "${vs[@]}" -- --may-exist add-br br-int -- set bridge br-int datapath_type=netdev fail-mode=secure other-config:disable-in-band=true \
     -- --may-exist add-br br-phy -- set bridge br-phy datapath_type=netdev -- --may-exist add-port br-phy phys0
-  # After a reboot the database has the bridges before ovs-vswitchd does.
+  # After a reboot the database lists the bridges before ovs-vswitchd has created them.
   within 20 "${link[@]}" link show br-phy && within 20 "${link[@]}" link show br-int || die "$h: ovs-vswitchd makes no bridges"
-  # A tunnel in user space leaves through a bridge of Open vSwitch only, so the address is on one.
+  # A tunnel in user space leaves through a bridge of Open vSwitch only, so such a bridge has the address.
   "${link[@]}" addr replace "$wire/24" dev br-phy
   "${link[@]}" link set br-phy up
   "${link[@]}" link set br-int up
@@ -215,8 +216,8 @@ join() { # host
 
 chassis() { ovn-sbctl --db="unix:$DIR/ovnsb.sock" --bare --columns=hostname list chassis | grep -qx "$1"; }
 
-# Debian pairs Neutron 21 with OVN 23.03. That Neutron reads a chassis' bridge mappings and gateway option from external_ids,
-# and that OVN writes them to other_config only.
+# Debian pairs Neutron 21 with OVN 23.03. Neutron 21 reads a chassis' bridge mappings and gateway option from
+# external_ids, but OVN 23.03 writes them to other_config only.
 complete_chassis() { # host
   local key value
   within 60 chassis "$1" || die "$1 is no chassis: see $TESTBED/$1/log/ovs/ovn-controller.log"
@@ -235,7 +236,7 @@ case $COMMAND in
     for h in "$@"; do complete_chassis "$h"; done
     ;;
   pretend)
-    # A chassis that is ahead of the configuration counts as alive.
+    # Neutron takes a chassis as alive if its nb_cfg is not behind the configuration, so nb_cfg is far ahead.
     DIR=${1:?} host=${2:?}
     south=(ovn-sbctl --db="unix:$DIR/ovnsb.sock")
     "${south[@]}" chassis-add "$host" geneve "192.0.2.${host//[^0-9]/}" -- set chassis "$host" "hostname=$host"

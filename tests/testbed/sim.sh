@@ -1,7 +1,7 @@
 # A separate control plane on a simulated fleet; sourced by the scripts in tests/real that need no hypervisor.
 #
-#   sim_open NAME [LINES OF THE CONFIGURATION...]   starts it; WORK, DATA, URL, HOUSE as in house.sh
-#   sim_client                                      starts the client, for `os`
+#   sim_open NAME [LINES OF THE CONFIGURATION...]   starts the control plane; WORK, DATA, URL, HOUSE as in house.sh
+#   sim_client                                      starts the client that `os` calls
 #
 # CHRONOVA_BIN is the binary. Exit status of the scripts as in house.sh.
 

@@ -1,13 +1,26 @@
 # A service of OpenStack under uWSGI; sourced by keystone.sh and glance.sh, whose DIR has `uwsgi.ini` and `url`.
 #
-#   write_ahead FILE       lets a database of SQLite write ahead
+#   tables FILE PACKAGE COMMAND...   a database of SQLite that writes ahead. COMMAND fills FILE with the service's tables,
+#                          which takes many seconds. They are the same for one version of the PACKAGE, so they are kept
+#                          in TESTBED_CACHE
 #   uwsgi_up NAME=VALUE    starts uWSGI in a session of its own, with this in its environment, and waits until the caller's
 #                          function `answers URL` is true; `pid` in DIR is its process
 #   uwsgi_down             ends it; the folder stays
 . "$(dirname "${BASH_SOURCE[0]}")/free_port.sh"
 
-# Otherwise a thread that reads keeps the others from writing.
-write_ahead() { python3 -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA journal_mode = WAL')" "$1"; }
+tables() { # file, package, command...
+  local file=$1 package=$2 kept; shift 2
+  kept=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/$package-$(dpkg-query -W -f '${Version}' "$package" | tr -c '[:alnum:].\n' _).db
+  if [ -s "$kept" ]; then
+    cp "$kept" "$file"
+  else
+    "$@"
+    mkdir -p "$(dirname "$kept")"
+    cp "$file" "$kept.$$" && mv "$kept.$$" "$kept"
+  fi
+  # Otherwise a thread that reads keeps the others from writing.
+  python3 -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA journal_mode = WAL')" "$file"
+}
 
 uwsgi_up() {
   local pid url until

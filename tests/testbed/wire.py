@@ -32,7 +32,7 @@ PACKET_OUTGOING = 4
 SOL_PACKET, PACKET_STATISTICS = 263, 6
 SO_RCVBUFFORCE = 33
 ROOM = 256 << 20
-# The hosts' ends of management and moves, and this machine's own (see hosts.sh).
+# The bridge ports of the hosts' management and migration links, and of this machine's own link (see hosts.sh).
 PORTS = re.compile(r"([mv]\d+|rl)$")
 FIN, SYN, RST = 1, 2, 4
 

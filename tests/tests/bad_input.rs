@@ -1,4 +1,4 @@
-//! Bad input gets Nova's status, Nova's fault key and a message that says what to change. It changes nothing.
+//! Bad input gets Nova's status, Nova's fault key and a message that says what to change. Bad input changes nothing.
 //!
 //! Source: nova `api/openstack/wsgi.py` (fault keys), `api/validation`, the API guide on microversions and faults.
 
@@ -42,17 +42,17 @@ fn is((status, body): (u16, Value), expected: u16, key: &str, words: &str) {
 #[actix_rt::test]
 async fn bad_requests_get_novas_answer() {
     let api = Api::start().await;
-    let wish = json!({"server": Api::wish("x")});
+    let server_request = json!({"server": Api::wish("x")});
     let send = async |token, version, body: Value| raw(&api, post("/servers", token, version).set_json(body)).await;
 
     let torn = raw(&api, post("/servers", Some(USER), "2.1").set_payload("{\"server\": ")).await;
     is(torn, 400, "badRequest", "Malformed request body");
-    let mut unknown = wish.clone();
+    let mut unknown = server_request.clone();
     unknown["server"]["colour"] = json!("blue");
     is(send(Some(USER), "2.50", unknown).await, 400, "badRequest", "'colour' was unexpected");
-    is(send(Some(USER), "two", wish.clone()).await, 400, "badRequest", "two");
-    is(send(Some(USER), "2.999", wish.clone()).await, 406, "computeFault", "2.999");
-    let (status, body) = send(None, "2.1", wish.clone()).await;
+    is(send(Some(USER), "two", server_request.clone()).await, 400, "badRequest", "two");
+    is(send(Some(USER), "2.999", server_request.clone()).await, 406, "computeFault", "2.999");
+    let (status, body) = send(None, "2.1", server_request.clone()).await;
     assert_eq!(status, 401, "{body}");
 
     let mine = api.server(USER, Api::wish("mine")).await;
@@ -62,8 +62,8 @@ async fn bad_requests_get_novas_answer() {
     }
     assert_eq!(api.get(&format!("/servers/{mine}"), "2.1").await["server"]["status"], "ACTIVE");
 
-    let many = json!({"server": {"min_count": 20, "name": "x", "flavorRef": "1", "imageRef": wish["server"]["imageRef"],
-        "networks": wish["server"]["networks"]}});
+    let many = json!({"server": {"min_count": 20, "name": "x", "flavorRef": "1", "imageRef": server_request["server"]["imageRef"],
+        "networks": server_request["server"]["networks"]}});
     is(send(Some(USER), "2.1", many).await, 403, "forbidden", "Quota exceeded for cores, instances: Requested 20, 20");
 
     let twin = json!({"flavor": {"id": "1", "name": "twin", "ram": 64, "vcpus": 1, "disk": 0}});
@@ -78,7 +78,7 @@ async fn bad_requests_get_novas_answer() {
     }
 
     api.flavor("giant", 9_000_000, 1).await;
-    let giant = json!({"name": "giant", "flavorRef": "giant", "imageRef": wish["server"]["imageRef"]});
+    let giant = json!({"name": "giant", "flavorRef": "giant", "imageRef": server_request["server"]["imageRef"]});
     let placed = api.call("POST", "/servers", "2.1", "carol:big", Some(json!({"server": giant}))).await;
     is((placed.status, placed.body), 403, "forbidden", "Quota exceeded for ram");
     api.world.check().await;
@@ -91,8 +91,8 @@ async fn hardware_and_certificates_that_are_not_provided_are_refused() {
     let mut api = Api::start().await;
     Arc::get_mut(&mut api.app).unwrap().compute.config.unchecked_certificates = false;
     let id = api.server(USER, Api::wish("plain")).await;
-    let create = async |wish: Value| {
-        let answer = api.call("POST", "/servers", "2.63", USER, Some(json!({"server": wish}))).await;
+    let create = async |server_request: Value| {
+        let answer = api.call("POST", "/servers", "2.63", USER, Some(json!({"server": server_request}))).await;
         (answer.status, answer.body)
     };
     let act = async |body: Value| {
@@ -100,9 +100,9 @@ async fn hardware_and_certificates_that_are_not_provided_are_refused() {
         (answer.status, answer.body)
     };
     let with = |key: &str, value: Value| {
-        let mut wish = Api::wish("x");
-        wish[key] = value;
-        wish
+        let mut server_request = Api::wish("x");
+        server_request[key] = value;
+        server_request
     };
     let words = "leave out trusted_image_certificates";
     is(create(with("trusted_image_certificates", json!(["a"]))).await, 409, "conflictingRequest", words);
@@ -111,7 +111,7 @@ async fn hardware_and_certificates_that_are_not_provided_are_refused() {
     let (status, body) = create(with("trusted_image_certificates", Value::Null)).await;
     assert_eq!(status, 202, "a request without certificates: {body}");
 
-    for (number, spec, value) in [(21, "hw:locked_memory", "True"), (22, "hw:viommu_model", "virtio")] {
+    for (number, spec, value) in [(21, "hw:virtio_packed_ring", "True"), (22, "hw:viommu_model", "virtio")] {
         let flavor = number.to_string();
         api.flavor(&flavor, 512, 1).await;
         let specs = json!({"extra_specs": {spec: value, "hw:mem_page_size": "small"}});
@@ -124,7 +124,7 @@ async fn hardware_and_certificates_that_are_not_provided_are_refused() {
         is(create(with("imageRef", json!(image))).await, 400, "badRequest", &property);
         is(act(json!({"rebuild": {"imageRef": image}})).await, 400, "badRequest", &property);
     }
-    let off = json!({"extra_specs": {"hw:locked_memory": "false"}});
+    let off = json!({"extra_specs": {"hw:locked_memory": "false", "hw:virtio_packed_ring": "false"}});
     api.flavor("23", 512, 1).await;
     api.call("POST", "/flavors/23/os-extra_specs", "2.1", ADMIN, Some(off)).await;
     let (status, body) = create(with("flavorRef", json!("23"))).await;

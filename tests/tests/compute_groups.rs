@@ -21,8 +21,8 @@ async fn hosts(api: &Api) -> (String, String) {
 }
 
 async fn aggregate(api: &Api, name: &str, zone: Option<&str>) -> u64 {
-    let wish = json!({"aggregate": {"name": name, "availability_zone": zone}});
-    let made = api.call("POST", "/os-aggregates", "2.41", ADMIN, Some(wish)).await;
+    let request = json!({"aggregate": {"name": name, "availability_zone": zone}});
+    let made = api.call("POST", "/os-aggregates", "2.41", ADMIN, Some(request)).await;
     assert_eq!(made.status, 200, "{}", made.body);
     made.body["aggregate"]["id"].as_u64().unwrap()
 }
@@ -116,17 +116,17 @@ async fn a_host_is_in_one_zone_and_its_servers_stay_in_it() {
     is(&refused, 400, &format!("Cannot update metadata of aggregate {plain}. Reason: {other}."));
 
     // Servers on both hosts: one per zone.
-    let mut wish = Api::wish("north");
-    wish["availability_zone"] = json!("north");
-    wish["host"] = json!(h0);
-    let in_north = api.server(ADMIN, wish.clone()).await;
+    let mut request = Api::wish("north");
+    request["availability_zone"] = json!("north");
+    request["host"] = json!(h0);
+    let in_north = api.server(ADMIN, request.clone()).await;
     assert_eq!(zone_of(&api, &in_north).await, "north");
-    wish["availability_zone"] = json!("south");
-    let nowhere = api.call("POST", "/servers", "2.74", ADMIN, Some(json!({"server": wish}))).await;
+    request["availability_zone"] = json!("south");
+    let nowhere = api.call("POST", "/servers", "2.74", ADMIN, Some(json!({"server": request}))).await;
     is(&nowhere, 400, "The requested availability zone is not available");
-    let mut wish = Api::wish("elsewhere");
-    wish["host"] = json!(h1);
-    let elsewhere = api.server(ADMIN, wish).await;
+    let mut request = Api::wish("elsewhere");
+    request["host"] = json!(h1);
+    let elsewhere = api.server(ADMIN, request).await;
     assert_eq!(zone_of(&api, &elsewhere).await, "nova");
 
     let would_move = |done: &str, from: &str, to: &str| {
@@ -186,9 +186,9 @@ async fn zones_are_where_the_services_are() {
     assert_eq!(names, ["internal", "nova", "north"]);
     assert_eq!(detail[1]["hosts"][h1.as_str()]["nova-compute"]["active"], true);
     assert!(detail[2]["hosts"].is_null());
-    let mut wish = Api::wish("x");
-    wish["availability_zone"] = json!("north");
-    let closed = api.call("POST", "/servers", "2.1", ADMIN, Some(json!({"server": wish}))).await;
+    let mut request = Api::wish("x");
+    request["availability_zone"] = json!("north");
+    let closed = api.call("POST", "/servers", "2.1", ADMIN, Some(json!({"server": request}))).await;
     is(&closed, 400, "The requested availability zone is not available");
     api.stop().await;
 }
@@ -286,10 +286,10 @@ async fn servers_join_their_group_and_leave_it() {
     };
     let (own, other) = (make(ADMIN).await, make(USER).await);
     let ask = async |who: &str, group: &str, count: u32| {
-        let mut wish = Api::wish("member");
-        wish["min_count"] = json!(count);
-        wish["networks"] = json!("none");
-        let body = json!({"server": wish, "os:scheduler_hints": {"group": group}});
+        let mut request = Api::wish("member");
+        request["min_count"] = json!(count);
+        request["networks"] = json!("none");
+        let body = json!({"server": request, "os:scheduler_hints": {"group": group}});
         api.call("POST", "/servers", "2.71", who, Some(body)).await
     };
     let unknown = "7a1c7e5a-0000-4000-8000-000000000000";
@@ -363,8 +363,8 @@ async fn soft_policies_group_or_spread_members() {
         let id = made.body["server_group"]["id"].clone();
         let mut found = Vec::new();
         for name in ["one", "two", "three"] {
-            let wish = json!({"server": Api::wish(name), "os:scheduler_hints": {"group": id}});
-            let made = api.call("POST", "/servers", "2.64", USER, Some(wish)).await;
+            let request = json!({"server": Api::wish(name), "os:scheduler_hints": {"group": id}});
+            let made = api.call("POST", "/servers", "2.64", USER, Some(request)).await;
             assert_eq!(made.status, 202, "{}", made.body);
             api.life.settled().await;
             let path = format!("/servers/{}", made.body["server"]["id"].as_str().unwrap());
@@ -380,7 +380,7 @@ async fn soft_policies_group_or_spread_members() {
 
 /// Only administrators create zones; every user may request one.
 #[actix_rt::test]
-async fn every_user_may_request_a_zone() {
+async fn an_ordinary_user_may_request_a_zone() {
     let api = Api::start().await;
     let (h0, h1) = hosts(&api).await;
     for (zone, host) in [("north", &h0), ("south", &h1)] {
@@ -388,15 +388,15 @@ async fn every_user_may_request_a_zone() {
         assert_eq!(add(&api, id, host).await.status, 200);
     }
     for (zone, host) in [("north", &h0), ("south", &h1)] {
-        let mut wish = Api::wish("zoned");
-        wish["availability_zone"] = json!(zone);
-        let server = api.server(USER, wish).await;
+        let mut request = Api::wish("zoned");
+        request["availability_zone"] = json!(zone);
+        let server = api.server(USER, request).await;
         let shown = api.get(&format!("/servers/{server}"), "2.1").await["server"].take();
         assert_eq!((&shown["OS-EXT-SRV-ATTR:host"], zone_of(&api, &server).await), (&json!(host), json!(zone)));
     }
-    let mut wish = Api::wish("nowhere");
-    wish["availability_zone"] = json!("west");
-    let refused = api.call("POST", "/servers", "2.1", USER, Some(json!({"server": wish}))).await;
+    let mut request = Api::wish("nowhere");
+    request["availability_zone"] = json!("west");
+    let refused = api.call("POST", "/servers", "2.1", USER, Some(json!({"server": request}))).await;
     is(&refused, 400, "The requested availability zone is not available");
     api.stop().await;
 }

@@ -14,31 +14,31 @@ const FREE: &[&str] =
     &["log", "metadata", "extra_specs", "properties", "addresses", "scheduler_hints", "meta", "hosts", "rules"];
 
 /// Samples that this test leaves out, and why.
-const NOT_HERE: &[(&str, &str)] = &[
-    ("os-migrations/", "those under way are compared where one is held on its way"),
-    ("os-volumes/os-volumes-post-resp", "its new volume is attached already"),
+const UNCOMPARED_SAMPLES: &[(&str, &str)] = &[
+    ("os-migrations/", "a test that stops a migration midway compares those that are under way"),
+    ("os-volumes/os-volumes-post-resp", "the test has already attached the sample's new volume"),
     ("v2.69/", "all hosts belong to the one cell that answers"),
     ("down-cell", "all hosts belong to the one cell that answers"),
-    ("os-server-diagnostics/server-diagnostics-get-resp", "before 2.48 each hypervisor tells what it likes"),
+    ("os-server-diagnostics/server-diagnostics-get-resp", "before 2.48 the keys depend on the hypervisor"),
     ("os-quota-sets-noop/", "quotas are enforced"),
-    ("extensions-list-resp-v21-compatible", "it is the list of the API before microversions"),
+    ("extensions-list-resp-v21-compatible", "it lists the extensions of the API before microversions"),
 ];
 
 /// Operations that this test does not call, and why.
-const NOT_ASKED: &[(&str, &str)] = &[
-    ("hypervisors.search", "it ended with 2.52, and the list is compared with its later samples"),
-    ("hypervisors.servers", "it ended with 2.52, and the list is compared with its later samples"),
-    ("versionsV21.show", "a test of the version documents compares it"),
-    ("assisted_volume_snapshots.create", "no volume service asks for it here"),
+const UNCALLED_OPERATIONS: &[(&str, &str)] = &[
+    ("hypervisors.search", "2.53 removed it; the test compares the list of hypervisors instead"),
+    ("hypervisors.servers", "2.53 removed it; the test compares the list of hypervisors instead"),
+    ("versionsV21.show", "the test of the version documents compares it"),
+    ("assisted_volume_snapshots.create", "no volume service calls it in this test"),
     ("baremetal_nodes.index", "there is no bare metal service"),
     ("baremetal_nodes.show", "there is no bare metal service"),
     ("console_auth_tokens.show", "its samples since 2.99 show a SPICE console"),
-    ("evacuate.evacuate", "a test with a host that is down asks for it"),
+    ("evacuate.evacuate", "it needs a host that is down; another test has one"),
     ("flavor_access.removeTenantAccess", "another sample adds the access, and the samples have no fixed order"),
-    ("hosts.reboot", "this API switches no hosts, as in Nova with libvirt"),
-    ("hosts.shutdown", "this API switches no hosts, as in Nova with libvirt"),
-    ("hosts.startup", "this API switches no hosts, as in Nova with libvirt"),
-    ("hosts.update", "this API switches no hosts, as in Nova with libvirt"),
+    ("hosts.reboot", "the API does not switch hosts on or off, as in Nova with libvirt"),
+    ("hosts.shutdown", "the API does not switch hosts on or off, as in Nova with libvirt"),
+    ("hosts.startup", "the API does not switch hosts on or off, as in Nova with libvirt"),
+    ("hosts.update", "the API does not switch hosts on or off, as in Nova with libvirt"),
     ("remote_consoles.create", "only VNC consoles are enabled here"),
     ("remote_consoles.os-getSPICEConsole", "only VNC consoles are enabled here"),
     ("remote_consoles.os-getSerialConsole", "only VNC consoles are enabled here"),
@@ -106,11 +106,11 @@ struct Seeded {
 /// Creates a server and the other resources of the samples. Returns the server's id, the id of its first request, and
 /// its port.
 async fn seed(api: &Api) -> Seeded {
-    let mut wish = Api::wish("new-server-test");
-    wish["metadata"] = json!({"foo": "Foo Value"});
-    wish["accessIPv4"] = json!("1.2.3.4");
-    wish["accessIPv6"] = json!("80fe::");
-    let server = api.server(ADMIN, wish).await;
+    let mut server_request = Api::wish("new-server-test");
+    server_request["metadata"] = json!({"foo": "Foo Value"});
+    server_request["accessIPv4"] = json!("1.2.3.4");
+    server_request["accessIPv6"] = json!("80fe::");
+    let server = api.server(ADMIN, server_request).await;
     let private = json!({"flavor": {"id": "10", "name": "private", "ram": 1, "vcpus": 1, "disk": 1, "os-flavor-access:is_public": false}});
     api.call("POST", "/flavors", "2.1", ADMIN, Some(private)).await;
     let specs = json!({"extra_specs": {"hw:numa_nodes": "1"}});
@@ -217,22 +217,22 @@ async fn question(
         "attach_interfaces.index" => get(format!("/servers/{server}/os-interface")),
         "attach_interfaces.show" => get(format!("/servers/{server}/os-interface/{port}")),
         "attach_interfaces.create" => {
-            let wish = json!({"interfaceAttachment": {}});
-            Some(("POST", format!("/servers/{server}/os-interface"), ADMIN, Some(wish)))
+            let sent = json!({"interfaceAttachment": {}});
+            Some(("POST", format!("/servers/{server}/os-interface"), ADMIN, Some(sent)))
         }
         "remote_consoles.os-getVNCConsole" => {
-            let wish = json!({"os-getVNCConsole": {"type": "novnc"}});
-            Some(("POST", format!("/servers/{server}/action"), ADMIN, Some(wish)))
+            let sent = json!({"os-getVNCConsole": {"type": "novnc"}});
+            Some(("POST", format!("/servers/{server}/action"), ADMIN, Some(sent)))
         }
         // Only VNC consoles are enabled here.
         "remote_consoles.create" if sample.contains("vnc") => {
-            let wish = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
-            Some(("POST", format!("/servers/{server}/remote-consoles"), ADMIN, Some(wish)))
+            let sent = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
+            Some(("POST", format!("/servers/{server}/remote-consoles"), ADMIN, Some(sent)))
         }
         "console_auth_tokens.show" if minor < 99 => {
-            let wish = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
+            let sent = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
             let path = format!("/servers/{server}/remote-consoles");
-            let made = api.call("POST", &path, "2.6", ADMIN, Some(wish)).await.body["remote_console"]["url"].take();
+            let made = api.call("POST", &path, "2.6", ADMIN, Some(sent)).await.body["remote_console"]["url"].take();
             get(format!("/os-console-auth-tokens/{}", made.as_str()?.split("token%3D").nth(1)?))
         }
         "server_external_events.create" => {
@@ -308,11 +308,11 @@ async fn question(
             Some(("PUT", format!("/servers/{server}"), who(sample, "server"), Some(name)))
         }
         "servers.create" => {
-            let mut wish = Api::wish("made");
+            let mut server_request = Api::wish("made");
             if sample.contains("multiple-create-post-resp") {
-                wish["return_reservation_id"] = json!(true);
+                server_request["return_reservation_id"] = json!(true);
             }
-            Some(("POST", "/servers".into(), "many:many", Some(json!({"server": wish}))))
+            Some(("POST", "/servers".into(), "many:many", Some(json!({"server": server_request}))))
         }
         "quota_sets.show" => get("/os-quota-sets/admin".into()),
         "quota_sets.defaults" => get("/os-quota-sets/admin/defaults".into()),
@@ -388,8 +388,8 @@ async fn question(
         "aggregates.index" => get("/os-aggregates".into()),
         "aggregates.show" => get("/os-aggregates/1".into()),
         "aggregates.create" => {
-            let wish = json!({"aggregate": {"name": fresh, "availability_zone": "london"}});
-            Some(("POST", "/os-aggregates".into(), ADMIN, Some(wish)))
+            let sent = json!({"aggregate": {"name": fresh, "availability_zone": "london"}});
+            Some(("POST", "/os-aggregates".into(), ADMIN, Some(sent)))
         }
         "aggregates.update" => {
             Some(("PUT", "/os-aggregates/1".into(), ADMIN, Some(json!({"aggregate": {"name": fresh}}))))
@@ -433,8 +433,8 @@ async fn question(
         "volume_attachments.create" => {
             let id = server.parse().unwrap();
             api.life.volume_beside(id, 100 + minor).await;
-            let wish = json!({"volumeAttachment": {"volumeId": nth_volume(id, 100 + minor)}});
-            Some(("POST", format!("/servers/{server}/os-volume_attachments"), ADMIN, Some(wish)))
+            let sent = json!({"volumeAttachment": {"volumeId": nth_volume(id, 100 + minor)}});
+            Some(("POST", format!("/servers/{server}/os-volume_attachments"), ADMIN, Some(sent)))
         }
         "volumes.index" | "volumes.detail" => {
             // Volumes for a new server are in use once its build has ended.
@@ -444,16 +444,16 @@ async fn question(
         }
         "volumes.show" => get(format!("/os-volumes/{}", nth_volume(server.parse().unwrap(), 1))),
         "volumes.create" => {
-            let wish = json!({"volume": {"size": 1, "display_name": "v", "metadata": {}}});
-            Some(("POST", "/os-volumes".into(), OF_VOLUMES, Some(wish)))
+            let sent = json!({"volume": {"size": 1, "display_name": "v", "metadata": {}}});
+            Some(("POST", "/os-volumes".into(), OF_VOLUMES, Some(sent)))
         }
         "snapshots.index" => Some(("GET", "/os-snapshots".into(), OF_VOLUMES, None)),
         "snapshots.detail" => Some(("GET", "/os-snapshots/detail".into(), OF_VOLUMES, None)),
         "snapshots.show" => get(format!("/os-snapshots/{}", snapshot_of(nth_volume(server.parse().unwrap(), 1)))),
         "snapshots.create" => {
             let of = nth_volume(server.parse().unwrap(), 1);
-            let wish = json!({"snapshot": {"volume_id": of, "force": true, "display_name": "s"}});
-            Some(("POST", "/os-snapshots".into(), OF_VOLUMES, Some(wish)))
+            let sent = json!({"snapshot": {"volume_id": of, "force": true, "display_name": "s"}});
+            Some(("POST", "/os-snapshots".into(), OF_VOLUMES, Some(sent)))
         }
         "server_metadata.index" => get(format!("/servers/{server}/metadata")),
         "server_metadata.show" => get(format!("/servers/{server}/metadata/foo")),
@@ -545,7 +545,7 @@ async fn answers_look_like_the_samples() {
     let mut excused = BTreeSet::new();
     for (sample, about) in samples["samples"].as_object().unwrap() {
         let operation = about["operation"].as_str().unwrap_or_default();
-        let left_out = about["kind"] != "response" || NOT_HERE.iter().any(|(part, _)| sample.contains(part));
+        let left_out = about["kind"] != "response" || UNCOMPARED_SAMPLES.iter().any(|(part, _)| sample.contains(part));
         // Samples without an operation: version documents and removed operations.
         if left_out || about["removed"] == true || about["operation"].is_null() {
             continue;
@@ -553,7 +553,7 @@ async fn answers_look_like_the_samples() {
         let version = about["version"].as_str().unwrap();
         let Some((method, path, who, body)) = question(&api, &seeded, operation, sample, version).await else {
             excused.insert(operation.to_owned());
-            if !NOT_ASKED.iter().any(|(known, _)| *known == operation) {
+            if !UNCALLED_OPERATIONS.iter().any(|(known, _)| *known == operation) {
                 unasked.push(format!("{sample} ({operation})"));
             }
             continue;
@@ -581,7 +581,8 @@ async fn answers_look_like_the_samples() {
         unasked.len(),
         unasked.join("\n")
     );
-    let idle: Vec<&str> = NOT_ASKED.iter().map(|(known, _)| *known).filter(|known| !excused.contains(*known)).collect();
+    let idle: Vec<&str> =
+        UNCALLED_OPERATIONS.iter().map(|(known, _)| *known).filter(|known| !excused.contains(*known)).collect();
     assert_eq!(idle, Vec::<&str>::new(), "these reasons excuse nothing any more");
     assert!(compared > 290, "only {compared} samples were compared");
 }

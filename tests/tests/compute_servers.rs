@@ -29,6 +29,12 @@ mod server_settings;
 #[path = "compute_servers/topologies.rs"]
 mod topologies;
 
+#[path = "compute_servers/hardware.rs"]
+mod hardware;
+
+#[path = "compute_servers/catalogue.rs"]
+mod catalogue;
+
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use serde_json::{Value, json};
 
@@ -108,13 +114,13 @@ async fn a_servers_life() {
 }
 
 #[actix_rt::test]
-async fn what_is_refused_before_anything_happens() {
+async fn invalid_create_requests_are_refused_before_anything_is_created() {
     let api = Api::start().await;
     api.flavor("0", 64, 0).await;
     let with = |key: &str, value: Value| {
-        let mut wish = Api::wish("x");
-        wish[key] = value;
-        wish
+        let mut request = Api::wish("x");
+        request[key] = value;
+        request
     };
     let nic = |nic: Value| with("networks", json!([nic]));
     let cases: Vec<(&str, Value, u16, &str)> = vec![
@@ -137,9 +143,9 @@ async fn what_is_refused_before_anything_happens() {
         (
             "2.1",
             {
-                let mut wish = with("min_count", json!(3));
-                wish["max_count"] = json!(2);
-                wish
+                let mut request = with("min_count", json!(3));
+                request["max_count"] = json!(2);
+                request
             },
             400,
             "min_count must be <= max_count",
@@ -175,23 +181,23 @@ async fn what_is_refused_before_anything_happens() {
         ("2.51", with("tags", json!(["a"])), 400, "('tags' was unexpected)"),
         ("2.89", with("hostname", json!("h")), 400, "('hostname' was unexpected)"),
     ];
-    for (version, wish, status, words) in cases.into_iter().filter(|case| case.2 != 0) {
-        let (got, message) = post(&api, version, wish.clone()).await;
-        assert!(got == status && message.contains(words), "{wish} at {version}: {got} {message}");
+    for (version, request, status, words) in cases.into_iter().filter(|case| case.2 != 0) {
+        let (got, message) = post(&api, version, request.clone()).await;
+        assert!(got == status && message.contains(words), "{request} at {version}: {got} {message}");
     }
     let none = api.get("/servers?all_tenants=1", "2.1").await;
     assert_eq!(none["servers"], json!([]), "nothing was made");
     // Unusual values that are allowed.
     let root = json!([{"source_type": "image", "destination_type": "local", "uuid": IMAGE, "boot_index": 0}]);
-    for (version, wish) in [
+    for (version, request) in [
         ("2.1", with("block_device_mapping_v2", root)),
         ("2.56", with("personality", json!([{"path": "/a", "contents": "YQ=="}]))),
         ("2.37", with("networks", json!("none"))),
         ("2.1", with("user_data", json!("IyEvYmluL3No"))),
         ("2.1", with("networks", json!([]))),
     ] {
-        let (got, message) = post(&api, version, wish.clone()).await;
-        assert_eq!(got, 202, "{wish} at {version}: {message}");
+        let (got, message) = post(&api, version, request.clone()).await;
+        assert_eq!(got, 202, "{request} at {version}: {message}");
     }
     api.life.settled().await;
     api.stop().await;
@@ -203,9 +209,9 @@ async fn quota_is_taken_whole_or_in_part() {
     let limits = json!({"quota_set": {"instances": 3}});
     assert_eq!(api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(limits)).await.status, 200);
     let many = |min: u32, max: u32| {
-        let mut wish = Api::wish("x");
-        (wish["min_count"], wish["max_count"]) = (json!(min), json!(max));
-        wish
+        let mut request = Api::wish("x");
+        (request["min_count"], request["max_count"]) = (json!(min), json!(max));
+        request
     };
     let (status, message) = post(&api, "2.1", many(4, 5)).await;
     let words = "Quota exceeded for instances: Requested 5, but already used 0 of 3 instances";

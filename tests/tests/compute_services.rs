@@ -169,9 +169,9 @@ async fn a_service_ends_only_without_servers_and_takes_its_traces_along() {
     api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(json!({"aggregate": {"name": "a"}}))).await;
     let add = json!({"add_host": {"host": name}});
     api.call("POST", "/os-aggregates/1/action", "2.1", ADMIN, Some(add)).await;
-    let mut wish = Api::wish("there");
-    wish["host"] = json!(name);
-    let server = api.server(ADMIN, wish).await;
+    let mut request = Api::wish("there");
+    request["host"] = json!(name);
+    let server = api.server(ADMIN, request).await;
     let delete =
         async |version: &str, id: &str| api.call("DELETE", &format!("/os-services/{id}"), version, ADMIN, None).await;
     let denied = api.call("DELETE", &format!("/os-services/{host}"), "2.53", "alice:web", None).await;
@@ -201,9 +201,9 @@ async fn a_service_ends_only_without_servers_and_takes_its_traces_along() {
 async fn hosts_of_old_show_their_resources() {
     let api = Api::start().await;
     let (_, name) = compute(&api).await.remove(0);
-    let mut wish = Api::wish("there");
-    wish["host"] = json!(name);
-    api.server(ADMIN, wish).await;
+    let mut request = Api::wish("there");
+    request["host"] = json!(name);
+    api.server(ADMIN, request).await;
     let list = api.get("/os-hosts", "2.42").await["hosts"].as_array().unwrap().clone();
     let services: Vec<_> = list.iter().map(|host| host["service"].as_str().unwrap()).collect();
     assert_eq!(services, ["conductor", "scheduler", "compute", "compute"]);
@@ -242,9 +242,9 @@ async fn hosts_of_old_count_flavors_and_what_is_reserved() {
         "OS-FLV-EXT-DATA:ephemeral": 3, "swap": 0}});
     assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
     for (name, token) in [("one", "u:p"), ("two", "u:q")] {
-        let mut wish = Api::wish(name);
-        wish["flavorRef"] = json!("f");
-        assert_eq!(api.life.status(api.server(token, wish).await.parse().unwrap()), "ACTIVE");
+        let mut request = Api::wish(name);
+        request["flavorRef"] = json!("f");
+        assert_eq!(api.life.status(api.server(token, request).await.parse().unwrap()), "ACTIVE");
     }
     let (_, name) = compute(&api).await.remove(0);
     let probes = || {

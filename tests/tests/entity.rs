@@ -255,7 +255,7 @@ fn unavailable(answer: &Answer, wanted: &StoreError) -> bool {
 }
 
 #[actix_rt::test]
-async fn nobody_is_answered_before_the_events_are_durable() {
+async fn no_command_or_read_is_answered_before_the_events_are_durable() {
     let stage = Stage::<1>::on(&Scripted::new(0), IDLE);
     let command = stage.ask(What::Say("a"));
     stage.until_appending(1).await;
@@ -277,7 +277,7 @@ async fn nobody_is_answered_before_the_events_are_durable() {
 }
 
 #[actix_rt::test]
-async fn what_is_decided_during_an_append_goes_out_in_one_append_and_in_order() {
+async fn decisions_during_an_append_are_written_in_one_append_in_order() {
     const WORDS: [&str; 8] = ["b", "c", "d", "e", "f", "g", "h", "i"];
     let stage = Stage::<1>::on(&Scripted::new(0), IDLE);
     let first = stage.ask(What::Say("a"));
@@ -338,7 +338,7 @@ async fn a_command_whose_event_is_too_large_is_refused_alone() {
 }
 
 #[actix_rt::test]
-async fn overtaken_once_it_decides_again_on_what_is_there_now() {
+async fn after_one_conflict_an_actor_decides_again_on_the_new_state() {
     let stage = Stage::<1>::on(&Scripted::new(FREE), IDLE);
     stage.now(What::Say("a")).await.unwrap();
     stage.store.next([Act::Overtake("foreign")]);
@@ -354,7 +354,7 @@ async fn overtaken_once_it_decides_again_on_what_is_there_now() {
 }
 
 #[actix_rt::test]
-async fn overtaken_twice_it_gives_up_and_nothing_happened() {
+async fn after_two_conflicts_a_command_fails_without_an_event() {
     let stage = Stage::<1>::on(&Scripted::new(FREE), IDLE);
     stage.store.next([Act::Overtake("x"), Act::Overtake("y")]);
     let given_up = stage.now(What::Say("a")).await;
@@ -397,7 +397,7 @@ async fn an_idle_actor_leaves_memory_and_comes_back_as_it_was() {
 }
 
 #[actix_rt::test]
-async fn a_command_meets_no_closing_door() {
+async fn commands_take_effect_once_although_the_actor_leaves_memory() {
     // Every command takes effect once, even if the actor is passivated at any moment.
     let stage = Stage::<1>::on(&Scripted::new(FREE), Duration::from_millis(1));
     for _ in 0..100 {

@@ -182,7 +182,7 @@ async fn a_guest_taken_out_of_all_its_groups_loses_their_rules() {
 }
 
 #[actix_rt::test]
-async fn a_guest_being_built_is_left_to_its_build_and_looked_after_when_it_runs() {
+async fn filters_of_a_guest_are_updated_only_after_its_build() {
     let (world, life) = begun().await;
     world.brakes.hold("spawn");
     life.build(id(1)).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_guest_being_built_is_left_to_its_build_and_looked_after_when_it_runs(
 }
 
 #[actix_rt::test]
-async fn what_changes_no_filter_calls_no_host() {
+async fn a_change_that_affects_no_filter_calls_no_host() {
     let (world, life) = begun().await;
     make_web(&life).await;
     built(&life, 1).await;
@@ -212,7 +212,7 @@ async fn what_changes_no_filter_calls_no_host() {
     change_port(&life, 1, PortPatch { name: Some("eth0".to_owned()), ..PortPatch::default() }).await;
     change_port(&life, 1, PortPatch { security_groups: Some(vec![default()]), ..PortPatch::default() }).await;
     tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
-    // This change affects a guest. It shows that the reconciler has seen the changes above.
+    // This change affects a guest. Its effect on the guest shows that the reconciler has also seen the changes above.
     let_in(&life, default(), 443, None).await;
     life.until(|_| comes_in(&world, 1, 443) == [None]).await;
     assert_eq!(world.fleet.calls(DriverCall::EnsureFilter), calls + 1);
@@ -220,7 +220,7 @@ async fn what_changes_no_filter_calls_no_host() {
 }
 
 #[actix_rt::test]
-async fn a_host_that_could_not_be_told_is_told_when_it_can() {
+async fn a_host_that_was_down_gets_the_changed_filters_when_it_is_back() {
     let (world, life) = begun().await;
     built(&life, 1).await;
     let_in(&life, default(), 22, None).await;
@@ -244,7 +244,7 @@ async fn a_host_that_could_not_be_told_is_told_when_it_can() {
 }
 
 #[actix_rt::test]
-async fn a_change_that_the_control_plane_did_not_live_to_carry_out_is_carried_out_in_its_next_life() {
+async fn a_change_of_filters_interrupted_by_a_crash_is_completed_after_the_restart() {
     let (world, first) = begun().await;
     built(&first, 1).await;
     world.brakes.hold("ensure_filter");
@@ -299,7 +299,7 @@ async fn a_filter_that_is_updated_during_a_delete_does_not_stay() {
 
 /// The network is deleted while the host does not answer. The control plane stops before the host answers again.
 #[actix_rt::test]
-async fn a_network_that_was_deleted_in_an_earlier_life_leaves_its_host_in_the_next() {
+async fn a_network_deleted_before_a_restart_is_removed_from_its_host_afterwards() {
     let (world, first) = begun().await;
     built(&first, 1).await;
     assert!(world.fleet.networks(0).contains(&NETWORK));

@@ -141,7 +141,7 @@ async fn a_dead_host_is_down_and_avoided_until_it_is_back() {
 }
 
 #[actix_rt::test]
-async fn a_host_that_stops_answering_without_a_word_is_down_within_heartbeats() {
+async fn a_host_that_stops_answering_is_down_after_missed_heartbeats() {
     let world = World::new(1);
     let life = started(&world).await;
     world.fleet.set_faults(0, always(DriverCall::Usage, Effect::Refuse));
@@ -243,6 +243,7 @@ fn stray(n: u128) -> GuestSpec {
         hardware: vec![],
         rescue: None,
         pinning: Pinning::default(),
+        tpm_secret: None,
     }
 }
 
@@ -264,7 +265,7 @@ async fn a_server_is_deleted_while_its_host_is_dead_and_its_guest_when_the_host_
 }
 
 #[actix_rt::test]
-async fn what_a_deleted_server_left_behind_is_removed_and_a_stranger_is_not() {
+async fn the_guest_of_a_deleted_server_is_removed_and_an_unknown_guest_stays() {
     let world = World::new(2);
     let life = started(&world).await;
     built(&life, id(1)).await;
@@ -307,7 +308,7 @@ async fn disks_left_behind_are_removed() {
 }
 
 #[actix_rt::test]
-async fn a_host_that_cannot_is_given_up_for_another() {
+async fn a_build_that_fails_on_one_host_succeeds_on_another() {
     for effect in [Effect::Refuse, Effect::NoRoom, Effect::Tear, Effect::DieBefore, Effect::DieAfter] {
         let world = World::new(2);
         world.fleet.set_faults(0, always(DriverCall::Spawn, effect));
@@ -325,7 +326,7 @@ async fn a_host_that_cannot_is_given_up_for_another() {
 }
 
 #[actix_rt::test]
-async fn where_all_hosts_fail_attempts_are_bounded_and_the_server_is_in_error() {
+async fn a_build_that_fails_on_all_hosts_ends_in_error_after_bounded_attempts() {
     for (hosts, attempts) in [(1, 1), (2, 2), (5, 3)] {
         let world = World::new(hosts);
         world.fleet.set_all_faults(&always(DriverCall::Spawn, Effect::NoRoom));
@@ -391,18 +392,18 @@ async fn a_lost_reply_makes_no_second_guest_and_leaves_none() {
 
 #[actix_rt::test]
 async fn claims_never_exceed_capacity_however_many_builds_there_are_at_once() {
-    const WISHES: u128 = 50;
+    const REQUESTS: u128 = 50;
     let uri = SimUri { vcpus: 4, memory_mib: 8192, disk_gib: 100, ..SimUri::new(3) };
     let mut world = World::of(uri);
     world.options.hosts.cpu_allocation_ratio = 1.0;
     let life = started(&world).await;
-    for wish in join_all((1..=WISHES).map(|n| life.build(id(n)))).await {
-        wish.unwrap();
+    for requested in join_all((1..=REQUESTS).map(|n| life.build(id(n)))).await {
+        requested.unwrap();
     }
     life.settled().await;
-    let active = (1..=WISHES).filter(|n| life.status(id(*n)) == "ACTIVE").count();
+    let active = (1..=REQUESTS).filter(|n| life.status(id(*n)) == "ACTIVE").count();
     assert_eq!(active, 12, "as many as there are CPUs");
-    for n in (1..=WISHES).filter(|n| life.status(id(*n)) != "ACTIVE") {
+    for n in (1..=REQUESTS).filter(|n| life.status(id(*n)) != "ACTIVE") {
         assert_eq!(life.status(id(n)), "ERROR");
         assert!(life.fault(id(n)).starts_with(NO_VALID_HOST), "{}", life.fault(id(n)));
     }

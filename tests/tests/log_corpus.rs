@@ -1,4 +1,4 @@
-//! Logs of all released versions open, verify and rebuild.
+//! Logs of all released versions can be opened, verified and rebuilt.
 //!
 //! `tests/golden/logs` has one compressed log of each released version and file format. `heads.txt` has the head of
 //! each log (position and hash), which every later version must confirm. If personal fields are sealed, the keys are

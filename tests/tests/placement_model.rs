@@ -3,8 +3,8 @@
 //! (`chronova_tests::placement_model`) under random traffic.
 //!
 //! After every command both must agree on its acceptance and on the usages. Accepted commands never exceed capacity,
-//! generations never decrease, and the index equals a fresh one. Every search finds the same candidates. At the end the
-//! view rebuilt from the events, and the one read back from its checkpoint, equal the live one.
+//! generations never decrease, and the index equals a fresh one. Every search finds the same candidates. At the end,
+//! the view that is rebuilt from the events and the view that is read from its checkpoint equal the live view.
 //!
 //! `CHRONOVA_SOAK=1` runs many more cases.
 
@@ -73,7 +73,7 @@ enum Step {
     },
 }
 
-// ----------------------------------------------------------------------------------------------------------- generators
+// ---------------------------------------------------------------------------------------------------------- generators
 
 fn units() -> impl Strategy<Value = Units> {
     let odd = (0..=2_u64, 1..=2_u64, 1..=9_u64, 1..=2_u64, select(vec![0.5, 1.0, 1.5, 2.0]));
@@ -183,7 +183,7 @@ fn beginning() -> impl Strategy<Value = Vec<Step>> {
     (one(1), one(2), one(3), one(4), one(5)).prop_map(|(a, b, c, d, e)| [a, b, c, d, e].concat())
 }
 
-// --------------------------------------------------------------------------------------------------------- the two sides
+// -------------------------------------------------------------------------------------------- the ledger and the model
 
 fn provider(number: Number) -> ProviderId {
     ProviderId(Uuid::from_u128(u128::from(number)))

@@ -30,6 +30,8 @@ mod one_storage;
 mod pinned;
 #[path = "processes/reconcilers.rs"]
 mod reconcilers;
+#[path = "processes/tpm.rs"]
+mod tpm;
 
 use chronova_actors::instance::InstanceRequest;
 use chronova_actors::process::{

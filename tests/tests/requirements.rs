@@ -31,7 +31,7 @@ enum Status {
     Done(Vec<Proof>),
 }
 
-/// A test function or a script that a row names, and of a script perhaps one check.
+/// A test function or a script that a row names. A row may also name one check of a script.
 #[derive(Debug, PartialEq, Eq)]
 struct Proof {
     test: String,
@@ -143,8 +143,8 @@ fn is_script(name: &str) -> bool {
     checked && Path::new(name).extension().is_some_and(|e| e == "sh" || e == "py") && root().join(name).is_file()
 }
 
-/// Test functions that skip in a normal run, because they need a host that they may change, and commands that stop and
-/// start its libvirtd. Only a long run gives them these.
+/// Test functions that skip in a normal run. These tests need a host that they may change, and commands that stop and
+/// start its libvirtd. Only a long run has both.
 const NEED_SETTINGS: [&str; 6] = [
     "a_real_host_conforms",
     "changes_by_other_programs_are_signalled",
@@ -160,7 +160,7 @@ fn short_form(script: &str) -> Option<&str> {
     Some(&script[..end])
 }
 
-/// Why a normal run of `ops/test.sh` does not have this test, by the script's text.
+/// The reason why a normal run of `ops/test.sh` does not run this check, as the text of the script shows it.
 fn lacks_in_script(proof: &Proof, script: &str) -> Option<String> {
     let Proof { test, check } = proof;
     match (check, short_form(script)) {
@@ -227,7 +227,7 @@ fn every_status_holds() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// After a run of `ops/test.sh`: each row that is done names tests that this run had.
+/// After a run of `ops/test.sh`: each row with the status `done` names tests that ran.
 #[test]
 fn every_row_that_is_done_ran() {
     let Some(folder) = std::env::var_os("CHRONOVA_RAN") else {
@@ -245,7 +245,7 @@ fn every_row_that_is_done_ran() {
     assert!(wrong.is_empty(), "{} rows are not proven by this run:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// If the original inventory is beside the checkout, none of its rows may be missing.
+/// If the original inventory is beside the checkout, docs/requirements must have all its rows.
 #[test]
 fn no_requirement_was_dropped() {
     let inventory = std::env::var_os("CHRONOVA_REQUIREMENTS").map(PathBuf::from);

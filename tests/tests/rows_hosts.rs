@@ -48,7 +48,7 @@ async fn spread(world: &World, count: u128) -> Vec<usize> {
 }
 
 #[actix_rt::test]
-async fn each_weigher_spreads_servers_or_stacks_them() {
+async fn weighers_of_resources_spread_servers_or_stack_them() {
     type Set = fn(&mut World, f64);
     let weighers: [(&str, Set); 3] = [
         ("memory", |world, multiplier| world.options.scheduler.multipliers.ram = multiplier),
@@ -62,7 +62,7 @@ async fn each_weigher_spreads_servers_or_stacks_them() {
                 other(&mut world, 0.0);
             }
             set(&mut world, multiplier);
-            // Otherwise the weigher of running tasks would avoid hosts that build servers.
+            // With another multiplier, the weigher of running tasks would avoid hosts that build servers.
             world.options.scheduler.multipliers.io_ops = 0.0;
             assert_eq!(spread(&world, 4).await, wanted, "{name} with {multiplier}");
         }

@@ -79,9 +79,9 @@ async fn key_pairs_of_one_user_and_of_others() {
     assert_eq!(make("2.92", USER, json!({"name": "h", "public_key": "nonsense"})).await.status, 400);
     // A user may use one key pair for many servers, in any project.
     for token in [USER, "alice:web", "alice:other"] {
-        let mut wish = Api::wish("keyed");
-        wish["key_name"] = json!("g@home.net");
-        let id = api.server(token, wish).await;
+        let mut request = Api::wish("keyed");
+        request["key_name"] = json!("g@home.net");
+        let id = api.server(token, request).await;
         assert_eq!(api.get(&format!("/servers/{id}"), "2.1").await["server"]["key_name"], "g@home.net");
     }
     api.stop().await;
@@ -99,15 +99,15 @@ async fn key_pairs_and_metadata_have_limits() {
     assert_eq!(key("a").await.status, 200);
     let over = key("b").await;
     assert_eq!((over.status, over.message()), (403, "Quota exceeded, too many key pairs."));
-    let wish = |metadata: Value| {
-        let mut wish = Api::wish("x");
-        wish["metadata"] = metadata;
-        json!({"server": wish})
+    let request = |metadata: Value| {
+        let mut request = Api::wish("x");
+        request["metadata"] = metadata;
+        json!({"server": request})
     };
-    let too_much = wish(json!({"a": "1", "b": "2", "c": "3"}));
+    let too_much = request(json!({"a": "1", "b": "2", "c": "3"}));
     let over = api.call("POST", "/servers", "2.1", USER, Some(too_much)).await;
     assert_eq!((over.status, over.message()), (403, "Maximum number of metadata items exceeds 2"));
-    let made = api.call("POST", "/servers", "2.1", USER, Some(wish(json!({"a": "1", "b": "2"})))).await;
+    let made = api.call("POST", "/servers", "2.1", USER, Some(request(json!({"a": "1", "b": "2"})))).await;
     assert_eq!(made.status, 202);
     api.life.settled().await;
     let id = made.body["server"]["id"].as_str().unwrap();
@@ -180,9 +180,9 @@ async fn flavors_are_made_shown_and_shared() {
         let listed = api.call("GET", "/flavors", "2.1", token, None).await.body["flavors"].take();
         let listed = listed.as_array().unwrap().iter().any(|flavor| flavor["id"] == "p");
         let shown = api.call("GET", "/flavors/p", "2.1", token, None).await.status == 200;
-        let mut wish = Api::wish("x");
-        wish["flavorRef"] = json!("p");
-        let usable = api.call("POST", "/servers", "2.1", token, Some(json!({"server": wish}))).await.status == 202;
+        let mut request = Api::wish("x");
+        request["flavorRef"] = json!("p");
+        let usable = api.call("POST", "/servers", "2.1", token, Some(json!({"server": request}))).await.status == 202;
         assert!(listed == shown && shown == usable, "{token}: {listed} {shown} {usable}");
         listed
     };
@@ -203,7 +203,7 @@ async fn flavors_are_made_shown_and_shared() {
 }
 
 #[actix_rt::test]
-async fn extra_specs_show_where_the_policy_lets_them() {
+async fn extra_specs_show_if_the_policy_allows_it() {
     for (policy, shown) in [("", true), ("'os_compute_api:os-flavor-extra-specs:index': '!'", false)] {
         let api = Api::start_with(policy, None).await;
         let specs = Some(json!({"extra_specs": {"hw:cpu_policy": "shared"}}));
@@ -542,7 +542,7 @@ async fn usage_is_truncated_in_versions_without_pages() {
 }
 
 #[actix_rt::test]
-async fn who_manages_flavors_is_for_the_policy_to_say() {
+async fn the_policy_decides_who_manages_flavors() {
     for (verb, rule) in [("POST", "create"), ("PUT", "update"), ("DELETE", "delete")] {
         let policy = format!("'os_compute_api:os-flavor-manage:{rule}': 'role:member'");
         let api = Api::start_with(&policy, None).await;

@@ -40,9 +40,9 @@ impl Interference for Barrier {
 }
 
 fn with(key: &str, value: Value) -> Value {
-    let mut wish = Api::wish("web");
-    wish[key] = value;
-    wish
+    let mut request = Api::wish("web");
+    request[key] = value;
+    request
 }
 
 async fn show(api: &Api, id: &str) -> Value {
@@ -93,7 +93,7 @@ async fn a_build_can_be_watched_until_it_is_active() {
 async fn a_build_that_fails_ends_in_error_and_says_why() {
     let api = Api::start().await;
     api.flavor("huge", 20_000, 1).await;
-    // For the first server no host is large enough. The hosts refuse to start the second one.
+    // No host is large enough for the first server. The hosts refuse to start the second server.
     let large = api.server(USER, with("flavorRef", json!("huge"))).await;
     api.world.fleet.set_all_faults(&FaultPlan::default().with(DriverCall::Spawn, FaultTrigger::Always, Effect::Refuse));
     let refused = api.server(USER, Api::wish("web")).await;
@@ -159,8 +159,8 @@ async fn user_data_is_base64_and_bounded() {
     api.stop().await;
 }
 
-async fn alive(api: &Api, wish: Value) -> Alive {
-    let id = api.server(USER, wish).await.parse().unwrap();
+async fn alive(api: &Api, request: Value) -> Alive {
+    let id = api.server(USER, request).await.parse().unwrap();
     api.life.instance_now(id).alive().unwrap().clone()
 }
 
@@ -187,11 +187,11 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     let api = Api::start().await;
     let key = json!({"keypair": {"name": "mine", "public_key": KEY}});
     assert_eq!(api.call("POST", "/os-keypairs", "2.1", USER, Some(key)).await.status, 200);
-    let mut wish = with("config_drive", json!(true));
-    wish["key_name"] = json!("mine");
-    wish["metadata"] = json!({"role": "web", "tier": "1"});
-    wish["user_data"] = json!("IyEvYmluL3No");
-    let mut server = alive(&api, wish).await;
+    let mut request = with("config_drive", json!(true));
+    request["key_name"] = json!("mine");
+    request["metadata"] = json!({"role": "web", "tier": "1"});
+    request["user_data"] = json!("IyEvYmluL3No");
+    let mut server = alive(&api, request).await;
     let id = server.request.instance;
     assert_eq!(api.get(&format!("/servers/{id}"), "2.1").await["server"]["config_drive"], "True");
     let files = on_drive(&server);
@@ -221,7 +221,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     .unwrap();
     assert_eq!(&image[0x8000 + 40..0x8000 + 48], b"config-2");
 
-    // With DHCP the guest gets its addresses from it; without DHCP the metadata has them.
+    // With DHCP the guest gets its addresses by DHCP; without DHCP the metadata has them.
     let network = |files: &[(String, Vec<u8>)]| json_of(files, "openstack/latest/network_data.json");
     let with_dhcp = network(&files);
     let nic = server.nics[0].clone();
@@ -290,14 +290,14 @@ async fn each_version_of_the_metadata_has_its_fields() {
 }
 
 #[actix_rt::test]
-async fn guests_that_ask_as_on_ec2_are_told_as_there() {
+async fn the_ec2_metadata_has_amazons_form() {
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG0bTWZyLQGKlW5yQmNzFq9hJ1mX5x0yQ1V2kT3dYv3x me@home";
     let api = Api::start().await;
     let key = json!({"keypair": {"name": "mine", "public_key": KEY}});
     assert_eq!(api.call("POST", "/os-keypairs", "2.1", USER, Some(key)).await.status, 200);
-    let mut wish = with("config_drive", json!(true));
-    (wish["key_name"], wish["user_data"]) = (json!("mine"), json!("IyEvYmluL3No"));
-    let server = alive(&api, wish).await;
+    let mut request = with("config_drive", json!(true));
+    (request["key_name"], request["user_data"]) = (json!("mine"), json!("IyEvYmluL3No"));
+    let server = alive(&api, request).await;
     let all = MetadataOptions { skipped_versions: Vec::new(), ..MetadataOptions::default() };
     let files = drive(&server, &all, None);
     let of = |version: &str| json_of(&files, &format!("ec2/{version}/meta-data.json"));
@@ -375,7 +375,7 @@ async fn a_servers_address_stays_until_it_is_deleted() {
 }
 
 #[actix_rt::test]
-async fn a_soft_reboot_asks_the_guest_and_a_hard_one_does_not() {
+async fn a_soft_reboot_needs_a_running_guest_and_a_hard_one_does_not() {
     let api = Api::start().await;
     let id = api.server(USER, Api::wish("web")).await;
     let reboot = async |kind: &str| {
@@ -430,11 +430,11 @@ async fn mappings_that_make_no_sense_are_refused() {
     };
     let mut both = root("boot_index", json!(0));
     both["block_device_mapping"] = json!([{"volume_id": other, "device_name": "vda"}]);
-    let without_image = |mut wish: Value| {
-        wish.as_object_mut().unwrap().remove("imageRef");
-        wish
+    let without_image = |mut request: Value| {
+        request.as_object_mut().unwrap().remove("imageRef");
+        request
     };
-    for wish in [
+    for request in [
         root("source_type", json!("floppy")),
         root("destination_type", json!("remote")),
         // An image becomes a local disk only as the root disk, and only if it is the boot image.
@@ -445,8 +445,8 @@ async fn mappings_that_make_no_sense_are_refused() {
         without_image(root("boot_index", json!(0))),
         both,
     ] {
-        let answer = api.call("POST", "/servers", "2.1", USER, Some(json!({"server": wish}))).await;
-        assert_eq!(answer.status, 400, "{wish}: {:?}", answer.body);
+        let answer = api.call("POST", "/servers", "2.1", USER, Some(json!({"server": request}))).await;
+        assert_eq!(answer.status, 400, "{request}: {:?}", answer.body);
     }
     assert_eq!(names(&api, "").await, [""; 0], "nothing was made");
     let id = api.server(USER, root("boot_index", json!("0"))).await;

@@ -28,9 +28,9 @@ async fn post(api: &Api, version: &str, token: &str, server: Value) -> Answer {
 }
 
 fn with(key: &str, value: Value) -> Value {
-    let mut wish = Api::wish("x");
-    wish[key] = value;
-    wish
+    let mut server_request = Api::wish("x");
+    server_request[key] = value;
+    server_request
 }
 
 #[actix_rt::test]
@@ -106,23 +106,28 @@ async fn new_servers_take_what_their_version_knows() {
         (nic(tag.clone()), &[31, 37, 41], &[32, 36, 42]),
         (root(tag), &[31, 33, 41], &[32, 42]),
     ];
-    for (wish, refused, taken) in cases {
+    for (server_request, refused, taken) in cases {
         for minor in refused {
-            let answer = post(&api, &at(*minor), USER, wish.clone()).await;
+            let answer = post(&api, &at(*minor), USER, server_request.clone()).await;
             let unexpected = answer.message().contains("was unexpected)") || answer.message().contains("is not valid");
-            assert!(answer.status == 400 && unexpected, "{wish} at 2.{minor}: {} {}", answer.status, answer.message());
+            assert!(
+                answer.status == 400 && unexpected,
+                "{server_request} at 2.{minor}: {} {}",
+                answer.status,
+                answer.message()
+            );
         }
         for minor in taken {
-            let answer = post(&api, &at(*minor), USER, wish.clone()).await;
-            assert_eq!(answer.status, 202, "{wish} at 2.{minor}: {}", answer.message());
+            let answer = post(&api, &at(*minor), USER, server_request.clone()).await;
+            assert_eq!(answer.status, 202, "{server_request} at 2.{minor}: {}", answer.message());
         }
     }
     let too_many: Vec<String> = (0..51).map(|n| format!("cert-{n}")).collect();
     let answer = post(&api, "2.63", USER, with("trusted_image_certificates", json!(too_many))).await;
     assert_eq!((answer.status, answer.message().contains("is too long")), (400, true), "{}", answer.message());
     // The API returns the accepted tags; a repeated tag counts once.
-    let wish = with("tags", json!(["b", "a", "b"]));
-    let id = post(&api, "2.52", USER, wish).await.body["server"]["id"].as_str().unwrap().to_owned();
+    let server_request = with("tags", json!(["b", "a", "b"]));
+    let id = post(&api, "2.52", USER, server_request).await.body["server"]["id"].as_str().unwrap().to_owned();
     let mut tags = api.get(&format!("/servers/{id}"), "2.52").await["server"]["tags"].take();
     tags.as_array_mut().unwrap().sort_by_key(Value::to_string);
     assert_eq!(tags, json!(["a", "b"]));
@@ -131,25 +136,25 @@ async fn new_servers_take_what_their_version_knows() {
 }
 
 #[actix_rt::test]
-async fn a_destination_is_the_administrators_to_name() {
+async fn only_administrators_may_request_a_destination() {
     let api = Api::start().await;
     let service = api.get("/os-services?binary=nova-compute", "2.1").await["services"][1].clone();
     let host = service["host"].as_str().unwrap();
-    for (version, wish, rule) in [
+    for (version, server_request, rule) in [
         ("2.1", with("availability_zone", json!(format!("nova:{host}"))), "os_compute_api:servers:create:forced_host"),
         ("2.1", with("availability_zone", json!(format!("nova::{host}"))), "os_compute_api:servers:create:forced_host"),
         ("2.74", with("host", json!(host)), "compute:servers:create:requested_destination"),
         ("2.74", with("hypervisor_hostname", json!(host)), "compute:servers:create:requested_destination"),
     ] {
-        let refused = post(&api, version, USER, wish.clone()).await;
+        let refused = post(&api, version, USER, server_request.clone()).await;
         let words = format!("Policy doesn't allow {rule} to be performed.");
-        assert_eq!((refused.status, refused.message()), (403, words.as_str()), "{wish}");
-        let made = post(&api, version, ADMIN, wish.clone()).await;
-        assert_eq!(made.status, 202, "{wish}: {}", made.message());
+        assert_eq!((refused.status, refused.message()), (403, words.as_str()), "{server_request}");
+        let made = post(&api, version, ADMIN, server_request.clone()).await;
+        assert_eq!(made.status, 202, "{server_request}: {}", made.message());
         api.life.settled().await;
         let id = made.body["server"]["id"].as_str().unwrap();
         let shown = api.get(&format!("/servers/{id}"), "2.1").await;
-        assert_eq!(shown["server"]["OS-EXT-SRV-ATTR:host"], host, "{wish}");
+        assert_eq!(shown["server"]["OS-EXT-SRV-ATTR:host"], host, "{server_request}");
     }
     let mut both = with("availability_zone", json!(format!("nova:{host}")));
     both["host"] = json!(host);
@@ -370,7 +375,7 @@ async fn actions_of_servers_show_what_their_version_and_the_policy_let() {
 }
 
 #[actix_rt::test]
-async fn what_was_taken_out_is_not_there_any_more() {
+async fn removed_operations_answer_404_after_their_last_version() {
     let api = Api::start().await;
     let id = api.server(ADMIN, Api::wish("one")).await;
     let get = async |path: &str, version: &str| api.call("GET", path, version, ADMIN, None).await.status;

@@ -126,7 +126,7 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
 }
 
 #[actix_rt::test]
-async fn a_rule_admits_more_members_per_host_and_affinity_keeps_them_together() {
+async fn max_server_per_host_is_respected_and_affinity_keeps_members_together() {
     let world = roomy(3);
     let life_1 = life(&world).await;
     group(&life_1, ServerGroupPolicy::AntiAffinity, Some(2), 1..=10).await;
@@ -145,7 +145,7 @@ async fn a_rule_admits_more_members_per_host_and_affinity_keeps_them_together() 
 }
 
 #[actix_rt::test]
-async fn servers_asked_for_together_are_placed_together_or_not_at_all() {
+async fn servers_of_one_request_are_placed_together_or_not_at_all() {
     let world = World::of(SimUri { vcpus: 1, memory_mib: 8_192, disk_gib: 100, ..SimUri::new(3) });
     // With the default allocation ratio, each host has four vCPUs.
     let life = life(&world).await;

@@ -199,9 +199,9 @@ fn expected(act: &Act, state: &Situation, id: &str, host: &str) -> (u16, String)
 
 /// Creates a server and brings it to the state before the situation's last request.
 async fn server(api: &Api, state: &Situation) -> String {
-    let wish = json!({"name": "s", "imageRef": chronova_tests::compute_api::IMAGE, "flavorRef": "small",
+    let request = json!({"name": "s", "imageRef": chronova_tests::compute_api::IMAGE, "flavorRef": "small",
         "networks": [{"uuid": chronova_tests::compute_api::NETWORK}]});
-    let made = api.call("POST", "/servers", "2.1", ADMIN, Some(json!({"server": wish}))).await;
+    let made = api.call("POST", "/servers", "2.1", ADMIN, Some(json!({"server": request}))).await;
     assert_eq!(made.status, 202, "{:?}", made.body);
     let id = made.body["server"]["id"].as_str().unwrap().to_owned();
     if state.vm_state == "building" {
@@ -294,7 +294,7 @@ async fn every_action_in_every_state_is_answered_as_nova_does() {
     api.stop().await;
 }
 
-/// Nova: `check_instance_lock` comes before the state, and administrators pass it.
+/// Nova checks the lock before the state (`check_instance_lock`). The lock does not bind administrators.
 #[actix_rt::test]
 async fn a_locked_server_refuses_every_action_that_the_lock_covers() {
     let api = Api::start().await;

@@ -25,8 +25,8 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    async fn new(api: &'a Api, wish: Value) -> Self {
-        let id = api.server(USER, wish).await;
+    async fn new(api: &'a Api, server_request: Value) -> Self {
+        let id = api.server(USER, server_request).await;
         let path = format!("/servers/{id}");
         Self { api, id, path }
     }
@@ -77,13 +77,13 @@ fn property<'a>(properties: &'a [(String, String)], name: &str) -> Option<&'a st
 async fn images_are_made_of_servers() {
     let api = Api::start().await;
     let server = Subject::new(&api, Api::wish("web")).await;
-    let wish = || json!({"createImage": {"name": "snap", "metadata": {"purpose": "proof"}}});
-    let old = server.ask("2.44", wish()).await;
+    let action = || json!({"createImage": {"name": "snap", "metadata": {"purpose": "proof"}}});
+    let old = server.ask("2.44", action()).await;
     assert_eq!((old.status, &old.body), (202, &Value::Null));
     let location = old.location.unwrap();
     let first: ImageId = location.rsplit('/').next().unwrap().parse().unwrap();
     assert!(location.contains("/image"), "{location}: the image service's own address");
-    // The server accepts the next operation once this one has ended.
+    // The server accepts the next operation once this operation has ended.
     api.life.settled().await;
     let made = api.world.images.made();
     let made = &made[&first];
@@ -99,16 +99,16 @@ async fn images_are_made_of_servers() {
         ("00000000-0000-0000-0000-000000000000", "alice")
     );
 
-    let new = server.ask("2.45", wish()).await;
+    let new = server.ask("2.45", action()).await;
     assert_eq!((new.status, new.location), (202, None));
     let second: ImageId = new.body["image_id"].as_str().unwrap().parse().unwrap();
     api.life.settled().await;
     assert_eq!(api.world.images.made().len(), 2);
     assert_ne!(first, second);
 
-    // A server that is created from the image has the disk of the first one.
-    let wish = json!({"name": "copy", "imageRef": second.to_string(), "flavorRef": "1", "networks": "none"});
-    let copy = Subject::new(&api, wish).await;
+    // A server that is created from the image has the disk of the first server.
+    let server_request = json!({"name": "copy", "imageRef": second.to_string(), "flavorRef": "1", "networks": "none"});
+    let copy = Subject::new(&api, server_request).await;
     assert_eq!(copy.status().await, "ACTIVE");
 
     // A lock prevents changes, and an image changes nothing.
@@ -119,10 +119,10 @@ async fn images_are_made_of_servers() {
 
     // Until 2.38 the quota of metadata items limits the properties of an image.
     let many: Value = (0..129).map(|n| (format!("k{n}"), json!("v"))).collect::<serde_json::Map<_, _>>().into();
-    let wish = json!({"createImage": {"name": "x", "metadata": many}});
-    let refused = server.ask("2.38", wish.clone()).await;
+    let action = json!({"createImage": {"name": "x", "metadata": many}});
+    let refused = server.ask("2.38", action.clone()).await;
     assert_eq!((refused.status, refused.message()), (403, "Image metadata limit exceeded"));
-    assert_eq!(server.ask("2.39", wish).await.status, 202);
+    assert_eq!(server.ask("2.39", action).await.status, 202);
     api.life.settled().await;
 
     // A failure leaves no image, and does not change the server.
@@ -145,7 +145,7 @@ async fn images_are_made_of_servers() {
 }
 
 #[actix_rt::test]
-async fn of_backups_the_newest_are_kept() {
+async fn only_the_newest_backups_are_kept() {
     let api = Api::start().await;
     let server = Subject::new(&api, Api::wish("web")).await;
     let backup =
@@ -182,7 +182,7 @@ async fn of_backups_the_newest_are_kept() {
 }
 
 #[actix_rt::test]
-async fn a_rebuild_makes_a_server_anew_on_its_host() {
+async fn a_rebuild_replaces_the_disk_and_settings_of_a_server_on_its_host() {
     let api = Api::start().await;
     let key = json!({"keypair": {"name": "mine", "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK0wmN/Cr3JXqmLW7u+g9pTh+wyqDHpSQEIQczXkVx9q a@b"}});
     assert!([200, 201].contains(&api.call("POST", "/os-keypairs", "2.2", USER, Some(key)).await.status));
@@ -192,13 +192,13 @@ async fn a_rebuild_makes_a_server_anew_on_its_host() {
     let disks = |api: &Api| api.world.fleet.guests(host)[&server.instance()].disks;
     assert_eq!(disks(&api), 1);
 
-    let wish = json!({"rebuild": {
+    let action = json!({"rebuild": {
         "imageRef": IMAGE, "name": "anew", "adminPass": "seekr3t", "metadata": {"a": "b"}, "description": "told",
         "key_name": "mine", "user_data": "ZWNobw==", "hostname": "other", "accessIPv4": "1.2.3.4"
     }});
     // The answer shows the server's present state; the operation is still under way.
     api.world.brakes.hold("redefine");
-    let answer = server.ask("2.100", wish).await;
+    let answer = server.ask("2.100", action).await;
     api.world.brakes.release("redefine");
     assert_eq!(answer.status, 202, "{:?}", answer.body);
     assert!(answer.location.unwrap().ends_with(&server.path));
@@ -250,8 +250,8 @@ async fn a_rebuild_makes_a_server_anew_on_its_host() {
     }
     for (version, field) in [("2.18", "description"), ("2.53", "key_name"), ("2.56", "user_data"), ("2.89", "hostname")]
     {
-        let wish = json!({"rebuild": {"imageRef": IMAGE, field: "eA=="}});
-        assert_eq!(server.ask(version, wish).await.status, 400, "{field} at {version}");
+        let action = json!({"rebuild": {"imageRef": IMAGE, field: "eA=="}});
+        assert_eq!(server.ask(version, action).await.status, 400, "{field} at {version}");
     }
 
     server.refused(json!({"rebuild": {"imageRef": NO_IMAGE.to_string()}}), 400, "Cannot find image for rebuild").await;
@@ -379,8 +379,8 @@ async fn a_shelved_server_comes_back_where_there_is_room() {
     }
     for host in [1, 0] {
         let name = api.world.fleet.hostname(host);
-        let wish = json!({"unshelve": {"host": name, "availability_zone": null}});
-        assert_eq!(server.ask_as(ADMIN, "2.91", wish).await.status, 202);
+        let action = json!({"unshelve": {"host": name, "availability_zone": null}});
+        assert_eq!(server.ask_as(ADMIN, "2.91", action).await.status, 202);
         api.life.settled().await;
         assert_eq!(server.shown().await["OS-EXT-SRV-ATTR:host"], name);
         server.done(json!({"shelve": null})).await;
@@ -447,14 +447,14 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
     const SECRET: &str = "correct horse battery staple";
     let api = Api::start().await;
     let server = Subject::new(&api, Api::wish("web")).await;
-    let wish = || json!({"changePassword": {"adminPass": SECRET}});
+    let action = || json!({"changePassword": {"adminPass": SECRET}});
     let without = FaultPlan::default().with(DriverCall::SetPassword, FaultTrigger::Always, Effect::NoAgent);
     api.world.fleet.set_all_faults(&without);
-    server.refused(wish(), 409, "QEMU guest agent is not enabled").await;
+    server.refused(action(), 409, "QEMU guest agent is not enabled").await;
     assert_eq!(server.status().await, "ACTIVE");
     api.world.fleet.set_all_faults(&FaultPlan::default());
     // Simulated hosts set the password without an agent, as Nova's fake driver does.
-    server.done(wish()).await;
+    server.done(action()).await;
 
     // An image with the properties for a guest agent and for the name of the administrator.
     let id = InstanceId::random();
@@ -467,7 +467,7 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
     api.life.build_of(request).await.unwrap();
     api.life.settled().await;
     let server = Subject { api: &api, id: id.to_string(), path: format!("/servers/{id}") };
-    let answer = server.ask("2.1", wish()).await;
+    let answer = server.ask("2.1", action()).await;
     assert_eq!((answer.status, &answer.body), (202, &Value::Null), "{:?}", answer.body);
     let host = api.life.host_of(&api.world, id).unwrap();
     let told = api.world.fleet.guests(host)[&id].password.clone();
@@ -478,7 +478,7 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
 
     // No agent answers: `notImplemented` with Nova's message.
     api.world.fleet.set_deaf(host, id, true).unwrap();
-    server.refused(wish(), 501, "Unable to set password on instance").await;
+    server.refused(action(), 501, "Unable to set password on instance").await;
     api.world.fleet.set_deaf(host, id, false).unwrap();
     api.world.fleet.set_all_faults(&FaultPlan::default().with(
         DriverCall::SetPassword,
@@ -486,11 +486,11 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
         Effect::Refuse,
     ));
     let words = format!("Failed to set admin password on {id} because error setting admin password");
-    server.refused(wish(), 409, &words).await;
+    server.refused(action(), 409, &words).await;
     api.life.settled().await;
     server.done(json!({"os-stop": null})).await;
     let words = format!("Cannot 'changePassword' instance {id} while it is in vm_state stopped");
-    server.refused(wish(), 409, &words).await;
+    server.refused(action(), 409, &words).await;
     api.world.check().await;
     api.stop().await;
 }

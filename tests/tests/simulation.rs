@@ -2,8 +2,7 @@
 //! After all faults are repaired, nothing is lost, duplicated, stuck or leaked, and the read models equal a rebuild.
 //!
 //! A seed decides the traffic, the faults and the crashes (not the order in which tasks run). Every seed is printed.
-//! `CHRONOVA_SIMULATION_SEED` repeats one; `CHRONOVA_SIMULATION_RUNS` is the number of runs, for more than the usual
-//! few.
+//! `CHRONOVA_SIMULATION_SEED` repeats the run of one seed; `CHRONOVA_SIMULATION_RUNS` sets the number of runs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,7 +19,7 @@ use uuid::Uuid;
 
 const RUNS: u64 = 6;
 const HOSTS: usize = 3;
-/// Lives of the control plane in one run; the last one is not crashed and repairs everything.
+/// Lives of the control plane in one run. The last life does not crash, and repairs everything.
 const LIVES: usize = 5;
 const REQUESTS_A_LIFE: usize = 30;
 
@@ -62,35 +61,35 @@ impl Dice {
 
 /// The acknowledged requests, which determine the final state.
 #[derive(Default)]
-struct Wishes {
+struct SentRequests {
     /// Every requested server, and whether its build was acknowledged.
     servers: Vec<(InstanceId, bool)>,
     deleted: Vec<InstanceId>,
 }
 
-async fn traffic(world: &World, life: &Life, dice: &mut Dice, wishes: &mut Wishes) {
+async fn traffic(world: &World, life: &Life, dice: &mut Dice, sent: &mut SentRequests) {
     for _ in 0..REQUESTS_A_LIFE {
         if life.store.is_blown() {
             return;
         }
-        one(world, life, dice, wishes).await;
+        one(world, life, dice, sent).await;
         tokio::time::sleep(Duration::from_micros(dice.roll(4_000))).await;
     }
 }
 
-async fn one(world: &World, life: &Life, dice: &mut Dice, wishes: &mut Wishes) {
+async fn one(world: &World, life: &Life, dice: &mut Dice, sent: &mut SentRequests) {
     let choice = dice.roll(100);
-    if choice < 35 || wishes.servers.is_empty() {
-        let server = InstanceId(Uuid::from_u128(wishes.servers.len() as u128 + 1));
+    if choice < 35 || sent.servers.is_empty() {
+        let server = InstanceId(Uuid::from_u128(sent.servers.len() as u128 + 1));
         let acknowledged = life.build(server).await.is_ok();
-        wishes.servers.push((server, acknowledged));
+        sent.servers.push((server, acknowledged));
         return;
     }
-    let (server, _) = wishes.servers[usize::try_from(dice.roll(wishes.servers.len() as u64)).unwrap()];
+    let (server, _) = sent.servers[usize::try_from(dice.roll(sent.servers.len() as u64)).unwrap()];
     match choice {
         35..=54 => {
             if life.delete(server).await.is_ok() {
-                wishes.deleted.push(server);
+                sent.deleted.push(server);
             }
         }
         55..=79 => {
@@ -104,7 +103,7 @@ async fn one(world: &World, life: &Life, dice: &mut Dice, wishes: &mut Wishes) {
                 PowerAction::Suspend,
                 PowerAction::Resume,
             ]);
-            // The action is refused in most states. An accepted one must come to an end.
+            // The action is refused in most states. An accepted action must end.
             let _ = life.power(server, action).await;
         }
         80..=85 => world.fleet.kill_host(dice.host()),
@@ -159,11 +158,11 @@ async fn run(seed: u64) {
     let mut world = World::of(uri);
     world.options.hosts.resync = Duration::from_millis(50);
     world.options.hosts.heartbeat = Duration::from_millis(20);
-    let mut wishes = Wishes::default();
+    let mut sent = SentRequests::default();
     for _ in 1..LIVES {
         let fuse = 20 + dice.roll(400);
         let life = world.live(Some(fuse), None).await;
-        traffic(&world, &life, &mut dice, &mut wishes).await;
+        traffic(&world, &life, &mut dice, &mut sent).await;
         // Some lives are stopped half-way, others crash at their fuse.
         if dice.roll(2) == 0 {
             tokio::time::sleep(Duration::from_millis(dice.roll(40))).await;
@@ -172,7 +171,7 @@ async fn run(seed: u64) {
         life.stop().await;
     }
     let life = world.live(None, None).await;
-    traffic(&world, &life, &mut dice, &mut wishes).await;
+    traffic(&world, &life, &mut dice, &mut sent).await;
     heal(&world, &life).await;
     let head = life.store.head();
     assert!(life.context().views.wait_for(head, Duration::from_mins(1)).await);
@@ -180,14 +179,14 @@ async fn run(seed: u64) {
     life.stop().await;
     assert_eq!(differences, Vec::<String>::new(), "seed {seed}: the read models equal a rebuild");
     world.check().await;
-    fulfilled(&world, &wishes, seed).await;
+    fulfilled(&world, &sent, seed).await;
 }
 
-async fn fulfilled(world: &World, wishes: &Wishes, seed: u64) {
+async fn fulfilled(world: &World, sent: &SentRequests, seed: u64) {
     let story = world.story().await;
-    for (server, acknowledged) in &wishes.servers {
+    for (server, acknowledged) in &sent.servers {
         let status = story.iter().find(|(id, _)| id == server).map_or("ABSENT", |(_, status)| status);
-        let possible: &[&str] = match (wishes.deleted.contains(server), acknowledged) {
+        let possible: &[&str] = match (sent.deleted.contains(server), acknowledged) {
             (true, _) => &["DELETED"],
             (false, true) => &["ACTIVE", "ERROR", "DELETED"],
             (false, false) => &["ABSENT", "ACTIVE", "ERROR", "DELETED"],
@@ -195,11 +194,11 @@ async fn fulfilled(world: &World, wishes: &Wishes, seed: u64) {
         assert!(possible.contains(&status), "seed {seed}: {server} is {status}, not one of {possible:?}");
     }
     let guests = world.fleet.whereabouts().len();
-    eprintln!("  {} servers asked for, {} deleted, {guests} running", wishes.servers.len(), wishes.deleted.len());
+    eprintln!("  {} servers asked for, {} deleted, {guests} running", sent.servers.len(), sent.deleted.len());
 }
 
 #[actix_rt::test]
-async fn whatever_happens_nothing_is_lost_doubled_stuck_or_leaked() {
+async fn random_faults_lose_double_block_and_leak_nothing() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CHRONOVA_SIMULATION_SEED") {
         return run(seed).await;

@@ -3,7 +3,7 @@
 //! Random traffic runs on a simulated fleet. Meanwhile the test sends random queries, and records the answers with
 //! their positions. Later, and after a restart from a checkpoint, it repeats the queries with these positions and
 //! times, and compares the answers byte for byte. A seed decides traffic and queries; every seed is printed.
-//! `CHRONOVA_TIME_TRAVEL_SEED` repeats one, `CHRONOVA_SOAK=1` runs many.
+//! `CHRONOVA_TIME_TRAVEL_SEED` repeats the run of one seed, `CHRONOVA_SOAK=1` runs many.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -80,7 +80,7 @@ async fn ask(api: &Api, question: &Question, as_of: Option<&str>) -> Told {
     Told { answer: Answer { status, body }, position, as_of }
 }
 
-/// Removes expected differences: links to the next page carry `as_of`, and measurements of hosts are no events.
+/// Removes expected differences: links to the next page carry `as_of`, and the log has no measurements of hosts.
 fn explained(answer: &Answer) -> Answer {
     let mut body = answer.body.clone();
     for (begin, ends) in [("as_of=", "&"), ("\"uptime\":", ",}"), ("\"disk_available_least\":", ",}")] {
@@ -281,7 +281,7 @@ async fn run(seed: u64) {
 }
 
 #[actix_rt::test]
-async fn what_was_answered_is_answered_about_the_past() {
+async fn answers_about_the_past_equal_the_answers_given_then() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CHRONOVA_TIME_TRAVEL_SEED") {
         return run(seed).await;
@@ -297,7 +297,7 @@ fn about(service: &'static str, path: &str, version: &'static str, token: &'stat
 }
 
 #[actix_rt::test]
-async fn the_past_is_asked_for_properly_or_refused() {
+async fn invalid_queries_of_the_past_are_refused() {
     let api = Api::start().await;
     let id = api.server("alice:web", Api::wish("one")).await;
     let list = about("compute", "/compute/v2.1/servers/detail?all_tenants=1", "2.100", ADMIN);

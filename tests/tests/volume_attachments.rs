@@ -34,8 +34,8 @@ async fn a_volumes_way_through_a_server() {
     let server = api.server(OWNER, Api::wish("web")).await;
     let all = format!("/servers/{server}/os-volume_attachments");
     let one = volume(&api, Some(&server), 1).await;
-    let wish = json!({"volumeAttachment": {"volumeId": one, "device": "/dev/vdz", "tag": "db", "delete_on_termination": true}});
-    let (status, body, _) = call(&api, "POST", &all, "2.79", Some(wish)).await;
+    let request = json!({"volumeAttachment": {"volumeId": one, "device": "/dev/vdz", "tag": "db", "delete_on_termination": true}});
+    let (status, body, _) = call(&api, "POST", &all, "2.79", Some(request)).await;
     let expected = json!({"id": one, "serverId": server, "volumeId": one, "device": "/dev/vdb", "tag": "db",
         "delete_on_termination": true});
     assert_eq!((status, &body["volumeAttachment"]), (200, &expected), "the next free name, whatever was asked for");
@@ -67,9 +67,9 @@ async fn a_volumes_way_through_a_server() {
     assert_eq!((status, message), (404, format!("Instance {server} is not attached to volume {IMAGE}")));
 
     // Changes of an attachment. Only callers with the right may swap its volume.
-    let change = |wish: Value| {
+    let change = |request: Value| {
         let mut body = json!({"volumeAttachment": {"volumeId": one}});
-        body["volumeAttachment"].as_object_mut().unwrap().extend(wish.as_object().unwrap().clone());
+        body["volumeAttachment"].as_object_mut().unwrap().extend(request.as_object().unwrap().clone());
         Some(body)
     };
     let path = format!("{all}/{one}");
@@ -112,9 +112,9 @@ async fn a_server_on_volumes() {
     };
     let root = disk("image", json!({"uuid": IMAGE, "volume_size": 1, "boot_index": 0, "delete_on_termination": true}));
     let data = disk("blank", json!({"volume_size": 2, "boot_index": -1, "tag": "data"}));
-    let wish = json!({"name": "on-volumes", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+    let request = json!({"name": "on-volumes", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
         "block_device_mapping_v2": [root, data]});
-    let server = api.server(OWNER, wish).await;
+    let server = api.server(OWNER, request).await;
     let shown = api.get(&format!("/servers/{server}"), "2.100").await["server"].take();
     assert_eq!((&shown["status"], &shown["image"]), (&json!("ACTIVE"), &json!("")), "{shown}");
     assert_eq!(shown["OS-EXT-SRV-ATTR:root_device_name"], "/dev/vda");
@@ -253,12 +253,12 @@ async fn mappings_that_are_refused() {
         ),
     ];
     for (version, with_image, more, words) in cases {
-        let mut wish = json!({"name": "x", "flavorRef": "1", "networks": [{"uuid": NETWORK}]});
+        let mut request = json!({"name": "x", "flavorRef": "1", "networks": [{"uuid": NETWORK}]});
         if with_image {
-            wish["imageRef"] = json!(IMAGE);
+            request["imageRef"] = json!(IMAGE);
         }
-        wish.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let (status, _, message) = call(&api, "POST", "/servers", version, Some(json!({"server": wish}))).await;
+        request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (status, _, message) = call(&api, "POST", "/servers", version, Some(json!({"server": request}))).await;
         assert!(status == 400 && message.contains(words), "{more} at {version}: {status} {message}, not {words}");
     }
     // A boot volume must be bootable. One volume cannot go to two servers of one request.
@@ -279,15 +279,15 @@ async fn mappings_that_are_refused() {
 #[actix_rt::test]
 async fn old_names_of_volumes_snapshots_and_servers() {
     let api = Api::start().await;
-    let wish = json!({"volume": {"size": 1, "display_name": "old", "metadata": {"a": "b"}}});
-    let (status, made, _) = call(&api, "POST", "/os-volumes", "2.35", Some(wish)).await;
+    let request = json!({"volume": {"size": 1, "display_name": "old", "metadata": {"a": "b"}}});
+    let (status, made, _) = call(&api, "POST", "/os-volumes", "2.35", Some(request)).await;
     assert_eq!(status, 200, "{made}");
     api.life.settled().await;
     let id = made["volume"]["id"].as_str().unwrap();
     let (_, shown, _) = call(&api, "GET", &format!("/os-volumes/{id}"), "2.1", None).await;
     assert_eq!((&shown["volume"]["status"], &shown["volume"]["attachments"]), (&json!("available"), &json!([{}])));
-    let wish = json!({"snapshot": {"volume_id": id, "display_name": "then"}});
-    let (status, made, _) = call(&api, "POST", "/os-snapshots", "2.1", Some(wish)).await;
+    let request = json!({"snapshot": {"volume_id": id, "display_name": "then"}});
+    let (status, made, _) = call(&api, "POST", "/os-snapshots", "2.1", Some(request)).await;
     assert_eq!((status, &made["snapshot"]["volumeId"]), (200, &json!(id)), "{made}");
     api.life.settled().await;
     let snapshot = made["snapshot"]["id"].as_str().unwrap();
@@ -300,8 +300,8 @@ async fn old_names_of_volumes_snapshots_and_servers() {
     api.life.settled().await;
     assert_eq!(call(&api, "GET", &format!("/os-volumes/{id}"), "2.36", None).await.0, 404);
 
-    let wish = json!({"server": Api::wish("booted")});
-    let (status, made, _) = call(&api, "POST", "/os-volumes_boot", "2.102", Some(wish)).await;
+    let request = json!({"server": Api::wish("booted")});
+    let (status, made, _) = call(&api, "POST", "/os-volumes_boot", "2.102", Some(request)).await;
     assert_eq!(status, 202, "{made}");
     api.life.settled().await;
     let server = made["server"]["id"].as_str().unwrap();
@@ -309,8 +309,8 @@ async fn old_names_of_volumes_snapshots_and_servers() {
     assert_eq!(shown["server"]["status"], "ACTIVE");
     assert_eq!(call(&api, "GET", &format!("/os-volumes_boot/{server}"), "2.103", None).await.0, 404);
 
-    let wish = json!({"snapshot": {"volume_id": IMAGE, "create_info": {"snapshot_id": "s", "type": "qcow2", "new_file": "f"}}});
-    let assisted = api.call("POST", "/os-assisted-volume-snapshots", "2.1", ADMIN, Some(wish)).await;
+    let request = json!({"snapshot": {"volume_id": IMAGE, "create_info": {"snapshot_id": "s", "type": "qcow2", "new_file": "f"}}});
+    let assisted = api.call("POST", "/os-assisted-volume-snapshots", "2.1", ADMIN, Some(request)).await;
     let words = format!("No volume Block Device Mapping with id {IMAGE}.");
     assert_eq!((assisted.status, assisted.message()), (400, words.as_str()));
     api.world.check().await;

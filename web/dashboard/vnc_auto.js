@@ -1,5 +1,6 @@
-// The page that `openstack console url show` gives out where the operator has no other viewer: a server's screen in the
-// whole window. As in noVNC's own page, `path` is the WebSocket's path on this host.
+// The page behind the URL of `openstack console url show`, unless noVNC is installed or the operator configures another
+// viewer. The page shows a server's screen in the whole window. As in noVNC's own page, `path` is the WebSocket's path
+// on this host.
 import RFB from './vendor/novnc/core/rfb.js';
 
 const status = /** @type {HTMLElement} */ (document.getElementById('status'));

@@ -93,10 +93,11 @@ pub(crate) fn client(peer: Option<IpAddr>, headers: &HeaderMap, config: &WebConf
         return Some(peer);
     }
     let texts = headers.get_all("X-Forwarded-For").filter_map(|value| value.to_str().ok());
-    let told: Vec<IpAddr> = texts.flat_map(|text| text.split(',')).filter_map(|one| one.trim().parse().ok()).collect();
-    // Each proxy appends the address that it heard. The client is the last address that is no trusted proxy, because
-    // the client itself may have written the addresses before it.
-    Some(told.into_iter().rev().find(|one| !is_proxy(*one, config)).unwrap_or(peer))
+    let addresses: Vec<IpAddr> =
+        texts.flat_map(|text| text.split(',')).filter_map(|one| one.trim().parse().ok()).collect();
+    // Each proxy appends the address from which the request came to it. The client is the last address that is no
+    // trusted proxy, because the client itself may have written the addresses before it.
+    Some(addresses.into_iter().rev().find(|one| !is_proxy(*one, config)).unwrap_or(peer))
 }
 
 fn first<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -41,7 +41,7 @@ pub struct App {
     pub feeds: OpenFeeds,
     /// The consoles that are open.
     pub consoles: OpenConsoles,
-    /// This member's role among several members; `None`: it is the only one.
+    /// This process's role in a cluster; `None` for a process that runs alone.
     pub cluster: Option<ClusterSeat>,
     /// The request rates of projects; `None` without a limit.
     pub(crate) rate_limits: Option<RateLimits>,
@@ -114,7 +114,7 @@ impl App {
         self
     }
 
-    /// The embedded identity service; 404 when an external one is configured.
+    /// The embedded identity service; 404 when an external identity service is configured.
     pub fn identity(&self) -> Result<&Arc<IdentityService>, Fault> {
         self.identity.as_ref().ok_or_else(|| Fault::not_found("The identity service is elsewhere."))
     }
@@ -126,19 +126,20 @@ impl App {
         self
     }
 
-    /// The embedded image service; 404 in a process without one (some tests).
+    /// The embedded image service; 404 when an external image service is configured.
     pub fn images(&self) -> Result<&Arc<EmbeddedImages>, Fault> {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
     }
 
-    /// Keeps the tokens of users whose requests begin long work, for the clients of other services.
+    /// Keeps users' tokens. Long work that a request begins calls other services later, with the token of that
+    /// request's user.
     #[must_use]
     pub fn with_user_tokens(mut self, tokens: SharedUserTokens) -> Self {
         self.user_tokens = Some(tokens);
         self
     }
 
-    /// The user's token of a request that may begin long work.
+    /// Keeps the user's token for the work that this request may begin.
     pub(crate) fn keep_user_token(&self, request: &RequestId, token: Option<&str>) {
         if let (Some(kept), Some(token)) = (&self.user_tokens, token) {
             kept.keep(request, UserToken::new(token), std::time::Instant::now());

@@ -1,9 +1,10 @@
 //! Time travel over HTTP: `?as_of=` on the operations whose routes take it.
 //!
-//! The parameter is our own; no microversion of Nova or Placement has it, and no client of theirs sends it. It is
-//! removed from the query string before the schema sees it, so that it works at every microversion. `chronova:as_of` is
-//! its full name. An answer about the past carries its position in `X-Chronova-As-Of`. A live answer of the same
-//! operation names in `X-Chronova-Position` the position that reproduces it.
+//! The parameter is Chronova's own: no microversion of Nova or Placement has it, and their clients never send it.
+//! Chronova removes the parameter from the query string before the schema sees it, so that it works at every
+//! microversion. `chronova:as_of` is its full name. An answer about the past carries its position in
+//! `X-Chronova-As-Of`. A live answer of the same operation names in `X-Chronova-Position` the position that reproduces
+//! it.
 //!
 //! Invariant: a query about the past needs [`rule`] besides the operation's own rule. By default only administrators
 //! have that right, because the log does not tell which roles a caller had at that time.
@@ -68,7 +69,7 @@ fn bad(text: &str) -> Fault {
 
 /// The read models as they were at `moment`.
 pub(crate) async fn views(app: &App, moment: PastMoment) -> Result<Arc<Views>, Fault> {
-    let history = app.history().ok_or_else(|| Fault::not_implemented("This server keeps no history to ask about."))?;
+    let history = app.history().ok_or_else(|| Fault::not_implemented("This server keeps no past states."))?;
     history.at(moment, app.queries()?.clock.now()).await.map_err(fault)
 }
 
@@ -80,10 +81,9 @@ fn fault(error: HistoryError) -> Fault {
         HistoryError::Future { asked, now } => {
             Fault::bad_request(format!("Invalid as_of: {asked} is in the future; it is {now}."))
         }
-        HistoryError::Busy => Fault::too_many_requests(
-            "Too many questions about the past are being answered; ask again in a few seconds.",
-            5,
-        ),
+        HistoryError::Busy => {
+            Fault::too_many_requests("Too many queries about the past are running; try again in a few seconds.", 5)
+        }
         error @ HistoryError::TooLarge { .. } => Fault::unavailable(format!("{}.", capital(&error.to_string()))),
         HistoryError::Projection(error) => {
             Fault::unavailable("The log cannot be read back to that moment now.").caused_by(ErrorChain(&error))

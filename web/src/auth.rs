@@ -40,7 +40,7 @@ pub struct Caller {
     pub is_admin_project: bool,
     /// The result of the rule `context_is_admin`; the dispatcher fills it in.
     pub is_admin: bool,
-    /// The hash of the token. It finds the token again, for example to revoke it.
+    /// The hash of the token, by which the identity service finds the token, for example to revoke it.
     pub token: Option<SecretHash>,
 }
 
@@ -91,7 +91,7 @@ impl Caller {
         self.user.as_str().is_empty()
     }
 
-    /// Whether a token is scoped to no project, to no domain and not to the system.
+    /// Whether a token is scoped neither to a project, nor to a domain, nor to the system.
     pub fn is_unscoped(&self) -> bool {
         !self.is_anonymous() && self.project.is_none() && self.domain.is_none() && self.system_scope.is_none()
     }
@@ -178,7 +178,8 @@ impl Authentication {
         let user_token = UserToken::new(token);
         let question = TokenQuestion { token: &user_token, allow_expired: vouched, request: claim.request };
         let owner = identity.owner(question).await?;
-        // The user's access rules name the request to the first service, not the one that this service sends on.
+        // The access rules apply to the user's request to the first service, not to the request that this service sends
+        // on.
         if let (Some(rules), Some(asked), false) = (&owner.access_rules, &claim.asked, vouched) {
             check_rules(rules, owner.service_types.as_deref(), asked)?;
         }

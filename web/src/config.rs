@@ -120,17 +120,17 @@ impl Default for CorsConfig {
 /// `[oslo_policy]`
 #[derive(Debug, Clone)]
 pub struct PolicyConfig {
-    /// `policy_file`, already resolved to a path; one that does not exist means no overrides.
+    /// `policy_file`, already resolved to a path. If the file does not exist, there are no overrides.
     pub policy_file: Option<PathBuf>,
     /// `policy_dirs`, as paths; their files are read after `policy_file`.
     pub policy_dirs: Vec<PathBuf>,
-    /// `policy_default_rule`: the rule that is used in place of an undefined one.
+    /// `policy_default_rule`: the rule that is used in place of an undefined rule.
     pub default_rule: String,
     /// Services with their own policy file (`[placement] policy_file`...). That file replaces the shared one.
     pub service_policy_files: Vec<(Service, PathBuf)>,
     /// `enforce_scope`: refuse tokens whose scope the rule does not list.
     pub enforce_scope: bool,
-    /// `enforce_new_defaults`: ignore the deprecated defaults, which otherwise grant access besides the new ones.
+    /// `enforce_new_defaults`: ignore the deprecated defaults, which otherwise grant access besides the new defaults.
     pub enforce_new_defaults: bool,
 }
 

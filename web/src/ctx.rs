@@ -88,7 +88,7 @@ impl Ctx {
         self.app.queries()
     }
 
-    /// The way to the aggregates, for callers with a permit.
+    /// The access to the command gateway, for callers with a permit.
     pub fn dispatch(&self) -> Result<&Dispatch, Fault> {
         self.app.dispatch()
     }
@@ -223,7 +223,7 @@ impl Ctx {
         }
     }
 
-    /// Checks another rule: one for a part of the operation (`os_compute_api:servers:create:forced_host`).
+    /// Checks another rule: a rule for a part of the operation (`os_compute_api:servers:create:forced_host`).
     pub fn authorize_rule(&self, rule: &'static str, target: &PolicyTarget) -> Result<Permit, Fault> {
         self.asked.set(true);
         self.app

@@ -30,7 +30,7 @@ use crate::auth::Requester;
 use crate::metadata::Guest;
 use crate::policy::Permit;
 
-/// An answer waits at most this long for the read models to show the command's events. They normally lag by
+/// An answer waits at most this long for the read models to show the command's events. The read models normally lag by
 /// microseconds. If they lag more than this, the client gets its answer without waiting further.
 const READ_YOUR_WRITES: Duration = Duration::from_secs(5);
 
@@ -124,7 +124,7 @@ pub async fn create_servers(
 }
 
 /// Records the encrypted password that a guest reports for its owner. A guest has no rights that a policy could check.
-/// It may send this one command, and a [`Guest`] proves its identity.
+/// The guest may send this one command, and a [`Guest`] proves its identity.
 pub(crate) async fn post_password(
     dispatch: &Dispatch,
     guest: &Guest,

@@ -92,7 +92,7 @@ impl<V> FieldTable<V> {
         Value::Object(self.render_map(view, version))
     }
 
-    /// As [`Self::render`], for callers that add keys.
+    /// Like [`Self::render`], for callers that add keys.
     pub fn render_map(&self, view: &V, version: Microversion) -> Map<String, Value> {
         let plan = self.plan(version);
         let mut map = Map::with_capacity(plan.len());
@@ -102,7 +102,7 @@ impl<V> FieldTable<V> {
         map
     }
 
-    /// As [`Self::render`], but appends JSON text to `out` without building a map.
+    /// Like [`Self::render`], but appends JSON text to `out` without building a map.
     pub fn write(&self, view: &V, version: Microversion, out: &mut Vec<u8>) {
         let mut before = b'{';
         for field in self.plan(version).iter().filter(|field| field.present.is_none_or(|present| present(view))) {

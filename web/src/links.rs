@@ -25,7 +25,7 @@ impl Links {
         self.join(&self.api, collection, id)
     }
 
-    /// As `to_self` without the version: Nova's `bookmark`.
+    /// Like `to_self`, without the version: Nova's `bookmark`.
     pub fn bookmark(&self, collection: &str, id: &str) -> String {
         self.join(&self.root, collection, id)
     }

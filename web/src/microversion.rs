@@ -1,8 +1,9 @@
-//! Microversions: their order, and how a request names the one that it wants.
+//! Microversions: their order, and how a request names the requested version.
 //!
 //! Compute takes `OpenStack-API-Version: compute X.Y` and the older `X-OpenStack-Nova-API-Version: X.Y`; Placement
-//! takes `OpenStack-API-Version: placement X.Y`, and Volume `OpenStack-API-Version: volume X.Y`. The first header may
-//! hold a comma list for several services. `latest` is the newest version served; no header means the oldest.
+//! takes `OpenStack-API-Version: placement X.Y`, and Volume `OpenStack-API-Version: volume X.Y`.
+//! `OpenStack-API-Version` may hold versions of several services, separated by commas. `latest` is the newest version
+//! served; no header means the oldest.
 //!
 //! Invariant: negotiation happens once per request, in the dispatcher. Afterwards only tables (of routes, schemas,
 //! fields and filters), functions in `versions` modules and the form of errors depend on the version.
@@ -88,7 +89,7 @@ pub const PLACEMENT: VersionSpan = VersionSpan { service_type: "placement", min:
 /// Volume 3.0 to 3.67.
 pub const VOLUME: VersionSpan = VersionSpan { service_type: "volume", min: v(3, 0), max: v(3, 67) };
 
-/// The versions of `service`, where it has any.
+/// The versions of `service`, if it has any.
 pub const fn span(service: Service) -> Option<VersionSpan> {
     match service {
         Service::Compute => Some(COMPUTE),
@@ -110,8 +111,8 @@ pub fn negotiate(service: Service, headers: &HeaderMap) -> Result<Microversion, 
     }
 }
 
-/// Negotiates as Nova does: a malformed version is 400, one outside the range 406. A header that names only another
-/// service is ignored.
+/// Negotiates as Nova does: a malformed version is 400, a version outside the range 406. A header that names only
+/// another service is ignored.
 fn negotiate_compute(headers: &HeaderMap) -> Result<Microversion, Fault> {
     let wanted = listed(headers, COMPUTE.service_type).or_else(|| {
         headers.get(LEGACY_HEADER).and_then(|value| value.to_str().ok()).map(|text| text.trim().to_owned())
@@ -155,7 +156,7 @@ fn negotiate_volume(headers: &HeaderMap) -> Result<Microversion, Fault> {
     )))
 }
 
-/// Negotiates as Placement does: a malformed version is 400, an unsupported one 406.
+/// Negotiates as Placement does: a malformed version is 400, an unsupported version 406.
 fn negotiate_placement(headers: &HeaderMap) -> Result<Microversion, Fault> {
     let Some(wanted) = listed(headers, PLACEMENT.service_type) else { return Ok(PLACEMENT.min) };
     if wanted == "latest" {
@@ -174,7 +175,7 @@ fn negotiate_placement(headers: &HeaderMap) -> Result<Microversion, Fault> {
     }
 }
 
-/// The version that `OpenStack-API-Version` gives for one service; if there are several, the last one.
+/// The version that `OpenStack-API-Version` gives for one service; if there are several, the last of them.
 fn listed(headers: &HeaderMap, service_type: &str) -> Option<String> {
     headers
         .get_all(HEADER)

@@ -139,7 +139,7 @@ mod tests {
     use crate::reply::ReplyBody;
 
     #[test]
-    fn every_service_has_a_document_whose_operations_are_named_once() {
+    fn every_service_has_a_document_with_unique_operations() {
         for service in Service::ALL {
             let version = microversion::span(service).map(|span| span.max);
             let document = document(service, version);

@@ -1,4 +1,4 @@
-//! Patterns of users' filters: MySQL's REGEXP, without case.
+//! Patterns of users' filters: MySQL's REGEXP, regardless of case.
 //!
 //! Every pattern takes time in proportion to the matched text, and little memory. Constructs that would take more
 //! (look-around, back-references, as in ICU's patterns of MySQL 8) are refused.

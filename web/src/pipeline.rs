@@ -1,9 +1,9 @@
 //! The pipeline of one request: route, authenticate, negotiate the version, read and validate the body, check the
 //! policy, call the handler.
 //!
-//! The order is the services' own, because it decides which error wins. Nova: 401, then the version (400, 406), the
-//! path (404), the project in the path (400), the operation's versions (404), the body (400), then policy (403).
-//! Placement asks the policy before it validates the query and the body.
+//! Each service keeps OpenStack's order of checks, because the order decides which error the client gets. Nova: 401,
+//! then the version (400, 406), the path (404), the project in the path (400), the operation's versions (404), the body
+//! (400), then policy (403). Placement asks the policy before it validates the query and the body.
 
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
@@ -141,11 +141,12 @@ fn show_versions(
     Ok(document)
 }
 
-/// Whether only the leader of a cluster can answer. It also keeps the read models of the past.
+/// Whether only the leader of a cluster can answer. The leader also keeps the past states of the read models.
 pub(crate) fn is_for_leader(routers: &Routers, place: &RequestAddress, method: Option<Method>, query: &str) -> bool {
     let Ok(found) = find(routers, place, method) else { return false };
     let asks_past = || query.split('&').any(|pair| pair.split('=').next() == Some("as_of"));
-    // A guest's metadata has the addresses of its devices, which its host tells.
+    // A guest's metadata has the addresses of the guest's devices. Only the host knows them, and only the leader calls
+    // hosts.
     place.service == Service::Metadata
         || found
             .operations

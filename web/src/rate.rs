@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Above this number of buckets, the full ones are dropped.
+/// Above this number of buckets, full buckets are dropped.
 const MOST_BUCKETS: usize = 10_000;
 /// The key of the shared bucket of new projects, when there are too many buckets.
 const EVERYBODY_ELSE: &str = "";
@@ -53,7 +53,7 @@ impl RateLimits {
             return Ok(());
         }
         let seconds = ((1.0 - bucket.tokens) / self.per_second).ceil();
-        // The time is at most that of one token.
+        // The time is at most the time in which one token refills.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
         Err((seconds as u64).max(1))
     }

@@ -79,7 +79,7 @@ pub enum RouteAccess {
     /// The rule must hold for the caller and the caller's own project. The dispatcher checks it before the handler
     /// runs.
     Rule(&'static str),
-    /// The rule needs a target that only the handler knows: it calls `ctx.authorize(&target)`.
+    /// The rule needs a target that only the handler knows: the handler calls `ctx.authorize(&target)`.
     RuleOnTarget(&'static str),
 }
 

@@ -1,8 +1,8 @@
 //! Finds the operations of a path.
 //!
-//! The router is a tree of segments. A literal segment goes before a parameter. If the literal has no route for the
-//! method, the parameter's routes are used: `GET /servers/detail` is a listing, `DELETE /servers/detail` deletes a
-//! server of that name.
+//! The router is a tree of segments. A literal segment takes precedence over a parameter. If the literal has no route
+//! for the method, the parameter's routes are used: `GET /servers/detail` is a listing, `DELETE /servers/detail`
+//! deletes a server of that name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +109,7 @@ impl OperationRouter {
         Ok(())
     }
 
-    /// The operations at `path`, a list of decoded segments. `None` as the method never finds operations.
+    /// The operations at `path`, a list of decoded segments. An unknown method (`None`) finds no operations.
     pub fn find(&self, method: Option<Method>, path: &[String]) -> RouteMatch<'_> {
         let mut others = BTreeSet::new();
         let mut values = Vec::new();

@@ -33,7 +33,8 @@ use crate::{console, cors, dashboard, discovery, openapi};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listener {
     pub address: SocketAddr,
-    /// `None`: every service under its prefix. Otherwise one service at the root, as on its usual port.
+    /// `None`: the listener serves every service under its prefix. Otherwise it serves one service at the root, as on
+    /// the service's usual port.
     pub only: Option<Service>,
     /// Whether the listener uses TLS.
     pub secure: bool,
@@ -128,7 +129,7 @@ pub fn configure(
     configure_behind(StartupGate::open(app), routers, only)
 }
 
-/// As [`configure`], behind a start-up gate that may still be closed.
+/// Like [`configure`], behind a start-up gate that may still be closed.
 pub fn configure_behind(
     door: StartupGate,
     routers: Arc<Routers>,
@@ -414,7 +415,7 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn who_never_ends_the_head_of_a_request_is_let_go() {
+    async fn a_client_that_does_not_complete_a_request_head_gets_408() {
         let (address, server) =
             listening(ClientTimeouts { head: Duration::from_millis(200), ..ClientTimeouts::default() });
         let said = web::block(move || {
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn an_idle_connection_is_let_go_and_one_without_keep_alive_at_once() {
+    async fn an_idle_connection_is_closed_and_one_without_keep_alive_at_once() {
         for idle in [Some(Duration::from_secs(1)), None] {
             let (address, server) = listening(ClientTimeouts { idle, ..ClientTimeouts::default() });
             let said = web::block(move || {
@@ -441,7 +442,7 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn who_takes_nothing_of_an_answer_is_let_go() {
+    async fn a_client_that_reads_no_answer_is_disconnected() {
         let (address, server) =
             listening(ClientTimeouts { stalled: Duration::from_secs(1), ..ClientTimeouts::default() });
         let failed = web::block(move || {

@@ -110,11 +110,13 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn who_comes_early_waits_and_is_served() {
+    async fn a_request_before_the_start_is_complete_waits_and_is_served() {
         let (opener, door) = StartupGate::closed(Arc::new(|| json!({"work": ["replay"]})));
-        let told = door.enter("/healthz").await.unwrap_err();
-        assert_eq!(told.status, 503);
-        assert!(matches!(told.body, ReplyBody::Json(told) if told["read_models"]["work"] == json!(["replay"])));
+        let refused = door.enter("/healthz").await.unwrap_err();
+        assert_eq!(refused.status, 503);
+        assert!(
+            matches!(refused.body, ReplyBody::Json(refused) if refused["read_models"]["work"] == json!(["replay"]))
+        );
         let sent_away = door.clone().patient(Duration::ZERO).enter("/compute/v2.1/servers").await.unwrap_err();
         assert_eq!(sent_away.status, 503);
         assert!(sent_away.headers.iter().any(|(name, _)| *name == "Retry-After"));

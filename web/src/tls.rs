@@ -18,7 +18,8 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 pub struct TlsFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// The certificate authorities of clients. With this file every client needs a certificate that one of them signed.
+    /// The certificate authorities of clients. With this file every client needs a certificate that one of these
+    /// authorities signed.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -73,8 +74,8 @@ impl TlsFiles {
         }
     }
 
-    /// The configuration of a client. It shows this certificate, and accepts servers whose certificate `client_ca` has
-    /// signed.
+    /// The configuration of a client. The client shows this certificate, and accepts servers whose certificate
+    /// `client_ca` has signed.
     pub fn client_config(&self) -> Result<ClientConfig, TlsError> {
         let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(|error| unusable(&self.key, error))?;
         let pair = |error: tokio_rustls::rustls::Error| TlsError::Pair {
@@ -127,10 +128,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("a.pem"), folder.path().join("a.key"));
         let files = TlsFiles { certificate: certificate.clone(), key, client_ca: None };
-        let told = files.server_config().unwrap_err().to_string();
-        assert!(told.contains("a.pem cannot be used for TLS"), "{told}");
+        let error = files.server_config().unwrap_err().to_string();
+        assert!(error.contains("a.pem cannot be used for TLS"), "{error}");
         std::fs::write(&certificate, "not a certificate").unwrap();
-        let told = files.server_config().unwrap_err().to_string();
-        assert!(told.contains("there is no certificate in it"), "{told}");
+        let error = files.server_config().unwrap_err().to_string();
+        assert!(error.contains("there is no certificate in it"), "{error}");
     }
 }

@@ -103,7 +103,7 @@ const TOKENS: &[Route] = &[post("tokens.create", "/auth/tokens", handler!(index)
 
 struct Doorman;
 
-/// `letmein`: a member. `expired`: the same, if a service vouches for it. `service`: a service. `other`: an
+/// `letmein`: a member. `expired`: a member, if a service vouches for the token. `service`: a service. `other`: an
 /// administrator without the role of a service. `narrow`: a member who may list and show things. `away`: no answer.
 #[async_trait]
 impl IdentityProvider for Doorman {
@@ -298,7 +298,7 @@ async fn a_token_with_access_rules_is_good_for_what_they_name() {
 }
 
 #[actix_web::test]
-async fn an_api_that_is_elsewhere_says_where() {
+async fn a_moved_api_names_its_new_address() {
     let there = "http://keystone:5000/v3".to_owned();
     let app = || {
         let app = Arc::into_inner(app(Authentication::NoAuth)).unwrap();
@@ -378,7 +378,7 @@ async fn policy() {
 }
 
 #[actix_web::test]
-async fn what_is_not_there() {
+async fn unknown_paths_and_methods_are_refused() {
     let nothing = send(compute("GET", "/nothing")).await.fault();
     assert_eq!(nothing, (404, "The resource could not be found.".to_owned()));
     assert_eq!(send(compute("PUT", "/things")).await.fault().0, 404);
@@ -411,7 +411,7 @@ async fn what_is_not_there() {
 }
 
 #[actix_web::test]
-async fn nothing_leaks() {
+async fn a_failed_or_panicking_handler_does_not_show_its_cause() {
     for path in ["/fail", "/panic"] {
         let answer = send(compute("GET", path)).await;
         assert_eq!(answer.status, 500);
@@ -464,7 +464,7 @@ async fn cross_origin() {
 }
 
 #[actix_web::test]
-async fn a_project_that_asks_too_fast_is_held_up_and_no_other() {
+async fn the_rate_limit_refuses_only_the_project_that_exceeds_it() {
     let config = WebConfig { rate_limit: 0.001, rate_limit_burst: 2, ..WebConfig::default() };
     let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
     let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();

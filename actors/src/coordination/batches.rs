@@ -1,4 +1,5 @@
-//! The servers of one request that wait for each other. If their processes ran in two members, they would never meet.
+//! The servers of one request that are scheduled together. If their processes ran in two members, no batch would ever
+//! be complete.
 //!
 //! The batches are in memory only: after a crash, the processes join again. The last process to join decides for all
 //! (`crate::scheduler::batch`).
@@ -6,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The waiting members of each batch, by the request's reservation.
+/// The waiting members of each batch, by the reservation id of the request.
 #[derive(Debug)]
 pub struct Batches<M>(Mutex<BTreeMap<String, Vec<M>>>);
 
@@ -17,8 +18,8 @@ impl<M> Default for Batches<M> {
 }
 
 impl<M> Batches<M> {
-    /// Adds a member to its batch, and removes the member for which `is_same` is true. Returns all members once there
-    /// are `size` of them.
+    /// Adds a member to its batch. An earlier entry of the same member, for which `is_same` is true, is removed.
+    /// Returns all members once there are `size` of them.
     pub fn join(&self, reservation: &str, size: u32, member: M, is_same: impl Fn(&M) -> bool) -> Option<Vec<M>> {
         let mut batches = self.lock();
         let waiting = batches.entry(reservation.to_owned()).or_default();

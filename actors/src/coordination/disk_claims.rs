@@ -1,5 +1,5 @@
-//! The servers with a task on their disks now. Two members must not set disks of one server aside and search them for
-//! leftovers at the same time.
+//! The servers with a task on their disks now. One member must not set a server's disks aside while another member
+//! searches the same disks for leftovers.
 //!
 //! The claims are in memory only, because no task works on a disk after a crash.
 

@@ -1,6 +1,6 @@
 //! The counter that numbers hosts: two members that count at the same time would give one number to two hosts.
 //!
-//! The log knows the numbers that earlier processes gave out.
+//! After a restart, the counter continues after the highest number in the log.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

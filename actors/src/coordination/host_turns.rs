@@ -1,5 +1,5 @@
-//! The turns of builds and snapshots on one host: two members that count separately would let twice as many run
-//! (`[DEFAULT] max_concurrent_builds` and `max_concurrent_snapshots`).
+//! The turns of builds and snapshots on one host. Two members that count separately would each allow the full number of
+//! `[DEFAULT] max_concurrent_builds` and `max_concurrent_snapshots`.
 //!
 //! The turns are in memory only: after a crash no build is under way, and each process waits for its turn again.
 

@@ -2,8 +2,8 @@
 //! member holds.
 //!
 //! A process finds an image in a host's cache, and creates a disk on top of it later. In between, the host does not
-//! know that the image is needed. So a process holds the image before it looks for it, and until the process ends. To
-//! remove an image, the reconciler needs an exclusive hold on every host with that storage, and keeps it until the
+//! know that the image is needed. So a process holds the image from before its search of the cache until its own end.
+//! To remove an image, the reconciler needs an exclusive hold on every host with that storage, and keeps it until the
 //! image is gone.
 //!
 //! The holds are in memory only. A process from before the start-up may have its image already, but no hold. The log
@@ -47,7 +47,7 @@ pub struct ExclusiveImageHold<'a> {
 }
 
 impl ImageHolds {
-    /// The holds that the process will take. Dropping the result releases them.
+    /// The holds of the process, none yet. Dropping the result releases all holds that the process has taken by then.
     pub fn of(&self, process: ProcessId) -> ImageHold<'_> {
         ImageHold { images: self, process }
     }

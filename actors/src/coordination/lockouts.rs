@@ -1,9 +1,9 @@
 //! Wrong passwords in a row, by user. If two members counted separately, each would grant a user the full number of
 //! tries. The options are Keystone's `[security_compliance] lockout_failure_attempts` and `lockout_duration`.
 //!
-//! The counts are in memory only. A restart lets every user try again, but each try still costs a password hash. Only
-//! existing users are counted, so that an attacker cannot fill the memory with names. A new password starts the count
-//! at zero.
+//! The counts are in memory only. A restart lets every user try again, but each try still takes the time of a password
+//! hash. Only existing users are counted, so that an attacker cannot fill the memory with names. A new password starts
+//! the count at zero.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

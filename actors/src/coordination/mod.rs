@@ -1,7 +1,7 @@
 //! State that is valid only within one operating-system process, so only the leader may have it.
 //!
-//! Each file begins with what must not run in two members at once. All state here is in memory, and a crash loses it.
-//! The next leader continues from the log. A promise that must survive a crash is an event instead.
+//! The first sentences of each file say what must not run in two members at once. All state here is in memory, and a
+//! crash loses it. The next leader continues from the log. A promise that must survive a crash is an event instead.
 //!
 //! Three kinds of state are elsewhere. The gateway of the leader keeps the actors. [`crate::hosts::fleet`] keeps the
 //! last answers of the hosts, which only the leader asks. Each member has its own bounds against its clients: rates of

@@ -68,11 +68,11 @@ impl OneTimePasswords {
 
     /// Keeps a password for a process that will be requested next. The receiver gets the result of the change.
     pub fn lend(&self, process: ProcessId, password: String) -> oneshot::Receiver<PasswordChangeResult> {
-        let (answer, told) = oneshot::channel();
+        let (answer, result) = oneshot::channel();
         self.with(|all| {
             all.insert(process, PasswordChange { password: Arc::new(HeldPassword(password)), answer: Some(answer) })
         });
-        told
+        result
     }
 
     /// Keeps a password for the config drive that a process will create.
@@ -88,11 +88,11 @@ impl OneTimePasswords {
     }
 
     /// Removes the password, and answers the waiting requester.
-    pub fn settle(&self, process: ProcessId, told: PasswordChangeResult) {
+    pub fn settle(&self, process: ProcessId, result: PasswordChangeResult) {
         if let Some(errand) = self.with(|all| all.remove(&process)) {
             // The requester may have gone.
             if let Some(answer) = errand.answer {
-                let _ = answer.send(told);
+                let _ = answer.send(result);
             }
         }
     }
@@ -112,11 +112,11 @@ mod tests {
     #[test]
     fn a_password_is_kept_until_its_request_is_answered() {
         let (passwords, process) = (OneTimePasswords::default(), ProcessId::random());
-        let mut told = passwords.lend(process, "s3cret".to_owned());
+        let mut result = passwords.lend(process, "s3cret".to_owned());
         assert_eq!(&*passwords.of(process).unwrap(), "s3cret");
         assert!(!format!("{passwords:?}").contains("s3cret"));
         passwords.settle(process, Ok(()));
-        assert_eq!(told.try_recv().unwrap(), Ok(()));
+        assert_eq!(result.try_recv().unwrap(), Ok(()));
         assert!(passwords.of(process).is_none());
         let mut gone = passwords.lend(process, "x".to_owned());
         passwords.forget(process);

@@ -1,4 +1,5 @@
-//! Scheduling decisions that are not in the read models yet. Two schedulers of one cell would choose the same host.
+//! Scheduling decisions that are not in the read models yet. Schedulers in two members would not see each other's
+//! claims, and would choose the same host.
 //!
 //! The scheduler decides again before the read models show its last decision. It reads the pending claims here, so that
 //! not all decisions choose the same host. Correctness never needs these entries, because the ledger decides. Each
@@ -87,7 +88,8 @@ impl PendingClaims {
         }
     }
 
-    /// Removes the entries that read models at `seen` already show.
+    /// Removes the entries whose placement the read models at `seen` show, and the amounts of entries whose claim they
+    /// show.
     pub fn forget(&mut self, seen: Position) {
         let mut changed = false;
         self.entries.retain(|_, entry| {

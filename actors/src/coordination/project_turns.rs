@@ -1,15 +1,15 @@
-//! The turns of one project to create something that a quota counts. If two members counted separately, both would give
-//! out the last free place.
+//! The turns of one project to create something that a quota counts. If two members counted separately, both would
+//! create the last resource that the quota allows.
 //!
-//! A request counts the resources in the read models. These lag, so it keeps its turn until they show the new resource.
-//! The turns are in memory only: after a crash nothing is being created.
+//! A request counts the resources in the read models. The read models lag, so the request keeps its turn until they
+//! show the new resource. The turns are in memory only: after a crash nothing is being created.
 
 use std::sync::Arc;
 
 use chronova_events::ids::ProjectId;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// The number of locks. Projects that share a lock only wait for each other.
+/// The number of locks. Projects that share a lock wait for each other, which costs only time.
 const SHARDS: usize = 16;
 
 /// A project's turn; dropping it lets the next request of the project begin.

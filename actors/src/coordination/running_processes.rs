@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 /// The processes that run, and the turns of those that wait.
 #[derive(Debug)]
 pub struct RunningProcesses {
-    /// Each with the bell that another process rings to see its records.
+    /// For each process, the notification by which another process asks for records that are not written yet.
     running: Mutex<BTreeMap<ProcessId, Arc<Notify>>>,
     turns: Semaphore,
 }
@@ -22,13 +22,13 @@ pub struct RunningProcesses {
 pub struct RunningGuard {
     all: Arc<RunningProcesses>,
     process: ProcessId,
-    bell: Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
 impl RunningGuard {
-    /// Waits until another process looks for the records of this one.
+    /// Waits until another process asks for the records of this process.
     pub async fn rung(&self) {
-        self.bell.notified().await;
+        self.notify.notified().await;
     }
 }
 
@@ -43,16 +43,16 @@ impl RunningProcesses {
         match self.lock().entry(process) {
             Entry::Occupied(_) => None,
             Entry::Vacant(place) => {
-                let bell = Arc::clone(place.insert(Arc::default()));
-                Some(RunningGuard { all: Arc::clone(self), process, bell })
+                let notify = Arc::clone(place.insert(Arc::default()));
+                Some(RunningGuard { all: Arc::clone(self), process, notify })
             }
         }
     }
 
-    /// Lets a process that runs write the records that it has not written yet, in a moment.
+    /// Asks a running process to write the records that it holds back. It writes them soon after this call returns.
     pub fn ring(&self, process: ProcessId) {
-        if let Some(bell) = self.lock().get(&process) {
-            bell.notify_one();
+        if let Some(notify) = self.lock().get(&process) {
+            notify.notify_one();
         }
     }
 

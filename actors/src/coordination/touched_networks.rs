@@ -1,5 +1,5 @@
-//! The networks on which ports of a server were requested. Another member would not know them, and would leave a port
-//! behind that no read model shows yet.
+//! The networks on which ports of a server were requested. A delete in another member would not search these networks,
+//! and would leave behind a port that no read model shows yet.
 //!
 //! The networks are in memory only: a new leader folds the whole log before it releases any port.
 
@@ -22,7 +22,8 @@ impl TouchedNetworks {
         self.lock().get(&instance).cloned().unwrap_or_default()
     }
 
-    /// Forgets the server's networks: the read models show its ports, or it has none any more.
+    /// Forgets the server's networks. Call it when the read models show the server's ports, or when the server has no
+    /// ports any more.
     pub fn forget(&self, instance: InstanceId) {
         self.lock().remove(&instance);
     }

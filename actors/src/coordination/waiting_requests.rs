@@ -1,5 +1,5 @@
 //! The requests that clients wait for and that a process executes. If two members executed one request, they would
-//! record its servers twice, or ask a server twice.
+//! create its servers twice, or send it twice to its server.
 //!
 //! A request is in memory from before its first event until its process has ended. After a crash, the process finds its
 //! beginning in the log but no request here, and undoes its steps. The client of such a request got no answer.
@@ -18,7 +18,7 @@ use crate::ports::PortError;
 
 /// The reason why a request failed.
 pub trait RequestRefusal {
-    /// No process executes the request any more.
+    /// The refusal for a request that no process executes any more.
     fn lost() -> Self;
 
     /// Whether the log, or a service that the undo needs, is not available. Then the undo may take long.
@@ -36,7 +36,7 @@ pub struct CreateOrder {
 /// The requests for new servers under way.
 pub type CreateRequests = WaitingRequests<CreateOrder, CreateReject>;
 
-/// The requests under way that take quota or an image before they ask their server.
+/// The requests under way that claim quota or create an image before their server decides.
 pub type ServerRequests = WaitingRequests<ServerRequest, AskServerReject>;
 
 impl RequestRefusal for CreateReject {
@@ -101,17 +101,17 @@ impl<O: Clone, R: RequestRefusal> WaitingRequests<O, R> {
         with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Registers a request before its process is requested. The receiver gets the position of its last event, or the
-    /// refusal; it fails if no process is executed any more.
+    /// Registers a request before its process is requested. The receiver gets the position of the request's last event,
+    /// or the refusal. The receiver fails if this member executes no processes any more.
     pub fn take_in(&self, process: ProcessId, order: O) -> oneshot::Receiver<Result<Position, R>> {
-        let (answer, told) = oneshot::channel();
+        let (answer, reply) = oneshot::channel();
         let entry = WaitingRequest { order: Some(order), reached: Position::START, refused: None, answer };
         self.with(|desk| {
             if !desk.closed {
                 desk.entries.insert(process, entry);
             }
         });
-        told
+        reply
     }
 
     /// Removes a request if its process was not requested after all.
@@ -159,7 +159,7 @@ impl<O: Clone, R: RequestRefusal> WaitingRequests<O, R> {
         let _ = entry.answer.send(answer);
     }
 
-    /// Ends all waits, now and later, because no process is executed any more.
+    /// Ends all waits, now and later, because this member executes no processes any more.
     pub fn close(&self) {
         self.with(|desk| {
             desk.closed = true;

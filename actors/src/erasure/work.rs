@@ -155,8 +155,8 @@ impl Eraser {
         let destroyed = tokio::task::spawn_blocking(move || keys.destroy_all(&subjects, before)).await;
         let destroyed = destroyed.map_err(|error| StoreError::Io(error.to_string()))??;
         self.store.forget(&self.streams(request)).await?;
-        // Actors follow their own streams, and the read models follow all streams. No checkpoint from before the
-        // erasure may be used again.
+        // The actors forgot the data when they recorded the erasure. The read models must have folded the erasure, too,
+        // before the checkpoints from before it are deleted.
         if !self.views.wait_for(self.store.head(), PATIENCE).await {
             return Err(ErasureError::Behind);
         }

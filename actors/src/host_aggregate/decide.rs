@@ -78,7 +78,7 @@ fn change(
     Ok(events)
 }
 
-/// Whether the aggregate's hosts may all be in `zone` from now on.
+/// Checks that the aggregate's hosts may all be in `zone` from now on.
 fn check_zone(
     state: &HostAggregates,
     known: &HostAggregate,

@@ -39,13 +39,13 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
     let mut resync = interval(agent.context.options.resync);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first tick comes at once and is skipped: the first signal says that the host is up, and a heartbeat would
-    // register the host a second time.
+    // The first tick comes at once and is skipped. The driver's first signal already registers the host, and a
+    // heartbeat would register it a second time.
     beat.tick().await;
     resync.tick().await;
     loop {
         let member = agent.member.clone();
-        let rung = async {
+        let resync_requested = async {
             match &member {
                 Some(member) => member.resync.notified().await,
                 None => std::future::pending().await,
@@ -57,7 +57,7 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
             biased;
             _ = beat.tick() => agent.beat().await,
             _ = resync.tick() => agent.resync().await,
-            () = rung => agent.resync().await,
+            () = resync_requested => agent.resync().await,
             signal = signals.next() => match signal {
                 Some(signal) => agent.take(signal).await,
                 None => {
@@ -77,7 +77,8 @@ struct Agent {
     member: Option<Arc<ConnectedHost>>,
     missed: u32,
     connected: bool,
-    /// Whether the host's guests must be compared with the log: the host was away, or was not compared since start-up.
+    /// Whether the devices of the host's guests must be compared with the log: the host was away, or its devices were
+    /// not compared since start-up.
     suspect: bool,
 }
 
@@ -107,7 +108,8 @@ impl Agent {
         if options.resume_guests && self.suspect && self.caught_up(self.store.head()).await {
             resume::guests(&self.context, found.host, &self.driver).await;
         }
-        // This comes before the host is reported as up: guests that left it while it was down must not run there, too.
+        // The guests are corrected before the host is reported as up: a server that moved away meanwhile must not run
+        // here as well.
         if self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
             self.put_right(&member).await;
             self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
@@ -252,7 +254,7 @@ impl Agent {
         }
     }
 
-    /// Reads the state of a guest that changed. The signal itself may be older than the state.
+    /// Reads the power state of a guest that changed, and records it. The signal itself may be older than the state.
     async fn look_at(&self, instance: InstanceId) {
         let Some(member) = &self.member else { return };
         let power = match self.driver.guest(instance).await {
@@ -263,8 +265,8 @@ impl Agent {
                 return;
             }
         };
-        // A view that lags costs only a record too many. The aggregate would be asked too late: meanwhile the guest may
-        // change again.
+        // The read model is enough here. If it lags, the worst result is one needless record. To load the aggregate
+        // takes longer, and the guest may change again meanwhile.
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
         if row.is_none_or(|row| !plan::is_expected(&row.instance, power)) {
             self.observe(member.host, instance, power).await;
@@ -340,7 +342,7 @@ impl Agent {
         Some(guests.iter().map(|guest| guest.instance).collect())
     }
 
-    /// Whether two hosts may share storage. Until the agent has read the marks on a host's storage, they may.
+    /// Whether two hosts may share storage. The answer is yes until the agent has read the marks on a host's storage.
     fn may_share(&self, host: HostId, other: HostId) -> bool {
         !self.context.fleet.knows_storage_of(host) || self.context.fleet.share(host, other)
     }
@@ -357,8 +359,8 @@ impl Agent {
         }
     }
 
-    /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. Every resync finds a guest
-    /// that was not removed, and logs it while it runs.
+    /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. A guest that is not removed
+    /// is found by every resync, and is logged each time while it runs.
     async fn reap(&self, member: &ConnectedHost, instance: InstanceId) {
         let action = self.context.options.deleted_guests;
         match action {
@@ -374,7 +376,7 @@ impl Agent {
         if action == DeletedGuests::Shutdown
             && let Err(error) = self.driver.stop(instance, StopMode::Hard).await
         {
-            tracing::warn!(host = %member.hostname, %instance, %error, "a guest cannot be switched off yet");
+            tracing::warn!(host = %member.hostname, %instance, %error, "powering off the guest of a deleted server failed, retrying");
         }
     }
 
@@ -401,13 +403,13 @@ impl Agent {
             ResyncAction::Forget => {
                 tracing::info!(host = %member.hostname, %instance, "removing a guest whose server is on another host");
                 if let Err(error) = self.withdraw(instance).await {
-                    tracing::warn!(host = %member.hostname, %instance, %error, "a leftover guest cannot be removed yet");
+                    tracing::warn!(host = %member.hostname, %instance, %error, "removing a leftover guest failed, retrying");
                 }
             }
             ResyncAction::Pull => {
                 tracing::info!(host = %member.hostname, %instance, "switching off a guest that is being evacuated");
                 if let Err(error) = self.driver.stop(instance, StopMode::Hard).await {
-                    tracing::warn!(host = %member.hostname, %instance, %error, "a guest cannot be switched off yet");
+                    tracing::warn!(host = %member.hostname, %instance, %error, "powering off a guest that is being evacuated failed, retrying");
                 }
             }
             ResyncAction::Reap => self.reap(member, instance).await,

@@ -61,7 +61,7 @@ impl ConnectedHost {
 #[derive(Debug, Default)]
 pub struct ConnectedHosts {
     members: RwLock<BTreeMap<HostId, Arc<ConnectedHost>>>,
-    /// URIs of hosts with an agent that have neither answered nor failed since start-up.
+    /// The URIs of hosts that have an agent but have neither answered nor failed since start-up.
     unheard: RwLock<BTreeSet<String>>,
     numbers: HostNumbers,
 }
@@ -138,15 +138,16 @@ impl ConnectedHosts {
         alone && others.into_iter().all(|other| other == host || !self.share(host, other))
     }
 
-    /// All hosts that share this one's storage, itself included; `None` if it was not read since start-up. The set
-    /// includes hosts that are known only by their marks.
+    /// All hosts that share the storage of `host`, including `host`; `None` if the storage was not read since start-up.
+    /// The set includes hosts that are known only by their marks.
     pub(crate) fn sharers(&self, host: HostId) -> Option<BTreeSet<HostId>> {
         if !self.knows_storage_of(host) {
             return None;
         }
         let mut all = BTreeSet::from([host]);
         let members = self.members();
-        // One host may have seen a mark that another has not seen yet, so the search follows the marks of marks.
+        // One host may have seen a mark that another has not seen yet. So the search also follows the marks that each
+        // found host has seen.
         loop {
             let before = all.len();
             for member in &members {

@@ -1,4 +1,4 @@
-//! Offers the APIs what they may read from a host: consoles, diagnostics, the volume pool. An API cannot define, start,
+//! The readings of a host that the APIs may use: consoles, diagnostics, the volume pool. An API cannot define, start,
 //! stop or move a guest. If the host's driver does not offer a reading, the error is
 //! [`Unsupported`](chronova_hypervisor::driver::DriverError::Unsupported).
 

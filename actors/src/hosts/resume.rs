@@ -13,7 +13,7 @@ use crate::hosts::context::HostContext;
 use crate::instance::{CallerRights, InstanceRequest, InstanceRoot};
 
 /// Requests a hard reboot of guests that ran on the host and do not run now, before they are recorded as stopped. A
-/// crash in between is harmless: the next run finds the rest as it was.
+/// crash between two requests is harmless: the next run finds the guests that have no request yet.
 ///
 /// A host on which any guest runs was not powered off. Its other guests ended by themselves, and are not started.
 pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {

@@ -1,9 +1,9 @@
 //! The table of the actions that a server accepts in each state.
 //!
-//! Each line has the preconditions of Nova's `compute/api.py` (`check_instance_lock`, `check_instance_state`). The sets
-//! of `compute/vm_states.py` (`ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT`, `ALLOW_TRIGGER_CRASH_DUMP`) and
-//! `compute/task_states.py` (`ALLOW_REBOOT`) are written out. The decisions read the table, and `docs/server-states.md`
-//! is generated from it.
+//! Each line has the preconditions of Nova's `compute/api.py` (`check_instance_lock`, `check_instance_state`). A line
+//! lists each state of Nova's named sets: `ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT` and `ALLOW_TRIGGER_CRASH_DUMP` of
+//! `compute/vm_states.py`, and `ALLOW_REBOOT` of `compute/task_states.py`. The decisions read the table, and
+//! `docs/server-states.md` is generated from it.
 
 use chronova_events::instance::{Alive, PowerAction, status};
 
@@ -84,7 +84,7 @@ pub struct ActionRule {
     /// Whether the server must have had a guest once.
     pub launched: bool,
     /// Whether a lock on the server refuses the action to users.
-    pub heeds_lock: bool,
+    pub refused_while_locked: bool,
 }
 
 const NOTHING_UNDER_WAY: AllowedTasks = AllowedTasks::NoneOr(&[]);
@@ -99,7 +99,7 @@ const fn rule(action: ServerAction, name: &'static str, vm_states: &'static [&'s
         tasks,
         on_host: false,
         launched: true,
-        heeds_lock: true,
+        refused_while_locked: true,
     }
 }
 
@@ -149,13 +149,13 @@ pub const TABLE: &[ActionRule] = &[
         on_host: true,
         ..rule(ServerAction::TriggerCrashDump, "trigger_crash_dump", &["active", "paused", "error"])
     },
-    ActionRule { on_host: true, heeds_lock: false, ..always(ServerAction::Diagnose, "get_diagnostics") },
+    ActionRule { on_host: true, refused_while_locked: false, ..always(ServerAction::Diagnose, "get_diagnostics") },
     always(ServerAction::Delete, "delete"),
     ActionRule { kind: "to be restored", launched: true, ..always(ServerAction::SoftDelete, "delete") },
     rule(ServerAction::Restore, "restore", &["soft-delete"]),
     always(ServerAction::ForceDelete, "forceDelete"),
     always(ServerAction::InjectNetworkInfo, "injectNetworkInfo"),
-    ActionRule { heeds_lock: false, ..always(ServerAction::ResetState, "os-resetState") },
+    ActionRule { refused_while_locked: false, ..always(ServerAction::ResetState, "os-resetState") },
     ActionRule { tasks: AllowedTasks::Any, ..rule(ServerAction::UpdateMetadata, "update metadata", BUILT) },
     ActionRule { tasks: AllowedTasks::Any, ..rule(ServerAction::DeleteMetadata, "delete metadata", BUILT) },
     rule(ServerAction::AttachInterface, "attach_interface", PLUGGABLE),
@@ -165,8 +165,8 @@ pub const TABLE: &[ActionRule] = &[
     rule(ServerAction::DetachVolume, "detach_volume", WITH_VOLUMES),
     rule(ServerAction::SwapVolume, "swap_volume", &["active", "paused", "resized"]),
     // A lock prevents changes. These actions change nothing, so a lock does not refuse them.
-    ActionRule { heeds_lock: false, ..rule(ServerAction::CreateImage, "createImage", BUILT) },
-    ActionRule { heeds_lock: false, ..rule(ServerAction::CreateBackup, "createBackup", BUILT) },
+    ActionRule { refused_while_locked: false, ..rule(ServerAction::CreateImage, "createImage", BUILT) },
+    ActionRule { refused_while_locked: false, ..rule(ServerAction::CreateBackup, "createBackup", BUILT) },
     rule(ServerAction::Rebuild, "rebuild", &["active", "stopped", "error"]),
     rule(ServerAction::Rescue, "rescue", &["active", "stopped", "error"]),
     rule(ServerAction::Unrescue, "unrescue", &["rescued"]),
@@ -188,7 +188,7 @@ pub const TABLE: &[ActionRule] = &[
     // A host that is down completes no task, so the table allows every task. `evacuation` refuses some of them.
     ActionRule {
         tasks: AllowedTasks::Any,
-        heeds_lock: false,
+        refused_while_locked: false,
         ..rule(ServerAction::Evacuate, "evacuate", &["active", "stopped", "error"])
     },
     ActionRule {
@@ -200,7 +200,7 @@ pub const TABLE: &[ActionRule] = &[
 
 impl ServerAction {
     pub fn rule(self) -> &'static ActionRule {
-        // Every action has a line, as a test checks, so the first line is never a wrong answer.
+        // A test checks that every action has a line, so the fallback to the first line never happens.
         TABLE.iter().find(|rule| rule.action == self).unwrap_or(&TABLE[0])
     }
 
@@ -228,7 +228,7 @@ impl From<PowerAction> for ServerAction {
 /// then the state.
 pub fn admit(server: &Alive, action: ServerAction, asker: CallerRights) -> Result<(), InstanceReject> {
     unsupported::check(server, action)?;
-    if action.rule().heeds_lock {
+    if action.rule().refused_while_locked {
         check_lock(server, asker)?;
     }
     check_state(server, action)
@@ -243,7 +243,7 @@ pub(super) fn check_lock(server: &Alive, asker: CallerRights) -> Result<(), Inst
 
 pub fn check_state(server: &Alive, action: ServerAction) -> Result<(), InstanceReject> {
     let (rule, shown) = (action.rule(), status::of_alive(server));
-    // While a server is unshelved, its placement is recorded before its guest exists.
+    // While a server is being unshelved, its placement is recorded before its guest exists.
     let nowhere = server.placement.is_none() || (server.is_offloaded() && shown.task_state == Some("unshelving"));
     if rule.on_host && nowhere {
         return Err(InstanceReject::NotReady);
@@ -276,16 +276,21 @@ mod tests {
     fn page() -> String {
         let states = status::VM_STATES;
         let mut page = String::from(
-            "# What may be asked of a server when\n\n\
+            "# Which requests a server accepts in which state\n\n\
              Made from `actors/src/instance/actions.rs` by `cargo xtask gen`; do not edit.\n\n\
-             A request that is not allowed in the server's `vm_state`, or while something else is under way (`task_state`), is\n\
-             answered with 409 in these words: `Cannot 'ACTION' instance ID while it is in vm_state STATE` (or `task_state\n\
-             TASK`). Where a server must have run, one that never did gets 409 as well: `Instance ID is in an invalid state\n\
-             for 'ACTION'`; where it must be on a host, one that is on none gets 409 `Instance ID is not ready`. A locked server refuses its users everything marked so, with 409 `Instance ID is locked`.\n\n",
+             A server answers 409 if its `vm_state` does not allow a request, or if another operation is under way (`task_state`)\n\
+             that does not allow it. The message is `Cannot 'ACTION' instance ID while it is in vm_state STATE` (or `task_state\n\
+             TASK`).\n\n\
+             * **must have run**: a server that never ran answers 409 `Instance ID is in an invalid state for 'ACTION'`.\n\
+             * **must be on a host**: a server that is on no host answers 409 `Instance ID is not ready`.\n\
+             * **refused while locked**: a locked server answers 409 `Instance ID is locked`, unless the user may override the\n\
+             lock.\n\n",
         );
         let head = states.map(|state| format!(" {state} |")).concat();
-        let _ =
-            writeln!(page, "| action |{head} while under way | must be on a host | must have run | heeds the lock |");
+        let _ = writeln!(
+            page,
+            "| action |{head} during another operation | must be on a host | must have run | refused while locked |"
+        );
         let _ = writeln!(page, "|---|{}---|---|---|---|", ":---:|".repeat(states.len()));
         for rule in TABLE {
             let kind = if rule.kind.is_empty() { String::new() } else { format!(" ({})", rule.kind) };
@@ -295,10 +300,10 @@ mod tests {
                 let _ = write!(page, "{}|", if allowed { " yes " } else { " " });
             }
             let during = match rule.tasks {
-                AllowedTasks::Any => "anything".to_owned(),
-                AllowedTasks::NoneOr([]) => "nothing".to_owned(),
-                AllowedTasks::NoneOr(tasks) => format!("nothing, {}", tasks.join(", ")),
-                AllowedTasks::Only(tasks) => format!("only {}", tasks.join(", ")),
+                AllowedTasks::Any => "accepted".to_owned(),
+                AllowedTasks::NoneOr([]) => "refused".to_owned(),
+                AllowedTasks::NoneOr(tasks) => format!("refused, except during {}", tasks.join(", ")),
+                AllowedTasks::Only(tasks) => format!("accepted only during {}", tasks.join(", ")),
             };
             let word = |holds| if holds { "yes" } else { "no" };
             let _ = writeln!(
@@ -306,11 +311,11 @@ mod tests {
                 " {during} | {} | {} | {} |",
                 word(rule.on_host),
                 word(rule.launched),
-                word(rule.heeds_lock)
+                word(rule.refused_while_locked)
             );
         }
         page.push_str(
-            "\n## Statuses\n\nWhat `status` shows, by `vm_state` and `task_state`; other tasks change nothing.\n\n",
+            "\n## Statuses\n\nThe `status` for each `vm_state` and `task_state`. A task that is not listed does not change the status.\n\n",
         );
         page.push_str("| vm_state | task_state | status |\n|---|---|---|\n");
         for state in states {

@@ -1,4 +1,4 @@
-//! A request that takes something before it asks its server: quota for another size, or an image without bytes.
+//! A request that needs a resource before its server decides: quota for another flavor, or an image without bytes.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use super::{InstanceReject, InstanceRequest};
 use crate::ports::{ImageDraft, PortError};
 use crate::quota::{QuotaReject, ServerQuotaClaim};
 
-/// The thing that a request takes before it asks its server.
+/// The resource that is claimed or created before the server decides.
 #[derive(Debug, Clone)]
 pub enum TakenFirst {
     Quota(Box<ServerQuotaClaim>),
     Image {
         instance: InstanceId,
-        /// The process that the server is asked for.
+        /// The process that the server is asked to start.
         asks_for: ProcessId,
         draft: Box<ImageDraft>,
     },
@@ -33,7 +33,7 @@ impl TakenFirst {
     }
 }
 
-/// The process that asks a server for the process `asks_for`.
+/// The id of the process that asks a server to start the process `asks_for`.
 pub fn asking_process(asks_for: ProcessId) -> ProcessId {
     ProcessId::derive(asks_for.0, "ask")
 }
@@ -56,7 +56,8 @@ pub enum AskServerReject {
     Images(PortError),
     #[error(transparent)]
     Server(InstanceReject),
-    /// The log did not append an event in time. The process gives back what it took, unless the server was asked.
+    /// The log did not append an event in time. The process gives the quota back or deletes the image, unless the
+    /// server accepted.
     #[error("the event log is not available")]
     Unavailable(#[source] StoreError),
 }

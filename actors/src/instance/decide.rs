@@ -9,7 +9,7 @@ use chronova_events::instance::{
     DescriptionChanged, DiskConfigChanged, GuestPasswordCleared, GuestPasswordPosted, HostnameChanged, Instance,
     InstanceEvent, Locked, MetadataReplaced, NicDetachFailed, OngoingTask, PersonalErased, Phase, PowerAction,
     PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, RestoreFailed, RestoreRequested, Restored,
-    SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, Unlocked, Unplaced, status,
+    SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, TpmSecretStored, Unlocked, Unplaced, status,
 };
 
 use super::actions::{ServerAction, admit, check_lock};
@@ -231,6 +231,10 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
             }
         }
         InstanceRecord::MachineType { machine_type } => machine::record(server, machine_type),
+        InstanceRecord::TpmSecret { secret, reference } => match server.tpm {
+            Some(_) => Ok(vec![]),
+            None => one(TpmSecretStored { secret, reference }),
+        },
         InstanceRecord::Unplaced { process, host, reason } => {
             if server.placement.is_none() {
                 return Ok(vec![]);
@@ -284,7 +288,7 @@ fn record_of(server: &Alive, record: InstanceRecord) -> InstanceDecision {
         InstanceRecord::NicsRefreshed { nics } => interfaces::refresh(server, &nics),
         InstanceRecord::PowerObserved { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
-            // During a live migration, neither host's report is about the state of the server.
+            // During a live migration, neither host's report about its guest says whether the server runs.
             let on_way = server.moving.as_ref().is_some_and(|moving| moving.live.is_some());
             match here && !on_way && placed_by.is_none() && server.power() != power {
                 true => one(PowerObserved { host, power }),

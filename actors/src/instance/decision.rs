@@ -92,8 +92,8 @@ pub enum InstanceReject {
     /// Nova's `UnsupportedMachineType` and `InvalidMachineTypeUpdate`.
     #[error("machine type {from:?} cannot become {to:?}")]
     MachineType { from: String, to: String },
-    /// The record came from a process that does not own the server's task (any more), or another move must end before
-    /// the requested one.
+    /// The record comes from a process that does not own the server's task now. Or an earlier move must end before the
+    /// requested move.
     #[error("another process is at work on the server")]
     Superseded,
 }

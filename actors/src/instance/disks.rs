@@ -240,6 +240,9 @@ mod tests {
         assert_eq!(bus(Some(&image("hw_disk_bus", "scsi")), &device(None)), "scsi");
         assert_eq!(bus(Some(&image("hw_disk_bus", "scsi")), &on("ide")), "ide");
         assert_eq!(bus(None, &cdrom), "ide");
+        let floppy = BlockDevice { device_type: Some("floppy".to_owned()), ..device(None) };
+        assert_eq!(bus(None, &floppy), "fdc");
+        assert_eq!(bus(Some(&image("hw_floppy_bus", "usb")), &floppy), "usb");
         assert_eq!(bus(Some(&image("hw_machine_type", "pc-q35-7.2")), &cdrom), "sata");
     }
 }

@@ -28,8 +28,8 @@ pub(super) fn arrived(server: &Alive, process: ProcessId, renewed: bool) -> Inst
 }
 
 /// Refuses an evacuation during some tasks. Nova evacuates a server during any task, because a host that is down
-/// completes none. Chronova does so only during tasks that leave nothing behind, and any other task must end first. A
-/// rescue is such a task, because the undo of a failed rescue waits for the host.
+/// completes none. In Chronova, most tasks must end first, because they leave something behind. An evacuation may
+/// overtake a rescue: the undo of a failed rescue would wait for the host that is down.
 fn make_evacuable(server: &Alive) -> Result<(), InstanceReject> {
     let harmless = match server.ongoing {
         None => true,

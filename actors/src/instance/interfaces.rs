@@ -1,5 +1,5 @@
-//! The decisions on a server's interfaces. As in Nova, the server has no task meanwhile: several interfaces may be
-//! attached and detached at the same time. A delete overtakes all these changes.
+//! The decisions on a server's interfaces. As in Nova, these changes set no task of the server: several interfaces may
+//! be attached and detached at the same time. A delete overtakes all these changes.
 
 use chronova_events::ids::{PortId, ProcessId};
 use chronova_events::instance::{

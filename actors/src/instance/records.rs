@@ -10,6 +10,7 @@ use chronova_events::instance::{
     RescueFailed, Rescued, Scheduled, ShelveFailed, Shelved, SnapshotFailed, SnapshotTaken, UnrescueFailed, Unrescued,
     UnshelveFailed, Unshelved, WorkStage,
 };
+use uuid::Uuid;
 
 #[derive(Debug, Clone)]
 pub enum InstanceRecord {
@@ -25,6 +26,11 @@ pub enum InstanceRecord {
     /// The machine type of a server from before machine types were recorded.
     MachineType {
         machine_type: String,
+    },
+    /// The key manager has the passphrase of the server's TPM.
+    TpmSecret {
+        secret: Uuid,
+        reference: String,
     },
     Unplaced {
         process: ProcessId,

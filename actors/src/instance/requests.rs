@@ -1,7 +1,7 @@
 //! The requests on a server. The decision may refuse each of them.
 //!
-//! They come from APIs, and from processes and reconcilers that act for a user or for the operator. Facts, which cannot
-//! be refused, are in [`super::records`].
+//! They come from APIs, and from processes and reconcilers that act for a user or for the operator. Facts, which
+//! processes and host agents report, are in [`super::records`].
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{AttachmentId, ErasureId, ImageId, PortId, ProcessId, VolumeId};
@@ -100,12 +100,13 @@ pub enum InstanceRequest {
     Unlock {
         by_admin: bool,
     },
-    /// Records the password that the guest posted for its owner. The guest can post another only after it is cleared.
+    /// Records the password that the guest posted for its owner. The guest can post another password only after the
+    /// first one is cleared.
     PostGuestPassword {
         password: String,
     },
     ClearGuestPassword,
-    /// A task that changes the server's disks or host.
+    /// A request for an image of the server, a rebuild, a rescue, a shelve or another password.
     Work(Box<WorkRequest>),
     /// A move to another flavor or host; boxed, because it is large.
     Move(Box<MoveRequest>),

@@ -62,7 +62,7 @@ pub(super) fn record(server: &Alive, record: WorkRecord) -> InstanceDecision {
             }
             _ => Ok(vec![]),
         },
-        // A record of a process that is no longer at work is a repetition, or another request has overtaken its task.
+        // If the process is no longer at work, its record is a repetition, or another request has overtaken the task.
         // Such a record has no effect.
         WorkRecord::Ended { process, end } => match server.ongoing.map(|ongoing| ongoing.process()) == Some(process) {
             true => Ok(vec![end.event(process)]),

@@ -32,7 +32,7 @@ pub enum LedgerCommand {
         add: Vec<uuid::Uuid>,
         remove: Vec<uuid::Uuid>,
     },
-    /// Sets the allocation ratios by class that the configuration enforces.
+    /// Sets the allocation ratios that the configuration enforces, by class.
     ImposeRatios {
         provider: ProviderId,
         ratios: Vec<(String, f64)>,

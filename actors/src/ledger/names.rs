@@ -7,7 +7,7 @@ use chronova_events::ledger::{
 
 use super::decision::{LedgerDecision, LedgerReject};
 
-/// Sorts standard classes in their own order and before all others.
+/// The sort key of a class: standard classes come first, in Placement's order, and custom classes follow by name.
 pub(super) fn rank(class: &str) -> (usize, String) {
     let place = standard::CLASSES.iter().position(|known| *known == class);
     (place.unwrap_or(usize::MAX), class.to_owned())

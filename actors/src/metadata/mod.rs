@@ -1,5 +1,5 @@
 //! The metadata of a guest, in the versions of OpenStack ([`openstack`]) and of Amazon EC2 ([`ec2`]). The config drive
-//! has them as files, and the metadata service serves them as a [`tree`]. One builder serves both.
+//! has the metadata as files, and the metadata service serves it as a [`tree`]. The same code builds both.
 //!
 //! Source: nova `api/metadata/base.py`. A version never gets a later version's key, so a guest that reads an old
 //! version always finds the same keys.

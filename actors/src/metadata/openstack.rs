@@ -56,7 +56,7 @@ fn has(version: &str, since: SinceVersion) -> bool {
     since.is_none_or(|since| version >= since)
 }
 
-/// The versions until `today` and `latest`.
+/// The versions up to `today`, and `latest`.
 pub(super) fn versions(today: &str) -> impl Iterator<Item = &'static str> {
     VERSIONS.into_iter().filter(move |version| *version == LATEST || *version <= today)
 }
@@ -82,7 +82,7 @@ pub(super) fn files(about: &GuestMetadata<'_>, user_data: Option<&[u8]>) -> Resu
     Ok(files)
 }
 
-/// A document of a version that has it.
+/// The document `name`. The caller has checked that `version` has this document.
 pub(super) fn document(
     about: &GuestMetadata<'_>,
     version: &str,
@@ -94,8 +94,8 @@ pub(super) fn document(
     match name {
         META_DATA => Some(to_bytes(&meta_data(about, version, seed))),
         USER_DATA => user_data.map(<[u8]>::to_vec),
-        // The operator's static vendor data, which all guests get. Only the second document has vendor data of
-        // services.
+        // The operator's static vendor data, which all guests get. Vendor data of services is only in
+        // `vendor_data2.json`.
         VENDOR_DATA => vendor_data.map(to_bytes),
         VENDOR_DATA_2 => Some(to_bytes(&vendor_data_2(vendor_data, about.said))),
         NETWORK_DATA => Some(to_bytes(&network_data(&about.server.nics))),
@@ -103,7 +103,8 @@ pub(super) fn document(
     }
 }
 
-/// The vendor data of each provider under the provider's name. A provider with a name in use is ignored.
+/// The vendor data of each service under the service's name, and the operator's file under `static`. A service with the
+/// name `static` is ignored.
 fn vendor_data_2(fixed: Option<&Value>, said: Option<&Map<String, Value>>) -> Value {
     let mut all = Map::new();
     all.extend(fixed.map(|fixed| ("static".to_owned(), fixed.clone())));

@@ -11,8 +11,8 @@ use super::MetadataOptions;
 use crate::hosts::fleet::ConnectedHosts;
 use crate::ports::{NetworkService, PortError, ServiceCaller};
 
-/// The longest wait for a host. The guest waits for the metadata while it boots, so it gets them without the host's
-/// part after this time.
+/// The longest wait for a host. The guest waits for the metadata while it boots. So after this time, the guest gets the
+/// metadata without the host's part.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The floating address of the first interface that has one.

@@ -13,7 +13,7 @@ use super::{GuestMetadata, ec2, openstack, seed};
 pub enum MetadataEntry {
     Text(Vec<u8>),
     Json(Vec<u8>),
-    /// The password that the guest posted for its owner, or may post.
+    /// The path at which a guest posts a password for its owner, and reads the posted one.
     Password,
 }
 

@@ -1,4 +1,5 @@
-//! Requests that take something before they ask their server: the process `ask_server` does both, or neither.
+//! Requests that need quota or an image before their server decides. The process `ask_server` completes both steps, or
+//! leaves nothing behind.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use crate::process::{ProcessCommand, ProcessReject, ProcessRoot};
 use crate::quota::{QuotaCommand, QuotaRoot};
 
 impl Operations {
-    /// Takes what the request needs, and asks its server. Returns the position of the server's event.
+    /// Claims the quota or creates the image that the request needs, and sends the request to its server. Returns the
+    /// position of the server's event.
     ///
     /// # Errors
     /// A service refuses what the request needs, the server refuses the request, or the log does not append the events.
@@ -37,12 +39,12 @@ struct Asking {
 impl Asking {
     async fn ask(self, request: ServerRequest) -> Result<Position, AskServerReject> {
         let process = request.first.process();
-        let told = self.requests.take_in(process, request.clone());
+        let outcome = self.requests.take_in(process, request.clone());
         if let Err(reject) = self.begin(process, request).await {
             self.requests.withdraw(process);
             return Err(reject);
         }
-        told.await.unwrap_or_else(|_| Err(AskServerReject::lost()))
+        outcome.await.unwrap_or_else(|_| Err(AskServerReject::lost()))
     }
 
     /// Appends the first event of the request, which also requests its process. A claim that quota refuses leaves no

@@ -1,8 +1,8 @@
 //! Creates servers: reserves quota, and waits until the process `create_servers` has recorded all of them or is undone.
 //!
 //! One append claims the quota and requests the process, and one more records each server. The wait has no limit,
-//! because no answer would be true while the process runs. If the log is not available, or no processes run any more,
-//! the caller gets an error at once. If the caller goes away, the process continues.
+//! because the outcome is open while the process runs. If the log is not available, or this member stops executing
+//! processes, the caller gets an error at once. If the caller goes away, the process continues.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl Admission {
             self.passwords.keep(process, password);
         }
         let order = CreateOrder { request: Arc::new(request), meta: Arc::clone(&meta) };
-        let told = self.create_requests.take_in(process, order);
+        let outcome = self.create_requests.take_in(process, order);
         let claimed = match self.gateway.send::<QuotaRoot>(&project, claim, meta).await {
             Ok(committed) => committed,
             Err(error) => {
@@ -82,7 +82,7 @@ impl Admission {
                 });
             }
         };
-        let position = told.await.unwrap_or_else(|_| Err(lost()))?;
+        let position = outcome.await.unwrap_or_else(|_| Err(lost()))?;
         Ok(CreatedServers { instances: instances(&claimed), position: position.max(claimed.position) })
     }
 }

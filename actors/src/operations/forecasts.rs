@@ -1,5 +1,5 @@
-//! Forecasts: scheduling decisions that nobody takes. An operator asks which host a server would get, or where the
-//! servers of a host would go. Nothing is claimed and nothing is recorded.
+//! Forecasts: scheduling decisions that nothing carries out. An operator asks which host a server would get, or where
+//! the servers of a host would go. Nothing is claimed and nothing is recorded.
 
 use chronova_events::host::{Departure, KnownHost};
 use chronova_events::ids::InstanceId;
@@ -38,7 +38,7 @@ pub struct PlannedServer {
 }
 
 impl Queries {
-    /// The decisions on `count` equal servers, one after the other. The first refusal is the last decision.
+    /// The decisions on `count` equal servers, one after the other. The list ends with the first refusal.
     pub fn what_if(&self, mut request: RequestSpec, count: usize) -> Vec<SchedulingDecision> {
         let mut pending = PendingClaims::default();
         let mut decisions = Vec::new();
@@ -72,7 +72,7 @@ impl Queries {
                     let excluded = std::collections::BTreeSet::from([host.id]);
                     let zone = &self.server_options.availability_zone;
                     let mut request = RequestSpec::of_build(&server.request, &excluded, zone);
-                    // The host and the zone's host of the build do not bind a move.
+                    // The user may have named a host for the build. A move ignores that host.
                     (request.forced_host, request.requested_host) = (None, None);
                     fit(&mut request, &server);
                     PlannedDeparture::Moves { how, decision: self.forecast(&request, &mut pending) }

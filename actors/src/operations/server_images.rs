@@ -1,8 +1,8 @@
 //! Creates images of servers: snapshots, backups, and the image of a shelved server's disk.
 //!
 //! The process `ask_server` first creates the image, without bytes, so that the answer can have the image's id. The
-//! process then asks the server, so neither a refusal nor a crash between the two leaves an image without bytes. The
-//! process `snapshot` or `shelve` then fills the image.
+//! process then sends the request to the server. If the server refuses, or after a crash in between, the process
+//! deletes the image. The process `snapshot` or `shelve` then fills the image.
 //!
 //! Source: nova `compute/api.py` (`snapshot`, `backup`) and `compute/utils.py` (`create_image`,
 //! `initialize_instance_snapshot_metadata`).
@@ -137,7 +137,7 @@ impl Operations {
         self.make_image(meta, call, draft, process, WorkRequest::Shelve { process, image, asker }).await
     }
 
-    /// Creates the image, without bytes, and asks the server for the process that fills it.
+    /// Creates the image, without bytes, and asks the server to start the process that fills the image.
     async fn make_image(
         &self,
         meta: Arc<Meta>,

@@ -1,7 +1,7 @@
 //! Resizes, migrates and restores servers.
 //!
-//! Each operation first checks the read models, in the order of Nova's `compute/api.py`, and then asks the server. For
-//! a resize or a restore, the process `ask_server` claims quota before it asks the server.
+//! Each operation first checks the read models, in the order of Nova's `compute/api.py`, and then sends the request to
+//! the server. For a resize or a restore, the process `ask_server` claims quota first.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::{Operations, ServerCall};
 use crate::aggregate::CommandError;
+use crate::hardware;
 use crate::instance::actions::ServerAction;
 use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst, asking_process};
 use crate::instance::{InstanceReject, InstanceRequest, MoveRequest};
@@ -66,7 +67,8 @@ impl Operations {
     /// for each resource.
     ///
     /// # Errors
-    /// The server cannot have the flavor, or not now; the quota is exceeded; or the log is not available.
+    /// The server cannot have the flavor, or its state does not allow a resize; the quota is exceeded; or the log is
+    /// not available.
     pub async fn resize(
         &self,
         meta: Arc<Meta>,
@@ -145,7 +147,7 @@ impl Operations {
     }
 }
 
-/// The quota that the server needs with this flavor, while it is asked for the process `asks_for`.
+/// The claim of quota for the server with this flavor. The server is asked to start the process `asks_for`.
 fn claim(
     call: &ServerCall<'_>,
     asks_for: ProcessId,
@@ -182,6 +184,6 @@ fn check_flavor(server: &Alive, flavor: &FlavorSnapshot) -> Result<(), ServerMov
             return Err(ServerMoveReject::TooLittleDisk { disk, least });
         }
     }
-    topology::check_provided(flavor, server.hardware_image()).map_err(ServerMoveReject::Topology)?;
+    hardware::check(flavor, server.hardware_image()).map_err(ServerMoveReject::Topology)?;
     topology::ask(flavor, server.hardware_image()).map(|_| ()).map_err(ServerMoveReject::Topology)
 }

@@ -63,7 +63,7 @@ pub enum ServerVolumeReject {
     OtherZone { volume: VolumeId, own: String, theirs: String },
     #[error("volume {volume} is {status}")]
     NotReservable { volume: VolumeId, status: String },
-    /// `host` is the only one that reaches the volume.
+    /// `host` is the only host that reaches the volume.
     #[error("only host {host} can reach volume {volume}")]
     OutOfReach { volume: VolumeId, host: String },
     #[error("volume {volume} is attached to no guest")]
@@ -88,8 +88,8 @@ impl Operations {
     /// Requests the attachment of a volume. Read models at the returned position show the device's name.
     ///
     /// # Errors
-    /// The state of the server or of the volume does not allow it, the server cannot reach the volume, or the log is
-    /// not available.
+    /// The state of the server or of the volume does not allow the attachment. Or the server cannot reach the volume,
+    /// or the log is not available.
     pub async fn attach_volume(
         &self,
         meta: Arc<Meta>,
@@ -204,7 +204,7 @@ fn check_shelved(server: &Alive, action: ServerAction, terms: VolumeTerms) -> Re
     }
 }
 
-/// Checks that the server does not have the volume yet, and that no server has it unless it is multiattach.
+/// Refuses a volume that the server already has. Refuses a volume of another server, too, unless it is multiattach.
 fn check_free(server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
     let holders: Vec<_> = volume.attachments.iter().filter_map(|attachment| attachment.instance).collect();
     if !volume.multiattach && !holders.is_empty() {

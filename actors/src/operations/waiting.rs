@@ -47,7 +47,7 @@ impl Operations {
         Ok(committed)
     }
 
-    /// Waits until a process has ended that an earlier command requested.
+    /// Waits until `process`, which an earlier command requested, has ended.
     pub(super) async fn process_end(&self, process: ProcessId, patience: Duration) -> Result<ProcessEnd, StoreError> {
         let waiting = async {
             let mut pause = Duration::from_millis(1);

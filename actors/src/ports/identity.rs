@@ -98,7 +98,8 @@ pub enum TokenError {
 /// The identity service: tokens and projects.
 #[async_trait]
 pub trait IdentityProvider: Send + Sync + 'static {
-    /// Finds the owner of a token. A revoked token may be accepted until the kept answer expires (`token_cache_time`).
+    /// Finds the owner of a token. A revoked token may be accepted until the cached answer expires
+    /// (`token_cache_time`).
     async fn owner(&self, question: TokenQuestion<'_>) -> Result<Arc<TokenOwner>, TokenError>;
 
     /// Whether there is a project with this id.

@@ -22,7 +22,7 @@ pub struct ImageDraft {
     pub image: ImageId,
     pub name: String,
     pub owner: ProjectId,
-    /// The disk format, as `qcow2`. The container format is always `bare`.
+    /// The disk format, for example `qcow2`. The container format is always `bare`.
     pub format: String,
     pub min_disk_gib: u32,
     pub min_memory_mib: u64,
@@ -58,7 +58,8 @@ pub trait ImageService: ImageSource + 'static {
     /// `like` was deleted. Images of other owners are left out, whatever their properties are.
     async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError>;
 
-    /// The image's data for work with this cause. A client of Glance sends the token of the user who asked for the work.
+    /// The image's data, for work with this cause. A client of Glance sends the token of the user who asked for the
+    /// work.
     async fn open_as(&self, image: &ImageRef, work: &Meta) -> DriverResult<ByteStream> {
         let _ = work;
         self.open(image).await

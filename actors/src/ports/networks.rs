@@ -4,8 +4,9 @@
 //! calls for a project, when the user no longer waits. A client of Neutron then uses its own account, which `[neutron]`
 //! configures.
 //!
-//! Invariants: the service chooses the ids of ports, and compute learns them only from answers. A change is idempotent
-//! under the server or the process in it. A server's ports belong to the server's project.
+//! Invariants: the service chooses the ids of ports, and compute learns them only from answers. A change names a server
+//! or a process: a repeated change for the same server or process has no further effect. A server's ports belong to the
+//! server's project.
 //!
 //! | call | Neutron's part in it |
 //! |---|---|
@@ -13,12 +14,16 @@
 //! | `allocate`, `attach` | `POST ports` with `device_id` and `binding:host_id`; `binding:profile` has the place or the process |
 //! | `undo_attach` | `GET ports` by `device_id`, `DELETE` of the port with that key |
 //! | `detach`, `release` | `DELETE` of ports with such a key, `PUT ports` without `device_id` for the others |
-//! | `rebind` | `PUT ports` with another `binding:host_id` |
+//! | `rebind` | `PUT ports` with another `binding:host_id`; `PUT ports/ID/bindings/HOST/activate` after `bind_destination` |
+//! | `bind_destination` | `POST ports/ID/bindings`, `PUT ports` with `migrating_to` in `binding:profile` |
+//! | `activate_destination` | `PUT ports/ID/bindings/HOST/activate` |
+//! | `unbind_destination` | `DELETE ports/ID/bindings/HOST` |
 //! | `add_address`, `remove_address` | `PUT ports` with other `fixed_ips` |
 //! | `add_security_group`, `remove_security_group` | `GET security-groups`, `PUT ports` with other `security_groups` |
 //! | `group_names` | one `GET ports` for all servers, one `GET security-groups` |
 //! | `floating_addresses` | `GET floatingips` by `port_id` |
 //! | `realise` | `GET ports`: `binding:vif_type` and `binding:vif_details` |
+//! | `realise_at` | the same, and `GET ports/ID/bindings` |
 //! | `await_plugged` | `GET ports`, at each `network-vif-plugged` and from time to time |
 //! | `find_ports`, `ports_at` | `GET ports` by `id`, by `fixed_ips` |
 
@@ -79,7 +84,7 @@ pub struct PortInfo {
     pub port: PortId,
     pub network: NetworkId,
     pub project: ProjectId,
-    /// The server in the port's `device_id`; `None` if the port has none, or belongs to another kind of device.
+    /// The server in the port's `device_id`; `None` if the field is empty, or names a device that is no server.
     pub server: Option<InstanceId>,
     /// The compute host that the port is bound to.
     pub host: Option<String>,
@@ -91,7 +96,7 @@ pub struct PortInfo {
 pub enum PlugState {
     Plugged,
     NotYet,
-    /// An agent of the network service could not plug one of them.
+    /// An agent of the network service could not plug one of the ports.
     Failed,
 }
 
@@ -160,8 +165,9 @@ pub trait NetworkService: Send + Sync + 'static {
     async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Deletes one port of a server if the service created the port for the server, and only unbinds it otherwise. Does
-    /// nothing if the server does not have the port.
-    async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError>;
+    /// nothing if the server does not have the port. `owned`: the server's record says that the port was created for it.
+    /// Only that tells so of a port that a Nova created before the server was adopted.
+    async fn detach(&self, instance: InstanceId, port: PortId, owned: bool, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Gives the server one more address on a network that it has a port on.
     async fn add_address(
@@ -241,8 +247,15 @@ pub trait NetworkService: Send + Sync + 'static {
     async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError>;
 
     /// Deletes the ports that the service created for the server, and unbinds the others. Succeeds if the server has no
-    /// port.
-    async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError>;
+    /// port. `owned`: the ports that were created for the server by its record, as in [`detach`](Self::detach). The record
+    /// may lack some that a crash left.
+    async fn release(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        owned: &[PortId],
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError>;
 
     /// Binds the server's ports to a host, or unbinds them from every host; they stay the server's. Succeeds if the
     /// server has no port.
@@ -255,6 +268,42 @@ pub trait NetworkService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
+    /// Binds the server's ports to the destination of a live migration as well. Their traffic stays at the source. A
+    /// repeat changes nothing. `NotHere`: the service cannot connect a port there. A service whose ports have one binding
+    /// does nothing.
+    async fn bind_destination(
+        &self,
+        _instance: InstanceId,
+        _project: &ProjectId,
+        _host: &str,
+        _meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// Moves the traffic to the destination. [`rebind`](Self::rebind) does this, too, and removes the other bindings.
+    async fn activate_destination(
+        &self,
+        _instance: InstanceId,
+        _project: &ProjectId,
+        _host: &str,
+        _meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// Undoes [`bind_destination`](Self::bind_destination), whether or not its answer arrived. A port whose traffic is at
+    /// the destination stays bound there.
+    async fn unbind_destination(
+        &self,
+        _instance: InstanceId,
+        _project: &ProjectId,
+        _host: &str,
+        _meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// The resources of users, for Nova's old API. `None`: the service does not offer them.
     fn resources(&self) -> Option<&dyn NetworkResources> {
         None
@@ -262,6 +311,11 @@ pub trait NetworkService: Send + Sync + 'static {
 
     /// The setup that a host needs for the interfaces.
     async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError>;
+
+    /// The setup that the destination of a live migration needs, after [`bind_destination`](Self::bind_destination).
+    async fn realise_at(&self, nics: &[NicInfo], _host: &str) -> Result<HostNetworkSetup, PortError> {
+        self.realise(nics).await
+    }
 
     /// Waits until the network carries the traffic of these ports, at most for `patience`. A service without agents on
     /// hosts has nothing to wait for.

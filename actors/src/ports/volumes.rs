@@ -2,8 +2,8 @@
 //! client of real Cinder could do so, too.
 //!
 //! Every change is idempotent under the ids that the caller chooses (derived from the process's id): a repeated call
-//! changes nothing. The service only accepts long calls (`create`, `create_snapshot`, `delete`). The caller polls
-//! `find` until the status shows the result.
+//! changes nothing. Long calls (`create`, `create_snapshot`, `delete`) return as soon as the service has accepted them.
+//! The caller then polls `find` until the status shows the result.
 //!
 //! Cinder has a call for each method, with attachments as of microversion 3.44 (`POST attachments` reserves, `PUT`
 //! connects, `os-complete` completes, `DELETE` releases). Cinder chooses the ids of volumes, snapshots and attachments
@@ -65,7 +65,7 @@ pub struct AttachmentInfo {
     pub instance: Option<InstanceId>,
     /// The host name; `None` before `connect`.
     pub host: Option<String>,
-    /// The device's name, as `/dev/vdb`; `None` until it is known.
+    /// The device's name, for example `/dev/vdb`; `None` until it is known.
     pub device: Option<String>,
     /// Whether `complete` was called, so that the guest has the volume.
     pub attached: bool,
@@ -171,7 +171,7 @@ pub trait VolumeService: Send + Sync + 'static {
     async fn delete(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Accepts a new snapshot. The snapshot is `creating`, and then `available` or `error`. Without `is_admin`, a
-    /// volume of another project than the snapshot's is `NotFound`.
+    /// volume that is not in the snapshot's project is `NotFound`.
     async fn create_snapshot(
         &self,
         wanted: NewSnapshot,
@@ -182,8 +182,8 @@ pub trait VolumeService: Send + Sync + 'static {
     /// Accepts the deletion of a snapshot. Succeeds if the snapshot is already gone.
     async fn delete_snapshot(&self, snapshot: SnapshotId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Accepts that an image replaces the volume's content while the guest is off. The volume is `downloading`, and
-    /// then has its old status, or `error`. A repeated call of the same process is the same request.
+    /// Accepts a request to replace the volume's content by an image while the guest is off. The volume is
+    /// `downloading`, and then has its old status, or `error`. A repeated call of the same process is the same request.
     async fn reimage(
         &self,
         volume: VolumeId,

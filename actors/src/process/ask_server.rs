@@ -1,9 +1,9 @@
-//! Takes the quota or the image that a request needs, and then asks its server for another process, which takes them
-//! over.
+//! Claims the quota or creates the image that a request needs. Then asks the server to start another process, which
+//! takes over the quota or the image.
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `take` | creates an image without bytes; quota is already claimed | giving it back, unless the server accepted |
+//! | `take` | creates an image without bytes; quota is already claimed | giving image or quota back, unless accepted |
 //! | `ask` | sends the server the request | (the server's own process continues) |
 //!
 //! The first event of the request also requests this process: it is the claim of quota, or the beginning of the
@@ -47,12 +47,12 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// The process that the server is asked for, and what is taken for it. The table of processes runs these steps for this
-/// task only.
+/// The process that the server is asked to start, and the resource that it needs. The table of processes runs these
+/// steps for this task only.
 fn asked(work: &StepRun) -> Result<(ProcessId, &RequestNeed), StepError> {
     match &work.running.task {
         Task::AskServer { asks_for, needs, .. } => Ok((*asks_for, needs)),
-        other => Err(StepError::fatal(500, "The process asks no server.", other.name())),
+        other => Err(StepError::fatal(500, "This process sends no request to a server.", other.name())),
     }
 }
 
@@ -69,7 +69,7 @@ fn refuse(work: &StepRun, reject: AskServerReject) -> StepError {
 }
 
 async fn take(work: &StepRun) -> Result<StepOutput, StepError> {
-    // If the request is lost, `ask` finds out whether anything is left to be done.
+    // If a crash lost the request, `ask` finds out whether the server has accepted it.
     let Some(ServerRequest { first: TakenFirst::Image { draft, .. }, meta, .. }) = request(work) else {
         return Ok(StepOutput::Nothing);
     };
@@ -79,12 +79,12 @@ async fn take(work: &StepRun) -> Result<StepOutput, StepError> {
 }
 
 async fn ask(work: &StepRun) -> Result<StepOutput, StepError> {
-    // A server that has ended the process already would accept the request a second time.
+    // A server on which the requested process has already ended would accept the request a second time.
     if is_accepted(work).await? {
         return Ok(StepOutput::Nothing);
     }
     let Some(ServerRequest { request, meta, .. }) = request(work) else {
-        return Err(StepError::fatal(500, "The control plane restarted before it had asked the server.", ""));
+        return Err(StepError::fatal(500, "The control plane restarted before it sent the request to the server.", ""));
     };
     match work.context.gateway.send::<InstanceRoot>(&work.instance_id(), request, meta).await {
         Ok(committed) => work.context.server_requests.reached(work.running.process, committed.position),
@@ -94,8 +94,8 @@ async fn ask(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Whether the server has accepted the request: the requested process works on the server, or has a record. The order
-/// of the two checks matters, because a process that has ended has a record.
+/// Whether the server has accepted the request: the requested process works on the server, waits for its turn, or has a
+/// record.
 async fn is_accepted(work: &StepRun) -> Result<bool, StepError> {
     let (asks_for, _) = asked(work)?;
     let is_at_work = |server: &Alive| {
@@ -105,8 +105,8 @@ async fn is_accepted(work: &StepRun) -> Result<bool, StepError> {
     if work.known_server().await?.is_some_and(|server| is_at_work(&server)) {
         return Ok(true);
     }
-    // A process that waits for its turn, or has done no step yet, has no record. This comes first, because a process
-    // that is no longer pending has one.
+    // A process that waits for its turn, or has done no step yet, has no record. This check comes first: a process that
+    // ends between the two checks has a record by then.
     if work.context.views.processes.read(|view| view.is_pending(asks_for)) {
         return Ok(true);
     }

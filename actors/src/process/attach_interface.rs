@@ -5,7 +5,8 @@
 //! | `allocate_port` | creates or binds the port | deleting or unbinding it |
 //! | `plug` | creates network and filter on the host, attaches the interface to the guest | detaching it |
 //!
-//! A delete overtakes this process: a step that finds the server being deleted releases the port.
+//! A delete overtakes this process: if `allocate_port` finds the server being deleted, it fails, and its undo releases
+//! the port.
 
 use chronova_events::instance::{Alive, NicInfo, OngoingTask, RequestedNic};
 use chronova_events::process::{ProcessOutcome, StepOutput, Task};
@@ -82,7 +83,8 @@ async fn allocate(work: &StepRun) -> Result<StepOutput, StepError> {
         nic,
     };
     let nic = work.context.networks.attach(wanted, work.meta.clone()).await?;
-    // A delete may have released the server's ports before this one was created: then only this step can release it.
+    // A delete may have released the server's ports before this port was created. Then only this step can release the
+    // port.
     match staying(work.server().await?) {
         Some(_) => Ok(StepOutput::Nics(vec![nic])),
         None => Err(failed(work, "the server is being deleted")),
@@ -93,12 +95,12 @@ async fn release(work: &StepRun) -> Result<(), StepError> {
     let (networks, meta) = (&work.context.networks, work.meta.clone());
     let released = match wanted(work) {
         Some(RequestedNic { port: Some(port), .. }) => {
-            // A port that the server had before this process began stays with it.
+            // A port that the server had before this process began stays with the server.
             let before = work.server().await?.is_some_and(|server| server.nics.iter().any(|nic| nic.port == *port));
             if before {
                 return Ok(());
             }
-            networks.detach(work.instance_id(), *port, meta).await
+            networks.detach(work.instance_id(), *port, false, meta).await
         }
         _ => networks.undo_attach(work.instance_id(), work.running.process, meta).await,
     };

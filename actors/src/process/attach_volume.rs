@@ -7,8 +7,8 @@
 //! | `plug_disk` | attaches the disk to the guest, running or not | detaching it |
 //! | `complete_attachment` | tells the volume service that the guest has the volume | (with the attachment) |
 //!
-//! A server without a host has no guest to attach to: its attachment is completed at once, and the volume is connected
-//! when the server gets a host.
+//! A server without a host has no guest. Its attachment is completed at once, and the volume is connected when the
+//! server gets a host.
 //!
 //! A delete of the server releases all its volumes. This process then releases only its own attachment.
 

@@ -23,7 +23,7 @@ fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)> {
     server.disks.iter().map(|disk| &disk.device).filter_map(|device| Some((device, device.volume?)))
 }
 
-/// Fails while a process works on one of the disks, because attachments are exchanged only of idle disks.
+/// Fails while a process works on one of the disks, because only attachments of idle disks are exchanged.
 fn ensure_disks_idle(server: &Alive) -> Result<(), StepError> {
     match server.disks.iter().any(|disk| disk.work.is_some()) {
         true => Err(StepError::again("another request is changing one of the server's volumes")),
@@ -52,10 +52,10 @@ pub(super) async fn keep(work: &StepRun, server: &Alive) -> Result<(), StepError
     record(work, devices).await
 }
 
-/// Releases the attachments that [`keep`] created but did not record, because the server was not shelved after all.
+/// Releases the attachments that [`keep`] created but did not record, because the server was not offloaded after all.
 pub(super) async fn let_go(work: &StepRun) -> Result<(), StepError> {
     let instance = work.context.gateway.look::<InstanceRoot>(&work.instance_id()).await?;
-    // This is also needed if the server is deleted by now.
+    // The attachments must be released even if the server is deleted by now.
     let Some(server) = instance.known() else { return Ok(()) };
     for (device, volume) in volumes(server) {
         let keeper = keeper(work, device);
@@ -101,8 +101,8 @@ async fn record(work: &StepRun, devices: Vec<BlockDevice>) -> Result<(), StepErr
     let process = work.running.process;
     match disks::record(work, InstanceVolumeRecord::Prepared { process, devices }).await? {
         true => Ok(()),
-        // The process that overtook this one releases the recorded attachments. This one releases those that are not
-        // recorded.
+        // The process that overtook this process releases the recorded attachments. This process releases the
+        // attachments that are not recorded.
         false => {
             let_go(work).await?;
             turn::still_mine(work).await.map(drop)

@@ -2,7 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `claim_host` | selects a host, claims its resources in the ledger, records the host | releasing both |
+//! | `claim_host` | selects a host, claims its resources, records the host | releasing the claim and the host |
 //! | `allocate_network` | creates or binds the ports | deleting or unbinding them |
 //! | `prepare_volumes` | creates, awaits, reserves and connects volumes | releasing them, deleting created ones |
 //! | `prepare_host` | caches the image on the host, creates networks and filters | (kept: a cache, and shared) |
@@ -11,7 +11,7 @@
 //!
 //! If a host fails, the build tries another, `[scheduler] max_attempts` in all.
 
-use chronova_events::ids::{ConsumerId, HostId};
+use chronova_events::ids::{ConsumerId, HostId, PortId};
 use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated, RequestedNetworks};
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;
@@ -48,7 +48,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let record = match outcome {
             ProcessOutcome::Succeeded => InstanceRecord::Built { process },
             ProcessOutcome::Failed => InstanceRecord::BuildFailed { process, fault: fault(work) },
-            // The process that cancelled this one continues with the server.
+            // The process that cancelled this process continues with the server.
             ProcessOutcome::CalledOff => return Ok(()),
         };
         let gateway = &work.context.gateway;
@@ -75,8 +75,8 @@ fn max_retries_exceeded(work: &StepRun, details: String) -> StepError {
     StepError::fatal(500, &message, details)
 }
 
-/// The server, while it still has to be built. After a crash, a step may come again when the build has succeeded, and
-/// the user may have done something else with the server since.
+/// The server, while it still has to be built. After a crash, a step may run again although the build has succeeded,
+/// and the user may have done something else with the server since.
 pub(super) async fn unbuilt(work: &StepRun) -> Result<Option<Alive>, StepError> {
     let server = work.present_server().await?;
     let is_built = server.launched_at.is_some() && server.request.process == work.running.process;
@@ -136,7 +136,8 @@ pub(super) async fn claim(work: &StepRun, server: &Alive, mut request: RequestSp
     }
 }
 
-/// Records the selected host and the reasons in one append. A server without networks has all its interfaces then.
+/// Records the selected host and the reasons in one append. If a build requests no networks, the append also records
+/// that the server has no interfaces.
 async fn record_placement(work: &StepRun, server: &Alive, seat: Selection) -> Result<StepOutput, StepError> {
     let process = work.running.process;
     let lacks_networks =
@@ -198,8 +199,9 @@ fn placed_zone(work: &StepRun, server: &Alive) -> String {
 
 pub(super) async fn release_network(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
-    work.context.networks.release(work.instance_id(), &server.request.project, work.meta.clone()).await?;
-    Ok(())
+    let owned: Vec<PortId> = server.nics.iter().filter(|nic| nic.owned).map(|nic| nic.port).collect();
+    let (networks, project) = (&work.context.networks, &server.request.project);
+    Ok(networks.release(work.instance_id(), project, &owned, work.meta.clone()).await?)
 }
 
 async fn prepare_volumes(work: &StepRun) -> Result<StepOutput, StepError> {
@@ -232,7 +234,8 @@ fn aborted(work: &StepRun, error: &StepError) -> StepError {
     StepError::fatal(500, &format!("Build of instance {} aborted: {reason}", work.instance_id()), error.to_string())
 }
 
-/// Also undoes what an earlier life did without a record. Then only the server names the host.
+/// Destroys the guest, even if the step has no record. After a crash before the record, only the server's placement
+/// names the host.
 async fn destroy_guest(work: &StepRun) -> Result<(), StepError> {
     let recorded = work.running.host().map(|(host, _)| host);
     let placed = match recorded {

@@ -6,6 +6,7 @@ use chronova_events::process::StepOutput;
 
 use super::definition::{StepError, StepRun};
 use super::disks::{self, recorded};
+use super::moved_volumes;
 use crate::instance::InstanceVolumeRecord;
 use crate::ports::{NewContent, NewVolume, PortError, VolumeInfo};
 
@@ -173,6 +174,9 @@ pub(super) async fn complete(work: &StepRun, server: &Alive) -> Result<StepOutpu
 /// Releases the volumes of a server that is being deleted, and deletes those with `delete_on_termination`.
 pub(super) async fn give_back(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some(server) = work.server().await? else { return Ok(StepOutput::Nothing) };
+    // A crash in a move that the delete called off may have left some.
+    let devices: Vec<BlockDevice> = server.disks.iter().map(|disk| disk.device.clone()).collect();
+    moved_volumes::release_unrecorded(work, &server, &devices).await?;
     for disk in &server.disks {
         let device = &disk.device;
         let Some(volume) = device.volume else { continue };

@@ -35,11 +35,11 @@ pub const DEFINITION: Definition = Definition {
 fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         turn::conclude(work, outcome, WorkOutcome::PasswordChanged, WorkOutcome::PasswordChangeFailed).await?;
-        let told = match outcome {
+        let result = match outcome {
             ProcessOutcome::Succeeded => Ok(()),
             ProcessOutcome::Failed | ProcessOutcome::CalledOff => Err(turn::fault(work)),
         };
-        work.context.passwords.settle(work.running.process, told);
+        work.context.passwords.settle(work.running.process, result);
         Ok(())
     }
     .boxed()
@@ -56,11 +56,11 @@ async fn tell_agent(work: &StepRun) -> Result<StepOutput, StepError> {
     if !matches!(power, Ok(PowerState::Running)) {
         return Err(failed(work, &format!("instance {instance} is not running")));
     }
-    let told = match driver.guest_agent().needed() {
+    let result = match driver.guest_agent().needed() {
         Ok(agent) => agent.set_password(instance, user(&server), &password).await,
         Err(error) => Err(error),
     };
-    match told {
+    match result {
         Ok(()) => Ok(StepOutput::Nothing),
         Err(error @ DriverError::NoAgent) => Err(StepError::fatal(409, &error.to_string(), "")),
         Err(error @ DriverError::Unsupported(_)) => {

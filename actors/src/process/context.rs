@@ -17,6 +17,7 @@ use crate::coordination::server_numbers::ServerNumbers;
 use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::gateway::CommandGateway;
 use crate::hosts::fleet::ConnectedHosts;
+use crate::ports::keys::KeyManager;
 use crate::ports::{ImageService, NetworkService, VolumeService};
 use crate::reconcile::placement::PlacementMirror;
 use crate::scheduler::placing::Scheduler;
@@ -33,6 +34,7 @@ pub struct StepContext {
     pub networks: Arc<dyn NetworkService>,
     pub images: Arc<dyn ImageService>,
     pub volumes: Arc<dyn VolumeService>,
+    pub keys: Arc<dyn KeyManager>,
     pub scheduler: Arc<Scheduler>,
     pub placement: Arc<PlacementMirror>,
     pub passwords: Arc<OneTimePasswords>,

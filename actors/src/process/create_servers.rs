@@ -8,8 +8,8 @@
 //!
 //! The process records only failures ([`Task::records_only_failure`]): the record of the last server means success. The
 //! request itself is in memory ([`CreateRequests`](crate::coordination::CreateRequests)). A crash loses the request and
-//! the client's connection, so the next leader undoes the process. A deleted server holds its quota until its deletion
-//! is done, like every server.
+//! the client's connection, so the next leader undoes the process, unless all its servers are recorded. A deleted
+//! server holds its quota until its deletion is done, like every server.
 
 use chronova_events::ids::{InstanceId, ProcessId, ProjectId, ServerGroupId};
 use chronova_events::instance::Instance;
@@ -151,7 +151,7 @@ async fn record_server(
     let command = order.request.server(instance, index, of, number);
     match context.gateway.send::<InstanceRoot>(&instance, command, order.meta.clone()).await {
         Ok(committed) => context.create_requests.reached(process, committed.position),
-        // The step is repeated, and a user deleted the server in between.
+        // The step is repeated after a crash, and a user deleted the server in between.
         Err(CommandError::Rejected(InstanceReject::NotFound)) => context.passwords.forget(build),
         Err(error) => {
             context.passwords.forget(build);

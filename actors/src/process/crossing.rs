@@ -1,7 +1,7 @@
 //! Decides on which host a migrating guest is, from the reports of both hosts together. All functions are pure.
 //!
 //! The report of one host is not enough if the other host's report could contradict it. [`GuestLocation::Unknown`]
-//! means that the location is not known yet: the process asks the hosts again until it is.
+//! means that the location is not known yet, so the process asks the hosts again.
 
 use chronova_hypervisor::capability::live_migration::{GuestMigrationState, GuestPresence};
 
@@ -47,12 +47,14 @@ pub fn judge(source: GuestSighting, target: GuestSighting) -> GuestLocation {
     use GuestSighting::{At, Departing, Down, Silent};
     match (source, target) {
         (Departing, _) => GuestLocation::Underway,
-        // Only the source knows whether it has released the guest, and only the destination knows whether it has it.
+        // Only the source knows whether it has released the guest, and only the destination knows whether it has the
+        // guest.
         (Silent, _) | (_, Silent) => GuestLocation::Unknown,
         (At(Torn), At(_) | Down) => GuestLocation::Torn,
         (Down, At(Running | Paused | Off | Left)) => GuestLocation::AtTarget,
         (Down, At(Absent)) => GuestLocation::AtSource,
-        // The host that has the guest's memory decides; a destination that does not get the guest gives up on its own.
+        // Only the source knows whether it still has the guest's memory, so the process waits for the source. A
+        // destination that does not get the guest ends the migration by itself.
         (Down, At(Arriving | Torn) | Down) => GuestLocation::Unknown,
         (At(Running | Paused), At(Running | Paused)) => GuestLocation::Twice,
         (At(Running | Paused), At(Arriving)) => GuestLocation::Underway,
@@ -96,7 +98,7 @@ mod tests {
     /// The most important rule: a guest that may run at its source is never taken to be at its destination, and the
     /// reverse.
     #[test]
-    fn a_guest_never_counts_as_gone_from_where_it_runs() {
+    fn a_running_guest_is_never_reported_as_gone() {
         for end in ALL {
             for here in [At(Running), At(Paused), Departing] {
                 assert_ne!(judge(here, end), GuestLocation::AtTarget, "{here:?} {end:?}");

@@ -66,7 +66,7 @@ fn record(running: &RunningProcess, command: ProcessCommand) -> Result<Option<Pr
         ProcessCommand::CallOff { .. } if running.called_off => return Ok(None),
         ProcessCommand::CallOff { by } => CalledOff { by }.into(),
         ProcessCommand::Finish { outcome } => Finished { outcome }.into(),
-        // `decide` has taken them apart.
+        // `decide` has already split `Several` into single records.
         ProcessCommand::Several(_) => return Err(ProcessReject::OutOfOrder("records within records")),
     }))
 }

@@ -28,6 +28,8 @@ pub struct StepRun {
     pub running: RunningProcess,
     /// The metadata of events: the cause is the process, on behalf of the requester.
     pub meta: Arc<Meta>,
+    /// The metadata of the event that asked for the process.
+    pub asked_by: Arc<Meta>,
 }
 
 /// The error of a step. It keeps the error behind it, so that the server's log shows the whole chain.

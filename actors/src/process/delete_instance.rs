@@ -20,6 +20,7 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, StepError, StepRun, settled, steps};
 use super::{
     ProcessCommand, ProcessReject, ProcessRoot, build_instance, build_volumes, guest, imaging, move_instance, moving,
+    tpm,
 };
 use crate::aggregate::CommandError;
 use crate::instance::{InstanceRecord, InstanceRoot};
@@ -76,7 +77,7 @@ pub(crate) async fn call_off(work: &StepRun, build: ProcessId) -> Result<StepOut
     Err(StepError::again("the cancelled process is still undoing its steps"))
 }
 
-/// Cancels a process as soon as it has a record. It may have begun without one.
+/// Cancels a process as soon as the log has its first record. A running process may hold back its records for a while.
 async fn cancel(work: &StepRun, build: ProcessId) -> Result<(), StepError> {
     for _ in 0..LOOKS {
         work.context.running.ring(build);
@@ -98,6 +99,7 @@ async fn destroy_guest(work: &StepRun) -> Result<StepOutput, StepError> {
     if let Some(moving) = &server.moving {
         move_instance::clean_up(work, moving).await?;
     }
+    tpm::forget(work, &server).await?;
     Ok(StepOutput::Nothing)
 }
 

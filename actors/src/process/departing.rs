@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_is_asked_for_once_and_waited_for() {
+    fn a_drain_requests_each_move_once_and_waits_for_it() {
         let (live, cold) = (leaving(Departure::Live, 1), leaving(Departure::Cold, 1));
         assert_eq!(next(SITE, Some(&after([])), &live, &MoveProgress::NotAsked), DrainAction::Ask);
         assert_eq!(next(SITE, Some(&after([])), &live, &MoveProgress::UnderWay), DrainAction::Wait);

@@ -90,7 +90,8 @@ async fn plug_again(work: &StepRun) -> Result<(), StepError> {
     let Some((server, nic)) = subject(work).await? else { return Ok(()) };
     let (Some(server), true) = (staying(Some(server)), is_bound(work, &nic).await?) else { return Ok(()) };
     let Some(placed) = &server.placement else { return Ok(()) };
-    // The agent corrects the guest's interfaces when the host is back. An evacuation must not wait for that.
+    // The agent corrects the guest's interfaces when the host is back. An evacuation must not wait for a host that is
+    // down.
     if !work.host_answers(placed.host)? {
         return Ok(());
     }
@@ -102,7 +103,7 @@ async fn plug_again(work: &StepRun) -> Result<(), StepError> {
 
 async fn release(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some((_, nic)) = subject(work).await? else { return Ok(StepOutput::Nothing) };
-    match work.context.networks.detach(work.instance_id(), nic.port, work.meta.clone()).await {
+    match work.context.networks.detach(work.instance_id(), nic.port, nic.owned, work.meta.clone()).await {
         Ok(()) | Err(PortError::NotFound(_)) => Ok(StepOutput::Nothing),
         Err(error) => Err(error.into()),
     }

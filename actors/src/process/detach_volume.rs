@@ -34,7 +34,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let record = match outcome {
             ProcessOutcome::Succeeded => {
                 let ends = match mine(work).await? {
-                    // As in Nova's local clean-up, this process deletes the volume, because no other process would.
+                    // As in Nova (`_local_cleanup_bdm_volumes`), the volume of a server without a host is deleted here.
+                    // No other process would delete it.
                     Some((server, device)) => server.placement.is_none() && device.delete_on_termination,
                     None => false,
                 };

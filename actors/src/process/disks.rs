@@ -141,7 +141,7 @@ async fn roll_detaching(work: &StepRun, volume: VolumeId, project: &ProjectId) -
     }
 }
 
-/// Maps the driver's answer to a change of disks.
+/// Converts the driver's result of a change of disks into the result of a step.
 pub(super) fn told(result: DriverResult<()>) -> Result<(), StepError> {
     match result {
         Ok(()) => Ok(()),
@@ -159,7 +159,7 @@ pub(super) fn told_or_gone(result: DriverResult<()>) -> Result<(), StepError> {
     }
 }
 
-/// Sends a record; `false` if another process has overtaken this one.
+/// Sends a record; `false` if another process has overtaken this process.
 pub(super) async fn record(work: &StepRun, record: InstanceVolumeRecord) -> Result<bool, StepError> {
     let record = InstanceRecord::from(record);
     match work.context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await {

@@ -9,9 +9,9 @@
 //! | `fence_source` | powers the guest off on its old host, if that host answers after all | |
 //! | `start_target` | provides the disks, fences again, defines and starts the domain | destroying the guest there |
 //!
-//! The process uses disks on shared storage as they are, and creates others again from the image. When the old host is
-//! back, its agent removes the guest there (see [`crate::hosts::plan`]). Until the evacuation has ended, the agent only
-//! keeps the guest off, so that a failed evacuation loses nothing.
+//! The process uses disks on shared storage as they are, and creates all other disks again from the image. When the old
+//! host is back, its agent removes the guest there (see [`crate::hosts::plan`]). Until the evacuation has ended, the
+//! agent only keeps the guest off, so that a failed evacuation loses nothing.
 
 use chronova_events::host::KnownHost;
 use chronova_events::ids::HostId;
@@ -61,7 +61,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             ProcessOutcome::Failed => {
                 moving::record(work, MoveRecord::Failed { process, fault: moving::fault(work) }).await
             }
-            // The process that cancelled this one continues with the server.
+            // The process that cancelled this process continues with the server.
             ProcessOutcome::CalledOff => Ok(()),
         }
     }
@@ -170,7 +170,8 @@ async fn start_target(work: &StepRun) -> Result<StepOutput, StepError> {
     if !shared {
         guest::provide(work, host, &server).await?;
     }
-    // This fences once more right before the start: the step may be a retry, and the old host may be back by now.
+    // The old host is fenced once more right before the start: the step may be a retry, and the old host may be back by
+    // now.
     let _turn = guest::turn_of(work, host).await;
     fence(work, &subject).await?;
     guest::install_now(work, host, &server, subject.moving.was_active).await?;

@@ -1,6 +1,6 @@
 //! A failed step in the log of the server: one line, with the chain of errors behind it.
 //!
-//! Nobody below this file logs the error of a step, so an operator reads each chain once.
+//! No function that a step calls logs the step's error, so an operator reads each chain once.
 
 use chronova_events::envelope::Meta;
 use chronova_events::error_chain::ErrorChain;
@@ -24,7 +24,7 @@ pub(super) struct FailedStep<'a> {
 pub(super) enum FailedStepEnd {
     /// The step is tried again in a moment.
     Retried,
-    /// The process unwinds, or goes to another host.
+    /// The process undoes its steps, and ends or tries another host.
     GivenUp,
     /// The step has to succeed and does not: it is retried for ever.
     Stuck,

@@ -7,7 +7,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId, PortId};
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, OngoingTask, Phase};
 use chronova_hypervisor::capability::Needed as _;
-use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
+use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 use tokio::time::Instant;
 
@@ -16,6 +16,7 @@ use super::disks::volumes;
 use super::machine;
 use super::moving::MovingServer;
 use super::pinned::{self, ClaimHolder};
+use super::tpm;
 use crate::coordination::host_turns::HostTurn;
 use crate::instance::disks;
 use crate::metadata::{GuestMetadata, sources};
@@ -95,15 +96,20 @@ pub(super) async fn spawn(work: &StepRun, host: HostId, server: &Alive) -> Resul
     let driver = work.driver(host)?;
     let spec = spec(work, host, server, None).await?;
     let _turn = turn_of(work, host).await;
-    driver.spawn(&spec).await?;
-    Ok(())
+    tpm::with_passphrase(work, host, server, async { Ok(driver.spawn(&spec).await?) }).await
 }
 
-/// A wait for the network looks this often whether the server is being deleted.
+/// Starts a guest that its host has defined.
+pub(super) async fn start(work: &StepRun, host: HostId, server: &Alive) -> Result<DriverResult<()>, StepError> {
+    let driver = work.driver(host)?;
+    tpm::with_passphrase(work, host, server, async { Ok(driver.start(work.instance_id()).await) }).await
+}
+
+/// During a wait for the network, the pause between two checks whether the server is being deleted.
 const LOOK_FOR_DELETE: Duration = Duration::from_secs(2);
 
-/// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. A delete does
-/// not wait for the network: then this returns at once.
+/// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. If a delete
+/// comes, the wait ends at the next check.
 pub(super) async fn await_network(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let options = &work.context.options;
     let ports: Vec<PortId> = server.nics.iter().map(|nic| nic.port).collect();
@@ -148,7 +154,22 @@ pub(super) async fn install(work: &StepRun, host: HostId, server: &Alive, on: bo
 /// Like [`install`], for callers that already hold the permit of [`turn_of`].
 pub(super) async fn install_now(work: &StepRun, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
     let spec = spec(work, host, server, None).await?;
-    Ok(work.driver(host)?.disk_transfer().needed()?.install(&spec, on).await?)
+    install_spec(work, host, server, &spec, on).await
+}
+
+async fn install_spec(
+    work: &StepRun,
+    host: HostId,
+    server: &Alive,
+    spec: &GuestSpec,
+    on: bool,
+) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    let transfer = driver.disk_transfer().needed()?;
+    match on {
+        true => tpm::with_passphrase(work, host, server, async { Ok(transfer.install(spec, true).await?) }).await,
+        false => Ok(transfer.install(spec, false).await?),
+    }
 }
 
 /// Defines the guest as before a move: with the processors and the memory that the migration has claimed.
@@ -156,7 +177,7 @@ pub(super) async fn install_as_before(work: &StepRun, subject: &MovingServer, on
     let (host, server) = (subject.moving.source.host, subject.with(&subject.moving.old_flavor));
     let _turn = turn_of(work, host).await;
     let spec = spec_of(work, host, &server, None, ClaimHolder::Migration(subject.moving.migration)).await?;
-    Ok(work.driver(host)?.disk_transfer().needed()?.install(&spec, on).await?)
+    install_spec(work, host, &server, &spec, on).await
 }
 
 /// Waits for one of the host's build permits (`max_concurrent_builds`).
@@ -164,7 +185,8 @@ pub(super) async fn turn_of(work: &StepRun, host: HostId) -> Option<HostTurn> {
     work.context.fleet.member(host)?.turns.build().await
 }
 
-/// The timeout of a graceful shutdown: the image's property (also for a volume's image), or the option.
+/// A graceful shutdown. Its timeout is `os_shutdown_timeout` of the image, or of the root volume's image; otherwise
+/// `[DEFAULT] shutdown_timeout`.
 pub(super) fn graceful(work: &StepRun, server: &Alive) -> StopMode {
     let properties = server.hardware_image().into_iter().flat_map(|image| image.properties.iter());
     let own =
@@ -180,7 +202,7 @@ pub(super) async fn start_again(work: &StepRun, server: &Alive) -> Result<(), St
         return Ok(());
     }
     connect(work, placed.host, server).await?;
-    match work.driver(placed.host)?.start(work.instance_id()).await {
+    match start(work, placed.host, server).await? {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
         Err(error) => Err(StepError::again(error)),
     }
@@ -221,15 +243,16 @@ pub(super) async fn reshape(
     let spec = spec(work, host, server, rescue).await?;
     let _turn = turn_of(work, host).await;
     let redefinition = driver.redefinition().needed().map_err(StepError::only_here)?;
-    match redefinition.redefine(&spec, renew).await {
+    let redefined = async { Ok(redefinition.redefine(&spec, renew).await) };
+    match tpm::with_passphrase(work, host, server, redefined).await? {
         Ok(()) => yield_to_delete(work, host).await,
         Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error) => Err(StepError::only_here(error)),
     }
 }
 
-/// Waits until earlier changes of the server's interfaces are done; no new ones are accepted meanwhile. Otherwise the
-/// new guest could keep a detached interface, or lack an attached one.
+/// Fails until earlier changes of the server's interfaces are done, so the step is retried; no new changes are accepted
+/// meanwhile. Otherwise the new guest could keep a detached interface, or lack an attached one.
 async fn interfaces_at_rest(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     // The interfaces of a server that is being built do not change.
     if server.building().is_some() {
@@ -284,7 +307,7 @@ async fn spec_of(
         config_drive: match server.request.config_drive {
             true => {
                 let password = work.context.passwords.of(work.running.process);
-                let failed = |reason: String| StepError::fatal(500, "The config drive could not be made.", reason);
+                let failed = |reason: String| StepError::fatal(500, "The config drive could not be created.", reason);
                 let options = &work.context.server_options.metadata;
                 let floating = sources::floating_ip(work.context.networks.as_ref(), server).await?;
                 let said = sources::said(options, server).await.map_err(failed)?;
@@ -306,6 +329,7 @@ async fn spec_of(
         },
         rescue: rescue_disk,
         pinning: pinned::place(work, host, server, holder).await?,
+        tpm_secret: tpm::secret(work, server).await?,
     })
 }
 
@@ -314,8 +338,8 @@ fn image_machine(image: &ImageSnapshot) -> Option<&str> {
 }
 
 /// The hardware properties of the image and of the flavor, with the machine type. Users can write any property into an
-/// image. So of an image, only the names that Nova reads from images are used (`nova.objects.image_meta`). Names of
-/// flavors, which have a colon or limit the guest's resources, are never used.
+/// image. So an image's property is used only if Nova, too, reads it from images (`nova.objects.image_meta`). An image
+/// cannot set what only a flavor may set: names with a colon, which for example limit the guest's resources.
 fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<&str>) -> Vec<(String, String)> {
     let of_images = |name: &str| {
         !name.contains(':') && name != machine::PROPERTY && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of))
@@ -325,11 +349,24 @@ fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<
         ["hw:", "hw_rng:", "os:", "quota:"].iter().any(|of| name.starts_with(of)) || name == "hide_hypervisor_id"
     };
     let specs = server.request.flavor.extra_specs.iter().filter(|(name, _)| shapes(name));
+    let traits = required_traits(server, image);
     let machine = machine_type.map(|machine_type| (machine::PROPERTY.to_owned(), machine_type.to_owned()));
-    machine.into_iter().chain(properties.chain(specs).cloned()).collect()
+    machine.into_iter().chain(properties.chain(specs).cloned()).chain(traits).collect()
 }
 
-/// Nova's `check_hw_rescue_props`: either property requests a stable rescue, in which the devices stay as they are.
+/// The traits that flavor and image require, in any group of resources. They choose the model of the guest's CPU.
+fn required_traits(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
+    let of_image = image.into_iter().flat_map(|image| &image.properties);
+    let all = of_image.chain(&server.request.flavor.extra_specs).filter(|(_, value)| value == "required");
+    let named = all.filter_map(|(key, value)| {
+        let (group, name) = key.split_once(':')?;
+        group.starts_with("trait").then(|| (format!("trait:{name}"), value.clone()))
+    });
+    named.collect()
+}
+
+/// Nova's `check_hw_rescue_props`: `hw_rescue_device` or `hw_rescue_bus` requests a stable rescue, in which the devices
+/// stay as they are.
 fn place(image: &ImageSnapshot) -> Option<RescuePlace> {
     let property = |name: &str| image.properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
     let (device, bus) = (property("hw_rescue_device"), property("hw_rescue_bus"));

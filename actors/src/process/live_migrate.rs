@@ -5,13 +5,14 @@
 //! | `claim_host` | moves the allocations to the migration, claims a destination | moving them back |
 //! | `check_target` | asks the destination whether the guest can run there, and both hosts how its disks get there | |
 //! | `wait_turn` | waits for a place in the source's queue of live migrations | |
+//! | `bind_ports` | binds the ports to the destination as well | deleting those bindings |
 //! | `prepare_target` | creates networks, filters and, if they are copied, disks | removing them |
 //! | `migrate` | starts the migration, and watches it to its end | aborting it |
 //!
 //! The last step ends only when the reports of both hosts show where the guest is ([`super::crossing`]). It never
-//! guesses and never gives up. After the guest has migrated, nothing is undone: the process updates ports, claims and
-//! the source, and retries until this succeeds ([`post_live_migration`]). The same is true if an undo finds the guest
-//! at its destination.
+//! guesses, and it gives up only if the server is being deleted. After the guest has migrated, nothing is undone: the
+//! process updates ports, claims and the source, and retries until this succeeds ([`post_live_migration`]). The same is
+//! true if an undo finds the guest at its destination.
 
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ use super::{build_volumes, destination, guest, moved_volumes, pinned};
 use crate::hosts::consoles;
 use crate::instance::unsupported::tied_by_devices;
 use crate::instance::{LiveRecord, MoveRecord};
+use crate::ports::PortError;
 
 pub const DEFINITION: Definition = Definition {
     name: "live_migrate",
@@ -39,6 +41,7 @@ pub const DEFINITION: Definition = Definition {
         "claim_host" => claim_host, undone by release_host;
         "check_target" => check_target;
         "wait_turn" => wait_turn;
+        "bind_ports" => bind_ports, undone by unbind_ports;
         "prepare_target" => prepare_target, undone by clear_target;
         "migrate" => migrate, undone by call_back;
     },
@@ -68,7 +71,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 look_at_both(work, &subject);
                 Ok(())
             }
-            // The process that cancelled this one continues with the server.
+            // The process that cancelled this process continues with the server.
             ProcessOutcome::CalledOff => Ok(()),
         }
     }
@@ -272,6 +275,27 @@ async fn wait_turn(work: &StepRun) -> Result<StepOutput, StepError> {
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// Nova binds the ports before the destination prepares itself, and tries another host if the network refuses this one.
+async fn bind_ports(work: &StepRun) -> Result<StepOutput, StepError> {
+    let subject = wanted(work).await?;
+    let (project, host) = (&subject.server.request.project, &subject.target()?.hostname);
+    let networks = &work.context.networks;
+    match networks.bind_destination(work.instance_id(), project, host, work.meta.clone()).await {
+        Ok(()) => Ok(StepOutput::Nothing),
+        Err(PortError::NotHere(reason)) => {
+            Err(unsuitable(&subject, &format!("Migration pre-check error: host {host}: {reason}")))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn unbind_ports(work: &StepRun) -> Result<(), StepError> {
+    let Some(subject) = mine(work).await? else { return Ok(()) };
+    let Some(target) = &subject.moving.target else { return Ok(()) };
+    let (networks, project) = (&work.context.networks, &subject.server.request.project);
+    Ok(networks.unbind_destination(work.instance_id(), project, &target.hostname, work.meta.clone()).await?)
 }
 
 async fn prepare_target(work: &StepRun) -> Result<StepOutput, StepError> {

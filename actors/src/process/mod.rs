@@ -8,13 +8,13 @@
 //! | [`definition`] | the definition of a process: steps, undos, end |
 //! | [`context`], [`options`] | the parts that steps use, and the options of processes |
 //! | [`perform`] | executes the plan and records the outcomes |
-//! | `unwritten` | the records that wait for others, to be appended with them |
+//! | `unwritten` | the records that wait in memory for the next append |
 //! | `failed_step` | logs a failed step with its chain of errors |
 //! | [`interference`] | the hook with which tests make steps fail and repeat |
 //! | [`supervisor`] | starts requested processes, and continues them after a crash |
 //! | `turn`, `guest`, `imaging` | steps that several processes share |
 //! | `create_servers` | the servers of one request |
-//! | `ask_server` | a request that takes quota or an image before it asks its server |
+//! | `ask_server` | claims quota or creates an image, and then sends the request to its server |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | one process each |
 //! | `attach_interface`, `detach_interface` | a server's interfaces |
 //! | `attach_volume`, `detach_volume`, `swap_volume` | a server's volumes; steps in `disks`, `build_volumes` |
@@ -76,6 +76,7 @@ pub mod snapshot_volumes;
 pub mod soft_delete;
 pub mod supervisor;
 pub mod swap_volume;
+mod tpm;
 mod turn;
 pub mod unrescue;
 pub mod unshelve;
@@ -99,9 +100,9 @@ macro_rules! processes {
             }
         }
 
-        /// The optional part of a driver that a task cannot do without. On a host that lacks the part, the task fails
-        /// before its first step. A process that may go to another host, or that needs a part for some servers only,
-        /// names none: its steps ask the driver for the part.
+        /// The optional part of a driver that a task requires. On a host that lacks the part, the task fails before its
+        /// first step. A process that may go to another host names no part here, and neither does a process that needs
+        /// a part for some servers only. Their steps ask the driver for the part.
         fn need_of(task: &Task) -> Option<Capability> {
             match task {
                 $($task => processes!(@need $($capability)?)),+

@@ -24,7 +24,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::{self, MovingServer};
-use super::{build_volumes, destination, guest, moved_volumes};
+use super::{build_volumes, destination, guest, moved_volumes, tpm};
 use crate::instance::MoveRecord;
 use crate::instance::disks;
 use crate::scheduler::RequestSpec;
@@ -55,7 +55,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 moving::count(work, &subject.server, &subject.moving.old_flavor).await?;
                 moving::record(work, MoveRecord::Failed { process, fault: moving::fault(work) }).await
             }
-            // The process that cancelled this one continues with the server.
+            // The process that cancelled this process continues with the server.
             ProcessOutcome::CalledOff => Ok(()),
         }
     }
@@ -68,6 +68,7 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
         return Ok(chosen);
     }
     check_disks(&subject)?;
+    tpm::check_access(work, &subject.server).await?;
     moving::disks_at_rest(&subject.server)?;
     moving::set_aside(work, work.running.process).await?;
     destination::choose(work, &subject, request(work, &subject).await?, None).await
@@ -150,6 +151,7 @@ async fn copy_disks(work: &StepRun) -> Result<StepOutput, StepError> {
         moving::send(work, &source, &disk, &target, &name).await?;
     }
     drop(alone);
+    tpm::carry(work, subject.moving.source.host, subject.target()?.host, &subject.server).await?;
     advance(work, MoveStage::Migrated).await?;
     Ok(StepOutput::Nothing)
 }
@@ -220,7 +222,8 @@ pub(super) async fn restore(work: &StepRun, subject: &MovingServer) -> Result<()
 
 /// Removes the guests of a move for a delete: the move was neither confirmed nor reverted, or was cancelled half-way.
 pub(super) async fn clean_up(work: &StepRun, moving: &Moving) -> Result<(), StepError> {
-    // On shared storage, each host would remove the disks of both. So the host where a guest may run comes first.
+    // On shared storage, each call removes the disks that both hosts use. So the guest at the destination, which may
+    // run on them, is removed first.
     if let Some(target) = &moving.target {
         guest::destroy(work, target.host).await?;
     }

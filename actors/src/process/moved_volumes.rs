@@ -2,7 +2,7 @@
 //! old one.
 //!
 //! Only the recorded attachment of a volume is valid. Other attachments of the same server are leftovers of an
-//! interrupted step, and the next successful step ends them. Nova exchanges attachments the same way
+//! interrupted step, and the next successful step ends them, or the delete of the server. Nova exchanges attachments the same way
 //! (`_terminate_volume_connections`), so a volume is never free for another server in between.
 
 use chronova_events::error_chain::ErrorChain;
@@ -36,7 +36,8 @@ pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<
     let record = InstanceVolumeRecord::Prepared { process: work.running.process, devices: devices.clone() };
     match disks::record(work, record).await? {
         true => release_unrecorded(work, server, &devices).await,
-        // The server was deleted, and its recorded attachments are released. This call releases the others.
+        // The server was deleted, and the delete releases the recorded attachments. This call releases the attachments
+        // in `devices`.
         false => release_all(work, &devices).await,
     }
 }
@@ -63,7 +64,11 @@ fn attachment(work: &StepRun, device: &BlockDevice, to: &Placed) -> AttachmentId
 }
 
 /// Ends the attachments of the server that are not recorded.
-async fn release_unrecorded(work: &StepRun, server: &Alive, devices: &[BlockDevice]) -> Result<(), StepError> {
+pub(super) async fn release_unrecorded(
+    work: &StepRun,
+    server: &Alive,
+    devices: &[BlockDevice],
+) -> Result<(), StepError> {
     for device in devices {
         let (Some(volume), Some(attachment)) = (device.volume, device.attachment) else { continue };
         let known = match work.context.volumes.find(volume, &server.request.project, true).await {

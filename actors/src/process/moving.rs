@@ -1,4 +1,4 @@
-//! Steps that the processes which move a server share: ownership of the task, claims, and copies of disks.
+//! Steps that are shared by all processes that move a server: ownership of the task, claims, and copies of disks.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) struct MovingServer {
 }
 
 impl MovingServer {
-    /// Its destination, which `claim_host` selected.
+    /// The destination of the move, which `claim_host` selected.
     pub(super) fn target(&self) -> Result<&Placed, StepError> {
         let none = || StepError::fatal(500, "The move has no destination.", "no host was chosen");
         self.moving.target.as_ref().ok_or_else(none)
@@ -47,10 +47,10 @@ pub(super) async fn subject(work: &StepRun) -> Result<Option<MovingServer>, Step
     Ok(Some(MovingServer { server, moving }))
 }
 
-/// Like [`subject`], but only while this process owns the server's task. If a delete has overtaken the process, it
-/// fails and is undone.
+/// Like [`subject`], but only while this process owns the server's task. If a delete has overtaken the process, the
+/// step fails and the process is undone.
 pub(super) async fn mine(work: &StepRun) -> Result<MovingServer, StepError> {
-    let overtaken = || StepError::fatal(409, "Another request took the place of the move.", "");
+    let overtaken = || StepError::fatal(409, "Another request has overtaken the move.", "");
     let subject = subject(work).await?.ok_or_else(overtaken)?;
     match is_mine(work, &subject.server) {
         true => Ok(subject),
@@ -62,7 +62,8 @@ pub(super) fn is_mine(work: &StepRun, server: &Alive) -> bool {
     server.ongoing.map(|ongoing| ongoing.process()) == Some(work.running.process)
 }
 
-/// Waits until earlier changes of the server's volumes are done; no new ones are accepted meanwhile.
+/// Fails until earlier changes of the server's volumes are done, so the step is retried; no new changes are accepted
+/// meanwhile.
 pub(super) fn disks_at_rest(server: &Alive) -> Result<(), StepError> {
     match server.disks.iter().any(|disk| disk.work.is_some()) {
         true => Err(StepError::again("a volume is still being attached or detached")),
@@ -76,7 +77,7 @@ pub(super) async fn record(work: &StepRun, record: impl Into<InstanceRecord>) ->
     settled(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await)
 }
 
-/// Sends a record that must be accepted. A refusal is an error: another request has overtaken this one.
+/// Sends a record that must be accepted. A refusal is an error: another request has overtaken this process.
 pub(super) async fn insist(work: &StepRun, record: impl Into<InstanceRecord>) -> Result<Position, StepError> {
     let gateway = &work.context.gateway;
     Ok(gateway.send::<InstanceRoot>(&work.instance_id(), record.into(), work.meta.clone()).await?.position)
@@ -136,6 +137,14 @@ pub(super) async fn bind(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     Ok(())
 }
 
+/// Moves the traffic of the server's ports to the destination. In post-copy the guest runs there before its migration
+/// has ended.
+pub(super) async fn switch(work: &StepRun, at: &Placed) -> Result<(), StepError> {
+    let Some(server) = work.server().await? else { return Ok(()) };
+    let (networks, project) = (&work.context.networks, &server.request.project);
+    Ok(networks.activate_destination(work.instance_id(), project, &at.hostname, work.meta.clone()).await?)
+}
+
 /// Starts the guest on a host where it is defined. If the host does not answer, its agent corrects the guest's state
 /// later.
 pub(super) async fn start_again(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
@@ -143,7 +152,7 @@ pub(super) async fn start_again(work: &StepRun, host: HostId, server: &Alive) ->
         return Ok(());
     }
     guest::connect(work, host, server).await?;
-    match work.driver(host)?.start(work.instance_id()).await {
+    match guest::start(work, host, server).await? {
         Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
         Err(error) => Err(StepError::again(error)),
     }
@@ -167,7 +176,7 @@ pub(super) async fn disks(work: &StepRun, driver: &Arc<dyn Driver>) -> Result<Ve
     Ok(all.into_iter().filter(|disk| !disk.is_kept()).collect())
 }
 
-/// Sends a disk of the guest from one host to another, or to another name on the same one.
+/// Sends a disk of the guest from one host to another, or to another name on the same host.
 pub(super) async fn send(
     work: &StepRun,
     from: &Arc<dyn Driver>,
@@ -259,8 +268,8 @@ pub(super) async fn withdraw(work: &StepRun, at: &Placed) -> Result<(), StepErro
     live_migrate::forget(work, at).await
 }
 
-/// Ensures that the guest is off here before another host starts it. If the host does not answer, the step waits for
-/// it, or for an operator who declares it down (`forced_down`). Returns whether the host answers.
+/// Ensures that the guest is off here before another host starts it. If the host does not answer, the step waits until
+/// the host answers, or until an operator declares the host down (`forced_down`). Returns whether the host answers.
 pub(super) async fn see_off(
     work: &StepRun,
     subject: &MovingServer,

@@ -72,7 +72,7 @@ async fn probe_host(work: &StepRun, end: &Placed) -> (Option<GuestMigrationState
     }
 }
 
-/// Migrates the guest. Returns only when it is certain where the guest is.
+/// Migrates the guest. Returns only when it is certain where the guest is, or when the server is being deleted.
 pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     let mut watch = MigrationWatch::new();
     loop {
@@ -143,6 +143,8 @@ struct MigrationWatch {
     set_out: bool,
     forced: bool,
     called_back: bool,
+    /// Whether the traffic was moved to the destination before the end of the migration.
+    switched: bool,
     pause: Duration,
     /// When progress is recorded again. The interval doubles, so that even a long migration records few events.
     report_at: Duration,
@@ -158,6 +160,7 @@ impl MigrationWatch {
             set_out: false,
             forced: false,
             called_back: false,
+            switched: false,
             pause: WATCH.0,
             report_at: Duration::from_secs(1),
             since: tokio::time::Instant::now(),
@@ -165,7 +168,7 @@ impl MigrationWatch {
         }
     }
 
-    /// Pauses between two polls: shortly at first, and only until the source reports the end.
+    /// Pauses between two polls. The pause doubles each time, and ends early if the source reports the end.
     async fn pause(&mut self, work: &StepRun, subject: &MovingServer, verdict: GuestLocation) {
         match (work.context.fleet.driver(subject.moving.source.host), verdict) {
             (Some(source), GuestLocation::Underway | GuestLocation::AtSource) => {
@@ -196,7 +199,7 @@ impl MigrationWatch {
             return Err(StepError::fatal(500, &format!("Live migration failure: {reason}"), reason.as_str()));
         }
         if self.set_out {
-            return Err(StepError::fatal(500, "Live migration failure: the host aborted it.", ""));
+            return Err(StepError::fatal(500, "Live migration failure: the host aborted the migration.", ""));
         }
         if !source.is_some_and(|standing| matches!(standing.presence, GuestPresence::Running | GuestPresence::Paused)) {
             return Err(StepError::fatal(500, "Live migration failure: the guest is not running.", ""));
@@ -225,8 +228,12 @@ impl MigrationWatch {
             let source = source.live_migration().needed().map_err(StepError::only_here)?;
             source.migration_data(work.instance_id()).await.map_err(StepError::only_here)
         };
-        let (migration_data, shared, inbound) =
-            futures::try_join!(migration_data, moving::one_storage(work, subject), inbound(work, subject))?;
+        let setup = async {
+            let networks = &work.context.networks;
+            networks.realise_at(&subject.server.nics, &target.hostname).await.map_err(StepError::from)
+        };
+        let (migration_data, shared, inbound, setup) =
+            futures::try_join!(migration_data, moving::one_storage(work, subject), inbound(work, subject), setup)?;
         let uris = destination.live_migration().needed()?.migration_uris(&MigrationAddressing {
             scheme: options.scheme.as_deref(),
             uri: options.uri.as_deref(),
@@ -246,6 +253,7 @@ impl MigrationWatch {
             post_copy: options.permit_post_copy,
             bandwidth: options.bandwidth,
             pinning: pinned::place(work, target.host, &subject.server, ClaimHolder::Server).await?,
+            nics: setup.nics,
         };
         self.route = Some(route);
         Ok(plan)
@@ -262,6 +270,10 @@ impl MigrationWatch {
         work.context.migration_queues.goes_on(host, work.running.process);
         let Some(standing) = source.filter(|standing| standing.departing.is_some()) else { return Ok(()) };
         self.report(work, standing.departing.unwrap_or_default()).await?;
+        if standing.in_post_copy && !self.switched {
+            moving::switch(work, subject.target()?).await?;
+            self.switched = true;
+        }
         let driver = work.driver(host)?;
         let migration = driver.live_migration().needed()?;
         let (abort, force) = subject.live().map_or((false, false), |live| (live.abort, live.force_complete));

@@ -9,7 +9,8 @@ pub struct ProcessOptions {
     pub max_attempts: u32,
     /// `[libvirt] wait_soft_reboot_seconds`.
     pub soft_reboot_timeout: u32,
-    /// `[DEFAULT] block_device_allocate_retries`: further polls of a new volume that is not available at the first.
+    /// `[DEFAULT] block_device_allocate_retries`: further polls of a new volume that is not available at the first
+    /// poll.
     pub volume_looks: u32,
     /// `[DEFAULT] block_device_allocate_retries_interval`.
     pub volume_pause: Duration,
@@ -24,8 +25,8 @@ pub struct ProcessOptions {
     pub retry_cap: Duration,
     /// The number of attempts at a step before it fails, in a process that can be undone.
     pub step_tries: u32,
-    /// The longest wait of a record for others, with which it is appended. A long step would otherwise hide the steps
-    /// before it.
+    /// The longest time that a record waits in memory for the next append. Without this limit, a long step would hide
+    /// the completed steps before it.
     pub records_wait: Duration,
     /// The number of processes that run at the same time.
     pub max_processes: usize,

@@ -1,5 +1,5 @@
-//! Executes a process: one `Next` at a time. Each outcome is noted before the next one is planned; [`RecordWait`] says
-//! which of them are in the log by then.
+//! Executes a process: one `Next` at a time. Each outcome is noted in memory before the next action is planned.
+//! [`RecordWait`] says when it is written to the log.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -36,6 +36,7 @@ pub async fn perform(context: Arc<StepContext>, pending: UnfinishedProcess, guar
         process: pending.process,
         definition,
         meta,
+        asked_by: pending.meta,
         guard,
         tries: 0,
         known: fresh.then_some(Process::Absent),
@@ -56,7 +57,9 @@ struct ProcessExecution<'a> {
     process: ProcessId,
     definition: &'static Definition,
     meta: Arc<Meta>,
-    /// Rings when another process looks for the records of this one.
+    /// The metadata of the event that asked for the process.
+    asked_by: Arc<Meta>,
+    /// Notified when another process asks for the records of this process.
     guard: &'a RunningGuard,
     /// Failed attempts of the current step.
     tries: u32,
@@ -67,11 +70,11 @@ struct ProcessExecution<'a> {
     wait: RecordWait,
     /// The records that wait, and the state after them.
     unwritten: Option<Unwritten>,
-    /// Whether the log did not accept the records that wait no longer.
+    /// Whether an append failed, so that the waiting records must be in the log before the next step.
     must_write: bool,
     /// Elapses when records have waited for too long.
     patience: Option<Pin<Box<Sleep>>>,
-    /// Whether an earlier life may have done steps without a record, which this one has not undone yet.
+    /// Whether an earlier run may have done steps without a record, which this run has not undone yet.
     unswept: bool,
 }
 
@@ -89,7 +92,7 @@ impl ProcessExecution<'_> {
         };
         match state {
             Process::Absent => self.write(start).await,
-            // An earlier life saw a failure, so everything is recorded from now on.
+            // An earlier run recorded a failure, so everything is recorded from now on.
             Process::Running(_) if matches!(self.wait, RecordWait::UntilFailure { .. }) => {
                 self.wait = RecordWait::Nothing;
             }
@@ -140,7 +143,8 @@ impl ProcessExecution<'_> {
         true
     }
 
-    /// Undoes the steps that an earlier life may have done without a record, last first. The plan undoes the others.
+    /// Undoes the steps that an earlier run may have done without a record, last first. The plan undoes the recorded
+    /// steps.
     async fn sweep(&mut self, running: RunningProcess) {
         let is_planned =
             |name: &str| running.is_done(name) || running.failure.as_ref().is_some_and(|failure| failure.step == name);
@@ -155,8 +159,8 @@ impl ProcessExecution<'_> {
         self.tries = 0;
     }
 
-    /// Whether the process's host has not answered since start-up; if no host is selected yet, whether this is true of
-    /// any host. A host that has not answered yet is no reason to fail.
+    /// Whether the process should wait for its host, because the host has not answered since start-up. Without a
+    /// selected host, one such host in the fleet is enough. A host that has not answered yet is no reason to fail.
     fn awaits(&self, host: Option<HostId>) -> bool {
         let fleet = &self.context.fleet;
         self.context.views.hosts.read(|hosts| match host {
@@ -165,7 +169,7 @@ impl ProcessExecution<'_> {
         })
     }
 
-    /// The state. It is read from the log only if it does not follow from the records made here.
+    /// The state of the process. It is read from the log only if the records of this run do not already give it.
     async fn state(&mut self) -> Result<Process, StoreError> {
         if let Some(Unwritten { state, .. }) = &self.unwritten {
             return Ok(state.clone());
@@ -180,7 +184,7 @@ impl ProcessExecution<'_> {
     }
 
     /// Runs a step or its undo. Meanwhile writes the records that have waited for too long, or that another process
-    /// looks for.
+    /// asks for.
     async fn attend<T>(&mut self, work: impl Future<Output = T>) -> T {
         let (mut work, guard) = (pin!(work), self.guard);
         loop {
@@ -198,7 +202,7 @@ impl ProcessExecution<'_> {
                 () = patience => {}
             }
             self.patience = None;
-            // If the log does not accept them now, they are written before the next step.
+            // If the log does not accept the records now, they are written before the next step.
             let _ = self.flush().await;
         }
     }
@@ -207,12 +211,12 @@ impl ProcessExecution<'_> {
     async fn show_records(&mut self) {
         if self.waits() {
             self.wait = RecordWait::Nothing;
-            // If the log does not accept them now, they are written before the next step.
+            // If the log does not accept the records now, they are written before the next step.
             let _ = self.flush().await;
         }
     }
 
-    /// Whether records wait that will be written.
+    /// Whether some records wait that the next append would write.
     fn waits(&self) -> bool {
         let waiting = self.unwritten.as_ref().is_some_and(|unwritten| !unwritten.records.is_empty());
         waiting && !matches!(self.wait, RecordWait::UntilFailure { .. })
@@ -273,8 +277,8 @@ impl ProcessExecution<'_> {
         self.pause().await;
     }
 
-    /// Notes the outcome, and writes it unless it may wait. If the log does not accept it now, it is written before the
-    /// next step.
+    /// Notes the outcome, and writes its record unless the record may wait. If the log does not accept the record now,
+    /// the record is written before the next step.
     async fn write(&mut self, command: ProcessCommand) {
         match self.record(command).await {
             Ok(()) => self.tries = 0,
@@ -328,7 +332,7 @@ impl ProcessExecution<'_> {
             return Ok(());
         }
         let written = self.append(ProcessCommand::Several(unwritten.records.clone()), Some(&unwritten)).await;
-        // After a refusal, the log has other records, and the process continues from there.
+        // After a refusal, the log has other records, and the process continues from those.
         if let Err(CommandError::Unavailable(_)) = &written {
             self.unwritten = Some(unwritten);
             self.must_write = true;
@@ -367,7 +371,8 @@ impl ProcessExecution<'_> {
     }
 
     fn work(&self, running: RunningProcess) -> StepRun {
-        StepRun { context: Arc::clone(&self.context), running, meta: Arc::clone(&self.meta) }
+        let (meta, asked_by) = (Arc::clone(&self.meta), Arc::clone(&self.asked_by));
+        StepRun { context: Arc::clone(&self.context), running, meta, asked_by }
     }
 
     async fn pause(&mut self) {
@@ -384,8 +389,8 @@ fn failed(step: &str, host: Option<HostId>, error: &StepError) -> ProcessCommand
     ProcessCommand::RecordFailed { step: step.to_owned(), elsewhere, host, fault: error.fault() }
 }
 
-/// Refuses a task that the driver of the server's host cannot do. A server without a host, or one that has not answered
-/// yet, is left to the steps.
+/// Refuses a task that the driver of the server's host cannot do. If the server has no host, or the host has not
+/// answered yet, the steps decide.
 async fn host_is_able(work: &StepRun) -> Result<(), StepError> {
     let Some(need) = need_of(&work.running.task) else { return Ok(()) };
     let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(()) };

@@ -1,5 +1,7 @@
 //! The CPUs and NUMA cells that a new guest gets on its host, as claimed in the placement ledger.
 
+use std::collections::BTreeSet;
+
 use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
 use chronova_events::instance::Alive;
 use chronova_hypervisor::pinning::Pinning;
@@ -17,8 +19,8 @@ pub(super) enum ClaimHolder {
     Migration(ProcessId),
 }
 
-/// The NUMA topology that the server requests. A server that is older than the check of its topology may request an
-/// impossible one. Its CPUs float.
+/// The NUMA topology that the server requests. An old server may request an impossible topology, because the API did
+/// not check topologies then. The CPUs of such a server float.
 fn asked(server: &Alive) -> Option<GuestNumaTopology> {
     topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten()
 }
@@ -26,7 +28,7 @@ fn asked(server: &Alive) -> Option<GuestNumaTopology> {
 /// The guest's CPUs and memory on the host.
 ///
 /// # Errors
-/// The ledger has no fitting for a guest that needs one, or the read models lag behind the log.
+/// The ledger has assigned no NUMA cells to a guest that requests a topology, or the read models lag behind the log.
 pub(super) async fn place(
     work: &StepRun,
     host: HostId,
@@ -41,7 +43,7 @@ pub(super) async fn place(
     work.context.views.placement.read(|view| {
         let ledger = &view.ledger;
         let cells = ledger.cells.get(&provider).map(|cells| &**cells);
-        let Some(topology) = asked else { return Ok(pinning(cells, &[], None)) };
+        let Some(topology) = asked else { return Ok(pinning(cells, &[], None, &BTreeSet::new())) };
         let own = ConsumerId::new(work.instance_id().to_string());
         let consumer = match holder {
             ClaimHolder::Migration(migration) if ledger.consumers.contains_key(&moving::consumer(migration)) => {
@@ -50,7 +52,7 @@ pub(super) async fn place(
             ClaimHolder::Migration(_) | ClaimHolder::Server => own,
         };
         match ledger.fitting(&consumer).filter(|fitting| fitting.host == provider) {
-            Some(fitting) => Ok(pinning(cells, &fitting.cells, topology.emulator)),
+            Some(fitting) => Ok(pinning(cells, &fitting.cells, topology.emulator, &topology.realtime)),
             None => {
                 let message = "The guest has no processors and memory of its own on its host.";
                 Err(StepError::fatal(500, message, format!("{consumer} holds none of {provider}")))

@@ -28,9 +28,9 @@ pub enum Next {
     Restart {
         excluded: Option<HostId>,
     },
-    /// Record the end with the subject, and end.
+    /// Record the result in the stream of the subject, and end the process.
     Finish(ProcessOutcome),
-    /// The record names a step that this version does not know: an operator must look.
+    /// The record names a step that this version does not know: an operator must act.
     Stuck(String),
 }
 
@@ -56,7 +56,8 @@ fn unwind(shape: &ProcessShape, running: &RunningProcess) -> Next {
     if let Some(failure) = running.failure.as_ref().filter(|failure| !failure.undone) {
         return known(&failure.step);
     }
-    // The process was cancelled after a step began and before its record, so that step may have left something.
+    // The process was cancelled after a step began and before the step was recorded. So the step may have left
+    // something behind.
     if running.failure.is_none()
         && !running.due_undone
         && let Some(step) = due(shape, running)

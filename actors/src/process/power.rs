@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::{guest, machine, turn};
+use super::{guest, machine, tpm, turn};
 use crate::instance::{InstanceRecord, InstanceRoot};
 
 pub const DEFINITION: Definition = Definition {
@@ -46,7 +46,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         if outcome == ProcessOutcome::Succeeded {
             return Ok(());
         }
-        // While the process worked, the host's agent did not record the state that the process was to reach.
+        // While the process worked, the host's agent did not record the guest's power state. So the process records it.
         match work.server().await? {
             Some(server) => turn::observe_guest(work, &server).await,
             None => Ok(()),
@@ -83,7 +83,12 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
         guest::reshape(work, placed.host, &server, Renew::Nothing, None).await?;
         return Ok(StepOutput::Nothing);
     }
-    match ask(driver.as_ref(), work, &server, action).await {
+    let asked = async { Ok(ask(driver.as_ref(), work, &server, action).await) };
+    let answer = match starts(action) {
+        true => tpm::with_passphrase(work, placed.host, &server, asked).await?,
+        false => asked.await?,
+    };
+    match answer {
         Ok(()) => Ok(StepOutput::Nothing),
         Err(DriverError::NoSuchGuest(_)) if action == PowerAction::Stop => Ok(StepOutput::Nothing),
         // The guest's memory is lost. The user can request a hard reboot.
@@ -101,6 +106,14 @@ fn is_defined_again(action: PowerAction, server: &Alive) -> bool {
         PowerAction::RebootHard => server.outdated_definition || server.rescue.is_some(),
         PowerAction::Start => server.outdated_definition,
         _ => false,
+    }
+}
+
+/// Whether the action starts a guest that is off. A soft reboot is a shutdown and a start.
+fn starts(action: PowerAction) -> bool {
+    match action {
+        PowerAction::Start | PowerAction::RebootSoft | PowerAction::RebootHard | PowerAction::Resume => true,
+        PowerAction::Stop | PowerAction::Pause | PowerAction::Unpause | PowerAction::Suspend => false,
     }
 }
 

@@ -69,8 +69,8 @@ async fn rescue(work: &StepRun) -> Result<StepOutput, StepError> {
 }
 
 /// Restores the guest with its own disk, and starts it if it ran before. No reconciler removes a rescue disk. So the
-/// undo waits for a host that is down, and is recorded as stuck meanwhile. A delete or an evacuation may overtake it.
-/// Then the host's agent removes the guest when the host is back.
+/// undo waits for a host that is down, and is recorded as stuck meanwhile. A delete or an evacuation may overtake the
+/// undo. Then the host's agent removes the guest when the host is back.
 async fn put_back(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = turn::mine(work).await? else { return Ok(()) };
     let Some(placed) = &server.placement else { return Ok(()) };

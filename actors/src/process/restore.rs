@@ -65,14 +65,13 @@ async fn start(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some(placed) = &server.placement else {
         return Err(StepError::fatal(500, "The server has no host.", ""));
     };
-    let driver = work.driver(placed.host)?;
     guest::connect(work, placed.host, &server).await?;
     // The server was deleted in rescue, or the delete overtook a rescue, so the guest gets its own disk again.
     if server.rescue.is_some() {
         guest::reshape(work, placed.host, &server, Renew::Nothing, None).await?;
         return Ok(StepOutput::Nothing);
     }
-    match driver.start(work.instance_id()).await {
+    match guest::start(work, placed.host, &server).await? {
         Ok(()) => Ok(StepOutput::Nothing),
         Err(DriverError::NoSuchGuest(_)) => power::revive(work, placed.host, &server).await,
         Err(error) if error.is_transient() => Err(StepError::again(error)),

@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::MovingServer;
-use super::{guest, move_instance, moved_volumes, moving};
+use super::{guest, move_instance, moved_volumes, moving, tpm};
 use crate::instance::MoveRecord;
 
 pub const DEFINITION: Definition = Definition {
@@ -62,7 +62,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// Restores the guest over the disks that were set aside.
+/// Restores the disks that were set aside, defines the guest at the source, and starts it if it ran.
 async fn put_back(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     let (source, target) = (&subject.moving.source, subject.target()?);
     if !subject.moving.stays() {
@@ -78,6 +78,7 @@ async fn put_back(work: &StepRun, subject: &MovingServer) -> Result<(), StepErro
 async fn stop_target(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = moving::mine(work).await?;
     moving::disks_at_rest(&subject.server)?;
+    tpm::check_access(work, &subject.server).await?;
     // The source must answer before the first step, so that the process can end.
     if !work.host_answers(subject.moving.source.host)? {
         let message = format!("Service is unavailable at this time: host {} is down.", subject.moving.source.hostname);

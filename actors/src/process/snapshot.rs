@@ -3,8 +3,8 @@
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `keep_image` | nothing: the image already exists, without data | deleting it |
-//! | `copy_disk` | copies the disk on its host, quiesced if the image requires it | removing the copy |
-//! | | if the root disk is a volume: creates snapshots with the guest quiesced | unquiescing it, deleting them |
+//! | `copy_disk` | copies the disk on its host, with the guest quiesced if it has a guest agent | removing the copy |
+//! | | if the root disk is a volume: creates snapshots, guest quiesced if possible | unquiescing it, deleting them |
 //! | `upload` | sends the copy to the image service; for volumes, completes the image without data | (with the image) |
 //! | `clean_up` | removes the copy; deletes backups beyond the rotation | (nothing is left) |
 //!
@@ -54,7 +54,7 @@ fn asked(work: &StepRun) -> Option<(ImageId, Option<&Rotation>)> {
     }
 }
 
-/// Whether the root disk is a volume; that never changes.
+/// Whether the root disk is a volume. The answer never changes.
 async fn on_volumes(work: &StepRun) -> Result<bool, StepError> {
     Ok(work.known_server().await?.is_some_and(|server| server.is_volume_backed()))
 }
@@ -112,8 +112,8 @@ async fn clean_up(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Deletes the oldest backups beyond the rotation, as Nova's `_rotate_backups`. A rotation of 0 keeps none, not even
-/// the new one. The new one is deleted last, because it identifies the owner of the backups.
+/// Deletes the oldest backups beyond the rotation, as Nova's `_rotate_backups`. A rotation of 0 keeps no backup, not
+/// even the new one. The new backup is deleted last, because it identifies the owner of the backups.
 async fn rotate(work: &StepRun, made: ImageId, rotation: &Rotation) -> Result<(), StepError> {
     let newest_first = work.context.images.backups(made, work.instance_id(), &rotation.kind).await?;
     let keep = usize::try_from(rotation.keep).unwrap_or(usize::MAX);

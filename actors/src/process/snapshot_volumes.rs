@@ -5,7 +5,7 @@
 //!
 //! The guest agent quiesces a running guest from the first copy to the last, so that all copies are of one moment.
 //! Nova: `snapshot_volume_backed` and `unquiesce_instance`. The guest is unquiesced even if a copy fails. After a
-//! crash, the step runs again and unquiesces the guest in the end, or its undo does.
+//! crash, the step runs again, or its undo runs. Both unquiesce the guest in the end.
 
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ pub(super) async fn take(work: &StepRun, image: ImageId) -> Result<(), StepError
     copied
 }
 
-/// Quiesces a running guest if possible; an image that requires it makes a failure fatal. Returns whether it is
-/// quiesced.
+/// Quiesces a running guest if possible, and returns whether the guest is quiesced. If the image requires quiescing, a
+/// failure is fatal.
 async fn quiesce_guest(work: &StepRun, server: &Alive) -> Result<bool, StepError> {
     let Some(placed) = server.placement.as_ref().filter(|_| status::of_alive(server).vm_state == "active") else {
         return Ok(false);
@@ -144,8 +144,8 @@ async fn await_snapshot(work: &StepRun, server: &Alive, snapshot: SnapshotId) ->
 /// Deletes the created snapshots. A snapshot that is still being created must be finished first.
 pub(super) async fn drop(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.known_server().await? else { return Ok(()) };
-    // A crash may have come before the guest was unquiesced. If its host is down, there is nothing to do: the guest is
-    // dead, or its agent unquiesces it later.
+    // A crash may have come before the guest was unquiesced. If the host is down, this step can do nothing: the guest
+    // is dead, or its guest agent unquiesces it later.
     if let Some(placed) = &server.placement
         && work.host_answers(placed.host)?
     {
@@ -157,7 +157,7 @@ pub(super) async fn drop(work: &StepRun) -> Result<(), StepError> {
             Err(PortError::NotFound(_)) => continue,
             Err(error) => return Err(StepError::again(error)),
             Ok(now) if now.status == "creating" => {
-                return Err(StepError::again(format!("snapshot {snapshot} is being made")));
+                return Err(StepError::again(format!("snapshot {snapshot} is still being created")));
             }
             Ok(_) => {}
         }

@@ -28,8 +28,8 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
     let mut again = interval(supervisor.context.options.restart_pause);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        // The order is fixed, so that a seed determines a run. Ended tasks come first, because they make room, and
-        // cannot starve the rest.
+        // The order is fixed, so that a seed determines a run. Ended tasks come first, because they make room for new
+        // ones. They cannot starve the other branches.
         tokio::select! {
             biased;
             _ = again.tick(), if broken => {
@@ -62,7 +62,7 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
 
 struct Supervisor {
     context: Arc<StepContext>,
-    /// The head of the log when the supervisor began. It runs every process that is asked for later.
+    /// The head of the log when the supervisor began. No earlier run can have begun a process that is requested later.
     began_at: Position,
 }
 
@@ -79,7 +79,8 @@ impl Supervisor {
         }
     }
 
-    /// `asked_at`: where the request is in the log, or the start of the log if an earlier run may have begun it.
+    /// `asked_at`: the position of the request in the log, or the start of the log if an earlier run may have begun the
+    /// process.
     fn begin(self: &Arc<Self>, pending: UnfinishedProcess, asked_at: Position, tasks: &mut JoinSet<()>) {
         let Some(guard) = self.context.running.begin(pending.process) else { return };
         let this = Arc::clone(self);

@@ -36,7 +36,7 @@ pub const DEFINITION: Definition = Definition {
 fn new(work: &StepRun) -> Result<(VolumeId, AttachmentId), StepError> {
     match work.running.task {
         Task::SwapVolume { new, new_attachment, .. } => Ok((new, new_attachment)),
-        _ => Err(StepError::fatal(500, "This process exchanges no volume.", "")),
+        _ => Err(StepError::fatal(500, "This process swaps no volume.", "")),
     }
 }
 

@@ -16,10 +16,10 @@ pub(super) async fn mine(work: &StepRun) -> Result<Option<Alive>, StepError> {
     Ok(work.server().await?.filter(mine))
 }
 
-/// The server, for a step that must own the server's task. If another process has overtaken this one, the guest belongs
-/// to the other process now. So the step fails, and its process is undone.
+/// The server, for a step that must own the server's task. If another process has overtaken this process, the guest
+/// belongs to the overtaking process. So the step fails, and this process is undone.
 pub(super) async fn still_mine(work: &StepRun) -> Result<Alive, StepError> {
-    let overtaken = || StepError::fatal(409, "Another operation on the server took the place of this one.", "");
+    let overtaken = || StepError::fatal(409, "Another operation on the server has overtaken this operation.", "");
     mine(work).await?.ok_or_else(overtaken)
 }
 

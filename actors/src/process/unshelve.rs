@@ -150,7 +150,7 @@ async fn spawn_guest(work: &StepRun) -> Result<StepOutput, StepError> {
         guest::reshape(work, host, &server, Renew::Nothing, None).await?;
         return Ok(StepOutput::Nothing);
     }
-    match work.driver(host)?.start(work.instance_id()).await {
+    match guest::start(work, host, &server).await? {
         Ok(()) => Ok(StepOutput::Nothing),
         // The guest has vanished from its host, but its disks may exist.
         Err(DriverError::NoSuchGuest(_)) => {
@@ -177,8 +177,8 @@ async fn put_down(work: &StepRun) -> Result<(), StepError> {
     }
 }
 
-/// Whether the server had no host when this process began, so that this process selected the present one. A delete or
-/// an administrator may have changed the server's state, so the state does not decide this.
+/// Whether the server had no host when this process began, so that this process selected the present host. The server's
+/// state is not used for this check, because a delete or an administrator may have changed it.
 fn is_away(work: &StepRun, server: &Alive) -> bool {
     server.placement.as_ref().is_none_or(|placed| placed.process == work.running.process)
 }

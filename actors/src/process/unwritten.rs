@@ -1,7 +1,8 @@
 //! The records of a process that are not in the log yet.
 //!
-//! A record that only notes normal progress waits in memory for the next one, and both go into one append. Each keeps
-//! the time of what it records. A crash loses the waiting records, and the next life repeats their steps.
+//! A record that only notes normal progress may wait in memory for later records, and go into their append; see
+//! [`RecordWait`]. Each record keeps the time of its own step. A crash loses the waiting records, and the next run
+//! repeats their steps.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold as _;
@@ -10,19 +11,19 @@ use chronova_events::process::{Process, ProcessOutcome, Task};
 use super::commands::{ProcessCommand, ProcessReject, TimedRecord};
 use super::decide::decide;
 
-/// Which records wait.
+/// Which records wait in memory, and until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordWait {
     /// The beginning waits for the first outcome of a step.
     Beginning,
-    /// All wait for the end; see [`Task::records_at_end`].
+    /// All records wait for the end of the process; see [`Task::records_at_end`].
     UntilEnd,
-    /// None is ever written while the process goes well; see [`Task::records_only_failure`].
+    /// No record is written while the process goes well; see [`Task::records_only_failure`].
     UntilFailure {
-        /// Whether the end is written in any case, because the beginning is.
+        /// Whether the end is written in any case, because the log has the beginning.
         writes_end: bool,
     },
-    /// None waits: the process is in trouble, or another process looks for its records.
+    /// No record waits: a step failed, or another process asks for the records.
     Nothing,
 }
 

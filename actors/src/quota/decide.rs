@@ -31,7 +31,7 @@ pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, Q
     }
 }
 
-/// The resources without quota for `count` more servers, each with `cores` cores and `memory_mib` MiB.
+/// The resources whose quota is too small for `count` more servers, each with `cores` cores and `memory_mib` MiB.
 fn lacking(
     state: &Quota,
     count: u64,
@@ -43,7 +43,7 @@ fn lacking(
     wanted.into_iter().filter_map(|want| overdrawn(state, want, defaults)).collect()
 }
 
-/// Takes only what the server does not hold yet. A claim that takes nothing requests its process, too.
+/// Claims only the amounts that the server does not hold yet. If that is nothing, the claim still requests its process.
 fn claim_for_server(state: &Quota, claim: ServerQuotaClaim) -> Result<Vec<QuotaEvent>, QuotaReject> {
     let ServerQuotaClaim { project, process, instance, asks_for, cores, memory_mib, defaults } = claim;
     if is_open(state, process, instance) {
@@ -67,8 +67,8 @@ fn is_open(state: &Quota, process: ProcessId, instance: InstanceId) -> bool {
     state.open.get(&instance).is_some_and(|open| open.by_process.contains_key(&process))
 }
 
-/// Takes quota for a request. It checks the number of servers before it makes ids, so a request for a billion servers
-/// costs no more than one for a single server.
+/// Takes quota for a request. It limits the number of servers before it makes their ids, so that a request for a
+/// billion servers costs no more than other requests.
 fn claim(state: &Quota, wanted: ServersWanted) -> Result<Vec<QuotaEvent>, QuotaReject> {
     let ServersWanted { project, process, min_count, max_count, most, cores, memory_mib, group, defaults } = wanted;
     let over = lacking(state, u64::from(max_count), (cores, memory_mib), &defaults);
@@ -273,11 +273,11 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_is_withdrawn_leaves_what_the_others_need() {
+    fn a_withdrawn_claim_keeps_the_quota_of_other_claims() {
         let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
         told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
         told(&mut state, QuotaCommand::Settle { project: ProjectId::new("p"), instance: a, cores: 2, memory_mib: 513 });
-        // Two requests are under way at the same time, and are refused in either order.
+        // Two claims are open at the same time. The server refuses the two requests in either order.
         for (first, second, left) in [(2, 3, (8, 1024)), (3, 2, (4, 2048))] {
             told(&mut state, claim_command(claim_of(a, 2, 4, 2048)));
             told(&mut state, claim_command(claim_of(a, 3, 8, 1024)));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_a_server_that_comes_back_is_withdrawn_whole() {
+    fn a_withdrawn_claim_of_a_server_without_quota_releases_all_of_it() {
         let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
         told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
         told(&mut state, withdraw(a, 1));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_holds_for_certain_ends_its_claims() {
+    fn a_settlement_or_release_of_quota_ends_open_claims() {
         let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
         told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
         told(&mut state, QuotaCommand::Settle { project: ProjectId::new("p"), instance: a, cores: 1, memory_mib: 512 });

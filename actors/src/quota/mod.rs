@@ -12,7 +12,7 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum QuotaRoot {}
 
-/// The limits of a project without own limits, from `[quota]`. -1 means no limit.
+/// The limits of projects that have none of their own, from `[quota]`. -1 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DefaultLimits {
     pub instances: i64,
@@ -36,10 +36,11 @@ pub enum QuotaCommand {
         project: ProjectId,
         instance: InstanceId,
     },
-    /// Reserves quota for the size that a server is to have. The server holds the larger of this size and its own. Also
-    /// requests the process that asks the server.
+    /// Reserves quota for the new size of a server. For each resource, the server holds the larger of its old and its
+    /// new amount. Also requests the process that sends the request to the server.
     ClaimForServer(Box<ServerQuotaClaim>),
-    /// Ends a claim that its server refused. The server holds its earlier size again, or what other claims still need.
+    /// Ends a claim that its server refused. The server then holds the amounts of its own size, or larger amounts of
+    /// its other open claims.
     Withdraw {
         project: ProjectId,
         process: ProcessId,
@@ -65,10 +66,10 @@ pub enum QuotaCommand {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerQuotaClaim {
     pub project: ProjectId,
-    /// The process that asks the server.
+    /// The process that sends the request to the server.
     pub process: ProcessId,
     pub instance: InstanceId,
-    /// The process that the server is asked for.
+    /// The process that the server is asked to start.
     pub asks_for: ProcessId,
     pub cores: u32,
     pub memory_mib: u64,

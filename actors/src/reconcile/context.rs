@@ -1,4 +1,4 @@
-//! The context of reconcilers: the read models that plans read, and the means of actions.
+//! The context of reconcilers: the read models that plans read, and the parts that actions use.
 
 use std::sync::Arc;
 

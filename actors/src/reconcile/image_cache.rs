@@ -1,16 +1,16 @@
 //! Removes unused images from the caches of hosts: Nova's image cache manager.
 //!
-//! The host reports an image as used if a disk is based on it or a guest has it open. The log adds the servers that
-//! were built from it, or are in rescue with it. A note beside the image has the time since which it is unused. So the
-//! time while the control plane is down is included. Hosts with shared storage have one cache, so an image is in use if
-//! one of them uses it.
+//! The host reports an image as used if a disk is based on it or a guest has it open. An image is also used if, by the
+//! log, a server was built from the image or is in rescue with it. A note beside the image has the time since which it
+//! is unused. So the time while the control plane is down is included. Hosts with shared storage have one cache, so an
+//! image is in use if one of them uses it.
 //!
 //! Before an image is removed, these checks ensure that no disk needs it, in this order:
 //!
-//! 1. no unfinished process has fetched the image in a step that is done, because a process from before the start-up
-//!    continues with its next step;
-//! 2. no process holds the image ([`ImageHolds`](crate::coordination::image_holds::ImageHolds)), and none can until it
-//!    is gone;
+//! 1. no unfinished process has fetched the image in a completed step (a process from before the start-up has no hold,
+//!    and continues with its next step);
+//! 2. no process holds the image ([`ImageHolds`](crate::coordination::image_holds::ImageHolds)), and no process can
+//!    hold it until the image is gone;
 //! 3. the driver reads every disk and the note once more, because a request for the image removes the note.
 //!
 //! The reconciler records no events: after a crash, the next run finds the rest.
@@ -221,7 +221,7 @@ impl Reconciler for UnusedImages {
     type Finding = ();
 
     const NAME: &'static str = "image-cache";
-    const MENDS: &'static str = "cached images on hosts that nobody has used for long";
+    const REPAIRS: &'static str = "cached images on hosts that nobody has used for long";
     const FROM_LOG_ALONE: bool = false;
 
     fn period(context: &ReconcileContext) -> Option<Duration> {

@@ -18,8 +18,8 @@ use crate::reconcile::context::ReconcileContext;
 pub async fn refresh(context: &ReconcileContext, server: InstanceId) -> bool {
     let row = context.views.servers.read(|servers| servers.get(server).cloned());
     let Some(known) = row.as_ref().and_then(|row| row.instance.alive()) else { return true };
-    // Skips a server with a task. A build and a move record the interfaces themselves, a delete releases all of them,
-    // and after any other task the caller must refresh the server again.
+    // Skips a server with a task. A build and a move record the interfaces themselves, and a delete releases all
+    // interfaces. After any other task, the caller must refresh the server again.
     if known.ongoing.is_some() || known.building().is_some() || known.nics.is_empty() {
         return true;
     }

@@ -1,15 +1,15 @@
 //! Removes leftovers from a host: copies of disks for images, disks set aside for a revert, unfinished uploads. Their
 //! processes could not remove them, because the host was down.
 //!
-//! The log says whether a leftover is needed; its age never does:
+//! Only the log decides whether a leftover is needed. The age of a leftover does not matter:
 //!
 //! * A copy has the id of its image, and only one process creates that image. When that process has ended, nothing
 //!   needs the copy.
 //! * Disks that were set aside have the same name in all moves of a server. So only the agent of the server's own host
 //!   removes them, while no move is recorded and none can begin
 //!   ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
-//! * An incomplete image in a cache is useless. The driver keeps one that is being uploaded or used. On shared storage,
-//!   the upload may be another host's, so the incomplete image stays.
+//! * An incomplete image in a cache is useless. The driver keeps an image that is being uploaded or used. On shared
+//!   storage, the upload may be another host's, so the incomplete image stays.
 //!
 //! Items that the log does not know may be another control plane's, so they stay. The sweep records no events: after a
 //! crash, the next comparison of the host with the log finds the rest.
@@ -59,7 +59,7 @@ pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn 
             return;
         }
     };
-    // The request for the leftover's process is already in the log, so the views must first catch up.
+    // The log already has the request for the process of each leftover, so the read models must show it first.
     if found.is_empty() || !context.views.wait_for(context.log.head(), context.options.resync).await {
         return;
     }

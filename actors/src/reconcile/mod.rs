@@ -1,7 +1,8 @@
-//! Repairs the state that a crash may have left between two appends that belong together.
+//! Repairs differences between the present and the intended state, for example after a crash between two appends that
+//! belong together.
 //!
-//! Reconcilers take no input, are idempotent, and run at start-up and on a period. Each has a pure `plan`. Those of an
-//! embedded service are in its own folder; [`table`] lists all.
+//! Reconcilers take no input and are idempotent. They run at start-up, on a period, or when an event wakes them. Each
+//! has a pure `plan`. Those of an embedded service are in its own folder; [`table`] lists all.
 
 pub mod context;
 pub(crate) mod devices;

@@ -108,7 +108,7 @@ impl Reconciler for OutdatedProviders {
     type Finding = ProviderChange;
 
     const NAME: &'static str = "placement";
-    const MENDS: &'static str = "aggregates and traits of hosts that Placement does not show";
+    const REPAIRS: &'static str = "aggregates and traits of hosts that Placement does not show";
     const AT_START: bool = true;
 
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {

@@ -1,7 +1,7 @@
 //! Releases quota of servers that were never created, or are gone.
 //!
-//! Every process gives back the quota that it took: those that create servers, and those that ask a server to become
-//! larger or to come back. The rest was left by an older version, or by a state that an operator declared.
+//! Each process that fails gives back the quota that it took. So this reconciler only finds quota that an older version
+//! left behind, or that is wrong after an operator reset the state of a server.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ fn is_under_way(views: &Views, instance: InstanceId) -> bool {
 /// hold more.
 pub type MissizedQuota = BTreeSet<(ProjectId, InstanceId, u32, u64)>;
 
-/// All such servers now. As in [`plan`], a server whose quota a process has taken is left out.
+/// All servers with such quota now. As in [`plan`], a server is left out while a process is responsible for its quota.
 pub fn misfits(views: &Views) -> MissizedQuota {
     views.quotas.read(|quotas| {
         views.servers.read(|servers| {
@@ -104,7 +104,7 @@ impl Reconciler for LeakedQuota {
     type Finding = (ProjectId, InstanceId);
 
     const NAME: &'static str = "quota-leaks";
-    const MENDS: &'static str = "quota that is held for servers that do not exist";
+    const REPAIRS: &'static str = "quota that is held for servers that do not exist";
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 
@@ -129,7 +129,7 @@ impl Reconciler for MisfitQuota {
     type Finding = (ProjectId, InstanceId, u32, u64);
 
     const NAME: &'static str = "quota-misfits";
-    const MENDS: &'static str = "quota of another size than its server";
+    const REPAIRS: &'static str = "quota of another size than its server";
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 

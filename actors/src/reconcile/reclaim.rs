@@ -31,7 +31,7 @@ impl Reconciler for DeletedServers {
     type Finding = (InstanceId, Timestamp);
 
     const NAME: &'static str = "deleted-servers";
-    const MENDS: &'static str = "deleted servers that nobody restored in `[DEFAULT] reclaim_instance_interval`";
+    const REPAIRS: &'static str = "deleted servers that nobody restored in `[DEFAULT] reclaim_instance_interval`";
 
     fn period(context: &ReconcileContext) -> Option<Duration> {
         let interval = context.server_options.reclaim_interval;

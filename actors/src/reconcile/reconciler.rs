@@ -36,7 +36,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The name in metrics, in logs and in `chronova inspect reconcilers`.
     const NAME: &'static str;
     /// The differences that it repairs, in words for operators.
-    const MENDS: &'static str;
+    const REPAIRS: &'static str;
     /// Whether it acts only on findings of two plans in a row, because a request under way may cause such a finding for
     /// a moment.
     const DEBOUNCES: bool = false;

@@ -14,8 +14,8 @@ use super::context::ReconcileContext;
 use super::reconciler::Reconciler;
 use super::run_counts::ReconcilerTally;
 
-/// Runs a reconciler periodically, and also at each event that wakes it. Events from this call on wake it, even those
-/// before the first poll.
+/// Runs a reconciler periodically, and also at each event that wakes it. Events after this call wake the reconciler,
+/// even events before the first poll of the future.
 pub(super) fn forever<R: Reconciler>(
     context: Arc<ReconcileContext>,
     tally: Arc<ReconcilerTally>,
@@ -80,7 +80,7 @@ pub(crate) async fn until(due: Option<tokio::time::Instant>) {
     }
 }
 
-/// Executes one run. `before` has the findings of the run before.
+/// Executes one run. `before` has the findings of the previous run.
 pub(crate) async fn once<R: Reconciler>(
     context: &ReconcileContext,
     tally: &ReconcilerTally,
@@ -94,7 +94,7 @@ pub(crate) async fn once<R: Reconciler>(
     tally.record(begun, context.clock.now(), failures);
 }
 
-/// The findings that a run acts on. This run found `found`, and the run before found `before`.
+/// The findings that a run acts on. This run found `found`, and the previous run found `before`.
 fn due<R: Reconciler>(found: &BTreeSet<R::Finding>, before: &BTreeSet<R::Finding>) -> BTreeSet<R::Finding> {
     if R::DEBOUNCES { found.intersection(before).cloned().collect() } else { found.clone() }
 }
@@ -120,7 +120,7 @@ mod tests {
         type Finding = i32;
 
         const NAME: &'static str = "numbers";
-        const MENDS: &'static str = "nothing";
+        const REPAIRS: &'static str = "nothing";
         const DEBOUNCES: bool = DEBOUNCES;
 
         fn plan(_: Situation<'_>) -> BTreeSet<i32> {

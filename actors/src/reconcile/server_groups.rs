@@ -17,8 +17,8 @@ use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 pub type StaleGroupMembers = BTreeSet<(ProjectId, ServerGroupId, InstanceId)>;
 
 /// All such members now. The process that creates a server is responsible for its membership. A request under way may
-/// have joined a server, too. So while requests are served, the reconciler removes only members that it finds in two
-/// runs in a row.
+/// have added a server that is not recorded yet, too. So while requests are served, the reconciler removes only members
+/// that it finds in two runs in a row.
 pub fn plan(views: &Views) -> StaleGroupMembers {
     views.server_groups.read(|groups| {
         let living = |group| groups.servers(group).collect::<BTreeSet<_>>();
@@ -57,7 +57,7 @@ impl Reconciler for StaleMembers {
     type Finding = (ProjectId, ServerGroupId, InstanceId);
 
     const NAME: &'static str = "server-groups";
-    const MENDS: &'static str = "members of server groups whose servers do not exist";
+    const REPAIRS: &'static str = "members of server groups whose servers do not exist";
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 

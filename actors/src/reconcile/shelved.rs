@@ -29,7 +29,7 @@ impl Reconciler for ShelvedServers {
     type Finding = (InstanceId, Timestamp);
 
     const NAME: &'static str = "shelved-servers";
-    const MENDS: &'static str = "shelved servers that stay on a host longer than `[DEFAULT] shelved_offload_time`";
+    const REPAIRS: &'static str = "shelved servers that stay on a host longer than `[DEFAULT] shelved_offload_time`";
 
     fn period(context: &ReconcileContext) -> Option<Duration> {
         context.server_options.shelved_offload.map(|_| context.options.period)

@@ -26,7 +26,7 @@ use crate::services::embedded::volume::reconcile::quota::IdleVolumeQuota;
 #[derive(Debug)]
 pub struct ReconcilerRow {
     pub name: &'static str,
-    pub mends: &'static str,
+    pub repairs: &'static str,
     pub debounces: bool,
     pub at_start: bool,
     pub by_clock: bool,
@@ -48,7 +48,7 @@ impl ReconcilerRow {
 const fn row<R: Reconciler>() -> ReconcilerRow {
     ReconcilerRow {
         name: R::NAME,
-        mends: R::MENDS,
+        repairs: R::REPAIRS,
         debounces: R::DEBOUNCES,
         at_start: R::AT_START,
         by_clock: R::BY_CLOCK,

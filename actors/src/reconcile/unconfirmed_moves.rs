@@ -42,7 +42,7 @@ impl Reconciler for UnconfirmedMoves {
     type Finding = (InstanceId, Option<Timestamp>);
 
     const NAME: &'static str = "unconfirmed-moves";
-    const MENDS: &'static str = "moves that nobody confirmed in `[DEFAULT] resize_confirm_window`";
+    const REPAIRS: &'static str = "moves that nobody confirmed in `[DEFAULT] resize_confirm_window`";
 
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
         let by = moved_by(situation.now, situation.options.resize_confirm_window);

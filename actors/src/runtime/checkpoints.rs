@@ -113,7 +113,7 @@ impl KeptCheckpoints {
         self.renew(&names, TOLD_DIFFERENCES).await;
     }
 
-    /// Folds what the log has beyond the read models, and writes a checkpoint.
+    /// Folds the events that the read models do not have yet, and writes a checkpoint.
     pub(super) async fn write_last(&self) {
         match runner::catch_up(&*self.log, &self.views).await {
             Ok(position) if position == self.keeper.kept().position => {}

@@ -17,6 +17,7 @@ use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::hosts::context::HostContext;
 use crate::hosts::fleet::ConnectedHosts;
 use crate::operations::{Operations, Queries};
+use crate::ports::keys::KeyManager;
 use crate::ports::{ImageService, NetworkService, VolumeService};
 use crate::process::context::StepContext;
 use crate::reconcile::context::ReconcileContext;
@@ -29,6 +30,7 @@ pub struct Ports {
     pub networks: Arc<dyn NetworkService>,
     pub images: Arc<dyn ImageService>,
     pub volumes: Arc<dyn VolumeService>,
+    pub keys: Arc<dyn KeyManager>,
 }
 
 impl std::fmt::Debug for Ports {
@@ -55,7 +57,7 @@ impl Contexts {
         options: RuntimeOptions,
     ) -> Self {
         let Leadership { log, clock, views, gateway, interference } = leadership;
-        let Ports { networks, images, volumes } = ports;
+        let Ports { networks, images, volumes, keys } = ports;
         let uris = drivers.iter().map(|driver| driver.uri().to_owned());
         let fleet = ConnectedHosts::new(views.hosts.read(Hosts::highest), uris);
         let server_options = Arc::new(options.servers);
@@ -132,6 +134,7 @@ impl Contexts {
             networks,
             images,
             volumes,
+            keys,
             placement,
             passwords,
             create_requests,

@@ -2,7 +2,7 @@
 //! command.
 //!
 //! The APIs of a follower answer reads. They forward everything else to the leader, so they send no command; the
-//! refusing gateway makes sure of it. A member that begins to lead builds all these parts again from its [`Leadership`].
+//! refusing gateway ensures this. A member that begins to lead builds all these parts again from its [`Leadership`].
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Follower {
         Self { parts: Leadership::refusing(member) }
     }
 
-    /// Refuses every command. The ports of a follower are made of it.
+    /// Refuses every command. The ports of a follower are built on this gateway.
     pub fn gateway(&self) -> &Arc<CommandGateway> {
         &self.parts.gateway
     }
@@ -57,7 +57,7 @@ mod tests {
         let (host, down) = (HostId::random(), HostCommand::ReportDown { reason: "test".to_owned() });
         let refused = follower.gateway().send::<HostRoot>(&host, down, Meta::system("test")).await;
         assert!(matches!(refused, Err(CommandError::Unavailable(_))), "{refused:?}");
-        // The state of an actor would not change with the events of the leader.
+        // An actor here would not see the events that the leader appends, so the gateway gives out no state.
         assert!(follower.gateway().look::<HostRoot>(&host).await.is_err());
         member.stop().await;
     }

@@ -11,14 +11,14 @@ use super::member::Member;
 use crate::gateway::CommandGateway;
 use crate::process::interference::Interference;
 
-/// Another process has the right to append to the log, so this member follows.
+/// Another member has the right to append to the log, so this member follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("another process leads this log, or it is open for reading only")]
+#[error("another member leads this log, or the log is open for reading only")]
 pub struct NotLeading;
 
-/// The aggregates of a member that leads, beside its read models: the parts that ports and contexts are made of.
+/// The aggregates and the read models of a member that leads. Ports and contexts are built from these parts.
 ///
-/// Nothing else starts a [`CommandGateway`], and only the store of the process that may append gives the proof that
+/// Nothing else starts a [`CommandGateway`], and only the store of the member that may append gives the proof that
 /// [`Leadership::take`] needs. So a member that does not lead cannot send a command.
 #[derive(Clone)]
 pub struct Leadership {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_member_that_may_only_read_the_log_sends_no_command() {
+    async fn a_member_that_may_only_read_the_log_cannot_lead() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.db");
         let owner = SqliteStore::open(&path, &SqliteOptions::default()).unwrap();

@@ -24,7 +24,7 @@ pub struct Member {
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
     pub views: Arc<Views>,
-    /// `None` keeps the read models in memory alone.
+    /// `None` keeps the read models only in memory.
     pub checkpoints: Option<Arc<KeptCheckpoints>>,
     writes_checkpoints: bool,
     broken: watch::Receiver<Option<String>>,

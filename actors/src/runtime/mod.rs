@@ -10,8 +10,8 @@
 //! | [`contexts`] | builds all contexts |
 //! | [`options`] | the options of this crate, grouped by owner |
 //!
-//! [`Member::start`] comes first. A member that follows answers queries as a [`Follower`]. A member that leads takes its
-//! [`Leadership`], makes the ports from it, and starts the [`Leader`]. The leader stops before its member.
+//! [`Member::start`] comes first. A member that follows answers queries as a [`Follower`]. A member that leads takes
+//! its [`Leadership`], makes the ports from it, and then starts the [`Leader`]. The leader stops before its member.
 
 pub mod checkpoints;
 pub mod contexts;

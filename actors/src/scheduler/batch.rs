@@ -1,9 +1,10 @@
 //! The servers of one request are placed together, or not at all.
 //!
 //! Each server of a request has its own process. The processes wait here for each other, and the last one decides for
-//! all servers, one after the other. Each decision sees those before it, so the rules of server groups hold within the
-//! request, and servers spread. One command claims all hosts. A process that has waited longer than [`PATIENCE`]
-//! decides for those that have come. The others were cancelled, or have had their host since before a crash.
+//! all servers, one after the other. Each decision sees the earlier decisions, so the rules of server groups hold
+//! within the request, and servers spread. One command claims all hosts. A process that has waited longer than
+//! [`PATIENCE`] decides for the servers whose processes have come. The missing servers were cancelled, or already had
+//! their host before a crash.
 
 use std::sync::Arc;
 
@@ -104,7 +105,7 @@ impl Scheduler {
         }
     }
 
-    /// Decides for one server after the other. Returns the reasons of the first one without a host, if any.
+    /// Decides for one server after the other. Returns the reasons for the first server without a host, if any.
     #[allow(clippy::type_complexity, reason = "the seats of all or the reasons of one, and what was on its way before")]
     fn decide_all(
         self: &Arc<Self>,

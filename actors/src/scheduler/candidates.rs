@@ -2,7 +2,7 @@
 //!
 //! The prefilters first narrow the set of hosts by indexes. If few hosts are left, the search examines each. Otherwise
 //! it examines hosts in the order of their free memory, and returns at most `[scheduler] max_placement_results` of
-//! them. If providers form trees or share with each other, the placement view searches.
+//! them. If providers form trees or share resources, the placement view searches instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use super::context::SchedulingContext;
 use super::prefilters::narrowings;
 use super::request::ResourceRequest;
 
-/// The number of hosts that a decision names as examples of those that a check refused.
+/// The number of refused hosts that a decision names as examples for each check.
 pub const EXAMPLES: usize = 3;
 
 /// The hosts that were found, and the counts of the search.
@@ -34,8 +34,8 @@ pub struct CandidateHosts {
     pub lacks: Option<String>,
 }
 
-/// The hosts that Placement would offer. The search requests dedicated CPUs as such first, and as shared ones if no
-/// host has any (Nova's fallback, `[workarounds] disable_fallback_pcpu_query`).
+/// The hosts that Placement would offer. The search first requests dedicated CPUs as `PCPU`. If no host has any, it
+/// requests them as `VCPU` (Nova's fallback, `[workarounds] disable_fallback_pcpu_query`).
 pub fn find(context: &SchedulingContext<'_>) -> CandidateHosts {
     let pinned = ResourceRequest::of(context.request, true);
     let found = find_hosts_for(context, &pinned);
@@ -43,7 +43,7 @@ pub fn find(context: &SchedulingContext<'_>) -> CandidateHosts {
         return found;
     }
     let shared = find_hosts_for(context, &ResourceRequest::of(context.request, false));
-    // If shared CPUs find no host either, the result says that dedicated ones are missing.
+    // If the search for shared CPUs finds no host either, the result says that dedicated CPUs are missing.
     if shared.slots.is_empty() { found } else { shared }
 }
 
@@ -231,7 +231,7 @@ fn hosts_short_of(
     examples
 }
 
-/// Names the class of which the fewest hosts have enough, or says that no host has enough of all classes.
+/// Names a class of which no host has enough. If there is none, says that no host has enough of all classes.
 fn scarcest_class(context: &SchedulingContext<'_>, needs: &[NeededClass<'_>], set: &Slots) -> String {
     let with = |need: &NeededClass<'_>| set.iter().filter(|slot| need.is_met(context, *slot)).count();
     let scarcest = needs.iter().map(|need| (with(need), need)).min_by_key(|(count, _)| *count);
@@ -253,7 +253,7 @@ fn in_trees(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Slo
     let request = placement::CandidatesRequest {
         groups: wanted.groups.values().cloned().collect(),
         isolate: wanted.isolate,
-        // Candidates on excluded hosts count towards the limit, so the search requests more of them.
+        // Candidates on excluded hosts count towards the limit, so the search requests more candidates.
         limit: Some(if narrowed { limit.saturating_mul(10) } else { limit }),
         ..placement::CandidatesRequest::default()
     };

@@ -50,7 +50,7 @@ pub struct SchedulingReasons {
 }
 
 impl SchedulingReasons {
-    /// The recorded form.
+    /// The event that records the decision and these reasons.
     pub fn record(self, process: ProcessId, attempt: u32, ranked: &[RankedHost], lost: Vec<RefusedHost>) -> Scheduled {
         Scheduled {
             process,

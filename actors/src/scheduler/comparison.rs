@@ -12,7 +12,7 @@ pub(super) fn matches(value: &str, wanted: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
     let numbers = |compare: fn(f64, f64) -> bool| match (number(value), first.and_then(number)) {
         (Some(left), Some(right)) => compare(left, right),
-        // Nova's request fails here with a ValueError; here, the host does not pass.
+        // In Nova, the request fails with a ValueError. In Chronova, the host does not pass.
         _ => false,
     };
     let texts = |compare: fn(&str, &str) -> bool| first.is_some_and(|right| compare(value, right));
@@ -35,7 +35,7 @@ pub(super) fn matches(value: &str, wanted: &str) -> bool {
     }
 }
 
-/// At most `limit` of the items, and the number of further ones.
+/// Lists at most `limit` items, and says how many more there are.
 pub(super) fn some<T: Display>(items: impl IntoIterator<Item = T>, limit: usize) -> String {
     let all: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     let shown = all.iter().take(limit).map(String::as_str).collect::<Vec<_>>().join(", ");

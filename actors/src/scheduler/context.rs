@@ -219,7 +219,8 @@ impl<'a> HostState<'a> {
         self.said(key).flat_map(|value| value.split(',')).map(str::trim).collect()
     }
 
-    /// The smallest of the aggregates' values; the option if there is no value, or if one is no number.
+    /// The smallest of the aggregates' values. If there is no value, or if any value is not a number, the option is
+    /// used.
     pub fn least<T: std::str::FromStr + PartialOrd + Copy>(&self, key: &str, option: T) -> T {
         let mut least = None;
         for value in self.said(key) {

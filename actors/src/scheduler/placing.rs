@@ -1,6 +1,6 @@
 //! Selects a host for a server and claims it.
 //!
-//! The scheduler makes one decision after the other, and each sees the pending claims of those before it
+//! The scheduler makes one decision after the other. Each decision sees the pending claims of earlier decisions
 //! ([`PendingClaims`]). So parallel requests spread over the hosts instead of all claiming the best one. The claims go
 //! to the ledger in parallel. The ledger refuses a claim if another was faster or the view lagged. Then the scheduler
 //! claims the next host of the same decision. When no host is left, the scheduler selects again with a view that has
@@ -187,7 +187,7 @@ impl Scheduler {
         Err(SelectionError::not_now("every host that seemed to fit was taken meanwhile"))
     }
 
-    /// Decides, and shows the decision to later ones. Also returns the newest earlier pending decision.
+    /// Decides, and shows the decision to later decisions. Also returns the newest earlier decision that is pending.
     pub(super) fn decide(
         self: &Arc<Self>,
         request: &RequestSpec,
@@ -305,7 +305,9 @@ pub(super) async fn claim_all(
     scheduler: &Scheduler,
     chosen: &[(&SelectionRequest, &RankedHost)],
 ) -> Result<ClaimOutcome, SelectionError> {
-    let Some((first, _)) = chosen.first() else { return Ok(ClaimOutcome::Refused("nobody asks".to_owned())) };
+    let Some((first, _)) = chosen.first() else {
+        return Ok(ClaimOutcome::Refused("the claim names no server".to_owned()));
+    };
     let claims = chosen.iter().map(|(asked, chosen)| claim_of(scheduler, asked, chosen)).collect();
     let command = LedgerCommand::ClaimAll { claims };
     match scheduler.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&first.meta)).await {
@@ -316,7 +318,7 @@ pub(super) async fn claim_all(
             let release = LedgerCommand::Release { consumer };
             let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&first.meta)).await;
             released.map_err(SelectionError::not_now)?;
-            Ok(ClaimOutcome::Refused("the server had another claim from before".to_owned()))
+            Ok(ClaimOutcome::Refused("the server still held a claim from before a crash".to_owned()))
         }
         Err(CommandError::Rejected(reject)) => Ok(ClaimOutcome::Refused(reject.to_string())),
         Err(error @ CommandError::Unavailable(_)) => Err(SelectionError::not_now(error)),
@@ -331,7 +333,7 @@ pub(super) async fn give_back(scheduler: &Scheduler, asked: &SelectionRequest) {
     }
 }
 
-/// A random number; 0 if the machine has no source.
+/// A random number; 0 if the machine has no source of randomness.
 pub fn dice() -> u64 {
     chronova_events::entropy::number()
 }

@@ -109,8 +109,9 @@ fn tenant_aggregates(context: &SchedulingContext<'_>, all: &mut PrefilterRequire
     });
 }
 
-/// Restricts the hosts to the requested zone. Nova restricts nothing if no aggregate defines the zone, as for the
-/// default zone. Here, the default zone has the hosts that are in no other zone, and an unknown zone has none.
+/// Restricts the hosts to the requested zone. If no aggregate defines the zone, Nova's filter restricts nothing.
+/// Chronova restricts the hosts in this case, too. The default zone has the hosts that are in no other zone, and an
+/// unknown zone has no hosts.
 fn zone(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     let Some(zone) = context.request.zone.as_ref().filter(|_| context.request.forced_host.is_none()) else { return };
     let own = in_aggregates(context, |aggregate| aggregate.zone() == Some(zone));
@@ -212,7 +213,7 @@ fn image_metadata(context: &SchedulingContext<'_>, all: &mut PrefilterRequiremen
             Some(format!("{prefix}_{value}"))
         })
         .collect();
-    // As in Nova, if one name is no trait, none of the traits is required.
+    // As in Nova, if one of the names is not a standard trait, no trait is required.
     if names.iter().all(|name| is_standard_trait(name)) {
         all.extend(names.iter().map(|name| with_trait(context, "image metadata", name)));
     }

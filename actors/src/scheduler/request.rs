@@ -23,7 +23,7 @@ pub struct RequestSpec {
     pub forced_host: Option<String>,
     /// A requested host, which must pass the filters (2.74).
     pub requested_host: Option<String>,
-    /// The memory page size of a running guest, which it keeps.
+    /// The memory page size of a running guest, which a live migration cannot change.
     pub page_kib: Option<u64>,
     /// Hosts tried before.
     pub excluded: BTreeSet<HostId>,
@@ -294,7 +294,7 @@ fn suffix<'a>(prefix: &'a str, word: &str) -> Option<&'a str> {
     legal.then_some(suffix)
 }
 
-/// The number of CPUs below `count` that a mask as `0-3,^2` or `^0` names.
+/// The number of CPUs below `count` that a mask names, for example `0-3,^2` or `^0`.
 fn cpus_in(mask: &str, count: u64) -> u64 {
     let (mut with, mut without): (BTreeSet<u64>, BTreeSet<u64>) = (BTreeSet::new(), BTreeSet::new());
     let mut only_without = true;

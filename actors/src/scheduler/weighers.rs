@@ -19,7 +19,7 @@ pub struct Weigher {
     /// The option, and the aggregate metadata that overrides it.
     key: &'static str,
     multiplier: fn(&Multipliers) -> f64,
-    /// Whether values are normalized from 0 instead of from the lowest value. Lower values than 0 are then taken as 0.
+    /// Whether values are normalised from 0 instead of from the lowest value. Values below 0 then count as 0.
     from_zero: bool,
     /// Whether the hosts can differ at all for this request.
     applies: fn(&SchedulingContext<'_>) -> bool,
@@ -127,7 +127,7 @@ fn policy(context: &SchedulingContext<'_>) -> Option<ServerGroupPolicy> {
     context.group.as_ref().map(|group| group.policy)
 }
 
-/// The weighted number of image properties that servers on the host share with the request, over all servers.
+/// The sum over all servers on the host: the weighted number of image properties that a server shares with the request.
 fn same_image_properties(host: &HostState<'_>) -> f64 {
     let Some(image) = &host.context.request.image else { return 0.0 };
     let setting = &host.context.options.image_props_weight_setting;
@@ -233,8 +233,8 @@ fn opinion(context: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[
 }
 
 impl WeighedHosts {
-    /// The indexes in `slots` of the best candidates, best first, at most `keep`. `dice` chooses the first among the
-    /// `subset` best, and also among equal ones if `shuffle` is set.
+    /// The indexes in `slots` of the best candidates, best first, at most `keep`. `dice` selects which of the `subset`
+    /// best candidates comes first. With `shuffle`, it also selects among all candidates that are as good as the best.
     pub fn best(&self, keep: usize, subset: usize, shuffle: bool, dice: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         let better = |a: &usize, b: &usize| {
@@ -247,7 +247,7 @@ impl WeighedHosts {
             order.truncate(keep);
         }
         order.sort_unstable_by(better);
-        // One random number serves both options: it selects which of the first `among` comes first.
+        // One random number serves both options: it selects which of the first `among` candidates comes first.
         let among = subset.max(same_as_best).min(order.len());
         if among > 1
             && let Ok(chosen) = usize::try_from(dice % number_of(among))

@@ -1,7 +1,7 @@
 //! The services beside Compute. Compute reaches them only through the traits of [`crate::ports`].
 //!
 //! [`embedded`] contains the services that are part of this binary, [`external`] the clients of services that run
-//! elsewhere. Both inspect images with [`image_inspection`]. Invariant: Compute names no aggregate of the embedded services,
+//! elsewhere. Both use [`image_inspection`] on images. Invariant: Compute names no aggregate of the embedded services,
 //! and reads none of their read models.
 
 pub mod embedded;

@@ -28,7 +28,7 @@ impl Arbiters {
         Self { arbiters: Vec::new(), handles: Vec::new() }
     }
 
-    /// The thread of the actor of `key`. It is always the same one.
+    /// The thread of the actor of `key`. The same key always gives the same thread.
     pub fn of(&self, key: &impl Hash) -> ArbiterHandle {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);

@@ -16,7 +16,8 @@ use crate::aggregate::{AggregateRoot, CommandError};
 
 /// The number of locks among which the ids are divided, so that a million actors do not wait for one lock.
 const SHARDS: usize = 64;
-/// How often a message is sent to another actor of the id, because the last one had stopped, before the call fails.
+/// The number of actors of one id to which a message is sent before the call fails. A message goes to a new actor if
+/// the previous actor had stopped.
 const TRIES: u32 = 5;
 /// Above this number of entries in a shard, entries of passivated actors are removed.
 const SWEEP: usize = 1_024;

@@ -370,8 +370,8 @@ async fn fold_stream<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Resu
         && snapshot.state_version == S::STATE_VERSION
         && let Ok(kept) = codec::decode_snapshot::<SnapshotOf<S>>(&snapshot.bytes)
     {
-        // The snapshot does not record the position of its last event. The log's head is not before that position, and
-        // can replace it, because readers only wait for the position.
+        // The snapshot does not record the position of its last event. The log's head is at or after that position, and
+        // can be used instead: readers only wait until a read model reaches the position.
         let (revision, position) = (snapshot.revision, store.head());
         folded = FoldedState { state: kept.state, revision, position, snapshot_at: revision };
     }

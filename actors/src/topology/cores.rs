@@ -2,7 +2,7 @@
 //!
 //! The assignment fills cores evenly and keeps threads of one core together. It tries the largest number of threads per
 //! core first. `require` takes only threads of cores that offer at least two, and `isolate` only cores that have one
-//! thread. `prefer` takes any free thread in the end.
+//! thread. `prefer` finally takes any free threads.
 
 use super::usage::NumaCellUsage;
 use super::{CpuThreadPolicy, GuestNumaNode};
@@ -26,8 +26,8 @@ pub fn pack(
     }
     let isolates = threads == Some(CpuThreadPolicy::Isolate);
     if isolates {
-        // A core's idle thread would remain in the PCPU inventory, so another guest would get it. So only cores of one
-        // thread are isolated.
+        // The idle thread of a core would remain in the PCPU inventory, and another guest would get it. So `isolate`
+        // needs a cell whose cores have one thread.
         return if per_core > 1 { None } else { with_emulator(pins(node, &free, 1)?, &free, reserved) };
     }
     if threads == Some(CpuThreadPolicy::Require) && per_core <= 1 {

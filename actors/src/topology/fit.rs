@@ -26,7 +26,7 @@ impl Default for FitLimits {
     }
 }
 
-/// The part of the host's cells that the guest gets, in the order of its nodes.
+/// The parts of the host's cells that the guest gets, in the order of the guest's nodes.
 ///
 /// # Errors
 /// The reason why the guest does not fit, with the numbers.
@@ -71,8 +71,8 @@ pub fn fit(
     }
 }
 
-/// Sorts the cells, fuller ones first if guests are packed. Nova also sorts by PCI devices, which hosts do not report
-/// here.
+/// Sorts the cells, fuller ones first if guests are packed. Nova also sorts by PCI devices, which Chronova's hosts do
+/// not report.
 fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: bool) {
     match packs {
         true => cells.sort_by_key(NumaCellUsage::free_memory),
@@ -130,7 +130,7 @@ fn fit_node(
     let (pinned, emulator) = pack(cell, node, topology.threads, reserved).ok_or_else(|| {
         let free = cell.free_processors().len();
         format!(
-            "dedicated CPUs: {free} are free, and no {wants} of them are threads of cores as hw:cpu_thread_policy asks"
+            "dedicated CPUs: hw:cpu_thread_policy cannot be met: no {wants} of the {free} that are free are threads of suitable cores"
         )
     })?;
     let floating = node.floating.iter().copied().collect();

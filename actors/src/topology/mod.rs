@@ -3,6 +3,7 @@
 //! | file | computes | Nova's function (`nova.virt.hardware`) |
 //! |---|---|---|
 //! | [`request`] | the request of a flavor and an image | `numa_get_constraints` |
+//! | [`host`] | the processors of a host for pinned and for floating guests | |
 //! | [`usage`] | the free parts of a host's cells | `numa_usage_from_instance_numa` |
 //! | [`fit`] | the cells of a host on which a guest fits | `numa_fit_instance_to_host` |
 //! | [`cores`] | the processors that a guest gets there | `_pack_instance_onto_cores` |
@@ -20,7 +21,6 @@ pub mod fit;
 pub mod host;
 pub mod pinning;
 pub mod request;
-mod unavailable_hardware;
 pub mod usage;
 
 #[cfg(test)]
@@ -30,7 +30,6 @@ use std::collections::BTreeSet;
 
 pub use self::fit::fit;
 pub use self::request::ask;
-pub use self::unavailable_hardware::{check_provided, check_provided_image};
 
 /// The guest's request for its host's cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +39,8 @@ pub struct GuestNumaTopology {
     pub threads: Option<CpuThreadPolicy>,
     pub emulator: Option<EmulatorThreadsPolicy>,
     pub pages: Option<MemPageSize>,
+    /// The CPUs that run in real time (`hw:cpu_realtime`).
+    pub realtime: BTreeSet<u32>,
 }
 
 /// One NUMA node of a guest, by the guest's own numbers.
@@ -91,7 +92,7 @@ impl GuestNumaTopology {
         self.emulator == Some(EmulatorThreadsPolicy::Isolate)
     }
 
-    /// The topology in words, as `2 NUMA nodes, 4 dedicated CPUs, 1024 MiB`.
+    /// The topology in words, for example `2 NUMA nodes, 4 dedicated CPUs, 1024 MiB`.
     pub fn words(&self) -> String {
         let sum = |of: fn(&GuestNumaNode) -> usize| self.nodes.iter().map(of).sum::<usize>();
         let (floating, dedicated) = (sum(|node| node.floating.len()), sum(|node| node.dedicated.len()));

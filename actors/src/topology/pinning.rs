@@ -8,11 +8,12 @@ use chronova_hypervisor::pinning::{GuestNode, Pinning};
 use super::EmulatorThreadsPolicy;
 
 /// The pinning of a guest. `host`: the host's cells, if it reports them. `fitted`: the guest's part of them; empty for
-/// a floating guest.
+/// a floating guest. `realtime`: the guest's CPUs that run in real time.
 pub fn pinning(
     host: Option<&HostCellsReplaced>,
     fitted: &[FittedNumaCell],
     emulator: Option<EmulatorThreadsPolicy>,
+    realtime: &BTreeSet<u32>,
 ) -> Pinning {
     let confined: BTreeSet<u32> = match host {
         Some(host) if host.confines => host.cells.iter().flat_map(|cell| cell.shared.iter().copied()).collect(),
@@ -24,10 +25,18 @@ pub fn pinning(
             fitted.iter().flat_map(|fitted| fitted.emulator.iter().copied()).collect()
         }
         Some(EmulatorThreadsPolicy::Share) if !confined.is_empty() => confined.clone(),
-        // The emulator runs on all processors of the guest's CPUs.
-        _ => nodes.iter().flat_map(|node| &node.cpus).flat_map(|(_, processors)| processors.iter().copied()).collect(),
+        // The emulator runs on the processors of the guest's CPUs, but not on those of CPUs that run in real time.
+        _ => {
+            let cpus = nodes.iter().flat_map(|node| &node.cpus).filter(|(cpu, _)| !realtime.contains(cpu));
+            cpus.flat_map(|(_, processors)| processors.iter().copied()).collect()
+        }
     };
-    Pinning { confined: confined.into_iter().collect(), nodes, emulator: emulator.into_iter().collect() }
+    Pinning {
+        confined: confined.into_iter().collect(),
+        nodes,
+        emulator: emulator.into_iter().collect(),
+        realtime: realtime.iter().copied().collect(),
+    }
 }
 
 fn node(host: Option<&HostCellsReplaced>, fitted: &FittedNumaCell) -> GuestNode {

@@ -33,7 +33,8 @@ impl<'a> FlavorAndImageSpecs<'a> {
         (self.spec(&format!("hw:{name}")), self.property(&format!("hw_{name}")))
     }
 
-    /// The values of the specs that request this resource or trait, with any number as the suffix of `kind`.
+    /// The values of the specs that request this resource or trait, with any number as the suffix of `kind`
+    /// (`resources2:PCPU`).
     fn numbered(&self, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.flavor.extra_specs.iter().filter_map(move |(key, value)| {
             let (prefix, of) = key.split_once(':')?;
@@ -49,14 +50,19 @@ impl<'a> FlavorAndImageSpecs<'a> {
 /// The impossible part of the request, in words for the user.
 pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> TopologyResult<Option<GuestNumaTopology>> {
     let asked = FlavorAndImageSpecs { flavor, image };
-    refuse_realtime(&asked)?;
     let policy = explicit_policy(&asked)?;
     let threads = thread_policy(&asked)?;
     let emulator = emulator_policy(&asked)?;
-    let mask = dedicated_mask(&asked)?;
+    let realtime = realtime_mask(&asked)?;
     let policy = implied_policy(&asked, policy, emulator)?;
+    // The CPUs of a mixed guest that run in real time are the dedicated ones, unless a mask names more.
+    let mask = match dedicated_mask(&asked)? {
+        None if policy == Some(CpuPolicy::Mixed) => realtime.cpus().cloned(),
+        mask => mask,
+    };
     let threads = implied_threads(&asked, threads)?;
     agree(policy, threads, emulator, mask.is_some())?;
+    let realtime = realtime_cpus(&asked, realtime, policy, (emulator, mask.as_ref()))?;
     let nodes = node_count(&asked)?;
     let pages = page_size(&asked)?;
     let policy = policy.unwrap_or(CpuPolicy::Shared);
@@ -70,18 +76,75 @@ pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> TopologyRe
         CpuPolicy::Mixed => mask.unwrap_or_default(),
     };
     let nodes = split(&asked, nodes.unwrap_or(1), &dedicated)?;
-    Ok(Some(GuestNumaTopology { nodes, policy, threads, emulator, pages }))
+    Ok(Some(GuestNumaTopology { nodes, policy, threads, emulator, pages, realtime }))
 }
 
-/// Refuses real-time guests, because they must not run without the guarantees that they request.
-fn refuse_realtime(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<()> {
+/// `hw:cpu_realtime` and its mask.
+enum RealtimeRequest {
+    No,
+    WithoutMask,
+    Mask(BTreeSet<u32>),
+}
+
+impl RealtimeRequest {
+    fn cpus(&self) -> Option<&BTreeSet<u32>> {
+        match self {
+            Self::Mask(cpus) => Some(cpus),
+            Self::No | Self::WithoutMask => None,
+        }
+    }
+}
+
+/// Whether the guest runs in real time. The image's mask precedes the flavor's (Nova's `get_realtime_cpu_constraint`).
+fn realtime_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<RealtimeRequest> {
     let on =
         |value: &str| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes");
-    match asked.spec("hw:cpu_realtime").is_some_and(on) {
+    if !asked.spec("hw:cpu_realtime").is_some_and(on) {
+        return Ok(RealtimeRequest::No);
+    }
+    let (flavor, image) = asked.both("cpu_realtime_mask");
+    let Some(mask) = image.or(flavor) else { return Ok(RealtimeRequest::WithoutMask) };
+    let count = asked.flavor.vcpus;
+    let cpus = cpus::parse_mask(mask, count).map_err(|reason| format!("Invalid hw:cpu_realtime_mask: {reason}"))?;
+    match cpus.iter().any(|cpu| *cpu >= count) {
         true => {
-            Err("Realtime CPUs are not supported: take hw:cpu_realtime out of the flavor's extra specs.".to_owned())
+            Err("Realtime vCPU(s) mask is not a subset of vCPUs in the flavor. See \"hw:cpu_realtime_mask\"".to_owned())
         }
-        false => Ok(()),
+        false => Ok(RealtimeRequest::Mask(cpus)),
+    }
+}
+
+/// The CPUs that run in real time. Some processor must be left for the emulator's own threads.
+fn realtime_cpus(
+    asked: &FlavorAndImageSpecs<'_>,
+    mask: RealtimeRequest,
+    policy: Option<CpuPolicy>,
+    (emulator, dedicated): (Option<EmulatorThreadsPolicy>, Option<&BTreeSet<u32>>),
+) -> TopologyResult<BTreeSet<u32>> {
+    const NO_ROOM: &str = "Realtime policy needs vCPU(s) mask configured with at least 1 RT vCPU and 1 ordinary vCPU, or \
+                           hw:emulator_threads_policy. See hw:cpu_realtime_mask or hw_cpu_realtime_mask";
+    if matches!(mask, RealtimeRequest::No) {
+        return Ok(BTreeSet::new());
+    }
+    if !matches!(policy, Some(CpuPolicy::Dedicated | CpuPolicy::Mixed)) {
+        return Err(
+            "Cannot set realtime policy in a non dedicated cpu pinning policy: set hw:cpu_policy, too".to_owned()
+        );
+    }
+    let all: BTreeSet<u32> = (0..asked.flavor.vcpus).collect();
+    let cpus = match mask {
+        RealtimeRequest::Mask(cpus) => cpus,
+        RealtimeRequest::WithoutMask if emulator.is_some() => dedicated.cloned().unwrap_or_else(|| all.clone()),
+        _ => return Err(NO_ROOM.to_owned()),
+    };
+    if cpus.is_empty() || (emulator.is_none() && cpus == all) {
+        return Err(NO_ROOM.to_owned());
+    }
+    match dedicated.is_some_and(|dedicated| !cpus.is_subset(dedicated)) {
+        true => Err("CPUs that run in real time are dedicated: hw:cpu_dedicated_mask must have those of \
+                     hw:cpu_realtime_mask"
+            .to_owned()),
+        false => Ok(cpus),
     }
 }
 
@@ -141,11 +204,8 @@ fn emulator_policy(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<Emu
 fn dedicated_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<BTreeSet<u32>>> {
     let Some(mask) = asked.spec("hw:cpu_dedicated_mask") else { return Ok(None) };
     let most = asked.flavor.vcpus;
-    let whole = match mask.trim().starts_with('^') {
-        true => format!("0-{},{mask}", most.saturating_sub(1)),
-        false => mask.to_owned(),
-    };
-    let dedicated = cpus::parse(&whole).map_err(|reason| format!("Invalid hw:cpu_dedicated_mask: {reason}"))?;
+    let dedicated =
+        cpus::parse_mask(mask, most).map_err(|reason| format!("Invalid hw:cpu_dedicated_mask: {reason}"))?;
     if dedicated.iter().any(|cpu| *cpu >= most) {
         return Err("Mixed instance dedicated vCPU(s) mask is not a subset of vCPUs in the flavor. See \
                     \"hw:cpu_dedicated_mask\""

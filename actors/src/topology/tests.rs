@@ -148,7 +148,17 @@ fn an_impossible_topology_is_refused_with_the_reason() {
     refused(&[("hw:numa_nodes", "3")], "evenly");
     refused(&[("hw:numa_nodes", "0")], "greater than 0");
     refused(&[("hw:numa_nodes", "2"), ("hw:numa_cpus.0", "0")], "for all NUMA nodes");
-    refused(&[("hw:cpu_realtime", "yes")], "not supported");
+    refused(&[("hw:cpu_realtime", "yes")], "non dedicated");
+    let dedicated = [("hw:cpu_policy", "dedicated"), ("hw:cpu_realtime", "yes")];
+    let with = |more: (&'static str, &'static str)| [dedicated[0], dedicated[1], more];
+    refused(&dedicated, "at least 1 RT vCPU");
+    refused(&with(("hw:cpu_realtime_mask", "0-3")), "at least 1 RT vCPU");
+    refused(&with(("hw:cpu_realtime_mask", "2-9")), "not a subset");
+    refused(&with(("hw:cpu_realtime_mask", "^0-3")), "at least 1 RT vCPU");
+    refused(
+        &[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "2"), dedicated[1], ("hw:cpu_realtime_mask", "2-3")],
+        "must have those of",
+    );
     let manual = |cpus: [&str; 2], memory: [&str; 2]| {
         let specs = [
             ("hw:numa_nodes", "2"),
@@ -165,10 +175,33 @@ fn an_impossible_topology_is_refused_with_the_reason() {
     assert!(manual(["0-1", "2-3"], ["512", "1024"]).contains("1536 MB of memory assigned, but expected 1024"));
 }
 
+/// Real-time guests: three ways to say where the overhead goes.
+#[test]
+fn some_cpus_run_in_real_time() {
+    let cpus = |specs: &[(&str, &str)], image: &[(&str, &str)]| {
+        let topology = asked(specs, image).unwrap().unwrap();
+        let dedicated: BTreeSet<u32> = topology.nodes.iter().flat_map(|node| node.dedicated.iter().copied()).collect();
+        (topology.realtime.into_iter().collect::<Vec<_>>(), dedicated.into_iter().collect::<Vec<_>>())
+    };
+    let (on, pinned) = (("hw:cpu_realtime", "yes"), ("hw:cpu_policy", "dedicated"));
+    let all = vec![0, 1, 2, 3];
+    assert_eq!(cpus(&[on, pinned, ("hw:cpu_realtime_mask", "2-3")], &[]), (vec![2, 3], all.clone()));
+    assert_eq!(cpus(&[on, pinned, ("hw:cpu_realtime_mask", "^0-1")], &[]), (vec![2, 3], all.clone()));
+    assert_eq!(
+        cpus(&[on, pinned], &[("hw_cpu_realtime_mask", "^0")]),
+        (vec![1, 2, 3], all.clone()),
+        "the image's mask"
+    );
+    assert_eq!(cpus(&[on, pinned, ("hw:emulator_threads_policy", "isolate")], &[]), (all.clone(), all));
+    let mixed = [on, ("hw:cpu_policy", "mixed"), ("hw:cpu_realtime_mask", "2-3")];
+    assert_eq!(cpus(&mixed, &[]), (vec![2, 3], vec![2, 3]), "the others float");
+    assert_eq!(asked(&[("hw:cpu_realtime", "no")], &[]), Ok(None));
+}
+
 // ------------------------------------------------------------------------------------------------------------- fitting
 
-/// Cells of `size` processors each, all dedicated but the first `shared`, in cores of `threads` processors: with two, 0
-/// and 1 are the first core.
+/// Cells of `size` processors each, all dedicated but the first `shared`, in cores of `threads` processors: with two
+/// threads, the processors 0 and 1 are the first core.
 fn host(count: u32, size: u32, shared: u32, threads: usize) -> Vec<HostNumaCell> {
     let cell = |id: u32| {
         let cpus: Vec<u32> = (id * size..(id + 1) * size).collect();
@@ -357,20 +390,27 @@ fn the_driver_gets_the_pinning() {
     };
     let mixed = wanted(2, &[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "1")]);
     let fitted = on(&host, &[], &mixed).unwrap();
-    let told = super::pinning::pinning(Some(&replaced(true)), &fitted, None);
+    let told = super::pinning::pinning(Some(&replaced(true)), &fitted, None, &BTreeSet::new());
     assert_eq!(told.nodes[0].cpus, [(0, vec![0, 1]), (1, vec![2])]);
     assert_eq!((told.emulator, told.confined), (vec![0, 1, 2], vec![0, 1]));
     let shared = |confines| {
-        super::pinning::pinning(Some(&replaced(confines)), &fitted, Some(EmulatorThreadsPolicy::Share)).emulator
+        super::pinning::pinning(
+            Some(&replaced(confines)),
+            &fitted,
+            Some(EmulatorThreadsPolicy::Share),
+            &BTreeSet::new(),
+        )
+        .emulator
     };
     assert_eq!((shared(true), shared(false)), (vec![0, 1], vec![0, 1, 2]), "with cpu_shared_set, and without");
     let isolated = wanted(1, &[DEDICATED, ("hw:emulator_threads_policy", "isolate")]);
     let fitted = on(&host, &[], &isolated).unwrap();
-    let told = super::pinning::pinning(Some(&replaced(true)), &fitted, Some(EmulatorThreadsPolicy::Isolate));
+    let told =
+        super::pinning::pinning(Some(&replaced(true)), &fitted, Some(EmulatorThreadsPolicy::Isolate), &BTreeSet::new());
     assert_eq!((told.nodes[0].cpus[0].1.clone(), told.emulator), (vec![2], vec![3]));
     let huge = ask(&flavor(1, 128, &[("hw:mem_page_size", "large")]), None).unwrap().unwrap();
-    let told = super::pinning::pinning(Some(&replaced(true)), &on(&host, &[], &huge).unwrap(), None);
+    let told = super::pinning::pinning(Some(&replaced(true)), &on(&host, &[], &huge).unwrap(), None, &BTreeSet::new());
     assert_eq!(told.nodes[0].huge_page_kib, Some(2048));
-    let floats = super::pinning::pinning(Some(&replaced(false)), &[], None);
+    let floats = super::pinning::pinning(Some(&replaced(false)), &[], None, &BTreeSet::new());
     assert_eq!(floats, chronova_hypervisor::pinning::Pinning::default(), "anywhere");
 }

@@ -22,7 +22,7 @@ impl NumaCellUsage<'_> {
         self.is.dedicated.iter().copied().filter(|cpu| !self.taken.contains(cpu)).collect()
     }
 
-    /// The free memory. The usage may exceed the memory, because the host may have lost some since.
+    /// The free memory. The usage may exceed the memory, because the host may have lost memory since the claims.
     pub fn free_memory(&self) -> u64 {
         self.is.memory_mib.saturating_sub(self.memory_mib)
     }

@@ -14,7 +14,7 @@ use crate::ids::{InstanceId, ProcessId};
 pub enum Departure {
     /// A live migration: the guest runs meanwhile.
     Live,
-    /// A cold migration: the guest is off. The drain confirms it.
+    /// A cold migration: the guest is off. The drain confirms the migration.
     Cold,
 }
 
@@ -48,7 +48,7 @@ pub struct DepartureBegun {
 pub struct ServerLeft {
     pub process: ProcessId,
     pub server: InstanceId,
-    /// The host that has the server now; `None`: it was deleted or shelved.
+    /// The host that has the server now; `None`: the server was deleted or shelved.
     pub to: Option<String>,
 }
 

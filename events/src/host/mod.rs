@@ -1,6 +1,6 @@
 //! A compute host: its properties, its liveness, and whether it accepts new servers.
 //!
-//! Heartbeats are not recorded. Only the changes from up to down and back are.
+//! Heartbeats are not recorded. An event is recorded only when a host goes down or comes up again.
 
 mod drain;
 
@@ -34,7 +34,7 @@ noun! {
         Disabled = "disabled" @ 1,
         /// An administrator forced the host down (`force_down`, 2.11).
         ForcedDown = "forced_down" @ 1,
-        /// An administrator removed the host; one that still answers is registered again.
+        /// An administrator removed the host; a removed host that still answers is registered again.
         Deregistered = "deregistered" @ 1,
         /// An administrator asked to drain the host: a process moves its servers away.
         DrainRequested = "drain_requested" @ 1,

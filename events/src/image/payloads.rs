@@ -11,7 +11,7 @@ pub enum Visibility {
     Public,
     /// Every project that knows the id sees the image.
     Community,
-    /// The owner and the projects to which the image is offered see it.
+    /// Only the owner and the projects to which the image is offered see the image.
     Shared,
     /// Only the owner sees the image.
     Private,

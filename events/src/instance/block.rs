@@ -46,7 +46,7 @@ pub struct BlockDevice {
     pub id: BlockDeviceId,
     pub source: BlockSource,
     pub place: BlockLocation,
-    /// 0: the root disk; `None`: the server does not boot from it.
+    /// 0: the root disk; `None`: the server does not boot from the device.
     pub boot_index: Option<u32>,
     /// The size in GiB; for a swap disk in MiB.
     pub size: Option<u32>,
@@ -100,7 +100,7 @@ pub struct BlockDevicesMapped {
     pub image: Option<ImageSnapshot>,
 }
 
-/// The volumes after a build created, reserved, connected or released them, or after the server left or got a host.
+/// The server's volumes as they are after a build prepared or released them, or after the server left or got a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockDevicesPrepared {
     pub process: ProcessId,

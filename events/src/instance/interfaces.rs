@@ -8,7 +8,8 @@ use crate::ids::{PortId, ProcessId};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NicAttachRequested {
     pub process: ProcessId,
-    /// The requested network or port. If it names neither, this is the only network that the project can use.
+    /// The requested network or port. A request without network and port means the only network that the project can
+    /// use.
     pub wanted: RequestedNic,
 }
 

@@ -77,7 +77,7 @@ pub use live::{
     LiveAbortRequested, LiveCompletionForced, LiveMigrationState, LiveMoveAborted, LiveMoveAdvanced,
     LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage,
 };
-pub use machine::{MachineTypeChanged, MachineTypeRecorded};
+pub use machine::{MachineTypeChanged, MachineTypeRecorded, TpmSecretStored};
 pub use moving::{
     ConfirmRequested, MoveAdvanced, MoveFailed, MoveKind, MoveRequested, MoveStage, MoveTargeted, MoveUntargeted,
     Moving, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
@@ -171,7 +171,7 @@ noun! {
         NicsRefreshed = "nics_refreshed" @ 1,
         /// The requested block devices, beyond the disks of image and flavor.
         BlockDevicesMapped = "block_devices_mapped" @ 1,
-        /// A build, or a server that leaves or gets a host, created, reserved, connected or released its volumes.
+        /// A build, or a process that moves the server off or onto a host, prepared or released the volumes.
         BlockDevicesPrepared = "block_devices_prepared" @ 1,
         /// A user asked to attach a volume to the server.
         VolumeAttachRequested = "volume_attach_requested" @ 1,
@@ -295,6 +295,8 @@ noun! {
         MachineTypeRecorded = "machine_type_recorded" @ 1,
         /// An operator gave the server another machine type, which its guest has from its next start on.
         MachineTypeChanged = "machine_type_changed" @ 1,
+        /// The key manager has the passphrase of the server's emulated TPM.
+        TpmSecretStored = "tpm_secret_stored" @ 1,
         /// An operator changed image properties of the server, which its guest has from its next start on.
         ImagePropertiesChanged = "image_properties_changed" @ 1,
     }

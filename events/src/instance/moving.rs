@@ -238,7 +238,7 @@ fn finish_move(server: &mut Alive, resized: &Resized, at: Timestamp) {
     }
 }
 
-/// Restores the resting state from before the move.
+/// Restores the state that the server had before the move.
 fn rest(server: &mut Alive, active: bool) {
     server.phase = match active {
         true => Phase::Active { power: Power::Running },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
+use super::machine::{MachineTypeChanged, MachineTypeRecorded, TpmSecretStored};
 use crate::ids::{
     ErasureId, FlavorId, HostId, ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId, RequestId, UserId,
 };
@@ -73,6 +74,19 @@ pub enum RequestedNetworks {
     /// `none`: no interface at all.
     None,
     These(Vec<RequestedNic>),
+    /// Like [`These`](Self::These), requested by an administrator: the networks may belong to any project, and may be
+    /// external (Nova's rule `network:attach_external_network`).
+    OfAnyProject(Vec<RequestedNic>),
+}
+
+impl RequestedNetworks {
+    /// The interfaces that the request lists.
+    pub fn listed(&self) -> &[RequestedNic] {
+        match self {
+            Self::Auto | Self::None => &[],
+            Self::These(nics) | Self::OfAnyProject(nics) => nics,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -328,7 +342,7 @@ pub fn samples() -> Vec<InstanceEvent> {
     all.extend(super::live::samples());
     all.extend(super::evacuation::samples());
     all.extend(super::adopted::samples());
-    all.extend(super::machine::samples());
+    all.extend(of_machines());
     all.extend(super::image_properties::samples());
     all
 }
@@ -345,6 +359,15 @@ pub(super) fn sample_image() -> ImageSnapshot {
         min_disk_gib: 0,
         properties: vec![("hw_disk_bus".into(), "virtio".into())],
     }
+}
+
+fn of_machines() -> Vec<InstanceEvent> {
+    let secret = uuid::Uuid::from_u128(9);
+    vec![
+        MachineTypeRecorded { machine_type: "pc".into() }.into(),
+        MachineTypeChanged { machine_type: "q35".into() }.into(),
+        TpmSecretStored { secret, reference: secret.to_string() }.into(),
+    ]
 }
 
 fn of_servers() -> Vec<InstanceEvent> {

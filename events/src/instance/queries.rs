@@ -33,7 +33,8 @@ impl Alive {
         }
     }
 
-    /// Whether the log has these interfaces of the server. A server that is being built may have none yet.
+    /// Whether the log certainly has exactly these interfaces of the server. While the server is being built, an empty
+    /// list proves nothing, because the interfaces may not be recorded yet.
     pub fn has_interfaces(&self, nics: &[NicInfo]) -> bool {
         let are_certain = !matches!(self.phase, Phase::Building { stage: Stage::Scheduling | Stage::Networking, .. });
         self.nics == nics && (are_certain || !nics.is_empty())
@@ -57,6 +58,15 @@ impl Alive {
     /// [`hardware_image`](Self::hardware_image) as an `Arc`, for callers that store it.
     pub fn shared_hardware_image(&self) -> Option<Arc<ImageSnapshot>> {
         self.request.image.clone().or_else(|| self.boot_image.clone())
+    }
+
+    /// The machine type of the guest: the recorded one. If none is recorded, the image's.
+    pub fn machine_type(&self) -> Option<&str> {
+        let of_image = || {
+            let mut properties = self.hardware_image()?.properties.iter();
+            properties.find(|(name, _)| name == "hw_machine_type").map(|(_, machine_type)| machine_type.as_str())
+        };
+        self.machine_type.as_deref().or_else(of_image)
     }
 
     /// Whether the server is soft-deleted: it no longer counts against limits, and it can be restored.

@@ -10,8 +10,7 @@ use super::payloads::{DiskConfig, FaultInfo, ImageSnapshot, KeySnapshot, SortedP
 use super::state::Alive;
 use crate::ids::ProcessId;
 
-/// The properties of the server after the rebuild: those in the request, and the former ones where the request has
-/// none.
+/// The properties of the server after the rebuild. A property that the request does not change has its former value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RebuildRequested {
     pub process: ProcessId,

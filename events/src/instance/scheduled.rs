@@ -24,7 +24,7 @@ pub struct Scheduled {
     pub weighed: Vec<WeighedHost>,
     /// The chosen host; `None`: no valid host was found.
     pub chosen: Option<HostId>,
-    /// The hosts that are tried next if this one fails.
+    /// The hosts that are tried next if the chosen host fails.
     pub alternates: Vec<String>,
     /// Hosts that passed the filters but failed the claim, with the reason.
     pub lost: Vec<RefusedHost>,

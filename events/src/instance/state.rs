@@ -10,6 +10,7 @@ use super::block::{self, InstanceDisk};
 use super::evacuation;
 use super::imaging::WorkStage;
 use super::live;
+use super::machine::TpmSecretStored;
 use super::moving::{self, Moving};
 use super::ongoing::OngoingTask;
 use super::operator::DeclaredState;
@@ -74,6 +75,8 @@ pub struct Alive {
     /// Whether the host's definition of the guest is older than the server's hardware: the next start defines the guest
     /// again.
     pub outdated_definition: bool,
+    /// The passphrase of the server's emulated TPM in the key manager.
+    pub tpm: Option<Box<TpmSecretStored>>,
 }
 
 /// The state of a server between operations.
@@ -201,6 +204,7 @@ impl Alive {
             detaching: Vec::new(),
             machine_type: None,
             outdated_definition: false,
+            tpm: None,
         }
     }
 
@@ -397,6 +401,7 @@ impl Alive {
             InstanceEvent::GuestPasswordPosted(posted) => self.guest_password = Some(posted.password.clone()),
             InstanceEvent::GuestPasswordCleared(_) => self.guest_password = None,
             InstanceEvent::Adopted(found) => adopted::evolve(self, found),
+            InstanceEvent::TpmSecretStored(stored) => self.tpm = Some(Box::new(stored.clone())),
             InstanceEvent::MachineTypeRecorded(recorded) => {
                 self.machine_type = Some(recorded.machine_type.clone());
             }
@@ -454,8 +459,8 @@ impl Alive {
         }
     }
 
-    /// Resets the state, and ends the operation under way, with exceptions. A build and a delete continue to their end.
-    /// So does an operation that moves the server off, onto or between hosts.
+    /// Resets the state, and ends the operation under way. Some operations continue to their end: builds, deletes, and
+    /// operations that take the server off a host, onto a host or to another host.
     fn declare(&mut self, state: DeclaredState) {
         self.build = self.building();
         let power = self.power();
@@ -477,7 +482,8 @@ impl Alive {
         let image = if self.is_volume_backed() { &self.boot_image } else { &self.request.image };
         let (image, machine_type) = (image.clone(), self.machine_type.clone());
         self.former = Some(Box::new(FormerImage { image, root: self.root.take(), machine_type }));
-        self.machine_of_image(&asked.image.properties);
+        let machine = asked.image.properties.iter().find(|(name, _)| asked.other_image && name == "hw_machine_type");
+        self.machine_type = machine.map(|(_, machine_type)| machine_type.clone()).or_else(|| self.machine_type.take());
         // The `image` of a server with a volume as root disk stays empty, even after an image was written to the
         // volume.
         match self.is_volume_backed() {

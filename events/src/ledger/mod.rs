@@ -1,7 +1,8 @@
 //! The placement ledger: the only place where capacity is claimed.
 //!
-//! One stream per cell, because one claim may span providers and consumers and must be atomic. Inventories, traits and
-//! allocations live here; a claim that does not fit is refused in `decide` and so never recorded.
+//! There is one stream per Nova cell, because one claim may span providers and consumers and must be atomic.
+//! Inventories, traits and allocations live here; a claim that does not fit is refused in `decide` and so never
+//! recorded.
 
 mod cells;
 mod payloads;

@@ -12,7 +12,7 @@ use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{ConsumerId, ProviderId, ServerGroupId};
 
-/// All providers and consumers of a cell. Rows are shared (`Arc`) so that a copy of the state is cheap.
+/// All providers and consumers of a Nova cell. Rows are shared (`Arc`) so that a copy of the state is cheap.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(from = "StoredLedger")]
 pub struct Ledger {
@@ -20,7 +20,7 @@ pub struct Ledger {
     pub consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
     pub classes: BTreeSet<String>,
     pub traits: BTreeSet<String>,
-    /// The members of server groups that have allocations, with their hosts. A claim must not break a group's policy.
+    /// The members of each server group that have a host, with that host. A claim must not break a group's policy.
     pub groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
     /// The server group of each consumer.
     pub member_of: BTreeMap<ConsumerId, ServerGroupId>,
@@ -62,7 +62,8 @@ pub struct Provider {
     pub id: ProviderId,
     pub name: String,
     pub parent: Option<ProviderId>,
-    /// Grows with every change of the provider or of its allocations. It is Placement's optimistic lock.
+    /// Placement's optimistic lock. Grows with new inventories, traits, aggregates (since 1.19) and allocations. A new
+    /// name or parent, and the release of a single consumer, leave it as it is, as in Placement.
     pub generation: u64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -312,7 +313,7 @@ impl Ledger {
         false
     }
 
-    /// The number of members of a group with allocations on a host, and their number on all hosts.
+    /// How many members of the group are on the host, and how many are on all hosts.
     pub fn members_on(&self, group: ServerGroupId, host: ProviderId) -> (usize, usize) {
         let Some(members) = self.groups.get(&group) else { return (0, 0) };
         (members.values().filter(|provider| **provider == host).count(), members.len())
@@ -359,7 +360,8 @@ impl Ledger {
         }
     }
 
-    /// Applies the releases before the claims, so that consumers can hand over amounts to each other.
+    /// Takes back all old allocations before it adds the new ones, so that consumers can hand over amounts to each
+    /// other.
     fn replace_allocations(&mut self, replaced: &AllocationsReplaced, at: Timestamp) {
         let mut touched: BTreeSet<ProviderId> = BTreeSet::new();
         for consumer in &replaced.released {
@@ -377,7 +379,8 @@ impl Ledger {
         self.count(touched);
     }
 
-    /// Raises the generation of providers: a change of allocations is a change of the provider.
+    /// Raises the generation of each provider once. A claim raises it for the providers that it now uses, not for those
+    /// that it leaves. A replacement of allocations also raises it for the providers of released consumers.
     fn count(&mut self, providers: impl IntoIterator<Item = ProviderId>) {
         for id in providers {
             if let Some(provider) = self.providers.get_mut(&id) {

@@ -16,12 +16,13 @@ use crate::ids::PortId;
 /// The addresses of one subnet.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Ipam {
-    /// The free addresses of the pools, as intervals from first to last address. Intervals neither touch nor overlap.
+    /// The free addresses of the pools, as intervals from first to last address. Intervals do not overlap. They touch
+    /// only where two pools touch.
     free: BTreeMap<IpAddr, IpAddr>,
     /// The port that holds each address, in a pool or not.
     held: BTreeMap<IpAddr, PortId>,
     pools: Vec<AllocationPool>,
-    /// The address after the last allocated one. The search begins there.
+    /// The address after the last one that the search chose. The next search begins there.
     cursor: Option<IpAddr>,
 }
 

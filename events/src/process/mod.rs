@@ -136,22 +136,22 @@ pub enum Task {
         /// The server group that the servers join, with the project that owns the group.
         group: Option<(ProjectId, ServerGroupId)>,
     },
-    /// Takes what a request needs, and then asks the server for the process `asks_for`. That process takes over what
-    /// was taken.
+    /// Claims the quota or creates the image that a request needs, and then sends the request to the server. The
+    /// process `asks_for`, which the request begins, takes over the quota or the image.
     AskServer {
         instance: InstanceId,
-        /// The process that the server is asked for.
+        /// The process that the server is asked to start.
         asks_for: ProcessId,
         needs: RequestNeed,
     },
 }
 
-/// A thing that a process takes before it asks a server.
+/// The resource that a request needs before its server decides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequestNeed {
     /// Quota of the project.
     Quota(ProjectId),
-    /// An image without bytes.
+    /// An image record that has no data yet.
     Image(ImageId),
 }
 
@@ -309,8 +309,8 @@ impl Task {
         }
     }
 
-    /// Whether the process begins without waiting for its turn. A drain only requests other processes and waits for
-    /// them. A client waits for each of the other two processes.
+    /// Whether the process begins even if the limit of running processes is reached. A drain only requests other
+    /// processes and waits for them. For `CreateServers` and `AskServer`, a client waits.
     pub fn begins_at_once(&self) -> bool {
         matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. } | Self::AskServer { .. })
     }
@@ -322,16 +322,16 @@ impl Task {
     }
 
     /// Whether the process records its steps only when one fails. Events of other streams show its success. Repeating a
-    /// step costs little, so records of steps would only enlarge the log. A process that asks for itself also records
-    /// its beginning and its end.
+    /// step costs little, so records of steps would only enlarge the log. A process whose `Started` event is its
+    /// request also records its beginning and its end.
     pub fn records_only_failure(&self) -> bool {
         matches!(self, Self::CreateServers { .. } | Self::AskServer { .. })
     }
 
-    /// Whether the process records its steps together with its end, in one append. A crash before that repeats all
-    /// steps, even those whose later steps were done, and even after the subject shows the result. So each step asks
-    /// the subject whether it still belongs to the process. Another process that waits for this one to have a record
-    /// (`AskServer`) would not see it end.
+    /// Whether the process records its steps together with its end, in one append. A crash before this append makes the
+    /// next run repeat all steps, even if the last step was done and the subject shows the result. So each step first
+    /// checks whether the subject still belongs to the process. A process that `AskServer` requests must not be in this
+    /// list, because `AskServer` looks for the first record of that process.
     pub fn records_at_end(&self) -> bool {
         matches!(
             self,

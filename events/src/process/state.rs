@@ -33,7 +33,8 @@ pub struct RunningProcess {
     /// The failure that makes the process undo its steps.
     pub failure: Option<StepFailure>,
     pub called_off: bool,
-    /// Whether the next step was undone. A cancellation undoes it, because the step may have begun without a record.
+    /// Whether the next step was undone. A cancellation undoes the next step, because that step may have begun without
+    /// a record.
     pub due_undone: bool,
     /// The number of the present run through the steps, from 1.
     pub attempt: u32,

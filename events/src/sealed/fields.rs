@@ -2,7 +2,7 @@
 //!
 //! The name of a field is stored with its sealed value. A renamed field would make older values unreadable. So names
 //! never change, not even between versions of a payload. Free text that users write about their own resources is
-//! personal. Ids are not, and neither are names that operators choose (hosts, flavors, networks, projects).
+//! personal. Ids are not personal, and neither are names that operators choose (hosts, flavors, networks, projects).
 
 use serde::{Deserialize, Serialize};
 

@@ -139,7 +139,7 @@ struct KeyFileState {
     /// The number of the next record.
     next: u64,
     current: HashMap<DataSubject, (KeySlot, SealingKey)>,
-    /// The reason of a failed flush. After it the content of the disk is unknown.
+    /// The reason of a failed flush. After a failed flush the content of the disk is unknown.
     failed: Option<String>,
 }
 
@@ -170,7 +170,8 @@ impl KeyRing {
         Ok(ring)
     }
 
-    /// Continues after the last record of another process that had this file open, and has lost the right to seal.
+    /// Makes new keys follow the last record in the file. Another process may have added records before it lost the
+    /// right to append.
     pub fn take_over(&self) -> Result<(), SealError> {
         let length = self.backing.length().map_err(|error| failure(&self.path, &error))?;
         let written = length.saturating_sub(RECORD).div_ceil(RECORD);
@@ -318,8 +319,8 @@ impl KeyRing {
         }
     }
 
-    /// Makes later fields of `subject` use a new key. So an erasure of the present fields does not destroy the later
-    /// ones.
+    /// Makes later fields of `subject` use a new key. So an erasure of the present fields does not destroy the key of
+    /// the later fields.
     pub fn retire(&self, subject: &DataSubject) {
         self.state().current.remove(subject);
     }
@@ -378,12 +379,12 @@ fn create(path: &Path) -> io::Result<()> {
     let new = PathBuf::from(name);
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let created = file.write_all_at(&head(ring), 0).and_then(|()| file.sync_all());
-    // A link replaces no file, unlike a renaming.
+    // Unlike a rename, a hard link never replaces an existing file.
     let linked = created.and_then(|()| std::fs::hard_link(&new, path));
     std::fs::remove_file(&new)?;
     match linked {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // A file system without links: the file is created where it is.
+        // This file system has no hard links: `KeyRing::open` creates the file itself.
         Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => Ok(()),
         other => other,
     }

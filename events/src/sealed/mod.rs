@@ -9,12 +9,12 @@
 //! Invariants:
 //! * In memory an event is not encrypted; the payload types do not know of sealing. The codec of stored bytes
 //!   ([`codec::SEALED`]) marks them as sealed. So older, unsealed events are still read, and cannot be erased.
-//! * A key is durable before its event is ([`encode`] returns after the key was written and flushed).
+//! * A key becomes durable before the event that it seals ([`encode`] returns after the key was written and flushed).
 //! * An erased field reads as its erased form (`[erased]`, nothing, an empty list), so every fold stays total.
 //!
-//! The cipher is XChaCha20-Poly1305: its nonces are long enough to choose any number of them at random. The stream, the
-//! kind, the version and the unsealed part of the payload are authenticated with the sealed part. So nobody can move
-//! the sealed part elsewhere.
+//! The cipher is XChaCha20-Poly1305: its nonces are so long that random nonces never repeat in practice. The stream,
+//! the kind, the version and the unsealed part of the payload are authenticated with the sealed part. So nobody can
+//! move the sealed part elsewhere.
 
 pub mod fields;
 pub mod keys;
@@ -205,8 +205,8 @@ pub fn decode(
         let bound = bound(stream, kind, version, parts.clear);
         let opened = XChaCha20Poly1305::new((&key.0).into())
             .decrypt(XNonce::from_slice(parts.nonce), Payload { msg: parts.sealed, aad: &bound });
-        // The log has verified the bytes. So if they cannot be decrypted, this is a different key, and the fields are
-        // lost.
+        // The log has verified the bytes. So if the decryption fails, the key is not the one that sealed the fields,
+        // and they are lost.
         if let Ok(secret) = opened {
             let taken: ExtractedFields = codec::decode(codec::BINCODE_2, &secret).map_err(damaged)?;
             fields::visit(&mut event, &mut PutFields(taken));

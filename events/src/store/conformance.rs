@@ -59,12 +59,12 @@ macro_rules! event_store_conformance {
                 an_append_tells_where_it_ended,
                 an_exact_expectation_is_held,
                 an_append_is_all_or_nothing,
-                any_appends_whatever_is_there,
+                any_appends_at_every_revision,
                 an_empty_append_writes_nothing,
                 a_stream_is_read_in_parts,
                 the_whole_log_is_read_in_parts,
                 what_is_read_is_what_was_written,
-                unicode_goes_in_and_out,
+                unicode_survives_a_round_trip,
                 hashes_form_one_chain,
                 too_large_a_payload_is_refused,
                 the_log_survives_being_reopened,
@@ -165,7 +165,7 @@ pub async fn an_append_is_all_or_nothing(backend: &dyn Backend) {
     assert_eq!(texts(&store.read_all(Position::START, 9).await.unwrap()), ["1"]);
 }
 
-pub async fn any_appends_whatever_is_there(backend: &dyn Backend) {
+pub async fn any_appends_at_every_revision(backend: &dyn Backend) {
     let store = backend.open();
     for revision in 1..=3 {
         let appended = store.append(&stream("a"), Expected::Any, events(["x"])).await.unwrap();
@@ -306,7 +306,7 @@ pub async fn hashes_form_one_chain(backend: &dyn Backend) {
     assert_eq!(subscription.next().await.unwrap()[0].hash, all[0].hash);
 }
 
-pub async fn unicode_goes_in_and_out(backend: &dyn Backend) {
+pub async fn unicode_survives_a_round_trip(backend: &dyn Backend) {
     let store = backend.open();
     let names = ["ſtraße-Ünïcode", "日本語", "🦀 \u{200d} \u{0}", "'; DROP TABLE events; --", "%_\\"];
     for name in names {

@@ -5,7 +5,7 @@
 //! do not reach the log. The test then builds a new world on the same inner log.
 //!
 //! A fuse can also blow right before its append, which then never reaches the log ([`FuseStore::lose`]). Hosts and
-//! other services keep what was done since the append before.
+//! other services keep the effects of all calls since the previous append.
 //!
 //! Appends are performed one at a time, so that "the nth append" is the same one in every run.
 

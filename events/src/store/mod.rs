@@ -88,7 +88,8 @@ pub struct StreamSnapshot {
     pub bytes: Vec<u8>,
 }
 
-/// The proof that this process may append: it holds the lock of the log's file, or the lease of the cluster.
+/// The proof that this process may append: it holds the lock of the log's file or the lease of the cluster, or the back
+/// end needs neither.
 #[derive(Debug)]
 pub struct AppendRight(());
 
@@ -163,7 +164,7 @@ pub trait EventStore: Send + Sync + 'static {
     async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError>;
 }
 
-/// Encodes the payload and seals it if there are `keys`. An error says why it cannot be stored.
+/// Encodes the payload and seals it if there are `keys`. An error says why the event cannot be stored.
 pub(crate) fn encode_payload(
     keys: Option<&Arc<KeyRing>>,
     stream: &StreamId,

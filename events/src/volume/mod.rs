@@ -1,7 +1,7 @@
 //! Volumes: one stream per volume, with its attachments and snapshots, because they determine the allowed operations.
 //!
-//! Invariants: a volume with snapshots or attachments cannot be deleted. A long operation names its process, and only
-//! that process records its end.
+//! Invariants: a volume with attachments cannot be deleted. A volume with snapshots can be deleted only together with
+//! its snapshots. A long operation names its process, and only that process records its end.
 
 mod payloads;
 mod state;

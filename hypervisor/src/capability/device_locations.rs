@@ -32,6 +32,7 @@ pub enum DeviceKind {
 
 #[async_trait]
 pub trait DeviceLocations: Send + Sync {
-    /// The guest's interfaces and disks: the present ones if the guest is on, otherwise those of its next start.
+    /// The guest's interfaces and disks: the present devices if the guest is on, otherwise the devices of its next
+    /// start.
     async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>>;
 }

@@ -10,7 +10,7 @@ use chronova_events::ids::InstanceId;
 use crate::driver::{ByteStream, DriverResult};
 use crate::guest::{GuestSpec, ImageRef};
 
-/// The prefix in the names of disks that are set aside. It follows the guest's id.
+/// The prefix in the names of disks that are set aside. In a name, the prefix follows the guest's id.
 pub(crate) const KEPT: &str = "_kept";
 
 /// A guest's disk as it is sent.
@@ -27,7 +27,7 @@ pub struct DiskFile {
 }
 
 impl DiskFile {
-    /// Whether the disk is a copy that a move set aside for a revert, because the disks stay in place.
+    /// Whether the disk is a copy that a move set aside for a revert.
     pub fn is_kept(&self) -> bool {
         self.suffix.starts_with(KEPT)
     }
@@ -59,12 +59,12 @@ pub trait DiskTransfer: Send + Sync {
     async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, content: ByteStream) -> DriverResult<()>;
     /// Removes a disk. Succeeds if there is none.
     async fn remove_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()>;
-    /// Creates the disks of a guest that is not defined. Existing ones are leftovers and are replaced. Does nothing if
+    /// Creates the disks of a guest that is not defined. Existing disks are leftovers and are replaced. Does nothing if
     /// the guest is defined.
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()>;
     /// Defines the guest over its existing disks in place of an earlier definition, and starts it if `on`. Disks grow
-    /// to the sizes in the specification, and missing ones are created, except the root disk. Succeeds if the guest
-    /// already runs.
+    /// to the sizes in the specification, and missing ones are created, except the root disk. If the guest already
+    /// runs, the call succeeds only if `on`.
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()>;
 }
 

@@ -1,4 +1,4 @@
-//! Lists a host's cached images, whether a disk uses each, and since when no disk does.
+//! Lists a host's cached images: whether a disk uses an image, and since when the image has been unused.
 //!
 //! The driver lists and removes images; its caller decides. The caller's notes are stored beside the image, so that
 //! they survive the control plane. A note says since when the image is unused. The driver removes the note as soon as a
@@ -15,13 +15,14 @@ use chronova_events::envelope::Timestamp;
 use crate::driver::DriverResult;
 use crate::volumes;
 
-/// An image in a host's cache, or the rest of one after an interrupted removal.
+/// An image in a host's cache, or the remaining files of an image after an interrupted removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedImage {
     pub checksum: String,
     /// The size of the file in bytes.
     pub size: u64,
-    /// Whether a disk is based on it, or a guest has it open. On shared storage, this includes the disks of all hosts.
+    /// Whether a disk is based on the image, or a guest has it open. On shared storage, this includes the disks of all
+    /// hosts.
     pub is_used: bool,
     /// The last note. `None`: the image was used since the note, or was never checked.
     pub idle_since: Option<Timestamp>,
@@ -33,8 +34,8 @@ pub trait ImageCache: Send + Sync {
     async fn cached_images(&self) -> DriverResult<Vec<CachedImage>>;
     /// Notes since when the image is unused; `None`: it is used.
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()>;
-    /// Removes an image with a note of that time or earlier, and returns whether it did. Any other image stays, without
-    /// an error: one that is used, noted later, being uploaded or missing.
+    /// Removes an image that was noted as unused at `idle_by` or earlier. Returns whether it was removed. Returns
+    /// `false` without an error if the image is used, was noted later, is being uploaded or does not exist.
     async fn remove_image(&self, checksum: &str, idle_by: Timestamp) -> DriverResult<bool>;
 }
 
@@ -46,8 +47,9 @@ struct CachedImageParts {
     idle: bool,
 }
 
-/// The images among the names of a host's volumes: their checksums, and whether each has a note. Content alone belongs
-/// to an interrupted upload (see [`crate::capability::storage_cleanup`]) or to one that is running.
+/// The images among the names of a host's volumes: their checksums, and whether each has a note. Content without the
+/// mark `complete` belongs to an upload that was interrupted (see [`crate::capability::storage_cleanup`]) or is
+/// running.
 pub(crate) fn among(names: &[String]) -> BTreeMap<String, bool> {
     let mut found = BTreeMap::<String, CachedImageParts>::new();
     for name in names {

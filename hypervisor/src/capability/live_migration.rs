@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use chronova_events::ids::{InstanceId, ProcessId};
 
 use crate::driver::DriverResult;
-use crate::guest::GuestSpec;
+use crate::guest::{GuestSpec, Nic};
 use crate::pinning::Pinning;
 
 /// The guest's requirements on its destination, as its source host reports them.
@@ -36,7 +36,7 @@ pub struct MigrationData {
 /// How a guest is migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationPlan {
-    /// The process of this plan. Its id distinguishes the errors of this plan from those of another one.
+    /// The process of this plan. Its id distinguishes the errors of this plan from the errors of another plan.
     pub migration: ProcessId,
     /// The URI by which the source connects to the destination's hypervisor.
     pub peer: String,
@@ -56,6 +56,8 @@ pub struct MigrationPlan {
     pub bandwidth: u64,
     /// The placement of the guest's CPUs and memory at its destination.
     pub pinning: Pinning,
+    /// The guest's interfaces, as its destination plugs them in.
+    pub nics: Vec<Nic>,
 }
 
 /// The input for the URIs of a destination: the operator's options, and the host's name.

@@ -10,6 +10,7 @@
 pub mod consoles;
 pub mod device_locations;
 pub mod disk_transfer;
+pub mod emulated_tpm;
 pub mod guest_agent;
 pub mod image_cache;
 pub mod interfaces;
@@ -29,6 +30,7 @@ use std::collections::BTreeSet;
 pub use consoles::Consoles;
 pub use device_locations::DeviceLocations;
 pub use disk_transfer::DiskTransfer;
+pub use emulated_tpm::EmulatedTpm;
 pub use guest_agent::GuestAgent;
 pub use image_cache::ImageCache;
 pub use interfaces::InterfaceAttachment;
@@ -91,6 +93,7 @@ capabilities! {
     Consoles: Consoles, consoles, "show consoles";
     DeviceLocations: DeviceLocations, device_locations, "tell where a guest finds its devices";
     DiskTransfer: DiskTransfer, disk_transfer, "move disks between hosts";
+    EmulatedTpm: EmulatedTpm, emulated_tpm, "give guests an emulated TPM";
     GuestAgent: GuestAgent, guest_agent, "reach the agent inside a guest";
     ImageCache: ImageCache, image_cache, "manage its image cache";
     InterfaceAttachment: InterfaceAttachment, interfaces, "attach or detach interfaces";

@@ -1,5 +1,4 @@
-//! Finds leftovers on a host: volumes that an interrupted operation left. They belong to no guest and are no complete
-//! images.
+//! Finds leftovers on a host: volumes that an interrupted operation may have left.
 //!
 //! The driver lists them but cannot know which are still needed. The caller compares them with the log (see the sweep
 //! of the host agents). Each leftover is removed by its name, so that repeating a removal is harmless.

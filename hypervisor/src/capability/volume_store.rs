@@ -25,7 +25,7 @@ pub enum VolumeContent {
     },
 }
 
-/// The capacity of the pool.
+/// The properties of the pool, and its space in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolStatus {
     /// The name of the pool in libvirt.

@@ -8,33 +8,45 @@ use crate::driver::DriverError;
 use crate::guest::{PowerState, Quiesce};
 
 impl Trial {
-    /// The guest may have a channel for an agent or not. Every call must give the same answer about it.
+    /// The guest may have a channel for an agent or not. All calls must agree on whether it has one.
     pub(super) async fn agent(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
         let agent = driver.guest_agent().needed()?;
         let has = match agent.freeze(instance).await {
             Err(DriverError::NoAgent) => false,
             first => {
-                first.check("rest")?;
+                first.check("freeze")?;
                 true
             }
         };
         let again = agent.freeze(instance).await;
-        require("rest at rest", matches!((has, &again), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &again)?;
+        require(
+            "a freeze of a frozen guest succeeds",
+            matches!((has, &again), (true, Ok(())) | (false, Err(DriverError::NoAgent))),
+            &again,
+        )?;
         for _ in 0..2 {
             let thaw = agent.thaw(instance).await;
-            require("end of rest", matches!((has, &thaw), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &thaw)?;
+            require(
+                "a thaw succeeds",
+                matches!((has, &thaw), (true, Ok(())) | (false, Err(DriverError::NoAgent))),
+                &thaw,
+            )?;
         }
-        self.is(instance, "a guest that was at rest runs on", PowerState::Running).await?;
+        self.is(instance, "a guest runs after a thaw", PowerState::Running).await?;
         let copy = ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | 3));
         let copied = driver.snapshots().needed()?.copy_root(instance, copy, Quiesce::Required).await;
         require(
-            "a copy that needs rest",
+            "a copy that requires a freeze succeeds only with an agent",
             matches!((has, &copied), (true, Ok(_)) | (false, Err(DriverError::NoAgent))),
             &copied,
         )?;
         driver.snapshots().needed()?.remove_copy(instance, copy).await.check("copy removal")?;
         let changed = agent.set_password(instance, "root", "s3cret").await;
-        require("password", matches!((has, &changed), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &changed)
+        require(
+            "a password is set",
+            matches!((has, &changed), (true, Ok(())) | (false, Err(DriverError::NoAgent))),
+            &changed,
+        )
     }
 }

@@ -32,14 +32,18 @@ impl Trial {
             Ok(mut stream) => stream.next().await.is_none_or(|chunk| chunk.is_err()),
             Err(_) => true,
         };
-        require("what was not copied is not read", none, copy)?;
+        require("a copy that was not made cannot be read", none, copy)?;
         let made = driver.snapshots().needed()?.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy")?;
         let again =
             driver.snapshots().needed()?.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy again")?;
-        require("a copy is made once", made == again, (made, again))?;
+        require("a second request for a copy changes nothing", made == again, (made, again))?;
         let left = Leftover::Copy { instance, copy };
         let listed = driver.storage_cleanup().needed()?.leftovers().await.check("leftovers")?;
-        require("a copy is among what may be left", listed.iter().filter(|one| **one == left).count() == 1, &listed)?;
+        require(
+            "a copy is listed once among the leftovers",
+            listed.iter().filter(|one| **one == left).count() == 1,
+            &listed,
+        )?;
         let mut content = driver.snapshots().needed()?.read_copy(instance, copy).await.check("read copy")?;
         let (mut size, mut magic) = (0_u64, Vec::<u8>::new());
         while let Some(chunk) = content.next().await {
@@ -47,15 +51,16 @@ impl Trial {
             magic.extend(chunk.iter().take(4_usize.saturating_sub(magic.len())));
             size += chunk.len() as u64;
         }
-        require("all of a copy is read", size == made.size, (size, made))?;
+        require("the size of a copy is the number of bytes read", size == made.size, (size, made))?;
         require("a copy is a qcow2 file", magic == b"QFI\xfb", &magic)?;
         driver.snapshots().needed()?.remove_copy(instance, copy).await.check("copy removal")?;
         driver.snapshots().needed()?.remove_copy(instance, copy).await.check("copy removal again")?;
         let listed = driver.storage_cleanup().needed()?.leftovers().await.check("leftovers")?;
-        require("a removed copy is not", !listed.contains(&left), &listed)
+        require("a removed copy is not listed among the leftovers", !listed.contains(&left), &listed)
     }
 
-    /// Sets a disk aside, and creates beside it the rest of an interrupted upload.
+    /// Sets a disk aside and removes it again. Also checks that the removal of an interrupted upload does not affect a
+    /// complete image.
     pub(super) async fn set_aside(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
         driver.stop(instance, StopMode::Hard).await.check("stop before a disk is set aside")?;
@@ -70,17 +75,17 @@ impl Trial {
             .check("set a disk aside")?;
         let left = Leftover::Kept { instance, suffix: disk.kept().suffix };
         let listed = driver.storage_cleanup().needed()?.leftovers().await.check("leftovers")?;
-        require("what is set aside is among what may be left", listed.contains(&left), &listed)?;
+        require("a disk that is set aside is listed among the leftovers", listed.contains(&left), &listed)?;
         for _ in 0..2 {
             driver
                 .disk_transfer()
                 .needed()?
                 .remove_disk(instance, &disk.kept())
                 .await
-                .check("removal of what was set aside")?;
+                .check("removal of a disk that is set aside")?;
         }
         let listed = driver.storage_cleanup().needed()?.leftovers().await.check("leftovers")?;
-        require("what is removed is not", !listed.contains(&left), &listed)?;
+        require("a removed disk is not listed among the leftovers", !listed.contains(&left), &listed)?;
         // The image under the guest's disk is complete, so it does not count as an interrupted upload.
         driver
             .storage_cleanup()

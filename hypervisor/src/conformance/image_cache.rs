@@ -28,7 +28,7 @@ impl Trial {
         let is_based = disks.iter().any(|disk| disk.suffix == "_disk" && !disk.raw);
         let found = self.look_up(image).await?;
         let is_used = found.as_ref().map(|found| found.is_used);
-        require("an image is used by the disk that is based on it", is_used == Some(is_based), &found)?;
+        require("an image is marked as used exactly if a disk is based on it", is_used == Some(is_based), &found)?;
         if !is_based {
             return Ok(());
         }
@@ -45,7 +45,7 @@ impl Trial {
             .remove_image(&image.checksum, LATER)
             .await
             .check("removal of a used image")?;
-        require("a used image stays", !gone && self.look_up(image).await?.is_some(), gone)?;
+        require("a used image is not removed", !gone && self.look_up(image).await?.is_some(), gone)?;
         self.driver.image_cache().needed()?.note_idle(&image.checksum, None).await.check("note of a used image")?;
         let found = self.look_up(image).await?;
         require("a used image is not idle", found.as_ref().is_some_and(|found| found.idle_since.is_none()), &found)
@@ -68,32 +68,37 @@ impl Trial {
             .note_idle(sum, Some(THEN))
             .await
             .check("note of an image that is not there")?;
-        require("what is not there is not removed", !remove(LATER).await?, ())?;
+        require("an image that is not in the cache cannot be removed", !remove(LATER).await?, ())?;
         let found = self.look_up(&image).await?;
-        require("what is not there is not noted", found.is_none(), &found)?;
+        require("an image that is not in the cache is not listed", found.is_none(), &found)?;
 
-        ensure().await.check("image of nobody")?;
+        ensure().await.check("image that no guest uses")?;
         let found = self.look_up(&image).await?;
         let fresh = found.as_ref().is_some_and(|found| !found.is_used && found.idle_since.is_none());
-        require("a fresh image is neither used nor idle", fresh, &found)?;
-        require("an image that nobody noted stays", !remove(LATER).await?, ())?;
+        require("a new image is neither used nor idle", fresh, &found)?;
+        require("an image that is not noted as idle is not removed", !remove(LATER).await?, ())?;
         self.driver.image_cache().needed()?.note_idle(sum, Some(LATER)).await.check("note")?;
         self.driver.image_cache().needed()?.note_idle(sum, Some(THEN)).await.check("note again")?;
         let found = self.look_up(&image).await?;
         let since = found.as_ref().and_then(|found| found.idle_since);
-        require("what was noted last is read", since == Some(THEN), &found)?;
-        require("one that is young stays", !remove(Timestamp(THEN.0 - 1)).await?, ())?;
+        require("the last note of idleness counts", since == Some(THEN), &found)?;
+        require("an image that became idle after the limit is not removed", !remove(Timestamp(THEN.0 - 1)).await?, ())?;
         ensure().await.check("image again")?;
-        require("whoever asks for an image keeps it", !remove(LATER).await?, ())?;
+        require("an image that was requested again is not removed", !remove(LATER).await?, ())?;
         self.driver.image_cache().needed()?.note_idle(sum, Some(THEN)).await.check("note once more")?;
-        require("one that is old goes", remove(THEN).await?, ())?;
+        require("an image that became idle by the limit is removed", remove(THEN).await?, ())?;
         let found = self.look_up(&image).await?;
-        require("what was removed is gone", found.is_none(), &found)?;
-        require("what was removed is not removed again", !remove(LATER).await?, ())?;
+        require("a removed image is not listed", found.is_none(), &found)?;
+        require("a removed image cannot be removed again", !remove(LATER).await?, ())?;
         ensure().await.check("image after its removal")?;
         let opened = source.opened.load(Ordering::SeqCst);
-        require("what was removed is sent again", opened == 2, opened)?;
-        self.driver.image_cache().needed()?.note_idle(sum, Some(THEN)).await.check("note of the last one")?;
-        require("and goes again", remove(LATER).await?, ())
+        require("a removed image is sent again", opened == 2, opened)?;
+        self.driver
+            .image_cache()
+            .needed()?
+            .note_idle(sum, Some(THEN))
+            .await
+            .check("note of an image that was sent again")?;
+        require("an image is removed a second time", remove(LATER).await?, ())
     }
 }

@@ -21,14 +21,18 @@ impl Trial {
 
         let torn = stream::iter([Ok(Bytes::from_static(b"torn"))]);
         let result = driver.disk_transfer().needed()?.receive_disk(instance, &kept, Box::pin(torn)).await;
-        require("a disk that is torn on its way", result.is_err(), &result)?;
+        require("a disk that arrives incomplete is refused", result.is_err(), &result)?;
         let content = driver.disk_transfer().needed()?.read_disk(instance, &root).await.check("read disk")?;
         driver.disk_transfer().needed()?.receive_disk(instance, &kept, content).await.check("set a disk aside")?;
         let there = self.disk(guest, &kept.suffix).await?;
-        require("what is set aside is all of it", there.size == root.size && there.is_kept(), (&there, &root))?;
+        require("a disk that is set aside is complete", there.size == root.size && there.is_kept(), (&there, &root))?;
         self.sizes(guest, &there).await?;
-        let content =
-            driver.disk_transfer().needed()?.read_disk(instance, &there).await.check("read what is set aside")?;
+        let content = driver
+            .disk_transfer()
+            .needed()?
+            .read_disk(instance, &there)
+            .await
+            .check("read a disk that is set aside")?;
         driver
             .disk_transfer()
             .needed()?
@@ -36,23 +40,28 @@ impl Trial {
             .await
             .check("put a disk back")?;
         for _ in 0..2 {
-            driver.disk_transfer().needed()?.remove_disk(instance, &there).await.check("remove what is set aside")?;
+            driver
+                .disk_transfer()
+                .needed()?
+                .remove_disk(instance, &there)
+                .await
+                .check("remove a disk that is set aside")?;
         }
         let all = driver.disk_transfer().needed()?.disk_files(instance).await.check("disk files")?;
-        require("it is gone", all.iter().all(|disk| !disk.is_kept()), &all)?;
+        require("a removed disk is not listed", all.iter().all(|disk| !disk.is_kept()), &all)?;
 
         let boots = self.boot_count(instance).await?;
         let larger = larger(guest);
         for _ in 0..2 {
-            driver.disk_transfer().needed()?.install(&larger, true).await.check("guest over disks that are there")?;
-            self.is(instance, "it runs", PowerState::Running).await?;
+            driver.disk_transfer().needed()?.install(&larger, true).await.check("guest with existing disks")?;
+            self.is(instance, "the guest runs", PowerState::Running).await?;
         }
         self.boots(instance, boots + 1).await?;
         let grown = self.disk(guest, ROOT).await?;
-        require("its disk is larger", grown.capacity > root.capacity, (&grown, &root))?;
+        require("the guest's disk grew with its flavor", grown.capacity > root.capacity, (&grown, &root))?;
         driver.stop(instance, StopMode::Hard).await.check("stop after growth")?;
         driver.disk_transfer().needed()?.install(&larger, false).await.check("guest that stays off")?;
-        self.is(instance, "it is off", PowerState::Shutdown).await?;
+        self.is(instance, "the guest is off", PowerState::Shutdown).await?;
         driver.start(instance).await.check("start after a move")
     }
 
@@ -70,7 +79,7 @@ impl Trial {
         while let Some(chunk) = content.next().await {
             size += chunk.map_err(|error| violation("read disk", error))?.len() as u64;
         }
-        require("all of a disk is read", size == disk.size, (size, disk))
+        require("the size of a disk is the number of bytes read", size == disk.size, (size, disk))
     }
 }
 

@@ -18,7 +18,7 @@ impl Trial {
     pub(super) async fn volumes(&self) -> CheckOutcome {
         let driver = &self.driver;
         let pool = driver.volume_store().needed()?.volume_pool().await.check("volume pool")?;
-        require("the pool has room", pool.capacity > 0 && pool.free > 0, &pool)?;
+        require("the pool has free space", pool.capacity > 0 && pool.free > 0, &pool)?;
         let before = driver.volume_store().needed()?.volumes().await.check("volumes")?;
         let (blank, root) = (volumes::volume(VolumeId::random()), volumes::volume(VolumeId::random()));
         let (snapshot, absent) = (volumes::snapshot(SnapshotId::random()), volumes::volume(VolumeId::random()));
@@ -38,15 +38,15 @@ impl Trial {
         driver.volume_store().needed()?.create_volume(&snapshot, size, &copy).await.check("copy of a volume")?;
         let lost = VolumeContent::Copy { of: absent.clone(), user: None };
         require(
-            "a copy of nothing",
+            "a copy of a missing volume is refused",
             driver.volume_store().needed()?.create_volume(&absent, size, &lost).await.is_err(),
             &absent,
         )?;
         self.kept(&before, &[(&blank, 64 * MIB), (&root, size), (&snapshot, size)]).await?;
 
         let (of_root, of_copy) = (self.content(&root).await?, self.content(&snapshot).await?);
-        require("a copy holds the same", of_root == of_copy, (&of_root, &of_copy))?;
-        require("an image's volume is not blank", of_root != self.content(&blank).await?, &of_root)?;
+        require("a copy has the content of its volume", of_root == of_copy, (&of_root, &of_copy))?;
+        require("a volume of an image has content", of_root != self.content(&blank).await?, &of_root)?;
 
         for wanted in [128 * MIB, 96 * MIB] {
             driver
@@ -57,7 +57,7 @@ impl Trial {
                 .check("a volume grows and never shrinks")?;
         }
         require(
-            "resizing nothing",
+            "a resize of a missing volume is refused",
             driver.volume_store().needed()?.resize_volume(&absent, size, None).await.is_err(),
             &absent,
         )?;
@@ -65,7 +65,12 @@ impl Trial {
 
         for _ in 0..2 {
             for name in [&blank, &root, &snapshot, &absent] {
-                driver.volume_store().needed()?.delete_volume(name).await.check("deleting a volume, or none")?;
+                driver
+                    .volume_store()
+                    .needed()?
+                    .delete_volume(name)
+                    .await
+                    .check("deletion of a volume, or of a missing one")?;
             }
         }
         self.kept(&before, &[]).await
@@ -77,7 +82,7 @@ impl Trial {
         wanted.sort();
         let mut now = self.driver.volume_store().needed()?.volumes().await.check("volumes")?;
         now.sort();
-        require("the pool holds what was made", now == wanted, (&now, &wanted))
+        require("the pool lists the volumes that exist, with their sizes", now == wanted, (&now, &wanted))
     }
 
     /// The length and checksum of the bytes that a guest would read.

@@ -1,9 +1,44 @@
 //! The `<cpu>` element: mode, model, topology, features and NUMA nodes.
 
-use super::{Hardware, HostFacts, pinned};
+use std::collections::BTreeSet;
+
+use super::{Hardware, HardwareError, HostFacts, pinned};
 use crate::guest::GuestSpec;
 use crate::options::CpuMode;
+use crate::traits;
 use crate::xml::Element;
+
+/// A CPU model of the operator's list, with its features.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpuModel {
+    pub name: String,
+    pub features: BTreeSet<String>,
+}
+
+/// The first of the operator's models with every required trait; `None` unless the mode is `custom`. Nova's
+/// `_get_guest_cpu_model_config`.
+pub(super) fn model(properties: &[(String, String)], host: &HostFacts) -> Result<Option<String>, HardwareError> {
+    if host.cpu_mode != CpuMode::Custom {
+        return Ok(None);
+    }
+    let required = properties.iter().filter(|(_, value)| value == "required");
+    let required: Vec<&str> = required
+        .filter_map(|(key, _)| key.strip_prefix("trait:"))
+        .filter(|name| name.starts_with("HW_CPU_X86_"))
+        .collect();
+    let flags = host.guests.cpu_flags.iter().filter(|flag| flag.wanted).map(|flag| flag.name.clone());
+    let flags: BTreeSet<String> = flags.collect();
+    let has_all = |model: &&CpuModel| {
+        let features = model.features.union(&flags).cloned().collect();
+        let traits = traits::of_features(&features);
+        required.iter().all(|name| traits.contains(name))
+    };
+    match (host.cpu_models.iter().find(has_all), host.cpu_models.is_empty()) {
+        (Some(model), _) => Ok(Some(model.name.clone())),
+        (None, true) => Ok(None),
+        (None, false) => Err(HardwareError::NoCpuModel { traits: required.join(", ") }),
+    }
+}
 
 pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let (sockets, cores, threads) = hardware.topology(guest.vcpus);
@@ -16,7 +51,7 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         CpuMode::Custom => Element::new("cpu")
             .attr("mode", "custom")
             .attr("match", "exact")
-            .children(host.cpu_models.first().map(|model| Element::leaf("model", model))),
+            .children(hardware.cpu_model.as_deref().map(|model| Element::leaf("model", model))),
     };
     // Without a model no flags can be added or removed; Nova behaves the same.
     let flags = host.guests.cpu_flags.iter().filter(|_| host.cpu_mode != CpuMode::None);

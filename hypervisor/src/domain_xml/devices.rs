@@ -12,7 +12,7 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .children(controllers(guest, hardware))
         .children(pcie_ports(host, hardware))
         .children(guest.nics.iter().map(|nic| interface(nic, guest.vcpus, host, hardware)))
-        .children(serial(guest, host))
+        .children(serial(guest, host, hardware))
         .children(hardware.guest_agent.then(agent))
         .children(hardware.tablet.then(|| Element::new("input").attr("type", "tablet").attr("bus", "usb")))
         .children(host.screens.vnc.as_deref().map(|listen| graphics("vnc", listen)))
@@ -21,6 +21,7 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .children(host.screens.any().then(|| video(hardware)))
         .children(hardware.rng.then(|| rng(host, hardware)))
         .children(hardware.watchdog.as_deref().map(watchdog))
+        .children(hardware.tpm.zip(guest.tpm_secret).map(|(tpm, secret)| tpm.device(secret)))
         .child(balloon(host))
 }
 
@@ -171,7 +172,7 @@ pub(super) fn interface(nic: &Nic, vcpus: u32, host: &HostFacts, hardware: &Hard
 }
 
 /// The type of the interface, and the elements that say what it is plugged into.
-fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
+pub(super) fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
     let source = |attribute: &'static str, name: &str| Element::new("source").attr(attribute, name);
     match &nic.plug {
         NicPlug::Network => ("network", vec![source("network", &volumes::network_name(nic.network))]),
@@ -200,18 +201,18 @@ fn interface_driver(vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Option
     needed.then(|| driver().attr_if("rx_queue_size", length))
 }
 
-/// The serial port with its log, and the console on it. The log is in the storage pool, because libvirt reads files of
-/// a remote host only from there.
-fn serial(guest: &GuestSpec, host: &HostFacts) -> [Element; 2] {
+/// The serial ports, the first one with its log, and the console on it. The log is in the storage pool, because libvirt
+/// reads files of a remote host only from there.
+fn serial(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
     let log = format!("{}/{}", host.pool_path, volumes::console_log(guest.instance));
-    let serial = Element::new("serial")
-        .attr("type", "pty")
-        .child(Element::new("log").attr("file", log).attr("append", "on"))
-        .child(Element::new("target").attr("port", 0));
+    let target = |port: u32| Element::new("target").attr("port", port);
+    let serial = || Element::new("serial").attr("type", "pty");
+    let first = serial().child(Element::new("log").attr("file", log).attr("append", "on")).child(target(0));
+    let others = (1..hardware.serial_ports).map(|port| serial().child(target(port)));
     let console = Element::new("console")
         .attr("type", "pty")
         .child(Element::new("target").attr("type", "serial").attr("port", 0));
-    [serial, console]
+    std::iter::once(first).chain(others).chain([console]).collect()
 }
 
 fn agent() -> Element {
@@ -239,7 +240,8 @@ fn spice_agent() -> Element {
 }
 
 fn video(hardware: &Hardware) -> Element {
-    Element::new("video").child(Element::new("model").attr("type", &hardware.video_model))
+    let vram = hardware.video_ram_mib.map(|mib| mib * 1024);
+    Element::new("video").child(Element::new("model").attr("type", &hardware.video_model).attr_if("vram", vram))
 }
 
 fn rng(host: &HostFacts, hardware: &Hardware) -> Element {

@@ -4,22 +4,13 @@
 //! specs (`hw:cpu_sockets`, `quota:cpu_shares`, ...). Unknown names are ignored, as in Nova. An unusable value is an
 //! error before anything is created.
 
-use thiserror::Error;
-
-use super::HostFacts;
+use super::error::{HardwareError, is_true, unknown};
+use super::firmware::{self, Firmware, Tpm};
+use super::topology::TopologyWish;
 use super::tuning::Tuning;
+use super::{HostFacts, cpu};
 use crate::guest::RescuePlace;
 use crate::options::default_machine_type;
-
-#[derive(Debug, Error, Clone, PartialEq, Eq)]
-pub enum HardwareError {
-    #[error("{property} has the unknown value {value:?}")]
-    UnknownValue { property: &'static str, value: String },
-    #[error("{property} = {value} does not work with machine type {machine}")]
-    Incompatible { property: &'static str, value: String, machine: String },
-    #[error("the flavor's {spec} and the image's {property} contradict each other")]
-    Contradiction { spec: &'static str, property: &'static str },
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskBus {
@@ -89,12 +80,15 @@ pub struct Hardware {
     pub vif_model: VifModel,
     pub video_model: String,
     pub rng: bool,
-    /// The number of bytes that the guest may draw from the host, and the period in milliseconds (libvirt's default:
-    /// 1000).
+    /// The number of random bytes that the guest may get from the host in each period, and the period in milliseconds
+    /// (libvirt's default: 1000).
     pub rng_rate: Option<(u64, Option<u64>)>,
     pub guest_agent: bool,
     pub tablet: bool,
-    pub uefi: bool,
+    pub firmware: Firmware,
+    pub tpm: Option<Tpm>,
+    /// Whether the guest's memory is locked in the host's memory, so that it is never swapped out.
+    pub locked_memory: bool,
     pub hpet: bool,
     pub windows: bool,
     pub boot_menu: bool,
@@ -107,18 +101,19 @@ pub struct Hardware {
     /// Whether an interface has as many queues as the guest has CPUs.
     pub multiqueue: bool,
     pub tuning: Tuning,
-    sockets: Option<u32>,
-    cores: Option<u32>,
-    threads: Option<u32>,
+    /// The memory of the graphics card in MiB; `None`: the hypervisor's default.
+    pub video_ram_mib: Option<u64>,
+    pub serial_ports: u32,
+    /// The named model of the CPU, with `[libvirt] cpu_mode = custom`.
+    pub cpu_model: Option<String>,
+    topology: TopologyWish,
 }
 
 impl Hardware {
     pub fn parse(properties: &[(String, String)], host: &HostFacts) -> Result<Self, HardwareError> {
         let get = |name: &str| properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         let yes = |name: &str| get(name).is_some_and(is_true);
-        let count = |name: &str| get(name).and_then(|value| value.parse().ok()).filter(|n| *n > 0);
-        // For each part of a CPU topology, the flavor precedes the image (`nova.virt.hardware`).
-        let part = |spec: &str, property: &str| count(spec).or_else(|| count(property));
+        let count = |name: &str| get(name).and_then(|value| value.trim().parse().ok()).filter(|n| *n > 0);
 
         let machine_type = get("hw_machine_type").or(host.machine_type.as_deref());
         let machine_type = machine_type.unwrap_or_else(|| default_machine_type(&host.arch)).to_owned();
@@ -149,7 +144,9 @@ impl Hardware {
             rng_rate: rng_rate(get)?,
             guest_agent: yes("hw_qemu_guest_agent"),
             tablet: has_tablet(get("hw_pointer_model"), host),
-            uefi: get("hw_firmware_type") == Some("uefi"),
+            firmware: Firmware::parse(get, (&host.arch, &host.firmware), &machine_type)?,
+            tpm: firmware::tpm(get, &host.firmware)?,
+            locked_memory: yes("hw:locked_memory") || yes("hw_locked_memory"),
             hpet: yes("hw_time_hpet"),
             windows: get("os_type") == Some("windows"),
             boot_menu: yes("hw:boot_menu") || yes("hw_boot_menu"),
@@ -158,9 +155,10 @@ impl Hardware {
             pmu: agreed(get, "hw:pmu", "hw_pmu")?,
             multiqueue: agreed(get, "hw:vif_multiqueue_enabled", "hw_vif_multiqueue_enabled")?.unwrap_or(false),
             tuning: Tuning::parse(get)?,
-            sockets: part("hw:cpu_sockets", "hw_cpu_sockets"),
-            cores: part("hw:cpu_cores", "hw_cpu_cores"),
-            threads: part("hw:cpu_threads", "hw_cpu_threads"),
+            video_ram_mib: get("hw_video_ram").and_then(|mib| mib.trim().parse().ok()),
+            serial_ports: count("hw_serial_port_count").or_else(|| count("hw:serial_port_count")).unwrap_or(1),
+            cpu_model: cpu::model(properties, host)?,
+            topology: TopologyWish::parse(get),
             machine_type,
         })
     }
@@ -179,22 +177,14 @@ impl Hardware {
         Ok(Self { rescue_bus, ..self })
     }
 
-    /// Whether the board has PCI Express. Its ports must exist before a device is attached.
+    /// Whether the board has PCI Express. The ports of such a board must exist before a device is attached.
     pub(super) fn is_pcie(&self) -> bool {
         ["q35", "pc-q35", "virt"].iter().any(|board| self.machine_type.starts_with(board))
     }
 
-    /// Sockets, cores and threads; their product is `vcpus`. Nova prefers sockets. A requested number that does not
-    /// divide the number of CPUs is ignored.
+    /// Sockets, cores and threads; their product is `vcpus`.
     pub(super) fn topology(&self, vcpus: u32) -> (u32, u32, u32) {
-        let divides = |wish: Option<u32>, of: u32| wish.filter(|n| of.is_multiple_of(*n));
-        let threads = divides(self.threads, vcpus).unwrap_or(1);
-        let rest = vcpus / threads;
-        match (divides(self.cores, rest), divides(self.sockets, rest)) {
-            (Some(cores), _) => (rest / cores, cores, threads),
-            (None, Some(sockets)) => (sockets, rest / sockets, threads),
-            (None, None) => (rest, 1, threads),
-        }
+        self.topology.best(vcpus)
     }
 }
 
@@ -258,13 +248,4 @@ fn watchdog<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<String>,
         }
     }
     Ok(None)
-}
-
-pub(super) fn unknown(property: &'static str, value: &str) -> HardwareError {
-    HardwareError::UnknownValue { property, value: value.to_owned() }
-}
-
-/// Whether the value is true, as oslo's `bool_from_string` reads it.
-fn is_true(value: &str) -> bool {
-    matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes")
 }

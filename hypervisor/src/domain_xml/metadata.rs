@@ -5,8 +5,8 @@ use crate::guest::GuestSpec;
 use crate::options::Serial;
 use crate::xml::Element;
 
-/// The namespace of our metadata element. A domain with this element is ours. Every other domain on the host is left
-/// alone.
+/// The namespace of our metadata element. A domain with this element, or with Nova's, is ours. Every other domain on
+/// the host is left alone.
 pub const NAMESPACE: &str = "urn:chronova:instance:1";
 
 pub(super) fn element(guest: &GuestSpec) -> Element {
@@ -33,8 +33,8 @@ pub(super) fn element(guest: &GuestSpec) -> Element {
     Element::new("metadata").child(instance)
 }
 
-/// cloud-init recognises an OpenStack guest by the product name `OpenStack Compute` (its `ds-identify`). It uses the
-/// serial if it cannot read a config drive.
+/// cloud-init recognises an OpenStack guest by the product name `OpenStack Compute` (its `ds-identify`). cloud-init
+/// uses the serial if it cannot read a config drive.
 pub(super) fn sysinfo(guest: &GuestSpec, host: &HostFacts) -> Element {
     let entry = |name: &str, value: &str| Element::leaf("entry", value).attr("name", name);
     let id = guest.instance.to_string();

@@ -1,26 +1,38 @@
 //! A guest's configuration as libvirt's domain XML: a pure function of the guest and its host's facts.
 //!
-//! The shape is that of Nova's libvirt driver, which operators know: `pc` machine on x86, virtio disks and interfaces,
-//! and the config drive as a CD-ROM. It also has a logged serial console, VNC, balloon statistics, and SMBIOS strings
-//! for cloud-init. Invariants: the same input gives the same bytes. User input cannot become markup ([`crate::xml`]).
-//! Every file lies in the host's storage pool ([`crate::volumes`] forms the names). Golden files: `hypervisor/golden/`.
+//! A guest has the same shape as with Nova's libvirt driver, which operators know: `pc` machine on x86, virtio disks
+//! and interfaces, and the config drive as a CD-ROM. Each guest also has a logged serial console, VNC, balloon
+//! statistics, and SMBIOS strings for cloud-init. Invariants: the same input gives the same bytes. User input cannot
+//! become markup ([`crate::xml`]). Every file lies in the host's storage pool ([`crate::volumes`] forms the names).
+//! Golden files: `hypervisor/golden/`.
 
 mod cpu;
 mod devices;
+mod error;
+mod firmware;
 mod hardware;
 mod metadata;
 mod pinned;
+mod replug;
 pub(crate) mod source;
+mod splice;
+mod topology;
 mod tuning;
 
-pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
+pub use cpu::CpuModel;
+pub use error::HardwareError;
+pub use firmware::{Firmware, Tpm};
+pub use hardware::{DiskBus, Hardware, VifModel};
 pub use metadata::NAMESPACE;
 pub use pinned::repin;
+pub use replug::replug;
 pub use source::{DiskSource, RbdImage};
 pub use tuning::Tuning;
 
 use std::collections::BTreeMap;
 
+use crate::cpus;
+use crate::firmware::FirmwareFacts;
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, CpuMode, GuestOptions, Screens};
 use crate::xml::Element;
@@ -32,7 +44,8 @@ pub struct HostFacts {
     pub arch: String,
     pub kvm: bool,
     pub cpu_mode: CpuMode,
-    pub cpu_models: Vec<String>,
+    /// The models of `[libvirt] cpu_models` with `cpu_mode = custom`, in the order of preference.
+    pub cpu_models: Vec<CpuModel>,
     /// The machine type of a guest without one in its image.
     pub machine_type: Option<String>,
     pub pool_path: String,
@@ -43,6 +56,7 @@ pub struct HostFacts {
     pub screens: Screens,
     /// The video models that the host supports, from its domain capabilities; empty if it does not report any.
     pub video_models: Vec<String>,
+    pub firmware: FirmwareFacts,
     /// The host's id, as libvirtd reports it.
     pub host_uuid: Option<String>,
     pub guests: GuestOptions,
@@ -50,11 +64,12 @@ pub struct HostFacts {
 
 impl HostFacts {
     pub(crate) fn is_x86(&self) -> bool {
-        matches!(self.arch.as_str(), "x86_64" | "i686")
+        firmware::is_x86(&self.arch)
     }
 
     /// The cache mode of a disk in a file: the operator's choice, or bypassing the page cache. If the file system
-    /// cannot bypass it, `none` could not open the file. Then `writeback` keeps flushes safe, as in Nova.
+    /// cannot bypass the page cache, QEMU cannot open a file with `none`. Then the mode is `writeback`, which still
+    /// honours the guest's flushes, as in Nova.
     fn cache(&self) -> CacheMode {
         match self.guests.cache.file.unwrap_or(CacheMode::None) {
             mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,
@@ -66,6 +81,12 @@ impl HostFacts {
 /// Renders the domain XML.
 pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareError> {
     let hardware = Hardware::parse(&guest.hardware, host)?;
+    if hardware.tpm.is_some() && guest.tpm_secret.is_none() {
+        return Err(HardwareError::NoTpmSecret);
+    }
+    if host.guests.file_backed_memory.is_some() && guest.pinning.nodes.iter().any(|node| node.huge_page_kib.is_some()) {
+        return Err(HardwareError::HugePagesOnFiles);
+    }
     let hardware = match guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
         Some(place) => hardware.with_rescue(place, host)?,
         None => hardware,
@@ -96,13 +117,13 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .child(Element::leaf("uuid", guest.instance))
         .child(metadata::element(guest))
         .child(Element::leaf("memory", guest.memory_mib * 1024).attr("unit", "KiB"))
-        .children(pinned::memory_backing(&guest.pinning))
+        .children(pinned::memory_backing(&guest.pinning, host, hardware))
         .child(pinned::vcpu(guest.vcpus, &guest.pinning))
-        .children(hardware.tuning.cpu(pinned::pins(&guest.pinning)))
+        .children(hardware.tuning.cpu(cpu_placement(guest, host)))
         .children(pinned::numatune(&guest.pinning))
         .children(host.is_x86().then(|| metadata::sysinfo(guest, host)))
         .child(os(guest, host, hardware))
-        .child(features(host, hardware))
+        .child(features(guest, host, hardware))
         .child(cpu::element(guest, host, hardware))
         .child(clock(host, hardware))
         .child(Element::leaf("on_poweroff", "destroy"))
@@ -114,27 +135,48 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let rescue = guest.rescue.as_ref();
     // A rescue disk that is added to the other disks has its own boot order, as a boot volume has. libvirt accepts
-    // either kinds of devices or an order, not both.
+    // either boot orders of devices or one list of device kinds, not both.
     let by_order = rescue.is_some_and(|rescue| rescue.stable.is_some());
     let by_order = by_order || guest.volumes.iter().any(|disk| disk.boot_order.is_some());
     let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
     Element::new("os")
-        .attr_if("firmware", hardware.uefi.then_some("efi"))
+        .attr_if("firmware", hardware.firmware.uefi.then_some("efi"))
+        .children(hardware.firmware.features(&host.firmware))
         .child(Element::leaf("type", "hvm").attr("arch", &host.arch).attr("machine", &hardware.machine_type))
+        .children(hardware.firmware.loader())
         .children((!by_order).then(|| Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" })))
         .children(hardware.boot_menu.then(|| Element::new("bootmenu").attr("enable", "yes")))
         .children(host.is_x86().then(|| Element::new("smbios").attr("mode", "sysinfo")))
 }
 
-fn features(host: &HostFacts, hardware: &Hardware) -> Element {
+/// The elements that pin the guest's CPUs, and that schedule those that run in real time.
+fn cpu_placement(guest: &GuestSpec, host: &HostFacts) -> Vec<Element> {
+    let realtime = &guest.pinning.realtime;
+    let schedule = (!realtime.is_empty()).then(|| {
+        Element::new("vcpusched")
+            .attr("vcpus", cpus::format(realtime.iter().copied()))
+            .attr("scheduler", "fifo")
+            .attr("priority", host.guests.realtime_priority)
+    });
+    pinned::pins(&guest.pinning).into_iter().chain(schedule).collect()
+}
+
+fn features(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let hidden = || Element::new("kvm").child(Element::new("hidden").attr("state", "on"));
     // OVMF needs ACPI. Other architectures get ACPI only together with UEFI, as libvirt demands.
-    let acpi = host.is_x86() || hardware.uefi;
+    let acpi = host.is_x86() || hardware.firmware.uefi;
     Element::new("features")
         .children(acpi.then(|| Element::new("acpi")))
         .children(host.is_x86().then(|| Element::new("apic")))
         .children((host.kvm && hardware.hidden).then(hidden))
-        .children(hardware.pmu.map(|on| Element::new("pmu").attr("state", if on { "on" } else { "off" })))
+        .children(hardware.firmware.management_mode(&host.arch))
+        // Its performance counters would disturb a guest that runs in real time.
+        .children(
+            hardware
+                .pmu
+                .or((!guest.pinning.realtime.is_empty()).then_some(false))
+                .map(|on| Element::new("pmu").attr("state", if on { "on" } else { "off" })),
+        )
 }
 
 fn clock(host: &HostFacts, hardware: &Hardware) -> Element {

@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use roxmltree::{Document, Node};
 
+use super::splice::splice;
+use super::{Hardware, HostFacts};
 use crate::cpus;
 use crate::pinning::{GuestNode, Pinning};
 use crate::xml::Element;
@@ -57,13 +59,29 @@ pub(super) fn numa(pinning: &Pinning) -> Option<Element> {
     (!pinning.nodes.is_empty()).then(|| Element::new("numa").children(cells))
 }
 
-pub(super) fn memory_backing(pinning: &Pinning) -> Option<Element> {
+/// The host's memory behind the guest's: its pages, its files, and whether it is locked. The memory of a guest that runs
+/// in real time is locked, and shared with no other guest.
+pub(super) fn memory_backing(pinning: &Pinning, host: &HostFacts, hardware: &Hardware) -> Option<Element> {
     let page = |(id, node): (usize, &GuestNode)| {
         let size = node.huge_page_kib?;
         Some(Element::new("page").attr("size", size).attr("unit", "KiB").attr("nodeset", id))
     };
     let pages: Vec<Element> = pinning.nodes.iter().enumerate().filter_map(page).collect();
-    (!pages.is_empty()).then(|| Element::new("memoryBacking").child(Element::new("hugepages").children(pages)))
+    let realtime = !pinning.realtime.is_empty();
+    let huge = (!pages.is_empty()).then(|| Element::new("hugepages").children(pages));
+    let unshared = realtime.then(|| Element::new("nosharepages"));
+    let locked = (realtime || hardware.locked_memory).then(|| Element::new("locked"));
+    let in_files = host.guests.file_backed_memory.is_some().then(|| {
+        [
+            Element::new("source").attr("type", "file"),
+            Element::new("access").attr("mode", "shared"),
+            Element::new("allocation").attr("mode", "immediate"),
+            Element::new("discard"),
+        ]
+    });
+    let all: Vec<Element> =
+        huge.into_iter().chain(unshared).chain(locked).chain(in_files.into_iter().flatten()).collect();
+    (!all.is_empty()).then(|| Element::new("memoryBacking").children(all))
 }
 
 /// The elements of a `cputune` that place the guest.
@@ -97,15 +115,7 @@ pub fn repin(xml: &str, pinning: &Pinning) -> Result<String, roxmltree::Error> {
     }
     let memory = numatune(pinning).map(|element| element.render()).unwrap_or_default();
     cuts.push((child("numatune").map_or(place..place, |node| node.range()), memory));
-    cuts.sort_by_key(|(range, _)| (range.start, range.end));
-    let (mut out, mut at) = (String::with_capacity(xml.len() + 512), 0);
-    for (range, text) in cuts {
-        out.push_str(&xml[at..range.start]);
-        out.push_str(&text);
-        at = range.end;
-    }
-    out.push_str(&xml[at..]);
-    Ok(out)
+    Ok(splice(xml, cuts))
 }
 
 /// The `vcpu` element with another set of processors.

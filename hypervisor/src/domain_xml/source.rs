@@ -1,5 +1,5 @@
 //! The source of a local disk in domain XML. The format is always given, because the guest writes the first bytes of a
-//! raw disk. QEMU must never take those for the header of another format.
+//! raw disk. QEMU must never read those bytes as the header of another format.
 
 use super::HostFacts;
 use crate::options::CacheMode;
@@ -51,7 +51,7 @@ impl DiskSource {
         }
     }
 
-    /// The mode of the host's page cache: the operator's choice for this kind of source, or none.
+    /// The mode of the host's page cache: the operator's choice for this kind of source, or `none`.
     pub(super) fn cache(&self, host: &HostFacts) -> CacheMode {
         let modes = &host.guests.cache;
         match self {

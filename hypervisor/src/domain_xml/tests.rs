@@ -7,6 +7,8 @@ use crate::volumes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
 
+mod hardware_wishes;
+
 fn host() -> HostFacts {
     HostFacts {
         arch: "x86_64".to_owned(),
@@ -19,6 +21,7 @@ fn host() -> HostFacts {
         direct_io: true,
         screens: Screens::default(),
         video_models: vec!["vga".to_owned(), "virtio".to_owned()],
+        firmware: FirmwareFacts::default(),
         host_uuid: Some("11111111-2222-3333-4444-555555555555".to_owned()),
         guests: GuestOptions::default(),
     }
@@ -59,7 +62,12 @@ fn guest() -> GuestSpec {
         hardware: Vec::new(),
         rescue: None,
         pinning: Pinning::default(),
+        tpm_secret: None,
     }
+}
+
+fn cpu_model(name: &str, features: &[&str]) -> CpuModel {
+    CpuModel { name: name.to_owned(), features: features.iter().map(|name| (*name).to_owned()).collect() }
 }
 
 fn with(properties: &[(&str, &str)]) -> GuestSpec {
@@ -87,7 +95,7 @@ fn kvm_with_a_host_model_cpu() {
 #[test]
 fn each_mode_of_a_cpu_is_rendered() {
     let cpu = |cpu_mode, models: &[&str]| {
-        let cpu_models = models.iter().map(|model| (*model).to_owned()).collect();
+        let cpu_models = models.iter().map(|name| cpu_model(name, &[])).collect();
         let xml = render(&guest(), &HostFacts { kvm: true, cpu_mode, cpu_models, ..host() }).unwrap();
         let document = roxmltree::Document::parse(&xml).unwrap();
         let cpu = document.descendants().find(|node| node.has_tag_name("cpu")).unwrap();
@@ -104,6 +112,34 @@ fn each_mode_of_a_cpu_is_rendered() {
     assert_eq!(custom, (said("custom"), said("exact"), said("IvyBridge")));
 }
 
+/// `[libvirt] cpu_models`: the first model with the traits that flavor and image require.
+#[test]
+fn the_first_cpu_model_with_the_required_traits_is_taken() {
+    let models = [("Nehalem", ["sse4.2"].as_slice()), ("Haswell", &["sse4.2", "avx", "avx2"]), ("Icelake", &["avx2"])];
+    let cpu_models: Vec<_> = models.iter().map(|(name, features)| cpu_model(name, features)).collect();
+    let of = |traits: &[&str], flags: &[&str]| {
+        let guests = GuestOptions {
+            cpu_flags: flags.iter().map(|flag| CpuFlag::parse(flag)).collect(),
+            ..GuestOptions::default()
+        };
+        let host = HostFacts { kvm: true, cpu_mode: CpuMode::Custom, cpu_models: cpu_models.clone(), guests, ..host() };
+        let keys: Vec<String> = traits.iter().map(|name| format!("trait:{name}")).collect();
+        let wished: Vec<_> = keys.iter().map(|key| (key.as_str(), "required")).collect();
+        let xml = render(&with(&wished), &host)?;
+        let document = roxmltree::Document::parse(&xml).unwrap();
+        let cpu = document.descendants().find(|node| node.has_tag_name("cpu")).unwrap();
+        Ok(cpu.children().find(|node| node.has_tag_name("model")).and_then(|node| node.text()).unwrap().to_owned())
+    };
+    let said = |model: &str| Ok(model.to_owned());
+    assert_eq!(of(&[], &[]), said("Nehalem"), "without traits the first one");
+    assert_eq!(of(&["HW_CPU_X86_SSE42"], &[]), said("Nehalem"));
+    assert_eq!(of(&["HW_CPU_X86_AVX", "HW_CPU_X86_AVX2"], &[]), said("Haswell"));
+    assert_eq!(of(&["HW_CPU_X86_AESNI"], &["aes"]), said("Nehalem"), "a flag counts for every model");
+    assert_eq!(of(&["CUSTOM_GOLD"], &[]), said("Nehalem"), "other traits are not the CPU's");
+    let none: Result<String, _> = Err(HardwareError::NoCpuModel { traits: "HW_CPU_X86_AVX512F".to_owned() });
+    assert_eq!(of(&["HW_CPU_X86_AVX512F"], &[]), none);
+}
+
 /// CPU flags against hardware flaws must be visible to the guest. Host models include them, and operators can name
 /// them.
 #[test]
@@ -111,7 +147,7 @@ fn cpu_flags_can_be_added_to_any_model() {
     for cpu_mode in [CpuMode::HostModel, CpuMode::HostPassthrough, CpuMode::Custom] {
         let flags = ["md-clear", "ssbd", "-pcid"].map(CpuFlag::parse).to_vec();
         let guests = GuestOptions { cpu_flags: flags, ..GuestOptions::default() };
-        let cpu_models = vec!["Cascadelake-Server".to_owned()];
+        let cpu_models = vec![cpu_model("Cascadelake-Server", &[])];
         let xml = render(&guest(), &HostFacts { kvm: true, cpu_mode, cpu_models, guests, ..host() }).unwrap();
         for feature in ["'require' name='md-clear'", "'require' name='ssbd'", "'disable' name='pcid'"] {
             assert!(xml.contains(&format!("<feature policy={feature}/>")), "{cpu_mode:?} {feature}: {xml}");
@@ -228,7 +264,7 @@ fn arm_with_scsi_and_a_named_cpu() {
     let host = HostFacts {
         arch: "aarch64".to_owned(),
         cpu_mode: CpuMode::Custom,
-        cpu_models: vec!["cortex-a57".to_owned()],
+        cpu_models: vec![cpu_model("cortex-a57", &[])],
         ..host()
     };
     golden("aarch64", &guest, &host);
@@ -336,6 +372,7 @@ fn chosen() -> HostFacts {
         rx_queue_size: Some(512),
         max_queues: Some(4),
         trusts_cpus: false,
+        ..GuestOptions::default()
     };
     let machine_type = Some("q35".to_owned());
     HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, machine_type, guests, ..host() }
@@ -480,7 +517,7 @@ fn a_pinned_guest() {
 #[test]
 fn a_guest_of_huge_pages_that_floats_over_a_cell() {
     let nodes = vec![on(0, &[(0, &[0, 1, 4, 5]), (1, &[0, 1, 4, 5])], Some(2048))];
-    let pinning = Pinning { nodes, emulator: vec![0, 1, 4, 5], confined: vec![0, 1, 4, 5] };
+    let pinning = Pinning { nodes, emulator: vec![0, 1, 4, 5], confined: vec![0, 1, 4, 5], ..Pinning::default() };
     golden("huge-pages", &GuestSpec { vcpus: 2, pinning, ..guest() }, &host());
 }
 

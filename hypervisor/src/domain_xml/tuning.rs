@@ -4,7 +4,7 @@
 //! The `quota:` specs of other hypervisors (`quota:cpu_limit`, `quota:memory_shares_level`, ...) have no effect, as in
 //! Nova. If libvirt cannot set a limit on a host, the start fails; the limit is never ignored.
 
-use super::hardware::{HardwareError, unknown};
+use super::error::{HardwareError, unknown};
 use crate::xml::Element;
 
 /// An extra spec, and libvirt's name for it.
@@ -65,7 +65,7 @@ impl Tuning {
         (!self.disk.is_empty()).then(|| Element::new("iotune").children(limits(&self.disk)))
     }
 
-    /// The limits of each interface. libvirt accepts no peak and no burst without an average.
+    /// The limits of each interface. libvirt accepts a peak or a burst only together with an average.
     pub(super) fn interface(&self) -> Option<Element> {
         let directions = [("inbound", &self.inbound), ("outbound", &self.outbound)];
         let limited = directions.map(|(name, limits)| {

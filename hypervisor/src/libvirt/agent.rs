@@ -1,7 +1,8 @@
 //! The QEMU guest agent, through libvirt.
 //!
 //! A guest's definition says whether it has a channel to an agent. libvirt has an error of its own for a guest without
-//! a channel. This file tells that error from an agent that does not answer, and from one that refuses.
+//! a channel. This file distinguishes that error from the errors of an agent that does not answer, and of an agent that
+//! refuses.
 
 #![allow(unsafe_code)]
 
@@ -60,8 +61,8 @@ fn refusal(call: &'static str, error: &Error) -> DriverError {
     }
 }
 
-/// Freezes the guest's file systems. An agent refuses to freeze what is already frozen, so this thaws first and asks
-/// again.
+/// Freezes the guest's file systems. An agent refuses to freeze file systems that are already frozen. After a refusal,
+/// this function thaws them and freezes them again.
 pub(super) fn freeze(guest: &Domain) -> DriverResult<()> {
     match freeze_once(guest) {
         Err(error) if number(&error) == Some(ErrorNumber::AgentUnresponsive) => {

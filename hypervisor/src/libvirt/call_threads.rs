@@ -1,9 +1,9 @@
 //! The threads that run the libvirt calls of one host.
 //!
-//! libvirt calls block, and a hung libvirtd blocks them for ever. So each host has its own few threads, and a hung host
-//! does not block the others. A caller waits only until its deadline. If a caller leaves before a thread takes its
-//! call, the call is never made. Threads that hang on a lost connection are not part of the limit: the next connection
-//! begins with the full number.
+//! libvirt calls block, and a hung libvirtd blocks them for ever. So each host has a few threads of its own, and a hung
+//! host does not block the other hosts. A caller waits only until its deadline. If a caller leaves before a thread
+//! takes its call, the call is never made. A session lasts as long as one connection to the host. Threads that hang in
+//! an earlier session are not part of the limit: each session begins with the full number.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,7 +48,7 @@ impl CallThreadsState {
     }
 }
 
-/// A bounded pool of blocking threads. Dropping it lets running calls end and drops the waiting ones.
+/// A bounded pool of blocking threads. Dropping the pool lets running calls end and drops the waiting calls.
 pub(super) struct CallThreads {
     shared: Arc<CallThreadsState>,
 }
@@ -67,8 +67,8 @@ impl CallThreads {
     /// Assigns later jobs to this session. Threads of an earlier session end after their present job, and are no longer
     /// part of the limit.
     ///
-    /// A disconnected host blocks threads for minutes, until the kernel gives up the connections that they open. Those
-    /// threads must not be missing when the host is back.
+    /// A disconnected host blocks threads for minutes, until the kernel gives up the connections that they open. The
+    /// host needs its full number of threads as soon as it is back.
     pub(super) fn serve(&self, session: usize) {
         let mut queue = self.shared.lock();
         if queue.session != session {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_whose_caller_left_is_not_made() {
+    async fn a_queued_call_of_a_caller_that_left_is_not_made() {
         let threads = CallThreads::new("a", 1);
         let (release, gate) = mpsc::sync_channel::<()>(0);
         let first = threads.start("first", move || {

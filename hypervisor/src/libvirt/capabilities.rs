@@ -6,12 +6,15 @@ use chronova_events::ids::{HostId, InstanceId};
 use roxmltree::{Document, Node};
 use virt::connect::Connect;
 
+use super::cpu_models::{self, HostCpu};
 use super::error::Context;
 use super::{cells, node, pool, storage};
-use crate::domain_xml::HostFacts;
+use crate::domain_xml::{CpuModel, HostFacts};
 use crate::driver::{DriverError, DriverResult};
+use crate::firmware::FirmwareFacts;
 use crate::guest::{CpuInfo, HostCapabilities, HostUsage};
 use crate::options::{CpuMode, LibvirtOptions, VirtType};
+use crate::tpm::TpmVersion;
 use crate::traits;
 
 const CALL: &str = "capabilities";
@@ -35,7 +38,10 @@ fn text(node: Node<'_, '_>, name: &str) -> String {
 pub(super) struct ProbedHost {
     pub(super) facts: HostFacts,
     cpu: CpuInfo,
-    uefi: bool,
+    /// Why guests are emulated; `None` with KVM.
+    emulates_because: Option<&'static str>,
+    /// The features that guests can have, which the host's traits tell.
+    guest_features: BTreeSet<String>,
 }
 
 pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult<ProbedHost> {
@@ -48,17 +54,21 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     if let Some(node) = host_cpu {
         cpu.features = expanded_features(connect, &xml[node.range()]).unwrap_or(cpu.features);
     }
-    let kvm = match options.virt_type {
-        VirtType::Kvm => true,
-        VirtType::Qemu => false,
-        VirtType::Auto => offers_kvm(&document, &arch) && can_virtualise(&cpu),
-    };
+    let emulates_because = emulates_because(&document, &cpu, options.virt_type)?;
+    let kvm = emulates_because.is_none();
     // Some drivers have no domain capabilities (`test:///`), so they report less.
-    let domain_xml = connect
-        .domain_capabilities(None, Some(&arch), options.machine_types.chosen(&arch), Some(virt_name(kvm)), 0)
-        .unwrap_or_else(|_| "<domainCapabilities/>".to_owned());
+    let capabilities_of = |machine: Option<&str>| {
+        let found = connect.domain_capabilities(None, Some(&arch), machine, Some(virt_name(kvm)), 0);
+        found.unwrap_or_else(|_| "<domainCapabilities/>".to_owned())
+    };
+    let domain_xml = capabilities_of(options.machine_types.chosen(&arch));
     let domain = parse(&domain_xml)?;
     let domain = domain.root_element();
+    // Only q35 machines can protect the variables of secure boot, so another machine would hide the ability.
+    let secure_xml = capabilities_of((arch == "x86_64").then_some("q35"));
+    let secure_domain = parse(&secure_xml)?;
+    let mut firmware = firmware(domain, secure_domain.root_element(), options);
+    firmware.by_feature = connect.lib_version().during(CALL)? >= FIRMWARE_BY_FEATURE;
 
     if !kvm {
         // Under emulation a guest sees the features of the emulator, not those of the host's CPU.
@@ -67,27 +77,58 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     let node = connect.node_info().during(CALL)?;
     (cpu.sockets, cpu.cores, cpu.threads) = (node.sockets * node.nodes.max(1), node.cores, node.threads);
     let mode = options.cpu_mode.unwrap_or(if kvm { CpuMode::HostModel } else { CpuMode::None });
+    let presented = emulated_features(domain);
+    let features = cpu.features.iter().chain(&presented).map(String::as_str).collect();
+    let host_cpu = HostCpu { arch: &arch, virt_type: virt_name(kvm), mode, features };
+    let cpu_models = cpu_models::learn(connect, &host_cpu, options)?;
+    let guest_features = guest_features(&cpu, &cpu_models, options);
     let machine_type = options.machine_types.chosen(&arch).map(str::to_owned);
     let facts = HostFacts {
         arch,
         kvm,
         cpu_mode: mode,
-        cpu_models: options.cpu_models.clone(),
+        cpu_models,
         machine_type,
         pool_path: options.pool_path.clone(),
         places: BTreeMap::new(),
         direct_io: true,
         screens: options.screens.clone(),
-        video_models: enum_values(domain, "modelType"),
+        video_models: enum_values(device(domain, "video"), "modelType"),
+        firmware,
         host_uuid: host.and_then(|host| child(host, "uuid")).and_then(|node| node.text()).map(str::to_owned),
         guests: options.guests.clone(),
     };
-    let uefi = domain
-        .children()
-        .filter(|node| node.has_tag_name("os"))
-        .flat_map(|os| enum_values(os, "firmware"))
-        .any(|firmware| firmware == "efi");
-    Ok(ProbedHost { facts, cpu, uefi })
+    Ok(ProbedHost { facts, cpu, emulates_because, guest_features })
+}
+
+/// The first libvirt that chooses firmware by its features: 7.2.0.
+const FIRMWARE_BY_FEATURE: u32 = 7_002_000;
+
+/// The firmware and the emulated TPMs of the host. `secure`: the capabilities of a machine that can have secure boot.
+fn firmware(domain: Node<'_, '_>, secure: Node<'_, '_>, options: &LibvirtOptions) -> FirmwareFacts {
+    let of_os = |domain: Node<'_, '_>, name: &str, value: &str| {
+        let os = domain.children().filter(|node| node.has_tag_name("os"));
+        os.flat_map(|os| enum_values(Some(os), name)).any(|found| found == value)
+    };
+    let tpm = device(secure, "tpm").filter(|_| options.emulates_tpm);
+    let emulates = enum_values(tpm, "backendModel").iter().any(|backend| backend == "emulator");
+    // libvirt before 8.6.0 does not list versions. The emulator has both.
+    let listed = enum_values(tpm, "backendVersion");
+    let versions = [TpmVersion::V1_2, TpmVersion::V2_0].into_iter();
+    let has =
+        |version: &TpmVersion| emulates && (listed.is_empty() || listed.iter().any(|word| word == version.word()));
+    FirmwareFacts {
+        uefi: of_os(domain, "firmware", "efi"),
+        secure_boot: of_os(secure, "firmware", "efi") && of_os(secure, "secure", "yes"),
+        by_feature: true,
+        tpm_versions: versions.filter(has).collect(),
+        tpm_models: enum_values(tpm, "model"),
+    }
+}
+
+/// The capabilities of one kind of device.
+fn device<'a, 'i>(domain: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
+    child(child(domain, "devices")?, name)
 }
 
 fn virt_name(kvm: bool) -> &'static str {
@@ -101,6 +142,29 @@ fn offers_kvm(document: &Document<'_>, arch: &str) -> bool {
         .filter(|node| node.attribute("name") == Some(arch))
         .flat_map(|node| node.children())
         .any(|node| node.has_tag_name("domain") && node.attribute("type") == Some("kvm"))
+}
+
+/// Why the host emulates its guests; `None` with KVM.
+///
+/// # Errors
+/// The operator demands KVM, and the host's libvirt does not offer it: every guest would fail to start.
+fn emulates_because(document: &Document<'_>, cpu: &CpuInfo, virt_type: VirtType) -> DriverResult<Option<&'static str>> {
+    const NO_KVM: &str = "its libvirt offers no KVM: load the module kvm_intel or kvm_amd (kvm_hv on POWER), and look whether \
+                          QEMU's user may open /dev/kvm";
+    let offered = offers_kvm(document, &cpu.arch);
+    match virt_type {
+        VirtType::Qemu => Ok(Some("[libvirt] virt_type is qemu")),
+        VirtType::Kvm if offered => Ok(None),
+        VirtType::Kvm => {
+            let message = format!("[libvirt] virt_type is kvm, but {NO_KVM}");
+            Err(DriverError::Failed { call: CALL, message })
+        }
+        VirtType::Auto if !offered => Ok(Some(NO_KVM)),
+        VirtType::Auto if !can_virtualise(cpu) => {
+            Ok(Some("its CPU has neither vmx nor svm: switch virtualisation on in the machine's firmware"))
+        }
+        VirtType::Auto => Ok(None),
+    }
 }
 
 /// Whether the CPU supports virtualisation. A kernel may offer `/dev/kvm` although its CPU has no such support: then
@@ -149,8 +213,24 @@ fn emulated_features(domain: Node<'_, '_>) -> Vec<String> {
     features.into_iter().collect()
 }
 
-fn enum_values(node: Node<'_, '_>, name: &str) -> Vec<String> {
-    node.descendants()
+/// The features that guests can have: those of the operator's models, or of the host's CPU, with the operator's flags.
+fn guest_features(cpu: &CpuInfo, models: &[CpuModel], options: &LibvirtOptions) -> BTreeSet<String> {
+    let mut features: BTreeSet<String> = match models {
+        [] => cpu.features.iter().cloned().collect(),
+        models => models.iter().flat_map(|model| &model.features).cloned().collect(),
+    };
+    for flag in &options.guests.cpu_flags {
+        match flag.wanted {
+            true => features.insert(flag.name.clone()),
+            false => features.remove(&flag.name),
+        };
+    }
+    features
+}
+
+fn enum_values(node: Option<Node<'_, '_>>, name: &str) -> Vec<String> {
+    node.into_iter()
+        .flat_map(|node| node.descendants())
         .filter(|node| node.has_tag_name("enum") && node.attribute("name") == Some(name))
         .flat_map(|node| node.children())
         .filter_map(|value| value.text().map(|text| text.trim().to_owned()))
@@ -175,13 +255,24 @@ pub(super) fn capabilities(
         libvirt_version: connect.lib_version().during(CALL)?,
         host_ip: options.host_ip.clone().unwrap_or_else(|| host_of(uri)),
         vcpus: node.cpus,
-        memory_mib: node.memory / 1024,
+        memory_mib: options.guests.file_backed_memory.unwrap_or(node.memory / 1024),
         disk_gib: space.capacity / GIB,
         cpu: known.cpu.clone(),
         kvm: known.facts.kvm,
-        traits: traits::of_host(&known.cpu, &known.facts.video_models, known.uefi),
+        emulates_because: known.emulates_because.map(str::to_owned),
+        traits: traits(known, options),
         cells: cells::learn(connect)?,
     })
+}
+
+fn traits(known: &ProbedHost, options: &LibvirtOptions) -> Vec<String> {
+    let facts = &known.facts;
+    let mut traits = traits::of_host(&known.cpu, &known.guest_features, &facts.video_models, &facts.firmware);
+    if options.guests.file_backed_memory.is_some() {
+        traits.push("COMPUTE_MEM_BACKING_FILE".to_owned());
+        traits.sort();
+    }
+    traits
 }
 
 pub(super) fn usage(

@@ -1,8 +1,9 @@
 //! The connection to one host. One thread of its own opens it, watches it, and reopens it with backoff.
 //!
-//! States: connecting -> up <-> down. While the host is down, calls fail at once with `Unreachable`. The keepalive
-//! closes a connection to a libvirtd that no longer answers, which also ends its hanging calls. A query that hangs
-//! elsewhere ends when its session ends ([`Link::lost`]).
+//! States: connecting -> up <-> down. A session is the time from one opening of the connection to its end. While the
+//! host is down, calls fail at once with `Unreachable`. The keepalive closes a connection to a libvirtd that no longer
+//! answers, which also ends its hanging calls. A query that hangs elsewhere ends when its session ends
+//! ([`Link::lost`]).
 //!
 //! The thread's connection only receives events. Calls use connections of their own ([`HeldConnection`]), each in one
 //! thread at a time. The reason is a bug in libvirt's client before 10.5 (CVE-2024-4418; Debian 12 has 9.0). If another
@@ -112,7 +113,7 @@ impl Drop for HeldConnection {
 /// A request to the connection's thread to end, wherever it waits.
 #[derive(Default)]
 struct ThreadStop {
-    wished: Mutex<bool>,
+    requested: Mutex<bool>,
     wake: Condvar,
     /// The event queue of the open session, on which the thread waits.
     session: Mutex<Option<EventSink>>,
@@ -120,7 +121,7 @@ struct ThreadStop {
 
 impl ThreadStop {
     fn request(&self) {
-        *self.wished.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.requested.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
         if let Some(sink) = &*self.session.lock().unwrap_or_else(PoisonError::into_inner) {
             sink.end();
@@ -128,19 +129,19 @@ impl ThreadStop {
     }
 
     fn is_requested(&self) -> bool {
-        *self.wished.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.requested.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for `pause`, or less if the end is requested. Returns whether the end is requested.
     fn rest(&self, pause: Duration) -> bool {
-        let wished = self.wished.lock().unwrap_or_else(PoisonError::into_inner);
-        let rested = self.wake.wait_timeout_while(wished, pause, |wished| !*wished);
+        let requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        let rested = self.wake.wait_timeout_while(requested, pause, |requested| !*requested);
         *rested.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
-/// Owns the connection's thread. Dropping it ends the thread and waits for it. A thread inside libvirt after `main`
-/// returns would use libraries that are already torn down, and crash.
+/// Owns the connection's thread. Dropping it ends the thread, and waits for it unless the thread may hang for minutes.
+/// A thread inside libvirt after `main` returns would use libraries that are already torn down, and crash.
 pub(super) struct ConnectionThread {
     link: Arc<Link>,
     thread: Option<JoinHandle<()>>,
@@ -149,7 +150,7 @@ pub(super) struct ConnectionThread {
 impl Drop for ConnectionThread {
     fn drop(&mut self) {
         self.link.end.request();
-        // A local libvirtd answers or refuses at once. Opening a remote one may hang for minutes.
+        // A local libvirtd answers or refuses at once. Opening a connection to a remote libvirtd may hang for minutes.
         let may_hang = is_remote(&self.link.uri) && !matches!(self.link.state(), ConnectionState::Up(_));
         if let (Some(thread), false) = (self.thread.take(), may_hang) {
             // The panic hook has already reported a panic of the thread.
@@ -219,8 +220,8 @@ impl Link {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection for calls in the caller's session: an idle or a new one. Blocks. Fails if the session has ended,
-    /// because the intended call may be outdated.
+    /// A connection for calls in the caller's session: an idle connection, or a new one. Blocks. Fails if the session
+    /// has ended, because the intended call may be outdated.
     pub(super) fn line(self: &Arc<Self>, session: &Arc<Connect>) -> DriverResult<HeldConnection> {
         let lost = || DriverError::Unreachable(LOST.to_owned());
         if !self.is_current(session) {
@@ -342,7 +343,7 @@ impl LibvirtSession {
                 link.tell(HostSignal::Connected);
             }
             match news {
-                // This only wakes the thread, which has just checked whether it must end.
+                // The message only wakes the thread, which has just checked whether it must end.
                 Ok(Raw::End) => {}
                 Ok(Raw::Closed { reason }) => return close_reason(reason).to_owned(),
                 Ok(Raw::Lifecycle { instance, event }) => {

@@ -33,7 +33,7 @@ const SERIAL: &str = "serial console";
 /// The size of one read from a guest, and the number of reads that may wait for the holder of the line.
 const CHUNK: usize = 16 << 10;
 const DEPTH: usize = 16;
-/// The pause on an idle line. It doubles from the first to the second value.
+/// The pause between two reads of an idle line. It doubles from the first value up to the second value.
 const IDLE_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(25));
 /// libvirt's result on a non-blocking stream: no data to read now, or no space to write.
 const WOULD_BLOCK: isize = -2;

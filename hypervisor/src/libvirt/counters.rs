@@ -47,7 +47,8 @@ fn cpu_times(domain: &Domain, count: u32) -> Vec<u64> {
     let empty = sys::virVcpuInfo { number: 0, state: 0, cpuTime: 0, cpu: 0 };
     let mut cpus = vec![empty; count as usize];
     let room = i32::try_from(cpus.len()).unwrap_or(i32::MAX);
-    // SAFETY: the array has `room` elements, as the call is told. A null map with length 0 requests no CPU maps.
+    // SAFETY: the array has `room` elements, and the call gets that number. A null map with length 0 requests no CPU
+    // maps.
     let found = unsafe { sys::virDomainGetVcpus(domain.as_ptr(), cpus.as_mut_ptr(), room, std::ptr::null_mut(), 0) };
     cpus.truncate(usize::try_from(found).unwrap_or(0));
     cpus.sort_by_key(|cpu| cpu.number);

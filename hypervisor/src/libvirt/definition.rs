@@ -10,7 +10,7 @@ use virt::storage_pool::StoragePool;
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{pool, snapshot};
+use super::{emulated_tpm, pool, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -55,15 +55,15 @@ pub(super) fn redefine(
         Renew::Root => root.to_vec(),
         Renew::All => root.into_iter().chain(others).collect(),
     };
-    // An earlier rescue, or a first attempt at this one, may have left the rescue disk.
+    // An earlier rescue, or a first attempt at this rescue, may have left the rescue disk.
     for name in renewed.into_iter().chain([volumes::rescue(instance)]) {
         site.remove(&name)?;
     }
     define_and_start(site, facts, guest, false)
 }
 
-/// Creates the guest's disks, defines the guest and starts it. If the guest had no definition, its disks may be
-/// incomplete.
+/// Creates the guest's disks, defines the guest and starts it. `undefined`: the guest had no definition, so its
+/// existing disks may be incomplete.
 fn define_and_start(
     site: HostStorage<'_>,
     facts: &HostFacts,
@@ -84,7 +84,8 @@ fn with_places(site: HostStorage<'_>, facts: &HostFacts, guest: &GuestSpec) -> D
     Ok(HostFacts { places: site.places(guest)?, ..facts.clone() })
 }
 
-/// Creates disks, config drive and console log of a guest that is not defined, over any existing ones.
+/// Creates disks, config drive and console log of a guest that is not defined. The new files replace any existing
+/// files.
 pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &GuestSpec) -> DriverResult<()> {
     if lookup(connect, guest.instance)?.is_some() {
         return Ok(());
@@ -93,8 +94,8 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
     provide_volumes(HostStorage::new(connect, options), guest, true, DiskContent::Yes)
 }
 
-/// Defines a guest over disks that `provide` adjusts, and starts it if `on`. Succeeds if the guest already runs. A
-/// guest that is off gets a new definition.
+/// Defines a guest over disks that `provide` adjusts, and starts it if `on`. If the guest already runs, succeeds only
+/// if `on`. A guest that is off gets a new definition.
 pub(super) fn install(
     site: HostStorage<'_>,
     facts: &HostFacts,
@@ -235,6 +236,9 @@ pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: Ins
     if let Some(domain) = lookup(connect, instance)? {
         pull(&domain)?;
         undefine(&domain)?;
+    }
+    if options.emulates_tpm {
+        emulated_tpm::remove(connect, instance)?;
     }
     HostStorage::new(connect, options).remove_all(instance)
 }

@@ -29,8 +29,8 @@ pub(super) fn require(connect: &Connect, instance: InstanceId) -> DriverResult<D
 const NOVA_NAMESPACES: [&str; 2] =
     ["http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0"];
 
-/// Whether the domain has our metadata element or Nova's. An unknown answer is an error and never `false`, because a
-/// guest that counts as absent would lose its disks.
+/// Whether the domain has our metadata element or Nova's. If libvirt does not answer, the result is an error and never
+/// `false`, because a guest that counts as absent would lose its disks.
 fn is_ours(domain: &Domain) -> Result<bool, Error> {
     for namespace in [NAMESPACE].into_iter().chain(NOVA_NAMESPACES) {
         if carries(domain, namespace)? {

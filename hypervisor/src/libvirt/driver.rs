@@ -10,9 +10,9 @@ use chronova_events::ids::InstanceId;
 use super::host::LibvirtDriver;
 use super::{capabilities, definition, domain, managed_save, watch};
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
-    Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
-    VolumeStore, offers,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
+    LiveMigration, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
+    VolumeAttachment, VolumeStore, offers,
 };
 use crate::domain_xml::HostFacts;
 use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
@@ -46,7 +46,8 @@ impl Driver for LibvirtDriver {
         let direct_io = Arc::clone(&self.direct_io);
         let deadline = self.making();
         self.change("spawn", guest.instance, deadline, move |connect, options| {
-            // Until the guest is defined, the register must not know it: late events are about its former life.
+            // Until the guest is defined, the register must not know it: late events concern an earlier guest with this
+            // id.
             link.guests_known().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             if definition::spawn(connect, options, &facts, &spec)? == definition::HostFinding::NoDirectIo {
@@ -130,6 +131,7 @@ impl Driver for LibvirtDriver {
         consoles: Consoles,
         device_locations: DeviceLocations,
         disk_transfer: DiskTransfer,
+        emulated_tpm: EmulatedTpm,
         guest_agent: GuestAgent,
         image_cache: ImageCache,
         interfaces: InterfaceAttachment,

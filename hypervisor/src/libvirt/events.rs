@@ -64,7 +64,7 @@ impl EventSink {
     }
 }
 
-/// Starts the event loop for all connections of this process. This must precede the first connection.
+/// Starts the event loop for all connections of this process. Must be called before the first connection.
 pub(super) fn start_loop() -> Result<(), Error> {
     static STARTED: OnceLock<Result<(), Error>> = OnceLock::new();
     STARTED
@@ -90,7 +90,7 @@ fn pause() {
     thread::sleep(Duration::from_millis(200));
 }
 
-/// The registrations of a connection. They end when this is dropped.
+/// The registrations of a connection. They end when this value is dropped.
 pub(super) struct CallbackRegistrations {
     connect: Arc<Connect>,
     lifecycle: c_int,
@@ -135,7 +135,8 @@ impl CallbackRegistrations {
 type LifecycleCallback =
     unsafe extern "C" fn(sys::virConnectPtr, sys::virDomainPtr, c_int, c_int, *mut c_void) -> c_int;
 
-/// Registers for the end of the connection. Local drivers (`test:///`) cannot break and refuse this, which is no error.
+/// Registers for the end of the connection. Local drivers (`test:///`) cannot break and refuse the registration, which
+/// is no error.
 fn register_close(connect: &Arc<Connect>, sink: &EventSink) -> bool {
     let opaque = opaque(sink);
     // SAFETY: as for the lifecycle registration; `on_close` has exactly the type `virConnectCloseFunc`.
@@ -149,7 +150,7 @@ fn register_close(connect: &Arc<Connect>, sink: &EventSink) -> bool {
 
 impl Drop for CallbackRegistrations {
     fn drop(&mut self) {
-        // SAFETY: the connection is alive and the callbacks are the ones registered on it. On a broken connection
+        // SAFETY: the connection is alive, and exactly these callbacks are registered on it. On a broken connection
         // libvirt may keep the registration until the connection is freed; the opaque pointer stays valid until then.
         unsafe {
             sys::virConnectDomainEventDeregisterAny(self.connect.as_ptr(), self.lifecycle);

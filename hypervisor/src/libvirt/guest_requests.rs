@@ -12,9 +12,9 @@ use crate::guest::PowerState;
 
 /// The pause between two checks of a guest that must release a disk, or of a running copy of a disk.
 pub(super) const DISK_POLL: Duration = Duration::from_millis(250);
-/// How often a guest is checked that was asked to power off.
+/// The interval between two checks of a guest that was asked to power off.
 const STOP_POLL: Duration = Duration::from_millis(500);
-/// How often the request is repeated, because a booting guest misses it. Nova retries every 10 s.
+/// The interval at which the request is repeated, because a booting guest misses it. Nova retries every 10 s.
 const STOP_RETRY: Duration = Duration::from_secs(10);
 
 impl LibvirtDriver {

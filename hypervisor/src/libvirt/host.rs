@@ -57,7 +57,7 @@ impl fmt::Debug for LibvirtDriver {
 }
 
 impl LibvirtDriver {
-    /// Starts to connect to `uri` in the background. This never fails: an absent host is `Unreachable` until it
+    /// Starts to connect to `uri` in the background. The function never fails: an absent host is `Unreachable` until it
     /// appears.
     pub fn new(uri: &str, options: &LibvirtOptions) -> Self {
         let (link, keeper) = Link::open(uri, options);

@@ -1,9 +1,9 @@
 //! The host's image cache. Content is identified by checksum, uploaded once, and shared by any number of copy-on-write
 //! disks.
 //!
-//! libvirt can neither rename a volume nor upload atomically. So the content goes to `base-<checksum>`. It is used only
-//! if the empty volume `base-<checksum>.complete` exists. That volume is created after the last byte is uploaded and
-//! the checksum is verified. An interrupted upload has no such mark and is repeated.
+//! libvirt can neither rename a volume nor upload atomically. So the content goes to `base-<checksum>`. The content is
+//! used only if the empty volume `base-<checksum>.complete` exists. That volume is created after the last byte is
+//! uploaded and the checksum is verified. An interrupted upload has no such mark and is repeated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const TRANSFERS: usize = 2;
 const UPLOAD_LIMIT: Duration = Duration::from_hours(1);
 
 pub(super) struct ImageFetcher {
-    /// The second caller for a checksum waits for the first one's upload.
+    /// The second caller for a checksum waits for the first caller's upload.
     gates: Gates<String>,
     transfers: Arc<Semaphore>,
 }
@@ -100,7 +100,7 @@ fn is_cached(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> D
     let pool = pool::open(connect, options)?;
     let mark = volumes::base_complete(image);
     if pool::lookup(&pool, &mark)?.is_none() {
-        // On shared storage, another host may have uploaded it.
+        // On shared storage, another host may have uploaded the image.
         pool::refresh(&pool);
         if pool::lookup(&pool, &mark)?.is_none() {
             return Ok(false);

@@ -1,8 +1,8 @@
 //! Migrates running guests between libvirt hosts: peer to peer, so that the hosts can finish without the control plane.
 //!
 //! libvirt's migrate call lasts as long as the migration. A libvirtd serves only a limited number of calls of one
-//! connection at a time. So the call runs in a thread with a connection of its own. Only this process knows that the
-//! thread still runs, and its error at the end. The host itself also reports that a guest is migrating.
+//! connection at a time. So the call runs in a thread with a connection of its own. Only this process knows whether the
+//! thread still runs, and with which error it ended. The host itself also reports that a guest is migrating.
 
 use std::sync::Arc;
 use std::thread;
@@ -27,7 +27,7 @@ use crate::capability::live_migration::{
     ForceComplete, GuestMigrationState, GuestPresence, LiveMigration, MigrationAddressing, MigrationData,
     MigrationPlan, MigrationUris,
 };
-use crate::domain_xml::repin;
+use crate::domain_xml::{repin, replug};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
 use crate::options::LibvirtOptions;
@@ -50,7 +50,7 @@ fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Dom
     let kind = child(root, "os").and_then(|os| child(os, "type"));
     let attribute = |name: &str| kind.and_then(|kind| kind.attribute(name)).unwrap_or_default().to_owned();
     let cpu = child(root, "cpu");
-    // Such a definition does not name a CPU model, so libvirt compares the CPUs only when the guest arrives.
+    // With these modes the definition names no CPU model, so libvirt compares the CPUs only when the guest arrives.
     let described = cpu.filter(|cpu| !matches!(cpu.attribute("mode"), Some("host-passthrough" | "maximum")));
     let devices = child(root, "devices");
     let has = |name: &str| devices.is_some_and(|devices| child(devices, name).is_some());
@@ -73,7 +73,8 @@ fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Dom
     })
 }
 
-/// A writable local disk of the guest: its name in the guest, and its size in bytes as the guest sees it.
+/// A writable local disk of the guest: its name in the guest, and its size in bytes as the guest sees it. `None` for
+/// any other disk.
 fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Option<(String, u64)> {
     let fixed = ["readonly", "shareable"].iter().any(|name| disk.children().any(|child| child.has_tag_name(*name)));
     let part = |name: &str, key: &str| {
@@ -94,7 +95,8 @@ fn definitions(domain: &Domain, plan: &MigrationPlan) -> Result<[Option<String>;
     let again = |kind: u32| -> Result<Option<String>, String> {
         let xml = domain.xml_desc(sys::VIR_DOMAIN_XML_MIGRATABLE | sys::VIR_DOMAIN_XML_SECURE | kind);
         let xml = xml.map_err(|error| error.message().to_owned())?;
-        let there = repin(&xml, &plan.pinning).map_err(|error| error.to_string())?;
+        let there = repin(&xml, &plan.pinning).and_then(|there| replug(&there, &plan.nics));
+        let there = there.map_err(|error| error.to_string())?;
         Ok(Some(there).filter(|there| *there != xml))
     };
     Ok([again(0)?, again(sys::VIR_DOMAIN_XML_INACTIVE)?])
@@ -135,17 +137,18 @@ impl LiveMigration for LibvirtDriver {
             if kind != migration_data.hypervisor_type {
                 obstacles.push(format!("its hypervisor is {kind}, not {}", migration_data.hypervisor_type));
             }
-            // This is Nova's `DestinationHypervisorTooOld`.
+            // Nova raises `DestinationHypervisorTooOld` for the same reason.
             if connect.hyp_version().during(CALL)? < migration_data.hypervisor_version {
                 obstacles.push("its hypervisor is older than the one that the guest runs on".to_owned());
             }
             let memory = connect.node_info().during(CALL)?.memory / 1024;
             if memory < migration_data.memory_mib {
-                obstacles.push(format!("it has {memory} MiB of memory, and the guest {}", migration_data.memory_mib));
+                obstacles.push(format!("it has {memory} MiB of memory, the guest needs {}", migration_data.memory_mib));
             }
+            let kind = (migration_data.arch.as_str(), migration_data.virt_type.as_str());
             if let Some(cpu) = &migration_data.cpu
                 && !options.guests.trusts_cpus
-                && let Some(reason) = migration::compare_cpu(connect, &migration_data, cpu)?
+                && let Some(reason) = migration::compare_cpu(connect, kind, cpu)?
             {
                 obstacles.push(reason);
             }
@@ -209,8 +212,8 @@ impl LiveMigration for LibvirtDriver {
     }
 
     async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState> {
-        // This is checked before the host is asked: if the migration ends in between, the host reports the state after
-        // it.
+        // `lasts` is read before the host is asked: if the migration ends in between, the host reports the state after
+        // the migration.
         let lasts = self.migrations.lasts(instance);
         let mut state = self
             .ask("migration state", move |connect, _| {

@@ -11,7 +11,7 @@ use virt::error::{Error, ErrorNumber};
 use virt_sys as sys;
 
 use super::error::{Context, number, translate};
-use crate::capability::live_migration::{GuestPresence, MigrationData, MigrationProgress};
+use crate::capability::live_migration::{GuestPresence, MigrationProgress};
 use crate::driver::{DriverError, DriverResult};
 
 const CALL: &str = "live migration";
@@ -65,7 +65,8 @@ pub(super) fn departing(domain: &Domain) -> Result<Option<MigrationProgress>, Er
         };
     }
     let (mut progress, mut leaves) = (MigrationProgress::default(), false);
-    // SAFETY: libvirt says that the list, if it is not null, has `count` elements. They live until they are freed.
+    // SAFETY: libvirt says that the list, if it is not null, has `count` elements. The elements live until the list is
+    // freed.
     let params = match list.is_null() {
         true => &[][..],
         false => unsafe { std::slice::from_raw_parts(list, usize::try_from(count).unwrap_or(0)) },
@@ -138,10 +139,10 @@ fn text(value: &str) -> DriverResult<CString> {
 /// libvirt compares with the CPU that the hypervisor can present. An emulator can present more than the host's CPU has.
 pub(super) fn compare_cpu(
     connect: &Connect,
-    migration_data: &MigrationData,
+    (arch, virt_type): (&str, &str),
     cpu: &str,
 ) -> DriverResult<Option<String>> {
-    let (arch, kind, cpu) = (text(&migration_data.arch)?, text(&migration_data.virt_type)?, text(cpu)?);
+    let (arch, kind, cpu) = (text(arch)?, text(virt_type)?, text(cpu)?);
     let flags = sys::VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE;
     // SAFETY: the connection is alive, the texts end with NUL and outlive the call, emulator and machine may be null.
     let fits = unsafe {
@@ -164,7 +165,7 @@ pub(super) fn compare_cpu(
     let error = Error::last_error();
     match number(&error) {
         Some(ErrorNumber::CpuIncompatible) => Ok(Some(error.message().to_owned())),
-        // Some hypervisors cannot compare. They refuse the guest when it arrives.
+        // Some hypervisors cannot compare CPUs. Such a hypervisor refuses an unsuitable guest when the guest arrives.
         Some(ErrorNumber::NoSupport | ErrorNumber::OperationUnsupported | ErrorNumber::ConfigUnsupported) => Ok(None),
         _ => Err(translate("CPU comparison", &error)),
     }

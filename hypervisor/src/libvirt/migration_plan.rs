@@ -1,4 +1,5 @@
-//! Translates a migration plan into libvirt's flags, parameters and URIs. It makes no calls; `live_migration` does.
+//! Translates a migration plan into libvirt's flags, parameters and URIs. This file makes no calls to libvirt;
+//! `live_migration` makes them.
 //!
 //! A plan has two addresses. The source's libvirtd connects to the destination's under the first
 //! (`qemu+tls://HOST/system`). QEMU sends the guest's memory and the copied disks to the second (`tcp://HOST`), the
@@ -74,7 +75,7 @@ fn is_reachable(address: &IpAddr) -> bool {
 }
 
 /// The flags of the migration, as in Nova's `_parse_migration_flags`. With TLS, the streams of copied disks are
-/// encrypted like that of the memory. If post-copy is permitted, auto-converge is not used.
+/// encrypted like the stream of the memory. If post-copy is permitted, auto-converge is not used.
 pub(super) fn flags(plan: &MigrationPlan) -> u32 {
     let always = sys::VIR_MIGRATE_LIVE
         | sys::VIR_MIGRATE_PEER2PEER
@@ -113,8 +114,8 @@ pub(super) fn without_post_copy(plan: &MigrationPlan, refusal: &str) -> Option<M
     (plan.post_copy && concerns_it && refuses).then(|| MigrationPlan { post_copy: false, ..plan.clone() })
 }
 
-/// Whether a migration cannot switch to post-copy because it began without it. libvirt's message names the missing
-/// flag.
+/// Whether a migration cannot switch to post-copy because it began without post-copy. libvirt's message names the
+/// missing flag.
 pub(super) fn set_out_without_post_copy(refusal: &str) -> bool {
     refusal.contains("VIR_MIGRATE_POSTCOPY")
 }
@@ -158,6 +159,7 @@ mod tests {
             post_copy: false,
             bandwidth: 0,
             pinning: crate::pinning::Pinning::default(),
+            nics: vec![],
         }
     }
 
@@ -236,7 +238,8 @@ mod tests {
             (uris_of(far, None, None, None, false), "qemu+tcp://10.0.0.2/system", None),
             (uris_of(far, scheme, None, None, false), "qemu+tls://10.0.0.2/system", None),
             (uris_of(far, scheme, pattern, None, false), "qemu+ssh://10.0.0.2:2222/system", None),
-            // With an address for migrations, the connection uses it, too. The stream is TCP with any scheme.
+            // With an address for migrations, the connection uses it, too. The stream is TCP, whatever the scheme of
+            // the connection.
             (uris_of(far, None, None, Some("h2.m"), false), "qemu+tcp://h2.m/system", Some("tcp://h2.m")),
             (uris_of(far, scheme, None, Some("h2.m"), false), "qemu+tls://h2.m/system", Some("tcp://h2.m")),
             (uris_of(far, scheme, pattern, Some("h2.m"), false), "qemu+ssh://h2.m:2222/system", Some("tcp://h2.m")),

@@ -1,4 +1,4 @@
-//! Live migrations that this process started: the running ones, and the outcomes of the others.
+//! Live migrations that this process started: the running migrations, and the outcomes of the ended ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

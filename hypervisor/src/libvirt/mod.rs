@@ -27,9 +27,9 @@
 //! | `volume_attachment`, `disks` | the driver's calls that attach, detach and swap volumes; libvirt's calls |
 //! | `blockcopy` | the copy of a disk under a running guest |
 //!
-//! Invariants: calls touch the host's file system only through volumes of our pools. Every call has a deadline. A
-//! domain without our metadata element or Nova's is never touched. Unsafe code only makes calls that the bindings lack:
-//! in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and `volumes`.
+//! Invariants: calls touch the host's file system only through volumes of our pools. Every call has a deadline. The
+//! driver touches only domains with our metadata element or Nova's. Unsafe code only makes calls that the bindings
+//! lack: in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and `volumes`.
 
 mod agent;
 mod blockcopy;
@@ -40,6 +40,7 @@ mod cells;
 mod connection;
 mod console;
 mod counters;
+mod cpu_models;
 mod definition;
 mod devices;
 mod disk_snapshots;
@@ -47,6 +48,7 @@ mod disk_transfer;
 mod disks;
 mod domain;
 mod driver;
+mod emulated_tpm;
 mod error;
 mod events;
 mod gates;

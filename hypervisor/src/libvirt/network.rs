@@ -1,6 +1,6 @@
 //! Virtual networks as libvirt networks: one bridge and one dnsmasq per network and host.
 //!
-//! libvirt sets limits. It serves DHCP for one IPv4 subnet per network (the first with DHCP). Two networks with
+//! libvirt sets limits. A network serves DHCP for one IPv4 subnet only (the first with DHCP). Two networks with
 //! overlapping addresses cannot be on one host. IPv6 addresses come from router advertisements. The bridge has the
 //! gateway's address. Without a gateway it has the subnet's last host address, and DHCP announces no router.
 
@@ -190,8 +190,8 @@ pub(super) fn ensure(connect: &Connect, spec: &NetworkSpec, forward: ForwardMode
     match forward {
         ForwardMode::Auto => match realise(connect, &plan, ForwardMode::Nat) {
             Ok(()) => Ok(ForwardMode::Nat),
-            // A host without a firewall cannot do NAT, but libvirt creates no firewall rules for `open`. If `open`
-            // fails, too, the firewall was not the reason, so this returns the error of NAT.
+            // A host without a firewall cannot do NAT, but it can use `open`, for which libvirt creates no firewall
+            // rules. If `open` fails, too, the firewall was not the reason, so this returns the error of NAT.
             Err(reason @ DriverError::Failed { .. }) => match realise(connect, &plan, ForwardMode::Open) {
                 Ok(()) => {
                     tracing::warn!(%reason, "this host cannot do NAT: libvirt routes its networks (forward mode open)");
@@ -320,7 +320,7 @@ pub(super) fn remove(connect: &Connect, network: NetworkId) -> DriverResult<()> 
     }
 }
 
-/// The networks whose name is the one that [`ensure`] gives to their id.
+/// The networks that have the name which [`ensure`] derives from their id.
 pub(super) fn list(connect: &Connect) -> DriverResult<BTreeSet<NetworkId>> {
     let mut found = BTreeSet::new();
     for network in connect.list_all_networks(0).during(CALL)? {

@@ -48,7 +48,8 @@ fn memory_stats(connect: &Connect) -> Result<Vec<(String, u64)>, Error> {
     }
     let empty = sys::virNodeMemoryStats { field: [0; 80], value: 0 };
     let mut stats = vec![empty; usize::try_from(count).unwrap_or(0)];
-    // SAFETY: the array has `count` elements, as the call is told. It writes at most that many and sets `count`.
+    // SAFETY: the array has `count` elements, and the call gets that number. The call writes at most `count` elements
+    // and sets `count`.
     if unsafe { sys::virNodeGetMemoryStats(connect.as_ptr(), ALL, stats.as_mut_ptr(), &raw mut count, 0) } < 0 {
         return Err(Error::last_error());
     }

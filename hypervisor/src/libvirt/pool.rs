@@ -25,8 +25,8 @@ pub(super) fn open(connect: &Connect, options: &LibvirtOptions) -> DriverResult<
     let pool = match found(CALL, connect.lookup_storage_pool_by_name(&options.pool_name))? {
         Some(pool) => pool,
         // The pool takes the host's UUID as its own and is the host's identity from then on. libvirt's host UUID comes
-        // from the firmware. Without one in the firmware it is random at each start of libvirtd, but the pool's UUID is
-        // on the disk.
+        // from the firmware. If the firmware has no UUID, libvirt's host UUID is random at each start of libvirtd. The
+        // pool's UUID is on the disk and stays.
         None => {
             let host = super::node::host_uuid(connect)?;
             define(connect, &options.pool_name, &options.pool_path, host.map(|uuid| uuid.to_string()))?
@@ -75,7 +75,7 @@ fn define_as(connect: &Connect, name: &str, xml: &Element) -> DriverResult<Stora
             pool.set_autostart(true).during(CALL)?;
             Ok(pool)
         }
-        // Another process defined it at the same moment.
+        // Another process defined the pool at the same moment.
         Err(error) => match connect.lookup_storage_pool_by_name(name) {
             Ok(pool) => Ok(pool),
             Err(_) => Err(translate(CALL, &error)),
@@ -100,7 +100,7 @@ pub(super) fn open_as(connect: &Connect, name: &str, xml: &Element) -> DriverRes
 }
 
 /// Looks for files that were created or removed without the pool. libvirt refuses a refresh while volumes are being
-/// written. This is no error, because a later refresh finds the files.
+/// written. A refused refresh is no error, because a later refresh finds the files.
 pub(super) fn refresh(pool: &StoragePool) {
     if let Err(error) = pool.refresh(0) {
         tracing::debug!(%error, "storage pool not refreshed");
@@ -116,8 +116,8 @@ pub(super) fn lookup(pool: &StoragePool, name: &str) -> DriverResult<Option<Stor
     found("volume lookup", pool.lookup_storage_vol_by_name(name))
 }
 
-/// Makes this host's pools know the volumes that a guest is about to use. On shared storage, another host may have created
-/// them since this host last looked.
+/// Makes this host's pools know the volumes that a guest is about to use. On shared storage, another host may have
+/// created them since this host last looked.
 pub(super) fn look_for(connect: &Connect, options: &LibvirtOptions, disks: &[VolumeDisk]) -> DriverResult<()> {
     for disk in disks {
         let pool = match disk.pool == options.volume_pool_name {
@@ -179,14 +179,14 @@ pub(super) fn create(pool: &StoragePool, xml: &str) -> DriverResult<StorageVol> 
     StorageVol::create_xml(pool, xml, 0).during("volume create")
 }
 
-/// Creates a sparse file that the emulator's user can read, because libvirt never relabels shared base images for one
-/// guest.
+/// Creates a sparse file with this mode. The emulator's user must be able to read a base image, because libvirt never
+/// relabels shared base images for one guest.
 pub(super) fn create_raw(pool: &StoragePool, name: &str, capacity: u64, mode: &str) -> DriverResult<StorageVol> {
     create(pool, &volume_xml(name, capacity, "raw", mode, None))
 }
 
-/// Creates a qcow2 disk, unless exactly this disk exists. An existing disk that differs is the rest of an interrupted
-/// creation and is recreated. Its guest is not defined yet, so it never ran.
+/// Creates a qcow2 disk, unless exactly this disk exists. An existing disk with another size, format or base counts as
+/// the rest of an interrupted creation and is recreated.
 pub(super) fn ensure_disk(
     pool: &StoragePool,
     name: &str,

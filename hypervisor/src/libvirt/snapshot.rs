@@ -1,9 +1,9 @@
 //! Copies a guest's root disk into one file without a backing file, which then becomes an image.
 //!
-//! QEMU copies the disk of a running guest. Its full backup job copies the disk as it was at the beginning while the
-//! guest continues to write. The storage pool copies the disk of a guest that is off. A copy is complete only if the
-//! empty volume beside it exists, which is created after the last byte. A copy that a crash interrupted has no such
-//! mark and is repeated.
+//! QEMU copies the disk of a running guest with a full backup job. The job copies the disk as it was at the beginning,
+//! while the guest continues to write. The storage pool copies the disk of a guest that is off. A copy is complete only
+//! if the empty volume beside it exists, which is created after the last byte. A copy that a crash interrupted has no
+//! such mark and is repeated.
 
 #![allow(unsafe_code)]
 
@@ -121,7 +121,7 @@ fn is_written(guest: &Domain, path: &str) -> DriverResult<bool> {
     if !guest.is_active().during(CALL)? {
         return Ok(false);
     }
-    // SAFETY: the domain is alive, and the call takes no other pointer. It returns a new text or null.
+    // SAFETY: the domain is alive, and the call takes no other pointer. The call returns a new text or null.
     let text = unsafe { sys::virDomainBackupGetXMLDesc(guest.as_ptr(), 0) };
     if text.is_null() {
         let error = Error::last_error();
@@ -131,7 +131,7 @@ fn is_written(guest: &Domain, path: &str) -> DriverResult<bool> {
             _ => Err(translate(CALL, &error)),
         };
     }
-    // SAFETY: the text ends with a zero and belongs to us. It is read before it is freed, and freed once.
+    // SAFETY: the text ends with a zero and belongs to us. The text is read before it is freed, and freed once.
     let xml = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
     // SAFETY: as above; libvirt allocates its texts with the C library.
     unsafe { libc_free(text.cast()) };

@@ -17,7 +17,7 @@ use crate::options::LibvirtOptions;
 use crate::volumes;
 
 const CALL: &str = "leftovers";
-/// How long the removal of an incomplete image waits for an upload of it.
+/// How long the removal of an incomplete image waits for an upload of the image.
 const BRIEFLY: Duration = Duration::from_secs(1);
 
 /// Lists the leftovers without a refresh. The pool itself created them, and [`super::definition::orphans`] has just

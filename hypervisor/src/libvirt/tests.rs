@@ -55,7 +55,7 @@ async fn an_unknown_interface_has_no_address() {
 
 /// libvirt's mock host creates volumes but accepts no uploads.
 #[test]
-fn no_other_user_of_a_host_reads_a_config_drive() {
+fn a_config_drive_is_stored_with_mode_0600() {
     let connect = Connect::open(Some("test:///default")).unwrap();
     let pool = connect.lookup_storage_pool_by_name("default-pool").unwrap();
     let name = crate::volumes::config_drive(chronova_events::ids::InstanceId(uuid::Uuid::nil()));

@@ -1,8 +1,8 @@
 //! The volumes of the volume service, in a pool of their own.
 //!
 //! In a pool of files the volumes are qcow2. Raw files are not safe there: libvirt detects the format from the first
-//! sector, which the guest writes. In a pool of block devices they are raw. Copies are complete. While a guest writes,
-//! QEMU itself copies the volume as it was when the copy began.
+//! sector, which the guest writes. In a pool of block devices they are raw. Copies have no backing file. While a guest
+//! writes, QEMU itself copies the volume as it was when the copy began.
 
 #![allow(unsafe_code)]
 
@@ -245,8 +245,8 @@ fn resize(
     grow(&volume, size)
 }
 
-/// Sends a volume's content as a guest would read it. It copies the volume first, so that the stream is of one moment
-/// and of raw bytes, whatever the volume's format.
+/// Sends a volume's content as a guest would read it. Copies the volume first, so that the stream shows the volume at
+/// one moment, and has raw bytes whatever the volume's format is.
 fn send(
     connect: &Connect,
     options: &LibvirtOptions,

@@ -41,8 +41,8 @@ pub struct CacheModes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestOptions {
     pub cpu_flags: Vec<CpuFlag>,
-    /// Whether `[DEFAULT] pointer_model` is a tablet. If the image names no pointer device, the guest then has a
-    /// tablet, and otherwise a PS/2 mouse.
+    /// Whether a guest has a tablet instead of a PS/2 mouse if its image names no pointer device (`[DEFAULT]
+    /// pointer_model`).
     pub tablet: bool,
     pub cache: CacheModes,
     /// `[libvirt] hw_disk_discard`: whether space that a guest frees on its local disks is returned to the host.
@@ -60,6 +60,10 @@ pub struct GuestOptions {
     pub max_queues: Option<u32>,
     /// `[workarounds] skip_cpu_compare_on_dest`: CPUs are not compared before a live migration.
     pub trusts_cpus: bool,
+    /// `[libvirt] file_backed_memory`: guests' memory is in files of the host, of so many MiB in all; `None`: in its RAM.
+    pub file_backed_memory: Option<u64>,
+    /// `[libvirt] realtime_scheduler_priority` of CPUs that run in real time.
+    pub realtime_priority: u32,
 }
 
 impl Default for GuestOptions {
@@ -76,6 +80,8 @@ impl Default for GuestOptions {
             rx_queue_size: None,
             max_queues: None,
             trusts_cpus: false,
+            file_backed_memory: None,
+            realtime_priority: 1,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Faults: the affected call, the time, and the effect.
+//! Faults: the affected call, the trigger, and the effect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -91,6 +91,10 @@ calls! {
     CachedImages = "cached_images",
     NoteIdle = "note_idle",
     RemoveImage = "remove_image",
+    HoldPassphrase = "hold_passphrase",
+    DropPassphrase = "drop_passphrase",
+    TpmState = "tpm_state",
+    ReceiveTpmState = "receive_tpm_state",
 }
 
 /// The effect of a fault.
@@ -105,9 +109,9 @@ pub enum Effect {
     LoseReply,
     /// Half of the call is performed: disks without a domain (spawn, destroy). Other calls are not affected.
     Tear,
-    /// The host dies before it performs the call.
+    /// The host fails before it performs the call.
     DieBefore,
-    /// The host dies after it has performed the call.
+    /// The host fails after it has performed the call.
     DieAfter,
     /// The call is performed after a long time.
     Slow,

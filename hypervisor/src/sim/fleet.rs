@@ -120,7 +120,7 @@ impl SimFleet {
         places
     }
 
-    /// Guests that exist on more than one host.
+    /// Guests that are defined on more than one host.
     pub fn doubles(&self) -> Vec<InstanceId> {
         self.whereabouts().into_iter().filter(|(_, hosts)| hosts.len() > 1).map(|(instance, _)| instance).collect()
     }
@@ -153,6 +153,16 @@ impl SimFleet {
         let of =
             |host| self.machine(host).copies().iter().map(|(guest, copy)| (host, *guest, *copy)).collect::<Vec<_>>();
         (0..self.len()).flat_map(of).collect()
+    }
+
+    /// Guests whose hosts hold the passphrases of their TPMs.
+    pub fn passphrases(&self) -> Vec<InstanceId> {
+        (0..self.len()).flat_map(|host| self.machine(host).passphrases.keys().copied().collect::<Vec<_>>()).collect()
+    }
+
+    /// Hosts with the state of this guest's TPM.
+    pub fn tpms(&self, instance: InstanceId) -> Vec<usize> {
+        (0..self.len()).filter(|host| self.machine(*host).tpms.contains_key(&instance)).collect()
     }
 
     /// Guests with frozen file systems.

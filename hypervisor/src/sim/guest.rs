@@ -49,7 +49,7 @@ pub struct SimGuest {
 }
 
 impl SimGuest {
-    /// Whether it is in the machine's memory.
+    /// Whether it is running or paused.
     pub fn is_on(&self) -> bool {
         matches!(self.power, PowerState::Running | PowerState::Paused)
     }

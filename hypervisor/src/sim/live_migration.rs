@@ -1,8 +1,8 @@
 //! Live migrations between simulated hosts.
 //!
 //! A migration belongs to the hosts: it ends when its time is over, even if its caller no longer waits. Every call
-//! first advances the migrations, so nothing has to run in the background. The guest that arrives is the one that left:
-//! its boots are still counted.
+//! first advances the migrations, so nothing has to run in the background. The guest that arrives keeps the state of
+//! the guest that left, such as its number of boots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
@@ -53,6 +53,8 @@ pub(super) struct SimMigrations {
     takes: Duration,
     /// Whether migrations end only if they are forced to complete.
     held: bool,
+    /// Whether migrations in post-copy do not end.
+    post_copy_held: bool,
     fails: Option<String>,
     shared: bool,
     shared_disk_breaches: Vec<SharedDiskBreach>,
@@ -131,6 +133,11 @@ impl SimFleet {
     /// Sets whether live migrations run until they are forced to complete, aborted or released.
     pub fn hold_travellers(&self, held: bool) {
         self.travel().held = held;
+    }
+
+    /// Sets whether live migrations stay in post-copy until they are released.
+    pub fn hold_post_copy(&self, held: bool) {
+        self.travel().post_copy_held = held;
     }
 
     /// Sets whether live migrations fail at their end, and the message.
@@ -219,7 +226,10 @@ impl SimFleet {
             return SimMigrationOutcome::Fails("the guest is not running".to_owned());
         }
         let travel = self.travel();
-        let over = migrating.forced || (!travel.held && migrating.began.elapsed() >= travel.takes);
+        let over = match migrating.post_copy {
+            true => !travel.post_copy_held,
+            false => migrating.forced || (!travel.held && migrating.began.elapsed() >= travel.takes),
+        };
         match (&travel.fails, over) {
             (_, false) => SimMigrationOutcome::Goes,
             (Some(reason), true) => SimMigrationOutcome::Fails(reason.clone()),

@@ -58,6 +58,12 @@ pub(super) struct SimMachine {
     pub(super) volumes: SimPool,
     /// The filters as this process last set them; not stored.
     pub(super) filter_specs: BTreeMap<String, FilterSpec>,
+    /// The guests with an emulated TPM, by their definitions in this process.
+    pub(super) with_tpm: BTreeSet<InstanceId>,
+    /// The passphrases that the machine holds now.
+    pub(super) passphrases: BTreeMap<InstanceId, String>,
+    /// The states of TPMs: the passphrase that opens each. In this process only.
+    pub(super) tpms: BTreeMap<InstanceId, String>,
     signals: Option<broadcast::Sender<HostSignal>>,
     image_gate: Arc<tokio::sync::Mutex<()>>,
 }
@@ -89,6 +95,9 @@ impl SimMachine {
             filters: BTreeSet::new(),
             volumes: SimPool::default(),
             filter_specs: BTreeMap::new(),
+            with_tpm: BTreeSet::new(),
+            passphrases: BTreeMap::new(),
+            tpms: BTreeMap::new(),
             signals: None,
             image_gate: Arc::default(),
         }
@@ -188,6 +197,8 @@ impl SimMachine {
             }
             SimChange::Undefine(instance) => {
                 self.guests.remove(instance);
+                self.with_tpm.remove(instance);
+                self.tpms.remove(instance);
                 self.copies.retain(|(of, _)| of != instance);
                 self.kept.remove(instance);
                 self.forget_bases(*instance);
@@ -352,6 +363,10 @@ impl SimMachine {
             name: spec.domain_name.clone(),
         })?;
         self.pin(instance, &spec.pinning);
+        match spec.tpm_secret {
+            Some(_) => self.with_tpm.insert(instance),
+            None => self.with_tpm.remove(&instance),
+        };
         self.base_root(spec)?;
         for nic in &spec.nics {
             self.change(&SimChange::PlugNic(instance, nic.mac.clone()))?;
@@ -365,6 +380,8 @@ impl SimMachine {
     pub(super) fn destroy(&mut self, instance: InstanceId) -> DriverResult<()> {
         let torn = std::mem::take(&mut self.tear);
         let known = self.guests.contains_key(&instance);
+        self.passphrases.remove(&instance);
+        self.tpms.remove(&instance);
         if torn && known {
             self.change(&SimChange::Leak(instance))?;
         }
@@ -387,6 +404,7 @@ impl SimMachine {
             return Ok(());
         }
         let saved = guest.saved;
+        self.start_tpm(instance)?;
         self.change(&if saved { SimChange::Restore(instance) } else { SimChange::On(instance) })?;
         self.tell(HostSignal::Guest { instance, power: PowerState::Running });
         Ok(())
@@ -515,7 +533,8 @@ impl SimMachine {
 
     // Events of the machine.
 
-    /// Powers off the machine and its guests. Returns the error of the current call.
+    /// Makes the machine unreachable; `revive` decides whether its guests kept running. Returns the error of the
+    /// current call.
     pub(super) fn die(&mut self) -> DriverError {
         let reason = format!("{} is down", self.hostname);
         if self.alive {
@@ -528,6 +547,7 @@ impl SimMachine {
     /// Makes the machine reachable. After a power failure its guests are off; after a lost connection they still run.
     pub(super) fn revive(&mut self, guests_survived: bool) -> DriverResult<()> {
         if !guests_survived {
+            self.passphrases.clear();
             let running: Vec<_> = self.guests.iter().filter(|(_, guest)| guest.is_on()).map(|(id, _)| *id).collect();
             for instance in running {
                 self.change(&SimChange::Off(instance))?;

@@ -5,13 +5,15 @@
 //! process. With a state directory they also survive the process: an acknowledged change is in the file before the call
 //! returns. [`SimHost`] is the driver of one machine.
 //!
-//! Invariants: without latency no call waits or spawns a task. The same seed and the same calls give the same outcomes.
-//! A spawn needs its image, networks and filters, as on a real host.
+//! Invariants: no call spawns a task. Without latency, a call waits only for a guest that boots or ignores its power
+//! button. The same seed and the same calls give the same outcomes. A spawn needs its image, networks and filters, as
+//! on a real host.
 
 mod agent;
 mod console;
 mod devices;
 mod disk_transfer;
+mod emulated_tpm;
 mod faults;
 mod fleet;
 mod guest;
@@ -48,9 +50,9 @@ use tokio::time::sleep;
 
 use self::machine::SimMachine;
 use crate::capability::{
-    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, GuestAgent, ImageCache, InterfaceAttachment, LiveMigration,
-    Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks, VolumeAttachment,
-    VolumeStore, offers,
+    Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
+    LiveMigration, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
+    VolumeAttachment, VolumeStore, offers,
 };
 use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef};
@@ -63,7 +65,7 @@ pub struct SimHost {
     fleet: Arc<SimFleet>,
     index: usize,
     uri: String,
-    /// Whether the control plane with this driver is dead. Then none of its calls reaches the host.
+    /// Whether the control plane that owns this driver is dead. If so, none of its calls reaches the host.
     severed: Option<Arc<AtomicBool>>,
 }
 
@@ -235,6 +237,7 @@ impl Driver for SimHost {
         consoles: Consoles,
         device_locations: DeviceLocations,
         disk_transfer: DiskTransfer,
+        emulated_tpm: EmulatedTpm,
         guest_agent: GuestAgent,
         image_cache: ImageCache,
         interfaces: InterfaceAttachment,

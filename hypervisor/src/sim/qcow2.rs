@@ -37,7 +37,7 @@ pub(super) fn empty(size: u64, note: &str) -> Bytes {
         let at = 3 * CLUSTER + cluster * 2;
         file[at..at + 2].copy_from_slice(&1_u16.to_be_bytes());
     }
-    // The note is after the end of the header's extensions, where no program reads.
+    // The note is after the end of the header's extensions, where no program reads it.
     let note = &note.as_bytes()[..note.len().min(1_024)];
     file[4_096..4_096 + note.len()].copy_from_slice(note);
     Bytes::from(file)

@@ -8,7 +8,9 @@ use chronova_events::ids::NetworkId;
 use super::journal::SimChange;
 use super::machine::{SimMachine, not_cached};
 use crate::driver::{DriverError, DriverResult};
+use crate::firmware::FirmwareFacts;
 use crate::guest::{CpuInfo, FilterSpec, GuestSpec, HostCapabilities, HostUsage, ImageRef};
+use crate::tpm::TpmVersion;
 use crate::traits;
 
 impl SimMachine {
@@ -23,6 +25,7 @@ impl SimMachine {
             threads: self.uri.threads.max(1),
             features: features.map(str::to_owned).to_vec(),
         };
+        let guest_features = cpu.features.iter().cloned().collect();
         HostCapabilities {
             host: self.host,
             hostname: self.hostname.clone(),
@@ -33,10 +36,25 @@ impl SimMachine {
             vcpus: self.uri.vcpus,
             memory_mib: self.uri.memory_mib,
             disk_gib: self.uri.disk_gib,
-            traits: traits::of_host(&cpu, &["virtio".to_owned(), "vga".to_owned()], true),
+            traits: traits::of_host(&cpu, &guest_features, &["virtio".to_owned(), "vga".to_owned()], &self.firmware()),
             cpu,
             kvm: self.uri.kvm,
+            emulates_because: (!self.uri.kvm).then(|| "the simulated fleet has no KVM".to_owned()),
             cells: super::guest::cells(&self.uri),
+        }
+    }
+
+    /// Every machine has UEFI firmware. With `tpm` it also has secure boot and emulated TPMs.
+    fn firmware(&self) -> FirmwareFacts {
+        let plain = FirmwareFacts { uefi: true, by_feature: true, ..FirmwareFacts::default() };
+        match self.uri.tpm {
+            false => plain,
+            true => FirmwareFacts {
+                secure_boot: true,
+                tpm_versions: vec![TpmVersion::V1_2, TpmVersion::V2_0],
+                tpm_models: ["tpm-tis", "tpm-crb"].map(str::to_owned).to_vec(),
+                ..plain
+            },
         }
     }
 

@@ -14,7 +14,7 @@ pub enum SimUriError {
     #[error("a simulated fleet is written sim://N, N from 1 to 100000")]
     Hosts,
     #[error(
-        "unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, fail)"
+        "unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, tpm, fail)"
     )]
     Unknown(String),
     #[error("{value:?} is not a value of {name}")]
@@ -43,6 +43,8 @@ pub struct SimUri {
     pub threads: u32,
     /// The number of 2 MiB pages in each cell.
     pub huge_pages: u64,
+    /// Whether the hosts offer secure boot and emulated TPMs.
+    pub tpm: bool,
     pub faults: FaultPlan,
 }
 
@@ -61,6 +63,7 @@ impl SimUri {
             cells: 1,
             threads: 1,
             huge_pages: 0,
+            tpm: false,
             faults: FaultPlan::default(),
         }
     }
@@ -93,6 +96,7 @@ impl SimUri {
             "cells" => self.cells = parsed("cells", value)?,
             "threads" => self.threads = parsed("threads", value)?,
             "huge_pages" => self.huge_pages = parsed("huge_pages", value)?,
+            "tpm" => self.tpm = parsed("tpm", value)?,
             "fail" => self.faults = parsed("fail", value)?,
             _ => return Err(SimUriError::Unknown(name.to_owned())),
         }

@@ -1,8 +1,7 @@
 //! `chronova-dev aims`: measures all performance aims, in one table with Nova's figures.
 //!
-//! Nova's figures are of the same measurements. They were taken on a machine with two cores, with four compute services
-//! that use the fake driver (`docs/performance.md`). The long parts (a log of many events, a million servers) come
-//! last.
+//! Nova's figures come from the same measurements, on a machine with two cores, with four compute services that use the
+//! fake driver (`docs/performance.md`). The long parts (a log of many events, a million servers) come last.
 
 use std::time::Duration;
 

@@ -32,7 +32,7 @@ pub(super) struct BootBenchArgs {
     hosts: u32,
 }
 
-/// The first pause between two polls of a server. Each further pause is half as long again.
+/// The first pause between two polls of a server. Each further pause is one and a half times as long as the one before.
 const LOOK: Duration = Duration::from_millis(4);
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
 /// A server that takes longer counts as lost.

@@ -2,7 +2,7 @@
 //!
 //! Wall time says little on a machine that others use, but a request always takes about the same number of
 //! instructions. `tests/cost/count.sh` runs this command under `valgrind --tool=callgrind` with few and with many
-//! rounds. It compares the difference with the committed figures.
+//! rounds. The script compares the difference with the committed figures.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `chronova-dev disk`: measures how fast the disk makes appends durable. This limits every write to the log.
+//! `chronova-dev disk`: measures how fast the disk makes appends durable. No write to the log can be faster.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! `chronova-dev`: the developers' program, which is not installed. It measures Chronova on this machine, generates load,
-//! and injects faults (`chaos`).
+//! `chronova-dev`: the developers' program, which is not installed. It measures Chronova on this machine, generates
+//! load, and injects faults (`chaos`).
 //!
 //! A benchmark measures Chronova's crates in this process, or the `chronova` program as a server over HTTP on the
 //! loopback (`api`, `boot`, `mix`, `scale`, `aims`: see [`live`]). If the machine's limit can be measured ([`raw`]),
@@ -77,8 +77,8 @@ enum DevCommand {
     Chaos(chaos::ChaosArgs),
 }
 
-/// Reads the command line, runs the benchmark or the chaos runs, and prints the report. Exit codes: 0 done; 1 a chaos run
-/// found a fault; 2 the command could not be carried out.
+/// Reads the command line, runs the benchmark or the chaos runs, and prints the report. Exit codes: 0 done; 1 a chaos
+/// run found a fault; 2 the command could not be carried out.
 pub fn run() -> ExitCode {
     let args = DevArgs::parse();
     if let DevCommand::Chaos(chaos) = &args.which {

@@ -79,7 +79,8 @@ impl Mix {
         load::clients(cloud, clients, LoadLimit::Time(time), |client, number| self.one(client, furniture, number))
     }
 
-    /// Sends request `number`. Its last digit decides its kind, so that every run has the same mix.
+    /// Sends request `number`. The last digit of `number` decides the kind of request, so that every run has the same
+    /// mix.
     fn one(&self, client: &mut LoadClient, furniture: &Furniture, number: usize) -> Result<()> {
         let any = self.servers(|servers| servers.get(number.wrapping_mul(7_919) % servers.len().max(1)).cloned());
         let id = any.unwrap_or_default();

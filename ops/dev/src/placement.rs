@@ -170,7 +170,7 @@ fn count(number: usize) -> String {
     u32::try_from(number).map_or_else(|_| number.to_string(), |number| thousands(f64::from(number)))
 }
 
-// --------------------------------------------------------------------------------------------------------------- claims
+// -------------------------------------------------------------------------------------------------------------- claims
 
 /// The hosts whose resources the clients claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -273,7 +273,7 @@ fn claim(provider: ProviderId) -> Claimed {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------------------- fleet
+// --------------------------------------------------------------------------------------------------------------- fleet
 
 /// The id of a host, equal in every run. The ids are not in the order of the hosts, as in a real cloud.
 fn host(n: usize) -> ProviderId {

@@ -117,11 +117,11 @@ impl BenchLine {
 /// The aim of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aim {
-    /// At least so many operations per second.
+    /// At least this many operations per second.
     PerSecond(f64),
-    /// Half of all operations take at most so long.
+    /// Half of all operations take at most this long.
     P50Within(Duration),
-    /// One operation uses at most so much CPU.
+    /// One operation uses at most this much CPU.
     CpuWithin(Duration),
     /// At least this fraction of the reference's rate.
     OfRaw(f64),

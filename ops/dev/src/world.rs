@@ -61,6 +61,7 @@ impl BenchWorld {
                 Arc::clone(&leadership.gateway),
             ),
             volumes: Arc::new(chronova_actors::ports::NoVolumeService),
+            keys: Arc::new(chronova_actors::ports::keys::NoKeyManager),
         };
         let contexts = Contexts::assemble(leadership, Vec::new(), ports, options);
         Ok(Self { contexts, store, member })

@@ -56,7 +56,7 @@ fn leader(picture: &ClusterPicture) -> Option<&str> {
 fn status(picture: &ClusterPicture, json: bool, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let (leader, leads) = (leader(picture), picture.lease_left > 0.0);
     if json {
-        let told = json!({
+        let shown = json!({
             "leader": leader,
             "leads": leads,
             "epoch": picture.epoch,
@@ -66,7 +66,7 @@ fn status(picture: &ClusterPicture, json: bool, out: &mut dyn Write) -> Result<E
             "switchover": picture.wish,
             "members": picture.members.len(),
         });
-        writeln!(out, "{told:#}")?;
+        writeln!(out, "{shown:#}")?;
     } else {
         let name = match (leader, leads) {
             (Some(name), _) => name,
@@ -87,7 +87,7 @@ fn status(picture: &ClusterPicture, json: bool, out: &mut dyn Write) -> Result<E
 
 fn members(picture: &ClusterPicture, json: bool, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     if json {
-        let told: Vec<_> = picture
+        let shown: Vec<_> = picture
             .members
             .iter()
             .map(|listed| {
@@ -101,7 +101,7 @@ fn members(picture: &ClusterPicture, json: bool, out: &mut dyn Write) -> Result<
                 })
             })
             .collect();
-        writeln!(out, "{:#}", json!(told))?;
+        writeln!(out, "{:#}", json!(shown))?;
         return Ok(Exit::Yes);
     }
     writeln!(out, "{:<24} {:<24} {:<10} {:<9} {:>10}  SEEN", "NAME", "ADDRESS", "VERSION", "ROLE", "POSITION")?;

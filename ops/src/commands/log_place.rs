@@ -83,7 +83,7 @@ impl LogPlace {
         Self { data: DataDir(PathBuf::new()), engine: EventStoreAddress::Sqlite, database }
     }
 
-    /// Opens the log beside its writer.
+    /// Opens the log for reading, while another process may write to it.
     pub(super) async fn read(&self) -> Result<Arc<dyn EventStore>, StoreError> {
         match &self.engine {
             EventStoreAddress::Sqlite => Ok(ReadOnlyLog::open(self.data.log())?),

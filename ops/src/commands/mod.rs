@@ -1,5 +1,6 @@
-//! The operator's commands. Most of them read the log. `host` calls the running server. `adopt` and `log copy` write a
-//! new log. Only `audit erase` appends to an existing one.
+//! The operator's commands. Most of them read the log. `host` calls the running server, `cluster` asks the log's
+//! database who leads, and `policy` reads the policy files. `adopt` and `log copy` write a new log. Only `audit erase`
+//! appends to an existing log.
 //!
 //! A command that reads opens the log for reading only, so it works beside a running server. Exit codes for scripts: 0
 //! yes, 1 no (not found, not equal), 2 the command failed. Each command is a function of a store and a writer, so that

@@ -85,7 +85,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl CloudsYamlEntry {
-    /// The credentials from the environment, otherwise those of the file in the data directory.
+    /// The credentials from the environment, or else from the file in the data directory.
     fn find(data: &Path) -> Result<Self, CommandFailure> {
         if let Some(url) = variable("OS_AUTH_URL") {
             return Ok(Self { auth: Auth::of_environment(url), cacert: None, verify: None });

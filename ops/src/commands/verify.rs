@@ -62,7 +62,7 @@ pub async fn head(args: &HeadArgs, store: &dyn EventStore, out: &mut dyn Write) 
 /// the verdict on the log.
 struct ViewsComparison {
     equal: bool,
-    told: String,
+    report: String,
 }
 
 /// The verdict on the log.
@@ -146,7 +146,7 @@ async fn compare_views(place: &LogPlace) -> Result<ViewsComparison, CommandFailu
     let args = rebuild::RebuildArgs { replace: false, limit: 20 };
     let mut text = Vec::new();
     let exit = rebuild::run(&args, &*store, &*place.data.checkpoints(&*store)?, &mut text).await?;
-    Ok(ViewsComparison { equal: exit == Exit::Yes, told: String::from_utf8_lossy(&text).trim_end().to_owned() })
+    Ok(ViewsComparison { equal: exit == Exit::Yes, report: String::from_utf8_lossy(&text).trim_end().to_owned() })
 }
 
 fn tell(
@@ -157,7 +157,7 @@ fn tell(
     out: &mut dyn Write,
 ) -> Result<(), CommandFailure> {
     if found.pages > 0 {
-        writeln!(out, "pages       {} held against their seals", found.pages)?;
+        writeln!(out, "pages       {} compared with their seals", found.pages)?;
     }
     if !args.quick {
         writeln!(
@@ -171,7 +171,7 @@ fn tell(
         writeln!(out, "anchor      {} holds", anchor.position)?;
     }
     if let Some(views) = views {
-        for (number, line) in views.told.lines().enumerate() {
+        for (number, line) in views.report.lines().enumerate() {
             writeln!(out, "{:12}{line}", if number == 0 { "read models" } else { "" })?;
         }
     }
@@ -228,7 +228,7 @@ fn as_json(verdict: LogVerdict, found: &Verification, views: Option<&ViewsCompar
         "pages": found.pages,
         "chained_until": found.chained_until.0,
         "anchors": found.anchors.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "read_models": views.map(|views| json!({"equal": views.equal, "told": views.told.lines().collect::<Vec<_>>()})),
+        "read_models": views.map(|views| json!({"equal": views.equal, "told": views.report.lines().collect::<Vec<_>>()})),
         "remarks": found.remarks,
         "damages": damages,
         "more_damages": found.more,

@@ -48,7 +48,7 @@ pub struct AccountFields<'a> {
     pub insecure: bool,
 }
 
-/// A mistake in an account: the option to be mended, and how.
+/// A mistake in an account: the option to correct, and how to correct it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountProblem {
     pub option: &'static str,

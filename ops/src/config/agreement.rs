@@ -48,6 +48,8 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         metadata(config),
         reserved(config),
         processors(config),
+        guests_cpus(config),
+        memory_in_files(config),
         signatures(config),
         event_store(config),
         identity(config),
@@ -95,7 +97,8 @@ fn identity(config: &Config) -> Vec<Clash> {
     let auth_url = ("keystone_authtoken", "auth_url");
     let Some(url) = &config.keystone_authtoken.auth_url else { return clashes };
     if config.api.auth_strategy == "noauth2" {
-        let message = "[keystone_authtoken] auth_url is set and [api] auth_strategy = noauth2 asks no identity service";
+        let message =
+            "[keystone_authtoken] auth_url is set, but [api] auth_strategy = noauth2 uses no identity service";
         clashes.push(Clash { severity: Severity::Warning, at: auth_url, message: Cow::Borrowed(message) });
     } else {
         let message = format!(
@@ -112,7 +115,7 @@ fn identity(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Which network service there is, and whether its account is complete.
+/// Checks the account of Neutron, and tells which network service is in use.
 fn network(config: &Config) -> Vec<Clash> {
     let mut clashes = Vec::new();
     let fields = config.neutron.account();
@@ -149,10 +152,10 @@ fn network(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Options about a Keystone that is not asked: the embedded identity service judges all tokens.
+/// Options of a Keystone that is not used, because the embedded identity service validates all tokens.
 fn unused_keystone(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
     const SECTION: &str = "keystone_authtoken";
-    /// These options have a meaning with the embedded service, too.
+    /// These options also have an effect with the embedded identity service.
     const EITHER: [&str; 3] = ["www_authenticate_uri", "service_token_roles", "service_token_roles_required"];
     let fields = config.keystone_authtoken.account();
     if config.keystone_authtoken.auth_url.is_some() || fields.complete().is_err() {
@@ -198,7 +201,7 @@ fn event_store(config: &Config) -> Vec<Clash> {
 }
 
 /// Chronova does not verify the signatures of images yet. An operator who sets these options relies on the check, so
-/// they stop the start.
+/// Chronova does not start with them.
 fn signatures(config: &Config) -> Vec<Clash> {
     let glance = &config.glance;
     let wanted = [
@@ -296,8 +299,8 @@ fn storage(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Nova refuses a tunnelled migration with native TLS when the driver starts. It silently accepts native TLS without
-/// the `tls` scheme: libvirt then contacts the destination without TLS.
+/// Nova refuses a tunnelled migration with native TLS when the driver starts. Nova silently accepts native TLS without
+/// the `tls` scheme, with which libvirt contacts the destination without TLS.
 fn migration(config: &Config) -> Vec<Clash> {
     const TLS: (&str, &str) = ("libvirt", "live_migration_with_native_tls");
     let libvirt = &config.libvirt;
@@ -337,8 +340,8 @@ fn metadata(config: &Config) -> Vec<Clash> {
         severity: Severity::Warning,
         at: ("api", "use_forwarded_for"),
         message: Cow::Borrowed(
-            "[api] use_forwarded_for believes [chronova] trusted_proxies alone, and there are none: name the proxies that \
-             guests come by",
+            "[api] use_forwarded_for trusts only [chronova] trusted_proxies, which is empty: name the proxies through \
+             which the requests of guests come",
         ),
     };
     let found = [
@@ -357,6 +360,35 @@ fn reserved(config: &Config) -> Vec<Clash> {
         message: format!("[chronova] reserved_networks: {word} is not a network; write it as in 192.0.2.0/24").into(),
     };
     config.chronova.reserved_networks.iter().filter(wrong).map(clash).collect()
+}
+
+/// `cpu_mode = custom` and `cpu_models` belong together, as in Nova.
+fn guests_cpus(config: &Config) -> Vec<Clash> {
+    let custom = config.libvirt.cpu_mode.as_deref() == Some("custom");
+    match (custom, config.libvirt.cpu_models.is_empty()) {
+        (true, true) => vec![error(
+            ("libvirt", "cpu_mode"),
+            "[libvirt] cpu_mode = custom needs cpu_models: name at least one model",
+        )],
+        (false, false) => vec![error(
+            ("libvirt", "cpu_models"),
+            "[libvirt] cpu_models has an effect with cpu_mode = custom alone: set that, or take cpu_models out",
+        )],
+        _ => vec![],
+    }
+}
+
+/// Files of memory cannot be promised twice.
+fn memory_in_files(config: &Config) -> Vec<Clash> {
+    let (ratio, initial) = (config.default.ram_allocation_ratio, config.default.initial_ram_allocation_ratio);
+    let twice = (ratio.unwrap_or(initial) - 1.0).abs() > f64::EPSILON;
+    match config.libvirt.file_backed_memory > 0 && twice {
+        true => vec![error(
+            ("libvirt", "file_backed_memory"),
+            "[libvirt] file_backed_memory needs [DEFAULT] ram_allocation_ratio = 1.0",
+        )],
+        false => vec![],
+    }
 }
 
 /// Checks the sets of dedicated and shared processors, and `host_cpus`.

@@ -1,7 +1,7 @@
 //! Conversions between an option's value and the value of its field.
 //!
 //! A declaration names one of these after `by`; without `by` the field has the option's own type. The reverse
-//! conversion makes the text of a default from the owner's value.
+//! conversion makes the text of an option's default from the default of its field.
 
 #![allow(clippy::option_option, reason = "an option that may be left out, and a field from which no value follows")]
 
@@ -126,6 +126,19 @@ impl Conversion<i32, Option<usize>> for Unlimited {
 
     fn back(field: &Option<usize>) -> Option<i32> {
         field.map_or(Some(-1), |bound| i32::try_from(bound).ok())
+    }
+}
+
+/// A number of which 0 is none.
+pub(super) struct SomeWhole;
+
+impl Conversion<u32, Option<u64>> for SomeWhole {
+    fn give(value: &u32) -> Option<u64> {
+        (*value > 0).then_some(u64::from(*value))
+    }
+
+    fn back(field: &Option<u64>) -> Option<u32> {
+        u32::try_from(field.unwrap_or(0)).ok()
     }
 }
 

@@ -43,7 +43,7 @@ impl EventStoreAddress {
     }
 }
 
-/// The options to open the log at `url`, for a process that does not drive hosts.
+/// The options to open the log at `url`, as commands need them. `serve` also sets `end_process`.
 pub fn options(config: &Config, url: String, keys: PathBuf) -> PostgresOptions {
     let own = &config.chronova;
     PostgresOptions {

@@ -1,11 +1,12 @@
 //! The file format: oslo.config's dialect of INI.
 //!
-//! It differs from other INI dialects in ways that existing files of operators rely on. `:` and `=` both assign; the
-//! first of them in a line is the separator. A line that begins with a blank continues the value above it. A comment is
-//! a whole line: `#` and `;` inside a value belong to the value. A value loses one pair of equal quotes around it. A
-//! repeated key makes a list for options that take several values; for all others the last one is used.
+//! The dialect differs from other INI dialects in ways that operators' existing files rely on. `:` and `=` both assign;
+//! the first of them in a line is the separator. A line that begins with a blank continues the value above it. A
+//! comment is a whole line: `#` and `;` inside a value belong to the value. A value loses one pair of equal quotes
+//! around it. A repeated key makes a list for options that take several values; for all other options the last value is
+//! used.
 //!
-//! A bad line does not stop the parser: it collects all problems, so that an operator can fix a file in one go.
+//! A bad line does not stop the parser: the parser collects all problems, so that an operator can fix a file in one go.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

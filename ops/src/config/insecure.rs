@@ -69,7 +69,7 @@ fn plain_http(config: &Config, found: &mut Vec<String>) {
     }
 }
 
-/// Warns about a Keystone that an attacker could replace: it would let anybody in.
+/// Warns about a Keystone that an attacker could replace by a server that accepts every token.
 fn unproven_keystone(config: &Config, found: &mut Vec<String>) {
     let section = &config.keystone_authtoken;
     let Some(url) = &section.auth_url else { return };

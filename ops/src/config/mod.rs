@@ -1,7 +1,7 @@
 //! Configuration in the format of `nova.conf`.
 //!
 //! [`load`] reads one or more files in oslo's INI dialect (later files win), and checks every line against the table of
-//! options ([`options`]). It returns either a typed [`Config`] with remarks, or every problem with file and line.
+//! options ([`options`]). [`load`] returns either a typed [`Config`] with remarks, or every problem with file and line.
 //! `Config::targets` gives the values to the fields that the declarations name ([`targets`]). An option that is not in
 //! the table is not an error, because one `nova.conf` is often shared with other services. An option that Nova has and
 //! Chronova does not need causes a note. An unknown option causes a warning with the nearest known name.
@@ -183,7 +183,7 @@ fn judge(machine: &MachineDefaults, texts: &[(&Path, &str)], problems: &mut Vec<
     if let Some(config) = &config {
         problems.extend(agreement::clashes(config, texts));
     }
-    // Problems without a file come first, then those of each file in the order of its lines.
+    // Problems without a file come first, then the problems of each file in the order of its lines.
     problems.sort_by_key(|problem| order(problem, texts));
     config
 }

@@ -47,7 +47,7 @@ impl OptionOrigin {
 pub enum Default {
     /// The default of the field that takes the value; without such a field, the option is unset.
     Owner,
-    /// A text, for an option that no field takes.
+    /// A text, where no field can hold the default (see [`targets`](super::targets)).
     Text(&'static str),
     /// The machine's host name.
     HostName,

@@ -26,7 +26,7 @@ chronova config check /etc/nova/nova.conf /etc/chronova/chronova.conf
 * An option given more than once: the last one counts, except for repeatable options, which collect all.
 * `config check` lists every problem at once: errors (start-up would stop), warnings (unknown options, with the nearest
   known name; old names; options of Nova whose absence may surprise), notes (options of Nova without a meaning here).
-* Options marked **No effect yet** are checked and then not heeded; who sets one is warned.
+* Options marked **No effect yet** are checked but have no effect; setting one causes a warning.
 * Secrets are never repeated in messages.
 ";
 

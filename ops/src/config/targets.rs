@@ -2,7 +2,8 @@
 //!
 //! A declaration in [`options`](super::options) names the field of [`Targets`] that takes its value. The default of
 //! such an option is the field's value in its owner's `Default`, so that it is written only once. A declaration names a
-//! default only if no field has it: no field takes the value, or the default depends on the machine.
+//! default only where no field can hold it: no field takes the value, the default depends on the machine, or the field
+//! keeps less than the option says.
 
 use std::sync::LazyLock;
 
@@ -76,10 +77,11 @@ pub enum OptionUse {
     /// A field of [`Targets`] takes it. The function returns the field's value as text for a file, or `None` if the
     /// option is unset.
     Field(fn(&Targets) -> Option<String>),
-    /// This crate reads the value: `derived.rs` combines several options into one value, or `serve` uses it.
+    /// This crate reads the value: `derived.rs` combines several options into one value, or the program reads it
+    /// itself.
     Here,
     /// The option has no effect yet. Its value is still checked, so that a `nova.conf` is checked completely. Setting
-    /// it causes a warning, and the reference page says so.
+    /// it causes a warning, and the reference page marks it "No effect yet".
     Nothing,
 }
 

@@ -46,7 +46,7 @@ fn problems_in(texts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn without_files_every_option_has_its_default() {
+fn without_files_options_have_their_defaults() {
     let loaded = good(&[]);
     assert_eq!(loaded.remarks, []);
     let config = loaded.config;
@@ -127,7 +127,7 @@ fn options_that_only_nova_has_cause_a_note_or_a_warning() {
     );
 }
 
-/// An operator who names a service believes that it is asked.
+/// An operator who names a service believes that Chronova calls it.
 #[test]
 fn a_service_that_is_named_and_not_asked_causes_a_warning() {
     for (section, option, service) in [
@@ -199,7 +199,7 @@ fn an_account_of_keystone_is_complete_or_stops_the_start() {
     }
     let nobody = problems_in(&[&format!("{ACCOUNT}[api]\nauth_strategy = noauth2\n")]);
     assert!(
-        nobody.iter().any(|line| line.contains("warning: ") && line.contains("asks no identity service")),
+        nobody.iter().any(|line| line.contains("warning: ") && line.contains("uses no identity service")),
         "{nobody:?}"
     );
 }
@@ -215,7 +215,7 @@ fn glance_is_called_where_there_is_a_keystone() {
         ("", "the image endpoint of Keystone's catalogue is the image service"),
         ("[glance]\napi_servers = http://a:9292,http://b:9292\n", "http://a:9292, http://b:9292 is the image service"),
         ("[glance]\nendpoint_override = http://a:9292\n", "http://a:9292 is the image service"),
-        ("[glance]\ntimeout = 9\n", "a long snapshot fails once the user's token has ended"),
+        ("[glance]\ntimeout = 9\n", "a long snapshot fails once the user's token has expired"),
     ] {
         let found = problems_in(&[&format!("{ACCOUNT}{more}")]);
         assert!(found.iter().any(|line| line.contains(note) && line.contains(told)), "{more}: {found:?}");
@@ -245,6 +245,20 @@ fn glance_is_called_where_there_is_a_keystone() {
         let found = problems_in(&[alone]);
         assert!(found.iter().any(|line| line.contains(told)), "{alone}: {found:?}");
     }
+}
+
+#[test]
+fn choices_of_cpus_and_memory_that_contradict_are_errors() {
+    for (text, error) in [
+        ("[libvirt]\ncpu_mode = custom\n", "cpu_mode = custom needs cpu_models"),
+        ("[libvirt]\ncpu_models = Nehalem\n", "cpu_models has an effect with cpu_mode = custom alone"),
+        ("[libvirt]\nfile_backed_memory = 1024\n[DEFAULT]\nram_allocation_ratio = 1.5\n", "ram_allocation_ratio = 1.0"),
+    ] {
+        let found = problems_in(&[text]);
+        assert!(found.iter().any(|line| line.contains("error: ") && line.contains(error)), "{text}: {found:?}");
+    }
+    let fitting = problems_in(&["[libvirt]\ncpu_mode = custom\ncpu_models = Nehalem\nfile_backed_memory = 1024\n"]);
+    assert!(!fitting.iter().any(|line| line.contains("error: ")), "{fitting:?}");
 }
 
 #[test]

@@ -194,7 +194,7 @@ impl DumpReader<'_> {
     fn create(&mut self) -> Result<(), SyntaxError> {
         let table = self.name()?;
         self.skip()?;
-        // Nova has no tables by `CREATE TABLE ... AS SELECT` and similar statements.
+        // No table of Nova is created by `CREATE TABLE ... AS SELECT` or a similar statement.
         if !self.eat("(") {
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl DumpReader<'_> {
         Ok(())
     }
 
-    /// Skips behind the next comma at this depth of parentheses; `false` if the parentheses end first.
+    /// Skips past the next comma at this depth of parentheses; `false` if the parentheses end first.
     fn next_follows(&mut self) -> Result<bool, SyntaxError> {
         let mut depth = 0_usize;
         loop {

@@ -1,4 +1,4 @@
-//! The metrics of the calls of other services, read at each scrape.
+//! The metrics of the calls to other services, read at each scrape.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ pub(super) struct CallGauges {
 impl CallGauges {
     pub(super) fn new(clients: Vec<Arc<ServiceClient>>) -> prometheus::Result<Self> {
         let opts = |name: &str, help: &str| Opts::new(format!("chronova_service_{name}"), help);
-        let calls = opts("calls", "Calls of another service since start-up, by how they ended.");
-        let seconds = opts("call_seconds", "Time of all calls of another service together.");
-        let answering = opts("answers", "1, or 0 while another service gives no answer.");
+        let calls = opts("calls", "Calls to other services since start-up, by outcome.");
+        let seconds = opts("call_seconds", "Total time of the calls to other services.");
+        let answering = opts("answers", "1 if the service answers, 0 if it does not.");
         Ok(Self {
             clients,
             calls: IntGaugeVec::new(calls, &["service", "outcome"])?,

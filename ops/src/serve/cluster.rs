@@ -1,4 +1,5 @@
-//! This member among several: its options, its listener for the others, and the way from following to leading.
+//! This process as a member of a cluster: its options, its listener for other members, and its way from follower to
+//! leader.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
@@ -20,9 +21,9 @@ use tokio::task::JoinSet;
 use crate::config::Config;
 use crate::config::options::cluster::Cluster;
 
-/// How often a member asks for the lease while nobody has it.
+/// The interval at which a member asks for the lease while nobody has it.
 const ASKS: Duration = Duration::from_millis(250);
-/// The pause before a member asks a leader again that did not answer.
+/// The pause after a leader did not answer, before this member asks it again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The checked options of `[cluster]`.
@@ -33,7 +34,7 @@ pub(super) struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// `None`: this member stands by while another one leads.
+    /// `None`: this member stands by while another member leads.
     pub(super) fn of(config: &Config) -> Result<Option<Self>> {
         let Cluster { listen, address, name, certificate, key, ca } = &config.cluster;
         let Some(listen) = listen else { return Ok(None) };
@@ -112,16 +113,16 @@ impl ClusterMembership {
         ClusterSeat::Leads(Arc::new(move || store.confirmed_epoch()))
     }
 
-    /// Lets requests continue here that wait for a leader.
+    /// Lets the requests that wait for a leader continue on this member.
     pub(super) fn promote(&self) {
         self.promoted.send_replace(true);
     }
 
-    /// Waits until an operator wishes that another member leads, and returns its name.
+    /// Waits until an operator requests a switchover, and returns the name of the member that shall lead.
     pub(super) async fn handed_over(&self) -> String {
-        let (mut wish, own) = (self.store.wish(), &self.options.member.name);
-        let wished = wish.wait_for(|wish| wish.as_ref().is_some_and(|wish| wish != own)).await;
-        match wished.ok().and_then(|wish| wish.clone()) {
+        let (mut requested, own) = (self.store.wish(), &self.options.member.name);
+        let other = requested.wait_for(|member| member.as_ref().is_some_and(|member| member != own)).await;
+        match other.ok().and_then(|member| member.clone()) {
             Some(member) => member,
             None => std::future::pending().await,
         }
@@ -132,7 +133,7 @@ impl ClusterMembership {
         let mut leader = self.store.leader();
         loop {
             let free = leader.borrow_and_update().as_ref().is_some_and(|seen| !seen.lease_lasts);
-            if free && self.store.lead().await.context("this member has the lease, and cannot lead")? {
+            if free && self.store.lead().await.context("this member has the lease but cannot become the leader")? {
                 tracing::warn!(member = self.options.member.name, "this member leads now");
                 return Ok(());
             }

@@ -56,7 +56,7 @@ impl EventLog {
         Ok(Self::Postgres(opened.context("cannot open the event log in PostgreSQL")?))
     }
 
-    /// The store in PostgreSQL, where the log is there.
+    /// The store, if the log is in PostgreSQL.
     pub(super) fn postgres(&self) -> Option<&Arc<PostgresStore>> {
         match self {
             Self::Sqlite(_) => None,

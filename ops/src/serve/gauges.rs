@@ -27,7 +27,10 @@ impl Gauges {
             queries,
             store,
             pending: gauge("chronova_processes_unfinished", "Processes that have not ended.")?,
-            stuck: gauge("chronova_processes_stuck", "Processes with a step that must not fail and does.")?,
+            stuck: gauge(
+                "chronova_processes_stuck",
+                "Processes that are stuck: a step that has to succeed fails at every attempt.",
+            )?,
             hosts: IntGaugeVec::new(hosts, &["state"])?,
             head: gauge("chronova_log_position", "Position of the newest event of the log.")?,
             views: gauge("chronova_views_position", "Position up to which the read models have followed the log.")?,

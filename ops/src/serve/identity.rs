@@ -1,4 +1,5 @@
-//! The identity service: real Keystone, or the embedded one with the credentials of its first administrator.
+//! The identity service: real Keystone, or the embedded identity service with the credentials of its first
+//! administrator.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -100,7 +101,7 @@ fn keystone(config: &Config) -> Result<Option<(KeystoneOptions, String)>> {
     Ok(Some((options, place)))
 }
 
-/// The account whose token goes beside a user's.
+/// The account whose token is sent beside a user's token to other services.
 fn vouching(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Arc<KeystoneSession>>> {
     let section = &config.service_user;
     if !section.send_service_user_token {

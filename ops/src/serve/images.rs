@@ -1,4 +1,4 @@
-//! The image service: real Glance, or the embedded one.
+//! The image service: real Glance, or the embedded image service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +38,14 @@ impl OpenedImages {
         }
     }
 
-    /// Mends what a crash left in the embedded service.
+    /// Repairs what a crash left unfinished in the embedded service.
     pub(super) async fn begin(&self, leadership: &Leadership) -> Result<()> {
         let Self::Embedded(images) = self else { return Ok(()) };
         images.recover(&leadership.gateway).await.context("cannot recover the image store")
     }
 
-    /// Adds the embedded image API, or the place of Glance, and what `/healthz` tells of it. A Glance that does not
-    /// answer makes nothing unhealthy: another member of the cluster would not do better.
+    /// Adds the embedded image API, or else Glance's address and the report of `/healthz` about Glance. If Glance does
+    /// not answer, this member stays healthy, because another member could not reach Glance either.
     pub(super) fn serve(self, app: App) -> App {
         let (images, users) = match self {
             Self::Embedded(images) => return app.with_images(images),

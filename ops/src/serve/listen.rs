@@ -106,8 +106,8 @@ pub fn public_url(config: &Config, listeners: &[Listener]) -> String {
     }
 }
 
-/// Sends users to this server's gateway if the URL of a console is the default: that of Nova's proxy, which does not
-/// run here. A browser opens a serial console by WebSocket.
+/// Sends users to this server's gateway if the URL of a console is the default. The default is the URL of Nova's proxy,
+/// which does not run here. A browser opens a serial console by WebSocket.
 pub fn consoles(config: &Config, consoles: &mut ConsoleConfig) {
     let (nova, gateway) = (ConsoleConfig::default(), gateway(config));
     let send = |url: &mut String, nova: &str, page: &str| {

@@ -36,7 +36,7 @@ use wiring::ControlPlane;
 pub fn run(config: Config) -> Result<()> {
     let logging = Logging::start(&config.targets().log)?;
     let system = actix_rt::System::with_tokio_rt(|| {
-        #[expect(clippy::expect_used, reason = "without threads nothing can be said or served")]
+        #[expect(clippy::expect_used, reason = "without the runtime's threads the server can do nothing")]
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("the threads can be started")
     });
     system.block_on(serve(config, logging))
@@ -98,15 +98,16 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     }
 }
 
-/// Replaces this process by a new one of the same program with the same arguments, which follows.
+/// Replaces this process by a new one of the same program with the same arguments. The new process starts as a
+/// follower.
 fn start_again() -> anyhow::Error {
     use std::os::unix::process::CommandExt as _;
     let program = std::env::current_exe().unwrap_or_else(|_| "chronova".into());
     let failed = std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
-    anyhow::Error::new(failed).context("this member handed over, and cannot start again to follow")
+    anyhow::Error::new(failed).context("this member handed over the lead, but cannot restart as a follower")
 }
 
-/// Waits until an operator wishes that another member leads.
+/// Waits until an operator requests a switchover to another member.
 async fn handed_over(membership: Option<&ClusterMembership>) -> Result<WorkEnd> {
     match membership {
         Some(membership) => {
@@ -124,7 +125,7 @@ enum WorkEnd {
     Told,
     /// The member has taken the lead.
     Leads,
-    /// Another member shall lead.
+    /// An operator has requested a switchover to another member.
     HandedOver,
 }
 
@@ -164,7 +165,8 @@ async fn told_to_end() -> Result<()> {
     Ok(())
 }
 
-/// The signals that a running control plane heeds. One that comes while a member begins to lead is heeded afterwards.
+/// The signals that a running control plane handles. A signal that comes while a member begins to lead is handled
+/// afterwards.
 struct ServeSignals {
     terminate: Signal,
     interrupt: Signal,

@@ -1,4 +1,4 @@
-//! The network service: real Neutron, or the embedded one.
+//! The network service: real Neutron, or the embedded network service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,16 @@ use chronova_actors::ports::NetworkService;
 use chronova_actors::runtime::Member;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::external::http::{CallOptions, ServiceClient};
+use chronova_actors::services::external::keystone::{
+    CalledService, CallingAccounts, KeystoneSession, ServiceAccount, ServicePlace,
+};
 use chronova_actors::services::external::neutron::{NeutronNetworks, NeutronOptions};
 use chronova_events::clock::Clock;
 use chronova_web::App;
 use chronova_web::service::Service;
 use serde_json::json;
 
+use super::identity::OpenedIdentity;
 use crate::config::Config;
 use crate::config::account::{AccountProblem, HasAccount as _};
 
@@ -25,19 +29,27 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub(super) enum OpenedNetworks {
     Embedded(Arc<EmbeddedNetworks>),
-    Neutron { networks: Arc<NeutronNetworks>, place: String },
+    /// With the client of Keystone that gets the account's tokens.
+    Neutron {
+        networks: Arc<NeutronNetworks>,
+        keystone: Arc<ServiceClient>,
+        place: String,
+    },
 }
 
 impl OpenedNetworks {
     /// Opens the network service that the configuration names.
-    pub(super) fn open(config: &Config, member: &Member, gateway: &Arc<CommandGateway>) -> Result<Self> {
-        let Some((options, place)) = neutron(config)? else {
+    pub(super) fn open(
+        config: &Config,
+        member: &Member,
+        gateway: &Arc<CommandGateway>,
+        identity: &OpenedIdentity,
+    ) -> Result<Self> {
+        let wrong = |problem: AccountProblem| anyhow::anyhow!(problem.message);
+        let Some(account) = config.neutron.account().complete().map_err(wrong)? else {
             return Ok(Self::Embedded(EmbeddedNetworks::new(Arc::clone(gateway), Arc::clone(&member.views))));
         };
-        let networks = NeutronNetworks::new(options, Arc::clone(&member.clock) as Arc<dyn Clock>);
-        let networks = networks.context("[neutron]")?;
-        tracing::info!(place, "servers get their ports from Neutron; the embedded network service is not served");
-        Ok(Self::Neutron { networks, place })
+        neutron(config, account, Arc::clone(&member.clock) as _, identity).context("[neutron]")
     }
 
     pub(super) fn port(&self) -> Arc<dyn NetworkService> {
@@ -47,21 +59,24 @@ impl OpenedNetworks {
         }
     }
 
-    /// The client of another service, for metrics.
-    pub(super) fn client(&self) -> Option<&Arc<ServiceClient>> {
+    /// The clients of other services, for metrics.
+    pub(super) fn clients(&self) -> Vec<Arc<ServiceClient>> {
         match self {
-            Self::Embedded(_) => None,
-            Self::Neutron { networks, .. } => Some(networks.client()),
+            Self::Embedded(_) => Vec::new(),
+            Self::Neutron { networks, keystone, .. } => {
+                networks.service().clients().iter().chain([keystone]).cloned().collect()
+            }
         }
     }
 
-    /// With Neutron the embedded API is not served, and the health tells of Neutron. A Neutron that does not answer
-    /// makes nothing unhealthy: another member of the cluster would not do better.
+    /// With Neutron, the embedded API is not served, and `/healthz` reports on Neutron. If Neutron does not answer,
+    /// this member stays healthy, because another member could not reach Neutron either.
     pub(super) fn show(&self, mut app: App) -> App {
-        let Self::Neutron { networks, place } = self else { return app };
-        let (client, at) = (Arc::clone(networks.client()), place.clone());
+        let Self::Neutron { networks, keystone, place } = self else { return app };
+        let (service, keystone, at) = (Arc::clone(networks.service()), Arc::clone(keystone), place.clone());
         let tell = move || {
-            let state = client.trouble().unwrap_or_else(|| "no trouble".to_owned());
+            let trouble = service.clients().iter().chain([&keystone]).find_map(|client| client.trouble());
+            let state = trouble.unwrap_or_else(|| "no trouble".to_owned());
             json!({"service": "neutron", "place": at, "state": state, "embedded": "not served"})
         };
         app.health = std::mem::take(&mut app.health).telling("network", Arc::new(tell));
@@ -69,28 +84,41 @@ impl OpenedNetworks {
     }
 }
 
-/// The Neutron of `[neutron]`, and where it is.
-fn neutron(config: &Config) -> Result<Option<(NeutronOptions, String)>> {
+/// The Neutron of `[neutron]`. A user's call carries the token of `[service_user]` as well.
+fn neutron(
+    config: &Config,
+    account: ServiceAccount,
+    clock: Arc<dyn Clock>,
+    identity: &OpenedIdentity,
+) -> Result<OpenedNetworks> {
     let section = &config.neutron;
-    let wrong = |problem: AccountProblem| anyhow::anyhow!(problem.message);
-    let Some(account) = section.account().complete().map_err(wrong)? else { return Ok(None) };
     let catalogue = || format!("the network endpoint in the catalogue of {}", account.auth_url);
     let place = section.endpoint_override.clone().unwrap_or_else(catalogue);
     let calls = CallOptions {
         name: "neutron",
         timeout: section.timeout.map_or(PATIENCE, |seconds| Duration::from_secs(seconds.into())),
         retries: section.http_retries,
-        tls: section.account().trust().map_err(wrong)?,
+        tls: section.account().trust().map_err(|problem| anyhow::anyhow!(problem.message))?,
     };
-    let options = NeutronOptions {
-        account,
-        calls,
-        endpoint: section.endpoint_override.clone(),
+    // A Keystone that does not answer must not close the circuit to Neutron.
+    let keystone = ServiceClient::new(CallOptions { name: "keystone_neutron", ..calls.clone() })?;
+    let own = KeystoneSession::new(account, Arc::clone(&keystone), clock);
+    let vouching = match identity {
+        OpenedIdentity::Keystone { accounts, .. } => accounts.vouching.clone(),
+        OpenedIdentity::Embedded(_) => None,
+    };
+    let at = ServicePlace {
+        endpoints: section.endpoint_override.clone().into_iter().collect(),
+        service_type: section.service_type.clone(),
         interfaces: section.valid_interfaces.clone(),
         region: section.region_name.clone(),
-        service_type: section.service_type.clone(),
+        version: "v2.0",
+    };
+    let options = NeutronOptions {
         ovs_bridge: section.ovs_bridge.clone(),
         extension_sync_interval: Duration::from_secs(section.extension_sync_interval.into()),
     };
-    Ok(Some((options, place)))
+    let service = CalledService::new(calls, at, CallingAccounts { own, vouching })?;
+    tracing::info!(place, "servers get their ports from Neutron; the embedded network service is not served");
+    Ok(OpenedNetworks::Neutron { networks: NeutronNetworks::new(service, options), keystone, place })
 }

@@ -1,7 +1,8 @@
 //! The data folder is private to the service: folders 0700, files 0600.
 //!
-//! Chronova creates files and folders with these modes. Others may have wider modes, from an older version, a backup or
-//! an administrator. Chronova restricts them at start-up and logs a warning, because other users may have read them.
+//! Chronova creates files and folders with these modes. Files from an older version, a backup or an administrator may
+//! have wider modes. Chronova restricts those modes at start-up. It logs a warning, because other users may have read
+//! the files.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;

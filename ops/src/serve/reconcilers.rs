@@ -23,7 +23,10 @@ impl ReconcilerGauges {
         Ok(Self {
             tallies,
             runs: IntGaugeVec::new(opts("runs", "Runs since start-up."), labels)?,
-            failures: IntGaugeVec::new(opts("failures", "Findings since start-up that could not be mended."), labels)?,
+            failures: IntGaugeVec::new(
+                opts("failures", "Findings since start-up that could not be repaired."),
+                labels,
+            )?,
             last_run: GaugeVec::new(opts("last_run_seconds", "End of the last run, since the epoch."), labels)?,
             last_seconds: GaugeVec::new(opts("duration_seconds", "How long the last run took."), labels)?,
         })

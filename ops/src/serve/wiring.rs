@@ -6,8 +6,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use chronova_actors::gateway::CommandGateway;
 use chronova_actors::operations::Operations;
+use chronova_actors::ports::keys::{KeyManager, NoKeyManager};
 use chronova_actors::reconcile::run_counts::ReconcilerTally;
 use chronova_actors::runtime::{Follower, Leader, Leadership, Member, Ports};
+use chronova_actors::services::embedded::keys::EmbeddedKeyManager;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_actors::services::external::http::ServiceClient;
 use chronova_events::clock::SystemClock;
@@ -53,12 +55,13 @@ pub(super) struct ControlPlane {
     log_server: Option<chronova_web::eventstoredb::LogServer>,
 }
 
-/// The services beside Compute. Those of a member that follows are made of a gateway that refuses every command.
+/// The services beside Compute. On a follower they use a gateway that refuses every command.
 struct OpenedServices {
     identity: OpenedIdentity,
     networks: OpenedNetworks,
     images: OpenedImages,
     volumes: Arc<EmbeddedVolumes>,
+    keys: Arc<dyn KeyManager>,
 }
 
 impl ControlPlane {
@@ -96,7 +99,8 @@ impl ControlPlane {
         self.member.keep_checkpoints();
         let (leader, services) = lead(config, self.targets.clone(), &self.member).await?;
         let parts = ServingParts::leading(&leader, services);
-        // A feed continues at the new parts, when its client connects again.
+        // Open feeds read the follower's parts, so they end here. When a client connects again, its feed reads the
+        // leader's parts.
         self.app.feeds.close();
         self.app = app(config, &self.targets, &self.member, parts, &self.event_log, Some(cluster.leads()))?;
         self.leader = Some(leader);
@@ -160,14 +164,15 @@ impl OpenedServices {
     fn open(config: &Config, targets: &Targets, member: &Member, gateway: &Arc<CommandGateway>) -> Result<Self> {
         let views = &member.views;
         let identity = identity::open(config, &targets.identity, member)?;
-        let networks = OpenedNetworks::open(config, member, gateway)?;
+        let networks = OpenedNetworks::open(config, member, gateway, &identity)?;
         let images = images::open(config, member, gateway, &identity)?;
         let options = targets.runtime.volume.clone();
         let volumes = EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), images.port(), options);
-        Ok(Self { identity, networks, images, volumes })
+        let keys = keys(config)?;
+        Ok(Self { identity, networks, images, volumes, keys })
     }
 
-    /// Creates the first users, and mends what a crash left in the services.
+    /// Creates the first users, and repairs what a crash left unfinished in the services.
     async fn begin(&self, config: &Config, leadership: &Leadership) -> Result<()> {
         identity::begin(config, leadership, &self.identity).await?;
         self.images.begin(leadership).await
@@ -175,7 +180,7 @@ impl OpenedServices {
 
     /// The clients of other services, for metrics.
     fn clients(&self) -> Vec<Arc<ServiceClient>> {
-        let mut clients: Vec<_> = self.networks.client().cloned().into_iter().collect();
+        let mut clients = self.networks.clients();
         if let OpenedIdentity::Keystone { provider, accounts, .. } = &self.identity {
             clients.push(Arc::clone(provider.client()));
             clients.extend(accounts.vouching.iter().map(|account| Arc::clone(account.client())));
@@ -187,7 +192,19 @@ impl OpenedServices {
     }
 
     fn ports(&self) -> Ports {
-        Ports { networks: self.networks.port(), images: self.images.port(), volumes: Arc::clone(&self.volumes) as _ }
+        let (volumes, keys) = (Arc::clone(&self.volumes) as _, Arc::clone(&self.keys));
+        Ports { networks: self.networks.port(), images: self.images.port(), volumes, keys }
+    }
+}
+
+/// The key manager that the configuration names.
+fn keys(config: &Config) -> Result<Arc<dyn KeyManager>> {
+    match config.chronova.key_manager.as_str() {
+        "none" => Ok(Arc::new(NoKeyManager)),
+        _ => {
+            let opened = EmbeddedKeyManager::open(&config.chronova.data_dir);
+            Ok(opened.context("cannot use the folder of the key manager")?)
+        }
     }
 }
 
@@ -212,7 +229,7 @@ fn app(
     let web: WebConfig = targets.web.clone();
     let metrics = HttpMetrics::new(metrics(member, &parts, seat.as_ref())?)?;
     let ServingParts { operations, services, .. } = parts;
-    let OpenedServices { identity, networks, images, volumes } = services;
+    let OpenedServices { identity, networks, images, volumes, keys: _ } = services;
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
     let authentication = match config.api.auth_strategy.as_str() {
         "noauth2" => Authentication::NoAuth,
@@ -238,8 +255,8 @@ fn app(
     Ok(Arc::new(app))
 }
 
-/// Serves the embedded identity API, or tells clients where Keystone is. A Keystone that does not answer makes no
-/// member unhealthy, because another member of the cluster would not do better.
+/// Serves the embedded identity API, or tells clients where Keystone is. If Keystone does not answer, this member stays
+/// healthy, because another member could not reach Keystone either.
 fn with_identity(mut app: App, identity: OpenedIdentity) -> App {
     match identity {
         OpenedIdentity::Embedded(service) => app.with_identity(service),

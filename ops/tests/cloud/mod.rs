@@ -112,8 +112,8 @@ impl Cloud {
     /// Stops the control plane with SIGTERM, and asserts that it exits with success.
     pub fn stop(&mut self) {
         let mut process = self.process.take().unwrap();
-        let told = Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        let status = Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap();
+        assert!(status.success());
         let status = process.wait().unwrap();
         assert!(status.success(), "a graceful end: {status}\n{}", self.log());
     }
@@ -148,8 +148,8 @@ impl Cloud {
 
     /// Sends a signal to the control plane.
     pub fn signal(&self, name: &str) {
-        let told = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
-        assert!(told.success());
+        let status = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
+        assert!(status.success());
     }
 
     /// The id of the control plane's process, which must run.

@@ -1,7 +1,8 @@
 //! Requests that name another tenant's resources.
 //!
-//! A request is a template with placeholders such as `<server>`. Each placeholder becomes a resource of the victim, one
-//! of the attacker, or an unknown one. At least one placeholder becomes a resource of the victim or a shared network.
+//! A request is a template with placeholders such as `<server>`. Each placeholder becomes a resource of the victim, a
+//! resource of the attacker, or an unknown resource. At least one placeholder becomes a resource of the victim or a
+//! shared network.
 
 use chronova_web::route::{BodySpec, Method, Route};
 use chronova_web::service::Service;
@@ -89,7 +90,7 @@ const REVEALING: [(&str, &str); 3] = [
     ("ports.create", "neutron db/db_base_plugin_v2.py: 409 DeviceIDNotOwnedByTenant for a router of another project"),
 ];
 
-/// The routes of the tables, without removed ones.
+/// The routes of the tables, without removed routes.
 pub fn routes() -> Vec<(Service, &'static Route)> {
     let tables = SERVICES.iter().flat_map(|service| tables::of(*service).iter().map(move |table| (*service, *table)));
     let all = tables.flat_map(|(service, table)| table.iter().map(move |route| (service, route)));
@@ -115,8 +116,8 @@ impl Generator {
         }
     }
 
-    /// One time in eight, a request for metadata from the address of the attacker's server. Its headers may name the
-    /// victim's server and project. The other times, a request to a route.
+    /// Makes a request for metadata in one case of eight, and a request to a route otherwise. A request for metadata
+    /// comes from the address of the attacker's server, and its headers may name the victim's server and project.
     fn metadata(&mut self) -> (&'static str, Request) {
         if self.random.below(8) > 0 {
             return self.by_route();
@@ -154,7 +155,7 @@ impl Generator {
         )
     }
 
-    /// Chooses a microversion: usually one that has the operation, rarely another one.
+    /// Chooses a microversion: usually a version that has the operation, rarely any other version.
     fn version(&mut self, service: Service, route: &Route) -> String {
         let newest = route.until.map_or_else(|| "2.96".to_owned(), |version| version.to_string());
         match service {

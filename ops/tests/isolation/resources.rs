@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::cloud::Cloud;
 use crate::tenant_user::TenantUser;
 
-/// Resources of no project, and shared ones.
+/// Resources of no project, and shared resources.
 pub struct SharedResources {
     pub flavor: String,
     /// A network of the administrator that all tenants may use, and its subnet.

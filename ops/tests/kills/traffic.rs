@@ -9,7 +9,7 @@ use crate::cloud::{Client, Cloud, Furniture, pause};
 use crate::{Random, Told, asked};
 
 /// The most servers of one client at the same time.
-const CROWD: usize = 12;
+const MAX_SERVERS: usize = 12;
 /// The most volumes of one client that are attached to no server.
 const SPARE: usize = 5;
 
@@ -17,7 +17,7 @@ const SPARE: usize = 5;
 #[derive(Clone)]
 pub struct Goods {
     furniture: Furniture,
-    /// The flavor of the furniture, and a larger one.
+    /// The flavor that `Cloud::furnish` created, and a larger flavor.
     flavors: [String; 2],
 }
 
@@ -58,7 +58,7 @@ impl Trouble<'_> {
         }
         match self.random.below(40) {
             // The limit keeps hosts and the quota of ports from filling up.
-            0..9 if self.servers.len() < CROWD => self.create(),
+            0..9 if self.servers.len() < MAX_SERVERS => self.create(),
             0..13 => self.delete(),
             13 | 14 if self.volumes.len() < SPARE => self.make_volume(),
             15 | 16 if !self.volumes.is_empty() => self.attach(),

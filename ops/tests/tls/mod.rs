@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Writes the certificates into the folder: an authority, the ones of 127.0.0.1 and of a client that the authority
-/// signed, a stranger's, and the one of 127.0.0.1 that the stranger signed.
+/// Writes certificates into the folder. An authority has signed one certificate for 127.0.0.1 and one for a client. A
+/// second authority, `stranger`, has signed another certificate for 127.0.0.1.
 pub fn certificates(folder: &Path) -> Result<(), String> {
     let script = "
         authority() { # name

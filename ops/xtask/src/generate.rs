@@ -42,7 +42,8 @@ enum Target {
     Integration(String),
 }
 
-/// The targets with such tests. Building the tests of every target would take minutes, and most have no reference.
+/// The targets with tests whose names begin with `generated_`. Building the tests of every target would take minutes,
+/// and most have no reference.
 fn targets_with_references(root: &Path) -> anyhow::Result<BTreeSet<Target>> {
     let listing = Command::new("git")
         .current_dir(root)

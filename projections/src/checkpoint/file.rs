@@ -37,7 +37,7 @@ const CLEAR: u32 = 1;
 /// The length of the magic and the format.
 const HEAD: usize = 12;
 const TAIL: usize = 16;
-/// A table lists a handful of names; a longer one is damaged.
+/// A table lists a few names; a longer table is damaged.
 const LARGEST_TABLE: usize = 1 << 16;
 
 /// The steps of writing a checkpoint, in this order.
@@ -101,7 +101,8 @@ impl Outline {
         self.table.ranges(self.head.len())
     }
 
-    /// The bytes that are authenticated with a read model. They bind it to this file, its name and its mark.
+    /// The bytes that are authenticated with a read model. They bind the read model to this file, its name and its
+    /// mark.
     pub(super) fn bound(&self, name: &str) -> Result<Vec<u8>, CheckpointError> {
         bound(&self.head, &self.table.mark, name)
     }

@@ -33,7 +33,7 @@ pub struct CheckpointStatus {
     pub took: Duration,
     /// Checkpoints written since the process began.
     pub written: u64,
-    /// Why the latest attempt failed; `None` when it did not.
+    /// Why the latest attempt failed; `None` if it succeeded.
     pub failure: Option<String>,
 }
 
@@ -75,7 +75,8 @@ impl CheckpointKeeper {
 
     /// Writes a checkpoint now. Returns whether it was written.
     pub async fn write(&self) -> bool {
-        // The era is read before the fork: an erasure in between must not be undone by data that the fork still holds.
+        // The era is read before the fork. An erasure from here on makes `save_in` fail, because the fork may still
+        // hold the erased data.
         let era = self.checkpoints.era();
         let (fork, checkpoints) = (self.views.fork(), Arc::clone(&self.checkpoints));
         let begun = Instant::now();

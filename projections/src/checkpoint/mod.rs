@@ -9,7 +9,7 @@
 //!
 //! Two kinds of checkpoints are kept: the newest ones, in case one is damaged, and a thinned-out history
 //! ([`retention`]). Queries about the past begin at the history. The log remains the truth: if a checkpoint is
-//! unusable, an older one or the log itself replaces it, and a log message says so.
+//! unusable, an older checkpoint or the log itself replaces it, and a message tells operators.
 
 mod compare;
 mod file;
@@ -128,7 +128,7 @@ impl OpenedViews {
             .collect();
         if let Some(clear) = self.from.as_ref().filter(|found| found.clear) {
             remarks.push(format!(
-                "the checkpoint {} is of a version that did not seal it: the next one replaces it",
+                "the checkpoint {} was written by a version that did not encrypt checkpoints: the next one replaces it",
                 clear.path.display()
             ));
         }
@@ -146,8 +146,8 @@ impl OpenedViews {
     }
 }
 
-/// The folder of the checkpoints. A process has one object per folder: it writes and thins out one checkpoint at a
-/// time.
+/// The folder of the checkpoints. A process has one object per folder, so only one task at a time writes or deletes
+/// checkpoints.
 #[derive(Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
@@ -302,8 +302,8 @@ impl Checkpoints {
         opened
     }
 
-    /// Like [`Checkpoints::load`], for checkpoints of this log only. A log that was cut off or exchanged is another
-    /// log.
+    /// Like [`Checkpoints::load`], for checkpoints of this log only. A log that was truncated or replaced counts as
+    /// another log.
     pub async fn open(self: &Arc<Self>, store: &dyn EventStore) -> Result<OpenedViews, CheckpointError> {
         let (found, _) = self.list();
         let mut strange = Vec::new();

@@ -76,7 +76,7 @@ async fn a_checkpoint_without_a_seal_is_read_and_replaced() {
     let checkpoints = checkpoints_in(folder.path());
     let opened = checkpoints.load(|_| true);
     same(&opened.views, &old);
-    assert!(opened.remarks()[0].contains("did not seal it"), "{:?}", opened.remarks());
+    assert!(opened.remarks()[0].contains("did not encrypt checkpoints"), "{:?}", opened.remarks());
     checkpoints.save(&new).unwrap();
     assert!(!clear.exists());
     assert_eq!(checkpoints.load(|_| true).remarks(), [""; 0]);
@@ -94,7 +94,7 @@ async fn an_erasure_closes_copies_of_checkpoints_and_earlier_forks() {
     checkpoints.discard_all().unwrap();
     assert!(!path.exists());
     assert!(matches!(checkpoints.save_in(era, &old), Err(CheckpointError::Overtaken)));
-    // An operator puts a backup back.
+    // An operator restores a backup of the file.
     fs::write(&path, copy).unwrap();
     let opened = checkpoints.load(|_| true);
     assert!(opened.from.is_none() && opened.refused[0].reason.contains("destroyed by an erasure"), "{opened:?}");
@@ -123,7 +123,7 @@ async fn a_loaded_checkpoint_equals_the_saved_read_models() {
 /// Ends the writing before each step in turn. The previous checkpoint stays whole, and no unfinished file is mistaken
 /// for a checkpoint.
 #[tokio::test]
-async fn a_crash_between_any_two_steps_leaves_the_previous_checkpoint() {
+async fn a_crash_between_any_two_steps_leaves_a_usable_checkpoint() {
     let store = filled(2).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
     let mut last = 0;
@@ -179,7 +179,7 @@ async fn the_previous_checkpoint_replaces_one_that_was_cut_short() {
 
 /// Flips bits all over the file; each flip is detected.
 #[tokio::test]
-async fn every_flipped_bit_is_detected() {
+async fn flipped_bits_are_detected() {
     let store = filled(1).await;
     let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
     let folder = tempfile::tempdir().unwrap();

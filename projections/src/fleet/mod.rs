@@ -107,7 +107,8 @@ pub struct FleetView {
     traits: BTreeMap<String, Slots>,
     aggregates: BTreeMap<HostAggregateId, AggregateRow>,
     servers: BTreeMap<InstanceId, HostedServer>,
-    /// Providers with a parent, and sharing providers. With any of them, a host's resources are not on its row alone.
+    /// Providers with a parent, and sharing providers. If there are any, the resources of a host may be on several
+    /// rows.
     related: BTreeSet<ProviderId>,
     /// The processes that are building servers.
     builds: BTreeSet<ProcessId>,

@@ -41,7 +41,7 @@ fn position(position: u64) -> PastMoment {
 }
 
 #[tokio::test]
-async fn every_moment_is_what_it_was() {
+async fn past_states_equal_the_states_at_their_times() {
     let store = filled(2).await;
     let folder = tempfile::tempdir().unwrap();
     let checkpoints =
@@ -61,7 +61,7 @@ async fn every_moment_is_what_it_was() {
 }
 
 #[tokio::test]
-async fn a_time_means_all_that_was_recorded_by_then() {
+async fn a_query_at_a_time_sees_all_events_recorded_by_then() {
     let store = filled(1).await;
     let history = history(&store, HistoryOptions::default()).await;
     let head = store.head().0;
@@ -74,7 +74,7 @@ async fn a_time_means_all_that_was_recorded_by_then() {
 }
 
 #[tokio::test]
-async fn a_clock_that_goes_back_makes_no_two_answers() {
+async fn a_query_at_a_time_ends_before_the_first_later_event() {
     let store = MemoryStore::new();
     let sample: chronova_events::registry::Event =
         chronova_events::flavor::samples().into_iter().next().map(FlavorEvent::into).unwrap();
@@ -92,7 +92,7 @@ async fn a_clock_that_goes_back_makes_no_two_answers() {
 }
 
 #[tokio::test]
-async fn what_is_not_yet_cannot_be_asked() {
+async fn queries_of_the_future_are_refused() {
     let store = filled(1).await;
     let history = history(&store, HistoryOptions::default()).await;
     let head = store.head();
@@ -112,7 +112,7 @@ async fn memory_is_bounded() {
     let head = store.head().0;
     assert!(matches!(none.at(position(head), LATER).await, Err(HistoryError::TooLarge { .. })));
     assert!(none.at(position(1), LATER).await.is_ok());
-    // There is memory for one state; the other one is dropped.
+    // There is memory for one state only, so the other state is dropped.
     let one = history(&store, HistoryOptions { memory: weight, ..HistoryOptions::default() }).await;
     one.at(position(head - 1), LATER).await.unwrap();
     one.at(position(head), LATER).await.unwrap();
@@ -121,7 +121,7 @@ async fn memory_is_bounded() {
 }
 
 #[tokio::test]
-async fn those_who_cannot_be_served_are_turned_away() {
+async fn queries_beyond_the_limit_are_refused_as_busy() {
     let store = filled(1).await;
     let options = HistoryOptions { at_once: 1, waiting: 0, ..HistoryOptions::default() };
     let history = history(&store, options).await;
@@ -136,7 +136,7 @@ async fn those_who_cannot_be_served_are_turned_away() {
 }
 
 #[tokio::test]
-async fn what_took_long_is_kept() {
+async fn a_long_replay_writes_a_checkpoint() {
     let store = filled(1).await;
     let folder = tempfile::tempdir().unwrap();
     let checkpoints =

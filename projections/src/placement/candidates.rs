@@ -27,7 +27,7 @@ use crate::slots::Slots;
 const MOST: usize = 100_000;
 
 /// Resource classes and amounts, sorted by class. Candidates share them, because most candidates of a request have the
-/// same.
+/// same amounts.
 pub type ResourceAmounts = Arc<[(Arc<str>, u64)]>;
 
 /// One way to serve the request.

@@ -43,8 +43,8 @@ impl ProviderCapacity {
 /// A resource class: its providers, sorted by free capacity.
 ///
 /// Providers with about the same largest amount (to an eighth) share a shelf. The requested amount has a shelf, too.
-/// Providers on lower shelves do not fit. Those on higher shelves fit, and only those with unit rules are checked. Each
-/// provider on the same shelf is checked.
+/// Providers on lower shelves do not fit. Providers on higher shelves fit; of these, only providers with unit rules are
+/// checked. Each provider on the same shelf is checked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderColumn {
     members: Slots,
@@ -52,7 +52,7 @@ pub struct ProviderColumn {
     rooms: Vec<ProviderCapacity>,
     shelves: BTreeMap<u16, Slots>,
     /// Members with unit rules, which the shelf alone cannot decide.
-    fussy: Slots,
+    restricted: Slots,
 }
 
 /// The shelf of an amount. Shelves grow by eighths of a power of two; amounts below 16 have shelves of their own.
@@ -83,7 +83,7 @@ impl ProviderColumn {
     /// The providers that can give `amount` to one request.
     pub fn with_room(&self, amount: u64) -> Slots {
         if amount == 0 {
-            // Zero is below every usual `min_unit`. Requests never ask for it, and the shelves do not cover it.
+            // Zero is below every usual `min_unit`. Requests never ask for zero, and the shelves do not cover zero.
             let mut found = self.members.clone();
             found.retain(|slot| self.rooms[slot as usize].admits(amount));
             return found;
@@ -94,11 +94,11 @@ impl ProviderColumn {
         for (shelf, slots) in self.shelves.range(own..) {
             if *shelf == own { &mut doubtful } else { &mut found }.extend_all(slots);
         }
-        if !self.fussy.is_empty() {
-            let mut fussy = self.fussy.clone();
-            fussy.retain_all(&found);
-            found.remove_all(&fussy);
-            doubtful.extend_all(&fussy);
+        if !self.restricted.is_empty() {
+            let mut restricted = self.restricted.clone();
+            restricted.retain_all(&found);
+            found.remove_all(&restricted);
+            doubtful.extend_all(&restricted);
         }
         doubtful.retain(|slot| self.rooms[slot as usize].admits(amount));
         found.extend_all(&doubtful);
@@ -120,9 +120,9 @@ impl ProviderColumn {
             self.shelves.entry(new).or_default().insert(slot);
         }
         if room.is_plain() {
-            self.fussy.remove(slot)
+            self.restricted.remove(slot)
         } else {
-            self.fussy.insert(slot)
+            self.restricted.insert(slot)
         };
         self.rooms[at] = room;
     }
@@ -131,7 +131,7 @@ impl ProviderColumn {
         if self.members.remove(slot) {
             let at = slot as usize;
             self.take_off(shelf(self.rooms[at].most()), slot);
-            self.fussy.remove(slot);
+            self.restricted.remove(slot);
             self.rooms[at] = ProviderCapacity::default();
         }
     }
@@ -193,6 +193,6 @@ mod tests {
         let mut column = ProviderColumn::default();
         column.set(7, ProviderCapacity { free: 9, min_unit: 2, max_unit: 9, step_size: 1 });
         column.clear(7);
-        assert_eq!((column.members.len(), column.shelves.len(), column.fussy.len()), (0, 0, 0));
+        assert_eq!((column.members.len(), column.shelves.len(), column.restricted.len()), (0, 0, 0));
     }
 }

@@ -20,7 +20,8 @@ use crate::slots::{Slot, Slots};
 #[derive(Debug, Clone)]
 struct ProviderRow {
     id: ProviderId,
-    /// `None` only while the ledger changes the provider: without this reference the ledger need not copy it.
+    /// `None` only while the ledger changes the provider. A second reference would force the ledger to copy the
+    /// provider first.
     provider: Option<Arc<Provider>>,
     root: Slot,
     /// All providers of the tree by id, the root included. Only a root with children has this list.
@@ -84,7 +85,7 @@ impl ProviderIndex {
         tree.iter().copied().chain(tree.is_empty().then_some(root))
     }
 
-    /// Whether the provider is a tree by itself.
+    /// Whether the provider has neither a parent nor children.
     pub fn is_lone(&self, slot: Slot) -> bool {
         self.row(slot).is_some_and(|row| row.root == slot && row.tree.is_empty())
     }
@@ -220,7 +221,7 @@ impl ProviderIndex {
                 evolve(ledger);
                 *self = Self::of(ledger);
             }
-            // The row drops the ledger's own provider, so that the ledger need not copy it.
+            // The row drops its reference to the provider, so that the ledger need not copy the provider.
             LedgerEvent::ProviderAdopted(adopted) => {
                 self.let_go(adopted.provider);
                 evolve(ledger);
@@ -434,7 +435,7 @@ impl ProviderIndex {
     }
 }
 
-/// The providers with a changed usage: those that the consumer uses from now on, and those that it used before.
+/// The providers with a changed usage: those that the consumers use after the event, and those that they used before.
 fn holders(ledger: &Ledger, event: &LedgerEvent) -> BTreeSet<ProviderId> {
     let (claims, released): (&[_], &[_]) = match event {
         LedgerEvent::Claimed(claimed) => (std::slice::from_ref(claimed), &[]),

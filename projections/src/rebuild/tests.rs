@@ -115,7 +115,7 @@ async fn an_older_read_model_is_shown_until_it_is_rebuilt() {
     assert_eq!(differences(&live, &alone, 5), [""; 0]);
 }
 
-/// Two read models in the checkpoint have another version. They are filled from the log, the others from the
+/// Two read models in the checkpoint have another version. These two are filled from the log, all others from the
 /// checkpoint.
 #[tokio::test]
 async fn read_models_of_another_version_are_filled_from_the_log() {

@@ -146,7 +146,7 @@ assert shop.append_to_stream("orders-1", current_version=1, events=NewEvent("Sen
 assert len(shop.get_stream("orders-1")) == 3
 ok("the expected revision is held, whether one event is appended or several")
 
-# ------------------------------------------------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------------------------------------------------- refusals
 
 for wrong in (("auditor", "wrong-password"), ("nobody", "auditor-password")):
     refused(UnauthenticatedError, client(*wrong).get_commit_position)

@@ -270,8 +270,8 @@ thread_local! {
     static CONTROL_PLANE: OnceCell<ManuallyDrop<(actix_rt::SystemRunner, Requests)>> = const { OnceCell::new() };
 }
 
-/// As [`Requests::judge`], for callers without a runtime, on the stored form of a request. All inputs of a thread share
-/// one control plane. Panics if the answer has a problem.
+/// Like [`Requests::judge`], for callers without a runtime, on the stored form of a request. All inputs of a thread
+/// share one control plane. Panics if the answer has a problem.
 pub fn judge_kept(input: &[u8]) {
     let Some(case) = Case::from_kept(input) else { return };
     CONTROL_PLANE.with(|kept| {

@@ -108,13 +108,13 @@ impl ImageService for BrokenImages {
     }
 
     async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
-        let mut told = self.images.backups(like, instance, kind).await?;
+        let mut backups = self.images.backups(like, instance, kind).await?;
         match self.fault {
-            ImageFault::TurnsBackups => told.reverse(),
-            ImageFault::BelievesAll => told.extend(self.foreign.lock().unwrap().iter()),
+            ImageFault::TurnsBackups => backups.reverse(),
+            ImageFault::BelievesAll => backups.extend(self.foreign.lock().unwrap().iter()),
             _ => {}
         }
-        Ok(told)
+        Ok(backups)
     }
 
     fn resources(&self) -> Option<&dyn ImageResources> {

@@ -38,6 +38,8 @@ pub enum NetworkFault {
     /// Deleted ports are shown for ever.
     RefreshesNothing,
     RebindsNothing,
+    /// The traffic moves to the destination of a live migration before the guest does.
+    MovesPortsAtOnce,
     /// Every project lists every network.
     ShowsAllNetworks,
     /// Every project gives back every floating address.
@@ -117,13 +119,13 @@ impl NetworkService for BrokenNetworks {
         self.networks.undo_attach(instance, process, meta).await
     }
 
-    async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError> {
+    async fn detach(&self, instance: InstanceId, port: PortId, owned: bool, meta: Arc<Meta>) -> Result<(), PortError> {
         if self.has(NetworkFault::DetachesAnyPort) {
             let found = self.networks.find_ports(&[port], &ServiceCaller::system("fault")).await?;
             let holder = found.first().and_then(|port| port.server).unwrap_or(instance);
-            return self.networks.detach(holder, port, meta).await;
+            return self.networks.detach(holder, port, owned, meta).await;
         }
-        self.networks.detach(instance, port, meta).await
+        self.networks.detach(instance, port, owned, meta).await
     }
 
     async fn add_address(
@@ -221,11 +223,17 @@ impl NetworkService for BrokenNetworks {
         self.networks.refresh(instance, nics).await
     }
 
-    async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {
+    async fn release(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        owned: &[PortId],
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
         if self.has(NetworkFault::ReleasesNothing) {
             return Ok(());
         }
-        self.networks.release(instance, project, meta).await
+        self.networks.release(instance, project, owned, meta).await
     }
 
     async fn rebind(
@@ -240,6 +248,43 @@ impl NetworkService for BrokenNetworks {
             return Ok(());
         }
         self.networks.rebind(instance, project, host, availability_zone, meta).await
+    }
+
+    async fn bind_destination(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        if self.has(NetworkFault::MovesPortsAtOnce) {
+            return self.networks.rebind(instance, project, Some(host), "nova", meta).await;
+        }
+        self.networks.bind_destination(instance, project, host, meta).await
+    }
+
+    async fn activate_destination(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.networks.activate_destination(instance, project, host, meta).await
+    }
+
+    async fn unbind_destination(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.networks.unbind_destination(instance, project, host, meta).await
+    }
+
+    async fn realise_at(&self, nics: &[NicInfo], host: &str) -> Result<HostNetworkSetup, PortError> {
+        self.networks.realise_at(nics, host).await
     }
 
     fn resources(&self) -> Option<&dyn NetworkResources> {

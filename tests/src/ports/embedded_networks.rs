@@ -144,6 +144,11 @@ impl NetworkStage for EmbeddedNetworkStage {
         self.send::<NetworkRoot>(&tenant.network, NetworkCommand::DeletePort { port }).await;
     }
 
+    async fn bindings(&self, port: PortId) -> Vec<String> {
+        let host = self.leadership.views.networks.read(|view| view.port(port).unwrap().binding().host.clone());
+        Some(host).filter(|host| !host.is_empty()).into_iter().collect()
+    }
+
     async fn pool(&self, tenant: &NetworkTenant, addresses: u8) -> NetworkId {
         let pool = self.network(&ProjectId::new("operators"), addresses, true).await;
         let router = RouterId::random();

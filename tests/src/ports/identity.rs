@@ -31,7 +31,7 @@ pub enum StagedScope {
     Nothing,
 }
 
-/// Creates the resources of a case, without the port.
+/// Prepares a case through the service itself, not through the port under test.
 #[async_trait]
 pub trait IdentityStage: Send + Sync {
     async fn user(&self) -> anyhow::Result<StagedUser>;
@@ -53,8 +53,8 @@ pub const CASES: &[(&str, IdentityCase)] = &[
     ("believes_no_forged_token", |port, stage| believes_none(port, stage).boxed()),
     ("forgets_revoked_tokens", |port, stage| forgets_revoked(port, stage).boxed()),
     ("forgets_roles_that_are_taken_away", |port, stage| forgets_roles(port, stage).boxed()),
-    ("lets_an_expired_token_count_only_with_leave", |port, stage| heeds_ends(port, stage).boxed()),
-    ("knows_its_projects_alone", |port, stage| knows_projects(port, stage).boxed()),
+    ("accepts_an_expired_token_only_if_allowed", |port, stage| checks_expiry(port, stage).boxed()),
+    ("knows_only_its_own_projects", |port, stage| knows_projects(port, stage).boxed()),
 ];
 
 async fn owner(
@@ -77,10 +77,10 @@ async fn tells_owners(port: &dyn IdentityProvider, stage: &dyn IdentityStage) ->
         domain: Some(user.domain.clone()),
     };
     promise!(found.scope == scope, "the token is of another project: {found:?}");
-    promise!(found.roles.iter().any(|role| role == "member"), "the user has no role: {found:?}");
-    promise!(!found.roles.iter().any(|role| role == "admin"), "the user has too many roles: {found:?}");
-    promise!(found.access_rules.is_none(), "the token is good for everything: {found:?}");
-    promise!(found.expires_at > SystemClock.now(), "the token has ended: {found:?}");
+    promise!(found.roles.iter().any(|role| role == "member"), "the user lacks the role member: {found:?}");
+    promise!(!found.roles.iter().any(|role| role == "admin"), "the user has the role admin: {found:?}");
+    promise!(found.access_rules.is_none(), "the token is limited by access rules: {found:?}");
+    promise!(found.expires_at > SystemClock.now(), "the token has expired: {found:?}");
     Ok(())
 }
 
@@ -113,10 +113,14 @@ async fn believes_none(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -
     for forged in ["", " ", "admin", "gAAAAA", "../projects", "\u{fc}", "a\r\nb", begin, &changed, &lengthened, &long] {
         for allow_expired in [false, true] {
             let found = owner(port, &UserToken::new(forged), allow_expired).await;
-            promise!(found == Err(TokenError::Invalid), "a forged token of {} letters: {found:?}", forged.len());
+            promise!(
+                found == Err(TokenError::Invalid),
+                "a forged token of {} letters is not refused as invalid: {found:?}",
+                forged.len()
+            );
         }
     }
-    promise!(owner(port, &token, false).await.is_ok(), "the token itself counts no more");
+    promise!(owner(port, &token, false).await.is_ok(), "a valid token no longer counts after the forged ones");
     Ok(())
 }
 
@@ -137,11 +141,11 @@ async fn forgets_roles(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -
     let token = stage.token(&user, StagedScope::Project).await?;
     stage.dismiss(&user).await?;
     let found = owner(port, &token, false).await;
-    promise!(found == Err(TokenError::Invalid), "the user has no role there any more: {found:?}");
+    promise!(found == Err(TokenError::Invalid), "a token counts after its user lost the role: {found:?}");
     Ok(())
 }
 
-async fn heeds_ends(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -> anyhow::Result<()> {
+async fn checks_expiry(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -> anyhow::Result<()> {
     let user = stage.user().await?;
     let token = stage.expired(&user).await?;
     let found = owner(port, &token, false).await;
@@ -149,7 +153,10 @@ async fn heeds_ends(port: &dyn IdentityProvider, stage: &dyn IdentityStage) -> a
     let found = owner(port, &token, true).await?;
     promise!(found.user == user.user, "the expired token is somebody else's: {found:?}");
     let found = owner(port, &token, false).await;
-    promise!(found == Err(TokenError::Invalid), "an expired token counts after it was let pass: {found:?}");
+    promise!(
+        found == Err(TokenError::Invalid),
+        "an expired token counts without allow_expired, after a question that allowed it: {found:?}"
+    );
     Ok(())
 }
 
@@ -158,7 +165,7 @@ async fn knows_projects(port: &dyn IdentityProvider, stage: &dyn IdentityStage) 
     promise!(port.knows_project(&user.project, None).await?, "the project is not known");
     for other in ["", "0123456789abcdef0123456789abcdef", "../users", "a b", "%2e%2e", user.user.as_str()] {
         let known = port.knows_project(&ProjectId::new(other), None).await?;
-        promise!(!known, "there is no project {other:?}");
+        promise!(!known, "a project that does not exist is known: {other:?}");
     }
     Ok(())
 }

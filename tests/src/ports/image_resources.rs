@@ -29,12 +29,21 @@ async fn shows(service: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Re
     let wanted = draft(&own);
     service.create(wanted.clone(), Meta::system("conformance")).await?;
     let queued = port.show(wanted.image, &stage.user(&own).await).await?;
-    promise!((queued.status.as_str(), queued.size) == ("queued", None), "it has no bytes yet: {queued:?}");
+    promise!(
+        (queued.status.as_str(), queued.size) == ("queued", None),
+        "an image without bytes is not queued, or has a size: {queued:?}"
+    );
     promise!(queued.name == Some(wanted.name.clone()), "the image has another name: {queued:?}");
-    promise!((queued.min_disk_gib, queued.min_memory_mib) == (3, 64), "it needs something else: {queued:?}");
+    promise!(
+        (queued.min_disk_gib, queued.min_memory_mib) == (3, 64),
+        "the image needs another disk or memory: {queued:?}"
+    );
     promise!(wanted.properties.iter().all(|one| queued.properties.contains(one)), "properties are lost: {queued:?}");
     let active = port.show(made(service, draft(&own)).await?, &stage.user(&own).await).await?;
-    promise!((active.status.as_str(), active.size) == ("active", Some(7)), "it has seven bytes: {active:?}");
+    promise!(
+        (active.status.as_str(), active.size) == ("active", Some(7)),
+        "an image of seven bytes is not active, or has another size: {active:?}"
+    );
     let foreign = port.show(wanted.image, &stage.user(&other).await).await;
     promise!(is_missing(&foreign), "another project sees the image: {foreign:?}");
     Ok(())
@@ -46,10 +55,13 @@ async fn lists(service: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Re
     made(service, draft(&other)).await?;
     let all = ImageListRequest::default();
     let listed: Vec<ImageId> = port.list(&all, &stage.user(&own).await).await?.iter().map(|image| image.id).collect();
-    promise!(listed == [second, first], "the project has two images: {listed:?}");
+    promise!(listed == [second, first], "the list is not the project's two images, newest first: {listed:?}");
     let nonsense = ImageListRequest { visibility: Some("nonsense".to_owned()), member_status: None };
     let refused = port.list(&nonsense, &stage.user(&own).await).await;
-    promise!(matches!(refused, Err(PortError::Invalid(_))), "there is no such visibility: {refused:?}");
+    promise!(
+        matches!(refused, Err(PortError::Invalid(_))),
+        "an unknown visibility is not refused as invalid: {refused:?}"
+    );
     Ok(())
 }
 
@@ -63,7 +75,7 @@ async fn changes(service: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::
     promise!(is_missing(&foreign), "another project changes the image: {foreign:?}");
     port.change_properties(image, change, &stage.user(&own).await).await?;
     let now = port.show(image, &stage.user(&own).await).await?.properties;
-    promise!(now.iter().all(|(key, _)| key != "a"), "a property was to go: {now:?}");
+    promise!(now.iter().all(|(key, _)| key != "a"), "a removed property is still there: {now:?}");
     promise!([pair("b", "3"), pair("c", "4")].iter().all(|one| now.contains(one)), "properties are lost: {now:?}");
     Ok(())
 }

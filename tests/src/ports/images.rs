@@ -106,13 +106,19 @@ async fn shows(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Resul
     let found = port.find(image, &own, false).await?;
     promise!(found.name == wanted.name, "the image has another name: {found:?}");
     promise!(found.format == wanted.format, "the image has another format: {found:?}");
-    promise!((found.min_disk_gib, found.min_memory_mib) == (3, 64), "the image needs something else: {found:?}");
+    promise!(
+        (found.min_disk_gib, found.min_memory_mib) == (3, 64),
+        "the image needs another disk or memory: {found:?}"
+    );
     promise!(wanted.properties.iter().all(|one| found.properties.contains(one)), "properties are lost: {found:?}");
     let foreign = port.find(image, &other, false).await;
     promise!(matches!(foreign, Err(PortError::NotFound(_))), "another project finds the image: {foreign:?}");
     promise!(port.find(image, &other, true).await.is_ok(), "an administrator does not find the image");
     let unknown = port.find(ImageId::random(), &own, true).await;
-    promise!(matches!(unknown, Err(PortError::NotFound(_))), "an image that is not there: {unknown:?}");
+    promise!(
+        matches!(unknown, Err(PortError::NotFound(_))),
+        "an image that does not exist is not refused as missing: {unknown:?}"
+    );
     Ok(())
 }
 
@@ -140,7 +146,7 @@ async fn keeps_bytes(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow:
     let own = stage.project().await;
     let image = made(port, draft(&own)).await?;
     let found = port.find(image, &own, false).await?;
-    promise!(found.size == 7, "the image has seven bytes: {found:?}");
+    promise!(found.size == 7, "the image has another size than seven bytes: {found:?}");
     let content = read(port, &found).await?;
     promise!(content == b"content", "the image has other bytes: {content:?}");
     let stale = ImageSnapshot { checksum: "of other bytes".to_owned(), ..found };
@@ -152,9 +158,9 @@ async fn uploads_once(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow
     let own = stage.project().await;
     let image = made(port, draft(&own)).await?;
     let again = port.upload(image, broken(), meta()).await;
-    promise!(again.is_ok(), "the image has its bytes: {again:?}");
+    promise!(again.is_ok(), "a second upload reads bytes for an image that has its own: {again:?}");
     let content = read(port, &port.find(image, &own, false).await?).await?;
-    promise!(content == b"content", "the bytes are others now: {content:?}");
+    promise!(content == b"content", "a second upload changes the bytes: {content:?}");
     Ok(())
 }
 
@@ -169,7 +175,10 @@ async fn uploads_again(port: &dyn ImageService, stage: &dyn ImageStage) -> anyho
     let content = read(port, &port.find(image, &own, false).await?).await?;
     promise!(content == b"content", "the image has other bytes: {content:?}");
     let unknown = port.upload(ImageId::random(), bytes("content"), meta()).await;
-    promise!(matches!(unknown, Err(PortError::NotFound(_))), "bytes for an image that is not there: {unknown:?}");
+    promise!(
+        matches!(unknown, Err(PortError::NotFound(_))),
+        "bytes for an image that does not exist are not refused as missing: {unknown:?}"
+    );
     Ok(())
 }
 
@@ -199,13 +208,13 @@ async fn tells_backups(port: &dyn ImageService, stage: &dyn ImageStage) -> anyho
     made(port, backup(&own, InstanceId::random(), "daily")).await?;
     made(port, draft(&own)).await?;
     port.create(backup(&own, server, "daily"), meta()).await?;
-    let told = port.backups(first, server, "daily").await?;
-    promise!(told == [second, first], "two daily backups of the server have bytes: {told:?}");
+    let backups = port.backups(first, server, "daily").await?;
+    promise!(backups == [second, first], "the list is not the two daily backups with bytes, newest first: {backups:?}");
     port.delete(second, meta()).await?;
-    let told = port.backups(first, server, "daily").await?;
-    promise!(told == [first], "one daily backup is left: {told:?}");
+    let backups = port.backups(first, server, "daily").await?;
+    promise!(backups == [first], "the list is not the one daily backup that is left: {backups:?}");
     let nobody = port.backups(second, server, "daily").await?;
-    promise!(nobody.is_empty(), "backups like an image that is gone: {nobody:?}");
+    promise!(nobody.is_empty(), "a deleted image still has backups of its kind: {nobody:?}");
     Ok(())
 }
 
@@ -213,7 +222,7 @@ async fn believes_owners(port: &dyn ImageService, stage: &dyn ImageStage) -> any
     let (own, other, server) = (stage.project().await, stage.project().await, InstanceId::random());
     let mine = made(port, backup(&own, server, "daily")).await?;
     let theirs = made(port, backup(&other, server, "daily")).await?;
-    let told = port.backups(mine, server, "daily").await?;
-    promise!(!told.contains(&theirs), "an image of another project counts as a backup: {told:?}");
+    let backups = port.backups(mine, server, "daily").await?;
+    promise!(!backups.contains(&theirs), "an image of another project counts as a backup: {backups:?}");
     Ok(())
 }

@@ -47,7 +47,10 @@ async fn shows_networks(port: &dyn NetworkService, stage: &dyn NetworkStage) -> 
     promise!(listed.iter().all(|known| known.id != own.network), "another project lists the network: {listed:?}");
     promise!(listed.iter().any(|known| known.id == other.network), "a network of its own is not listed: {listed:?}");
     let outside = listed.iter().find(|known| known.id == pool);
-    promise!(outside.is_some_and(|known| known.external), "external networks are for all: {listed:?}");
+    promise!(
+        outside.is_some_and(|known| known.external),
+        "an external network is not listed, or not as external: {listed:?}"
+    );
     Ok(())
 }
 
@@ -57,19 +60,31 @@ async fn gives_floating(port: &dyn NetworkService, stage: &dyn NetworkStage) -> 
     let pool = stage.pool(&own, 2).await;
     let caller = user(&own.project);
     let given = port.allocate_floating_ip(pool, &own.project, &caller).await?;
-    promise!((&given.project, given.network) == (&own.project, pool), "it is not the project's: {given:?}");
-    promise!(given.target.is_none(), "it stands for something: {given:?}");
-    promise!(port.list_floating_ips(&caller).await? == [given.clone()], "the project has one floating address");
+    promise!(
+        (&given.project, given.network) == (&own.project, pool),
+        "the floating address is of another project or network: {given:?}"
+    );
+    promise!(given.target.is_none(), "a new floating address stands for a port: {given:?}");
+    promise!(
+        port.list_floating_ips(&caller).await? == [given.clone()],
+        "the list is not the project's one floating address"
+    );
     let foreign = port.find_floating_ip(given.id, &user(&other.project)).await;
     promise!(is_missing(&foreign), "another project finds the floating address: {foreign:?}");
     let taken = port.release_floating_ip(given.id, &user(&other.project)).await;
-    promise!(is_missing(&taken), "another project gives it back: {taken:?}");
+    promise!(is_missing(&taken), "another project releases the floating address: {taken:?}");
     let empty = port.allocate_floating_ip(pool, &own.project, &caller).await;
-    promise!(matches!(empty, Err(FloatingIpAllocationReject::NoneLeft)), "the network has no more: {empty:?}");
+    promise!(
+        matches!(empty, Err(FloatingIpAllocationReject::NoneLeft)),
+        "a network without floating addresses is not refused as empty: {empty:?}"
+    );
     port.release_floating_ip(given.id, &caller).await?;
     let gone = port.find_floating_ip(given.id, &caller).await;
-    promise!(is_missing(&gone), "it was given back: {gone:?}");
-    promise!(port.allocate_floating_ip(pool, &own.project, &caller).await.is_ok(), "its address is not given again");
+    promise!(is_missing(&gone), "a released floating address is found: {gone:?}");
+    promise!(
+        port.allocate_floating_ip(pool, &own.project, &caller).await.is_ok(),
+        "a released address cannot be given again"
+    );
     Ok(())
 }
 
@@ -83,16 +98,28 @@ async fn associates(service: &dyn NetworkService, stage: &dyn NetworkStage) -> a
     let second = port.allocate_floating_ip(pool, &own.project, &caller).await?;
     port.associate_floating_ip(first.id, Some(to), &caller).await?;
     let shown = port.find_floating_ip(first.id, &caller).await?.target;
-    let Some(target) = shown else { anyhow::bail!("it stands for nothing") };
-    promise!((target.port, target.address) == to, "it stands for something else: {target:?}");
-    promise!(target.device == wanted.instance.to_string(), "the server is not told: {target:?}");
+    let Some(target) = shown else { anyhow::bail!("an associated floating address stands for nothing") };
+    promise!(
+        (target.port, target.address) == to,
+        "the floating address stands for another port or address: {target:?}"
+    );
+    promise!(
+        target.device == wanted.instance.to_string(),
+        "the floating address does not name the port's server: {target:?}"
+    );
     let taken = port.associate_floating_ip(second.id, Some(to), &caller).await;
-    promise!(matches!(taken, Err(PortError::Conflict(_))), "the port's address has one already: {taken:?}");
+    promise!(
+        matches!(taken, Err(PortError::Conflict(_))),
+        "a second floating address for one address is not refused as a conflict: {taken:?}"
+    );
     let nothing = port.associate_floating_ip(second.id, Some((to.0, [192, 0, 2, 1].into())), &caller).await;
-    promise!(matches!(nothing, Err(PortError::Invalid(_))), "the port has no such address: {nothing:?}");
+    promise!(
+        matches!(nothing, Err(PortError::Invalid(_))),
+        "an address that the port lacks is not refused as invalid: {nothing:?}"
+    );
     port.associate_floating_ip(first.id, None, &caller).await?;
     let shown = port.find_floating_ip(first.id, &caller).await?;
-    promise!(shown.target.is_none(), "it still stands for the port: {shown:?}");
+    promise!(shown.target.is_none(), "a disassociated floating address still stands for the port: {shown:?}");
     Ok(())
 }
 
@@ -101,13 +128,22 @@ async fn shows_groups(port: &dyn NetworkService, stage: &dyn NetworkStage) -> an
     let (mine, theirs) = (user(&own.project), user(&other.project));
     let (name, description) = ("db".to_owned(), "databases".to_owned());
     let made = port.create_group(NewSecurityGroup { project: own.project.clone(), name, description }, &mine).await?;
-    promise!((made.name.as_str(), made.description.as_str()) == ("db", "databases"), "it is another one: {made:?}");
+    promise!(
+        (made.name.as_str(), made.description.as_str()) == ("db", "databases"),
+        "the group has another name or description: {made:?}"
+    );
     let listed = port.list_groups(true, &mine).await?;
-    promise!(listed.iter().all(|group| group.project == own.project), "groups of other projects: {listed:?}");
+    promise!(
+        listed.iter().all(|group| group.project == own.project),
+        "groups of other projects are listed: {listed:?}"
+    );
     let names: Vec<&str> = listed.iter().map(|group| group.name.as_str()).collect();
     promise!(["db", "default"].iter().all(|name| names.contains(name)), "a group is not listed: {names:?}");
     let changed = port.change_group(made.id, "sql".to_owned(), String::new(), &mine).await?;
-    promise!((changed.name.as_str(), changed.description.as_str()) == ("sql", ""), "it did not change: {changed:?}");
+    promise!(
+        (changed.name.as_str(), changed.description.as_str()) == ("sql", ""),
+        "the group has not the new name and description: {changed:?}"
+    );
     let answers = [
         port.find_group(made.id, &theirs).await.map(drop),
         port.change_group(made.id, "mine".to_owned(), String::new(), &theirs).await.map(drop),
@@ -120,7 +156,7 @@ async fn shows_groups(port: &dyn NetworkService, stage: &dyn NetworkStage) -> an
     promise!(matches!(kept, Err(PortError::Invalid(_))), "a user deletes the default group: {kept:?}");
     port.delete_group(made.id, &mine).await?;
     let gone = port.find_group(made.id, &mine).await;
-    promise!(is_missing(&gone), "the group was deleted: {gone:?}");
+    promise!(is_missing(&gone), "a deleted group is found: {gone:?}");
     Ok(())
 }
 
@@ -137,17 +173,17 @@ async fn changes_rules(port: &dyn NetworkService, stage: &dyn NetworkStage) -> a
         remote_group: None,
     };
     let made = port.add_rule(own.group, traffic.clone(), &mine).await?;
-    promise!((made.group, &made.traffic) == (own.group, &traffic), "it is another rule: {made:?}");
+    promise!((made.group, &made.traffic) == (own.group, &traffic), "the rule is of another group or traffic: {made:?}");
     let group = port.find_group(own.group, &mine).await?;
-    promise!(group.rules.contains(&made), "the group has no such rule: {group:?}");
+    promise!(group.rules.contains(&made), "the group lacks its new rule: {group:?}");
     let again = port.add_rule(own.group, traffic.clone(), &mine).await;
-    promise!(matches!(again, Err(PortError::Invalid(_))), "a group has a rule twice: {again:?}");
+    promise!(matches!(again, Err(PortError::Invalid(_))), "the same rule again is not refused as invalid: {again:?}");
     let foreign = port.add_rule(own.group, traffic, &theirs).await;
     promise!(is_missing(&foreign), "another project adds a rule: {foreign:?}");
     promise!(is_missing(&port.find_rule(made.id, &theirs).await), "another project finds the rule");
     promise!(is_missing(&port.remove_rule(made.id, &theirs).await), "another project removes the rule");
     port.remove_rule(made.id, &mine).await?;
-    promise!(is_missing(&port.find_rule(made.id, &mine).await), "the rule was removed");
+    promise!(is_missing(&port.find_rule(made.id, &mine).await), "a removed rule is found");
     Ok(())
 }
 
@@ -157,7 +193,10 @@ async fn keeps_used(service: &dyn NetworkService, stage: &dyn NetworkStage) -> a
     service.allocate(wanted.clone(), Meta::system("conformance")).await?;
     service.add_security_group(wanted.instance, &own.project, &own.group.to_string(), &caller).await?;
     let used = port.delete_group(own.group, &caller).await;
-    promise!(matches!(used, Err(PortError::Conflict(_))), "a port is in the group: {used:?}");
-    promise!(port.find_group(own.group, &caller).await.is_ok(), "a group in use is deleted");
+    promise!(
+        matches!(used, Err(PortError::Conflict(_))),
+        "deleting a group that a port uses is not refused as a conflict: {used:?}"
+    );
+    promise!(port.find_group(own.group, &caller).await.is_ok(), "a group that a port uses is gone");
     Ok(())
 }

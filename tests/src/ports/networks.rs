@@ -38,6 +38,9 @@ pub trait NetworkStage: Send + Sync {
     /// Deletes a port, as its project may at any time.
     async fn delete_port(&self, tenant: &NetworkTenant, port: PortId);
 
+    /// All hosts that a port is bound to, with the one that has its traffic.
+    async fn bindings(&self, port: PortId) -> Vec<String>;
+
     /// A network with `addresses` floating addresses. A router, which takes one of them, leads from there to the tenant's
     /// network.
     async fn pool(&self, tenant: &NetworkTenant, addresses: u8) -> NetworkId;
@@ -66,6 +69,7 @@ pub const CASES: &[(&str, NetworkCase)] = &[
     ("tells_floating_addresses", |service, stage| tells_floating(service, stage).boxed()),
     ("refreshes_interfaces_without_lost_ports", |service, stage| refreshes(service, stage).boxed()),
     ("rebinds_ports_to_hosts", |service, stage| rebinds(service, stage).boxed()),
+    ("binds_ports_to_the_destination_of_a_live_migration", |service, stage| binds_ahead(service, stage).boxed()),
 ];
 
 fn caller(tenant: &NetworkTenant) -> ServiceCaller {
@@ -128,15 +132,30 @@ async fn checks(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyho
     };
     promise!(check(on(own.network), &default).await.is_ok(), "the service refuses the project's own network");
     let foreign = check(on(other.network), &default).await;
-    promise!(matches!(foreign, Err(PortError::Invalid(_))), "a network of another project: {foreign:?}");
+    promise!(
+        matches!(foreign, Err(PortError::Invalid(_))),
+        "a network of another project is not refused as invalid: {foreign:?}"
+    );
     let unknown = check(on(NetworkId::random()), &default).await;
-    promise!(matches!(unknown, Err(PortError::Invalid(_))), "a network that is not there: {unknown:?}");
+    promise!(
+        matches!(unknown, Err(PortError::Invalid(_))),
+        "a network that does not exist is not refused as invalid: {unknown:?}"
+    );
     let unknown = check(given(PortId::random()), &default).await;
-    promise!(matches!(unknown, Err(PortError::Invalid(_))), "a port that is not there: {unknown:?}");
+    promise!(
+        matches!(unknown, Err(PortError::Invalid(_))),
+        "a port that does not exist is not refused as invalid: {unknown:?}"
+    );
     let group = check(on(own.network), &["nonsense".to_owned()]).await;
-    promise!(matches!(group, Err(PortError::Invalid(_))), "a group that is not there: {group:?}");
+    promise!(
+        matches!(group, Err(PortError::Invalid(_))),
+        "a group that does not exist is not refused as invalid: {group:?}"
+    );
     let attached = service.check_attach(&own.project, &on(other.network), &caller(&own)).await;
-    promise!(matches!(attached, Err(PortError::NotFound(_))), "attaching a network of another project: {attached:?}");
+    promise!(
+        matches!(attached, Err(PortError::NotFound(_))),
+        "attaching a network of another project is not refused as missing: {attached:?}"
+    );
     Ok(())
 }
 
@@ -146,7 +165,7 @@ async fn allocates_once(service: &dyn NetworkService, stage: &dyn NetworkStage) 
     let first = service.allocate(wanted.clone(), meta()).await?;
     let again = service.allocate(wanted.clone(), meta()).await?;
     promise!(first == again, "two requests for the same server give different ports: {first:?} and {again:?}");
-    let [nic] = &first[..] else { anyhow::bail!("one interface was asked for: {first:?}") };
+    let [nic] = &first[..] else { anyhow::bail!("a request for one interface gives another number: {first:?}") };
     promise!(nic.owned, "a port that was created for the server is not marked as owned");
     promise!(nic.network == tenant.network, "the port is on another network");
     let Some(info) = find_port(service, &tenant, nic.port).await? else { anyhow::bail!("the port is not found") };
@@ -163,16 +182,19 @@ async fn allocates_in_order(service: &dyn NetworkService, stage: &dyn NetworkSta
     let own = stage.own_port(&tenant).await;
     let nics =
         service.allocate(server(&tenant, vec![on(tenant.network), given(own), on(tenant.network)]), meta()).await?;
-    promise!(nics.len() == 3, "three interfaces were asked for: {nics:?}");
+    promise!(nics.len() == 3, "a request for three interfaces gives another number: {nics:?}");
     promise!(nics[1].port == own && !nics[1].owned, "the second interface is not the given port: {nics:?}");
-    promise!(nics[0].owned && nics[2].owned, "the others were made for the server: {nics:?}");
+    promise!(nics[0].owned && nics[2].owned, "a port that was made for the server is not marked as owned: {nics:?}");
     Ok(())
 }
 
 async fn leaves_nothing(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
     let tenant = stage.tenant(1).await;
     let refused = service.allocate(server(&tenant, vec![on(tenant.network), on(tenant.network)]), meta()).await;
-    promise!(matches!(refused, Err(PortError::Conflict(_))), "two ports on a network with one address: {refused:?}");
+    promise!(
+        matches!(refused, Err(PortError::Conflict(_))),
+        "a second port on a network with one address is not refused as a conflict: {refused:?}"
+    );
     let other = service.allocate(server(&tenant, vec![on(tenant.network)]), meta()).await;
     promise!(other.is_ok(), "the address of a refused allocation is not given back: {other:?}");
     Ok(())
@@ -184,7 +206,7 @@ async fn releases(service: &dyn NetworkService, stage: &dyn NetworkStage) -> any
     let wanted = server(&tenant, vec![on(tenant.network), given(own)]);
     let nics = service.allocate(wanted.clone(), meta()).await?;
     for _ in 0..2 {
-        service.release(wanted.instance, &tenant.project, meta()).await?;
+        service.release(wanted.instance, &tenant.project, &[], meta()).await?;
     }
     promise!(
         find_port(service, &tenant, nics[0].port).await?.is_none(),
@@ -235,10 +257,10 @@ async fn detaches(service: &dyn NetworkService, stage: &dyn NetworkStage) -> any
     let (mine, others) = (server(&tenant, vec![given(own)]), server(&tenant, vec![on(tenant.network)]));
     service.allocate(mine.clone(), meta()).await?;
     let theirs = service.allocate(others, meta()).await?;
-    service.detach(mine.instance, theirs[0].port, meta()).await?;
+    service.detach(mine.instance, theirs[0].port, true, meta()).await?;
     promise!(find_port(service, &tenant, theirs[0].port).await?.is_some(), "the port of another server is deleted");
     for _ in 0..2 {
-        service.detach(mine.instance, own, meta()).await?;
+        service.detach(mine.instance, own, false, meta()).await?;
     }
     let Some(kept) = find_port(service, &tenant, own).await? else { anyhow::bail!("a port that was given is deleted") };
     promise!(kept.server.is_none(), "a detached port is still the server's: {kept:?}");
@@ -251,7 +273,7 @@ async fn names(
     server: InstanceId,
 ) -> anyhow::Result<Option<Vec<String>>> {
     let listed = service.group_names(&[(server, tenant.project.clone())], &caller(tenant)).await?;
-    promise!(listed.len() == 1, "one server was asked about: {listed:?}");
+    promise!(listed.len() == 1, "a question about one server gets another number of answers: {listed:?}");
     Ok(listed.into_iter().next().flatten())
 }
 
@@ -261,16 +283,22 @@ async fn applies_groups(service: &dyn NetworkService, stage: &dyn NetworkStage) 
     let id = wanted.instance;
     service.allocate(wanted, meta()).await?;
     let default = || vec!["default".to_owned(); 2];
-    promise!(names(service, &tenant, id).await? == Some(default()), "two ports are in the default group");
+    promise!(
+        names(service, &tenant, id).await? == Some(default()),
+        "not each of the two ports is in the default group alone"
+    );
     for named in [GROUP.to_owned(), tenant.group.to_string()] {
         for _ in 0..2 {
             service.add_security_group(id, &tenant.project, &named, &by).await?;
         }
         let mut now = names(service, &tenant, id).await?.unwrap_or_default();
         now.sort();
-        promise!(now == ["default", "default", GROUP, GROUP], "two ports in two groups: {now:?}");
+        promise!(now == ["default", "default", GROUP, GROUP], "not each of the two ports is in both groups: {now:?}");
         service.remove_security_group(id, &tenant.project, &named, &by).await?;
-        promise!(names(service, &tenant, id).await? == Some(default()), "the group still applies");
+        promise!(
+            names(service, &tenant, id).await? == Some(default()),
+            "a removed group still applies, or another group went with it"
+        );
     }
     Ok(())
 }
@@ -281,15 +309,27 @@ async fn refuses_groups(service: &dyn NetworkService, stage: &dyn NetworkStage) 
     let id = wanted.instance;
     service.allocate(wanted, meta()).await?;
     let unknown = service.add_security_group(id, &tenant.project, "nonsense", &by).await;
-    promise!(matches!(unknown, Err(PortError::NotFound(_))), "a group that is not there: {unknown:?}");
+    promise!(
+        matches!(unknown, Err(PortError::NotFound(_))),
+        "a group that does not exist is not refused as missing: {unknown:?}"
+    );
     let foreign = stage.tenant(5).await.group.to_string();
     let foreign = service.add_security_group(id, &tenant.project, &foreign, &by).await;
-    promise!(matches!(foreign, Err(PortError::NotFound(_))), "a group of another project: {foreign:?}");
+    promise!(
+        matches!(foreign, Err(PortError::NotFound(_))),
+        "a group of another project is not refused as missing: {foreign:?}"
+    );
     let absent = service.remove_security_group(id, &tenant.project, GROUP, &by).await;
-    promise!(matches!(absent, Err(PortError::NotFound(_))), "a group that does not apply: {absent:?}");
+    promise!(
+        matches!(absent, Err(PortError::NotFound(_))),
+        "removing a group that does not apply is not refused as missing: {absent:?}"
+    );
     let nobody = InstanceId::random();
     let portless = service.add_security_group(nobody, &tenant.project, GROUP, &by).await;
-    promise!(matches!(portless, Err(PortError::Invalid(_))), "a server without ports: {portless:?}");
+    promise!(
+        matches!(portless, Err(PortError::Invalid(_))),
+        "a group for a server without ports is not refused as invalid: {portless:?}"
+    );
     promise!(names(service, &tenant, nobody).await?.is_none(), "a server without ports has groups");
     Ok(())
 }
@@ -301,9 +341,9 @@ async fn finds_groups(service: &dyn NetworkService, stage: &dyn NetworkStage) ->
     let found = service.find_security_groups(&tenant.project, &named, &caller(&tenant)).await?;
     let ids: Vec<Option<SecurityGroupId>> = found.iter().map(|group| group.as_ref().map(|group| group.id)).collect();
     let own = Some(tenant.group);
-    promise!(ids == [own, None, own, None], "only the name and the id of the project's own group are found: {found:?}");
+    promise!(ids == [own, None, own, None], "the found groups are not the project's own, by name and by id: {found:?}");
     let rules = found[0].as_ref().map_or(0, |group| group.rules.len());
-    promise!(rules > 0, "a new group lets everything out, so it has rules: {found:?}");
+    promise!(rules > 0, "a new group has no rules, so it lets nothing out: {found:?}");
     Ok(())
 }
 
@@ -314,18 +354,27 @@ async fn changes_addresses(service: &dyn NetworkService, stage: &dyn NetworkStag
     let nics = service.allocate(wanted, meta()).await?;
     service.add_address(id, project, tenant.network, meta()).await?;
     let now = service.refresh(id, &nics).await?;
-    promise!(addresses(&now[0]).len() == 2, "one more address was asked for: {now:?}");
+    promise!(addresses(&now[0]).len() == 2, "the port has not two addresses after one was added: {now:?}");
     let full = service.add_address(id, project, tenant.network, meta()).await;
-    promise!(matches!(full, Err(PortError::Conflict(_))), "there is no third address: {full:?}");
+    promise!(
+        matches!(full, Err(PortError::Conflict(_))),
+        "a network without free addresses is not refused as a conflict: {full:?}"
+    );
     let elsewhere = service.add_address(id, project, NetworkId::random(), meta()).await;
-    promise!(matches!(elsewhere, Err(PortError::NotFound(_))), "the server is not on that network: {elsewhere:?}");
+    promise!(
+        matches!(elsewhere, Err(PortError::NotFound(_))),
+        "a network without a port of the server is not refused as missing: {elsewhere:?}"
+    );
     let first = addresses(&nics[0])[0];
     service.remove_address(id, project, first, meta()).await?;
     let now = service.refresh(id, &nics).await?;
     let left = addresses(&now[0]);
-    promise!(left.len() == 1 && left[0] != first, "only the first address is removed: {now:?}");
+    promise!(left.len() == 1 && left[0] != first, "not only the first address is gone: {now:?}");
     let gone = service.remove_address(id, project, first, meta()).await;
-    promise!(matches!(gone, Err(PortError::NotFound(_))), "the server no longer has that address: {gone:?}");
+    promise!(
+        matches!(gone, Err(PortError::NotFound(_))),
+        "removing an address again is not refused as missing: {gone:?}"
+    );
     Ok(())
 }
 
@@ -345,11 +394,11 @@ async fn tells_floating(service: &dyn NetworkService, stage: &dyn NetworkStage) 
     let nics = service.allocate(server(&tenant, vec![on(tenant.network), on(tenant.network)]), meta()).await?;
     let ports: Vec<PortId> = nics.iter().map(|nic| nic.port).collect();
     let none = service.floating_addresses(&ports, &caller(&tenant)).await?;
-    promise!(none.is_empty(), "no port has a floating address yet: {none:?}");
+    promise!(none.is_empty(), "a port has a floating address that nobody gave it: {none:?}");
     let floating = stage.float(&tenant, &nics[1]).await;
     let listed = service.floating_addresses(&ports, &caller(&tenant)).await?;
     let listed: Vec<_> = listed.iter().map(|floating| (floating.port, floating.address)).collect();
-    promise!(listed == [(nics[1].port, floating)], "{floating} belongs to the second interface: {listed:?}");
+    promise!(listed == [(nics[1].port, floating)], "{floating} is not listed for the second port alone: {listed:?}");
     Ok(())
 }
 
@@ -357,10 +406,13 @@ async fn refreshes(service: &dyn NetworkService, stage: &dyn NetworkStage) -> an
     let tenant = stage.tenant(5).await;
     let wanted = server(&tenant, vec![on(tenant.network), on(tenant.network)]);
     let nics = service.allocate(wanted.clone(), meta()).await?;
-    promise!(service.refresh(wanted.instance, &nics).await? == nics, "nothing changed");
+    promise!(
+        service.refresh(wanted.instance, &nics).await? == nics,
+        "a refresh without a change gives other interfaces"
+    );
     stage.delete_port(&tenant, nics[0].port).await;
     let now = service.refresh(wanted.instance, &nics).await?;
-    promise!(now == nics[1..], "the first port is gone: {now:?}");
+    promise!(now == nics[1..], "a refresh does not leave out just the deleted port: {now:?}");
     Ok(())
 }
 
@@ -374,10 +426,56 @@ async fn rebinds(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyh
         }
         let info = find_port(service, &tenant, nics[0].port).await?;
         let bound = info.as_ref().and_then(|info| info.host.as_deref());
-        promise!(bound == host, "the port must be bound to {host:?}: {info:?}");
+        promise!(bound == host, "the port is not bound to {host:?}: {info:?}");
         let owner = info.as_ref().and_then(|info| info.server);
-        promise!(owner == Some(wanted.instance), "the port stays the server's: {info:?}");
+        promise!(owner == Some(wanted.instance), "the port is no longer the server's: {info:?}");
     }
     service.rebind(InstanceId::random(), &tenant.project, None, "nova", meta()).await?;
+    Ok(())
+}
+
+async fn binds_ahead(service: &dyn NetworkService, stage: &dyn NetworkStage) -> anyhow::Result<()> {
+    let (tenant, there) = (stage.tenant(5).await, "compute2");
+    let own = stage.own_port(&tenant).await;
+    let wanted = server(&tenant, vec![on(tenant.network), given(own)]);
+    let (id, project) = (wanted.instance, &tenant.project);
+    let nics = service.allocate(wanted, meta()).await?;
+    let host_of = async |port: PortId| anyhow::Ok(find_port(service, &tenant, port).await?.and_then(|info| info.host));
+    let stays = async || {
+        for nic in &nics {
+            promise!(host_of(nic.port).await?.as_deref() == Some(HOST), "the traffic left the source: {nic:?}");
+        }
+        anyhow::Ok(())
+    };
+    for _ in 0..2 {
+        service.bind_destination(id, project, there, meta()).await?;
+        stays().await?;
+    }
+    let plugged = service.realise_at(&nics, there).await?;
+    promise!(plugged.nics.len() == nics.len(), "the destination has no plug for each port: {plugged:?}");
+    for _ in 0..2 {
+        service.unbind_destination(id, project, there, meta()).await?;
+        stays().await?;
+    }
+    for nic in &nics {
+        let left = stage.bindings(nic.port).await;
+        promise!(left == [HOST], "a binding to a destination is left behind: {left:?}");
+    }
+    service.bind_destination(id, project, there, meta()).await?;
+    service.activate_destination(id, project, there, meta()).await?;
+    for _ in 0..2 {
+        service.rebind(id, project, Some(there), "nova", meta()).await?;
+        service.unbind_destination(id, project, there, meta()).await?;
+    }
+    for nic in &nics {
+        promise!(host_of(nic.port).await?.as_deref() == Some(there), "the traffic did not follow the guest: {nic:?}");
+        let left = stage.bindings(nic.port).await;
+        promise!(left == [there], "a binding to the source is left behind: {left:?}");
+    }
+    service.bind_destination(id, project, HOST, meta()).await?;
+    service.release(id, project, &[], meta()).await?;
+    promise!(find_port(service, &tenant, nics[0].port).await?.is_none(), "a port that moved is not deleted");
+    let Some(kept) = find_port(service, &tenant, own).await? else { anyhow::bail!("a given port is deleted") };
+    promise!(kept.server.is_none() && kept.host.is_none(), "a given port is still bound: {kept:?}");
     Ok(())
 }

@@ -24,7 +24,7 @@ use super::identity::{IdentityStage as _, StagedScope, StagedUser};
 use super::images::ImageStage;
 use super::real_keystone::{RealKeystone, calls};
 
-/// A running Glance; it ends with this, before its Keystone.
+/// A running Glance. It ends when this value is dropped, before its Keystone.
 pub struct RealGlance {
     pub images: Arc<GlanceImages>,
     /// The tokens of users for whom the client works.
@@ -51,13 +51,13 @@ impl RealGlance {
         let folder = tempfile::tempdir()?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/glance.sh");
         let up = Command::new("bash").arg(&script).arg("up").args([folder.path(), keystone.folder()]).status()?;
-        ensure!(up.success(), "glance.sh does not start a Glance");
+        ensure!(up.success(), "glance.sh failed to start Glance");
         let tokens = Arc::<KeptUserTokens>::default();
         let images = client(&keystone, true, &tokens)?;
         Ok(Some(Self { images, tokens, folder, script, keystone, users: Mutex::default() }))
     }
 
-    /// A client that sends users' tokens alone.
+    /// A client that sends a user's token without a service's token.
     pub fn client_that_vouches_for_nobody(&self) -> anyhow::Result<Arc<GlanceImages>> {
         client(&self.keystone, false, &self.tokens)
     }
@@ -66,7 +66,7 @@ impl RealGlance {
         self.users.lock().unwrap().get(project).cloned().unwrap()
     }
 
-    /// A token of the project's user that ended an hour ago.
+    /// A token of the project's user that expired an hour ago.
     pub async fn expired(&self, project: &ProjectId) -> anyhow::Result<UserToken> {
         self.keystone.expired(&self.staged(project)).await
     }
@@ -86,7 +86,7 @@ fn client(keystone: &RealKeystone, vouches: bool, tokens: &SharedUserTokens) -> 
     Ok(GlanceImages::new(CalledService::new(calls("glance"), place, accounts)?, Arc::clone(tokens)))
 }
 
-/// The account that `glance.sh` makes. It has the role `service`, for which Glance asks in a service's token.
+/// The account that `glance.sh` creates. It has the role `service`, which Glance requires of a service's token.
 fn vouching(keystone: &RealKeystone) -> anyhow::Result<Arc<KeystoneSession>> {
     let named =
         |name: &str| NamedInDomain::Name { name: name.to_owned(), domain: DomainChoice::Id("default".to_owned()) };

@@ -1,4 +1,4 @@
-//! A real Keystone of this test's own, started by `tests/testbed/keystone.sh`.
+//! A real Keystone that one test starts for itself with `tests/testbed/keystone.sh`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,7 +50,7 @@ fn admin(auth_url: &str) -> ServiceAccount {
     account(auth_url, "admin", "admin")
 }
 
-/// A user in a project, with the password that all have.
+/// The account of a user in a project. All users of these tests have the same password.
 pub(super) fn account(auth_url: &str, user: &str, project: &str) -> ServiceAccount {
     let named =
         |name: &str| NamedInDomain::Name { name: name.to_owned(), domain: DomainChoice::Id("default".to_owned()) };
@@ -67,13 +67,13 @@ impl RealKeystone {
         let Some(script) = script() else { return Ok(None) };
         let folder = tempfile::tempdir()?;
         let up = Command::new("bash").arg(&script).arg("up").arg(folder.path()).status()?;
-        ensure!(up.success(), "keystone.sh does not start a Keystone");
+        ensure!(up.success(), "keystone.sh failed to start Keystone");
         let url = std::fs::read_to_string(folder.path().join("url"))?.trim().to_owned();
         let http = ServiceClient::new(calls("stage"))?;
         Ok(Some(Self { folder, script, url, http }))
     }
 
-    /// Where its script keeps it.
+    /// The folder in which the script stores this Keystone.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -119,7 +119,8 @@ impl RealKeystone {
         Ok(found["roles"][0]["id"].as_str().context("no such role")?.to_owned())
     }
 
-    /// The path of a grant of the role `member` or `reader` to the user.
+    /// The URL that grants (`PUT`) or removes (`DELETE`) a role of the user in `place`: `projects/ID`, `domains/ID` or
+    /// `system`.
     async fn grant(&self, place: &str, user: &UserId, role: &str) -> anyhow::Result<String> {
         Ok(format!("{}/v3/{place}/users/{user}/roles/{}", self.url, self.role(role).await?))
     }
@@ -159,7 +160,7 @@ impl IdentityStage for RealKeystone {
         let mut expired = Command::new("bash");
         expired.arg(&self.script).arg("expired").arg(self.folder.path()).arg(token.expose());
         let made = expired.output()?;
-        ensure!(made.status.success(), "keystone.sh makes no token: {}", String::from_utf8_lossy(&made.stderr));
+        ensure!(made.status.success(), "keystone.sh failed to make a token: {}", String::from_utf8_lossy(&made.stderr));
         Ok(UserToken::new(String::from_utf8(made.stdout)?.trim()))
     }
 

@@ -1,5 +1,5 @@
-//! A real Neutron of this test's own, started by `tests/testbed/neutron.sh`. OVN knows the compute hosts of the suite, so
-//! that ports can be bound to them; there are no such hosts.
+//! A real Neutron of this test's own, started by `tests/testbed/neutron.sh`. OVN has entries for the compute hosts of
+//! the suite, so that ports can be bound to them, although these hosts do not exist.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 use async_trait::async_trait;
 use chronova_actors::ports::UserToken;
 use chronova_actors::services::external::http::{ServiceClient, ServiceRequest};
-use chronova_actors::services::external::keystone::{KeystoneSession, ServiceAccount};
+use chronova_actors::services::external::keystone::{CalledService, CallingAccounts, KeystoneSession, ServicePlace};
 use chronova_actors::services::external::neutron::{NeutronNetworks, NeutronOptions};
 use chronova_events::clock::SystemClock;
 use chronova_events::ids::{NetworkId, PortId, ProjectId};
@@ -29,7 +29,7 @@ pub struct RealNeutron {
     url: String,
     http: Arc<ServiceClient>,
     token: UserToken,
-    account: ServiceAccount,
+    session: Arc<KeystoneSession>,
     /// Neutron asks it about tokens.
     _keystone: RealKeystone,
 }
@@ -49,7 +49,7 @@ fn is_installed() -> bool {
 
 fn run(command: &mut Command) -> anyhow::Result<()> {
     let done = command.status()?;
-    ensure!(done.success(), "{command:?} fails");
+    ensure!(done.success(), "{command:?} failed");
     Ok(())
 }
 
@@ -72,26 +72,26 @@ impl RealNeutron {
         people.args(["nova:service:admin", "neutron:service:admin"]).arg(format!("network={url}"));
         run(&mut people)?;
         let account = account(&keystone.url, "nova", "service");
-        let session =
-            KeystoneSession::new(account.clone(), ServiceClient::new(calls("keystone"))?, Arc::new(SystemClock));
+        let session = KeystoneSession::new(account, ServiceClient::new(calls("keystone"))?, Arc::new(SystemClock));
         let token = session.token(None).await.map_err(anyhow::Error::msg)?.token.clone();
         let http = ServiceClient::new(calls("stage"))?;
-        Ok(Some(Self { folder, script, url, http, token, account, _keystone: keystone }))
+        Ok(Some(Self { folder, script, url, http, token, session, _keystone: keystone }))
     }
 
     /// The client of this Neutron.
     pub fn networks(&self) -> anyhow::Result<Arc<NeutronNetworks>> {
-        let options = NeutronOptions {
-            account: self.account.clone(),
-            calls: calls("neutron"),
-            endpoint: None,
+        let place = ServicePlace {
+            endpoints: Vec::new(),
+            service_type: "network".to_owned(),
             interfaces: vec!["internal".to_owned()],
             region: Some("RegionOne".to_owned()),
-            service_type: "network".to_owned(),
-            ovs_bridge: "br-int".to_owned(),
-            extension_sync_interval: Duration::from_mins(10),
+            version: "v2.0",
         };
-        Ok(NeutronNetworks::new(options, Arc::new(SystemClock))?)
+        let accounts = CallingAccounts { own: Arc::clone(&self.session), vouching: None };
+        let service = CalledService::new(calls("neutron"), place, accounts)?;
+        let extension_sync_interval = Duration::from_mins(10);
+        let options = NeutronOptions { ovs_bridge: "br-int".to_owned(), extension_sync_interval };
+        Ok(NeutronNetworks::new(service, options))
     }
 
     async fn call(&self, call: ServiceRequest) -> anyhow::Result<Value> {
@@ -140,6 +140,13 @@ impl NetworkStage for RealNeutron {
 
     async fn delete_port(&self, _: &NetworkTenant, port: PortId) {
         self.call(ServiceRequest::delete(format!("{}/v2.0/ports/{port}", self.url))).await.unwrap();
+    }
+
+    async fn bindings(&self, port: PortId) -> Vec<String> {
+        let url = format!("{}/v2.0/ports/{port}/bindings", self.url);
+        let answer = self.call(ServiceRequest::get(url)).await.unwrap();
+        let rows = answer["bindings"].as_array().unwrap();
+        rows.iter().map(|row| row["host"].as_str().unwrap().to_owned()).collect()
     }
 
     async fn pool(&self, tenant: &NetworkTenant, addresses: u8) -> NetworkId {

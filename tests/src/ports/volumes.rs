@@ -99,7 +99,7 @@ where
     };
     match tokio::time::timeout(PATIENCE, asking).await {
         Ok(found) => found,
-        Err(_) => anyhow::bail!("{what} does not happen"),
+        Err(_) => anyhow::bail!("{what} does not come in time"),
     }
 }
 
@@ -177,9 +177,15 @@ async fn shows(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Res
     let all = port.list(&other, true).await?;
     promise!(all.iter().any(|volume| volume.id == made.id), "a list of all projects lacks the volume: {all:?}");
     let unknown = port.find(VolumeId::random(), &own, true).await;
-    promise!(matches!(unknown, Err(PortError::NotFound(_))), "a volume that is not there: {unknown:?}");
+    promise!(
+        matches!(unknown, Err(PortError::NotFound(_))),
+        "a volume that does not exist is not refused as missing: {unknown:?}"
+    );
     let kind = port.find_type("nonsense", &own, true).await;
-    promise!(matches!(kind, Err(PortError::NotFound(_))), "a type that is not there: {kind:?}");
+    promise!(
+        matches!(kind, Err(PortError::NotFound(_))),
+        "a type that does not exist is not refused as missing: {kind:?}"
+    );
     Ok(())
 }
 
@@ -209,11 +215,14 @@ async fn attaches(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::
         device: Some("/dev/vdb".to_owned()),
         attached: true,
     };
-    promise!(now.status == "in-use" && now.attachments == [wanted], "the guest has the volume: {now:?}");
+    promise!(
+        now.status == "in-use" && now.attachments == [wanted],
+        "the volume is not in use by the server alone: {now:?}"
+    );
     port.begin_detaching(volume.id, meta()).await?;
     promise!(status(port, &volume).await? == "detaching", "the volume is not being detached");
     port.roll_detaching(volume.id, meta()).await?;
-    promise!(status(port, &volume).await? == "in-use", "the volume stays after all");
+    promise!(status(port, &volume).await? == "in-use", "the volume is still being detached");
     port.begin_detaching(volume.id, meta()).await?;
     port.release(volume.id, attachment, meta()).await?;
     let now = port.find(volume.id, &volume.project, false).await?;
@@ -234,7 +243,7 @@ async fn repeats(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::R
         port.complete(volume.id, attachment, meta()).await?;
     }
     let now = port.find(volume.id, &volume.project, false).await?;
-    promise!(now.status == "in-use" && now.attachments.len() == 1, "it is attached once: {now:?}");
+    promise!(now.status == "in-use" && now.attachments.len() == 1, "the volume is not attached just once: {now:?}");
     for _ in 0..2 {
         port.release(volume.id, attachment, meta()).await?;
     }
@@ -249,7 +258,10 @@ async fn reserves_alone(port: &dyn VolumeService, stage: &dyn VolumeStage) -> an
     let second = port.reserve(AttachmentId::random(), volume.id, InstanceId::random(), meta()).await;
     promise!(matches!(second, Err(PortError::Invalid(_))), "two servers are given the volume: {second:?}");
     let unknown = port.reserve(AttachmentId::random(), VolumeId::random(), InstanceId::random(), meta()).await;
-    promise!(matches!(unknown, Err(PortError::NotFound(_))), "a volume that is not there: {unknown:?}");
+    promise!(
+        matches!(unknown, Err(PortError::NotFound(_))),
+        "reserving a volume that does not exist is not refused as missing: {unknown:?}"
+    );
     Ok(())
 }
 
@@ -294,7 +306,7 @@ async fn copies(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Re
     let again = port.create_snapshot(wanted, false, meta()).await?;
     promise!(again == copy, "asked for twice it is another snapshot: {again:?}");
     let listed = port.list_snapshots(&project, false).await?;
-    promise!(listed.len() == 1 && listed[0].id == copy.id, "the project has one snapshot: {listed:?}");
+    promise!(listed.len() == 1 && listed[0].id == copy.id, "the list is not the project's one snapshot: {listed:?}");
     let foreign = port.find_snapshot(copy.id, &other, false).await;
     promise!(matches!(foreign, Err(PortError::NotFound(_))), "another project finds the snapshot: {foreign:?}");
     let foreign = port.create_snapshot(snapshot(volume.id, &other), false, meta()).await;

@@ -46,7 +46,7 @@ impl Moment {
 
     /// Starts to watch the log; call it before any request.
     fn watch(&self, store: &Arc<FuseStore>) {
-        assert!(self.store.set(Arc::clone(store)).is_ok(), "a judge judges in one life");
+        assert!(self.store.set(Arc::clone(store)).is_ok(), "an interference watches only one log");
     }
 }
 

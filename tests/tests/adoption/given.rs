@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use chronova::commands::adopt::{self, AdoptionChoices, AdoptionHistory, AdoptionReport};
 use chronova::nova::database::{NovaDatabases, TablesInMemory};
 use chronova::nova::dump;
+use chronova_actors::ports::keys::NoKeyManager;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports};
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
@@ -104,7 +105,7 @@ pub(super) fn set(
     changed
 }
 
-/// Adds a row with these values; the others are NULL.
+/// Adds a row with these values; its other columns are NULL.
 pub(super) fn add(tables: &mut TablesInMemory, table: &str, values: &[(&str, &str)]) {
     let table = tables.0.get_mut(table).unwrap();
     let value = |name: &String| values.iter().find(|(column, _)| column == name).map(|(_, value)| (*value).to_owned());
@@ -230,7 +231,7 @@ impl AdoptedCloud {
         let networks = EmbeddedNetworks::new(Arc::clone(&gateway), Arc::clone(&views));
         let volumes =
             EmbeddedVolumes::new(gateway, Arc::clone(&views), Arc::clone(&images) as _, options.volume.clone());
-        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _ };
+        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _, keys: Arc::new(NoKeyManager) };
         let drivers = hosts.into_iter().map(|host| host as Arc<dyn Driver>).collect();
         let leader = Leader::start(leadership, drivers, ports, options).await;
         let config = WebConfig::default();

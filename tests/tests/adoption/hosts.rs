@@ -40,6 +40,7 @@ fn host(id: &str, name: &str) -> HostCapabilities {
         disk_gib: 20,
         cpu: CpuInfo::default(),
         kvm: false,
+        emulates_because: None,
         traits: vec![],
         cells: vec![],
     }

@@ -1,5 +1,5 @@
-//! Every state of a server between two operations. The recorded cloud has three of them; the test changes rows for the
-//! others, as Nova writes them.
+//! Every state of a server between two operations. The recorded cloud has three of these states. For the other states,
+//! the test changes the rows to the values that Nova writes.
 
 use serde_json::{Value, json};
 

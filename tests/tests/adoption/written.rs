@@ -122,7 +122,7 @@ async fn an_adoption_is_undone_until_the_first_change() {
         let event = NewEvent::new(FlavorEvent::from(described), Timestamp(1), &meta);
         store.append(&StreamId::new("flavor", "catalogue"), Expected::Any, vec![event]).await.unwrap();
     };
-    // An event of the host watch is no change. An event of a process is one.
+    // An event of the host watch does not count as a change. An event of a process does.
     change(Meta::system("host-watch")).await;
     change(Meta::system("host-watch").by_process(chronova_events::ids::ProcessId::random(), None)).await;
     store.close().await;

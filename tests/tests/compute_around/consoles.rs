@@ -79,7 +79,7 @@ async fn a_vnc_console_is_opened_and_its_token_is_known_to_the_proxy() {
 }
 
 #[actix_rt::test]
-async fn old_clients_ask_by_action() {
+async fn old_versions_open_consoles_by_server_actions() {
     let api = Api::start().await;
     let server = api.server(USER, Api::wish("web")).await;
     let act = async |version: &str, body: Value| {
@@ -101,7 +101,7 @@ async fn old_clients_ask_by_action() {
 }
 
 #[actix_rt::test]
-async fn consoles_are_refused_in_novas_words() {
+async fn refused_consoles_get_novas_messages() {
     let api = Api::start().await;
     let server = api.server(USER, Api::wish("web")).await;
     for (version, protocol, kind, words) in [

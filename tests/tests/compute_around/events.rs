@@ -14,9 +14,9 @@ async fn each_event_has_its_code() {
     let api = Api::start().await;
     api.flavor("huge", 20_000, 1).await;
     let server = api.server(USER, Api::wish("web")).await;
-    let mut wish = Api::wish("homeless");
-    wish["flavorRef"] = json!("huge");
-    let homeless = api.server(USER, wish).await;
+    let mut request = Api::wish("homeless");
+    request["flavorRef"] = json!("huge");
+    let homeless = api.server(USER, request).await;
     let none = "11111111-2222-3333-4444-555555555555";
     let event =
         |name: &str, server: &str| json!({"name": name, "server_uuid": server, "tag": "t", "status": "completed"});

@@ -1,4 +1,4 @@
-//! Extra specs, compared with the contract's list of known ones.
+//! Extra specs, compared with the contract's list of known extra specs.
 
 use chronova_tests::compute_api::{ADMIN, Api, contract, read};
 use serde_json::{Value, json};

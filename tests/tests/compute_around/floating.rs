@@ -32,7 +32,7 @@ impl Town {
         town
     }
 
-    /// Connects the network to the external one by a router.
+    /// Connects the network to the external network by a router.
     async fn route(&self, network: &str) {
         let subnets = self.cloud.neutron("GET", &format!("/subnets?network_id={network}"), None).await;
         let subnet = json!({"subnet_id": subnets.body["subnets"][0]["id"]});
@@ -51,8 +51,8 @@ impl Town {
         made.body["floating_ip"].clone()
     }
 
-    async fn add(&self, server: &str, wish: Value) -> Answer {
-        self.cloud.act(server, "2.43", json!({"addFloatingIp": wish})).await
+    async fn add(&self, server: &str, request: Value) -> Answer {
+        self.cloud.act(server, "2.43", json!({"addFloatingIp": request})).await
     }
 
     async fn remove(&self, server: &str, address: &Value) -> Answer {
@@ -154,7 +154,7 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
 }
 
 #[actix_rt::test]
-async fn what_floats_not_is_said_in_novas_words() {
+async fn invalid_floating_address_requests_get_novas_messages() {
     let town = Town::start().await;
     let cloud = &town.cloud;
     let server = cloud.server().await;
@@ -183,7 +183,7 @@ async fn what_floats_not_is_said_in_novas_words() {
     is(&ask(json!({"pool": town.public})).await, 404, &format!("No more floating IPs in pool {}.", town.public));
 
     let fixed = cloud.addresses(&server, "private").await.remove(0);
-    for (wish, status, words) in [
+    for (request, status, words) in [
         (json!({"address": "192.0.2.1"}), 404, "floating IP not found"),
         (json!({"address": "192.0.2.1", "fixed_address": fixed}), 404, "floating IP not found"),
         (
@@ -193,7 +193,7 @@ async fn what_floats_not_is_said_in_novas_words() {
         ),
         (json!({"address": "x"}), 400, "is not"),
     ] {
-        is(&town.add(&server, wish).await, status, words);
+        is(&town.add(&server, request).await, status, words);
     }
     is(&town.remove(&server, &json!("192.0.2.1")).await, 404, "Floating IP not found for address 192.0.2.1.");
     is(&town.remove(&server, &floating["ip"]).await, 409, "is not associated with instance");

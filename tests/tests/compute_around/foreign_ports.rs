@@ -13,8 +13,8 @@ async fn neutron(service: &Service8775, token: &str, method: &str, path: &str, b
     service.cloud.api.ask(method, &format!("/network/v2.0{path}"), "2.1", token, body).await
 }
 
-async fn made(service: &Service8775, token: &str, path: &str, key: &str, wish: Value) -> Value {
-    let mut answer = neutron(service, token, "POST", path, Some(json!({key: wish}))).await;
+async fn made(service: &Service8775, token: &str, path: &str, key: &str, request: Value) -> Value {
+    let mut answer = neutron(service, token, "POST", path, Some(json!({key: request}))).await;
     assert_eq!(answer.status, 201, "{:?}", answer.body);
     answer.body[key].take()
 }
@@ -37,8 +37,8 @@ async fn a_foreign_port_that_names_a_server_is_none_of_its_ports() {
     let (server, address) = service.server("2.100", json!({"user_data": "c2VjcmV0"})).await;
     let hers = network(&service, EVE, json!({"name": "hers"}), "10.66.0.0/24").await;
     let spy = made(&service, EVE, "/security-groups", "security_group", json!({"name": "spy"})).await;
-    let wish = json!({"network_id": hers, "device_id": server, "security_groups": [spy["id"]]});
-    let fake = made(&service, EVE, "/ports", "port", wish).await;
+    let request = json!({"network_id": hers, "device_id": server, "security_groups": [spy["id"]]});
+    let fake = made(&service, EVE, "/ports", "port", request).await;
     let (fake_id, from) = (fake["id"].as_str().unwrap(), fake["fixed_ips"][0]["ip_address"].as_str().unwrap());
 
     // The metadata service neither answers the port nor accepts its password.
@@ -85,8 +85,8 @@ async fn a_port_on_an_external_network_is_no_way_around_the_policy() {
     let ready = made(&service, USER, "/ports", "port", json!({"network_id": public})).await;
     let words = format!("It is not allowed to create an interface on external network {public}");
     let ask = async |nic: Value| {
-        let wish = json!({"name": "out", "imageRef": IMAGE, "flavorRef": "1", "networks": [nic]});
-        service.cloud.api.call("POST", "/servers", "2.100", USER, Some(json!({"server": wish}))).await
+        let request = json!({"name": "out", "imageRef": IMAGE, "flavorRef": "1", "networks": [nic]});
+        service.cloud.api.call("POST", "/servers", "2.100", USER, Some(json!({"server": request}))).await
     };
     is(&ask(json!({"uuid": public})).await, 403, &words);
     is(&ask(json!({"port": ready["id"]})).await, 403, &words);
@@ -100,9 +100,9 @@ async fn a_network_with_the_same_addresses_takes_no_metadata_from_another() {
     let service = Service8775::start(MetadataConfig { use_forwarded_for: true, ..MetadataConfig::default() }).await;
     let (server, address) = service.server("2.100", json!({})).await;
     let hers = network(&service, EVE, json!({"name": "twin"}), "10.1.0.0/24").await;
-    let wish = json!([{"uuid": hers, "fixed_ip": address}]);
-    let wish = json!({"name": "twin", "imageRef": IMAGE, "flavorRef": "1", "networks": wish});
-    let twin = service.cloud.api.server(EVE, wish).await;
+    let request = json!([{"uuid": hers, "fixed_ip": address}]);
+    let request = json!({"name": "twin", "imageRef": IMAGE, "flavorRef": "1", "networks": request});
+    let twin = service.cloud.api.server(EVE, request).await;
 
     // A proxy that serves one network sends the network's id, as Neutron's proxies do.
     let ask = async |from: &str, network: &str| {
@@ -142,9 +142,9 @@ async fn a_guest_behind_a_bridge_is_in_the_network_of_the_bridge() {
     assert_eq!(behind(&[&mine]).await, Some(server.clone()));
     assert_eq!(behind(&[&theirs]).await, None, "a guest gave itself an address of another network");
 
-    let wish = json!([{"uuid": hers, "fixed_ip": address}]);
-    let wish = json!({"name": "twin", "imageRef": IMAGE, "flavorRef": "1", "networks": wish});
-    let twin = service.cloud.api.server(EVE, wish).await;
+    let request = json!([{"uuid": hers, "fixed_ip": address}]);
+    let request = json!({"name": "twin", "imageRef": IMAGE, "flavorRef": "1", "networks": request});
+    let twin = service.cloud.api.server(EVE, request).await;
     assert_eq!(behind(&[&mine]).await, Some(server));
     assert_eq!(behind(&[&theirs]).await, Some(twin));
     assert_eq!(behind(&["eth0"]).await, None, "nobody is told about somebody else");

@@ -55,12 +55,12 @@ impl Cloud {
     }
 
     pub(super) async fn server(&self) -> String {
-        let wish = json!({"name": "web", "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": self.network}]});
-        self.api.server(USER, wish).await
+        let request = json!({"name": "web", "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": self.network}]});
+        self.api.server(USER, request).await
     }
 
-    pub(super) async fn attach(&self, server: &str, version: &str, wish: Value) -> Answer {
-        let body = Some(json!({"interfaceAttachment": wish}));
+    pub(super) async fn attach(&self, server: &str, version: &str, request: Value) -> Answer {
+        let body = Some(json!({"interfaceAttachment": request}));
         self.api.call("POST", &format!("/servers/{server}/os-interface"), version, USER, body).await
     }
 
@@ -105,9 +105,9 @@ async fn interfaces_come_and_go() {
     let server = cloud.server().await;
 
     // An attachment by network and address, with a tag. Answers show the tag from 2.70 on.
-    let wish = json!({"net_id": other, "fixed_ips": [{"ip_address": "10.2.0.77"}], "tag": "db"});
-    is(&cloud.attach(&server, "2.48", wish.clone()).await, 400, "Additional properties are not allowed");
-    let made = cloud.attach(&server, "2.70", wish).await;
+    let request = json!({"net_id": other, "fixed_ips": [{"ip_address": "10.2.0.77"}], "tag": "db"});
+    is(&cloud.attach(&server, "2.48", request.clone()).await, 400, "Additional properties are not allowed");
+    let made = cloud.attach(&server, "2.70", request).await;
     assert_eq!(made.status, 200, "{:?}", made.body);
     let shown = &made.body["interfaceAttachment"];
     assert_eq!(
@@ -168,12 +168,12 @@ async fn without_network_or_port_there_must_be_one_network() {
 }
 
 #[actix_rt::test]
-async fn attachments_are_refused_in_novas_words() {
+async fn refused_interface_attachments_get_novas_messages() {
     let cloud = Cloud::start().await;
     let server = cloud.server().await;
     let unknown = "11111111-2222-3333-4444-555555555555";
     let (net, port) = (cloud.network.as_str(), cloud.port(&cloud.network).await);
-    for (wish, status, words) in [
+    for (request, status, words) in [
         (json!({"net_id": net, "port_id": port}), 400, "Must not input both network_id and port_id"),
         (json!({"fixed_ips": [{"ip_address": "10.1.0.9"}]}), 400, "Must input network_id when request IP address"),
         (json!({"net_id": unknown}), 404, "could not be found."),
@@ -182,7 +182,7 @@ async fn attachments_are_refused_in_novas_words() {
         (json!({"net_id": net, "fixed_ips": []}), 400, "fixed_ips"),
         (json!({"net_id": net, "tag": "a,b"}), 400, "does not match"),
     ] {
-        is(&cloud.attach(&server, "2.49", wish.clone()).await, status, words);
+        is(&cloud.attach(&server, "2.49", request.clone()).await, status, words);
     }
     let held = cloud.addresses(&server, "private").await.remove(0);
     let taken = cloud.attach(&server, "2.49", json!({"net_id": net, "fixed_ips": [{"ip_address": held}]})).await;
@@ -215,7 +215,7 @@ async fn attachments_are_refused_in_novas_words() {
 }
 
 #[actix_rt::test]
-async fn what_the_host_or_the_guest_refuses_is_undone() {
+async fn an_interface_change_that_the_host_or_the_guest_refuses_is_undone() {
     let cloud = Cloud::start().await;
     let server = cloud.server().await;
     let ports = async || cloud.neutron("GET", "/ports", None).await.body["ports"].as_array().unwrap().len();
@@ -273,7 +273,7 @@ async fn fixed_addresses_are_added_and_removed_until_2_43() {
 }
 
 #[actix_rt::test]
-async fn what_the_network_service_changes_shows_at_the_server() {
+async fn changes_in_the_network_service_show_in_the_server() {
     let cloud = Cloud::start().await;
     let server = cloud.server().await;
     let rename = Some(json!({"network": {"name": "renamed"}}));

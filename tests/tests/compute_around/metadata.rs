@@ -90,12 +90,13 @@ impl Service8775 {
 
     /// Creates a server with these properties and the required ones. Returns its id and address.
     pub(super) async fn server(&self, version: &str, more: Value) -> (String, String) {
-        let mut wish =
+        let mut server_request =
             json!({"name": "web", "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": self.cloud.network}]});
         for (key, value) in more.as_object().unwrap() {
-            wish[key] = value.clone();
+            server_request[key] = value.clone();
         }
-        let made = self.cloud.api.call("POST", "/servers", version, USER, Some(json!({"server": wish}))).await;
+        let made =
+            self.cloud.api.call("POST", "/servers", version, USER, Some(json!({"server": server_request}))).await;
         assert_eq!(made.status, 202, "{:?}", made.body);
         self.cloud.api.life.settled().await;
         let id = made.body["server"]["id"].as_str().unwrap().to_owned();
@@ -128,7 +129,7 @@ fn sign(secret: &str, text: &str) -> String {
 pub(super) const META: &str = "/openstack/latest/meta_data.json";
 
 #[actix_rt::test]
-async fn the_metadata_proxy_says_which_guest_asks() {
+async fn the_metadata_proxy_identifies_the_guest_of_a_request() {
     let proxied = MetadataConfig { proxy_secret: Some(Secret::new(SECRET)), ..MetadataConfig::default() };
     let service = Service8775::start(proxied).await;
     let (server, address) = service.server("2.100", json!({})).await;
@@ -227,8 +228,8 @@ async fn without_a_proxy_a_guest_is_known_by_its_address() {
     // Two networks with the same addresses: no guest gets another's metadata.
     let twin = service.cloud.network("twin", "10.1.0.0/24").await;
     let fixed = json!([{"uuid": twin, "fixed_ip": address}]);
-    let wish = json!({"name": "twin", "imageRef": IMAGE, "flavorRef": "1", "networks": fixed});
-    let twin = service.cloud.api.server(USER, wish).await;
+    let server_request = json!({"name": "twin", "imageRef": IMAGE, "flavorRef": "1", "networks": fixed});
+    let twin = service.cloud.api.server(USER, server_request).await;
     assert_eq!(uuid(&address, &[]).await, None);
     assert_eq!(service.call("DELETE", &format!("/servers/{twin}"), "2.1", None).await, 204);
     assert_eq!(uuid(&address, &[]).await, server);
@@ -464,7 +465,7 @@ async fn a_guest_leaves_a_password_for_its_owner_once() {
 }
 
 #[actix_rt::test]
-async fn devices_are_told_apart_by_their_tags() {
+async fn metadata_lists_devices_with_their_tags() {
     let service = Service8775::by_address().await;
     let cloud = &service.cloud;
     let networks = json!([{"uuid": cloud.network, "tag": "front"}]);
@@ -518,7 +519,7 @@ async fn the_floating_address_of_a_guest_is_its_public_one() {
 }
 
 #[actix_rt::test]
-async fn files_that_a_server_was_asked_for_with_reach_its_guest() {
+async fn files_of_a_create_request_reach_the_guest() {
     let service = Service8775::by_address().await;
     let motd = json!([{"path": "/etc/motd", "contents": "aGVs\nbG8="}, {"path": "/b", "contents": ""}]);
     let (server, address) = service.server("2.56", json!({"personality": motd, "config_drive": true})).await;
@@ -556,11 +557,11 @@ async fn files_that_a_server_was_asked_for_with_reach_its_guest() {
 
     // After a rebuild the guest has other files, or none.
     let rebuild = async |personality: Value| {
-        let mut wish = json!({"imageRef": IMAGE});
+        let mut action = json!({"imageRef": IMAGE});
         if !personality.is_null() {
-            wish["personality"] = personality;
+            action["personality"] = personality;
         }
-        assert_eq!(service.cloud.act(&server, "2.56", json!({"rebuild": wish})).await.status, 202);
+        assert_eq!(service.cloud.act(&server, "2.56", json!({"rebuild": action})).await.status, 202);
         service.cloud.api.life.settled().await;
     };
     rebuild(json!([{"path": "/new", "contents": "bmV3"}])).await;
@@ -573,8 +574,8 @@ async fn files_that_a_server_was_asked_for_with_reach_its_guest() {
     let limits = json!({"quota_set": {"injected_files": 1}});
     assert_eq!(service.cloud.api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(limits)).await.status, 200);
     let two = json!([{"path": "/a", "contents": ""}, {"path": "/b", "contents": ""}]);
-    let wish = json!({"server": {"name": "x", "imageRef": IMAGE, "flavorRef": "1", "personality": two}});
-    let refused = service.cloud.api.call("POST", "/servers", "2.1", USER, Some(wish)).await;
+    let server_request = json!({"server": {"name": "x", "imageRef": IMAGE, "flavorRef": "1", "personality": two}});
+    let refused = service.cloud.api.call("POST", "/servers", "2.1", USER, Some(server_request)).await;
     assert_eq!((refused.status, refused.message()), (403, "Personality file limit exceeded"));
     service.cloud.api.stop().await;
 }

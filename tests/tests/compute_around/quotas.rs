@@ -14,11 +14,12 @@ async fn concurrent_requests_never_exceed_the_quota() {
     // The servers are so small that the quota is reached before any host is full.
     api.flavor("small", 64, 1).await;
     for round in 0..rounds {
-        // Each round has its own project, because the servers of the last round still hold quota while they are deleted.
+        // Each round has its own project, because the servers of the last round still hold quota while they are
+        // deleted.
         let user = format!("alice:race-{round}");
-        let mut wish = Api::wish("one");
-        wish["flavorRef"] = json!("small");
-        let body = json!({"server": wish});
+        let mut request = Api::wish("one");
+        request["flavorRef"] = json!("small");
+        let body = json!({"server": request});
         let ask = || api.call("POST", "/servers", "2.1", &user, Some(body.clone()));
         let answers = join_all((0..64).map(|_| ask())).await;
         let made: Vec<String> = answers

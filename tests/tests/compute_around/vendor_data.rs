@@ -65,13 +65,13 @@ async fn other_services_say_their_part_of_a_server() {
     *inventory.fails.lock().unwrap() = true;
     assert_eq!(service.get(&address, path).await.status, 500);
     assert_eq!(service.get(&address, "/openstack/latest/vendor_data.json").await.status, 200);
-    let wish = json!({"name": "x", "imageRef": chronova_tests::compute_api::IMAGE, "flavorRef": "1", "config_drive": true,
+    let request = json!({"name": "x", "imageRef": chronova_tests::compute_api::IMAGE, "flavorRef": "1", "config_drive": true,
         "networks": [{"uuid": service.cloud.network}]});
-    let failed = service.cloud.api.server("alice:web", wish).await;
+    let failed = service.cloud.api.server("alice:web", request).await;
     let shown = service.cloud.show(&failed).await;
     assert_eq!(
         (&shown["status"], &shown["fault"]["message"]),
-        (&json!("ERROR"), &json!("The config drive could not be made."))
+        (&json!("ERROR"), &json!("The config drive could not be created."))
     );
     service.cloud.api.stop().await;
 }

@@ -8,7 +8,7 @@ const USER: &str = "alice:web";
 
 struct Site {
     api: Api,
-    /// The drained host, and the other one.
+    /// The drained host, and the other host.
     host: String,
     other: String,
 }
@@ -22,9 +22,9 @@ impl Site {
 
     /// A server on the host.
     async fn server(&self, name: &str) -> String {
-        let mut wish = Api::wish(name);
-        wish["host"] = json!(self.host);
-        self.api.server(ADMIN, wish).await
+        let mut request = Api::wish(name);
+        request["host"] = json!(self.host);
+        self.api.server(ADMIN, request).await
     }
 
     async fn act(&self, id: &str, body: Value) {
@@ -38,8 +38,8 @@ impl Site {
         self.api.ask(method, &path, "2.1", ADMIN, body).await
     }
 
-    async fn drain(&self, wish: Value) -> Value {
-        let mut answer = self.ask("POST", "/drain", Some(json!({"drain": wish}))).await;
+    async fn drain(&self, request: Value) -> Value {
+        let mut answer = self.ask("POST", "/drain", Some(json!({"drain": request}))).await;
         assert_eq!(answer.status, 202, "{}", answer.body);
         answer.body["host"].take()
     }
@@ -79,7 +79,7 @@ impl Site {
 }
 
 #[actix_rt::test]
-async fn servers_leave_as_they_are() {
+async fn a_drain_keeps_the_power_state_of_servers() {
     let site = Site::new().await;
     let servers = [site.server("runs").await, site.server("paused").await, site.server("off").await];
     site.act(&servers[1], json!({"pause": null})).await;
@@ -112,7 +112,7 @@ async fn servers_leave_as_they_are() {
 }
 
 #[actix_rt::test]
-async fn what_cannot_move_is_listed_and_stops_nobody() {
+async fn a_drain_lists_servers_that_cannot_move_and_moves_the_others() {
     let site = Site::new().await;
     let (suspended, moved, runs) = (site.server("asleep").await, site.server("moved").await, site.server("runs").await);
     site.act(&suspended, json!({"suspend": null})).await;
@@ -151,7 +151,7 @@ async fn what_cannot_move_is_listed_and_stops_nobody() {
 }
 
 #[actix_rt::test]
-async fn few_at_a_time_joined_and_called_off() {
+async fn a_drain_limits_parallel_moves_and_can_be_joined_and_cancelled() {
     let site = Site::new().await;
     for name in ["a", "b", "c"] {
         site.server(name).await;
@@ -231,7 +231,7 @@ async fn servers_of_a_dead_host_are_to_be_evacuated() {
 }
 
 #[actix_rt::test]
-async fn who_may_ask_and_how() {
+async fn drains_are_refused_to_users_and_with_invalid_bodies() {
     let site = Site::new().await;
     let path = |rest: &str| format!("/chronova/v1/hosts/{}{rest}", site.host);
     for (method, rest) in

@@ -36,9 +36,9 @@ impl Scene {
         self.id.parse().unwrap()
     }
 
-    async fn ask(&self, version: &str, wish: Value) -> (u16, Value, String) {
+    async fn ask(&self, version: &str, request: Value) -> (u16, Value, String) {
         let path = format!("/servers/{}/action", self.id);
-        let answer = self.api.call("POST", &path, version, ADMIN, Some(json!({"evacuate": wish}))).await;
+        let answer = self.api.call("POST", &path, version, ADMIN, Some(json!({"evacuate": request}))).await;
         let message = answer.message().to_owned();
         (answer.status, answer.body, message)
     }
@@ -116,11 +116,11 @@ async fn a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_ba
 }
 
 #[actix_rt::test]
-async fn what_an_evacuation_is_refused_for() {
+async fn invalid_evacuations_are_refused() {
     let scene = Scene::new(3).await;
     let (home, id) = (scene.home.clone(), scene.id.clone());
-    let refused = async |version: &str, wish: Value| {
-        let (status, _, message) = scene.ask(version, wish).await;
+    let refused = async |version: &str, request: Value| {
+        let (status, _, message) = scene.ask(version, request).await;
         (status, message)
     };
     assert_eq!(refused("2.14", json!({})).await, (400, format!("Compute service of {home} is still in use.")));
@@ -147,7 +147,8 @@ async fn what_an_evacuation_is_refused_for() {
         }
     }
 
-    // The oldest form of the request answers with a password. If it names shared storage wrongly, the server is in error.
+    // The oldest form of the request answers with a password. If it names shared storage wrongly, the server is in
+    // error.
     scene.lose(&home).await;
     let (status, body, _) = scene.ask("2.1", json!({"onSharedStorage": "True"})).await;
     assert_eq!((status, &body["adminPass"]), (200, &Value::Null));
@@ -167,15 +168,15 @@ async fn what_an_evacuation_is_refused_for() {
 
 /// Evacuations to named hosts, of stopped servers, with volumes, and with shared storage.
 #[actix_rt::test]
-async fn where_evacuated_servers_come_to_and_what_they_have_there() {
+async fn evacuated_servers_reach_the_requested_host_with_their_disks() {
     let world = World::new(3);
     world.fleet.share_storage(true);
     let scene = Scene::of(world).await;
     let root = json!({"boot_index": 0, "uuid": IMAGE, "source_type": "image", "destination_type": "volume",
         "volume_size": 1, "delete_on_termination": true});
-    let wish = json!({"name": "v", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "block_device_mapping_v2": [root],
+    let request = json!({"name": "v", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "block_device_mapping_v2": [root],
         "availability_zone": format!("nova:{}", scene.home)});
-    let volume_backed = scene.api.server(ADMIN, wish).await;
+    let volume_backed = scene.api.server(ADMIN, request).await;
     assert_eq!(host(&scene.api, &volume_backed).await, scene.home);
     scene.lose(&scene.home).await;
     let others: Vec<String> =

@@ -1,4 +1,4 @@
-//! Decisions that nobody takes: the host that a server would get, the plan of a drain, and the caller's rights.
+//! Forecasts, which change nothing: the host that a server would get, the plan of a drain, and the caller's rights.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +15,15 @@ async fn ask(api: &Api, method: &str, path: &str, who: &str, body: Option<Value>
     (answer.status, answer.body)
 }
 
-async fn what_if(api: &Api, wish: Value) -> (u16, Value) {
-    ask(api, "POST", "/scheduler/what-if", ADMIN, Some(json!({"what_if": wish}))).await
+async fn what_if(api: &Api, request: Value) -> (u16, Value) {
+    ask(api, "POST", "/scheduler/what-if", ADMIN, Some(json!({"what_if": request}))).await
 }
 
 #[actix_rt::test]
 async fn a_question_places_servers_one_after_the_other_and_claims_nothing() {
     let api = Api::start_of(World::new(2), "", None).await;
-    let wish = Api::wish("real");
-    let flavor = wish["flavorRef"].as_str().unwrap().to_owned();
+    let request = Api::wish("real");
+    let flavor = request["flavorRef"].as_str().unwrap().to_owned();
     let head = api.world.log.head();
     let (status, body) = what_if(&api, json!({"flavor": flavor, "count": 2})).await;
     assert_eq!(status, 200, "{body}");
@@ -32,14 +32,14 @@ async fn a_question_places_servers_one_after_the_other_and_claims_nothing() {
     assert_eq!((decisions.len(), hosts.len()), (2, 2), "the second server sees the first: {body}");
     let checks = decisions[0]["checks"].as_array().unwrap();
     assert!(checks.iter().any(|check| check["name"] == "ComputeFilter" && check["left"] == 2), "{body}");
-    // Equal hosts get no weight. The first server makes them differ for the second one.
+    // Equal hosts get no weight. After the first server, the hosts differ for the second server.
     assert!(decisions[1]["weighed"][0]["weighers"].as_array().is_some_and(|parts| !parts.is_empty()), "{body}");
     assert_eq!(api.world.log.head(), head, "nothing was recorded");
     // The real server goes where the forecast says.
-    let id = api.server(ADMIN, wish).await;
+    let id = api.server(ADMIN, request).await;
     let server = api.get(&format!("/servers/{id}"), "2.100").await;
     assert_eq!(server["server"]["OS-EXT-SRV-ATTR:host"], decisions[0]["chosen"]);
-    // A question that no host answers says which resource is missing, and ends there.
+    // If no host fits, the forecast names the missing resource and ends with that server.
     let specs = json!({"resources:CUSTOM_GOLD": "1"});
     let (_, body) = what_if(&api, json!({"flavor": flavor, "count": 5, "extra_specs": specs})).await;
     assert_eq!(body["decisions"].as_array().map(Vec::len), Some(1), "{body}");
@@ -59,9 +59,9 @@ async fn wrong_questions_and_callers_without_the_right_are_refused() {
         json!({"flavor": flavor, "image": NO_IMAGE.to_string()}),
         json!({}),
     ];
-    for wish in wrong {
-        let (status, body) = what_if(&api, wish.clone()).await;
-        assert_eq!(status, 400, "{wish}: {body}");
+    for request in wrong {
+        let (status, body) = what_if(&api, request.clone()).await;
+        assert_eq!(status, 400, "{request}: {body}");
     }
     assert_eq!(ask(&api, "POST", "/scheduler/what-if", ADMIN, Some(json!({"x": 1}))).await.0, 400);
     let body = json!({"what_if": {"flavor": flavor}});
@@ -78,9 +78,9 @@ async fn the_plan_of_a_drain_names_where_each_server_goes_and_why_one_stays() {
     let (host, other) = (api.world.fleet.hostname(0), api.world.fleet.hostname(1));
     let mut ids = Vec::new();
     for name in ["runs", "off", "asleep"] {
-        let mut wish = Api::wish(name);
-        wish["host"] = json!(host);
-        ids.push(api.server(ADMIN, wish).await);
+        let mut request = Api::wish(name);
+        request["host"] = json!(host);
+        ids.push(api.server(ADMIN, request).await);
     }
     for (id, action) in [(&ids[1], "os-stop"), (&ids[2], "suspend")] {
         let path = format!("/servers/{id}/action");

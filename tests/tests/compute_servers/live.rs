@@ -1,5 +1,6 @@
 //! Live migrations through the API: the request of each version, the views of running migrations, and refusals.
 
+use chronova_hypervisor::guest::NicPlug;
 use chronova_tests::compute_api::{ADMIN, Api, contract, read};
 use serde_json::{Value, json};
 
@@ -62,7 +63,7 @@ impl Subject {
 }
 
 #[actix_rt::test]
-async fn every_version_asks_in_its_own_way() {
+async fn live_migrations_accept_the_body_of_each_version() {
     let subject = Subject::new().await;
     for (version, body) in [
         ("2.1", json!({"host": null, "block_migration": true, "disk_over_commit": false})),
@@ -97,7 +98,7 @@ async fn every_version_asks_in_its_own_way() {
 
 /// Before 2.34 the answer tells the client that the destination is not suitable.
 #[actix_rt::test]
-async fn checks_are_waited_for_before_2_34() {
+async fn before_2_34_a_live_migration_answers_after_its_checks() {
     let subject = Subject::new().await;
     let other = subject.other().await;
     let index = (0..2).find(|host| subject.api.world.fleet.hostname(*host) == other).unwrap();
@@ -113,8 +114,39 @@ async fn checks_are_waited_for_before_2_34() {
     assert_eq!(subject.shown().await["status"], "ACTIVE");
 }
 
+/// The network binds the ports to the destination before the guest moves, and says how they are plugged in there.
 #[actix_rt::test]
-async fn one_under_way_is_shown_and_aborted() {
+async fn a_guest_is_plugged_in_as_its_destination_needs_it() {
+    let subject = Subject::new().await;
+    let (id, other) = (subject.id.parse().unwrap(), subject.other().await);
+    assert_eq!(subject.ask("2.34", json!({"host": null, "block_migration": "auto"})).await.0, 202);
+    subject.api.life.settled().await;
+    let plan = subject.api.world.brakes.migration_plans().pop().unwrap();
+    let plugs: Vec<&NicPlug> = plan.nics.iter().map(|nic| &nic.plug).collect();
+    assert_eq!(plugs, [&NicPlug::Bridge { bridge: format!("br-{other}") }]);
+    let network = &subject.api.world.network;
+    assert_eq!((network.host_of(id), network.other_bindings()), (Some(other), vec![]));
+}
+
+#[actix_rt::test]
+async fn a_destination_that_the_network_refuses_gets_no_guest() {
+    let subject = Subject::new().await;
+    let (home, other) = (subject.host().await, subject.other().await);
+    let network = &subject.api.world.network;
+    network.refuse_destination(&other);
+    for host in [json!(null), json!(other)] {
+        assert_eq!(subject.ask("2.34", json!({"host": host, "block_migration": "auto"})).await.0, 202);
+        subject.api.life.settled().await;
+        assert_eq!((subject.shown().await["status"].clone(), subject.host().await), (json!("ACTIVE"), home.clone()));
+        let fault = subject.api.life.fault(subject.id.parse().unwrap());
+        assert!(fault.contains(&format!("host {other}: Binding failed for port")), "{fault}");
+        assert_eq!(network.host_of(subject.id.parse().unwrap()), Some(home.clone()));
+    }
+    assert!(subject.api.world.brakes.migration_plans().is_empty(), "no guest moved");
+}
+
+#[actix_rt::test]
+async fn a_running_live_migration_is_shown_and_aborted() {
     let subject = Subject::new().await;
     assert_eq!(subject.migrations("2.23").await, json!([]));
     let number = subject.held().await;
@@ -186,7 +218,7 @@ async fn a_running_migration_looks_like_its_samples() {
 }
 
 #[actix_rt::test]
-async fn one_under_way_is_forced_to_its_end() {
+async fn a_running_live_migration_is_forced_to_complete() {
     let subject = Subject::new().await;
     let (target, number) = (subject.other().await, subject.held().await);
     assert_eq!(subject.call("POST", number, "2.22", Some(json!({"force_complete": null}))).await, (202, String::new()));

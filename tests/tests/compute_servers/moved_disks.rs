@@ -115,7 +115,7 @@ async fn a_resize_on_the_same_host_keeps_the_old_disk_until_it_is_confirmed() {
 }
 
 #[actix_rt::test]
-async fn what_nobody_confirms_is_confirmed_when_its_time_is_over() {
+async fn an_unconfirmed_resize_is_confirmed_after_the_configured_time() {
     let api = api(|world| world.options.reconcile.resize_confirm_window = std::time::Duration::from_millis(1)).await;
     let server = api.server(OWNER, Api::wish("web")).await;
     let home = shown(&api, &server).await["OS-EXT-SRV-ATTR:host"].clone();
@@ -194,9 +194,9 @@ async fn a_server_on_a_volume_takes_no_room_for_a_disk() {
     api.flavor("zero", 512, 0).await;
     let root = json!({"boot_index": 0, "uuid": IMAGE, "source_type": "image", "destination_type": "volume",
         "volume_size": 1, "delete_on_termination": true});
-    let wish = json!({"name": "web", "flavorRef": "2", "networks": [{"uuid": NETWORK}],
+    let request = json!({"name": "web", "flavorRef": "2", "networks": [{"uuid": NETWORK}],
         "block_device_mapping_v2": [root]});
-    let server = api.server(OWNER, wish).await;
+    let server = api.server(OWNER, request).await;
     // A volume-backed server can be resized to a smaller disk, or to none.
     for flavor in ["1", "zero", "2"] {
         assert_eq!(act(&api, &server, resize(flavor)).await, (202, String::new()), "{flavor}");

@@ -101,7 +101,7 @@ async fn a_resize_is_confirmed_and_another_reverted() {
 }
 
 #[actix_rt::test]
-async fn what_a_resize_is_refused_for() {
+async fn invalid_resizes_are_refused() {
     let moved = Moved::server().await;
     let refused = moved.refused(resize("1")).await;
     assert_eq!(refused, (400, "When resizing, instances must change flavor!".to_owned()));
@@ -134,7 +134,7 @@ async fn what_a_resize_is_refused_for() {
 }
 
 #[actix_rt::test]
-async fn a_cold_migration_goes_where_it_is_told() {
+async fn a_cold_migration_goes_to_the_requested_host() {
     let moved = Moved::server().await;
     let migrate = |host: Option<&Value>| match host {
         Some(host) => json!({"migrate": {"host": host}}),

@@ -19,7 +19,7 @@ async fn act(api: &Api, id: &str, version: &str, body: Value) -> Answer {
     answer
 }
 
-/// As `act`, for an action that must succeed.
+/// Like `act`, for an action that must succeed.
 async fn done(api: &Api, id: &str, version: &str, body: Value) -> Value {
     let answer = act(api, id, version, body.clone()).await;
     assert!(matches!(answer.status, 200 | 202 | 204), "{body}: {} {}", answer.status, answer.body);
@@ -34,8 +34,8 @@ async fn host(api: &Api, id: &str) -> String {
     shown(api, id).await["OS-EXT-SRV-ATTR:host"].as_str().unwrap().to_owned()
 }
 
-async fn create(api: &Api, version: &str, wish: Value) -> Answer {
-    let answer = api.call("POST", "/servers", version, OWNER, Some(json!({"server": wish}))).await;
+async fn create(api: &Api, version: &str, request: Value) -> Answer {
+    let answer = api.call("POST", "/servers", version, OWNER, Some(json!({"server": request}))).await;
     api.life.settled().await;
     answer
 }
@@ -85,7 +85,7 @@ async fn told(api: &Api, asked: Option<&str>) -> Vec<Value> {
 }
 
 #[actix_rt::test]
-async fn a_password_is_made_up_where_none_is_given_and_told_if_it_may_be() {
+async fn a_missing_password_is_generated_and_shown_if_the_option_allows_it() {
     let mut api = Api::start().await;
     assert_eq!(told(&api, Some("s3cret")).await, ["s3cret"; 4], "what was asked for");
     let made_up = told(&api, None).await;
@@ -105,13 +105,13 @@ async fn a_password_is_made_up_where_none_is_given_and_told_if_it_may_be() {
 async fn a_billion_servers_in_one_request_cost_nothing() {
     const BILLION: u32 = 1_000_000_000;
     let mut api = Api::start().await;
-    let wish = |min: u32| {
-        let mut wish = Api::wish("many");
-        wish["min_count"] = json!(min);
-        wish["max_count"] = json!(BILLION);
-        wish
+    let request = |min: u32| {
+        let mut request = Api::wish("many");
+        request["min_count"] = json!(min);
+        request["max_count"] = json!(BILLION);
+        request
     };
-    let refused = create(&api, "2.1", wish(BILLION)).await;
+    let refused = create(&api, "2.1", request(BILLION)).await;
     let words = "Quota exceeded for cores, instances, ram: Requested 1000000000, 1000000000, 512000000000, but already used \
                  0, 0, 0 of 20, 10, 51200 cores, instances, ram";
     assert_eq!((refused.status, refused.message()), (403, words));
@@ -120,9 +120,9 @@ async fn a_billion_servers_in_one_request_cost_nothing() {
         config.quota.insert(resource, -1);
     }
     configure(&mut api, config);
-    let refused = create(&api, "2.1", wish(1)).await;
+    let refused = create(&api, "2.1", request(1)).await;
     assert_eq!((refused.status, refused.message()), (400, "max_count must be at most 3: ask for the others later."));
-    let mut three = wish(1);
+    let mut three = request(1);
     three["max_count"] = json!(3);
     assert_eq!(create(&api, "2.1", three).await.status, 202);
     let list = api.call("GET", "/servers", "2.1", OWNER, None).await;
@@ -143,8 +143,8 @@ async fn config_drives_can_be_forced_on_all_new_servers() {
     configure(&mut api, ComputeConfig { force_config_drive: true, ..ComputeConfig::default() });
     let mut refuses = Api::wish("refuses");
     refuses["config_drive"] = json!(false);
-    for wish in [Api::wish("says nothing"), refuses] {
-        let id = api.server(OWNER, wish).await;
+    for request in [Api::wish("says nothing"), refuses] {
+        let id = api.server(OWNER, request).await;
         assert_eq!(drive(&api, &id).await, (json!("True"), true));
     }
     // A server from before the option has no config drive after any operation.
@@ -213,8 +213,8 @@ async fn guests_get_time_to_shut_down() {
         |image: ImageId| json!({"name": "own", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": image});
     let on_volume =
         json!({"name": "v", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "block_device_mapping_v2": volume});
-    for (wish, seconds, rescuable) in [(Api::wish("plain"), 7, true), (own(image), 3, true), (on_volume, 3, false)] {
-        let id = api.server(OWNER, wish).await;
+    for (request, seconds, rescuable) in [(Api::wish("plain"), 7, true), (own(image), 3, true), (on_volume, 3, false)] {
+        let id = api.server(OWNER, request).await;
         api.world.brakes.take_stops();
         let mut cases = vec![
             (json!({"os-stop": null}), Some(json!({"os-start": null}))),
@@ -362,10 +362,10 @@ async fn guests_leave_with_native_tls_only_where_both_hosts_have_it() {
 #[actix_rt::test]
 async fn a_cold_migration_changes_nothing_of_what_a_server_is() {
     let api = Api::start().await;
-    let mut wish = Api::wish("web");
-    wish["metadata"] = json!({"role": "front", "tier": "1"});
-    wish["tags"] = json!(["blue"]);
-    let id = api.server(OWNER, wish).await;
+    let mut request = Api::wish("web");
+    request["metadata"] = json!({"role": "front", "tier": "1"});
+    request["tags"] = json!(["blue"]);
+    let id = api.server(OWNER, request).await;
     let what = async || {
         let now = api.get(&format!("/servers/{id}"), "2.79").await["server"].take();
         let keys =
@@ -383,7 +383,8 @@ async fn a_cold_migration_changes_nothing_of_what_a_server_is() {
     ends_well(api).await;
 }
 
-/// A rebuild runs only the filters that are marked for rebuilds, on the server's own host. It does not ask Placement.
+/// A rebuild runs only the filters that are marked for rebuilds, on the server's own host. A rebuild does not ask
+/// Placement.
 #[actix_rt::test]
 async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
     let api = Api::start().await;
@@ -411,11 +412,11 @@ async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
 #[actix_rt::test]
 async fn servers_with_a_tpm_are_not_rescued_and_not_shelved() {
     let api = Api::start().await;
-    // No host offers a TPM, so the server fails. The requests are refused before its host matters.
+    // No host offers a TPM, so the server fails. The API refuses the requests before it considers the server's host.
     let image = api.image(&[("hw_tpm_version", "2.0")]).await;
-    let mut wish = Api::wish("tpm");
-    wish["imageRef"] = json!(image);
-    let id = id_of(&create(&api, "2.1", wish).await);
+    let mut request = Api::wish("tpm");
+    request["imageRef"] = json!(image);
+    let id = id_of(&create(&api, "2.1", request).await);
     for (action, version, body) in [
         ("rescue", "2.1", json!({"rescue": null})),
         ("shelve", "2.1", json!({"shelve": null})),
@@ -443,17 +444,17 @@ async fn dedicated_cpus_count_as_cores() {
         let specs = json!({"extra_specs": {"hw:cpu_policy": policy}});
         let path = format!("/flavors/{id}/os-extra_specs");
         assert_eq!(api.call("POST", &path, "2.1", ADMIN, Some(specs)).await.status, 200);
-        let mut wish = Api::wish(id);
-        wish["flavorRef"] = json!(id);
-        api.server(OWNER, wish).await;
+        let mut request = Api::wish(id);
+        request["flavorRef"] = json!(id);
+        api.server(OWNER, request).await;
     }
     assert_eq!(cores().await, 5);
     // Both kinds use up the same quota.
     let narrow = json!({"quota_set": {"cores": 7}});
     assert_eq!(api.call("PUT", "/os-quota-sets/p", "2.1", ADMIN, Some(narrow)).await.status, 200);
-    let mut wish = Api::wish("more");
-    wish["flavorRef"] = json!("dedicated");
-    let refused = create(&api, "2.1", wish).await;
+    let mut request = Api::wish("more");
+    request["flavorRef"] = json!("dedicated");
+    let refused = create(&api, "2.1", request).await;
     assert_eq!(refused.status, 403);
     assert!(refused.message().contains("already used 5 of 7 cores"), "{}", refused.message());
     ends_well(api).await;
@@ -484,9 +485,9 @@ async fn servers_keep_deleted_keys_and_flavors() {
     let pair = json!({"keypair": {"name": "mine", "public_key": public}});
     let made = api.call("POST", "/os-keypairs", "2.1", OWNER, Some(pair)).await;
     assert_eq!(made.status, 200, "{}", made.body);
-    let mut wish = Api::wish("kept");
-    (wish["key_name"], wish["config_drive"], wish["flavorRef"]) = (json!("mine"), json!(true), json!("gone"));
-    let id = api.server(OWNER, wish).await;
+    let mut request = Api::wish("kept");
+    (request["key_name"], request["config_drive"], request["flavorRef"]) = (json!("mine"), json!(true), json!("gone"));
+    let id = api.server(OWNER, request).await;
     assert_eq!(api.call("DELETE", "/os-keypairs/mine", "2.1", OWNER, None).await.status, 202);
     assert_eq!(api.call("DELETE", "/flavors/gone", "2.1", ADMIN, None).await.status, 202);
     let told = async || {
@@ -516,9 +517,9 @@ async fn servers_keep_deleted_keys_and_flavors() {
 async fn an_image_of_another_architecture_is_refused() {
     let api = Api::start().await;
     let image = api.image(&[("hw_architecture", "s390x")]).await;
-    let mut wish = Api::wish("foreign");
-    wish["imageRef"] = json!(image);
-    let now = shown(&api, &id_of(&create(&api, "2.1", wish).await)).await;
+    let mut request = Api::wish("foreign");
+    request["imageRef"] = json!(image);
+    let now = shown(&api, &id_of(&create(&api, "2.1", request).await)).await;
     let fault = now["fault"]["message"].as_str().unwrap_or_default();
     assert_eq!(now["status"], "ERROR");
     assert!(fault.starts_with("No valid host was found. ") && fault.contains("s390x"), "{fault}");

@@ -19,12 +19,12 @@ async fn flavor(api: &Api, id: &str, vcpus: u32, specs: Value) {
 }
 
 async fn create(api: &Api, name: &str, flavor: &str, image: Option<&str>) -> Answer {
-    let mut wish = Api::wish(name);
-    wish["flavorRef"] = json!(flavor);
+    let mut request = Api::wish(name);
+    request["flavorRef"] = json!(flavor);
     if let Some(image) = image {
-        wish["imageRef"] = json!(image);
+        request["imageRef"] = json!(image);
     }
-    let answer = api.call("POST", "/servers", "2.1", OWNER, Some(json!({"server": wish}))).await;
+    let answer = api.call("POST", "/servers", "2.1", OWNER, Some(json!({"server": request}))).await;
     api.life.settled().await;
     answer
 }
@@ -123,7 +123,7 @@ async fn contradictory_flavor_and_image_are_refused_with_the_request() {
     let wants_pins = api.image(&[("hw_cpu_policy", "dedicated")]).await.to_string();
     let plain = api.image(&[]).await.to_string();
     refused(&create(&api, "a", "shared", Some(&wants_pins)).await, "override CPU pinning policy");
-    refused(&create(&api, "a", "realtime", None).await, "Realtime CPUs are not supported");
+    refused(&create(&api, "a", "realtime", None).await, "at least 1 RT vCPU");
     refused(&create(&api, "a", "odd", None).await, "evenly distributed");
     refused(&create(&api, "a", "threads", None).await, "non dedicated cpu pinning");
     // The image's value is used if the flavor has none.

@@ -41,12 +41,12 @@ async fn act(api: &Api, id: &str, version: &str, body: Value) -> (u16, String) {
     (answer.status, answer.message().to_owned())
 }
 
-fn wish(name: &str, zone: Option<&str>) -> Value {
-    let mut wish = Api::wish(name);
+fn request(name: &str, zone: Option<&str>) -> Value {
+    let mut request = Api::wish(name);
     if let Some(zone) = zone {
-        wish["availability_zone"] = json!(zone);
+        request["availability_zone"] = json!(zone);
     }
-    wish
+    request
 }
 
 async fn switch(api: &Api, host: &str, status: &str) {
@@ -78,7 +78,7 @@ async fn two_zones() -> (Api, Vec<String>) {
 #[actix_rt::test]
 async fn a_server_made_in_a_zone_moves_within_it() {
     let (api, hosts) = two_zones().await;
-    let id = api.server(OWNER, wish("kept", Some("north"))).await;
+    let id = api.server(OWNER, request("kept", Some("north"))).await;
     let north = &hosts[..2];
     let live = || json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
     let mut before = host(&api, &id).await;
@@ -122,12 +122,12 @@ async fn a_server_made_in_a_zone_moves_within_it() {
     ends_well(api).await;
 }
 
-/// With `force` no filter runs, neither for the zone nor for a disabled host. Live migrations have it from 2.30 to
+/// With `force` no filter runs, neither for the zone nor for a disabled host. Live migrations have `force` from 2.30 to
 /// 2.67, evacuations from 2.29 to 2.67.
 #[actix_rt::test]
 async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
     let (api, hosts) = two_zones().await;
-    let id = api.server(OWNER, wish("forced", Some("north"))).await;
+    let id = api.server(OWNER, request("forced", Some("north"))).await;
     let home = host(&api, &id).await;
     switch(&api, &hosts[2], "disabled").await;
     let live = |force: bool| json!({"os-migrateLive": {"host": hosts[2], "block_migration": "auto", "force": force}});
@@ -135,7 +135,8 @@ async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
     assert_eq!(host(&api, &id).await, home);
     assert_eq!(act(&api, &id, "2.30", live(true)).await.0, 202);
     assert_eq!(host(&api, &id).await, hosts[2]);
-    // The server shows its host's zone, but its request still names the other one. The scheduler moves it back there.
+    // The server shows its host's zone, but its request still names the other zone. The scheduler moves the server back
+    // to that zone.
     assert_eq!(shown(&api, &id).await["OS-EXT-AZ:availability_zone"], "south");
     assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
     assert!(hosts[..2].contains(&host(&api, &id).await));
@@ -169,7 +170,7 @@ async fn a_server_of_no_zone_moves_from_zone_to_zone() {
     let hosts = names(&api);
     zone(&api, "north", &[&hosts[0]]).await;
     zone(&api, "south", &[&hosts[1]]).await;
-    let id = api.server(OWNER, wish("free", None)).await;
+    let id = api.server(OWNER, request("free", None)).await;
     let zone_of = async || shown(&api, &id).await["OS-EXT-AZ:availability_zone"].as_str().unwrap().to_owned();
     let (first, home) = (zone_of().await, host(&api, &id).await);
     let live = json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
@@ -195,9 +196,9 @@ async fn servers_without_a_requested_zone_are_in_the_default_one() {
     let (mut api, hosts) = two_zones().await;
     let config = ComputeConfig { default_schedule_zone: Some("south".to_owned()), ..ComputeConfig::default() };
     Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config);
-    let id = api.server(OWNER, wish("by default", None)).await;
+    let id = api.server(OWNER, request("by default", None)).await;
     assert_eq!(host(&api, &id).await, hosts[2]);
-    let asked = api.server(OWNER, wish("asked", Some("north"))).await;
+    let asked = api.server(OWNER, request("asked", Some("north"))).await;
     assert!(hosts[..2].contains(&host(&api, &asked).await));
     // There is no other host in its zone.
     assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
@@ -221,9 +222,9 @@ async fn servers_that_request_fast_disks_get_hosts_with_them() {
     assert_eq!(api.call("POST", "/flavors/6/os-extra_specs", "2.1", ADMIN, Some(specs)).await.status, 200);
     let mut seen = std::collections::BTreeSet::new();
     for n in 0..6 {
-        let mut wish = Api::wish(&format!("fast-{n}"));
-        wish["flavorRef"] = json!("6");
-        let id = api.server(OWNER, wish).await;
+        let mut request = Api::wish(&format!("fast-{n}"));
+        request["flavorRef"] = json!("6");
+        let id = api.server(OWNER, request).await;
         seen.insert(host(&api, &id).await);
     }
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), fast, "the servers are on both of these hosts, and only there");
@@ -282,9 +283,9 @@ async fn members_of_a_group_in_one_request_are_on_different_hosts() {
     let several = async |count: u32| {
         let group = json!({"server_group": {"name": format!("of-{count}"), "policies": ["anti-affinity"]}});
         let group = api.call("POST", "/os-server-groups", "2.1", OWNER, Some(group)).await.body["server_group"].take();
-        let mut wish = Api::wish(&format!("m{count}"));
-        (wish["min_count"], wish["max_count"]) = (json!(count), json!(count));
-        let body = json!({"server": wish, "os:scheduler_hints": {"group": group["id"]}});
+        let mut request = Api::wish(&format!("m{count}"));
+        (request["min_count"], request["max_count"]) = (json!(count), json!(count));
+        let body = json!({"server": request, "os:scheduler_hints": {"group": group["id"]}});
         let made = api.call("POST", "/servers", "2.1", OWNER, Some(body)).await;
         assert_eq!(made.status, 202, "{}", made.body);
         api.life.settled().await;

@@ -1,8 +1,9 @@
-//! The parts of an API that all its operations share: version negotiation, `Accept`, headers for caches, methods that do not
-//! exist.
+//! The parts of an API that all its operations share: version negotiation, `Accept`, headers for caches, methods that
+//! do not exist. Two tests check rules of single operations of Placement: the aggregates of an unknown provider, and
+//! who may reshape.
 //!
-//! Sources: the Placement API reference ("Microversions", "Errors", "Request ID") and its history (1.15: `last-modified`
-//! and `cache-control` on every GET with a body; 1.23: codes of errors), Nova's "Microversions" and its API guide.
+//! Sources: the Placement API reference ("Microversions", "Errors", "Request ID") and its history (1.15:
+//! `last-modified` and `cache-control` on every GET with a body), Nova's "Microversions" and its API guide.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -97,7 +98,11 @@ async fn the_root_of_placement_negotiates_as_every_other_path() {
         assert!(page.text.contains("<title>406 Not Acceptable</title>"), "{path}: {}", page.text);
     }
     let plain = ask(&api, "GET", "/placement/", &[], None).await;
-    assert_eq!(plain.header("openstack-api-version"), Some("placement 1.0"), "no header asks for the oldest");
+    assert_eq!(
+        plain.header("openstack-api-version"),
+        Some("placement 1.0"),
+        "a request without a version header gets the oldest version"
+    );
     api.stop().await;
 }
 
@@ -117,7 +122,7 @@ async fn placement_names_the_methods_that_there_are() {
         methods.entry(filled(route.path)).or_default().insert(route.method.as_str());
     }
     assert!(methods.len() > 12, "{methods:?}");
-    // The list of supported versions is public.
+    // The root (the list of versions) is in no route table; it answers GET alone.
     methods.insert("/".to_owned(), BTreeSet::from(["GET"]));
     for (path, there) in &methods {
         for method in ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] {
@@ -147,7 +152,7 @@ async fn placement_names_the_methods_that_there_are() {
 }
 
 #[actix_rt::test]
-async fn aggregates_of_an_unknown_provider_are_not_found_in_either_form() {
+async fn aggregates_of_an_unknown_provider_are_not_found_if_the_body_has_the_form_of_its_version() {
     let api = Api::start().await;
     let path = "/placement/resource_providers/11111111-2222-3333-4444-555555555555/aggregates";
     let group = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee";
@@ -207,6 +212,6 @@ async fn the_root_of_compute_says_its_version_in_both_headers() {
         assert_eq!(bad.status, 400, "{path}");
     }
     let root = ask(&api, "GET", "/compute/", &[("OpenStack-API-Version", "compute 2.999")], None).await;
-    assert_eq!(root.status, 200, "above the versions nothing is negotiated");
+    assert_eq!(root.status, 200, "the list of versions at /compute/ ignores the version header");
     api.stop().await;
 }

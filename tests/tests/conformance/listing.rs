@@ -38,7 +38,7 @@ async fn orders() {
     for (query, expected) in [
         ("sort_key=display_name&sort_dir=asc", ["a", "b"]),
         ("sort_key=display_name", ["b", "a"]),
-        // A missing direction equals the first one. The final sort key, the time of creation, also has the first
+        // A missing direction equals the first direction. The final sort key, the time of creation, also has the first
         // direction.
         ("sort_key=host&sort_key=display_name&sort_dir=asc", ["a", "b"]),
         ("sort_key=vm_state&sort_dir=asc", ["a", "b"]),
@@ -117,9 +117,9 @@ async fn filters() {
 #[actix_rt::test]
 async fn spellings() {
     let api = Api::start().await;
-    let mut wish = Api::wish("a");
-    wish["accessIPv6"] = json!("0000:0000::0000:babe:220.12.22.2");
-    let id = api.server(USER, wish).await;
+    let mut request = Api::wish("a");
+    request["accessIPv6"] = json!("0000:0000::0000:babe:220.12.22.2");
+    let id = api.server(USER, request).await;
     let shown = api.get(&format!("/servers/{id}"), "2.1").await;
     assert_eq!(shown["server"]["accessIPv6"], "::babe:dc0c:1602");
     // A path with a trailing slash is unknown.
@@ -130,7 +130,8 @@ async fn spellings() {
     api.stop().await;
 }
 
-/// Nova keeps and shows the time of a change in whole seconds: a server is in the list up to the time that it shows.
+/// Nova stores and shows the time of a change in whole seconds. So `changes-before` with the time that a server shows
+/// includes the server.
 #[actix_rt::test]
 async fn changes_before_a_servers_own_time_include_it() {
     let listed = Listed::start().await;

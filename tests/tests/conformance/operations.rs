@@ -1,4 +1,5 @@
-//! All operations of the contract in one table: the test in which each succeeds, or the reason why none can.
+//! All operations of the contract in one table: the test in which each operation succeeds, or the reason why it cannot
+//! succeed in any test.
 //!
 //! Other tests check every operation (its versions by `compute_operations`, policy and codes by
 //! [`crate::policy_matrix`], broken bodies by [`crate::bodies`], schemas by `chronova-web`, samples by
@@ -30,7 +31,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("image_metadata.delete", "image_metadata_is_the_images_properties_until_2_38"),
     ("image_metadata.show", "image_metadata_is_the_images_properties_until_2_38"),
     ("keypairs.create", "key_pairs_belong_to_users"),
-    ("migrate_server.migrate", "a_cold_migration_goes_where_it_is_told"),
+    ("migrate_server.migrate", "a_cold_migration_goes_to_the_requested_host"),
     ("multinic.addFixedIp", "fixed_addresses_are_added_and_removed_until_2_43"),
     ("multinic.removeFixedIp", "fixed_addresses_are_added_and_removed_until_2_43"),
     ("pause_server.unpause", "a_servers_life"),
@@ -40,8 +41,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("rescue.unrescue", "a_rescued_server_runs_from_another_disk"),
     ("security_groups.addSecurityGroup", "a_servers_ports_get_and_lose_groups"),
     ("security_groups.removeSecurityGroup", "a_servers_ports_get_and_lose_groups"),
-    ("server_migrations.delete", "one_under_way_is_shown_and_aborted"),
-    ("server_migrations.force_complete", "one_under_way_is_forced_to_its_end"),
+    ("server_migrations.delete", "a_running_live_migration_is_shown_and_aborted"),
+    ("server_migrations.force_complete", "a_running_live_migration_is_forced_to_complete"),
     ("server_migrations.show", "a_running_migration_looks_like_its_samples"),
     ("servers.confirmResize", "a_resize_is_confirmed_and_another_reverted"),
     ("servers.os-start", "a_servers_life"),

@@ -48,7 +48,7 @@ impl Operation<'_> {
         self.0["action"].as_str()
     }
 
-    /// Whether Nova has removed the operation, so that every answer only says so.
+    /// Whether Nova has removed the operation, so that every answer only says that the operation is gone.
     pub(crate) fn removed(&self) -> bool {
         self.0["removed"] == true
     }
@@ -175,10 +175,10 @@ impl Cloud {
 
     /// Creates another server of the owner.
     pub(crate) async fn fresh(&self) -> String {
-        let mut wish = Api::wish("s");
-        wish["metadata"] = json!({"foo": "bar"});
-        wish["tags"] = json!(["tag"]);
-        self.api.server(OWNER, wish).await
+        let mut request = Api::wish("s");
+        request["metadata"] = json!({"foo": "bar"});
+        request["tags"] = json!(["tag"]);
+        self.api.server(OWNER, request).await
     }
 
     async fn part_of_server(&self, path: &str, list: &str, key: &str) -> String {
@@ -300,7 +300,7 @@ impl Cloud {
     }
 
     /// Restores the resources after a call that changed them.
-    pub(crate) async fn mend(&mut self, operation: &Operation<'_>, status: u16) {
+    pub(crate) async fn repair(&mut self, operation: &Operation<'_>, status: u16) {
         if status >= 300 || operation.method() == "GET" {
             return;
         }

@@ -6,7 +6,7 @@ use chronova_hypervisor::driver::StopMode;
 use super::*;
 
 #[actix_rt::test]
-async fn guests_start_again_with_their_host_if_the_operator_wants_that() {
+async fn guests_start_again_with_their_host_if_configured() {
     let mut world = World::new(1);
     world.options.hosts.resume_guests = true;
     let life = started(&world).await;
@@ -66,7 +66,7 @@ async fn a_guest_that_ended_while_its_host_was_away_is_a_stopped_server() {
 }
 
 #[actix_rt::test]
-async fn what_is_done_with_guests_of_deleted_servers_is_said() {
+async fn each_option_for_guests_of_deleted_servers_is_applied() {
     for (action, left, runs) in [
         (DeletedGuests::Reap, false, false),
         (DeletedGuests::Log, true, true),
@@ -92,7 +92,7 @@ async fn what_is_done_with_guests_of_deleted_servers_is_said() {
 }
 
 #[actix_rt::test]
-async fn a_new_host_waits_to_be_enabled_if_the_operator_wants_that() {
+async fn a_new_host_is_disabled_at_first_if_configured() {
     let mut world = World::new(2);
     let life = world.begin(Setting { hosts: Some(1), ..Setting::default() }).await;
     life.hosts_up(1).await;
@@ -113,7 +113,7 @@ async fn a_new_host_waits_to_be_enabled_if_the_operator_wants_that() {
 }
 
 #[actix_rt::test]
-async fn so_many_images_and_no_more_are_made_on_a_host_at_a_time() {
+async fn concurrent_images_on_a_host_are_limited() {
     for (at_once, expected) in [(1, 1), (2, 2), (0, 3)] {
         let mut world = World::new(1);
         world.options.hosts.max_concurrent_snapshots = at_once;
@@ -138,9 +138,9 @@ async fn so_many_images_and_no_more_are_made_on_a_host_at_a_time() {
     }
 }
 
-/// 0 means no limit.
+/// `max_concurrent_builds` of 0 means no limit.
 #[actix_rt::test]
-async fn any_number_of_guests_is_made_at_a_time_where_there_is_no_bound() {
+async fn concurrent_builds_are_limited_unless_the_option_is_0() {
     for (at_once, expected) in [(1, 1), (0, 4)] {
         let mut world = World::new(1);
         world.options.hosts.max_concurrent_builds = at_once;

@@ -45,10 +45,10 @@ async fn an_identity_service_that_breaks_a_promise_fails_its_case() {
         (IdentityFault::BelievesAll, "believes_no_forged_token"),
         (IdentityFault::RemembersFirst, "forgets_revoked_tokens"),
         (IdentityFault::BelievesAll, "forgets_roles_that_are_taken_away"),
-        (IdentityFault::IgnoresEnds, "lets_an_expired_token_count_only_with_leave"),
-        (IdentityFault::RefusesExpired, "lets_an_expired_token_count_only_with_leave"),
-        (IdentityFault::RemembersFirst, "lets_an_expired_token_count_only_with_leave"),
-        (IdentityFault::KnowsAll, "knows_its_projects_alone"),
+        (IdentityFault::IgnoresEnds, "accepts_an_expired_token_only_if_allowed"),
+        (IdentityFault::RefusesExpired, "accepts_an_expired_token_only_if_allowed"),
+        (IdentityFault::RemembersFirst, "accepts_an_expired_token_only_if_allowed"),
+        (IdentityFault::KnowsAll, "knows_only_its_own_projects"),
     ];
     for (fault, named) in faults {
         let stage = EmbeddedIdentityStage::new().await;

@@ -61,6 +61,7 @@ async fn a_network_service_that_breaks_a_promise_fails_its_case() {
         (NetworkFault::TellsNoFloatingAddress, "tells_floating_addresses"),
         (NetworkFault::RefreshesNothing, "refreshes_interfaces_without_lost_ports"),
         (NetworkFault::RebindsNothing, "rebinds_ports_to_hosts"),
+        (NetworkFault::MovesPortsAtOnce, "binds_ports_to_the_destination_of_a_live_migration"),
         (NetworkFault::ShowsAllNetworks, "shows_networks_to_those_who_may_see_them"),
         (NetworkFault::ReleasesForAll, "gives_floating_addresses_and_takes_them_back"),
         (NetworkFault::AssociatesForEver, "has_a_floating_address_stand_for_a_port"),

@@ -71,7 +71,7 @@ fn held(life: &Life) -> (u64, u64) {
 /// Both requests claim quota before the server refuses one of them. The refused request gives back its own claim before
 /// its answer, and does not touch the other claim.
 #[actix_rt::test]
-async fn of_two_requests_at_once_one_is_refused_and_its_quota_given_back() {
+async fn one_of_two_concurrent_resizes_is_refused_and_its_quota_released() {
     let (world, id) = with_a_server().await;
     let life = world.live(None, None).await;
     life.hosts_up(HOSTS).await;
@@ -91,7 +91,7 @@ async fn of_two_requests_at_once_one_is_refused_and_its_quota_given_back() {
 }
 
 #[actix_rt::test]
-async fn a_request_beyond_the_quota_asks_no_server() {
+async fn a_request_beyond_the_quota_does_not_reach_the_server() {
     let (world, id) = with_a_server().await;
     let life = world.live(None, None).await;
     life.hosts_up(HOSTS).await;
@@ -120,7 +120,7 @@ impl Interference for Forgetful {
 }
 
 #[actix_rt::test]
-async fn what_the_process_forgets_is_seen() {
+async fn the_checks_detect_a_process_that_undoes_nothing() {
     let (world, id) = with_a_server().await;
     let life = world.live(None, Some(Arc::new(Forgetful))).await;
     life.hosts_up(HOSTS).await;

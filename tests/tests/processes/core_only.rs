@@ -21,7 +21,7 @@ async fn world() -> (World, Life, InstanceId) {
 }
 
 #[test]
-fn it_offers_nothing_and_the_simulated_host_everything() {
+fn the_core_driver_offers_no_optional_part_and_the_simulated_host_all() {
     let fleet = World::new(1).fleet;
     let all = fleet.drivers().remove(0);
     let everything: Vec<Capability> = offered_by(all.as_ref()).into_iter().collect();
@@ -51,7 +51,7 @@ async fn servers_are_built_stopped_started_rebooted_and_deleted() {
 }
 
 #[actix_rt::test]
-async fn what_the_host_cannot_do_is_refused_before_anything_is_done() {
+async fn an_operation_that_the_host_does_not_support_is_refused_before_any_change() {
     let (world, life, id) = world().await;
     life.power(id, PowerAction::Pause).await.unwrap();
     life.settled().await;

@@ -128,7 +128,7 @@ async fn dies_creating(count: u32, fuse: u64) -> World {
 }
 
 #[actix_rt::test]
-async fn fifty_servers_are_all_there_or_none_after_a_crash_at_any_append() {
+async fn fifty_servers_are_all_there_or_none_after_a_crash() {
     const COUNT: u32 = 50;
     let proofs = stream::iter([1, 2, 3, 4, 20, 45, 50]).map(async |fuse| {
         let world = dies_creating(COUNT, fuse).await;
@@ -138,7 +138,7 @@ async fn fifty_servers_are_all_there_or_none_after_a_crash_at_any_append() {
     proofs.buffer_unordered(AT_ONCE).collect::<()>().await;
 }
 
-/// The life that undoes the work of the first one also crashes, after every append.
+/// The life that undoes the work of the first life also crashes, after every append.
 #[actix_rt::test]
 async fn a_crash_while_a_creation_is_undone_changes_nothing() {
     // The crash comes after the claim, the join of the group and the first of the four servers.

@@ -76,6 +76,7 @@ fn stranger(image: &ImageRef) -> GuestSpec {
         hardware: vec![],
         rescue: None,
         pinning: Pinning::default(),
+        tpm_secret: None,
     }
 }
 
@@ -120,7 +121,7 @@ async fn the_next_control_plane_knows_the_idle_time_of_an_image() {
 }
 
 #[actix_rt::test]
-async fn what_is_not_to_be_removed_is_not_looked_for() {
+async fn without_removal_of_images_no_host_is_searched_for_them() {
     let never = [
         ImageCacheOptions { remove_unused: false, ..swept(Duration::ZERO) },
         ImageCacheOptions { interval: None, ..swept(Duration::ZERO) },
@@ -140,7 +141,7 @@ async fn what_is_not_to_be_removed_is_not_looked_for() {
     }
 }
 
-/// The image of a server stays during every operation, as long as the server is on its host.
+/// The image of a server stays in a host's cache during every operation, as long as the server is on that host.
 #[actix_rt::test]
 async fn the_image_of_a_server_stays() {
     let world = world(2, Duration::ZERO);
@@ -175,7 +176,7 @@ async fn the_image_of_a_server_stays() {
     world.check().await;
 }
 
-/// The image also stays for a disk that only the host reports: that of another control plane, or an unknown one.
+/// The image also stays for a disk that only the host reports: a disk of another control plane, or an unknown disk.
 #[actix_rt::test]
 async fn the_backing_image_of_an_unknown_disk_stays() {
     let world = world(1, Duration::ZERO);
@@ -339,7 +340,7 @@ async fn an_interrupted_removal_is_completed() {
 }
 
 #[actix_rt::test]
-async fn so_many_hosts_and_no_more_fetch_images_beforehand_at_a_time() {
+async fn concurrent_hosts_that_fetch_images_in_advance_are_limited() {
     for (at_once, hosts) in [(1, 3), (2, 3), (9, 3)] {
         let mut world = World::new(hosts);
         world.options.image_cache.precache_concurrency = at_once;
@@ -386,7 +387,7 @@ async fn room_for_cached_images_is_reserved_by_option() {
         }
         // The reserved size is rounded up to a whole MiB, and then to a whole GiB.
         life.until(|_| reserved(&life) == (100, 2)).await;
-        // The next control plane, and the host that comes back, offer as much.
+        // The next control plane, and the host after its return, offer the same amounts.
         life.stop().await;
         let life = living(&world).await;
         world.fleet.kill_host(0);

@@ -146,7 +146,7 @@ async fn put(driver: &dyn Driver, instance: InstanceId) {
 }
 
 #[actix_rt::test]
-async fn a_disk_set_aside_that_no_move_comes_back_to_goes() {
+async fn a_disk_set_aside_that_no_move_needs_is_removed() {
     let (world, life, host) = with_a_server().await;
     let driver = world.fleet.drivers().remove(host);
     put(driver.as_ref(), subject()).await;
@@ -218,7 +218,7 @@ async fn a_guest_has_the_interfaces_of_its_server_when_its_host_is_back() {
     }
 }
 
-/// As [`a_guest_has_the_interfaces_of_its_server_when_its_host_is_back`], with a volume.
+/// Like [`a_guest_has_the_interfaces_of_its_server_when_its_host_is_back`], with a volume.
 #[actix_rt::test]
 async fn a_guest_has_the_volumes_of_its_server_when_its_host_is_back() {
     for (detaches, survived) in [(false, true), (false, false), (true, true), (true, false)] {

@@ -31,7 +31,8 @@ async fn migration_of_a_stopped_server_is_proven() {
     prove(&Case { definition: &move_instance::DEFINITION, ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") }).await;
 }
 
-/// An interface is being detached when the server is moved. The guest on the new host does not have it either.
+/// An interface is being detached when the server is moved. The guest on the new host does not have that interface
+/// either.
 #[actix_rt::test]
 async fn a_move_waits_for_changes_of_interfaces() {
     let world = World::new(2);
@@ -89,8 +90,8 @@ async fn delete_during_a_resize_is_proven() {
     prove_overtaken(ask, &["VERIFY_RESIZE"]).await;
 }
 
-/// The old host answers although it is forced down. Its guest is stopped before the new one starts, and is then
-/// removed.
+/// The old host answers although it is forced down. The guest on that host is stopped before the new guest starts, and
+/// is then removed.
 #[actix_rt::test]
 async fn evacuation_is_proven() {
     let ask: Ask = |life, id| life.evacuate(id).boxed_local();

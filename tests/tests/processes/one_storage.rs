@@ -1,5 +1,5 @@
-//! Moves between hosts with shared storage. The disk is not copied, no host of a move removes the other's disk, and two
-//! guests never run on it.
+//! Moves between hosts with shared storage. The disk is not copied, neither host of a move removes the disk while the
+//! other host uses it, and two guests never run on the disk.
 
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};

@@ -120,7 +120,7 @@ fn own(life: &Life, world: &World, server: InstanceId) -> (usize, Vec<u32>) {
 
 /// Each host has different dedicated processors, so after a move a guest must have those of its destination.
 #[actix_rt::test]
-async fn every_move_chooses_processors_of_the_destination() {
+async fn moves_choose_processors_of_the_destination() {
     let world = World::new(2).with_dedicated_processors();
     let life = world.live(None, None).await;
     life.hosts_up(2).await;

@@ -37,7 +37,7 @@ fn tally(life: &Life, name: &str) -> TallyReading {
 }
 
 #[actix_rt::test]
-async fn quota_that_nobody_holds_is_given_back_by_the_clock_after_two_runs() {
+async fn leaked_quota_is_released_after_two_periodic_runs() {
     let world = World::new(1);
     let life = world.live(None, None).await;
     let before = tally(&life, "quota-leaks");
@@ -50,7 +50,7 @@ async fn quota_that_nobody_holds_is_given_back_by_the_clock_after_two_runs() {
 }
 
 #[actix_rt::test]
-async fn quota_that_nobody_holds_is_given_back_at_start_before_anything_is_served() {
+async fn leaked_quota_is_released_at_start_before_the_first_request() {
     let mut world = World::new(1);
     world.options.reconcile.period = Duration::from_hours(1);
     let life = world.live(None, None).await;
@@ -66,7 +66,7 @@ async fn quota_that_nobody_holds_is_given_back_at_start_before_anything_is_serve
 }
 
 #[actix_rt::test]
-async fn what_cannot_be_mended_is_counted_as_a_failure() {
+async fn a_failed_repair_is_counted_as_a_failure() {
     let mut world = World::new(1);
     world.options.image_cache = swept(Duration::ZERO);
     let life = world.live(None, None).await;

@@ -17,7 +17,7 @@ pub(crate) enum Outcome {
 
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
-    /// By the name of the function, or the path of the script. Several modules may have a function of one name.
+    /// By the name of the function, or the path of the script. Several modules may have a function of the same name.
     outcomes: BTreeMap<String, Vec<Outcome>>,
     /// Script, check, outcome.
     checks: Vec<(String, String, Outcome)>,
@@ -56,8 +56,8 @@ impl Ran {
         self.outcomes.is_empty()
     }
 
-    /// The outcome of a test function or a script: `None` if it did not run. One that passes in one runner and skips in
-    /// another has passed.
+    /// The outcome of a test function or a script: `None` if it did not run. A test that passes in one runner and skips
+    /// in another has passed.
     pub(crate) fn outcome(&self, test: &str) -> Option<Outcome> {
         together(self.outcomes.get(test)?.iter().copied())
     }
@@ -117,7 +117,8 @@ pub(crate) fn of_junit(text: &str) -> Vec<(String, Outcome)> {
         .collect()
 }
 
-/// `cargo test` writes `test NAME ... ok` for each test, and with `--show-output` its output after `---- NAME stdout ----`.
+/// `cargo test` writes `test NAME ... ok` for each test. With `--show-output`, it writes the test's output after `----
+/// NAME stdout ----`.
 pub(crate) fn of_cargo_test(text: &str) -> Vec<(String, Outcome)> {
     let output_of = |name: &str| {
         let after = text.split_once(&format!("---- {name} stdout ----"))?.1;

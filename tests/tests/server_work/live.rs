@@ -159,7 +159,7 @@ async fn an_abort_leaves_everything_as_it_was() {
 }
 
 #[actix_rt::test]
-async fn those_beyond_the_limit_wait_and_can_be_aborted() {
+async fn live_migrations_beyond_the_limit_wait_and_can_be_aborted() {
     let scene = Scene::on_the_way().await;
     let (source, _) = scene.ends();
     // Another server on the same host. Several are built, because the scheduler prefers the emptier host.
@@ -188,7 +188,7 @@ async fn those_beyond_the_limit_wait_and_can_be_aborted() {
 }
 
 #[actix_rt::test]
-async fn one_that_does_not_come_to_an_end_is_forced_to() {
+async fn a_held_live_migration_is_forced_to_complete() {
     let scene = Scene::on_the_way().await;
     let (_, target) = scene.ends();
     scene.life.force_live(scene.id).await.unwrap();
@@ -198,8 +198,31 @@ async fn one_that_does_not_come_to_an_end_is_forced_to() {
     scene.end().await;
 }
 
+/// In post-copy the guest runs at its destination before its migration has ended.
 #[actix_rt::test]
-async fn its_time_is_bounded() {
+async fn traffic_follows_a_guest_in_post_copy() {
+    let mut world = World::new(2);
+    world.options.live.permit_post_copy = true;
+    world.fleet.hold_post_copy(true);
+    let scene = Scene::sent(world).await;
+    let (id, network) = (scene.id, &scene.world.network);
+    let (source, target) = scene.ends();
+    let [source, target] = [source, target].map(|host| scene.world.fleet.hostname(host));
+    assert_eq!((network.host_of(id), network.other_bindings()), (Some(source.clone()), vec![(id, target.clone())]));
+    scene.life.force_live(id).await.unwrap();
+    while network.host_of(id).as_ref() != Some(&target) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(scene.world.fleet.migrating_guests(), [id], "the migration has not ended");
+    assert_eq!(network.other_bindings(), [(id, source)]);
+    scene.world.fleet.hold_post_copy(false);
+    scene.arrives().await;
+    assert_eq!(scene.world.network.host_of(id), Some(target));
+    scene.end().await;
+}
+
+#[actix_rt::test]
+async fn the_time_of_a_live_migration_is_bounded() {
     for forces in [false, true] {
         let mut world = World::new(2);
         (world.options.live.completion_timeout, world.options.live.force_at_timeout) = (1, forces);
@@ -217,7 +240,7 @@ async fn its_time_is_bounded() {
 }
 
 #[actix_rt::test]
-async fn a_delete_overtakes_it() {
+async fn a_delete_ends_a_live_migration() {
     let scene = Scene::on_the_way().await;
     scene.life.delete(scene.id).await.unwrap();
     scene.life.settled().await;
@@ -270,7 +293,7 @@ async fn a_source_that_dies_keeps_its_server() {
     scene.end().await;
 }
 
-/// The guest has moved when the source fails, but the log does not have it yet.
+/// The guest has moved when the source fails, but the log does not have the move yet.
 #[actix_rt::test]
 async fn a_source_may_fail_after_the_switch_over() {
     let scene = Scene::on_the_way().await;
@@ -342,7 +365,7 @@ async fn a_delete_does_not_wait_for_hosts() {
     scene.end().await;
 }
 
-/// The guest has moved, and its old host does not answer: a delete does not wait for it.
+/// The guest has moved, and its old host does not answer. A delete does not wait for that host.
 #[actix_rt::test]
 async fn a_delete_finds_the_guest_wherever_it_is() {
     for shared in [false, true] {
@@ -367,7 +390,7 @@ async fn a_delete_finds_the_guest_wherever_it_is() {
 }
 
 #[actix_rt::test]
-async fn a_guest_that_goes_off_on_the_way_is_off() {
+async fn a_guest_that_stops_during_a_live_migration_is_stopped() {
     let scene = Scene::on_the_way().await;
     let (source, _) = scene.ends();
     scene.world.fleet.crash_guest(source, scene.id).unwrap();
@@ -408,7 +431,7 @@ async fn a_migration_continues_without_the_control_plane() {
 }
 
 #[actix_rt::test]
-async fn an_answer_that_is_lost_changes_nothing() {
+async fn a_lost_answer_does_not_change_a_live_migration() {
     let scene = Scene::of(World::new(2)).await;
     let home = scene.home();
     scene.world.fleet.set_all_faults(&FaultPlan::default().with(
@@ -424,7 +447,7 @@ async fn an_answer_that_is_lost_changes_nothing() {
 }
 
 #[actix_rt::test]
-async fn a_destination_that_will_not_do_is_passed_over_unless_it_was_named() {
+async fn an_unsuitable_destination_is_skipped_unless_it_was_requested() {
     let scene = Scene::of(World::new(3)).await;
     let home = scene.home();
     let others: Vec<usize> = (0..3).filter(|host| *host != home).collect();
@@ -467,7 +490,7 @@ async fn disks_are_copied_only_where_they_are_not_shared() {
 }
 
 #[actix_rt::test]
-async fn one_that_fails_leaves_the_server_where_it_was_and_says_why() {
+async fn a_failed_live_migration_leaves_the_server_on_its_host_with_a_reason() {
     let scene = Scene::of(World::new(2)).await;
     let home = scene.home();
     scene.world.fleet.fail_travellers(Some("unable to connect to server at 'h2:49152'"));

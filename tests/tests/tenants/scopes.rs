@@ -83,7 +83,7 @@ async fn get(app: &Arc<App>, api: &Api, path: &str) -> (u16, String) {
 }
 
 #[actix_rt::test]
-async fn a_token_without_scope_sees_nobodys_things_whatever_the_policy_says() {
+async fn a_token_without_scope_sees_no_resources_under_any_policy() {
     let api = Api::start().await;
     let server = api.server(OWNER, Api::wish("secret")).await;
     let kept = volume(&api, OWNER).await;
@@ -117,7 +117,7 @@ async fn a_token_without_scope_sees_nobodys_things_whatever_the_policy_says() {
     api.stop().await;
 }
 
-/// As `ask`, with a system-scoped token.
+/// Like `ask`, with a system-scoped token.
 async fn as_system(api: &Api, method: &str, path: &str, body: Value) -> u16 {
     let configured = configure(Arc::clone(&api.app), Arc::clone(&api.routers), None);
     let service = test::init_service(actix_web::App::new().configure(configured)).await;

@@ -16,10 +16,10 @@ fn peak_kib() -> u64 {
 }
 
 async fn ask_for(api: &Api, least: u64, most: u64) -> Answer {
-    let mut wish = Api::wish("many");
-    wish["min_count"] = json!(least);
-    wish["max_count"] = json!(most);
-    api.call("POST", "/servers", "2.1", OWNER, Some(json!({"server": wish}))).await
+    let mut request = Api::wish("many");
+    request["min_count"] = json!(least);
+    request["max_count"] = json!(most);
+    api.call("POST", "/servers", "2.1", OWNER, Some(json!({"server": request}))).await
 }
 
 /// Allocating the ids of all requested servers before the quota check would take 250 MB.
@@ -40,7 +40,7 @@ async fn a_count_beyond_the_quota_takes_no_memory() {
 }
 
 #[actix_rt::test]
-async fn without_a_quota_a_request_asks_for_so_many_servers_and_no_more() {
+async fn without_a_quota_the_number_of_servers_in_a_request_is_bounded() {
     let api = Api::start().await;
     let lift = json!({"quota_set": {"instances": -1, "cores": -1, "ram": -1}});
     assert_eq!(api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(lift)).await.status, 200);
@@ -61,7 +61,7 @@ async fn named(api: &Api, query: &[(&str, &str)]) -> (u16, Vec<String>) {
 }
 
 #[actix_rt::test]
-async fn patterns_that_cost_more_than_they_are_worth_are_refused() {
+async fn expensive_patterns_are_refused() {
     let api = Api::start().await;
     for name in ["web-1", "WEB-2", "db.1"] {
         api.server(OWNER, Api::wish(name)).await;
@@ -113,9 +113,9 @@ async fn an_image_does_not_set_what_the_flavor_limits() {
             ("colour", "blue"),
         ])
         .await;
-    let mut wish = Api::wish("greedy");
-    wish["imageRef"] = json!(image);
-    let server: InstanceId = api.server(OWNER, wish).await.parse().unwrap();
+    let mut request = Api::wish("greedy");
+    request["imageRef"] = json!(image);
+    let server: InstanceId = api.server(OWNER, request).await.parse().unwrap();
     let mut hardware = api.world.brakes.guest(server).unwrap().hardware;
     hardware.sort();
     let said: Vec<(&str, &str)> = hardware.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

@@ -6,27 +6,27 @@ use serde_json::{Value, json};
 use super::{OWNER, STRANGER, is, volume, volume_api};
 
 #[actix_rt::test]
-async fn nobody_copies_another_projects_volume() {
+async fn a_volume_of_another_project_cannot_be_copied() {
     let api = Api::start().await;
     let id = volume(&api, OWNER).await;
     for force in [false, true] {
-        let wish = json!({"snapshot": {"volume_id": id, "display_name": "s", "force": force}});
-        let stolen = api.call("POST", "/os-snapshots", "2.1", STRANGER, Some(wish.clone())).await;
+        let request = json!({"snapshot": {"volume_id": id, "display_name": "s", "force": force}});
+        let stolen = api.call("POST", "/os-snapshots", "2.1", STRANGER, Some(request.clone())).await;
         is(&stolen, 400, &format!("Volume {id} could not be found."));
-        let wish = json!({"snapshot": {"volume_id": id, "force": force}});
-        is(&volume_api(&api, STRANGER, "POST", "/snapshots", wish).await, 404, "could not be found");
+        let request = json!({"snapshot": {"volume_id": id, "force": force}});
+        is(&volume_api(&api, STRANGER, "POST", "/snapshots", request).await, 404, "could not be found");
     }
     api.life.settled().await;
     for token in [OWNER, STRANGER] {
         let all = volume_api(&api, token, "GET", "/snapshots/detail", Value::Null).await;
         assert_eq!(all.body["snapshots"], json!([]), "{token}");
     }
-    let wish = json!({"snapshot": {"volume_id": id, "display_name": "own"}});
-    assert_eq!(api.call("POST", "/os-snapshots", "2.1", OWNER, Some(wish)).await.status, 200);
+    let request = json!({"snapshot": {"volume_id": id, "display_name": "own"}});
+    assert_eq!(api.call("POST", "/os-snapshots", "2.1", OWNER, Some(request)).await.status, 200);
     // A snapshot that an administrator makes of a volume belongs to the volume's owner.
-    let wish = json!({"snapshot": {"volume_id": id, "display_name": "theirs"}});
+    let request = json!({"snapshot": {"volume_id": id, "display_name": "theirs"}});
     api.life.settled().await;
-    let made = api.call("POST", "/os-snapshots", "2.1", ADMIN, Some(wish)).await;
+    let made = api.call("POST", "/os-snapshots", "2.1", ADMIN, Some(request)).await;
     assert_eq!(made.status, 200, "{}", made.body);
     api.life.settled().await;
     let all = volume_api(&api, OWNER, "GET", "/snapshots", Value::Null).await;
@@ -43,8 +43,8 @@ async fn an_attached_volume_is_detached_through_its_server_only() {
     let server = api.server(OWNER, Api::wish("web")).await;
     let id = api.life.data_volume(("web", "owner"), Some(&server), 1).await;
     let path = format!("/servers/{server}/os-volume_attachments");
-    let wish = json!({"volumeAttachment": {"volumeId": id}});
-    let made = api.call("POST", &path, "2.89", OWNER, Some(wish)).await;
+    let request = json!({"volumeAttachment": {"volumeId": id}});
+    let made = api.call("POST", &path, "2.89", OWNER, Some(request)).await;
     assert_eq!(made.status, 200, "{}", made.body);
     api.life.settled().await;
     let has = api.call("GET", &path, "2.89", OWNER, None).await;
@@ -73,13 +73,13 @@ async fn an_attached_volume_is_detached_through_its_server_only() {
 }
 
 #[actix_rt::test]
-async fn private_volume_types_are_for_those_who_have_them() {
+async fn a_private_volume_type_is_usable_only_by_projects_with_access() {
     let api = Api::start().await;
     let kind = json!({"volume_type": {"name": "secret", "os-volume-type-access:is_public": false}});
     let kind = volume_api(&api, ADMIN, "POST", "/types", kind).await.body["volume_type"]["id"].clone();
     for named in [json!("secret"), kind.clone()] {
-        let wish = json!({"volume": {"size": 1, "volume_type": named}});
-        let refused = api.call("POST", "/os-volumes", "2.1", STRANGER, Some(wish)).await;
+        let request = json!({"volume": {"size": 1, "volume_type": named}});
+        let refused = api.call("POST", "/os-volumes", "2.1", STRANGER, Some(request)).await;
         is(&refused, 404, "could not be found");
     }
     let none = volume_api(&api, STRANGER, "GET", "/volumes", Value::Null).await;
@@ -87,9 +87,9 @@ async fn private_volume_types_are_for_those_who_have_them() {
     let grant = json!({"addProjectAccess": {"project": "web"}});
     let path = format!("/types/{}/action", kind.as_str().unwrap());
     assert_eq!(volume_api(&api, ADMIN, "POST", &path, grant).await.status, 202);
-    let wish = json!({"volume": {"size": 1, "volume_type": "secret"}});
-    let made = api.call("POST", "/os-volumes", "2.1", OWNER, Some(wish.clone())).await;
+    let request = json!({"volume": {"size": 1, "volume_type": "secret"}});
+    let made = api.call("POST", "/os-volumes", "2.1", OWNER, Some(request.clone())).await;
     assert_eq!((made.status, &made.body["volume"]["volumeType"]), (200, &json!("secret")), "{}", made.body);
-    assert_eq!(api.call("POST", "/os-volumes", "2.1", ADMIN, Some(wish)).await.status, 200);
+    assert_eq!(api.call("POST", "/os-volumes", "2.1", ADMIN, Some(request)).await.status, 200);
     api.stop().await;
 }

@@ -33,9 +33,9 @@ async fn an_existing_volume_is_attached_to_a_new_server() {
         "device_name": "/dev/vdb", "disk_bus": "virtio", "device_type": "disk", "tag": "data"});
     let blank = json!({"source_type": "blank", "destination_type": "local", "boot_index": -1, "volume_size": 1,
         "guest_format": "swap"});
-    let mut wish = Api::wish("web");
-    wish["block_device_mapping_v2"] = json!([image, given]);
-    let server = api.server(OWNER, wish).await;
+    let mut request = Api::wish("web");
+    request["block_device_mapping_v2"] = json!([image, given]);
+    let server = api.server(OWNER, request).await;
     assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
     let found = attached(&api, &server).await;
     assert_eq!((found.len(), &found[0]["volumeId"], &found[0]["tag"]), (1, &json!(data), &json!("data")), "{found:?}");
@@ -44,16 +44,16 @@ async fn an_existing_volume_is_attached_to_a_new_server() {
     assert_eq!((&now["status"], &now["attachments"][0]["server_id"]), (&json!("in-use"), &json!(server)));
     assert_eq!(now["availability_zone"], "elsewhere");
     // An existing volume cannot be attached twice. The flavor has no swap, so a request for swap is refused.
-    let mut wish = Api::wish("other");
-    wish["block_device_mapping_v2"] = json!([{"source_type": "volume", "uuid": data, "destination_type": "volume",
+    let mut request = Api::wish("other");
+    request["block_device_mapping_v2"] = json!([{"source_type": "volume", "uuid": data, "destination_type": "volume",
         "boot_index": 0}]);
-    wish.as_object_mut().unwrap().remove("imageRef");
-    let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await;
+    request.as_object_mut().unwrap().remove("imageRef");
+    let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": request}))).await;
     assert_eq!(status, 400, "{message}");
-    let mut wish = Api::wish("swapped");
-    wish["block_device_mapping_v2"] = json!([
+    let mut request = Api::wish("swapped");
+    request["block_device_mapping_v2"] = json!([
         {"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0}, blank]);
-    let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await;
+    let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": request}))).await;
     assert_eq!(status, 400, "{message}");
     delete(&api, &server).await;
     assert_eq!(volume_now(&api, &data).await["status"], "available", "it outlives the server");
@@ -66,12 +66,12 @@ async fn volumes_are_given_in_the_older_syntax_too() {
     // A volume is on one host, so a server with two volumes needs both on the same host.
     let api = Api::start_of(World::new(1), "", None).await;
     let (kept, lost) = (volume(&api, None, 1).await, volume(&api, None, 1).await);
-    let wish = json!({"name": "old", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": IMAGE,
+    let request = json!({"name": "old", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": IMAGE,
     "block_device_mapping": [
         {"device_name": "vdb", "volume_id": kept, "delete_on_termination": "0"},
         {"device_name": "vdc", "volume_id": lost, "delete_on_termination": true},
     ]});
-    let server = api.server(OWNER, wish).await;
+    let server = api.server(OWNER, request).await;
     assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
     let found = attached(&api, &server).await;
     let seen: Vec<_> = found.iter().map(|one| (&one["volumeId"], &one["device"])).collect();
@@ -184,14 +184,14 @@ async fn ephemeral_disks_and_swap_are_deleted_with_the_server() {
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
     let one = blank(json!({"volume_size": 1}));
     let swap = blank(json!({"guest_format": "swap", "volume_size": 256}));
-    let wishes = [None, Some(json!([root, one, swap]))];
-    for devices in wishes {
-        let mut wish = Api::wish("scratch");
-        wish["flavorRef"] = json!("scratch");
+    let mappings = [None, Some(json!([root, one, swap]))];
+    for devices in mappings {
+        let mut request = Api::wish("scratch");
+        request["flavorRef"] = json!("scratch");
         if let Some(devices) = devices {
-            wish["block_device_mapping_v2"] = devices;
+            request["block_device_mapping_v2"] = devices;
         }
-        let server = api.server(OWNER, wish).await;
+        let server = api.server(OWNER, request).await;
         assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
         let path = format!("/placement/allocations/{server}");
         let held = api.ask("GET", &path, "1.39", ADMIN, None).await.body;
@@ -200,10 +200,10 @@ async fn ephemeral_disks_and_swap_are_deleted_with_the_server() {
         delete(&api, &server).await;
         api.world.check().await;
     }
-    let mut wish = Api::wish("too much");
-    wish["flavorRef"] = json!("scratch");
-    wish["block_device_mapping_v2"] = json!([root, one, one, one]);
-    assert_eq!(call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await.0, 400);
+    let mut request = Api::wish("too much");
+    request["flavorRef"] = json!("scratch");
+    request["block_device_mapping_v2"] = json!([root, one, one, one]);
+    assert_eq!(call(&api, "POST", "/servers", "2.1", Some(json!({"server": request}))).await.0, 400);
     api.stop().await;
 }
 
@@ -216,18 +216,18 @@ async fn a_server_boots_from_a_multiattach_volume() {
     };
     let kind = json!({"volume_type": {"name": "shared", "extra_specs": {"multiattach": "<is> True"}}});
     assert_eq!(ask(ADMIN, "admin/types", kind).await.status, 200);
-    let wish = json!({"volume": {"size": 1, "volume_type": "shared", "imageRef": IMAGE}});
-    let made = ask(OWNER, "p/volumes", wish).await;
+    let request = json!({"volume": {"size": 1, "volume_type": "shared", "imageRef": IMAGE}});
+    let made = ask(OWNER, "p/volumes", request).await;
     assert_eq!(made.status, 202, "{:?}", made.body);
     let root = made.body["volume"]["id"].as_str().unwrap().to_owned();
     api.life.settled().await;
-    let wish = json!({"server": {"name": "b", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+    let request = json!({"server": {"name": "b", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
         "block_device_mapping_v2": [{"source_type": "volume", "uuid": root, "destination_type": "volume", "boot_index": 0}]}});
-    let (status, _, message) = call(&api, "POST", "/servers", "2.59", Some(wish.clone())).await;
+    let (status, _, message) = call(&api, "POST", "/servers", "2.59", Some(request.clone())).await;
     assert_eq!(status, 400);
     assert!(message.contains("2.60"), "{message}");
     for _ in 0..2 {
-        let (status, body, message) = call(&api, "POST", "/servers", "2.60", Some(wish.clone())).await;
+        let (status, body, message) = call(&api, "POST", "/servers", "2.60", Some(request.clone())).await;
         assert_eq!(status, 202, "{message}");
         api.life.settled().await;
         let id = body["server"]["id"].as_str().unwrap();
@@ -248,7 +248,7 @@ fn blank(more: &Value) -> Value {
 
 /// The guest gets the requested sizes, in any division; the driver chooses the device names.
 #[actix_rt::test]
-async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
+async fn guests_get_the_requested_swap_and_ephemeral_disks() {
     let mut api = Api::start().await;
     let config = chronova_web::compute::ComputeConfig { max_local_block_devices: 4, ..Default::default() };
     std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::ComputeState::new(config);
@@ -271,13 +271,13 @@ async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
         (Some(json!([root, named])), vec![3], 512),
         (Some(json!([root, blank(&json!({})), blank(&json!({"guest_format": "swap"}))])), vec![4], 512),
     ] {
-        let mut wish = Api::wish("scratch");
-        wish["flavorRef"] = json!("scratch");
+        let mut request = Api::wish("scratch");
+        request["flavorRef"] = json!("scratch");
         let text = format!("{devices:?}");
         if let Some(devices) = devices {
-            wish["block_device_mapping_v2"] = devices;
+            request["block_device_mapping_v2"] = devices;
         }
-        let server = api.server(OWNER, wish).await;
+        let server = api.server(OWNER, request).await;
         assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE", "{text}");
         let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
         assert_eq!((spec.ephemerals_gib, spec.swap_mib), (ephemerals, swap_mib), "{text}");
@@ -288,10 +288,10 @@ async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
     }
     // An existing volume or snapshot cannot be a local disk.
     for kind in ["volume", "snapshot"] {
-        let mut wish = Api::wish("x");
-        wish["block_device_mapping_v2"] = json!([root, {"source_type": kind, "uuid": IMAGE,
+        let mut request = Api::wish("x");
+        request["block_device_mapping_v2"] = json!([root, {"source_type": kind, "uuid": IMAGE,
             "destination_type": "local", "boot_index": -1}]);
-        let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await;
+        let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": request}))).await;
         let words = format!("Block Device Mapping is Invalid: Mapping {kind} to local is not supported.");
         assert_eq!((status, message), (400, words));
     }
@@ -300,7 +300,7 @@ async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
 
 /// A volume's bus and device type reach the guest; its name is the next one of the bus, whatever the request says.
 #[actix_rt::test]
-async fn guests_see_volumes_on_the_bus_and_as_the_kind_that_was_asked_for() {
+async fn guests_see_volumes_on_the_requested_bus_and_as_the_requested_device_type() {
     let mut world = World::new(1);
     world.options.volume.shared = true;
     let api = Api::start_of(world, "", None).await;
@@ -321,9 +321,9 @@ async fn guests_see_volumes_on_the_bus_and_as_the_kind_that_was_asked_for() {
         disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         disks.push(disk);
     }
-    let mut wish = Api::wish("buses");
-    wish["block_device_mapping_v2"] = json!(disks);
-    let server = api.server(OWNER, wish).await;
+    let mut request = Api::wish("buses");
+    request["block_device_mapping_v2"] = json!(disks);
+    let server = api.server(OWNER, request).await;
     assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
     let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
     let mut seen: Vec<_> = spec.volumes.iter().map(|disk| (&*disk.bus, &*disk.kind, &*disk.device)).collect();
@@ -356,10 +356,10 @@ async fn the_disks_of_a_server_are_limited() {
         "delete_on_termination": true})
     };
     let with = |volumes: usize| {
-        let mut wish = Api::wish("disks");
+        let mut request = Api::wish("disks");
         let disks = std::iter::once(root.clone()).chain(std::iter::repeat_with(data).take(volumes));
-        wish["block_device_mapping_v2"] = Value::Array(disks.collect());
-        wish
+        request["block_device_mapping_v2"] = Value::Array(disks.collect());
+        request
     };
     let reason = "The maximum allowed number of disk devices (2) to attach to a single instance has been exceeded.";
     let three = api.server(OWNER, with(2)).await;
@@ -389,9 +389,9 @@ async fn local_disks_can_be_forbidden() {
     assert_eq!((status, message.as_str()), (400, words));
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 1,
         "boot_index": 0, "delete_on_termination": true});
-    let wish =
+    let request =
         json!({"name": "v", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "block_device_mapping_v2": [root]});
-    let server = api.server(OWNER, wish).await;
+    let server = api.server(OWNER, request).await;
     assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
     delete(&api, &server).await;
     api.stop().await;
@@ -402,13 +402,13 @@ async fn local_disks_can_be_forbidden() {
 async fn a_flavor_without_a_disk_leaves_its_size_to_the_image() {
     let api = Api::start().await;
     api.flavor("0", 512, 0).await;
-    let mut wish = Api::wish("zero");
-    wish["flavorRef"] = json!("0");
+    let mut request = Api::wish("zero");
+    request["flavorRef"] = json!("0");
     // Only administrators may create such servers without volumes.
-    let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await;
+    let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": request}))).await;
     let words = "Only volume-backed servers are allowed for flavors with zero disk.";
     assert_eq!((status, message.as_str()), (403, words));
-    let server = api.server(ADMIN, wish).await;
+    let server = api.server(ADMIN, request).await;
     let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
     assert_eq!(spec.root.unwrap().size_gib, 0, "as large as the image");
     let held = api.ask("GET", &format!("/placement/allocations/{server}"), "1.39", ADMIN, None).await.body;
@@ -416,9 +416,9 @@ async fn a_flavor_without_a_disk_leaves_its_size_to_the_image() {
     assert_eq!(held["resources"].get("DISK_GB"), None, "{held}");
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 2,
         "boot_index": 0, "delete_on_termination": true});
-    let wish =
+    let request =
         json!({"name": "v", "flavorRef": "0", "networks": [{"uuid": NETWORK}], "block_device_mapping_v2": [root]});
-    let server = api.server(OWNER, wish).await;
+    let server = api.server(OWNER, request).await;
     assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
     let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
     assert!(spec.root.is_none() && spec.volumes.len() == 1);
@@ -430,15 +430,15 @@ async fn a_flavor_without_a_disk_leaves_its_size_to_the_image() {
 async fn the_older_syntax_boots_from_the_root_device_name() {
     let api = Api::start_of(World::new(1), "", None).await;
     let bootable = async |name: &str| {
-        let wish = json!({"volume": {"size": 1, "name": name, "imageRef": IMAGE}});
-        let made = api.ask("POST", "/volume/v3/p/volumes", "2.1", OWNER, Some(wish)).await;
+        let request = json!({"volume": {"size": 1, "name": name, "imageRef": IMAGE}});
+        let made = api.ask("POST", "/volume/v3/p/volumes", "2.1", OWNER, Some(request)).await;
         api.life.settled().await;
         made.body["volume"]["id"].as_str().unwrap().to_owned()
     };
     let root = bootable("root").await;
-    let wish = json!({"name": "old", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+    let request = json!({"name": "old", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
         "block_device_mapping": [{"device_name": "/dev/vda", "volume_id": root, "delete_on_termination": true}]});
-    let server = api.server(OWNER, wish).await;
+    let server = api.server(OWNER, request).await;
     let shown = api.get(&format!("/servers/{server}"), "2.3").await["server"].take();
     assert_eq!((&shown["status"], &shown["image"]), (&json!("ACTIVE"), &json!("")), "{shown}");
     assert_eq!(shown["os-extended-volumes:volumes_attached"], json!([{"id": root, "delete_on_termination": true}]));
@@ -459,8 +459,8 @@ async fn the_older_syntax_boots_from_the_root_device_name() {
         (vec![("block_device_mapping", new.as_str()), ("bdm_v2", "true"), ("root_device_name", "/dev/vda")], "new"),
     ] {
         let image = api.image(&properties).await;
-        let wish = json!({"name": form, "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": image});
-        let server = api.server(OWNER, wish).await;
+        let request = json!({"name": form, "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": image});
+        let server = api.server(OWNER, request).await;
         let shown = api.get(&format!("/servers/{server}"), "2.1").await["server"].take();
         assert_eq!((&shown["status"], &shown["image"]), (&json!("ACTIVE"), &json!("")), "{form}: {shown}");
         let volumes = attached(&api, &server).await;
@@ -480,12 +480,12 @@ async fn the_older_syntax_boots_from_the_root_device_name() {
     let image =
         api.image(&[("block_device_mapping", &both), ("bdm_v2", "true"), ("root_device_name", "/dev/vda")]).await;
     let other = bootable("other").await;
-    let wish = json!({"name": "instead", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": image,
+    let request = json!({"name": "instead", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": image,
         "block_device_mapping_v2": [
             {"source_type": "image", "uuid": image, "destination_type": "local", "boot_index": 0},
             {"source_type": "volume", "uuid": other, "destination_type": "volume", "boot_index": -1,
                 "device_name": "/dev/vdb"}]});
-    let (status, body, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await;
+    let (status, body, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": request}))).await;
     assert_eq!(status, 202, "{message}");
     api.life.settled().await;
     let instead = body["server"]["id"].as_str().unwrap().to_owned();

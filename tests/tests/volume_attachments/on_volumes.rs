@@ -17,9 +17,9 @@ async fn on_volumes(api: &Api) -> String {
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 1,
         "boot_index": 0, "delete_on_termination": true, "volume_type": "__DEFAULT__"});
     let data = json!({"source_type": "blank", "destination_type": "volume", "volume_size": 2, "boot_index": -1});
-    let wish = json!({"name": "on-volumes", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+    let request = json!({"name": "on-volumes", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
         "block_device_mapping_v2": [root, data]});
-    api.server(OWNER, wish).await
+    api.server(OWNER, request).await
 }
 
 async fn act(api: &Api, server: &str, version: &str, body: Value) -> (u16, Value, String) {
@@ -51,8 +51,8 @@ fn status(api: &Api, server: &str) -> &'static str {
 async fn an_image_of_volumes_is_a_list_of_snapshots() {
     let api = Api::start().await;
     let server = on_volumes(&api).await;
-    let wish = json!({"createImage": {"name": "whole", "metadata": {"purpose": "proof"}}});
-    let (status, body, _) = act(&api, &server, "2.45", wish).await;
+    let request = json!({"createImage": {"name": "whole", "metadata": {"purpose": "proof"}}});
+    let (status, body, _) = act(&api, &server, "2.45", request).await;
     assert_eq!(status, 202);
     let id: ImageId = body["image_id"].as_str().unwrap().parse().unwrap();
     let made = api.world.images.made()[&id].clone();
@@ -91,8 +91,8 @@ async fn an_image_of_volumes_is_a_list_of_snapshots() {
     api.world.check().await;
 
     // A server that is created from the image gets volumes from these snapshots.
-    let wish = json!({"name": "again", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": id});
-    let again = api.server(OWNER, wish).await;
+    let request = json!({"name": "again", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": id});
+    let again = api.server(OWNER, request).await;
     assert_eq!(self::status(&api, &again), "ACTIVE");
     let shown = api.get(&format!("/servers/{again}"), "2.100").await["server"].take();
     assert_eq!(shown["image"], "");
@@ -114,12 +114,12 @@ async fn a_guest_is_quiesced_while_its_volumes_are_copied() {
         let image = api.image(properties).await;
         let root = json!({"source_type": "image", "uuid": image, "destination_type": "volume", "volume_size": 1,
             "boot_index": 0});
-        let wish = json!({"name": "s", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+        let request = json!({"name": "s", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
             "block_device_mapping_v2": [root]});
-        api.server(OWNER, wish).await
+        api.server(OWNER, request).await
     };
     let host_of = |server: &str| api.life.host_of(&api.world, server.parse().unwrap()).unwrap();
-    let wish = || json!({"createImage": {"name": "whole"}});
+    let request = || json!({"createImage": {"name": "whole"}});
     let complete = |id: &Value| api.world.images.made().contains_key(&id.as_str().unwrap().parse::<ImageId>().unwrap());
     let required = [("os_require_quiesce", "yes")];
     let agent = [("hw_qemu_guest_agent", "yes"), ("os_require_quiesce", "True")];
@@ -129,7 +129,7 @@ async fn a_guest_is_quiesced_while_its_volumes_are_copied() {
     let id: InstanceId = server.parse().unwrap();
     api.world.brakes.hold("create_volume");
     let path = format!("/servers/{server}/action");
-    let (status, body, _) = call(&api, "POST", &path, "2.45", Some(wish())).await;
+    let (status, body, _) = call(&api, "POST", &path, "2.45", Some(request())).await;
     assert_eq!(status, 202, "{body}");
     api.world.brakes.reached("create_volume").await;
     assert_eq!(api.world.fleet.frozen(), [id]);
@@ -144,7 +144,7 @@ async fn a_guest_is_quiesced_while_its_volumes_are_copied() {
         FaultTrigger::Always,
         Effect::Refuse,
     ));
-    let (status, body, _) = act(&api, &server, "2.45", wish()).await;
+    let (status, body, _) = act(&api, &server, "2.45", request()).await;
     assert_eq!(status, 202);
     assert!(!complete(&body["image_id"]));
     assert_eq!(api.world.fleet.frozen(), []);
@@ -152,7 +152,7 @@ async fn a_guest_is_quiesced_while_its_volumes_are_copied() {
 
     // The guest's agent does not answer, so no image is made of a guest that requires quiescing.
     api.world.fleet.set_deaf(host_of(&server), id, true).unwrap();
-    let (status, body, _) = act(&api, &server, "2.45", wish()).await;
+    let (status, body, _) = act(&api, &server, "2.45", request()).await;
     assert_eq!(status, 202);
     assert!(!complete(&body["image_id"]));
     let fault = api.get(&format!("/servers/{server}/os-instance-actions"), "2.1").await;
@@ -162,17 +162,17 @@ async fn a_guest_is_quiesced_while_its_volumes_are_copied() {
     // A guest that does not require quiescing is copied while it runs.
     let careless = made_of(&[]).await;
     api.world.fleet.set_deaf(host_of(&careless), careless.parse().unwrap(), true).unwrap();
-    let (status, body, _) = act(&api, &careless, "2.45", wish()).await;
+    let (status, body, _) = act(&api, &careless, "2.45", request()).await;
     assert_eq!(status, 202);
     assert!(complete(&body["image_id"]));
 
     // The next server's image requires quiescing but has no agent. The request is refused at once, unless the guest is
     // stopped.
     let impossible = made_of(&required).await;
-    let (status, _, message) = act(&api, &impossible, "2.45", wish()).await;
+    let (status, _, message) = act(&api, &impossible, "2.45", request()).await;
     assert_eq!((status, message.as_str()), (400, "QEMU guest agent is not enabled"));
     assert_eq!(act(&api, &impossible, "2.1", json!({"os-stop": null})).await.0, 202);
-    let (status, body, _) = act(&api, &impossible, "2.45", wish()).await;
+    let (status, body, _) = act(&api, &impossible, "2.45", request()).await;
     assert_eq!(status, 202, "{body}");
     assert!(complete(&body["image_id"]));
     api.world.check().await;
@@ -180,7 +180,7 @@ async fn a_guest_is_quiesced_while_its_volumes_are_copied() {
 }
 
 #[actix_rt::test]
-async fn what_is_refused_to_servers_on_volumes() {
+async fn unsupported_actions_of_volume_backed_servers_are_refused() {
     let mut world = World::new(2);
     world.options.volume.limits.snapshots = 1;
     let api = Api::start_of(world, "", None).await;
@@ -224,7 +224,7 @@ async fn what_is_refused_to_servers_on_volumes() {
 }
 
 #[actix_rt::test]
-async fn a_rebuild_writes_the_root_volume_anew() {
+async fn a_rebuild_writes_the_image_to_the_root_volume() {
     let api = Api::start().await;
     let server = on_volumes(&api).await;
     let before = volumes(&api, &server).await;
@@ -308,7 +308,7 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     assert_eq!((code, message), in_no_state("attach_volume"));
     let (code, _, message) = call(&api, "DELETE", &format!("{all}/{free}"), "2.19", None).await;
     assert_eq!((code, message), in_no_state("detach_volume"));
-    // A tagged attachment is refused, because no host can be asked; an untagged one is accepted.
+    // A tagged attachment is refused, because no host can be asked; an untagged attachment is accepted.
     let tagged = json!({"volumeAttachment": {"volumeId": free, "tag": "t"}});
     let (code, _, message) = call(&api, "POST", &all, "2.60", Some(tagged)).await;
     let words_of = "Tagged volume attachment is not supported for shelved-offloaded instances.";
@@ -395,12 +395,12 @@ async fn volumes_of_another_zone_can_be_kept_from_servers() {
     let with = |zone: Option<&str>| {
         let local = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
         let disk = json!({"source_type": "volume", "uuid": far, "destination_type": "volume", "boot_index": -1});
-        let mut wish = Api::wish("zoned");
-        wish["block_device_mapping_v2"] = json!([local, disk]);
+        let mut request = Api::wish("zoned");
+        request["block_device_mapping_v2"] = json!([local, disk]);
         if let Some(zone) = zone {
-            wish["availability_zone"] = json!(zone);
+            request["availability_zone"] = json!(zone);
         }
-        Some(json!({"server": wish}))
+        Some(json!({"server": request}))
     };
     let mismatch = "The availability zone between the server and its attached volumes do not match: ";
     let (code, _, message) = call(&api, "POST", "/servers", "2.1", with(Some("nova"))).await;
@@ -408,7 +408,7 @@ async fn volumes_of_another_zone_can_be_kept_from_servers() {
         "{mismatch}Server and volumes are not in the same availability zone. Server is in: nova. Volumes are in: az2."
     );
     assert_eq!((code, message), (400, words));
-    // Without a requested zone the server must be in the zone of its volumes, and no host is.
+    // Without a requested zone the server must be in the zone of its volumes, and no host is in that zone.
     let (code, body, _) = call(&api, "POST", "/servers", "2.1", with(None)).await;
     assert_eq!(code, 202);
     api.life.settled().await;

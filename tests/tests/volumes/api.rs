@@ -15,11 +15,11 @@ async fn at(api: &Api, version: &str, token: &str, method: &str, path: &str, bod
 }
 
 /// Creates a volume and waits until it is available.
-async fn volume(api: &Api, token: &str, mut wish: Value) -> String {
-    if wish.get("size").is_none() {
-        wish["size"] = json!(1);
+async fn volume(api: &Api, token: &str, mut request: Value) -> String {
+    if request.get("size").is_none() {
+        request["size"] = json!(1);
     }
-    let made = ask(api, token, "POST", "/volumes", json!({"volume": wish})).await;
+    let made = ask(api, token, "POST", "/volumes", json!({"volume": request})).await;
     assert_eq!(made.status, 202, "{:?}", made.body);
     assert_eq!(made.body["volume"]["status"], "creating");
     api.life.settled().await;
@@ -140,14 +140,14 @@ async fn quotas_are_exact() {
 }
 
 #[actix_rt::test]
-async fn attachments_go_their_way() {
+async fn an_attachment_is_reserved_connected_and_completed() {
     let api = Api::start().await;
     let id = volume(&api, ADMIN, json!({})).await;
     let host = show(&api, &id).await["os-vol-host-attr:host"].as_str().unwrap().split('@').next().unwrap().to_owned();
     let server = "11111111-2222-4333-8444-555555555555";
-    let wish = json!({"attachment": {"volume_uuid": id, "instance_uuid": server}});
-    assert_eq!(at(&api, "3.26", ADMIN, "POST", "/attachments", wish.clone()).await.status, 404, "from 3.27 on");
-    let made = ask(&api, ADMIN, "POST", "/attachments", wish).await;
+    let request = json!({"attachment": {"volume_uuid": id, "instance_uuid": server}});
+    assert_eq!(at(&api, "3.26", ADMIN, "POST", "/attachments", request.clone()).await.status, 404, "from 3.27 on");
+    let made = ask(&api, ADMIN, "POST", "/attachments", request).await;
     assert_eq!((made.status, &made.body["attachment"]["status"]), (200, &json!("reserved")), "{:?}", made.body);
     let attachment = made.body["attachment"]["id"].as_str().unwrap().to_owned();
     assert_eq!(show(&api, &id).await["status"], "reserved");
@@ -177,8 +177,8 @@ async fn attachments_go_their_way() {
     assert_eq!(show(&api, &id).await["status"], "available");
     // A host outside the cloud may give its initiator only.
     let initiator = json!({"initiator": "iqn.1993-08.org.debian:01:a", "ip": "192.0.2.7"});
-    let wish = json!({"attachment": {"volume_uuid": id, "instance_uuid": server, "connector": initiator}});
-    let made = ask(&api, ADMIN, "POST", "/attachments", wish).await;
+    let request = json!({"attachment": {"volume_uuid": id, "instance_uuid": server, "connector": initiator}});
+    let made = ask(&api, ADMIN, "POST", "/attachments", request).await;
     assert_eq!(made.status, 200, "{:?}", made.body);
     assert_eq!(made.body["attachment"]["connection_info"]["volume"], format!("volume-{id}"), "{:?}", made.body);
     api.stop().await;
@@ -222,11 +222,11 @@ async fn types_decide_who_may_share() {
     let api = Api::start().await;
     let listed = ask(&api, MEMBER, "GET", "/types", Value::Null).await;
     assert_eq!(listed.body["volume_types"][0]["name"], "__DEFAULT__", "{:?}", listed.body);
-    let wish = json!({"volume_type": {"name": "shared", "extra_specs": {"multiattach": "<is> True"}}});
-    let made = ask(&api, ADMIN, "POST", "/types", wish.clone()).await;
+    let request = json!({"volume_type": {"name": "shared", "extra_specs": {"multiattach": "<is> True"}}});
+    let made = ask(&api, ADMIN, "POST", "/types", request.clone()).await;
     assert_eq!(made.status, 200, "{:?}", made.body);
     let kind = made.body["volume_type"]["id"].as_str().unwrap().to_owned();
-    assert_eq!(ask(&api, ADMIN, "POST", "/types", wish).await.status, 409);
+    assert_eq!(ask(&api, ADMIN, "POST", "/types", request).await.status, 409);
     let id = volume(&api, ADMIN, json!({"volume_type": "shared"})).await;
     assert_eq!(show(&api, &id).await["multiattach"], true);
     for server in ["11111111-2222-4333-8444-555555555555", "22222222-2222-4333-8444-555555555555"] {
@@ -278,7 +278,7 @@ async fn others_see_nothing_and_may_do_little() {
 }
 
 #[actix_rt::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_volume_requests_are_refused() {
     let api = Api::start().await;
     for (body, status) in [
         (json!({"volume": {"size": 0}}), 400),
@@ -303,7 +303,7 @@ async fn what_makes_no_sense_is_refused() {
 }
 
 #[actix_rt::test]
-async fn what_stands_around_volumes_is_answered() {
+async fn small_resources_of_the_volume_service_are_listed() {
     let api = Api::start().await;
     for (path, key) in [
         ("/os-availability-zone", "availabilityZoneInfo"),

@@ -5,7 +5,7 @@ import { send } from './api.js';
 import { followStream } from './events.js';
 import { session, shared } from './state.js';
 
-/** Whether the feed is connected. Pages ask less often while it is. */
+/** Whether the feed is connected. Pages poll less often while the feed is connected. */
 export const alive = shared(false);
 
 /** @type {Set<(ids: Set<string>|null) => void>} */
@@ -44,7 +44,8 @@ function start(viewer) {
   const state = (up) => {
     const was = alive.get();
     alive.set(up);
-    // After a gap the pages read everything anew. When the feed breaks they ask, too, and so notice an outage at once.
+    // After a gap the pages load everything again. The pages also load when the feed breaks, so they notice an outage
+    // at once.
     if (up || was) tell(null);
   };
   if (viewer.may.audit) {
@@ -68,7 +69,7 @@ export function connect() {
   session.watch(follow);
 }
 
-/** Calls `listener` with the ids of changed servers, or with null after the feed has connected. */
+/** Calls `listener` with the ids of changed servers, or with null when the feed has connected or broken. */
 export function useChanges(listener) {
   const latest = useRef(listener);
   latest.current = listener;

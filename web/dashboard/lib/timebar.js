@@ -32,7 +32,7 @@ export function TimeBar({ supported }) {
     beginning().then(setFirst);
   }, []);
   useEffect(() => {
-    // A slider whose scale moves under the pointer would lose its place.
+    // The scale stands still during a drag; otherwise it would move under the pointer.
     if (at || dragged !== null) return undefined;
     const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);

@@ -31,7 +31,7 @@ export const Badge = ({ children }) => {
 /** A notice that screen readers announce. */
 export const Notice = ({ bad, children }) => html`<div class=${bad ? 'notice bad' : 'notice'} role=${bad ? 'alert' : 'status'}>${children}</div>`;
 
-/** Shows the loading or error state of a page. Shows nothing if there is an answer, or if the server is away. */
+/** Shows that a page loads, or why it could not load. Shows nothing after an answer, or if no server answers. */
 export function Trouble({ load, what }) {
   const at = moment.use();
   const { error, data, busy } = load;
@@ -194,7 +194,7 @@ export const Meter = ({ used, total, unit = '', label, show }) => html`<span cla
 export const Tiles = ({ items }) => html`<dl class="tiles">${items.filter(Boolean).map(([name, value, part]) => html`<div class="tile"><dt>${name}</dt><dd>${value}</dd>
   ${part && html`<${Gauge} used=${part[0]} total=${part[1]} />`}</div>`)}</dl>`;
 
-/** Tabs: [name, title]. The panel stands below. Arrow keys move between them. */
+/** Tabs: [name, title]. The panel stands below. Arrow keys move between the tabs. */
 export function Tabs({ tabs, tab, onTab, label, children }) {
   const move = (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -1,4 +1,4 @@
-// The difference of two moments: servers and hosts that came, went or changed.
+// The difference of two moments: servers and hosts that were added, removed or changed.
 import { html, useMemo, useState } from '../lib/html.js';
 import { CAPACITY, list } from '../lib/api.js';
 import { moment } from '../lib/state.js';
@@ -19,7 +19,7 @@ const FIELDS = {
   },
 };
 
-/** The differences of two lists, as rows: what came, what went, and each changed field. */
+/** The differences of two lists, as rows: added items, removed items, and each changed field. */
 export function difference(kind, before, after) {
   const [old, fresh] = [before, after].map((all) => new Map(all.map((one) => [one.id, one])));
   const rows = [];

@@ -1,4 +1,4 @@
-// Scheduling decisions in pictures: how many hosts each filter left, and what the best hosts weigh.
+// Scheduling decisions in pictures: how many hosts each filter left, and the weights of the best hosts.
 import { html } from '../lib/html.js';
 import { get } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';

@@ -59,7 +59,7 @@ function useServers(everywhere) {
     return true;
   }, ['servers', everywhere], { every: connected ? 30_000 : 2500 });
   useChanges(() => {
-    // A reload would begin a long first load again.
+    // A reload during the first load, which may be long, would start that load again.
     if (seen.current.of === of) load.reload();
     else missed.current = true;
   });
@@ -121,7 +121,7 @@ export default function Servers({ viewer, query }) {
   const last = useRef({ rows: NONE, filter: '', found: NONE });
   const shown = useMemo(() => {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-    // A longer filter searches only what the shorter one has found.
+    // A longer filter searches only the rows that the shorter filter has found.
     const narrower = last.current.rows === rows && filter.startsWith(last.current.filter);
     const found = words.length ? (narrower ? last.current.found : rows).filter((s) => words.every((word) => textOf(s).includes(word))) : rows;
     last.current = { rows, filter, found };

@@ -4,7 +4,7 @@
 //! API, whose policy decides what it shows. The feed has no history: a client that connects reads its lists again.
 //!
 //! Invariant: a project's feed does not depend on other projects. It has no positions of the log, because these count
-//! the events of all projects, and other projects' events move no heartbeat.
+//! the events of all projects, and its heartbeats do not wait for other projects' events.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ const RULE: &str = "chronova:changes:list";
 
 pub(super) const ROUTES: &[Route] = &[get("changes.follow", "/changes", handler!(follow)).policy(RULE)];
 
-/// The wait for the read models to show an event, so that the client reads what it was told about.
+/// How long the feed waits at most for the read models to show an event. When the client then reads the server, it
+/// finds the change.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn follow(ctx: Ctx) -> Result<Reply, Fault> {
@@ -37,7 +38,8 @@ async fn follow(ctx: Ctx) -> Result<Reply, Fault> {
         return Err(Fault::bad_request(format!("This is a live feed: send the header Accept: {SSE}.")));
     }
     let project = ctx.caller().project.clone();
-    let project = project.ok_or_else(|| Fault::bad_request("The feed is about one project: use its token."))?;
+    let project =
+        project.ok_or_else(|| Fault::bad_request("The feed covers one project: use a token of that project."))?;
     let feeds = &ctx.app.feeds;
     let (place, closing) = (feeds.enter_for(&project)?, feeds.closing.subscribe());
     let right = FeedRight { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE, personal: false };
@@ -57,7 +59,7 @@ struct ChangeFeed {
 
 impl ChangeFeed {
     async fn run(mut self) -> Result<(), FeedEnd> {
-        // The client reads its lists after the first bytes, so the feed begins with events that those may lack.
+        // The client reads its lists after the first bytes, so the feed begins with the events that the lists may lack.
         let mut live = self.store.subscribe(self.views.position());
         self.client.chunk.push_str("retry: 2000\n\n");
         self.client.flush().await?;

@@ -1,10 +1,10 @@
 //! The live feed: server-sent events, resumed by `Last-Event-ID`.
 //!
 //! The id of an event is its position. So a client that resumes with its last id misses nothing and sees nothing twice.
-//! Catching up is a search of the log; then the feed follows the log's own subscription. Memory is bounded: at most
-//! [`WAITING`] chunks wait for a client. A client that takes no chunk for [`SLOW`] is disconnected, and can resume at
-//! its last id. The caller's right is checked again every [`RECHECK`], so a feed outlives its token by at most that
-//! time.
+//! A feed first searches the log for the events that the client lacks. Then it follows the log's own subscription.
+//! Memory is bounded: at most [`WAITING`] chunks wait for a client. A client that takes no chunk for [`SLOW`] is
+//! disconnected, and can resume at its last id. The caller's right is checked again every [`RECHECK`], so a feed
+//! outlives its token by at most that time.
 
 use std::io;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::service::Service;
 const WAITING: usize = 8;
 /// A chunk is sent when it has this many bytes, or at the end of a page or batch of events.
 const CHUNK: usize = 32 << 10;
-/// Events searched for at once.
+/// The largest number of events that one search of the log returns.
 const PAGE: usize = 512;
 /// A client that takes no chunk for this long is disconnected.
 const SLOW: Duration = Duration::from_secs(15);

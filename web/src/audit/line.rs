@@ -204,7 +204,7 @@ pub fn shown(event: &Event) -> Value {
 }
 
 const SECRET_WORDS: [&str; 4] = ["password", "secret", "private_key", "hash"];
-/// Fields with a secret word in their name that are not secret.
+/// Fields that are not secret, although their names contain a word such as `hash`.
 const PUBLIC: [&str; 2] = ["checksum_hash", "image_hash"];
 
 fn hide(value: &mut Value) {

@@ -1,6 +1,7 @@
 //! The number of open live feeds, and the signal that ends them all.
 //!
-//! Projects share their own places, so that they take none from auditors. One project has at most [`OF_PROJECT`].
+//! The feeds of projects are counted apart from those of auditors, so that projects cannot use up the auditors' limit.
+//! One project has at most [`OF_PROJECT`] feeds.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,7 +52,7 @@ impl OpenFeeds {
         }
     }
 
-    /// A place for a feed of a project about its own servers.
+    /// Counts a feed of a project about its own servers, or refuses it.
     pub(super) fn enter_for(&self, project: &ProjectId) -> Result<FeedPermit, Fault> {
         self.check_open()?;
         let mut counts = self.of_projects.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +73,7 @@ fn full(text: &str) -> Fault {
     Fault::unavailable(text.to_owned()).header("Retry-After", "30".to_owned())
 }
 
-/// A counted feed; dropping it ends the count.
+/// A feed that counts as open until this value is dropped.
 pub(super) enum FeedPermit {
     Audit(Arc<AtomicUsize>),
     Project(ProjectCounts, ProjectId),

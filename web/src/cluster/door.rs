@@ -1,4 +1,5 @@
-//! The listener for other members: where the log of the leader ends, and forwarded requests.
+//! The listener for other members. The leader tells them up to where the log is acknowledged, and performs the requests
+//! that they forward.
 //!
 //! A client must show a certificate that the cluster's authority has signed; the TLS handshake refuses all others. A
 //! forwarded request carries the user's own token, and the leader authenticates it again.
@@ -25,7 +26,7 @@ use crate::startup_gate::StartupGate;
 use crate::tables::Routers;
 use crate::tls::TlsFiles;
 
-/// How long the leader waits for new events before it answers a question for them.
+/// How long the leader waits for a new event when a member asks for a position after the one that the member knows.
 const NEWS: Duration = Duration::from_millis(500);
 /// How long requests under way may take when the listener ends.
 const FAREWELL: Duration = Duration::from_secs(20);
@@ -34,7 +35,7 @@ const FAREWELL: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone)]
 pub struct PeerDoorOptions {
     pub address: SocketAddr,
-    /// With `client_ca`, so that other members show certificates.
+    /// The TLS files. They include `client_ca`, so that other members must show certificates.
     pub tls: TlsFiles,
     pub workers: usize,
 }
@@ -126,7 +127,7 @@ async fn entry(request: HttpRequest, payload: web::Payload, door: Data<PeerDoor>
     let handled = server::handle(&front, request, payload.into_inner(), request_id, Some(&origin));
     let mut response = handled.instrument(span).await;
     if let Ok(log) = app.log() {
-        // All effects of the request are before the end of the log now.
+        // The log now holds all effects of the request, so its end is a position that includes them.
         let headers = response.headers_mut();
         headers.insert(HeaderName::from_static(POSITION), log.head().0.into());
         headers.insert(HeaderName::from_static(EPOCH), epoch.into());
@@ -134,18 +135,19 @@ async fn entry(request: HttpRequest, payload: web::Payload, door: Data<PeerDoor>
     response
 }
 
-/// The refusal of a member that does not lead. Nothing was done.
+/// The refusal of a member that does not lead and has not performed the request.
 fn follows() -> HttpResponse {
     HttpResponse::build(StatusCode::MISDIRECTED_REQUEST).insert_header((FOLLOWS, "1")).finish()
 }
 
-/// The acknowledged position. `after=N` waits a little for a later one than N.
+/// The acknowledged position. With `after=N`, the answer waits up to [`NEWS`] for a position after N.
 async fn head(app: &App, query: &str, confirmed: &ConfirmedEpoch) -> HttpResponse {
     let (Ok(log), Ok(queries)) = (app.log(), app.queries()) else { return follows() };
     if let Some(after) = query.strip_prefix("after=").and_then(|after| after.parse::<u64>().ok()) {
         queries.views.wait_for(Position(after.saturating_add(1)), NEWS).await;
     }
-    // In this order: a leader that is deposed in between tells nothing.
+    // The position is read before the check of the epoch. So a leader that was deposed in between does not tell the
+    // position.
     let position = log.head();
     match confirmed() {
         Some(epoch) => HttpResponse::Ok().insert_header((POSITION, position.0)).insert_header((EPOCH, epoch)).finish(),
@@ -153,7 +155,7 @@ async fn head(app: &App, query: &str, confirmed: &ConfirmedEpoch) -> HttpRespons
     }
 }
 
-/// How the member that got the request saw it.
+/// The request, as seen by the member to which the client is connected.
 fn origin(request: &HttpRequest) -> Option<RequestOrigin> {
     let text = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
     let only = match text(ONLY) {

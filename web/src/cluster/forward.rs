@@ -34,7 +34,8 @@ const DEPTH: usize = 16;
 const OF_CONNECTION: [&str; 8] =
     ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect"];
 
-/// How long a request waits for a leader that accepts it. Nothing of it was sent, so waiting is safe.
+/// How long a request waits for a leader that accepts it. The leader received no part of the request, so waiting is
+/// safe.
 const WAITS: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(30);
 
@@ -89,7 +90,7 @@ pub(super) async fn forward(
             Ok(response) if response.headers().contains_key(FOLLOWS) => {}
             Ok(response) => return Forwarded::Answered(answer(seat, response).await),
             Err(PeerFailure::NotSent { reason, request }) => {
-                tracing::debug!(leader, reason, "the request was not taken");
+                tracing::debug!(leader, reason, "the leader did not accept the request");
                 if let Some(PeerBody::Chunks(chunks)) = request.map(|request| request.into_body()) {
                     unsent = UnsentBody::Chunks(chunks);
                 }
@@ -106,7 +107,7 @@ pub(super) async fn forward(
     }
 }
 
-/// Reads a small body. A large one, or one of unknown length, is streamed.
+/// Reads a small body. A large body, or a body of unknown length, is streamed.
 async fn take(request: &HttpRequest, payload: Payload) -> Result<UnsentBody, Fault> {
     let headers = request.headers();
     let announced = headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
@@ -139,7 +140,7 @@ fn payload_of(bytes: Bytes) -> Payload {
     Payload::Stream { payload: Box::pin(futures::stream::once(std::future::ready(Ok(bytes)))) }
 }
 
-/// The request for the leader: the client's own headers, its token among them, and how this member saw the request.
+/// The request for the leader: the client's own headers, including the token, and how this member saw the request.
 fn outgoing(
     origin: &RequestOrigin,
     request: &HttpRequest,
@@ -190,7 +191,7 @@ async fn answer(seat: &FollowerSeat, response: Response<Incoming>) -> HttpRespon
             let frame = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await?;
             match frame.map(Frame::into_data) {
                 Ok(Ok(data)) => return Some((Ok(data), body)),
-                // Trailers.
+                // Trailers carry no data of the body.
                 Ok(Err(_)) => {}
                 Err(error) => return Some((Err(io::Error::other(error)), body)),
             }

@@ -11,9 +11,9 @@
 //! | `headers` | the headers and paths that only members send to each other |
 //!
 //! Invariants: the leader decides every request that changes something. A member sends such a request to the leader
-//! once. If its answer is lost, nobody knows whether the leader performed it, so the client gets 503. The member that
-//! got a forwarded request never forwards it again. An answer to a read shows everything that was acknowledged before
-//! the read began.
+//! once. If the answer is lost, nobody knows whether the leader performed the request, so the client gets 503. The
+//! member that got a forwarded request never forwards it again. An answer to a read shows everything that was
+//! acknowledged before the read began.
 
 pub mod door;
 mod forward;

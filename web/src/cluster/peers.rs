@@ -67,7 +67,7 @@ impl Body for PeerBody {
 pub(super) enum PeerFailure {
     /// Nothing of the request has left this member.
     NotSent { reason: String, request: Option<Box<Request<PeerBody>>> },
-    /// Nobody knows whether it was performed.
+    /// Nobody knows whether the leader performed the request.
     Unknown { reason: String },
 }
 
@@ -86,7 +86,7 @@ pub enum HeadAnswer {
 pub struct PeerClient {
     tls: Arc<ClientConfig>,
     idle: Mutex<HashMap<String, Vec<SendRequest<PeerBody>>>>,
-    /// Connections outlive the worker that opened them.
+    /// The runtime of the connections, which outlive the HTTP worker that opened them.
     runtime: Handle,
 }
 
@@ -102,8 +102,8 @@ impl PeerClient {
         Self { tls: Arc::new(tls), idle: Mutex::default(), runtime: Handle::current() }
     }
 
-    /// Asks the member at `address` for the acknowledged position. With `after`, the member waits a little for a later
-    /// one.
+    /// Asks the member at `address` for the acknowledged position. With `after`, the member waits a little for a
+    /// position later than `after`.
     pub async fn head(&self, address: &str, after: Option<Position>) -> HeadAnswer {
         let path = after.map_or_else(|| HEAD.to_owned(), |after| format!("{HEAD}?after={after}"));
         let request = Request::get(path).header("host", address);
@@ -163,7 +163,8 @@ impl PeerClient {
                     return Ok(response);
                 }
                 Err(mut failed) => match failed.take_message() {
-                    // The other side has closed this kept connection meanwhile.
+                    // The peer has closed this idle connection. Nothing was sent, so the next round takes another
+                    // connection.
                     Some(unsent) if was_kept => request = unsent,
                     Some(unsent) => {
                         let reason = failed.into_error().to_string();
@@ -190,7 +191,7 @@ impl PeerClient {
         Some(kept.swap_remove(ready))
     }
 
-    /// Keeps a connection. It is ready again as soon as the answer was read.
+    /// Keeps a connection for later requests. hyper reports it as ready when the answer has been read.
     fn keep(&self, address: &str, sender: SendRequest<PeerBody>) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle.entry(address.to_owned()).or_default();
@@ -213,7 +214,7 @@ impl PeerClient {
 async fn connect(address: &str, tls: Arc<ClientConfig>) -> io::Result<SendRequest<PeerBody>> {
     let socket = TcpStream::connect(address).await?;
     socket.set_nodelay(true)?;
-    // Without these a request would wait for ever for a machine that lost its power.
+    // Without these options a request would wait for ever for a machine that lost its power.
     let options = SockRef::from(&socket);
     options.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBES).with_interval(PROBES).with_retries(3))?;
     options.set_tcp_user_timeout(Some(SILENT))?;

@@ -1,5 +1,5 @@
 //! Asks the leader up to where the log is acknowledged. All reads that begin while one question is under way share the
-//! next one.
+//! next question.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,13 @@ use std::time::Duration;
 use chronova_events::envelope::Position;
 use tokio::sync::{mpsc, oneshot};
 
-/// Asks once; `None` when nobody leads for so long.
+/// Asks the leader for the acknowledged position. `None` when no leader confirms a position within the source's time
+/// limit.
 pub type HeadSource = Arc<dyn Fn() -> futures::future::BoxFuture<'static, Option<Position>> + Send + Sync>;
 
-/// Reads that wait for a question: more would mean that the leader does not answer.
+/// The maximum number of waiting reads. More would wait only when the leader does not answer.
 const WAITING: usize = 65_536;
-/// A read whose question has no answer for so long gets none.
+/// A read that has no answer within this time gets `None`.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One question at a time, for all reads that wait.
@@ -22,19 +23,19 @@ pub struct ReadIndex {
 }
 
 impl ReadIndex {
-    /// Needs a running tokio runtime; its task ends with the last copy.
+    /// Needs a running tokio runtime. The task that asks ends when the last copy of the index is dropped.
     pub fn new(source: HeadSource) -> Self {
         let (waiting, mut asked) = mpsc::channel::<oneshot::Sender<Option<Position>>>(WAITING);
         tokio::spawn(async move {
             while let Some(first) = asked.recv().await {
-                // All that wait now began to read before this question.
+                // All reads that wait now began before this question, so its answer is valid for them.
                 let mut readers = vec![first];
                 while let Ok(more) = asked.try_recv() {
                     readers.push(more);
                 }
                 let head = source().await;
                 for reader in readers {
-                    // One that gave up needs no answer.
+                    // A read that gave up needs no answer.
                     let _ = reader.send(head);
                 }
             }

@@ -52,7 +52,7 @@ pub struct FollowerSeat {
     leader: LeaderAddress,
     log: Arc<dyn FollowedLog>,
     index: ReadIndex,
-    /// Whether this member has begun to lead, in another seat.
+    /// Whether this member has become the leader. A leader has a [`ClusterSeat`] of its own.
     promoted: watch::Receiver<bool>,
 }
 
@@ -83,7 +83,7 @@ impl FollowerSeat {
         *self.promoted.borrow()
     }
 
-    /// The leader's address, as soon as there is one. `None`: nobody leads until then, or this member does.
+    /// Waits for the leader's address, at most until `until`. `None`: there is no leader, or this member leads now.
     pub(super) async fn leader(&self, until: Instant) -> Option<String> {
         let (mut leader, mut promoted) = (self.leader.clone(), self.promoted.clone());
         let known = tokio::time::timeout_at(until, leader.wait_for(Option::is_some));
@@ -94,7 +94,8 @@ impl FollowerSeat {
         }
     }
 
-    /// Waits until the read models of this member show the effects of everything up to `position`.
+    /// Waits, at most for [`FOLDS`], until the read models of this member show the effects of everything up to
+    /// `position`. Returns whether they do.
     pub(super) async fn shows(&self, position: Position) -> bool {
         self.log.told(position);
         self.views.wait_for(position, FOLDS).await
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_leader_that_nobody_confirms_answers_no_read() {
+    async fn a_leader_without_confirmation_answers_no_read() {
         let unconfirmed = ClusterSeat::Leads(Arc::new(|| None));
         assert!(!unconfirmed.may_read().await);
         assert!(ClusterSeat::Leads(Arc::new(|| Some(1))).may_read().await);

@@ -39,7 +39,8 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     Err(refusal(&ctx, volume, &["active", "paused", "stopped"], "volume_snapshot_delete")?)
 }
 
-/// The refusal. Nova answers 400 for each of these reasons.
+/// The refusal: no server has the volume, the server's state forbids the action, or the volume is no file. As in Nova,
+/// the status is always 400.
 fn refusal(ctx: &Ctx, volume: &str, allowed: &[&str], action: &str) -> Result<Fault, Fault> {
     let unknown = || Fault::bad_request(format!("No volume Block Device Mapping with id {volume}."));
     let Ok(id) = volume.parse::<VolumeId>() else { return Ok(unknown()) };
@@ -56,7 +57,7 @@ fn refusal(ctx: &Ctx, volume: &str, allowed: &[&str], action: &str) -> Result<Fa
             "Instance {holder} in {attribute} {value}. Cannot {action} while the instance is in this state."
         )),
         None => Fault::bad_request(format!(
-            "Invalid volume: volume {volume} is no file that a running guest's disk could be put on top of."
+            "Invalid volume: volume {volume} is not a file that can become the backing file of a running guest's disk."
         )),
     })
 }

@@ -11,7 +11,7 @@ pub struct ComputeConfig {
     pub quota: BTreeMap<&'static str, i64>,
     /// `[DEFAULT] internal_service_availability_zone`
     pub internal_availability_zone: String,
-    /// `[DEFAULT] default_schedule_zone`: the zone of servers without a requested one.
+    /// `[DEFAULT] default_schedule_zone`: the zone of servers for which the user requests no zone.
     pub default_schedule_zone: Option<String>,
     /// `[DEFAULT] password_length`
     pub password_length: usize,

@@ -186,7 +186,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let queries = ctx.queries()?;
     let now = queries.clock.now();
     let found = queries.views.console_tokens.read(|tokens| tokens.valid(&token_hash(ctx.param("id")), now).cloned());
-    // The consoles of a deleted server are gone, too.
+    // A deleted server has no consoles, so its tokens are refused.
     let lives = |of: &ConsoleAuthorized| {
         queries.views.servers.read(|servers| servers.get(of.instance).is_some_and(|row| row.instance.alive().is_some()))
     };

@@ -96,7 +96,7 @@ async fn act(ctx: &Ctx, event: &ExternalEvent) -> Result<(), Fault> {
             Err(_) => Ok(()),
         },
         "power-update" => match power(tag, &server) {
-            // A lock by the owner does not bind the service that sends the event.
+            // The event comes from another service, so the owner's lock on the server does not forbid the action.
             Some(action) => {
                 send(ctx, id, InstanceRequest::Power { process, action, asker: CallerRights { overrides_lock: true } })
                     .await

@@ -1,4 +1,4 @@
-//! Flavors, their extra specs, and the projects that may use private ones.
+//! Flavors, their extra specs, and the projects that may use private flavors.
 
 use std::sync::Arc;
 
@@ -90,7 +90,8 @@ pub(super) fn is_visible(flavor: &Flavor, project: Option<&ProjectId>) -> bool {
     flavor.definition.public || project.is_some_and(|project| flavor.access.contains(project))
 }
 
-/// The public flavors and those that the project has access to. Administrators may request private ones, or all.
+/// The public flavors and those that the project has access to. Administrators may request the private flavors, or all
+/// flavors.
 fn wanted(ctx: &Ctx) -> Result<Vec<Arc<Flavor>>, Fault> {
     let admin = ctx.caller().is_admin;
     let public = if admin { parse_public(ctx.query.first("is_public"))? } else { Some(true) };
@@ -187,9 +188,9 @@ async fn send(ctx: &Ctx, command: FlavorCommand) -> Result<(), Fault> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let wish = definition(ctx.parse_at("flavor")?);
-    let id = wish.flavor.clone();
-    send(&ctx, FlavorCommand::Create(wish)).await?;
+    let request = definition(ctx.parse_at("flavor")?);
+    let id = request.flavor.clone();
+    send(&ctx, FlavorCommand::Create(request)).await?;
     let flavor = ctx.queries()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     flavor.map(|flavor| reply(&ctx, flavor)).ok_or_else(|| reject::no_flavor(id))
 }

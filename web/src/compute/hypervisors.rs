@@ -53,13 +53,13 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("os_compute_api:os-hypervisors:servers"),
 ];
 
-/// Measurements from the host's heartbeats. They are no events, so answers about the past lack them.
+/// Measurements from the host's heartbeats. Measurements are not in the log, so answers about the past lack them.
 pub(super) fn measured(ctx: &Ctx, host: HostId) -> Result<Option<HostUsage>, Fault> {
-    let told = ctx.queries()?.usage(host).filter(|_| !ctx.is_past());
-    Ok(told.map(|(usage, _)| usage))
+    let usage = ctx.queries()?.usage(host).filter(|_| !ctx.is_past());
+    Ok(usage.map(|(usage, _)| usage))
 }
 
-pub(super) fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) -> HostLoad {
+pub(super) fn load(views: &Views, host: &KnownHost, usage: Option<&HostUsage>) -> HostLoad {
     let has = &host.capabilities;
     let used = |class: &str| {
         views.placement.read(|view| {
@@ -82,15 +82,15 @@ pub(super) fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) ->
         memory_used_mib: sum("MEMORY_MB"),
         disk_gib: has.disk_gib,
         disk_used_gib: disk_used,
-        disk_free_gib: told.map_or_else(|| has.disk_gib.saturating_sub(disk_used), |told| told.disk_free_gib),
+        disk_free_gib: usage.map_or_else(|| has.disk_gib.saturating_sub(disk_used), |usage| usage.disk_free_gib),
         running,
         busy,
     }
 }
 
 /// The uptime in the form of `uptime(1)`, if the host reports it.
-fn uptime_of(told: Option<&HostUsage>) -> Option<String> {
-    let seconds = told?.uptime_seconds?;
+fn uptime_of(usage: Option<&HostUsage>) -> Option<String> {
+    let seconds = usage?.uptime_seconds?;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     Some(match days {
         0 => format!("up {hours:>2}:{minutes:02}"),
@@ -115,13 +115,13 @@ fn servers_of(queries: &Queries, views: &Views, host: HostId) -> Vec<(String, St
 
 fn view(ctx: &Ctx, host: KnownHost, with_servers: bool) -> Result<HypervisorView, Fault> {
     let (queries, views) = (ctx.queries()?, ctx.views()?);
-    let told = measured(ctx, host.id)?;
+    let usage = measured(ctx, host.id)?;
     let even_none = versions::hypervisors_show_no_servers_too(ctx.version);
     let servers =
         Some(servers_of(queries, views, host.id)).filter(|list| with_servers && (even_none || !list.is_empty()));
-    let uptime = versions::hypervisors_show_uptime(ctx.version).then(|| uptime_of(told.as_ref())).flatten();
+    let uptime = versions::hypervisors_show_uptime(ctx.version).then(|| uptime_of(usage.as_ref())).flatten();
     let service_number = services::number_of(host.number);
-    Ok(HypervisorView { load: load(views, &host, told.as_ref()), servers, uptime, service_number, host })
+    Ok(HypervisorView { load: load(views, &host, usage.as_ref()), servers, uptime, service_number, host })
 }
 
 fn with_servers(ctx: &Ctx) -> bool {
@@ -219,7 +219,7 @@ async fn servers(ctx: Ctx) -> Result<Reply, Fault> {
     brief(&ctx, true)
 }
 
-/// The sums over hosts that may get servers: like Nova, over those with an enabled service.
+/// As in Nova, the sums over the hosts whose compute service is enabled.
 async fn statistics(ctx: Ctx) -> Result<Reply, Fault> {
     let loads: Vec<HostLoad> = all(&ctx)?
         .iter()

@@ -1,7 +1,7 @@
 //! A user's key pairs.
 //!
-//! Generated pairs (until 2.91) are Ed25519 keys; certificates (`x509`, from 2.2 on) use P-256. Only the answer has the
-//! private half; it is not stored.
+//! Generated pairs (until 2.91) are Ed25519 keys; certificates (`x509`, from 2.2 on) use P-256. The private key is in
+//! the answer only; Chronova does not store it.
 
 use chronova_actors::keypair::{KeypairCommand, KeypairRoot};
 use chronova_events::ids::UserId;
@@ -91,7 +91,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::json(status, json!({"keypair": shown})))
 }
 
-/// The pair to store, and the private half if it was generated here.
+/// The pair to store, and the private key if Chronova generated the pair.
 fn pair(ctx: &Ctx, body: &bodies::KeypairBody, user: &UserId) -> Result<(KeypairCreated, Option<String>), Fault> {
     let kind = body.kind.as_deref().unwrap_or("ssh");
     let (public, private) = match (kind, body.public_key.as_deref()) {

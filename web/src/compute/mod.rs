@@ -4,7 +4,7 @@
 //!
 //! `bodies` holds the schemas of requests, `views` the fields of answers (both per microversion). [`reject`] maps
 //! rejections to Nova's messages. [`versions`] holds the other differences between microversions. [`unserved`] lists
-//! Nova's operations that are not served; each answers 410 or 501.
+//! Nova's operations that are not served, with the status that each answers.
 
 mod aggregates;
 mod assisted_snapshots;

@@ -13,7 +13,7 @@ pub(super) struct ResultPage<T> {
     pub more: bool,
 }
 
-/// The size of a page: the requested one, at most `[api] max_limit`.
+/// The size of a page: the requested size, at most `[api] max_limit`.
 pub(super) fn limit(ctx: &Ctx) -> Result<usize, Fault> {
     let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
     let Some(text) = ctx.query.first("limit") else { return Ok(most) };
@@ -21,7 +21,7 @@ pub(super) fn limit(ctx: &Ctx) -> Result<usize, Fault> {
     Ok(asked.min(most))
 }
 
-/// Cuts the page out of `all`. As in Nova's views, a full page has a link to a next one, even if nothing follows.
+/// Cuts the page out of `all`. As in Nova's views, a full page has a link to a next page, even if nothing follows.
 pub(super) fn cut<T>(ctx: &Ctx, all: Vec<T>, matches: impl Fn(&T, &str) -> bool) -> Result<ResultPage<T>, Fault> {
     let limit = limit(ctx)?;
     let after = match ctx.query.first("marker") {

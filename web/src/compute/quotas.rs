@@ -61,7 +61,7 @@ pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i6
     own.map_or_else(|| default(ctx, resource), Ok)
 }
 
-/// The default limit of a resource: that of the class `default`, or else the configured one.
+/// The default limit of a resource: the limit of the class `default`, or else the configured limit.
 pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     let of_class =
         ctx.queries()?.views.quotas.read(|view| {
@@ -125,7 +125,7 @@ fn project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     Ok((project, permit))
 }
 
-/// As [`project`]; refuses a project that does not exist.
+/// Like [`project`], but refuses a project that does not exist.
 async fn known_project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     let (project, permit) = project(ctx)?;
     ctx.expect_project(&project).await?;
@@ -232,7 +232,7 @@ async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
 
 const LONGEST_CLASS: usize = 255;
 
-/// The limits of a class; a limit that the class lacks is the configured one. Limits of server groups are shown from
+/// The limits of a class; a limit that the class lacks has its configured value. Limits of server groups are shown from
 /// 2.50 on.
 fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
     let said = ctx.queries()?.views.quotas.read(|view| view.classes.by_name.get(class).cloned()).unwrap_or_default();
@@ -242,8 +242,8 @@ fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
     if versions::quota_classes_follow_quota_sets(ctx.version) {
         limits.retain(|name, _| !NETWORK.contains(&name.as_str()));
     } else {
-        // Earlier versions lack the two limits of server groups. They keep the network limits longer than quota sets
-        // do.
+        // Earlier versions show no limits of server groups. They show the limits of network resources even where quota
+        // sets no longer do.
         limits.retain(|name, _| !GROUPS.contains(&name.as_str()));
         for name in NETWORK {
             limits.insert((*name).to_owned(), limit(name));

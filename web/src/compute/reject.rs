@@ -269,7 +269,7 @@ pub(super) fn host(id: HostId, error: CommandError<HostReject>) -> Fault {
     })
 }
 
-/// The action on a host aggregate, which begins Nova's message.
+/// The action on a host aggregate that Nova's message names.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AggregateAction<'a> {
     Create,

@@ -25,14 +25,14 @@ const ENTRY: usize = 256;
 #[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
 struct RenderKey {
     server: InstanceId,
-    /// The table, by its address.
+    /// The address of the field table, which identifies the table.
     table: usize,
     version: Microversion,
 }
 
 #[derive(Debug)]
 struct RenderedServer {
-    /// Weak, so that the read model can change the row in place although the cache knows it.
+    /// A weak reference, so that the read model can still change the row in place.
     row: Weak<ServerRow>,
     sees: Arc<ServerVisibility>,
     beside: ServerViewExtras,
@@ -52,7 +52,8 @@ struct RenderShard {
 pub(super) struct RenderedServers {
     shards: Vec<RwLock<RenderShard>>,
     hasher: RandomState,
-    /// The latest visibilities of callers: most are equal, and a shared one need not be compared.
+    /// The visibilities of the latest callers. Callers with equal visibilities share one value, so that a comparison of
+    /// pointers suffices.
     sees: RwLock<Vec<Arc<ServerVisibility>>>,
 }
 
@@ -70,7 +71,7 @@ impl Default for RenderedServers {
 }
 
 impl RenderedServers {
-    /// A shared value equal to `sees`: the remembered one, if there is one.
+    /// A shared value equal to `sees`: the remembered value, if there is one.
     pub(super) fn same(&self, sees: ServerVisibility) -> Arc<ServerVisibility> {
         let known = |all: &[Arc<ServerVisibility>]| all.iter().find(|known| ***known == sees).cloned();
         if let Some(known) = known(&self.sees.read().unwrap_or_else(PoisonError::into_inner)) {
@@ -185,7 +186,7 @@ mod tests {
         let mut row = row(id).ok_or("no sample")?;
         let check = |view: &ServerView| {
             for version in [v(2, 1), v(2, 96)] {
-                // The second time comes from the cache.
+                // The second text comes from the cache.
                 for _ in 0..2 {
                     let (mut cached, mut fresh) = (Vec::new(), Vec::new());
                     cache.write(&SERVER, view, version, &mut cached);

@@ -1,6 +1,6 @@
 //! The compute services.
 //!
-//! Each host has a `nova-compute`, with any driver, because clients identify hosts by this service. The control plane
+//! Each host is shown with a `nova-compute` service, because clients identify hosts by this service. The control plane
 //! appears as the services `nova-scheduler` and `nova-conductor`, which clients expect.
 
 use chronova_actors::host::{HostCommand, HostRoot};

@@ -1,8 +1,8 @@
-//! Operations of the API that are not served. Removed ones answer 410, as in Nova. Operations that this release does
-//! not implement yet answer 501 with that reason.
+//! Operations of the API that are not served.
 //!
-//! Both are route tables. A newly implemented operation loses its line here. The second table may only shrink, and a
-//! test compares it with a list. It is empty today.
+//! [`GONE`] lists the operations that Nova has removed. As in Nova, removed operations answer 410, and
+//! `os-getRDPConsole` answers 400. [`NOT_YET`] lists operations of Nova that this release does not implement. It is
+//! empty and must stay empty; a test compares it with `tests/uncovered-operations.txt`.
 
 use crate::route::{Method, Route, gone, gone_action};
 
@@ -69,5 +69,5 @@ pub const GONE: &[Route] = &[
     gone("virtual_interfaces.index", Method::Get, "/servers/{server_id}/os-virtual-interfaces", 410),
 ];
 
-/// Operations of Nova that this release does not implement.
+/// Operations of Nova that this release does not implement. It must stay empty.
 pub const NOT_YET: &[Route] = &[];

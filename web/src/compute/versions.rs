@@ -72,7 +72,7 @@ pub(super) const fn public_flavor_has_no_access_list(version: Microversion) -> b
     version.at_least(v(2, 7))
 }
 
-/// Fixed addresses, security groups and the like have quotas here.
+/// The Compute API has quotas of network resources: fixed and floating addresses, security groups and their rules.
 pub(super) const fn network_quotas(version: Microversion) -> bool {
     !version.at_least(v(2, 36))
 }

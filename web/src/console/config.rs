@@ -43,13 +43,14 @@ impl Default for ConsoleConfig {
 }
 
 impl ConsoleConfig {
-    /// The page that users of SPICE are sent to and that is not in the folder of the viewers. VNC has a page without one.
+    /// The SPICE page to which this process sends users, if the folder of the viewers lacks it. For VNC, the dashboard
+    /// has a page of its own.
     pub fn missing_viewer(&self) -> Option<std::path::PathBuf> {
         let ours = self.spice && self.spice_html5_url.contains("/console/spice_auto.html");
         ours.then(|| self.pages.join("spice_auto.html")).filter(|page| !page.is_file())
     }
 
-    /// The address that is given out for a kind of console.
+    /// The configured base URL for a kind of console.
     pub fn url(&self, kind: &str) -> &str {
         match kind {
             "novnc" => &self.novnc_url,

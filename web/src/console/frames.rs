@@ -1,4 +1,4 @@
-//! The frames of a WebSocket (RFC 6455), as far as a stream of bytes needs them. A console ignores the bounds of
+//! The frames of a WebSocket (RFC 6455), as far as a stream of bytes needs them. A console ignores the boundaries of
 //! messages.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};

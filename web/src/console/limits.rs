@@ -38,7 +38,7 @@ pub(super) struct ConsoleSlots {
     counts: Arc<Mutex<Counts>>,
 }
 
-/// A counted console; dropping it ends the count.
+/// A console that counts as open until this value is dropped.
 #[derive(Debug)]
 pub(super) struct ConsoleSlot {
     _of_all: OwnedSemaphorePermit,

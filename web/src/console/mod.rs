@@ -4,10 +4,10 @@
 //! connection to the guest's host. A serial line uses the hypervisor's own connection, so that no host needs a port for
 //! it. `/console/FILE` serves the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5).
 //!
-//! The gateway checks a request in Nova's order. The token is known and not expired, and its server is alive. A
-//! browser's `Origin` is this host or one of `[console] allowed_origins`, and as secure as the console's URL. The
-//! guest's console still has the address in the token. A refusal has no body, because viewers would show it as console
-//! output. The process logs the reason.
+//! The gateway checks a request in Nova's order. First, the token must be known and not expired, and its server must
+//! exist. Second, a browser's `Origin` must be this host or one of `[console] allowed_origins`, and as secure as the
+//! console's URL. Last, the guest's console must still have the address in the token. A refusal has no body, because
+//! viewers would show it as console output. The process logs the reason.
 //!
 //! Bounds: `[chronova] max_consoles` connections; [`limits`] bounds those of each token and server; [`relay`] bounds
 //! the buffered data. All consoles end with the process.
@@ -151,7 +151,7 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsoleS
     Ok((accept, place, line))
 }
 
-/// Connects to the console, if its address is still the one in the token.
+/// Connects to the console, if its address still equals the address in the token.
 async fn reach(host: &HostReadings, known: &ConsoleAuthorized) -> Result<SerialLine, ConsoleRefusal> {
     let screen = match known.kind.as_str() {
         "serial" => return Ok(host.serial_line(known.instance).await?),

@@ -84,7 +84,8 @@ impl RelayClient {
     }
 }
 
-/// Relays until one side ends. Returns the reason, or `None` when the client disconnected without a close frame.
+/// Relays until one side ends. Returns the reason, or `None` when the client disconnected without a close frame, or is
+/// too slow.
 async fn carry(
     mut payload: web::Payload,
     mut line: SerialLine,
@@ -114,7 +115,7 @@ async fn carry(
 }
 
 /// Handles the client's frames. `Some(Some(reason))`: the relay must end with this reason. `Some(None)`: the relay goes
-/// on. `None`: the client is gone.
+/// on. `None`: the client is gone or too slow.
 async fn hear(frames: &mut PendingFrames, line: &SerialLine, client: &RelayClient) -> Option<Option<CloseReason>> {
     loop {
         match frames.next() {

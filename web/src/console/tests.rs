@@ -235,7 +235,7 @@ async fn the_address_of_a_screen_opens_a_page_without_any_viewer() {
     assert!(script.starts_with("/dashboard/") && script.ends_with("/vnc_auto.js"), "{script}");
     let request = TestRequest::with_uri(script).to_http_request();
     assert_eq!(crate::dashboard::answer(&request).status(), 200, "{script}");
-    // An operator's own viewer goes before.
+    // A page in the operator's folder takes precedence over the dashboard's page.
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("vnc_auto.html"), "own").unwrap();
     let own = pages::answer(&folder, "vnc_auto.html", &TestRequest::default().to_http_request()).await;

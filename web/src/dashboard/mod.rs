@@ -4,8 +4,8 @@
 //! the policy alone decides what a viewer sees. The sources are in `web/dashboard`, and are served unchanged.
 //!
 //! Invariants: pages load nothing from another host, and use only scripts and styles from our files ([`POLICY`]). All
-//! files except the first are below a folder that is named after a hash of their content. So a browser caches them for
-//! ever, and never mixes the files of two versions.
+//! files except [`INDEX`] and [`SCREEN`] are below a folder that is named after a hash of their content. So a browser
+//! caches them for ever, and never mixes the files of two versions.
 
 mod files;
 
@@ -39,7 +39,7 @@ static INDEX: LazyLock<DashboardFile> = LazyLock::new(|| page(files::INDEX));
 /// The page that shows a server's screen to the holder of a console's address.
 static SCREEN: LazyLock<DashboardFile> = LazyLock::new(|| page(SCREEN_PAGE));
 
-/// The name of that page; noVNC's own page has the same.
+/// The file name of [`SCREEN`]. noVNC's own page has the same name.
 pub(crate) const SCREEN_PAGE: &str = "vnc_auto.html";
 
 /// A page outside the folder of the other files.

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::secret::{Secret, SecretHash};
 
-/// The right of a credential. Each right includes the ones before it.
+/// The right of a credential. Each right includes the rights before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogRight {
     /// Reads the whole log; payloads of Chronova's events come as JSON.

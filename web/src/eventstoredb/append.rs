@@ -25,7 +25,7 @@ const REPEATED: u16 = 256;
 /// The refusal of an append.
 #[derive(Debug)]
 pub(super) enum AppendRefusal {
-    /// The stream's revision is not the expected one.
+    /// The stream's revision is not the expected revision.
     WrongVersion(Revision),
     TooLarge(usize),
     Status(Status),
@@ -157,8 +157,8 @@ pub(super) fn uuid_of(id: Option<wire::Uuid>) -> Option<Uuid> {
     }
 }
 
-/// Whether the stream has exactly these events after `expected`. Then the client repeats an append because it missed
-/// the answer. As in EventStoreDB, it gets that answer again.
+/// Whether the stream has exactly these events after `expected`. If so, the client repeats an append because it missed
+/// the answer. As in EventStoreDB, the client gets the same answer again.
 async fn done_at(
     log: &ServedLog,
     stream: &StreamId,
@@ -170,7 +170,7 @@ async fn done_at(
     Ok(there.last().filter(|_| same).map(|last| Appended { revision: last.revision, position: last.position }))
 }
 
-/// As [`done_at`], for an append that expects any revision: searches the stream's newest events.
+/// Like [`done_at`], for an append that expects any revision: searches the stream's newest events.
 async fn done_recently(
     log: &ServedLog,
     stream: &StreamId,

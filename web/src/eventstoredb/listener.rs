@@ -69,7 +69,7 @@ impl LogServer {
         &self.addresses
     }
 
-    /// Refuses new calls, tells the running ones to end, and waits for them up to [`SHUTDOWN_GRACE`].
+    /// Refuses new calls, tells the running calls to end, and waits for them up to [`SHUTDOWN_GRACE`].
     pub async fn stop(mut self) {
         self.ends.send_replace(true);
         while self.listeners.join_next().await.is_some() {}
@@ -114,7 +114,7 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Accepts connections until the server stops, then waits for the open ones.
+/// Accepts connections until the server stops, then waits for the open connections.
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<ServedLog>, places: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
     let mut ending = log.ending();
@@ -127,8 +127,8 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<Served
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // For example, the process has no file descriptor left. That passes, but an immediate retry would fail
-                // again.
+                // For example, the process has no file descriptor left. Descriptors become free again, but an immediate
+                // retry would fail.
                 tracing::warn!(%error, "accepting a client of the log failed");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;

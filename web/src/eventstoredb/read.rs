@@ -1,8 +1,8 @@
 //! Reads and subscriptions: of one stream, or of the whole log.
 //!
-//! Clients rely on EventStoreDB's rules about the start of a read. A read forwards includes its start, a subscription
-//! does not. A read backwards includes the revision, but not the position. A page of events is read when the client
-//! takes it. So a slow client costs the memory of one page.
+//! Clients rely on EventStoreDB's rules about the start of a read. A forward read includes the event at its start; a
+//! subscription does not. A backward read includes the event at a start revision, but not the event at a start
+//! position. A page of events is read when the client takes it. So a slow client costs the memory of one page.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -231,8 +231,8 @@ impl StreamReader {
 struct StreamFollower {
     stream: StreamId,
     after: Revision,
-    /// Subscribed before the catch-up read, so that no event is missed. Events that it repeats are recognized by their
-    /// revision.
+    /// Subscribed before the catch-up read, so that no event is missed. Events that the subscription repeats are
+    /// recognized by their revision.
     live: Subscription,
     phase: ReadPhase,
     ending: ShutdownSignal,
@@ -294,8 +294,8 @@ fn confirmation() -> ReadItem {
     ReadItem::Other(ReadContent::Confirmation(SubscriptionConfirmation { subscription_id }))
 }
 
-/// Waits for events until the server stops. The end is a status, because clients expect that a subscription without one
-/// goes on.
+/// Waits for events until the server stops. Then returns an error status, because clients do not expect a subscription
+/// to end without one.
 async fn newest(live: &mut Subscription, ending: &mut ShutdownSignal) -> Result<Vec<Arc<Recorded>>, Status> {
     tokio::select! {
         batch = live.next() => batch.map_err(|error| status::of_store(&error)),

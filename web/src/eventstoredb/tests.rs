@@ -52,7 +52,7 @@ fn log(subscriptions: usize) -> (Arc<ServedLog>, watch::Sender<bool>) {
     (Arc::new(log), ends)
 }
 
-/// A log of `count` events in `process-a`, with one of another stream after each.
+/// A log of `count` events in `process-a`, with an event of another stream after each of them.
 async fn filled(count: u64) -> (Arc<ServedLog>, watch::Sender<bool>) {
     let (log, ends) = log(2);
     for n in 0..count {

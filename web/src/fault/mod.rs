@@ -1,9 +1,9 @@
 //! Errors as callers see them: a status, a machine-readable key and a message. Each service has its own form.
 //!
-//! A handler returns `Err(Fault::not_found("..."))` and need not know the form: `render` writes Nova's, Placement's,
-//! Keystone's, Glance's or Neutron's. Internals never leak: [`Fault::internal`] logs its cause and tells the client
-//! only that the request failed. Every rendered fault has the request id in its headers, and in its body if the
-//! service's form has a field for it.
+//! A handler returns `Err(Fault::not_found("..."))` and need not know the form: `render` writes Nova's (also for
+//! volumes), Placement's, Keystone's, Glance's or Neutron's. Internals never leak: [`Fault::internal`] logs its cause
+//! and tells the client only that the request failed. Every rendered fault has the request id in its headers, and in
+//! its body if the service's form has a field for it.
 
 mod render;
 

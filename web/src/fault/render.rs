@@ -136,7 +136,8 @@ fn wants_page(accept: &str) -> bool {
     accept.contains("text/html") && !accept.contains("application/") && !accept.contains("*/*")
 }
 
-/// The errors of Glance and the metadata service come from webob: HTML, JSON or text, by the client's `Accept`.
+/// The form of the library webob: HTML, JSON or text, by the client's `Accept`. Glance, the metadata service and
+/// Placement's HTML pages use it.
 fn webob(fault: &Fault, accept: &str) -> Reply {
     let status = format!("{} {}", fault.status, title(fault.status));
     let accept = accept.to_ascii_lowercase();
@@ -202,13 +203,13 @@ mod tests {
         for service in Service::ALL {
             let fault = Fault::of_log(&cause);
             assert_eq!(fault.status, 413);
-            let told =
+            let shown =
                 match render(&fault, &RenderContext { service, accept: "", version: None, request_id: "req-1" }).body {
                     ReplyBody::Json(value) => value.to_string(),
                     ReplyBody::Bytes { bytes, .. } => String::from_utf8(bytes.to_vec()).unwrap(),
                     _ => String::new(),
                 };
-            assert!(told.contains("Request is too large"), "{told}");
+            assert!(shown.contains("Request is too large"), "{shown}");
         }
     }
 

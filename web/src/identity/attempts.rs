@@ -1,16 +1,17 @@
 //! Limits attempts with wrong passwords, by source address and by user.
 //!
 //! An attempt takes a token from both buckets, and returns it if the password is right. So a user with the right
-//! password is never throttled by their own attempts. Parallel attempts count like sequential ones. A throttled attempt
-//! costs no hashing. A bucket refills steadily, so nobody is locked out for long. A longer lockout is the task of
-//! [`Lockout`](chronova_actors::coordination::lockouts::Lockout).
+//! password is never throttled by their own attempts. Parallel attempts count like sequential attempts. A throttled
+//! attempt costs no hashing. A bucket refills steadily, so nobody is locked out for long. A longer lockout is the task
+//! of [`Lockout`](chronova_actors::coordination::lockouts::Lockout).
 
 use std::net::IpAddr;
 use std::time::Instant;
 
 use crate::rate::RateLimits;
 
-/// The prefix length of the IPv6 network that one customer typically has. Its addresses share a bucket.
+/// The prefix length of the IPv6 network that one customer typically has. All addresses of such a network share a
+/// bucket.
 const PREFIX: u8 = 64;
 
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl FailedLogins {
         let now = Instant::now();
         for key in from.map(network).into_iter().chain([format!("user {user}")]) {
             if let Err(seconds) = limits.take(&key, now) {
-                // The other bucket refused the attempt, so this bucket gets its token back.
+                // This bucket refused the attempt, so the bucket before it gets its token back.
                 attempt.succeeded();
                 return Err(seconds);
             }

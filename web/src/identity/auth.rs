@@ -53,7 +53,7 @@ fn target(claims: &Claims) -> PolicyTarget {
     PolicyTarget::default().with("target.token.user_id", claims.user.as_str())
 }
 
-/// A caller without the right to a token does not learn whether it is valid.
+/// A caller without the right to read a token does not learn whether the token is valid.
 fn permitted_subject(ctx: &Ctx) -> Result<(Claims, crate::policy::Permit), Fault> {
     match subject(ctx) {
         Ok(claims) => ctx.authorize(&target(&claims)).map(|permit| (claims, permit)),

@@ -1,7 +1,7 @@
 //! The service catalogue: the services of this cloud and their endpoints.
 //!
-//! The configuration determines it. So it is not stored, and the API can read it but not change it. Ids are derived
-//! from names: the same configuration gives the same ids on every start.
+//! The configuration determines the catalogue. So the catalogue is not stored, and the API cannot change it. Ids are
+//! derived from names: the same configuration gives the same ids on every start.
 
 use chronova_events::identity::IdentityScope;
 use serde_json::{Value, json};
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(scoped, catalogue.in_token(Some(&IdentityScope::Project("p1".into()))));
         assert_eq!(scoped[1]["endpoints"][2]["url"], "http://h:1/compute/v2.1");
         assert_eq!(scoped[6]["endpoints"][0]["url"], "http://h/volume/v3/p1");
-        // `volumev3` names the project in its path, and there is none.
+        // The URL of `volumev3` needs a project, and this token has none.
         assert_eq!(catalogue.in_token(None).as_array().unwrap().len(), 6);
     }
 }

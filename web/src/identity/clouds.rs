@@ -3,7 +3,7 @@
 use crate::secret::Secret;
 
 /// The content of a `clouds.yaml` with the cloud `chronova`, for the administrator that the first start created. `base`
-/// is `http://host:port`. Write it with mode 0600: it holds the password.
+/// is `http://host:port`. The caller must write the file with mode 0600, because it holds the password.
 pub fn clouds_yaml(base: &str, region: &str, password: &Secret) -> String {
     let base = base.trim_end_matches('/');
     format!(
@@ -16,7 +16,7 @@ pub fn clouds_yaml(base: &str, region: &str, password: &Secret) -> String {
     )
 }
 
-/// A YAML double-quoted scalar: JSON's text form is one.
+/// A YAML double-quoted scalar. The JSON form of a text is such a scalar.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

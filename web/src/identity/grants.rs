@@ -190,8 +190,8 @@ fn rows(ctx: &Ctx, identity: &Identity, wanted: &RoleAssignmentQuery<'_>) -> Vec
     matching.map(|(user, grant)| assignment(ctx, identity, wanted, &user, &grant)).collect()
 }
 
-/// Expands an assignment. With `effective`, the result has its implied roles, and inherited roles at the projects that
-/// inherit them.
+/// Expands an assignment. With `effective`, the result also has the roles that the assigned role implies. An inherited
+/// assignment then appears at each project that inherits it.
 fn expand(identity: &Identity, user: &UserId, grant: &Grant, effective: bool) -> Vec<(UserId, Grant)> {
     if !effective {
         return vec![(user.clone(), grant.clone())];

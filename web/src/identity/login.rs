@@ -124,10 +124,10 @@ pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims
     let (user, methods, parent) = identify(ctx, service, &auth.identity).await?;
     let scope = super::realm::read(ctx, |identity| wanted_scope(identity, &user, auth.scope.as_ref()))??;
     let mut audit_ids = vec![audit_id().map_err(Fault::internal)?];
-    // The last audit id is that of the chain's first token.
+    // The last audit id is the id of the chain's first token.
     audit_ids.extend(parent.as_ref().and_then(|parent| parent.audit_ids.last().cloned()));
     let longest = Timestamp(now.0 + i64::from(service.expiration) * 1_000_000);
-    // A token that was issued for a token expires with it.
+    // A token that was issued for another token expires no later than that token.
     let expires_at = parent.map_or(longest, |parent| parent.expires_at.min(longest));
     Ok(Claims { user, scope, methods, audit_ids, issued_at: now, expires_at })
 }
@@ -239,29 +239,33 @@ fn named_project<'a>(identity: &'a Identity, sent: &LoginProject) -> Option<&'a 
     }
 }
 
-/// The requested scope, if the user has a role on it. Without a requested scope it is the default project, if the user
-/// has a role there.
-fn wanted_scope(identity: &Identity, user: &UserId, wish: Option<&LoginScope>) -> Result<Option<IdentityScope>, Fault> {
+/// The requested scope, if the user has a role on it. Without a requested scope, the scope is the user's default
+/// project, if the user has a role there.
+fn wanted_scope(
+    identity: &Identity,
+    user: &UserId,
+    requested: Option<&LoginScope>,
+) -> Result<Option<IdentityScope>, Fault> {
     let nothing = LoginScopeParts::default();
-    let wish: &LoginScopeParts = match wish {
+    let requested: &LoginScopeParts = match requested {
         None => return Ok(default_scope(identity, user)),
         Some(LoginScope::Word(word)) if word == "unscoped" => return Ok(None),
-        Some(LoginScope::Named(wish)) if wish.unscoped != SentField::Nothing => return Ok(None),
+        Some(LoginScope::Named(requested)) if requested.unscoped != SentField::Nothing => return Ok(None),
         Some(LoginScope::Word(_)) => &nothing,
-        Some(LoginScope::Named(wish)) => wish,
+        Some(LoginScope::Named(requested)) => requested,
     };
-    let trust = wish.trust != SentField::Nothing;
-    let wishes = [wish.project.is_some(), wish.domain.is_some(), wish.system.is_some(), trust];
-    if wishes.into_iter().filter(|wished| *wished).count() != 1 {
+    let trust = requested.trust != SentField::Nothing;
+    let given = [requested.project.is_some(), requested.domain.is_some(), requested.system.is_some(), trust];
+    if given.into_iter().filter(|is_given| *is_given).count() != 1 {
         return Err(Fault::bad_request(
             "Expecting to find exactly one of project, domain, system or OS-TRUST:trust in scope. The server could not comply with the request since it is either malformed or otherwise incorrect. The client is assumed to be in error.",
         ));
     }
-    let scope = if let Some(project) = &wish.project {
+    let scope = if let Some(project) = &requested.project {
         named_project(identity, project).map(|project| IdentityScope::Project(project.id.clone()))
-    } else if let Some(domain) = &wish.domain {
+    } else if let Some(domain) = &requested.domain {
         named_domain(identity, domain).map(|domain| IdentityScope::Domain(domain.id.clone()))
-    } else if wish.system.as_ref().is_some_and(|system| system.all == Some(true)) {
+    } else if requested.system.as_ref().is_some_and(|system| system.all == Some(true)) {
         Some(IdentityScope::System)
     } else {
         None

@@ -83,7 +83,7 @@ impl IdentityService {
         Ok(Self::with_signer(Signer::open(data_dir)?, passwords, options, views, clock))
     }
 
-    /// As [`Self::open`], with a given key and hashing cost: for tests.
+    /// Like [`Self::open`], with a given key and hashing cost, for tests.
     pub fn with_signer(
         signer: Signer,
         passwords: Passwords,
@@ -105,8 +105,8 @@ impl IdentityService {
         self.clock.now()
     }
 
-    /// Whether the password is right. An unknown user, or one without a password, costs the same time. `from` and
-    /// `named` identify the source of the attempt, which is limited after too many wrong passwords.
+    /// Whether the password is right. An unknown user, or one without a password, costs the same time. `from` is the
+    /// address and `named` the user of the attempt. Too many wrong passwords of either make further attempts wait.
     pub(super) async fn proves(
         &self,
         (from, named): (Option<IpAddr>, &str),
@@ -141,10 +141,11 @@ impl IdentityProvider for IdentityService {
         let now = Timestamp(self.now().0.saturating_sub(window));
         self.views.identities.read(|view| {
             let identity = &view.identity;
-            if !stands(identity, &claims, now) {
+            if !is_usable(identity, &claims, now) {
                 return Err(TokenError::Invalid);
             }
-            owner(identity, &claims).map(Arc::new).ok_or(TokenError::Invalid)
+            let owner = owner(identity, &claims).filter(|owner| claims.scope.is_none() || !owner.roles.is_empty());
+            owner.map(Arc::new).ok_or(TokenError::Invalid)
         })
     }
 
@@ -156,13 +157,16 @@ impl IdentityProvider for IdentityService {
 /// Whether a token is valid: not expired, not revoked, its user and scope enabled, and at least one role left on the
 /// scope.
 pub(super) fn stands(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
+    let has_role = |scope| !identity.roles_on(&claims.user, scope).is_empty();
+    is_usable(identity, claims, now) && claims.scope.as_ref().is_none_or(has_role)
+}
+
+/// [`stands`] without the check of roles, which costs most.
+fn is_usable(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
     now < claims.expires_at
         && !identity.revoked.contains_key(claims.audit_id())
         && active_user(identity, claims).is_some_and(|user| claims.issued_at >= user.tokens_from)
-        && claims
-            .scope
-            .as_ref()
-            .is_none_or(|scope| is_open(identity, scope) && !identity.roles_on(&claims.user, scope).is_empty())
+        && claims.scope.as_ref().is_none_or(|scope| is_open(identity, scope))
 }
 
 fn active_user<'a>(identity: &'a Identity, claims: &Claims) -> Option<&'a User> {

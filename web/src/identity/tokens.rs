@@ -1,8 +1,8 @@
 //! Tokens: their claims, and how they are signed and read.
 //!
-//! A token is `base64url(version ‖ claims ‖ HMAC-SHA256)`. It is self-contained: issuing one stores nothing, and
-//! reading one costs a hash. The key is a file of the data directory that only its owner may read; removing it ends all
-//! tokens. Claims are used only after the signature was compared, in constant time.
+//! A token is `base64url(version ‖ claims ‖ HMAC-SHA256)`. It is self-contained: issuing a token stores nothing, and
+//! reading a token costs one hash. The key is a file of the data directory that only its owner may read; removing the
+//! file makes all tokens invalid. Claims are used only after the signature was compared, in constant time.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ use crate::secret::Secret;
 const VERSION: u8 = 1;
 const TAG: usize = 32;
 const KEY: usize = 32;
-/// A longer token, in bytes, is refused without being read.
+/// The length in bytes above which a token is refused without being read.
 const LONGEST: usize = 2_048;
 
 #[derive(Debug, Error)]
@@ -107,7 +107,8 @@ impl Signer {
         Ok(Self::new(key))
     }
 
-    /// Equal for signers with the same key, and tells nothing else about it. No signed token begins like its text.
+    /// A value by which members of a cluster compare their keys. It is equal for equal keys, and does not reveal the
+    /// key. The signed text begins with another byte than every token, so the value is the signature of no token.
     pub fn mark(&self) -> [u8; 32] {
         self.mac.clone().chain_update(b"chronova: the mark of a token key").finalize().into_bytes().into()
     }
@@ -136,8 +137,8 @@ impl Signer {
     }
 }
 
-/// Writes a new key atomically: a crash leaves no key or the whole key. Members of a cluster that do so at the same
-/// time get the same key.
+/// Writes a new key atomically: a crash leaves no key or the whole key. Members of a cluster that create the key at the
+/// same time get the same key.
 fn make_key(data_dir: &Path, path: &Path) -> Result<(), KeyError> {
     let failed = |source| KeyError::Io { path: path.to_owned(), source };
     let mut key = [0_u8; KEY];
@@ -145,7 +146,7 @@ fn make_key(data_dir: &Path, path: &Path) -> Result<(), KeyError> {
     let temporary = path.with_extension(format!("{}.tmp", chronova_events::entropy::uuid()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).map_err(failed)?;
     file.write_all(&key).and_then(|()| file.sync_all()).map_err(failed)?;
-    // A link replaces no file, unlike a renaming.
+    // A hard link fails if the file exists. A rename would replace the file.
     let linked = fs::hard_link(&temporary, path);
     fs::remove_file(&temporary).map_err(failed)?;
     if let Err(error) = linked

@@ -107,7 +107,7 @@ impl UserBody {
     }
 }
 
-/// The old password proves the caller's right to set a new one.
+/// The old password proves the caller's right to set a new password.
 #[derive(Deserialize)]
 struct PasswordBody {
     original_password: String,

@@ -81,8 +81,8 @@ async fn store(
         Err(error) => {
             let abandon = ImageCommand::AbandonUpload { upload, reason: error.to_string() };
             if let Err(error) = dispatch::send::<ImageRoot>(dispatch, permit, &image, abandon).await {
-                // The image was deleted meanwhile, or the log is full. In both cases the next start abandons the
-                // upload.
+                // If the image was deleted meanwhile, no upload is left to abandon. If the log is full, the next start
+                // abandons the upload.
                 tracing::warn!(%image, %error, "abandoning an upload failed");
             }
             return Err(fault::of_upload(error));
@@ -91,8 +91,8 @@ async fn store(
     match dispatch::send::<ImageRoot>(dispatch, permit, &image, ImageCommand::Store(stored)).await {
         Ok(_) => Ok(()),
         Err(error) => {
-            // A rejection means that the image was deleted, so its file goes, too. After any other error the event may
-            // be in the log, and the next start decides.
+            // A rejection means that the image was deleted, so its file is removed, too. After any other error the
+            // event may be in the log, so the next start decides whether the file stays.
             if error.rejection().is_some()
                 && let Err(error) = images.files.remove(image).await
             {

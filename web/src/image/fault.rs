@@ -1,4 +1,4 @@
-//! Refusals in Glance's words.
+//! Faults of the image API, in Glance's words where Glance has the same fault.
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::services::embedded::image::ImageReject;
@@ -61,7 +61,7 @@ fn sentence(reject: &ImageReject) -> String {
 pub(super) fn of_upload(error: ReceiveError) -> Fault {
     match error {
         ReceiveError::TooLarge(limit) => {
-            Fault::new(413, format!("The provided image is too large: an image may have {limit} bytes."))
+            Fault::new(413, format!("The provided image is too large: an image may have at most {limit} bytes."))
         }
         ReceiveError::Full => Fault::new(413, "There is not enough disk space on the image storage media."),
         ReceiveError::Length { announced, received } => Fault::bad_request(format!(

@@ -52,8 +52,8 @@ fn by_proxy(ctx: &Ctx, secret: &Secret) -> Result<Guest, Fault> {
     Ok(guest)
 }
 
-/// A load balancer names the metadata provider instead of the server, and the network service knows the provider's
-/// subnets. The embedded network service has no metadata providers, so it finds no subnet.
+/// Always refuses, with Nova's message for a provider without subnets. A load balancer names its metadata provider
+/// instead of the server, and Nova looks up the provider's subnets. Chronova does not support such providers.
 fn by_provider(ctx: &Ctx, secret: &Secret) -> Result<Guest, Fault> {
     let provider = ctx.header("X-Metadata-Provider").ok_or_else(|| missing("X-Metadata-Provider"))?;
     ctx.header("X-Forwarded-For").ok_or_else(|| missing("X-Forwarded-For"))?;
@@ -104,7 +104,7 @@ async fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
     if ctx.header("X-Instance-ID").is_some() {
         tracing::warn!("X-Instance-ID has an effect only with [neutron] service_metadata_proxy");
     }
-    let GuestOrigin { address, network } = asker(ctx).ok_or_else(Fault::no_route)?;
+    let GuestOrigin { address, network } = origin(ctx).ok_or_else(Fault::no_route)?;
     let ports = ctx.queries()?.networks.ports_at(address, &ServiceCaller::system("metadata")).await;
     let mut guests = Vec::new();
     for port in ports.map_err(unavailable)?.into_iter().filter(|port| network.may_be(port.network)) {
@@ -153,7 +153,7 @@ impl GuestNetwork {
 /// The source of the request. Any client can write a header, so only trusted proxies are believed. The header must have
 /// exactly one address and one network, because the client itself may have written further values. A guest behind a
 /// bridge of this machine is in that bridge's network, even if it uses another address.
-fn asker(ctx: &Ctx) -> Option<GuestOrigin> {
+fn origin(ctx: &Ctx) -> Option<GuestOrigin> {
     let (config, peer) = (&ctx.app.config, ctx.remote?.to_canonical());
     let trusted = config.metadata.use_forwarded_for && config.trusted_proxies.iter().any(|net| net.contains(&peer));
     let one = |name: &str| {

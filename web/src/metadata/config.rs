@@ -7,8 +7,8 @@ use crate::secret::Secret;
 /// The options for identifying guests.
 #[derive(Debug, Clone)]
 pub struct MetadataConfig {
-    /// `[neutron] metadata_proxy_shared_secret`, if `service_metadata_proxy` is on. Then only requests of the proxy are
-    /// answered.
+    /// `[neutron] metadata_proxy_shared_secret`, if `service_metadata_proxy` is on. If the secret is set, only requests
+    /// of the proxy are answered.
     pub proxy_secret: Option<Secret>,
     /// `[api] use_forwarded_for`: believe `X-Forwarded-For` and `X-Neutron-Network-ID` of trusted proxies.
     pub use_forwarded_for: bool,

@@ -5,7 +5,7 @@
 //! read models show it.
 //!
 //! The service needs no token, and the paths that exist depend on the guest. As in Nova, one handler serves every path
-//! and method: `PUT /latest/api/token` is an unknown path, not a method that is not allowed.
+//! and method: `PUT /latest/api/token` answers 404 for an unknown path, and not 405.
 
 mod caller;
 mod config;
@@ -62,7 +62,7 @@ async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
     }
 }
 
-/// The names of a path, without empty ones, `.` and `..` (as `posixpath.normpath`).
+/// The names of a path, without empty names, `.` and `..` (as `posixpath.normpath`).
 fn normal(path: &str) -> Vec<&str> {
     path.split('/').fold(Vec::new(), |mut names, name| {
         match name {

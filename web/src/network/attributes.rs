@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// The attributes that a client sent about one resource; taking one removes it.
+/// The attributes that a client sent about one resource. A handler takes each attribute out; the remaining attributes
+/// are unknown.
 #[derive(Debug)]
 pub(super) struct Attributes {
     map: Map<String, Value>,

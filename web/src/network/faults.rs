@@ -61,7 +61,7 @@ pub(super) fn router(id: RouterId) -> impl Fn(CommandError<RouterReject>) -> Fau
     }
 }
 
-/// The resource is not as the client's `If-Match` wants it.
+/// The resource does not have the revision that the client's `If-Match` names.
 pub(super) fn revision(reject: RevisionMismatch) -> Fault {
     Fault::new(412, reject.to_string()).key("RevisionNumberConstraintFailed")
 }

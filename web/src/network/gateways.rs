@@ -82,7 +82,7 @@ fn wrong(reason: &str) -> Fault {
     Fault::bad_request(format!("Invalid input for external_gateway_info. Reason: {reason}.")).key("HTTPBadRequest")
 }
 
-/// Gives the router the requested gateway; `None` leaves it as it is.
+/// Gives the router the requested gateway. `None` leaves the router's gateway unchanged.
 pub(super) async fn set(
     ctx: &Ctx,
     permit: &Permit,
@@ -148,10 +148,10 @@ async fn end(ctx: &Ctx, permit: &Permit, router: RouterId, old: Option<&Port>) -
 }
 
 async fn readdress(ctx: &Ctx, permit: &Permit, port: &Port, wanted: &ExternalGatewayInfo) -> Result<(), Fault> {
-    let has = |wish: &FixedIpRequest| {
+    let has = |requested: &FixedIpRequest| {
         port.addresses().iter().any(|fixed| {
-            wish.subnet.is_none_or(|subnet| subnet == fixed.subnet)
-                && wish.address.is_none_or(|address| address == fixed.address)
+            requested.subnet.is_none_or(|subnet| subnet == fixed.subnet)
+                && requested.address.is_none_or(|address| address == fixed.address)
         })
     };
     if wanted.addresses.is_empty()

@@ -122,7 +122,7 @@ impl<'a> ValueFilter<'a> {
             Self::AnyTag(tags) => has_any(row, tags),
             Self::NotAllTags(tags) => !has_all(row, tags),
             Self::NoTag(tags) => !has_any(row, tags),
-            Self::FixedIps(wishes) => wishes.iter().all(|wish| has_fixed_ip(row, wish)),
+            Self::FixedIps(conditions) => conditions.iter().all(|condition| has_fixed_ip(row, condition)),
             Self::OneOf { values, truths } => row.get(key).is_none_or(|value| equals_any(value, values, truths)),
         }
     }
@@ -141,10 +141,10 @@ fn has_any(row: &Value, wanted: &BTreeSet<&str>) -> bool {
     tags(row).any(|tag| wanted.contains(tag))
 }
 
-/// Whether the row has a fixed address as `wish` describes it: `ip_address=10.0.0.5`, `subnet_id=...` or
+/// Whether the row has a fixed address as `condition` describes it: `ip_address=10.0.0.5`, `subnet_id=...` or
 /// `ip_address_substr=10.0`.
-fn has_fixed_ip(row: &Value, wish: &str) -> bool {
-    let Some((name, value)) = wish.split_once('=') else { return false };
+fn has_fixed_ip(row: &Value, condition: &str) -> bool {
+    let Some((name, value)) = condition.split_once('=') else { return false };
     row["fixed_ips"].as_array().into_iter().flatten().any(|fixed| match name {
         "ip_address_substr" => fixed["ip_address"].as_str().is_some_and(|address| address.contains(value)),
         _ => fixed[name] == value,

@@ -173,7 +173,9 @@ fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The owner of a network may set any `device_owner` on its ports, but not make them interfaces of others' routers.
+/// Refuses to make a port the interface or gateway of another project's router, unless the caller is an administrator.
+/// The policy of `device_owner` does not suffice: it lets services set such an owner, and the project of a port that
+/// has one may change the `device_id`.
 fn check_router(ctx: &Ctx, owner: Option<&str>, device: Option<&str>) -> Result<(), Fault> {
     let (Some(GATEWAY_OWNER | INTERFACE_OWNER), Some(device)) = (owner, device) else { return Ok(()) };
     let Ok(router) = device.parse::<RouterId>() else { return Ok(()) };
@@ -195,7 +197,7 @@ fn of_owner(target: PolicyTarget, body: &Attributes) -> PolicyTarget {
 }
 
 fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
-    // The rules check the kind of owner that the body names, not the port's old one.
+    // The rules check the kind of owner that the body names, not the kind of the port's previous owner.
     let target = &of_owner(target.clone(), body);
     for (name, on_create, on_update) in GUARDED {
         if body.has(name) && !body.is_default(name) {

@@ -1,8 +1,8 @@
-//! `If-Match: revision_number=N`: a change counts only while the resource has that revision, as with Neutron's extension
-//! `revision-if-match`.
+//! `If-Match: revision_number=N`: a change takes effect only if the resource has that revision, as with Neutron's
+//! extension `revision-if-match`.
 //!
-//! The aggregate compares the revision when it decides, so two clients that read the same revision cannot both change the
-//! resource.
+//! The aggregate compares the revision when it decides, so two clients that read the same revision cannot both change
+//! the resource.
 
 use chronova_actors::services::embedded::network::router::RouterCommand;
 use chronova_actors::services::embedded::network::security_group::SecurityGroupCommand;
@@ -21,7 +21,7 @@ fn wanted(ctx: &Ctx) -> Result<Option<u64>, Fault> {
     number.map(Some).ok_or_else(bad)
 }
 
-/// Refuses a request before its first effect, where it has several.
+/// Checks the revision before the first of several changes that a request makes.
 pub(super) fn check(ctx: &Ctx, current: u64) -> Result<(), Fault> {
     wanted(ctx)?.map_or(Ok(()), |expected| RevisionMismatch::check(expected, Some(current)).map_err(faults::revision))
 }

@@ -94,7 +94,8 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(listing::one(&ctx, "security_group_rule", views::rule(&rule)))
 }
 
-/// Creates one rule, or several of one project under `security_group_rules`. Several rules are created all or none.
+/// Creates one rule, or several of one project under `security_group_rules`. Either all rules of the body are created,
+/// or none.
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let (rules, project, permit) = asked(&ctx)?;
     let ids: Vec<SecurityGroupRuleId> = rules.iter().map(|rule| rule.rule).collect();

@@ -29,7 +29,7 @@ impl DrainRequest {
     /// Reads the value under `key`, the only key of the body. An empty body is accepted.
     pub(super) fn of(ctx: &Ctx, key: &str) -> Result<Self, Fault> {
         let wrong = |error: String| Fault::bad_request(format!("The body is not a valid {key}: {error}."));
-        let wish: Self = match &ctx.body {
+        let request: Self = match &ctx.body {
             Value::Null => Self::default(),
             Value::Object(body) if body.is_empty() => Self::default(),
             Value::Object(body) if body.len() == 1 => {
@@ -38,13 +38,13 @@ impl DrainRequest {
             }
             _ => return Err(wrong(format!("it must have {key} and nothing else"))),
         };
-        if wish.parallel.is_some_and(|parallel| !(1..=MOST_PARALLEL).contains(&parallel)) {
+        if request.parallel.is_some_and(|parallel| !(1..=MOST_PARALLEL).contains(&parallel)) {
             return Err(wrong(format!("parallel must be a number from 1 to {MOST_PARALLEL}")));
         }
-        if wish.reason.as_ref().is_some_and(|reason| reason.trim().is_empty() || reason.len() > LONGEST_REASON) {
+        if request.reason.as_ref().is_some_and(|reason| reason.trim().is_empty() || reason.len() > LONGEST_REASON) {
             return Err(wrong(format!("reason must have 1 to {LONGEST_REASON} bytes")));
         }
-        Ok(wish)
+        Ok(request)
     }
 
     /// The number of parallel moves: one more than the live migrations of a host, so that the next move is ready when

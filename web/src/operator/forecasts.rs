@@ -1,4 +1,4 @@
-//! Scheduling decisions that nobody takes: the host that a server would get, and the plan of a drain.
+//! Forecasts, which run the scheduler and change nothing: the host that a server would get, and the plan of a drain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("operator.hosts.drain.plan", "/hosts/{host}/drain/plan", handler!(plan)).policy(RULE),
 ];
 
-/// The most servers of one question. Each costs a scheduling decision.
+/// The most servers of one question. Each server costs a scheduling decision.
 const MOST: usize = 200;
 /// The most hints, and the most extra specs.
 const MOST_PAIRS: usize = 64;
@@ -56,20 +56,20 @@ fn one() -> usize {
 
 impl WhatIfRequest {
     fn of(ctx: &Ctx) -> Result<Self, Fault> {
-        let wrong = |error: String| Fault::bad_request(format!("The body is no what_if: {error}."));
+        let wrong = |error: String| Fault::bad_request(format!("The body is not a valid what_if: {error}."));
         let given = match &ctx.body {
             Value::Object(body) if body.len() == 1 => body.get("what_if"),
             _ => None,
         };
         let given = given.ok_or_else(|| wrong("it has to have what_if and nothing else".to_owned()))?;
-        let wish: Self = serde_json::from_value(given.clone()).map_err(|error| wrong(error.to_string()))?;
-        if !(1..=MOST).contains(&wish.count) {
+        let request: Self = serde_json::from_value(given.clone()).map_err(|error| wrong(error.to_string()))?;
+        if !(1..=MOST).contains(&request.count) {
             return Err(wrong(format!("count is a number from 1 to {MOST}")));
         }
-        if wish.hints.len().max(wish.extra_specs.len()) > MOST_PAIRS {
+        if request.hints.len().max(request.extra_specs.len()) > MOST_PAIRS {
             return Err(wrong(format!("hints and extra_specs have {MOST_PAIRS} entries at the most")));
         }
-        Ok(wish)
+        Ok(request)
     }
 
     async fn spec(&self, ctx: &Ctx) -> Result<RequestSpec, Fault> {
@@ -103,15 +103,15 @@ impl WhatIfRequest {
     }
 }
 
-fn flavor(ctx: &Ctx, wish: &WhatIfRequest) -> Result<FlavorSnapshot, Fault> {
-    let wanted = wish.flavor.as_str();
+fn flavor(ctx: &Ctx, request: &WhatIfRequest) -> Result<FlavorSnapshot, Fault> {
+    let wanted = request.flavor.as_str();
     ctx.queries()?.views.flavors.read(|view| {
         let mut all = view.flavors.by_id.iter();
         let found = all.find(|(id, flavor)| id.as_str() == wanted || flavor.definition.name == wanted);
         let (id, flavor) = found.ok_or_else(|| Fault::bad_request(format!("There is no flavor {wanted}.")))?;
         let definition = &flavor.definition;
         let mut extra: BTreeMap<String, String> = flavor.extra_specs.iter().cloned().collect();
-        extra.extend(wish.extra_specs.clone());
+        extra.extend(request.extra_specs.clone());
         Ok(FlavorSnapshot {
             id: id.clone(),
             name: definition.name.clone(),
@@ -126,8 +126,8 @@ fn flavor(ctx: &Ctx, wish: &WhatIfRequest) -> Result<FlavorSnapshot, Fault> {
 }
 
 async fn what_if(ctx: Ctx) -> Result<Reply, Fault> {
-    let wish = WhatIfRequest::of(&ctx)?;
-    let (spec, count) = (wish.spec(&ctx).await?, wish.count);
+    let request = WhatIfRequest::of(&ctx)?;
+    let (spec, count) = (request.spec(&ctx).await?, request.count);
     let decisions = apart(&ctx, move |queries| queries.what_if(spec, count)).await?;
     Ok(Reply::ok(json!({"decisions": decisions.iter().map(decision).collect::<Vec<Value>>()})))
 }

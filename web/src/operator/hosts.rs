@@ -78,9 +78,9 @@ fn refused(name: &str, error: CommandError<HostReject>) -> Fault {
 }
 
 async fn drain(ctx: Ctx) -> Result<Reply, Fault> {
-    let (host, wish) = (find(&ctx)?, DrainRequest::of(&ctx, "drain")?);
-    let parallel = wish.parallel(ctx.queries()?.live_migrations_per_host);
-    let command = DrainCommand::Begin { process: ProcessId::random(), parallel, reason: wish.reason("drained") };
+    let (host, request) = (find(&ctx)?, DrainRequest::of(&ctx, "drain")?);
+    let parallel = request.parallel(ctx.queries()?.live_migrations_per_host);
+    let command = DrainCommand::Begin { process: ProcessId::random(), parallel, reason: request.reason("drained") };
     send(&ctx, &host, command).await
 }
 
@@ -90,9 +90,9 @@ async fn cancel(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn begin_maintenance(ctx: Ctx) -> Result<Reply, Fault> {
-    let (host, wish) = (find(&ctx)?, DrainRequest::of(&ctx, "maintenance")?);
-    let parallel = wish.parallel(ctx.queries()?.live_migrations_per_host);
-    let (process, reason) = (ProcessId::random(), wish.reason("maintenance"));
+    let (host, request) = (find(&ctx)?, DrainRequest::of(&ctx, "maintenance")?);
+    let parallel = request.parallel(ctx.queries()?.live_migrations_per_host);
+    let (process, reason) = (ProcessId::random(), request.reason("maintenance"));
     send(&ctx, &host, DrainCommand::BeginMaintenance { process, parallel, reason }).await
 }
 

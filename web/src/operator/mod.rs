@@ -1,6 +1,7 @@
-//! The operators' API under `/chronova/v1`: drain and maintenance of hosts, the care of Placement, records of servers.
+//! The operators' API under `/chronova/v1`: drains and maintenance of hosts, forecasts, the caller's own rights, the care
+//! of Placement, and records of servers.
 //!
-//! Nova leaves both to its clients, which move servers one by one and lose their state when they crash. In Chronova a
+//! Nova leaves drains to its clients, which move servers one by one and lose their state when they crash. In Chronova a
 //! process performs the drain. Operators start, watch and cancel it over HTTP, and it continues after any crash.
 
 mod allocations;
@@ -14,7 +15,7 @@ mod views;
 
 use crate::route::Route;
 
-/// The routes of decisions that nobody takes: what-if, and the plan of a drain.
+/// The routes of forecasts: the host that a server would get, and the plan of a drain.
 pub const FORECASTS: &[Route] = forecasts::ROUTES;
 /// The route of a caller's own rights.
 pub const PERMISSIONS: &[Route] = permissions::ROUTES;

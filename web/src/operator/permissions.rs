@@ -1,6 +1,7 @@
 //! `GET /chronova/v1/permissions?rule=RULE`: which policy rules hold for the caller's own token and project.
 //!
-//! Interfaces ask this to leave out what would be refused. The answer is no permit: each operation checks its rule again.
+//! User interfaces use the answer to hide the operations that would be refused. The answer grants nothing: each
+//! operation checks its rule again.
 
 use std::collections::BTreeMap;
 

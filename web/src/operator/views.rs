@@ -85,8 +85,8 @@ fn waiting(queries: &Queries, host: &KnownHost, drain: &Drain) -> usize {
     if drain.ended_at.is_some() {
         return 0;
     }
-    let told: BTreeSet<&InstanceId> = drain.leaving.keys().chain(drain.stays.keys()).collect();
-    queries.views.servers.read(|servers| servers.on_host(host.id).filter(|row| !told.contains(&row.id)).count())
+    let listed: BTreeSet<&InstanceId> = drain.leaving.keys().chain(drain.stays.keys()).collect();
+    queries.views.servers.read(|servers| servers.on_host(host.id).filter(|row| !listed.contains(&row.id)).count())
 }
 
 fn name(queries: &Queries, id: InstanceId) -> Option<String> {

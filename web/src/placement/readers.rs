@@ -128,7 +128,8 @@ impl ReshapeBody {
     }
 }
 
-/// The generation that the client has seen. An impossible number becomes one that no provider has, so it conflicts.
+/// The generation that the client has seen. A number that no generation can have becomes a generation that no provider
+/// has, so the request conflicts.
 pub(super) fn generation(body: &Value) -> u64 {
     number(&body["resource_provider_generation"]).unwrap_or(u64::MAX)
 }

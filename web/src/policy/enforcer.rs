@@ -39,7 +39,7 @@ struct RegisteredRule {
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
     rules: BTreeMap<String, RegisteredRule>,
-    /// The rule that is used in place of an undefined one.
+    /// The rule that is used in place of an undefined rule.
     default_rule: String,
     enforce_scope: bool,
 }
@@ -126,7 +126,8 @@ impl RuleSet {
         entry.check.holds(caller, target, &|name| self.holds(name, caller, target))
     }
 
-    /// Whether a referenced rule holds. Its scopes are not checked; only those of the requested rule are.
+    /// Whether a referenced rule holds. The scopes of a referenced rule are not checked; only the scopes of the
+    /// requested rule are checked.
     fn holds(&self, rule: &str, caller: &Caller, target: &PolicyTarget) -> bool {
         self.rule(rule).is_some_and(|entry| entry.check.holds(caller, target, &|name| self.holds(name, caller, target)))
     }
@@ -212,7 +213,7 @@ impl Enforcer {
 
     /// The decision without a permit, for fields and filters that only some callers get.
     ///
-    /// An unscoped token is valid only at the identity service, which exchanges it for a scoped one. Even a rule for
+    /// An unscoped token is valid only at the identity service, which exchanges it for a scoped token. Even a rule for
     /// everybody (`@`) needs the scope of a project, a domain or the system.
     pub fn allows(&self, service: Service, rule: &str, caller: &Caller, target: &PolicyTarget) -> bool {
         if service != Service::Identity && caller.is_unscoped() {
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deprecated_default_is_ored_unless_told_otherwise() {
+    fn the_deprecated_default_is_ored_unless_the_option_forbids_it() {
         let plain = requester(&[], Some("p1"));
         // The old default of os_compute_api:os-instance-actions:list was admin_or_owner, which required no role.
         let rule = "os_compute_api:os-instance-actions:list";

@@ -2,7 +2,8 @@
 
 use super::check::CheckError;
 
-/// The longest chain of rules that refer to one another. Each takes stack when the first is evaluated.
+/// The longest chain of rules that refer to one another. Each rule of the chain takes stack when the first rule is
+/// evaluated.
 pub(super) const LONGEST_CHAIN: usize = 100;
 
 /// An error that keeps the policy from being loaded.

@@ -1,7 +1,8 @@
 //! Policy: decides whether a caller may perform an operation on a target.
 //!
-//! Rules are named as OpenStack's services name them, with their defaults in `defaults` (check string, scopes, deprecated
-//! predecessor) and the operator's overrides in `policy.yaml`. [`Enforcer::authorize`] is the only maker of [`Permit`]s.
+//! Rules are named as OpenStack's services name them, with their defaults in `defaults` (check string, scopes,
+//! deprecated predecessor) and the operator's overrides in `policy.yaml`. [`Enforcer::authorize`] is the only maker of
+//! [`Permit`]s.
 //!
 //! Invariants: start-up parses everything. It refuses circular references, and an API's rule that refers to an unknown
 //! rule. At a request, `policy_default_rule` replaces an unknown rule; if that rule does not exist either, the request

@@ -1,4 +1,5 @@
-//! Proof that a rule was checked. Only this folder can make one, so no function that takes a `&Permit` runs unchecked.
+//! Proof that a rule was checked. Only this folder can make a permit, so every caller of a function that takes a
+//! `&Permit` has passed a check.
 
 use std::sync::Arc;
 

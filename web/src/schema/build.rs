@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::microversion::Microversion;
 
-/// A description: keywords in order, and the schemas that replace it from later versions on.
+/// The description of a value: keywords in order, and the descriptions that replace this one from later versions on.
 #[derive(Debug, Clone, Default)]
 pub struct Schema {
     parts: Vec<SchemaPart>,

@@ -21,7 +21,7 @@
 //! errors in other words and another order than Nova. The validator reports the *first* violation in the order of the
 //! schema, in the words of python-jsonschema with Python's spelling of values. The formats are Nova's. In the dialect
 //! of Nova, number limits apply to numbers in strings, too. The keywords are a closed set: a schema with an unknown
-//! keyword does not compile. The tests compare the validator with an independent one.
+//! keyword does not compile. The tests compare the validator with an independent validator.
 
 mod bands;
 mod build;

@@ -78,7 +78,7 @@ pub fn loose_boolean_or<const N: usize>(words: [&str; N]) -> Schema {
     Schema::default().types(["boolean", "string"]).one_among(values)
 }
 
-/// The truth of what [`loose_boolean`] accepted.
+/// The boolean that a value stands for; [`loose_boolean`] has accepted the value.
 pub fn is_true(value: &serde_json::Value) -> bool {
     match value {
         serde_json::Value::Bool(truth) => *truth,

@@ -16,7 +16,7 @@ pub fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Err
     })
 }
 
-/// As [`text`], trimmed.
+/// Like [`text`], without white space at either end.
 pub fn trimmed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(text(from)?.map(|text| text.trim().to_owned()))
 }
@@ -57,7 +57,7 @@ pub fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     Ok(is_true(&Value::deserialize(from)?))
 }
 
-/// As [`flag`], for a field that may be absent.
+/// Like [`flag`], for a field that may be absent.
 pub fn some_flag<'de, D: Deserializer<'de>>(from: D) -> Result<Option<bool>, D::Error> {
     flag(from).map(Some)
 }
@@ -73,7 +73,7 @@ pub fn number<'de, D: Deserializer<'de>, T: TryFrom<i64>>(from: D) -> Result<T, 
     number.ok_or_else(|| D::Error::custom("no integer within bounds"))
 }
 
-/// Keys and strings in the order in which they were sent. A value that is no string becomes an empty one.
+/// Keys and strings in the order in which they were sent. A value that is no string becomes an empty string.
 pub fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, String)>, D::Error> {
     let Value::Object(map) = Value::deserialize(from)? else { return Ok(Vec::new()) };
     let text = |value: Value| if let Value::String(text) = value { text } else { String::new() };
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_accepted_spelling_is_read() {
+    fn accepted_spellings_are_read() {
         let body = json!({
             "text": " a ", "trimmed": " a ", "sent": null, "flag": "Yes", "integer": "-7", "number": "7",
             "pairs": {"b": "2", "a": 1},

@@ -108,7 +108,7 @@ fn is_a(value: &Value, kind: &str) -> bool {
     }
 }
 
-/// Equality in which 1 and 1.0 are the same and 1 and true are not.
+/// Equality as in JSON Schema: 1 equals 1.0, but 1 does not equal true.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {

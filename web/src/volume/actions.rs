@@ -1,5 +1,4 @@
-//! `/volumes/{id}/action`: the actions on a volume without a server. `attach_actions` holds the actions that concern
-//! servers.
+//! `/volumes/{id}/action`: the actions that neither attach nor detach a volume. `attach_actions` holds the others.
 
 use chronova_actors::services::embedded::volume::{VolumeCommand, VolumeMetadataChange};
 use chronova_events::ids::{ImageId, ProcessId};
@@ -121,7 +120,8 @@ async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// The states that an administrator resets a volume to.
+/// The reset that the body requests. `detached` drops all attachments. `attached` and `migration_status` are accepted
+/// and change nothing, because a reset cannot create an attachment, and volumes have no migration status here.
 fn wanted_reset(body: &Value) -> Result<VolumeCommand, Fault> {
     let known = |text: &str| {
         let unknown = || {
@@ -151,7 +151,7 @@ async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// Always refuses, because a change of type would move the volume to another pool, and there is only one.
+/// Always refuses, because no command changes a volume's type. Unknown and unchanged types get Cinder's own refusals.
 async fn retype(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, _) = permitted(&ctx)?;
     let wanted = text(ctx.action_body(), "new_type")?;

@@ -101,7 +101,7 @@ async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// The attachment that the body names, or the only one.
+/// The attachment that the body names, or the only attachment.
 fn named_attachment(volume: &VolumeRecord, body: &Value) -> Result<Option<AttachmentId>, Fault> {
     match (body["attachment_id"].as_str(), volume.attachments.len()) {
         (Some(text), _) => {

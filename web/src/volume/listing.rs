@@ -23,7 +23,7 @@ pub(super) fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// Reads a boolean in a body: `true`, `false`, or a word or digit for one of them. `null` counts as false.
+/// Reads a boolean in a body: `true`, `false`, or a word or digit that means true or false. `null` counts as false.
 pub(super) fn flag(value: &Value, name: &str) -> Result<bool, Fault> {
     let read = match value {
         Value::Null => Some(false),
@@ -127,7 +127,7 @@ fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// The requested page under `key`, with the link to the next one and, on request, the total count.
+/// The requested page under `key`, with the link to the next page and, on request, the total count.
 pub(super) fn page(ctx: &Ctx, key: &str, path: &str, rows: Vec<Value>) -> Result<Reply, Fault> {
     let count = rows.len();
     let mut rows = rows;

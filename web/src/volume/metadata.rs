@@ -99,7 +99,7 @@ fn item(ctx: &Ctx, of: MetadataOwner) -> Result<Reply, Fault> {
     one(key, &now(ctx, of)?).ok_or_else(|| Fault::not_found(format!("{kind} {id} has no metadata with key {key}.")))
 }
 
-/// The only pair of the body; its key must be the one in the path.
+/// The only pair of the body. Its key must equal the key in the path.
 fn pair(ctx: &Ctx) -> Result<VolumeMetadataChange, Fault> {
     let bodies::VolumeMetadataItemBody { meta: pairs } = ctx.parse()?;
     match pairs.as_slice() {

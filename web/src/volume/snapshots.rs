@@ -62,7 +62,8 @@ pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, VolumeSnapshot,
 fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
     let all = listing::all_projects(ctx)?;
     let own = ctx.caller().project.clone();
-    // A snapshot may belong to another project than its volume, if an administrator created it.
+    // The snapshot of a server's volume belongs to the server's project. That project may differ from the volume's
+    // project, because an administrator may attach any volume.
     let found = ctx.queries()?.views.volumes.read(|view| view.of(None));
     let each = found.iter().flat_map(|volume| volume.snapshots.values());
     let ours = each.filter(|snapshot| all || own.as_ref() == Some(&snapshot.requested.project));

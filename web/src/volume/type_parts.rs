@@ -1,4 +1,4 @@
-//! The extra specs of volume types, and the access to private ones.
+//! The extra specs of volume types, and the access to private types.
 
 use chronova_actors::services::embedded::volume::types::VolumeTypeCommand;
 use chronova_events::ids::ProjectId;

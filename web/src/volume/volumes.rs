@@ -114,7 +114,7 @@ fn content(body: &VolumeCreateBody) -> Result<NewContent, Fault> {
     match (named.next(), named.next()) {
         (None, _) => Ok(NewContent::Blank),
         (Some(content), None) => Ok(content),
-        // If the body names several sources, an image goes before a snapshot, and a snapshot before a volume.
+        // If the body names several sources, an image takes precedence over a snapshot, and a snapshot over a volume.
         (Some(content), Some(_)) => Ok(content),
     }
 }

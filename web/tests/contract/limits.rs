@@ -69,9 +69,9 @@ fn every_post_route_has_a_row_of_limits() {
     let page = std::fs::read_to_string(root.join("docs/limits.md")).unwrap();
     let parts = parts(&page);
     let [made, closed, changes] = [
-        "Made by tenants",
-        "Made by administrators and services alone, by the default policy",
-        "Changes of things that are there, and questions about them",
+        "Created by tenants",
+        "Created only by administrators and services, by the default policy",
+        "Changes and queries of existing resources",
     ]
     .map(|heading| parts[heading]);
     let rows = made.lines().filter(|line| line.starts_with("| `"));

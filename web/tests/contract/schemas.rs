@@ -1,5 +1,5 @@
-//! Compares our validator with an independent one. Both must agree on every schema of the contract, for its samples and
-//! for broken variants of them.
+//! Compares our validator with an independent validator. Both must agree on every schema of the contract, for its
+//! samples and for broken variants of them.
 
 use chronova_web::schema::{Dialect, Validator};
 use serde_json::{Value, json};
@@ -123,7 +123,8 @@ fn another_validator_agrees() {
     let Some(contract) = super::contract() else { return };
     let mut compared = 0;
     for (name, schema, body) in samples(&contract) {
-        // Nova differs from JSON Schema on purpose in formats and in numbers as strings. Without them both must agree.
+        // Nova differs from JSON Schema on purpose in formats and in numbers as strings. Without these, both validators
+        // must agree.
         let schema = without_formats(&schema);
         let judge = jsonschema::options().with_draft(jsonschema::Draft::Draft202012).build(&schema).unwrap();
         let ours = Validator::compile(schema.clone(), Dialect::Plain).unwrap();

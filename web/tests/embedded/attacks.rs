@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::world::{Answer, PASSWORD, World, request};
 
 #[actix_web::test]
-async fn nobody_writes_another_address_into_the_index() {
+async fn headers_of_clients_do_not_change_the_addresses_in_the_index() {
     let world = World::new().await;
     for (header, value) in [
         ("X-Forwarded-Host", "evil.example"),
@@ -31,7 +31,7 @@ async fn nobody_writes_another_address_into_the_index() {
 }
 
 #[actix_web::test]
-async fn who_is_of_a_disabled_domain_changes_no_password() {
+async fn users_of_a_disabled_domain_cannot_change_their_password() {
     let world = World::new().await;
     let admin = world.admin().await;
     let make = |path: &'static str, body| world.call(&admin, "POST", path, Some(body));
@@ -67,7 +67,7 @@ async fn login_from(world: &World, address: &str, user: &str, password: &str) ->
 }
 
 #[actix_web::test]
-async fn wrong_passwords_are_held_up_by_user_name_and_by_address() {
+async fn wrong_passwords_are_limited_by_user_name_and_by_address() {
     let world = World::new().await;
     world.tenant("alice", "member").await;
     world.tenant("bob", "member").await;
@@ -77,8 +77,8 @@ async fn wrong_passwords_are_held_up_by_user_name_and_by_address() {
         answers.push(login_from(&world, &format!("198.51.100.{n}"), "alice", "wrong").await);
     }
     assert_eq!(last(&answers), (401, 429), "one user name from many addresses");
-    let told = answers.pop().unwrap();
-    assert!(told.header("Retry-After").parse::<u64>().unwrap() > 0 && told.json()["error"]["code"] == 429);
+    let refusal = answers.pop().unwrap();
+    assert!(refusal.header("Retry-After").parse::<u64>().unwrap() > 0 && refusal.json()["error"]["code"] == 429);
     assert_eq!(login_from(&world, "203.0.113.1", "bob", "bob").await.status, 201, "nobody else is held up");
     let mut answers = Vec::new();
     for n in 0..60 {
@@ -94,7 +94,7 @@ async fn wrong_passwords_are_held_up_by_user_name_and_by_address() {
 }
 
 #[actix_web::test]
-async fn right_passwords_are_not_held_up() {
+async fn right_passwords_are_not_limited() {
     let world = World::new().await;
     for _ in 0..100 {
         assert_eq!(login_from(&world, "192.0.2.9", "admin", PASSWORD).await.status, 201);
@@ -153,7 +153,7 @@ async fn properties_of_images_are_bounded_together() {
 }
 
 #[actix_web::test]
-async fn a_project_has_so_many_images() {
+async fn the_images_of_a_project_are_limited() {
     let world = World::with_images(3).await;
     let (_, _, token) = world.tenant("alice", "member").await;
     let (_, _, other) = world.tenant("bob", "member").await;
@@ -165,13 +165,13 @@ async fn a_project_has_so_many_images() {
     statuses.sort_unstable();
     assert_eq!(statuses, [201, 201, 201, 413, 413, 413, 413, 413], "also of those that come at once");
     let refused = all.iter().find(|answer| answer.status == 413).unwrap();
-    let told = String::from_utf8_lossy(&refused.bytes).into_owned();
-    assert!(told.contains("The project has reached its limit of 3 images."), "{told}");
+    let refusal = String::from_utf8_lossy(&refused.bytes).into_owned();
+    assert!(refusal.contains("The project has reached its limit of 3 images."), "{refusal}");
     assert_eq!(make(&other).await.status, 201, "others have theirs");
     let one = all.iter().find(|answer| answer.status == 201).unwrap().json()["id"].as_str().unwrap().to_owned();
     world.call(&token, "DELETE", &format!("/image/v2/images/{one}"), None).await.expect(204);
     assert_eq!(make(&token).await.status, 201);
-    // Images that the Compute API creates of servers count, too.
+    // Images that the Compute API creates from servers count, too.
     let owner = all.iter().find_map(|answer| answer.json()["owner"].as_str().map(ProjectId::new)).unwrap();
     let draft = ImageDraft {
         image: ImageId::random(),

@@ -10,7 +10,7 @@ use crate::world::{PASSWORD, World, id_of, request};
 const ME: &str = "/identity/v3/auth/projects";
 
 #[actix_web::test]
-async fn a_project_token_says_all_that_clients_need() {
+async fn a_project_token_has_its_user_project_roles_and_catalogue() {
     let world = World::new().await;
     let answer = world.login("admin", PASSWORD, "admin").await;
     assert!(!answer.header("X-Subject-Token").is_empty());
@@ -49,7 +49,7 @@ async fn scopes() {
 }
 
 #[actix_web::test]
-async fn whoever_is_not_let_in_learns_nothing() {
+async fn failed_logins_do_not_reveal_the_reason() {
     let world = World::new().await;
     let messages: Vec<Value> = vec![
         world.login("admin", "wrong", "admin").await.expect(401),

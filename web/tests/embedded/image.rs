@@ -76,7 +76,7 @@ async fn an_image_from_its_announcement_to_its_end() {
 }
 
 #[actix_web::test]
-async fn what_must_not_get_in_leaves_the_image_queued_and_no_file() {
+async fn a_refused_upload_keeps_the_image_queued_and_stores_no_file() {
     let world = World::new().await;
     let token = world.admin().await;
     let qcow2 = json!({"name": "q", "disk_format": "qcow2", "container_format": "bare"});
@@ -108,7 +108,7 @@ async fn what_must_not_get_in_leaves_the_image_queued_and_no_file() {
 }
 
 #[actix_web::test]
-async fn who_sees_and_changes_what() {
+async fn visibility_and_role_decide_who_sees_and_changes_an_image() {
     let world = World::new().await;
     let admin = world.admin().await;
     let (_, _, alice) = world.tenant("alice", "member").await;
@@ -143,7 +143,7 @@ async fn who_sees_and_changes_what() {
 }
 
 #[actix_web::test]
-async fn patches_are_all_or_nothing_and_say_why() {
+async fn patches_are_all_or_nothing() {
     let world = World::new().await;
     let token = world.admin().await;
     let id = announce(&world, &token, raw("p")).await;

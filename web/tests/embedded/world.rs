@@ -8,6 +8,7 @@ use std::time::Duration;
 use actix_web::body::MessageBody;
 use actix_web::test::{self, TestRequest};
 use chronova_actors::ports::NoVolumeService;
+use chronova_actors::ports::keys::NoKeyManager;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};
@@ -117,7 +118,8 @@ impl World {
         images.recover(&leadership.gateway).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let leader = {
-            let ports = Ports { networks, images: Arc::clone(&images) as _, volumes: Arc::new(NoVolumeService) };
+            let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));
+            let ports = Ports { networks, images: Arc::clone(&images) as _, volumes, keys };
             Leader::start(leadership, vec![], ports, RuntimeOptions::default())
         }
         .await;

@@ -256,7 +256,7 @@ async fn listings_are_sorted_cut_and_narrowed() {
 }
 
 #[actix_web::test]
-async fn tags_of_every_resource() {
+async fn tags_of_networks_subnets_ports_and_security_groups() {
     let world = World::new().await;
     let private = network(&world, BOB, "private").await;
     let v4 = subnet(&world, BOB, &private, "10.0.0.0/24").await;
@@ -280,7 +280,7 @@ async fn tags_of_every_resource() {
 }
 
 #[actix_web::test]
-async fn bodies_are_checked_in_neutrons_words() {
+async fn invalid_bodies_get_neutrons_messages() {
     let world = World::new().await;
     for (path, body, message) in [
         ("/networks", json!({}), "Unable to find 'network' in request body"),

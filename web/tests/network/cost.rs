@@ -48,7 +48,7 @@ async fn lists_cost_no_more_than_in_proportion_to_their_parameters() {
 }
 
 #[actix_web::test]
-async fn what_is_asked_for_twice_is_listed_once() {
+async fn a_repeated_filter_value_lists_a_resource_once() {
     let world = World::new().await;
     let network = world.make(BOB, "/networks", "network", json!({"name": "private"})).await;
     let subnet = json!({"network_id": network["id"], "cidr": "10.0.0.0/24", "ip_version": 4});

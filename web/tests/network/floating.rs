@@ -56,17 +56,17 @@ impl Town {
     }
 
     async fn floating(&self, extra: Value) -> Value {
-        self.world.make(BOB, "/floatingips", "floatingip", self.wish(extra)).await
+        self.world.make(BOB, "/floatingips", "floatingip", self.request(extra)).await
     }
 
-    fn wish(&self, mut extra: Value) -> Value {
-        let mut wish = json!({"floating_network_id": self.public["id"]});
-        wish.as_object_mut().unwrap().append(extra.as_object_mut().unwrap());
-        wish
+    fn request(&self, mut extra: Value) -> Value {
+        let mut request = json!({"floating_network_id": self.public["id"]});
+        request.as_object_mut().unwrap().append(extra.as_object_mut().unwrap());
+        request
     }
 
     async fn refused(&self, token: &str, extra: Value) -> (u16, String) {
-        let body = json!({"floatingip": self.wish(extra)});
+        let body = json!({"floatingip": self.request(extra)});
         self.world.refused(token, "POST", "/floatingips", Some(body)).await
     }
 
@@ -125,7 +125,7 @@ async fn a_floating_address_stands_for_a_port() {
 }
 
 #[actix_web::test]
-async fn what_cannot_be_is_refused_as_neutron_does() {
+async fn invalid_floating_addresses_are_refused_as_in_neutron() {
     let town = Town::new(World::new().await, "203.0.113.0/29").await;
     let port = town.port().await;
     let refused = async |extra: Value| town.refused(BOB, extra).await;
@@ -145,7 +145,8 @@ async fn what_cannot_be_is_refused_as_neutron_does() {
 
     // Administrators may choose an address; other callers get the next free one. The router's gateway uses one of the
     // five.
-    let chosen = json!({"floatingip": town.wish(json!({"floating_ip_address": "203.0.113.6", "project_id": "blue"}))});
+    let chosen =
+        json!({"floatingip": town.request(json!({"floating_ip_address": "203.0.113.6", "project_id": "blue"}))});
     assert_eq!(town.world.send(ADMIN, "POST", "/floatingips", Some(chosen.clone())).await.0, 201);
     let again = town.world.refused(ADMIN, "POST", "/floatingips", Some(chosen)).await;
     assert_eq!(again, (409, "IpAddressInUse".into()));
@@ -192,15 +193,15 @@ async fn what_cannot_be_is_refused_as_neutron_does() {
 }
 
 #[actix_web::test]
-async fn a_quota_holds_however_many_ask_at_once() {
+async fn concurrent_requests_never_exceed_the_floating_address_quota() {
     let town = Town::new(World::new().await, "203.0.113.0/24").await;
     let external = json!({"name": "other", "router:external": true, "project_id": "operators"});
     let (other, _) = network(&town.world, ADMIN, "198.51.100.0/24", external).await;
     town.world.send(ADMIN, "PUT", "/quotas/blue", Some(json!({"quota": {"floatingip": 5}}))).await;
     let ask = async |n: usize| {
         let network = if n.is_multiple_of(2) { &town.public } else { &other };
-        let wish = json!({"floatingip": {"floating_network_id": network["id"]}});
-        town.world.send(BOB, "POST", "/floatingips", Some(wish)).await.0
+        let request = json!({"floatingip": {"floating_network_id": network["id"]}});
+        town.world.send(BOB, "POST", "/floatingips", Some(request)).await.0
     };
     let all = futures::future::join_all((0..16).map(ask)).await;
     assert_eq!(all.iter().filter(|status| **status == 201).count(), 5, "{all:?}");
@@ -262,7 +263,7 @@ async fn a_router_stands_between_networks() {
 /// If a process crashes between the deletion of a port and the end of its association, the next process ends the
 /// association.
 #[actix_web::test]
-async fn what_a_crash_left_is_mended() {
+async fn a_floating_address_left_associated_by_a_crash_is_repaired() {
     let store = MemoryStore::new();
     let town = Town::new(World::on(Arc::clone(&store)).await, "203.0.113.0/24").await;
     let port = town.port().await;

@@ -61,16 +61,16 @@ async fn only_its_owner_adds_subnets_to_a_network() {
     let (shared, _) = network(&world, ADMIN, "10.50.0.0/24", json!({"name": "all", "shared": true})).await;
     let (external, _) = network(&world, ADMIN, "203.0.113.0/24", json!({"router:external": true})).await;
     for network in [&shared, &external] {
-        let wish = json!({"subnet": {"network_id": network["id"], "cidr": "10.66.0.0/24", "ip_version": 4}});
-        assert_eq!(world.refused(EVE, "POST", "/subnets", Some(wish.clone())).await, forbidden());
-        assert_eq!(world.send(ADMIN, "POST", "/subnets", Some(wish)).await.0, 201);
+        let request = json!({"subnet": {"network_id": network["id"], "cidr": "10.66.0.0/24", "ip_version": 4}});
+        assert_eq!(world.refused(EVE, "POST", "/subnets", Some(request.clone())).await, forbidden());
+        assert_eq!(world.send(ADMIN, "POST", "/subnets", Some(request)).await.0, 201);
     }
     network(&world, EVE, "10.66.0.0/24", json!({"name": "own"})).await;
     world.end().await;
 }
 
 #[actix_web::test]
-async fn only_administrators_name_ports_after_the_networks_own_services() {
+async fn projects_cannot_set_a_device_owner_of_the_network_service() {
     let world = World::new().await;
     let (private, _) = network(&world, BOB, "10.0.0.0/24", json!({"name": "private"})).await;
     let port = world.make(BOB, "/ports", "port", json!({"network_id": private["id"]})).await;
@@ -89,7 +89,7 @@ async fn only_administrators_name_ports_after_the_networks_own_services() {
 }
 
 #[actix_web::test]
-async fn subnets_leave_the_hosts_own_addresses_alone() {
+async fn subnets_avoid_loopback_link_local_and_multicast_ranges() {
     let world = World::new().await;
     let network = world.make(BOB, "/networks", "network", json!({"name": "private"})).await;
     let subnet = |cidr: &str| {
@@ -118,9 +118,9 @@ async fn subnets_leave_the_hosts_own_addresses_alone() {
     }
     // Such gateways must be refused, because the bridge of a host gets the gateway's address.
     for gateway in ["127.0.0.1", "169.254.169.254", "224.0.0.1"] {
-        let mut wish = subnet("10.0.0.0/24");
-        wish["subnet"]["gateway_ip"] = json!(gateway);
-        let refused = world.refused(BOB, "POST", "/subnets", Some(wish)).await;
+        let mut request = subnet("10.0.0.0/24");
+        request["subnet"]["gateway_ip"] = json!(gateway);
+        let refused = world.refused(BOB, "POST", "/subnets", Some(request)).await;
         assert_eq!(refused, (400, "InvalidInput".to_owned()), "{gateway}");
     }
     for cidr in ["10.0.0.0/24", "198.51.100.0/24", "fd00::/64"] {
@@ -140,9 +140,9 @@ async fn subnets_of_projects_keep_out_of_reserved_networks() {
     for cidr in ["192.0.2.0/24", "192.0.2.128/25", "192.0.0.0/16"] {
         assert_eq!(world.refused(BOB, "POST", "/subnets", Some(subnet(cidr))).await, invalid(), "{cidr}");
     }
-    let mut wish = subnet("10.0.0.0/24");
-    wish["subnet"]["gateway_ip"] = json!("192.0.2.1");
-    assert_eq!(world.refused(BOB, "POST", "/subnets", Some(wish)).await, invalid());
+    let mut request = subnet("10.0.0.0/24");
+    request["subnet"]["gateway_ip"] = json!("192.0.2.1");
+    assert_eq!(world.refused(BOB, "POST", "/subnets", Some(request)).await, invalid());
     let made = world.make(BOB, "/subnets", "subnet", subnet("10.0.0.0/24")["subnet"].clone()).await;
     let change = json!({"subnet": {"gateway_ip": "192.0.2.1"}});
     assert_eq!(world.refused(BOB, "PUT", &format!("/subnets/{}", id(&made)), Some(change)).await, invalid());

@@ -20,7 +20,7 @@ async fn a_change_counts_only_at_the_revision_that_it_names() {
     let port = world.make(BOB, "/ports", "port", json!({"network_id": network["id"]})).await;
     let router = world.make(BOB, "/routers", "router", json!({"name": "r"})).await;
     let group = world.make(BOB, "/security-groups", "security_group", json!({"name": "g"})).await;
-    // The last is the network, because the others are in it.
+    // The network comes last, because the other resources use it.
     for (collection, key, thing) in [
         ("security-groups", "security_group", &group),
         ("routers", "router", &router),
@@ -45,7 +45,7 @@ async fn a_change_counts_only_at_the_revision_that_it_names() {
 
         let (status, body) = world.send_if(Some(&now), BOB, "PUT", &path, named("kept")).await;
         assert_eq!((status, &body[key]["name"]), (200, &json!("kept")), "{path}: {body}");
-        // The change has a revision of its own, so the same request does not count again.
+        // The change has raised the revision, so the same request is refused now.
         assert_eq!(world.send_if(Some(&now), BOB, "PUT", &path, named("again")).await.0, 412, "{path}");
         assert_eq!(world.send_if(Some(&other), BOB, "DELETE", &path, None).await.0, 204, "{path}");
         assert_eq!(world.send_if(Some(&other), BOB, "DELETE", &path, None).await.0, 404, "{path}");
@@ -92,7 +92,7 @@ async fn mac_addresses_have_several_spellings() {
     world.end().await;
 }
 
-/// `openstack project cleanup` and gophercloud ask for these.
+/// `openstack project cleanup` and gophercloud request these collections.
 #[actix_web::test]
 async fn members_list_providers_and_agents_and_their_routers_ports_are_active() {
     let world = World::new().await;

@@ -12,16 +12,16 @@ const ADMIN: &str = "admin:admin";
 const BOB: &str = "bob:blue";
 
 /// The body of one of many requests, by its number.
-type Wish<'a> = &'a dyn Fn(usize) -> Value;
+type NthRequest<'a> = &'a dyn Fn(usize) -> Value;
 
 async fn limit(world: &World, limits: Value) {
     assert_eq!(world.send(ADMIN, "PUT", "/quotas/blue", Some(json!({"quota": limits}))).await.0, 200);
 }
 
 /// Sends twelve requests in parallel. Returns the ids of the created resources; the others were refused for the quota.
-async fn race(world: &World, path: &str, key: &str, wish: impl Fn(usize) -> Value) -> Vec<String> {
+async fn race(world: &World, path: &str, key: &str, request: impl Fn(usize) -> Value) -> Vec<String> {
     let asked = (0..12).map(|number| {
-        let body = json!({key: wish(number)});
+        let body = json!({key: request(number)});
         async move { world.send(BOB, "POST", path, Some(body)).await }
     });
     let mut made = Vec::new();
@@ -35,7 +35,7 @@ async fn race(world: &World, path: &str, key: &str, wish: impl Fn(usize) -> Valu
 }
 
 #[actix_web::test]
-async fn limits_hold_however_many_ask_at_once() {
+async fn concurrent_requests_never_exceed_the_network_quotas() {
     let store = MemoryStore::new();
     let mut world = World::on(Arc::clone(&store)).await;
     let base = world.make(BOB, "/networks", "network", json!({"name": "base"})).await;
@@ -46,15 +46,15 @@ async fn limits_hold_however_many_ask_at_once() {
     let subnet = |n: usize| json!({"network_id": base["id"], "cidr": format!("10.{n}.0.0/24"), "ip_version": 4});
     let port = |_: usize| json!({"network_id": base["id"]});
     let router = |_: usize| json!({"name": "r"});
-    let kinds: [(&str, &str, Wish<'_>, usize); 4] = [
+    let kinds: [(&str, &str, NthRequest<'_>, usize); 4] = [
         ("/networks", "network", &network, 2),
         ("/subnets", "subnet", &subnet, 2),
         ("/ports", "port", &port, 2),
         ("/routers", "router", &router, 2),
     ];
     for round in 0..2 {
-        for (path, key, wish, room) in kinds {
-            let made = race(&world, path, key, wish).await;
+        for (path, key, request, room) in kinds {
+            let made = race(&world, path, key, request).await;
             assert_eq!(made.len(), room, "{path} in round {round}");
             // A deleted resource frees its quota.
             for id in made {
@@ -69,7 +69,7 @@ async fn limits_hold_however_many_ask_at_once() {
 }
 
 #[actix_web::test]
-async fn what_is_refused_gives_its_room_back() {
+async fn refused_requests_release_their_quota() {
     let world = World::new().await;
     let base = world.make(BOB, "/networks", "network", json!({"name": "base"})).await;
     let subnet = json!({"network_id": base["id"], "cidr": "10.0.0.0/24", "ip_version": 4});

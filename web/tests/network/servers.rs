@@ -72,7 +72,7 @@ fn by() -> ServiceCaller {
 }
 
 #[actix_web::test]
-async fn an_interface_is_given_once_however_often_it_is_asked_for() {
+async fn a_repeated_allocation_returns_the_same_interface() {
     let world = World::new().await;
     let private = network(&world, "private", "10.0.0.0/24").await;
     let port = networks(&world);
@@ -93,7 +93,7 @@ async fn an_interface_is_given_once_however_often_it_is_asked_for() {
     assert_eq!(ports[0]["id"], nic.port.to_string());
 
     for _ in 0..2 {
-        port.release(server(1), &blue(), meta()).await.unwrap();
+        port.release(server(1), &blue(), &[], meta()).await.unwrap();
         assert_eq!(ports_of(&world, 1).await.len(), 0);
     }
     world.end().await;
@@ -132,7 +132,7 @@ async fn given_ports_are_bound_and_left_behind() {
     assert!(matches!(refused, PortError::Conflict(_)));
     assert_eq!(ports_of(&world, 2).await.len(), 0, "the port on the first network is deleted");
 
-    port.release(server(1), &blue(), meta()).await.unwrap();
+    port.release(server(1), &blue(), &[], meta()).await.unwrap();
     let left = world.get("admin", &format!("/ports/{given_id}")).await;
     assert_eq!((&left["port"]["device_id"], &left["port"]["status"]), (&json!(""), &json!("DOWN")));
     assert_eq!(ports_of(&world, 1).await.len(), 0);
@@ -140,7 +140,7 @@ async fn given_ports_are_bound_and_left_behind() {
 }
 
 #[actix_web::test]
-async fn what_cannot_be_is_said_in_novas_words() {
+async fn impossible_network_requests_get_novas_messages() {
     let world = World::new().await;
     let port = networks(&world);
     let auto = RequestedNetworks::Auto;
@@ -176,6 +176,33 @@ async fn what_cannot_be_is_said_in_novas_words() {
     world.send("admin", "PUT", "/quotas/blue", Some(json!({"quota": {"port": 0}}))).await;
     let refused = port.check(&blue(), &these(nic(&network(&world, "third", "10.3.0.0/24").await)), &[], &by()).await;
     assert!(matches!(refused, Err(PortError::Forbidden(text)) if text == "Maximum number of ports exceeded"));
+    world.end().await;
+}
+
+/// Nova's administrators see the networks of all projects, and may use external ones.
+#[actix_web::test]
+async fn an_administrators_server_may_be_on_any_projects_network() {
+    let world = World::new().await;
+    let port = networks(&world);
+    let private = network(&world, "private", "10.0.0.0/24").await;
+    let red = ProjectId::new("red");
+    let of_red = |networks| InterfacesRequest { project: red.clone(), ..wanted(1, networks) };
+    let missing = format!("Network {} could not be found.", private["id"].as_str().unwrap());
+
+    let own = RequestedNetworks::These(vec![nic(&private)]);
+    assert_eq!(port.check(&red, &own, &[], &by()).await.unwrap_err().to_string(), missing);
+    assert_eq!(port.allocate(of_red(own), meta()).await.unwrap_err().to_string(), missing);
+
+    let any = RequestedNetworks::OfAnyProject(vec![nic(&private)]);
+    port.check(&red, &any, &[], &by()).await.unwrap();
+    let nics = port.allocate(of_red(any), meta()).await.unwrap();
+    assert_eq!(nics[0].network, nic(&private).network.unwrap());
+    let made = world.get("admin", &format!("/ports/{}", nics[0].port)).await;
+    assert_eq!(made["port"]["project_id"], "red", "the port belongs to the server's project");
+
+    let nowhere = RequestedNic { network: Some(NetworkId::random()), port: None, fixed_ip: None, tag: None };
+    let refused = port.check(&red, &RequestedNetworks::OfAnyProject(vec![nowhere]), &[], &by()).await;
+    assert!(matches!(refused, Err(PortError::Invalid(_))), "{refused:?}");
     world.end().await;
 }
 
@@ -238,7 +265,7 @@ async fn another_process_on_the_same_log_goes_on() {
     world.end().await;
 
     let world = World::on(store).await;
-    networks(&world).release(server(1), &blue(), meta()).await.unwrap();
+    networks(&world).release(server(1), &blue(), &[], meta()).await.unwrap();
     assert_eq!(world.get("admin", "/ports").await["ports"], json!([]));
     world.end().await;
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use actix_web::body::MessageBody;
 use actix_web::test::{self, TestRequest};
 use async_trait::async_trait;
+use chronova_actors::ports::keys::NoKeyManager;
 use chronova_actors::ports::{ImageDraft, ImageService, NoVolumeService, PortError};
 use chronova_actors::process::context::StepContext;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
@@ -74,7 +75,8 @@ impl World {
         let leadership = Leadership::take(&member, 1).unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let leader = {
-            let ports = Ports { networks, images: Arc::new(NoImages), volumes: Arc::new(NoVolumeService) };
+            let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));
+            let ports = Ports { networks, images: Arc::new(NoImages), volumes, keys };
             Leader::start(leadership, vec![], ports, RuntimeOptions::default())
         }
         .await;
@@ -93,7 +95,7 @@ impl World {
         self.send_if(None, token, method, path, body).await
     }
 
-    /// As `send`, with this `If-Match`.
+    /// Like `send`, with this `If-Match`.
     pub async fn send_if(
         &self,
         condition: Option<&str>,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The name of a state for people.
+/// A readable name of a state.
 fn name(state: &Instance) -> String {
     let server = match state {
         Instance::Absent => return "absent".to_owned(),

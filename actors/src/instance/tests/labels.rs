@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A server's labels after these changes, one command each; or the refusal of one.
+/// A server's labels after these changes, one command each; or the refusal of one of the commands.
 fn labels_after(changes: Vec<InstanceChange>) -> Result<(SortedPairs, Vec<String>), Reject> {
     let mut given = active();
     for change in changes {

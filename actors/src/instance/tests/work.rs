@@ -97,7 +97,7 @@ fn shown(given: &Given) -> (&'static str, Option<&'static str>) {
 }
 
 #[test]
-fn of_these_tasks_only_images_are_allowed_on_a_locked_server() {
+fn a_locked_server_allows_only_images_and_backups() {
     let given = active().and(lock(true));
     for (name, command) in asks(USER) {
         match name {

@@ -1,7 +1,7 @@
-//! Filters on NUMA cells, and on PCI devices and metrics, which hosts do not report yet.
+//! Filters on NUMA cells, PCI devices and metrics.
 //!
-//! A host does not pass if it does not report what the filter checks. Nova's filters do the same without NUMA topology,
-//! PCI pools or the metric. So these filters never pass a host unchecked.
+//! Hosts report their NUMA cells, but neither PCI devices for `pci_passthrough:alias` nor metrics. So the filters on
+//! devices and on metrics pass no host when they apply. Nova's filters do the same without PCI pools or the metric.
 
 use super::filter::{Filter, PLAIN};
 use crate::scheduler::context::SchedulingContext;
@@ -42,7 +42,7 @@ pub(super) const METRICS: Filter = Filter {
     ..PLAIN
 };
 
-/// The message for users. The NUMA affinity of devices is not supported, so no host passes if it is requested.
+/// The message for users if no host passes `NUMATopologyFilter`: the error in the request, or what all hosts lack.
 fn lacks(context: &SchedulingContext<'_>) -> String {
     match &context.topology {
         Err(reason) => reason.trim_end_matches('.').to_owned(),

@@ -77,7 +77,8 @@ fn aggregates_restrict_servers_by_their_metadata() {
     assert_eq!(refused, "flavor m1.tiny: the host's aggregates admit m1.large");
 }
 
-/// `aggregate_image_properties_isolation_namespace` and `..._separator`: only keys that begin with both are compared.
+/// `aggregate_image_properties_isolation_namespace` and `..._separator`: only keys that begin with the namespace and
+/// the separator are compared.
 #[test]
 fn isolation_by_image_properties_can_be_limited_to_a_namespace() {
     let mut cell = Cell::three();
@@ -183,7 +184,7 @@ fn groups_keep_their_members_together_or_apart() {
         3,
         "the first member goes anywhere"
     );
-    // The server that moves does not stand in its own way.
+    // The moving server is a group member on its present host, but the host still passes.
     cell.server(7, 1);
     let moving = RequestSpec { server: Some(server_id(7)), ..small() };
     assert_eq!(

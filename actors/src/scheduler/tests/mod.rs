@@ -368,7 +368,7 @@ fn aggregates_can_be_kept_for_projects_and_traits() {
 }
 
 #[test]
-fn dedicated_cpus_fall_back_to_shared_ones_unless_told_not_to() {
+fn dedicated_cpus_fall_back_to_shared_ones_unless_the_option_forbids_it() {
     let mut cell = Cell::three();
     let dedicated = specs(&[("hw:cpu_policy", "dedicated")]);
     let lacks = |cell: &Cell| cell.decide(&dedicated).reasons.lacks;
@@ -434,14 +434,14 @@ fn unavailable_hardware_is_refused_whichever_filters_are_enabled() {
     for enabled in [filters::DEFAULT.to_vec(), vec![], vec!["NUMATopologyFilter", "PciPassthroughFilter"]] {
         cell.options.enabled_filters = enabled;
         assert_eq!(cell.fitting(&small()).len(), 3);
-        for wish in [("hw:numa_nodes", "1"), ("hw:mem_page_size", "large"), ("pci_passthrough:alias", "gpu:1")] {
-            let decision = cell.decide(&specs(&[wish]));
-            assert!(decision.ranked.is_empty(), "{wish:?}");
+        for extra_spec in [("hw:numa_nodes", "1"), ("hw:mem_page_size", "large"), ("pci_passthrough:alias", "gpu:1")] {
+            let decision = cell.decide(&specs(&[extra_spec]));
+            assert!(decision.ranked.is_empty(), "{extra_spec:?}");
             assert!(
                 decision.reasons.message().contains("which the flavor") || decision.reasons.message().contains("PCI")
             );
-            let forced = RequestSpec { forced_host: Some("h1".to_owned()), ..specs(&[wish]) };
-            assert!(cell.decide(&forced).ranked.is_empty(), "{wish:?} on a forced host");
+            let forced = RequestSpec { forced_host: Some("h1".to_owned()), ..specs(&[extra_spec]) };
+            assert!(cell.decide(&forced).ranked.is_empty(), "{extra_spec:?} on a forced host");
         }
     }
     let forced = RequestSpec { forced_host: Some("h1".to_owned()), ..small() };

@@ -5,5 +5,6 @@
 
 pub mod identity;
 pub mod image;
+pub mod keys;
 pub mod network;
 pub mod volume;

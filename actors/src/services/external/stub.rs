@@ -1,11 +1,11 @@
-//! A service on a port of this machine, with the answers that a test gives it.
+//! A fake HTTP service on this machine, which answers calls as a test specifies.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A call, as it arrived.
+/// A call that the service received.
 #[derive(Debug, Clone)]
 pub(super) struct StubCall {
     /// The method and the path: `GET /v3/auth/tokens?nocatalog`.
@@ -20,7 +20,7 @@ impl StubCall {
     }
 }
 
-/// How the service treats a call.
+/// The service's answer to a call.
 #[derive(Debug, Clone)]
 pub(super) enum StubAnswer {
     Says(u16, String),
@@ -78,7 +78,7 @@ async fn serve(mut stream: TcpStream, calls: Arc<Mutex<Vec<StubCall>>>, answer: 
     let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await;
 }
 
-/// Reads the head of a call and the whole body after it; returns the head.
+/// Reads a call with its whole body. A chunked body is read, but not kept.
 async fn read(stream: &mut TcpStream) -> StubCall {
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);
     loop {

@@ -92,7 +92,7 @@ fn unreasonable_sizes_are_refused() {
 }
 
 #[test]
-fn no_truncation_and_no_flipped_byte_panics() {
+fn truncated_files_are_refused_and_flipped_bytes_do_not_panic() {
     let good = qcow2();
     for length in (0..256).chain([CLUSTER - 1, CLUSTER, 2 * CLUSTER, 3 * CLUSTER, 3 * CLUSTER + 15]) {
         let cut = inspect(&good[..length], "qcow2");

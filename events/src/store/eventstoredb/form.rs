@@ -72,7 +72,7 @@ struct JsonEnvelope {
     hash: Option<String>,
 }
 
-/// [`Cause`] as the metadata spell it.
+/// [`Cause`] in the form of the JSON metadata.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum MetadataCause {

@@ -126,9 +126,11 @@ impl EventStore for EventStoreDb {
         for new in &events {
             let form = EventStoreDbEvent::of_new(new)?;
             if form.content_type != BINARY {
-                // The client re-encodes JSON, but data of other programs must not change by a byte. So they cannot be
-                // appended here.
-                return Err(AppendError::Encode("other programs append their events themselves".to_owned()));
+                // The client re-encodes JSON, but data of other programs must not change by a byte. So such events
+                // cannot be appended here.
+                return Err(AppendError::Encode(
+                    "events of other programs cannot be appended through this back end".to_owned(),
+                ));
             }
             data.push((new.id, form));
         }

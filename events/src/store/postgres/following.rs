@@ -82,13 +82,13 @@ impl LogFollower {
     pub(super) async fn run(self: Arc<Self>, leads: watch::Receiver<bool>) {
         let (mut link, mut announced) = (None, None::<Instant>);
         loop {
-            // Only a timeout says that it is time to look at the leader.
+            // After a timeout without news from the leader, this member reads the head row itself.
             let looks = tokio::time::timeout(LOOKS, self.woken.notified()).await.is_err();
             let looked = if looks { self.look(&mut link, &mut announced).await } else { Ok(()) };
             if let Err(failure) = &looked {
                 tracing::warn!(%failure, "the head of the log cannot be read");
                 link = None;
-                // Nobody knows any more whether the lease lasts.
+                // Without the head row, this member cannot know whether the lease still lasts.
                 self.seen.send_if_modified(|seen| {
                     seen.as_mut().is_some_and(|seen| std::mem::replace(&mut seen.lease_lasts, false))
                 });

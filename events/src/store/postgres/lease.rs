@@ -32,7 +32,7 @@ pub(super) struct LeaseTerms {
     pub(super) cell: String,
     /// Drawn at random for each start of a process, and never used again.
     pub(super) holder: Vec<u8>,
-    /// The name of a member, which a switchover may wish.
+    /// The name of the member, by which a switchover may request it as the next leader.
     pub(super) name: Option<String>,
     /// The duration of the lease without a renewal. Zero means no lease: any other member may take the epoch at once.
     pub(super) lasts: Duration,
@@ -100,7 +100,7 @@ pub(super) struct LeaseKeeper {
 
 impl LeaseKeeper {
     /// Renews the lease, which began at `since`. Sends to `lost` when the lease is lost, and to `wish` when a
-    /// switchover wishes another member.
+    /// switchover requests another leader.
     pub(super) async fn start(
         terms: LeaseTerms,
         since: Duration,
@@ -183,7 +183,7 @@ impl KeptLease {
     /// Renews the lease. Returns why the lease is lost, or `None` when it is no longer needed.
     async fn keep(&mut self) -> Option<String> {
         let (trusted, every) = (self.terms.trusted(), self.terms.lasts / 4);
-        // At once: followers learn in this way which events are acknowledged.
+        // The first renewal comes at once, because it tells followers which events are acknowledged.
         let mut pause = Duration::ZERO;
         loop {
             tokio::select! {
@@ -226,7 +226,7 @@ impl KeptLease {
         self.timer.as_mut().map_or(Ok(()), |timer| timer.set(self.terms.end(asked)))
     }
 
-    /// Ends the process at once, if it ends with its lease.
+    /// Ends the process at once if [`LeaseTerms::end_process`] is set.
     async fn end_process(&mut self) {
         let Some(timer) = &mut self.timer else { return };
         if let Err(failure) = timer.set(elapsed()) {

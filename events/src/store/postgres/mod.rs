@@ -68,7 +68,7 @@ pub struct PostgresOptions {
     /// How long this member leads without an answer of the database. Zero: until another member opens the log.
     pub lease: Duration,
     /// Whether the kernel kills this process when its lease ends without a renewal. A process that drives hosts needs
-    /// it.
+    /// this.
     pub end_process: bool,
 }
 
@@ -105,7 +105,7 @@ struct LeadingParts {
     closed: bool,
 }
 
-/// The task of a member that follows, or did.
+/// The task of a member that follows or has followed.
 struct RunningFollower {
     follower: Arc<LogFollower>,
     task: JoinHandle<()>,
@@ -122,7 +122,7 @@ pub struct PostgresStore {
     options: PostgresOptions,
     terms: LeaseTerms,
     leading: Mutex<LeadingParts>,
-    /// Whether this member leads, or did.
+    /// Whether this member leads or has led. A follower then reads no more events.
     leads: watch::Sender<bool>,
     epoch: Arc<AtomicI64>,
     lost: watch::Sender<Option<String>>,
@@ -232,7 +232,8 @@ impl PostgresStore {
         match asked {
             Ok(Some((link, (held, since)))) => self.begin(link, held, since).await.map(|()| true),
             Ok(None) => Ok(false),
-            // If this member has the lease all the same, the next call takes it again: the holder is the same.
+            // If the lost request took the lease nevertheless, the next call takes it again, because the holder is the
+            // same.
             Err(failure) => {
                 tracing::warn!(%failure, "cannot ask for the lease of the log");
                 Ok(false)
@@ -302,7 +303,7 @@ impl PostgresStore {
         }
     }
 
-    /// The member that a switchover wishes, while this one leads.
+    /// The member that a switchover requests as the next leader, while this member leads.
     pub fn wish(&self) -> watch::Receiver<Option<String>> {
         self.wish.subscribe()
     }

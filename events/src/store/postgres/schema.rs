@@ -11,7 +11,8 @@ use crate::chain::{Anchor, EventHash};
 use crate::envelope::Position;
 use crate::store::StoreError;
 
-/// 2: the acknowledged position, the list of members, the mark of their secret, and the wish of a switchover.
+/// Format 2 added the acknowledged position, the list of members, the mark of their secret, and the request of a
+/// switchover.
 const FORMAT: i32 = 2;
 
 /// Creates the tables. Stream names are bytes, because a text of PostgreSQL holds no zero byte.
@@ -125,7 +126,7 @@ fn position(row: &Row, column: usize) -> Position {
     Position(row.get::<_, i64>(column).unsigned_abs())
 }
 
-/// Takes the next epoch and the lease, unless a switchover wishes another member than `name`. Holders of older epochs
+/// Takes the next epoch and the lease, unless a switchover requests a member other than `name`. Holders of older epochs
 /// can append no more. `None` if another holder has the epoch, and either its lease lasts or `held_only` is set. A
 /// holder without a lease (zero) is deposed at once.
 ///
@@ -153,7 +154,7 @@ pub(super) async fn take_epoch(
 
 /// A renewed lease.
 pub(super) struct RenewedLease {
-    /// The member that a switchover wishes.
+    /// The member that a switchover requests as the next leader.
     pub(super) wish: Option<String>,
 }
 
@@ -185,7 +186,7 @@ pub(super) async fn release(client: &Client, cell: &str, holder: &[u8]) -> Resul
     within(client.execute(sql, &[&cell, &holder])).await.map(drop)
 }
 
-/// The id of the key file that the log needs, as far as it is known now.
+/// The id of the key file that the log needs; `None` if no encrypted event was appended yet.
 pub(super) async fn ring(client: &Client, cell: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let rows = within(client.query("SELECT keys FROM chronova_head WHERE cell = $1", &[&cell])).await?;
     Ok(rows.first().and_then(|row| row.get(0)))
@@ -240,7 +241,7 @@ pub(super) async fn announce(
     within(client.execute(sql, values)).await.map(drop)
 }
 
-/// Refuses a member whose secret differs from that of the others. The first member sets the mark of the secret.
+/// Refuses a member whose secret differs from that of the other members. The first member sets the mark of the secret.
 pub(super) async fn check_secret(client: &Client, cell: &str, mark: &[u8]) -> Result<(), StoreError> {
     let sql = "UPDATE chronova_head SET secret = $2 WHERE cell = $1 AND secret IS NULL";
     within(client.execute(sql, &[&cell, &mark])).await?;
@@ -273,7 +274,7 @@ pub struct ClusterPicture {
     pub durable: Position,
     /// Seconds until the lease ends. Nobody leads at zero.
     pub lease_left: f64,
-    /// The member that a switchover wishes now.
+    /// The member that a switchover requests as the next leader; `None` if no switchover is under way.
     pub wish: Option<String>,
     /// In the order of their names.
     pub members: Vec<ListedMember>,

@@ -1,9 +1,10 @@
 //! The single appender: it combines all waiting requests into one statement, which is one transaction and one round
 //! trip.
 //!
-//! The statement updates the head row if the row has our epoch and position, and inserts the events. The lock on that
-//! row until the commit makes the order of commits the order of positions. The statement also notes the position before,
-//! which is acknowledged: followers fold nothing after it, because a crash of the database may remove such events.
+//! The statement updates the head row if the row has the writer's epoch and position, and inserts the events. The lock
+//! on that row until the commit makes the order of commits the order of positions. The statement also notes the
+//! previous position, up to which all events are acknowledged. Followers fold no later event, because a crash of the
+//! database may remove it.
 //!
 //! If the answer is lost, the outcome is unknown. The writer then takes a new epoch, so that the lost statement cannot
 //! commit later. The returned row shows whether the batch is in the log. Callers get their answers only after that.
@@ -100,7 +101,7 @@ impl PostgresWriter {
     /// Appends one batch. An error is final: the writer no longer knows the end of the log, or has lost the lead.
     async fn perform(&mut self, jobs: Vec<PostgresAppend>) -> Result<(), StoreError> {
         if let Err(failure) = self.learn_revisions(&jobs).await {
-            // Nothing was written. These requests are refused; later ones may pass.
+            // Nothing was written. These requests are refused; later requests may succeed.
             refuse(jobs, &failure);
             return Ok(());
         }

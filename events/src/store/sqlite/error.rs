@@ -37,7 +37,8 @@ pub(super) fn explain(error: &Error, position: u64) -> StoreError {
 }
 
 /// Whether a write to the file at `path` failed because a quota is used up. SQLite reports only a full disk as such and
-/// hides the system's reason for other failures. So this asks the system again with another file beside it.
+/// hides the system's reason for other failures. So this function asks the system again with another file beside the
+/// log.
 pub(super) fn is_quota(error: &Error, path: &Path) -> bool {
     let Error::SqliteFailure(failure, _) = error else { return false };
     if failure.extended_code != ffi::SQLITE_IOERR_WRITE {

@@ -17,7 +17,7 @@ pub(super) const SUFFIX: &str = "keys";
 /// The file that marks the keys as permanently lost.
 const ACCEPTED: &str = "keys.lost";
 
-/// Notes in the log the id of its key file. This is part of the transaction that stores the first sealed event.
+/// Notes in the log the id of its key file. The note is part of the transaction that stores the first sealed event.
 pub(super) fn note(connection: &Connection, keys: &KeyRing) -> rusqlite::Result<()> {
     let sql = "INSERT INTO meta VALUES ('keys', ?1) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     connection.execute(sql, [&keys.ring().0[..]]).map(drop)

@@ -93,7 +93,7 @@ impl Readers {
 
     /// Waits for unfinished reads and refuses later ones.
     pub(super) async fn close(&self) {
-        // An error means that another caller has already closed it.
+        // An error means that another caller has already closed the readers.
         let _ = self.places.acquire_many(self.count).await;
         self.closed.store(true, Ordering::SeqCst);
         self.places.close();
@@ -171,7 +171,7 @@ fn read_each(
     let mut statement = connection.prepare_cached(&sql).map_err(|e| error::explain(&e, after.0 + 1))?;
     let mut rows = statement.query([bound(after.0), bound(last)]).map_err(|e| error::explain(&e, after.0 + 1))?;
     let mut reader = RowReader::new(kinds);
-    // This does not read beyond the last row, because the next row may be damaged.
+    // The loop does not read beyond the last row, because the next row may be damaged.
     while expected < last {
         let Some(event) = next(&mut rows, &mut reader, expected.saturating_add(1))? else { break };
         expected += 1;

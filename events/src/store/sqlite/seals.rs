@@ -106,7 +106,7 @@ pub(super) fn read(data: &Path) -> io::Result<Option<(SealsHeader, Vec<u32>)>> {
         Err(error) => return Err(error),
     };
     let Some(header) = SealsHeader::from_bytes(&bytes) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "its first bytes differ from what was written"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "its header is damaged"));
     };
     let entries: Vec<u32> =
         bytes[HEADER..].chunks_exact(4).map(|entry| u32::from_le_bytes(entry.try_into().unwrap_or_default())).collect();
@@ -131,8 +131,8 @@ impl WalRemains {
         Self { killed: lock::was_left(data), wal }
     }
 
-    /// Whether the seals may be older than the data file. If a killed writer left no frames, nobody knows, so this is
-    /// true.
+    /// Whether the seals may be older than the data file. If a killed writer left no frames, nothing shows whether this
+    /// is so, and the answer is `true`.
     pub(super) fn are_overtaken(&self, data: &Path) -> bool {
         let known = self.wal.as_ref().and_then(|wal| wal.metadata().ok());
         let now = wal::path_of(data).metadata().ok();
@@ -235,7 +235,7 @@ impl Seals {
     fn finish(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         file.write_all_at(&self.header.to_bytes(), 0)?;
-        // The write-ahead log may be overwritten next. After that it could not give the seals again.
+        // SQLite may overwrite the write-ahead log next. Then these seals could not be computed from it again.
         file.sync_data()
     }
 

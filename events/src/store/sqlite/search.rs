@@ -92,7 +92,7 @@ impl SqlTerms {
     }
 }
 
-/// Converts a pattern of ours to one of SQLite.
+/// Converts a pattern of [`matches`] to a GLOB pattern of SQLite.
 fn glob(pattern: &str) -> String {
     let escaped = pattern.replace('[', "[[]");
     if pattern.contains(['*', '?']) { escaped } else { escaped + "*" }
@@ -126,7 +126,7 @@ pub(super) fn search(
     while let Some(event) = next(&mut rows, &mut reader, at.0 + 1)? {
         seen += 1;
         at = event.position;
-        // SQL may match too much (patterns that GLOB interprets otherwise, an id inside sealed bytes). `admits` is
+        // SQL may match too much (patterns that GLOB interprets differently, an id inside sealed bytes). `admits` is
         // exact.
         if criteria.admits(&event) {
             events.push(Arc::new(event));

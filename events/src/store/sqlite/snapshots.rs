@@ -62,7 +62,7 @@ pub(super) fn forget(connection: &Connection, stream: &StreamId) -> rusqlite::Re
     Ok(())
 }
 
-/// Removes unencrypted snapshots of an earlier version. This happens once in the life of a file.
+/// Removes unencrypted snapshots of an earlier version. Each file needs this only once.
 pub(super) fn drop_clear(connection: &Connection) -> rusqlite::Result<()> {
     let sql = "SELECT 1 FROM meta WHERE key = ?1";
     if connection.query_row(sql, [SEALED], |_| Ok(())).optional()?.is_some() {

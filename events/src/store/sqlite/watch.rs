@@ -2,7 +2,7 @@
 //!
 //! A removed or replaced file exists as long as a process has it open. Writes to it succeed and are synced, but are
 //! lost when the process ends. So before each acknowledgement the log checks that each name still leads to the opened
-//! file. A program that removes the write-ahead log properly moves its content into the data file first. So the check
+//! file. A program that properly removes the write-ahead log first moves its content into the data file. So the check
 //! comes after the sync, and earlier acknowledged events are safe.
 
 use std::fs::OpenOptions;

@@ -36,7 +36,7 @@ impl WitnessNote {
         bytes
     }
 
-    /// Parses a note; `None` if a power failure left half of it.
+    /// Parses a note; `None` if a power failure left only half of the note.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (body, sum) = bytes.split_at_checked(SIZE - 4)?;
         if sum != crc32fast::hash(body).to_le_bytes() || &body[..4] != MAGIC {

@@ -1,10 +1,10 @@
 //! The single writer: it takes all waiting requests and commits them as one transaction. [`super::sync`] makes the
 //! transaction durable while the writer fills the next one. Callers get their answers after that.
 //!
-//! Each request is checked against the revision of its own stream. That revision includes earlier requests that are not
-//! durable yet, because dependent events become durable after them. A conflict refuses only its own request. Requests
-//! are checked before their events are written, so no part of a transaction has to be undone. If the transaction fails,
-//! none of it was written, and all its requests get an error.
+//! Each request is checked against the revision of its own stream. This revision includes earlier requests that are not
+//! durable yet. That is safe, because no event becomes durable before the events that it was checked against. A
+//! conflict refuses only its own request. Requests are checked before their events are written, so no part of a
+//! transaction has to be undone. If the transaction fails, none of it was written, and all its requests get an error.
 //!
 //! The writer commits as soon as no request waits and the disk is idle. Otherwise it fills the transaction for as long
 //! as a sync takes, and then commits. So neither the disk nor the writer waits for the other. With slow syncs this
@@ -171,7 +171,7 @@ pub(super) struct Writer {
     /// The approximate number of pages that were written since the last checkpoint.
     pages: usize,
     /// The number of requests that were recently under way at the same time.
-    crowd: usize,
+    recent_requests: usize,
     /// Whether the log has a note of the keys that it needs.
     keys_noted: bool,
     /// Why the log accepts no more writes.
@@ -212,7 +212,7 @@ impl Writer {
             places: StreamPlaces::default(),
             kinds: HashMap::new(),
             pages: 0,
-            crowd: 1,
+            recent_requests: 1,
             keys_noted: false,
             failed: None,
             watch: Arc::clone(watch),
@@ -281,17 +281,18 @@ impl Writer {
             DiskActivity::Busy(requests) | DiskActivity::Full(requests) => requests,
         };
         // The number falls slowly, because requests that come slightly later still belong to the same group.
-        self.crowd = (ahead + open.requests + queued).max(self.crowd - self.crowd.div_ceil(8));
+        self.recent_requests =
+            (ahead + open.requests + queued).max(self.recent_requests - self.recent_requests.div_ceil(8));
         if ahead == 0 && !open.begun {
             open.batch.answers.into_iter().for_each(PendingReply::give);
-        } else if disk == DiskActivity::Idle && open.requests >= self.crowd {
+        } else if disk == DiskActivity::Idle && open.requests >= self.recent_requests {
             self.syncer.take_here(open.batch);
         } else {
             self.syncer.take(open.batch);
         }
     }
 
-    /// Writes requests until the transaction is worth committing.
+    /// Writes requests until the transaction is full or overdue, or until no request waits and the disk is idle.
     fn fill(
         &mut self,
         open: &mut OpenTransaction,
@@ -338,7 +339,8 @@ impl Writer {
         })
     }
 
-    /// Handles an error. `Ok`: the transaction is in the log nevertheless. Otherwise none of it is.
+    /// Handles an error. `Ok`: the transaction is in the log nevertheless. `Err`: the requests get this failure. If the
+    /// content of the log is unknown, the writer also stops.
     fn give_up(&mut self, error: &rusqlite::Error, open: &OpenTransaction) -> Result<(), StoreError> {
         let position = self.head.position.0 + 1;
         let failure = match error::explain(error, position) {
@@ -357,7 +359,7 @@ impl Writer {
             self.fail(&failure);
         }
         if failure == StoreError::Full {
-            // Frames that were checkpointed need not stay in the write-ahead log.
+            // After a checkpoint, SQLite can reuse the write-ahead log instead of enlarging it.
             self.checkpoint(false);
         }
         match reader::head(&self.connection) {
@@ -524,8 +526,8 @@ impl Writer {
         Ok((number, name))
     }
 
-    /// Updates the index. A failure only delays the update, with one exception: if two events have the same position,
-    /// the file differs from the writer's state.
+    /// Updates the index. Most failures only delay the update. After a failure that leaves the state of the file
+    /// unknown, the log accepts no more writes.
     fn index(&mut self) {
         match by_stream::extend(&self.connection, self.head.position) {
             Ok(()) => {

@@ -1,8 +1,8 @@
 //! Logical volumes: `images_type = lvm`.
 //!
-//! libvirt's logical pools create, list and remove volumes. They can neither resize nor rename one. So a volume grows
-//! by being copied to a larger one and back. `NAME.larger` is complete as long as `NAME` is missing or has the same
-//! size.
+//! libvirt's logical pools create, list and remove volumes. They can neither resize nor rename a volume. So a volume
+//! grows by being copied to a larger one and back. `NAME.larger` is complete as long as `NAME` is missing or has the
+//! same size.
 
 use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
@@ -71,7 +71,7 @@ impl ImageBackend for Logical {
         true
     }
 
-    /// As in Nova: if a volume group is configured, it may have disks of an earlier `images_type`.
+    /// As in Nova, a configured volume group may have disks from the time when `images_type` was `lvm`.
     fn is_set_up(&self, options: &LibvirtOptions) -> bool {
         options.images.volume_group.is_some()
     }

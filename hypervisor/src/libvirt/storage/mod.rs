@@ -11,10 +11,10 @@
 //! | [`logical`] | volume group | `UUID_disk` | nothing |
 //! | [`rbd`] | Ceph pool | `UUID_disk` | nothing |
 //!
-//! Invariants: a volume's name and pool identify its back end. Its content never does, because the guest writes the
-//! content in all but the first back end. Image cache, config drives, console logs and copies of disks are files of the
-//! directory in every case. Only a back end's own file knows which back end it is: every difference is a method of
-//! [`ImageBackend`].
+//! Invariants: a volume's name and pool identify its back end. The content never identifies the back end, because the
+//! guest writes the content in all back ends except `qcow2`. Image cache, config drives, console logs and copies of
+//! disks are files of the directory in every case. Code outside of a back end's file never asks which back end it is:
+//! every difference is a method of [`ImageBackend`].
 
 mod flat;
 mod logical;
@@ -52,7 +52,8 @@ trait ImageBackend: Sync {
     fn is_apart(&self) -> bool {
         false
     }
-    /// Whether a host may have earlier disks of this back end although another one is chosen. Any host may have files.
+    /// Whether a host may have disks of this back end although the operator has chosen another back end. By default,
+    /// this is true for back ends that store disks in files.
     fn is_set_up(&self, options: &LibvirtOptions) -> bool {
         let _ = options;
         !self.is_apart()
@@ -80,7 +81,7 @@ trait ImageBackend: Sync {
     }
     /// The directory on a host that holds the back end's disks; `None`: the disks are not on a host.
     fn directory(&self, options: &LibvirtOptions) -> Option<String>;
-    /// The back end for raw content if this one is chosen.
+    /// The back end that stores raw content when the operator has chosen this back end.
     fn for_raw(&self) -> Option<&'static dyn ImageBackend> {
         None
     }
@@ -132,7 +133,7 @@ struct VolumeToCreate<'a> {
     capacity: u64,
 }
 
-/// Every back end. A new one is a file and a line here.
+/// Every back end. A new back end is a file and a line here.
 const BACKENDS: &[&dyn ImageBackend] = &[&flat::Flat, &qcow2::Qcow2, &logical::Logical, &rbd::Rbd];
 
 /// An existing disk.
@@ -314,10 +315,11 @@ impl<'a> HostStorage<'a> {
         let options = self.options;
         let backend = chosen(options);
         match self.find(disk)? {
+            // The disk of a defined guest holds the user's data, even if its size or its base differs from the request.
+            Some(_) if !undefined => return Ok(()),
             // `fill` checks whether the existing copy-on-write file is the right one.
             Some(found) if !backend.is_raw() && !found.is_raw() => {}
-            Some(found) if undefined => found.remove(self)?,
-            Some(_) => return Ok(()),
+            Some(found) => found.remove(self)?,
             None => {}
         }
         if backend.keeps_format(options, image) {

@@ -9,9 +9,9 @@ use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use super::draws::Dice;
 use super::world::{ChaosWorld, Life};
 
-/// The number of operations in a thousand before which a fault begins or ends.
+/// A fault begins or ends before this many of a thousand operations.
 const TROUBLES: u64 = 250;
-/// The number of operations in a thousand before which the control plane is killed.
+/// The control plane is killed before this many of a thousand operations.
 const KILLS: u64 = 5;
 /// While at least one in this many hosts is down, no further host fails.
 const DOWN: usize = 8;

@@ -25,7 +25,7 @@ use super::world::{ChaosRequest, ChaosWorld, Life};
 
 /// How long all work may take to end, by the run's clock.
 const PATIENCE: Duration = Duration::from_hours(2);
-/// All work has ended when no event was appended for so long. Every reconciler runs at least twice in this time.
+/// All work has ended when no event was appended for this long. Every reconciler runs at least twice in this time.
 const CALM: Duration = Duration::from_secs(150);
 const LOOK: Duration = Duration::from_secs(5);
 /// Number of reported differences between read models.
@@ -143,8 +143,8 @@ fn word(effect: Effect) -> &'static str {
         Effect::NoAgent => "no agent",
         Effect::LoseReply => "reply lost",
         Effect::Tear => "half done",
-        Effect::DieBefore => "host died before",
-        Effect::DieAfter => "host died after",
+        Effect::DieBefore => "host died before the call",
+        Effect::DieAfter => "host died after the call",
         Effect::Slow => "slow",
     }
 }
@@ -183,7 +183,7 @@ async fn finish_waiting_work(world: &ChaosWorld, life: &Life, dice: &mut Dice) {
 }
 
 async fn delete_everything(world: &ChaosWorld, life: &Life) {
-    // The API refuses to delete a volume or snapshot while something uses it, so it takes several rounds.
+    // The API refuses to delete a volume or snapshot that is in use, so deleting everything takes several rounds.
     for _ in 0..3 {
         for request in remaining(life) {
             life.api.ask(request).await;

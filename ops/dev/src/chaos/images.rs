@@ -1,7 +1,7 @@
 //! The image service of a chaos run. It is in memory and survives crashes of the control plane, as a real Glance would.
 //!
-//! The embedded service writes files on threads that wait for the disk, so the order of events would no longer depend
-//! on the seed alone.
+//! A run does not use the embedded image service, because that service writes files on threads that wait for the disk.
+//! With those threads, the order of events would not depend on the seed alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
 //! `chronova-dev chaos`: random operations on a simulated fleet, while hosts fail, driver calls fail or are slow, and
 //! the control plane is killed. Afterwards nothing may be stuck, lost, duplicated or left behind.
 //!
-//! A run has the whole control plane: API, actors, processes, scheduler, reconcilers, host agents. It simulates the
-//! hosts ([`chronova_hypervisor::sim`]), the image service and the clock.
+//! A run has the whole control plane: API, actors, processes, scheduler, reconcilers, host agents. The run simulates
+//! the hosts ([`chronova_hypervisor::sim`]), the image service and the clock.
 //!
 //! | file | what |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! | `operations`, `traffic` | the operations, the choice of the next one, the answers |
 //! | `faults` | faults, and when they strike |
 //! | `final_checks` | all faults end and all work finishes; then everything is deleted |
-//! | `check` | the rules that must hold then |
+//! | `check` | the invariants that must hold at the end |
 //! | `proof` | the chain of the log, the story of a server |
-//! | `planted_defect` | a deliberate defect, which the rules must find |
+//! | `planted_defect` | a deliberate defect, which the check must find |
 //! | `settings`, `findings` | the settings and the findings of a run |
 //! | `report` | the report |
 //!
@@ -165,7 +165,7 @@ async fn live_through(settings: &Settings) -> Result<ChaosFindings> {
     final_checks::come_to_rest(settings, &world, life, traffic, faults_at_work, lives, dice).await
 }
 
-/// Kills the control plane. After a while, in which hosts still fail and return, starts another one.
+/// Kills the control plane. After a while, in which hosts still fail and return, starts another control plane.
 async fn restart(
     world: &ChaosWorld,
     dead: Life,

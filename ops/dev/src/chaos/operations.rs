@@ -225,7 +225,8 @@ pub(super) struct OperationTarget<'a> {
     pub(super) networks: &'a [String],
 }
 
-/// The request for an operation on this server; `None` if the server has no volume, port or other part that it needs.
+/// The request for an operation on this server; `None` if the server lacks a volume, port or other part that the
+/// operation needs.
 pub(super) fn request(
     operation: ChaosOperation,
     target: &OperationTarget<'_>,

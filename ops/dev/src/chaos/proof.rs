@@ -21,7 +21,8 @@ use chronova_hypervisor::sim::{DriverCall, SharedDiskBreach};
 use super::check::BrokenInvariant;
 use super::world::ChaosWorld;
 
-/// Two times a host's latency.
+/// A start of a guest within this time after another host's return does not count as a breach. The time is twice the
+/// latency of a driver call.
 const MOMENT: Duration = Duration::from_millis(40);
 /// The most characters of an event in the report.
 const WIDTH: usize = 230;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::findings::ChaosFindings;
 use super::settings::Settings;
 
-/// The most problems in the report.
+/// The text report lists at most this many problems.
 const REPORTED_PROBLEMS: usize = 20;
 
 fn thousands(number: u64) -> String {
@@ -46,19 +46,25 @@ pub(super) fn text(settings: &Settings, found: &ChaosFindings) -> String {
     let (servers, migrations) = (thousands(found.servers as u64), thousands(found.migrations as u64));
     let _ = writeln!(out, "{servers} servers, {migrations} migrations, {} lives of the control plane", found.lives);
     let (lasted, took) = (found.lasted.as_secs() / 60, found.took.as_secs_f64());
-    let _ = writeln!(out, "{lasted} minutes in the time of the run, {took:.1} s on this machine");
+    let _ = writeln!(out, "{lasted} minutes by the simulated clock, {took:.1} s on this machine");
     let _ = writeln!(out, "log: {} events, head {}", thousands(found.events), found.head);
     for (complaint, (index, times)) in &found.tally.complaints {
-        let _ = writeln!(out, "answered {times} times, first at operation {index}: {complaint}");
+        let _ = writeln!(out, "failed {times} times, first at operation {index}: {complaint}");
     }
     if found.wrong.is_empty() {
-        out.push_str("nothing is stuck, nothing is left behind, read models equal a rebuild, the chain holds\n");
+        out.push_str(
+            "nothing is stuck, nothing is left behind, read models equal a rebuild, \
+             the hash chain of the log is intact\n",
+        );
         return out;
     }
     let _ = writeln!(out, "\n{} things are WRONG:", found.wrong.len());
     for one in found.wrong.iter().take(REPORTED_PROBLEMS) {
         let server = one.server.map(|server| format!("{server}: ")).unwrap_or_default();
         let _ = writeln!(out, "  {server}{}", one.what);
+    }
+    if let more @ 1.. = found.wrong.len().saturating_sub(REPORTED_PROBLEMS) {
+        let _ = writeln!(out, "  ... and {more} more");
     }
     for story in &found.stories {
         let _ = write!(out, "\n{story}");

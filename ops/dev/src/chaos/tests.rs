@@ -30,7 +30,7 @@ fn equal_seeds_give_equal_logs_and_others_do_not() {
 
 #[test]
 fn a_planted_defect_is_found_in_each_run_of_its_seed() {
-    // A crash between the step and its record repeats the step, so not every plant leaves something behind.
+    // A crash between the step and its record repeats the step, so not every planted defect leaves something behind.
     let planted = (1..10).map(|n| format!("delete_instance.release_claim@{n}"));
     let runs = planted.map(|plant| {
         let settings = Settings { plant: plant.parse().ok(), ..settings(4, 120) };

@@ -16,7 +16,7 @@ use super::world::{ChaosRequest, ChaosWorld, Life};
 
 /// A run aims at this many servers per host.
 const SERVERS_A_HOST: usize = 3;
-/// After so many operations, the clients list the servers again.
+/// After this many operations, the clients list the servers again.
 const LOOK_EVERY: u32 = 20;
 
 /// The answers to requests of one kind.

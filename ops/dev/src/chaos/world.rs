@@ -11,6 +11,7 @@ use std::time::Duration;
 use actix_web::body::to_bytes;
 use actix_web::test::{TestRequest, call_service, init_service};
 use anyhow::{Context as _, Result};
+use chronova_actors::ports::keys::NoKeyManager;
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::process::options::LiveOptions;
@@ -124,7 +125,7 @@ impl ChaosWorld {
         let images = Arc::clone(&self.images);
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, self.options.volume.clone());
         let drivers = self.fleet.drivers_until(&store.dead());
-        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _ };
+        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _, keys: Arc::new(NoKeyManager) };
         let leader = Leader::start(leadership, drivers, ports, self.options.clone()).await;
         let config = WebConfig::default();
         let policy = Enforcer::load(&config.policy).context("the policy cannot be used")?;
@@ -146,12 +147,12 @@ impl ChaosWorld {
     }
 }
 
-/// With some seeds, all hosts share the storage of volumes. With others, each volume is on one host.
+/// With some seeds, all hosts share the storage of volumes. With other seeds, each volume is on one host.
 fn has_shared_volumes(seed: u64) -> bool {
     seed % 4 < 2
 }
 
-/// The default options, but with work turned on that a run would otherwise never reach.
+/// The default options, except for those with which a run would never reach some states or some kinds of work.
 fn options(seed: u64) -> RuntimeOptions {
     RuntimeOptions {
         servers: ServerOptions {

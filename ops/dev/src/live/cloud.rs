@@ -37,7 +37,7 @@ impl Furniture {
     }
 }
 
-/// The `chronova` program to measure: `CHRONOVA_BIN`, or the one that was built beside this program.
+/// The `chronova` program to measure: `CHRONOVA_BIN`, or the file `chronova` in the folder of this program.
 fn server_program() -> Result<PathBuf> {
     let program = match std::env::var_os("CHRONOVA_BIN") {
         Some(named) => PathBuf::from(named),
@@ -144,8 +144,8 @@ impl LoadedCloud {
     pub(crate) fn stop(&mut self) -> Result<Duration> {
         let Some(mut child) = self.child.take() else { return Ok(Duration::ZERO) };
         let begun = Instant::now();
-        let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
-        anyhow::ensure!(told.success(), "the control plane cannot be told to end");
+        let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
+        anyhow::ensure!(status.success(), "the control plane cannot be told to end");
         let status = child.wait()?;
         anyhow::ensure!(status.success(), "the control plane ended badly: {status}");
         Ok(begun.elapsed())

@@ -14,7 +14,7 @@ use crate::stats::Latencies;
 /// When the clients stop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LoadLimit {
-    /// After so many operations of all clients together.
+    /// After this many operations of all clients together.
     Count(usize),
     Time(Duration),
 }

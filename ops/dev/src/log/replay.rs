@@ -138,7 +138,7 @@ type CheckpointAt = (Position, Arc<Checkpoints>);
 struct ReplayCheckpoints {
     /// The checkpoint for questions about the past, at half of the log.
     past: CheckpointAt,
-    /// The newest checkpoint after a kill, in the worst case: the one that is furthest behind the head.
+    /// The newest checkpoint after a kill in the worst case, in which the checkpoint is furthest behind the head.
     behind: CheckpointAt,
     /// The checkpoint that a graceful shutdown writes, at the head of the log.
     head: CheckpointAt,

@@ -37,7 +37,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
         let metadata = metadata.get(number).map_or(&[][..], Vec::as_slice);
         match aggregate(&row, metadata) {
             Ok((created, _)) if !numbers.insert(created.number) => {
-                adoption.report.obstacle(AdoptedThing::Aggregate, id, "its number occurs twice", super::MEND_ROW);
+                adoption.report.obstacle(AdoptedThing::Aggregate, id, "its number occurs twice", super::REPAIR_ROW);
             }
             Ok((created, times)) => {
                 let hosts = hosts.get(number).map_or(&[][..], Vec::as_slice);
@@ -77,7 +77,7 @@ fn record(
     let (aggregate, metadata) = (created.aggregate, created.metadata.clone());
     let part = HistoryPart::Aggregates;
     adoption.history.push(part, stream.clone(), times.created, &meta, HostAggregateEvent::from(created));
-    // Nova keeps only the time of the last change. This event carries the present metadata.
+    // Nova keeps only the time of the last change, so one event with that time sets the present metadata.
     if let Some(updated) = times.updated {
         let replaced = HostAggregateMetadataReplaced { aggregate, metadata };
         adoption.history.push(part, stream.clone(), updated, &meta, HostAggregateEvent::from(replaced));
@@ -85,7 +85,7 @@ fn record(
     for row in hosts.iter().filter(|row| !row.is_deleted()) {
         let service = row.text("host").unwrap_or("?");
         let Some(host) = adoption.hosts.of_service(service).cloned() else {
-            let reason = format!("its host {service} is not adopted: without it");
+            let reason = format!("its host {service} is not adopted, so the aggregate is adopted without that host");
             adoption.report.note(AdoptedThing::Aggregate, id, reason);
             continue;
         };

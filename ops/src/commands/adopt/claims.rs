@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::history::HistoryPart;
 use super::providers::{names, stream};
 use super::report::AdoptedThing;
-use super::{Adoption, MEND_ROW, Unadoptable};
+use super::{Adoption, REPAIR_ROW, Unadoptable};
 use crate::nova::database::{rows, rows_by};
 use crate::nova::rows::NovaRow;
 
@@ -40,7 +40,7 @@ impl<'a> ClaimParts<'a> {
     }
 }
 
-/// Notes the providers that each consumer has allocations of. The check of servers reads them.
+/// Records the providers on which each consumer has allocations, for the check of servers.
 pub(super) fn look(adoption: &mut Adoption<'_>) {
     let parts = ClaimParts::of(adoption);
     for (consumer, allocations) in &parts.allocations {
@@ -63,7 +63,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
             continue;
         }
         if !seen.insert(id) {
-            adoption.report.obstacle(AdoptedThing::Consumer, id, "its UUID occurs twice", MEND_ROW);
+            adoption.report.obstacle(AdoptedThing::Consumer, id, "its UUID occurs twice", REPAIR_ROW);
             continue;
         }
         let claim = claim(&row, &parts).and_then(|(claimed, adopted)| {

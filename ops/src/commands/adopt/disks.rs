@@ -5,7 +5,7 @@
 use chronova_events::ids::{AttachmentId, BlockDeviceId, ImageId, SnapshotId, VolumeId};
 use chronova_events::instance::{BlockConnection, BlockDevice, BlockLocation, BlockSource};
 
-use super::{MEND_ROW, Unadoptable};
+use super::{REPAIR_ROW, Unadoptable};
 use crate::nova::rows::NovaRow;
 
 /// Reads all devices of the server. A row with `no_device` only suppresses a device of the image.
@@ -77,7 +77,7 @@ fn connection(row: &NovaRow<'_>, volume: VolumeId) -> Result<Option<BlockConnect
     }
     let name = info["data"]["name"].as_str().unwrap_or_default();
     let Some((pool, image)) = name.split_once('/') else {
-        return Err(Unadoptable::new(format!("the name of its volume {volume} in Ceph is `{name}`"), MEND_ROW));
+        return Err(Unadoptable::new(format!("the name of its volume {volume} in Ceph is `{name}`"), REPAIR_ROW));
     };
     Ok(Some(BlockConnection {
         pool: pool.to_owned(),

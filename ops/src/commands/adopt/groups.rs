@@ -10,7 +10,7 @@ use chronova_events::server_group::{MembersJoined, ServerGroupCreated, ServerGro
 
 use super::history::HistoryPart;
 use super::report::AdoptedThing;
-use super::{Adoption, MEND_ROW, Unadoptable};
+use super::{Adoption, REPAIR_ROW, Unadoptable};
 use crate::nova::database::{live_rows, rows_by};
 use crate::nova::rows::NovaRow;
 
@@ -29,7 +29,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
         let policy = policies.get(number).and_then(|rows| rows.first());
         match group(&row, policy) {
             Ok((created, _)) if !seen.insert(created.group) => {
-                adoption.report.obstacle(AdoptedThing::Group, id, "its UUID occurs twice", MEND_ROW);
+                adoption.report.obstacle(AdoptedThing::Group, id, "its UUID occurs twice", REPAIR_ROW);
             }
             Ok((created, at)) => {
                 let members = members.get(number).map_or(&[][..], Vec::as_slice);
@@ -42,7 +42,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
 }
 
 fn group(row: &NovaRow<'_>, policy: Option<&NovaRow<'_>>) -> Result<(ServerGroupCreated, Timestamp), Unadoptable> {
-    let policy = policy.ok_or_else(|| Unadoptable::new("it has no row in instance_group_policy", MEND_ROW))?;
+    let policy = policy.ok_or_else(|| Unadoptable::new("it has no row in instance_group_policy", REPAIR_ROW))?;
     let name = policy.required("policy")?;
     let known = ServerGroupPolicy::parse(name).ok_or_else(|| policy.wrong("policy", "the name of a policy"))?;
     let rules = policy.json("rules")?.unwrap_or_default();

@@ -77,7 +77,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
                 match twice {
                     true => Err(Unadoptable::new(
                         "its UUID or its name occurs twice",
-                        "delete the row of the one that is gone",
+                        "delete the row of the host that no longer exists",
                     )),
                     false => Ok(host),
                 }

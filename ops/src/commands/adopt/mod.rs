@@ -1,7 +1,8 @@
 //! `chronova adopt`: takes over a running Nova without touching its guests.
 //!
 //! The command reads the databases of Nova and Placement, judges each object in them, and writes one log. The log has
-//! the same ids and times, so the API gives the same answers as Nova. One file per noun turns its rows into events.
+//! the same ids and times, so the API gives the same answers as Nova. Each kind of object has a file that turns its
+//! rows into events.
 //!
 //! An adoption is complete or does nothing: one obstacle stops it, unless the operator leaves the object out. The
 //! command writes the log into a folder beside the data folder. When the log is complete, that folder replaces the data
@@ -113,17 +114,17 @@ impl Unadoptable {
     }
 }
 
-const MEND_ROW: &str = "mend the row, or leave it out";
+const REPAIR_ROW: &str = "repair the row, or leave it out";
 
 impl From<NovaValueError> for Unadoptable {
     fn from(error: NovaValueError) -> Self {
-        Self::new(error.to_string(), MEND_ROW)
+        Self::new(error.to_string(), REPAIR_ROW)
     }
 }
 
 impl From<NovaObjectError> for Unadoptable {
     fn from(error: NovaObjectError) -> Self {
-        Self::new(error.to_string(), MEND_ROW)
+        Self::new(error.to_string(), REPAIR_ROW)
     }
 }
 
@@ -142,7 +143,7 @@ struct Adoption<'a> {
     strict_groups: BTreeMap<InstanceId, ServerGroupId>,
     /// The adopted providers. Their generations are known only when all allocations are read.
     adopted_providers: Vec<ProviderAdopted>,
-    /// The providers that each consumer has allocations of. A server on a host must be among the consumers.
+    /// The providers on which each consumer has allocations. A server on a host must be among the consumers.
     held: BTreeMap<String, BTreeSet<uuid::Uuid>>,
 }
 

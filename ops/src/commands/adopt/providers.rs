@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::history::HistoryPart;
 use super::report::AdoptedThing;
-use super::{Adoption, MEND_ROW, Unadoptable};
+use super::{Adoption, REPAIR_ROW, Unadoptable};
 use crate::nova::database::{NovaDatabase, rows, rows_by};
 use crate::nova::rows::NovaRow;
 
@@ -69,7 +69,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
         }
         match provider(&row, &parts) {
             Ok(provider) if !known.insert(provider.created.provider) => {
-                adoption.report.obstacle(AdoptedThing::Provider, id, "its UUID occurs twice", MEND_ROW);
+                adoption.report.obstacle(AdoptedThing::Provider, id, "its UUID occurs twice", REPAIR_ROW);
             }
             Ok(provider) => waiting.push(provider),
             Err(error) => adoption.report.obstacle(AdoptedThing::Provider, id, error.reason, error.way_out),
@@ -85,8 +85,8 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
         if ready.is_empty() {
             for provider in std::mem::take(&mut waiting) {
                 let id = provider.created.provider.to_string();
-                let reason = "its parent is not adopted, or it is its own";
-                adoption.report.obstacle(AdoptedThing::Provider, &id, reason, MEND_ROW);
+                let reason = "its parent is not adopted, or the provider is its own parent";
+                adoption.report.obstacle(AdoptedThing::Provider, &id, reason, REPAIR_ROW);
             }
         }
         for provider in ready {

@@ -30,7 +30,7 @@ const COUNTED: &[&str] = &[
     "server_groups",
 ];
 
-/// Limits under one name, and the time of the newest.
+/// Limits under one name, and the time of the newest limit.
 type NamedLimits = BTreeMap<String, (BTreeMap<String, i64>, Timestamp)>;
 
 pub(super) fn adopt(adoption: &mut Adoption<'_>) {

@@ -39,7 +39,7 @@ impl AdoptedThing {
     }
 }
 
-/// The verdict about one thing. If a thing has two verdicts, the later one in this list is used.
+/// The verdict about one thing. If a thing has two verdicts, the verdict that is later in this list counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdoptionVerdict {
     Adopted,
@@ -90,7 +90,7 @@ impl AdoptionReport {
         Self { leave_out: leave_out.into_iter().collect(), ..Self::default() }
     }
 
-    /// Notes an object. It is adopted, unless a finding says otherwise.
+    /// Notes an object. The object is adopted, unless a finding says otherwise.
     pub(super) fn see(&mut self, thing: AdoptedThing, id: &str, name: &str) {
         let known = self.things.entry((thing, id.to_owned())).or_default();
         name.clone_into(&mut known.name);

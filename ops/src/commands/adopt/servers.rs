@@ -23,7 +23,7 @@ use crate::nova::rows::NovaRow;
 use parts::{CellParts, SharedParts};
 use read::NovaServer;
 
-/// The facts of an adopted server that other nouns need.
+/// The facts of an adopted server that the adoption of other objects needs.
 #[derive(Debug, Clone)]
 pub(super) struct AdoptedServer {
     pub(super) user: UserId,

@@ -14,13 +14,14 @@ use crate::commands::{CommandFailure, DataDir, Exit, log_pages};
 /// The name of the adoption as the cause of its events.
 pub(super) const ADOPTER: &str = "adopt";
 
-/// The first change after the adoption that a user or an operator requested.
+/// The first event after the adoption that a user's request or a process caused.
 async fn first_change(store: &dyn EventStore) -> Result<Option<String>, CommandFailure> {
     let (mut is_adopted, mut change) = (false, None);
     log_pages::walk(store, Position::START, Position::END, |event| {
         match &event.meta.cause {
             Cause::System { part } if part == ADOPTER => {
-                // The events before this one belong to the adoption, too: they are the requests of Nova's users.
+                // The events before an event of `adopt` belong to the adoption, too: they are the requests of Nova's
+                // users.
                 (is_adopted, change) = (true, None);
             }
             // Reports of hosts about themselves are no changes that Nova would miss.

@@ -55,7 +55,7 @@ pub(super) async fn log(data: &DataDir, history: AdoptionHistory) -> Result<(), 
         Err(error) => Err(error),
     };
     if placed.is_err() {
-        // The error that is returned matters more than one of this clean-up.
+        // The error that is returned matters more than an error of this clean-up.
         let _ = fs::remove_dir_all(&making);
     }
     placed

@@ -2,9 +2,9 @@
 //!
 //! A segment is a file of JSON lines (zstd), one stored event each. A manifest beside it has the segment's positions,
 //! the chain's hashes before the first event and at the last one, and the SHA-256 of the file. A manifest is written
-//! atomically after its segment, so a segment without one is ignored. Segments follow each other without gaps. Nothing
-//! is removed from the log: an archive is a copy that can be verified by itself. Personal fields are sealed in the
-//! archive as they are in the log, under the same keys, so an erasure reaches the archive, too.
+//! atomically after its segment, so a segment without a manifest is ignored. Segments follow each other without gaps.
+//! Nothing is removed from the log: an archive is a copy that can be verified by itself. Personal fields are sealed in
+//! the archive as they are in the log, under the same keys, so an erasure reaches the archive, too.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -137,8 +137,8 @@ pub async fn run(
     Ok(Exit::Yes)
 }
 
-/// The first position recorded at or after `time`. Clocks may go back: all earlier positions are older, but later
-/// positions may be, too.
+/// The first position recorded at or after `time`. Clocks may go back: all earlier positions are older than `time`, but
+/// later positions may be older, too.
 async fn first_at(store: &dyn EventStore, time: Timestamp) -> Result<u64, CommandFailure> {
     let since = Criteria { since: Some(time), ..Criteria::default() };
     let mut at = Position::START;
@@ -202,7 +202,7 @@ async fn segment(
     Ok(manifest)
 }
 
-/// Creates a file that only its owner may read, like the log itself. It overwrites a file that a crash left.
+/// Creates a file that only its owner may read, like the log itself. Overwrites a file that a crash left.
 fn begin(path: &Path) -> Result<File, CommandFailure> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(path)(error)),

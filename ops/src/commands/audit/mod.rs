@@ -1,4 +1,5 @@
-//! `chronova audit`: lists events, oldest first; its subcommands verify, export, archive and erase.
+//! `chronova audit`: lists events, oldest first; its subcommands verify, export, archive and erase. `audit verify` and
+//! `audit head` are in [`super::verify`].
 //!
 //! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match.
 

@@ -1,8 +1,9 @@
-//! `chronova host`: drains hosts and puts them into maintenance, through the running server.
+//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks hosts without it.
 //!
 //! Ending the command does not cancel the drain. The command waits for a server that is restarting. Exit status: 0 the
 //! host is empty, or the command does not wait; 1 servers stay on it, or the drain was cancelled; 2 the command failed.
 
+mod check;
 mod progress;
 
 use std::io::Write;
@@ -44,6 +45,13 @@ pub enum HostSubcommand {
         #[command(flatten)]
         access: CloudAccess,
     },
+    /// Ask hosts what their guests can have, before they are configured or when they are not registered. Needs no server.
+    Check {
+        /// libvirt URIs; by default the hosts of `[chronova] hypervisors`.
+        uri: Vec<String>,
+        #[command(flatten)]
+        place: ConfigPaths,
+    },
     /// Put a host into maintenance, which drains it, or end the maintenance.
     Maintenance {
         /// Its name or its id.
@@ -58,12 +66,13 @@ pub enum HostSubcommand {
 }
 
 impl HostSubcommand {
-    pub fn access(&self) -> &CloudAccess {
+    pub fn place(&self) -> &ConfigPaths {
         match self {
+            Self::Check { place, .. } => place,
             Self::List { access }
             | Self::Show { access, .. }
             | Self::Drain { access, .. }
-            | Self::Maintenance { access, .. } => access,
+            | Self::Maintenance { access, .. } => &access.place,
         }
     }
 }
@@ -111,6 +120,7 @@ const POLL_EVERY: Duration = Duration::from_millis(250);
 /// Runs the command.
 pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     match command {
+        HostSubcommand::Check { uri, .. } => check::run(uri, config, out),
         HostSubcommand::List { access } => list(&OperatorClient::open(config, access)?, out),
         HostSubcommand::Show { host, access } => {
             let shown = OperatorClient::open(config, access)?.get(&path(host, ""))?;
@@ -158,7 +168,7 @@ fn drain_request(how: &DrainArgs) -> Value {
 
 fn list(client: &OperatorClient, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let shown = client.get("/chronova/v1/hosts")?;
-    writeln!(out, "{:<32} {:>7}  {:<5} {:<9} WHY NOT", "HOST", "SERVERS", "STATE", "TAKES NEW")?;
+    writeln!(out, "{:<32} {:>7}  {:<5} {:<9} REASON", "HOST", "SERVERS", "STATE", "TAKES NEW")?;
     for host in shown["hosts"].as_array().into_iter().flatten() {
         let (name, servers) = (host["name"].as_str().unwrap_or_default(), host["servers"].as_u64().unwrap_or(0));
         let state = if host["up"] == true { "up" } else { "down" };

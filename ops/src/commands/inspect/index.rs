@@ -77,7 +77,8 @@ impl InspectIndex {
         }
     }
 
-    /// The subjects that `name` can mean. A full id beats a name, a living server beats deleted ones of the same name.
+    /// The subjects that `name` can mean. A full id has precedence over a name, and a living server over deleted
+    /// servers of the same name.
     pub(super) fn find(&self, kind: &str, name: &str) -> Result<Vec<StorySubject>, CommandFailure> {
         Ok(match kind {
             "server" => self.find_server(name),

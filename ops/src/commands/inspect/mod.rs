@@ -1,8 +1,11 @@
 //! `chronova inspect`: the history of a server, a process, a host or a request, in order, with the cause of each event.
 //!
 //! A history has chapters: one per request, or per action of the system itself. A chapter names the initiator, time,
-//! request id, result and duration. Its lines are the events of every stream that the request changed. They show the
-//! duration of each process step, and also failures and undos.
+//! request id, result and duration. Its lines are the events of every stream that the request changed. The lines show
+//! the duration of each process step, and also failures and undos.
+//!
+//! `inspect scheduling` shows the decisions of the scheduler about a server, and `inspect reconcilers` the differences
+//! that each reconciler would repair.
 
 mod index;
 mod past;
@@ -27,7 +30,7 @@ pub use story::{Chapter, Story, StoryLine};
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct InspectArgs {
     /// A server's UUID, the beginning of it, or its name; or `process ID`, `host NAME`, `request ID`,
-    /// `scheduling SERVER` (why it is on its host, or on none); or `reconcilers` (what each would mend now)
+    /// `scheduling SERVER` (why it is on its host, or on none); or `reconcilers` (what each would repair now)
     #[arg(required = true, num_args = 1..=2, value_name = "[KIND] NAME")]
     pub subject: Vec<String>,
     /// The history as of then: a time (2026-01-31T12:00:00Z, 15m ago as `15m`) or a position of the log

@@ -68,17 +68,17 @@ async fn fold(store: &dyn EventStore, views: &Views, until: Position) -> Result<
 
 fn write_table(all: &[Surveyed], out: &mut dyn Write) -> io::Result<()> {
     let name = all.iter().map(|(row, _)| row.name.len()).max().unwrap_or(0);
-    writeln!(out, "{:name$}  {:22}  {:>8}  mends", "reconciler", "runs", "findings")?;
+    writeln!(out, "{:name$}  {:22}  {:>8}  repairs", "reconciler", "runs", "findings")?;
     for (row, findings) in all {
         let found = findings.as_ref().map_or_else(|| "-".to_owned(), |found| found.len().to_string());
-        writeln!(out, "{:name$}  {:22}  {found:>8}  {}", row.name, when(row).join(", "), row.mends)?;
+        writeln!(out, "{:name$}  {:22}  {found:>8}  {}", row.name, when(row).join(", "), row.repairs)?;
         for finding in findings.iter().flatten() {
             writeln!(out, "{:name$}    {finding}", "")?;
         }
     }
     writeln!(out)?;
     writeln!(out, "-: the reconciler asks hosts or services, so the log alone does not tell.")?;
-    writeln!(out, "twice: it mends only what it finds in two runs in a row.")
+    writeln!(out, "twice: it repairs only what it finds in two runs in a row.")
 }
 
 fn when(row: &ReconcilerRow) -> Vec<&'static str> {
@@ -90,7 +90,7 @@ fn json_of(all: &[Surveyed]) -> Value {
     let shown = |(row, findings): &Surveyed| {
         json!({
             "name": row.name,
-            "mends": row.mends,
+            "repairs": row.repairs,
             "at_start": row.at_start,
             "by_clock": row.by_clock,
             "follows_log": row.follows_log,

@@ -86,7 +86,9 @@ fn instance(event: &InstanceEvent) -> Option<String> {
             let networks = match &asked.networks {
                 RequestedNetworks::Auto => "networks auto".to_owned(),
                 RequestedNetworks::None => "no network".to_owned(),
-                RequestedNetworks::These(these) => format!("{} interfaces", these.len()),
+                RequestedNetworks::These(these) | RequestedNetworks::OfAnyProject(these) => {
+                    format!("{} interfaces", these.len())
+                }
             };
             format!("\"{}\": {}, {image}, {networks}", asked.name, flavor(&asked.flavor))
         }

@@ -137,7 +137,7 @@ fn tell(
             writeln!(out, "required: {}", reasons.required.join(", "))?;
         }
     }
-    // The output describes only the first server, and one that gets no host, at length.
+    // The output describes at length only the first server, and a server that gets no host.
     if number == 0 || decision.ranked.is_empty() {
         writeln!(out, "{:5} hosts", reasons.hosts)?;
         for check in &reasons.checks {

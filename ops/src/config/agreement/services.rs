@@ -9,7 +9,7 @@ use super::super::options::SECTIONS;
 use super::super::{Config, Severity, derived};
 use super::{Clash, error, place};
 
-/// An account that cannot vouch for users, although it is asked to.
+/// Checks `[service_user]`: the account whose token is sent beside a user's token to other services.
 pub(super) fn service_user(config: &Config) -> Vec<Clash> {
     let (section, fields) = (&config.service_user, config.service_user.account());
     let at = |option| ("service_user", option);
@@ -40,7 +40,7 @@ pub(super) fn service_user(config: &Config) -> Vec<Clash> {
             Severity::Warning,
             "auth_url",
             "[service_user] has an account and send_service_user_token is off: long work fails once the user's token has \
-             ended. Set send_service_user_token to true",
+             expired. Set send_service_user_token to true",
         ),
         _ => Vec::new(),
     }
@@ -85,7 +85,7 @@ fn has_glance(config: &Config) -> bool {
     has_keystone && config.chronova.image_service != "embedded"
 }
 
-/// Where images are, and whether their service can be called.
+/// Checks the options of Glance, and tells which image service is in use.
 pub(super) fn images(config: &Config) -> Vec<Clash> {
     const IMAGE_SERVICE: (&str, &str) = ("chronova", "image_service");
     if !has_glance(config) {
@@ -106,7 +106,7 @@ pub(super) fn images(config: &Config) -> Vec<Clash> {
     let vouched = match config.service_user.send_service_user_token {
         true => "",
         false => {
-            ". [service_user] send_service_user_token is off, so a long snapshot fails once the user's token has ended"
+            ". [service_user] send_service_user_token is off, so a long snapshot fails once the user's token has expired"
         }
     };
     let told = format!(
@@ -137,7 +137,7 @@ pub(super) fn images(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-/// Options about a Glance that is not called.
+/// Options of a Glance that is not used.
 pub(super) fn unused_glance(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
     if has_glance(config) {
         return Vec::new();

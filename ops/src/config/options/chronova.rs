@@ -59,6 +59,11 @@ section! {
             help: "Where images are: in the embedded service, or in Glance. auto: in Glance where [keystone_authtoken] auth_url \
                    names a Keystone, because such a cloud has one.",
         }
+        key_manager: String => here {
+            default: Text("embedded"), choices: &["embedded", "none"],
+            help: "Where the passphrases of emulated TPMs are: in the folder `secrets` of the data directory, or nowhere. \
+                   `none` refuses servers with a TPM.",
+        }
         hypervisors: Words => here {
             help: "The compute hosts: libvirt URIs (qemu:///system, qemu+tls://host/system, \
                    qemu+ssh://root@host/system) or simulated fleets (sim://10 is ten hosts). Chronova installs nothing \

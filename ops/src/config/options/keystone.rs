@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::super::account::{AccountFields, HasAccount};
 use super::super::option::Default::Text;
 
-/// A section that holds an account of Keystone's, with the options of keystoneauth's plugins, and further ones.
+/// A section that holds an account of Keystone's, with the options of keystoneauth's plugins, and further options.
 macro_rules! account_section {
     (
         $(#[$doc:meta])*
@@ -190,7 +190,7 @@ account_section! {
         send_service_user_token: bool => here {
             default: Text("false"),
             help: "Send a token of this account (X-Service-Token) with calls that carry a user's token. Long work then ends well \
-                   although the user's token has ended meanwhile.",
+                   although the user's token has expired meanwhile.",
         }
         timeout: Option<u32> => here {
             min: Some(1.0), max: Some(300.0), unit: "seconds",

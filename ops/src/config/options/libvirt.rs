@@ -151,9 +151,18 @@ section! {
             min: Some(1.0),
             help: "Most queues of one network card, where image or flavor ask for as many as the server has CPUs. Unset: 256.",
         }
-        swtpm_enabled: bool => nothing {
-            default: Text("false"),
-            help: "Offer guests an emulated TPM on hosts that have swtpm.",
+        file_backed_memory: u32 => drivers.libvirt.guests.file_backed_memory by SomeWhole {
+            min: Some(0.0), unit: "MiB",
+            help: "Keep guests' memory in files of their hosts, of so many MiB on each host, which become its MEMORY_MB; 0: in \
+                   RAM. Needs ram_allocation_ratio = 1.0; guests with huge pages do not start there.",
+        }
+        realtime_scheduler_priority: u32 => drivers.libvirt.guests.realtime_priority {
+            min: Some(1.0), max: Some(99.0),
+            help: "Scheduling priority of guests' CPUs that run in real time (hw:cpu_realtime).",
+        }
+        swtpm_enabled: bool => drivers.libvirt.emulates_tpm {
+            help: "Offer guests an emulated TPM on hosts that have swtpm. Their passphrases need a key manager: see \
+                   [chronova] key_manager.",
         }
         live_migration_scheme: Option<String> => runtime.live.scheme {
             help: "Transport that a source host uses to reach a destination's libvirtd (tcp, tls, ssh).",

@@ -54,7 +54,7 @@ pub(crate) fn check(cycles: &[Cycle], list: &str) -> Vec<Finding> {
         let now = cycles.iter().find(|cycle| cycle.root == root).map_or(0, |cycle| cycle.files.len());
         if now < limit {
             findings.push(finding(format!(
-                "{root}: the largest cycle has {now} files, not {limit}; `layers --lower` writes it"
+                "{root}: the list allows a cycle of {limit} files, but the largest has {now}; run `layers --lower`"
             )));
         }
     }
@@ -193,8 +193,8 @@ impl Crate {
     }
 }
 
-/// Strongly connected components, by Kosaraju's algorithm: a search in post-order, then one along reversed edges in the
-/// reverse of that order.
+/// Strongly connected components, by Kosaraju's algorithm: a search in post-order, then a search along reversed edges
+/// in the reverse of that order.
 fn components(edges: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
     let mut reversed = vec![BTreeSet::new(); edges.len()];
     for (from, targets) in edges.iter().enumerate() {

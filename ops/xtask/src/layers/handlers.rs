@@ -40,7 +40,7 @@ pub(crate) fn check(handlers: &[LongHandler], list: &str) -> Vec<Finding> {
         findings.push(Finding { path: long.path.clone(), line: long.line, rule: NAME, message });
     }
     for entry in allowed.into_iter().filter(|entry| !handlers.iter().any(|long| long.entry() == *entry)) {
-        let message = format!("`{entry}` is short enough or gone; `layers --lower` takes it off the list");
+        let message = format!("the list has `{entry}`, which is short enough or gone; run `layers --lower`");
         findings.push(Finding { path: LIST.to_owned(), line: 0, rule: NAME, message });
     }
     findings

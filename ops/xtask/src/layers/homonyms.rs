@@ -1,8 +1,8 @@
 //! Finds types that have the same name.
 //!
-//! A search for a type's name should find one definition. `homonyms.txt` lists the names that have several definitions
-//! today, `DEFINITIONS NAME`; a number may only shrink. Tests and types that belong to a trait (`type Output = ...`)
-//! are left out.
+//! A search for a type's name should find one definition. `homonyms.txt` lists the exceptions, one per line: the number
+//! of definitions, and the name. A number may only shrink. The rule leaves out unit tests, the packages `tests`, `fuzz`
+//! and `ops/xtask`, and types inside `impl` and `trait` blocks (`type Output = ...`).
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,9 @@ pub(crate) fn check(names: &BTreeMap<String, Vec<String>>, list: &str) -> Vec<Fi
     for (name, limit) in allowed {
         let now = names.get(name).map_or(1, Vec::len);
         if now < limit {
-            findings.push(finding(format!("`{name}` has {now} definitions, not {limit}; `layers --lower` writes it")));
+            findings.push(finding(format!(
+                "the list says {limit} definitions of `{name}`, but there are fewer; run `layers --lower`"
+            )));
         }
     }
     findings
@@ -54,7 +56,7 @@ fn entry(line: &str) -> Option<(&str, usize)> {
     Some((name.trim(), count.parse().ok()?))
 }
 
-/// The present content of the list, for names that are on it.
+/// The content that the list should have for these names.
 pub(crate) fn list(names: &BTreeMap<String, Vec<String>>) -> String {
     names.iter().map(|(name, places)| format!("{} {name}\n", places.len())).collect::<Vec<_>>().concat()
 }
@@ -83,7 +85,7 @@ fn types(source: &Source) -> Vec<(String, usize)> {
     types
 }
 
-/// Whether the keyword at `at` begins an item. `enum` in `x.enum` and `type` in `r#type` begin none.
+/// Whether the keyword at `at` begins an item: it is the first token, or follows a bracket, a `;`, `pub` or `unsafe`.
 fn begins_item(source: &Source, at: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return true };
     let closes = [';', '}', '{', ']', ')'].iter().any(|punct| source.is_punct(before, *punct));

@@ -80,7 +80,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<bool> {
     Ok(findings.is_empty())
 }
 
-/// Lowers the numbers in the lists that may only shrink to today's. A number that grew stays a finding.
+/// Lowers each number in the lists that may only shrink to its present value. A number that grew stays a finding.
 pub(crate) fn lower(root: &Path) -> anyhow::Result<bool> {
     let files = read_tree(root)?;
     let sources = sources(&files);

@@ -53,7 +53,9 @@ pub(crate) fn check(sentences: &[HardSentence], list: &str) -> Vec<Finding> {
     for (folder, allowed) in allowed {
         let count = now.get(folder).copied().unwrap_or_default();
         if count < allowed {
-            let message = format!("`{folder}` has {count} hard sentences, not {allowed}; `layers --lower` writes it");
+            let message = format!(
+                "the list allows {allowed} hard sentences in `{folder}`, but there are {count}; run `layers --lower`"
+            );
             findings.push(Finding { path: LIST.to_owned(), line: 0, rule: NAME, message });
         }
     }

@@ -135,8 +135,8 @@ const EVERYTHING: &[&str] = &[
     "chronova_tests",
 ];
 
-/// The files of `actors` that decide, by name. They read no read models. The rule also holds for the gateway and the
-/// shell, which carry out decisions.
+/// The names of the files of `actors` that make decisions. Such files read no read models. The rule also holds for the
+/// gateway and the shell, which carry out decisions.
 const DECIDING: [&str; 5] = ["aggregate", "decide", "gateway", "plan", "state"];
 const SHELL: &str = "actors/src/shell";
 

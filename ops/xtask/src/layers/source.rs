@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn test_code_is_told_apart() {
+    fn paths_in_test_code_are_marked() {
         let source = Source::new(
             "events/src/a.rs",
             "fn a() {} #[cfg(test)] mod tests { fn b() {} } #[cfg(not(test))] fn c() {} #[cfg(test)] use d; fn e() {}",

@@ -1,8 +1,8 @@
 //! Checks the wall between compute and the embedded services beside it.
 //!
 //! Compute asks images, networks, volumes and identity through the traits of `actors/src/ports`. It names no embedded
-//! service, reads none of their read models, and calls none of their HTTP APIs. `walls.txt` lists the files that still do,
-//! `COUNT PATH`. The list may only shrink.
+//! service, reads none of their read models, and calls none of their HTTP APIs. `walls.txt` lists the files that still
+//! do, `COUNT PATH`. The list may only shrink.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ const COMPUTE: [&str; 4] = ["actors/src", "web/src/compute", "web/src/console", 
 /// The embedded services themselves.
 const TENANTS: [&str; 1] = ["actors/src/services"];
 
-/// The tables of all aggregates, holders of personal data, processes, reconcilers and options. A table names the entries
-/// of each service and reads nothing.
+/// The tables of all aggregates, holders of personal data, processes, reconcilers and options. A table names the
+/// entries of each service and reads nothing.
 const TABLES: [&str; 5] = [
     "actors/src/erasure/table.rs",
     "actors/src/gateway.rs",
@@ -60,8 +60,9 @@ pub(crate) fn check(breaches: &[Breach], list: &str) -> Vec<Finding> {
     for (path, known) in allowed {
         let count = breaches.iter().find(|breach| breach.path == path).map_or(0, |breach| breach.count);
         if count < known {
-            let message =
-                format!("`{path}` reaches over the wall {count} times, not {known}; `layers --lower` says so");
+            let message = format!(
+                "the list allows `{path}` {known} reaches over the wall, but it has {count}; run `layers --lower`"
+            );
             findings.push(Finding { path: LIST.to_owned(), line: 0, rule: NAME, message });
         }
     }
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn compute_names_no_embedded_service() {
+    fn names_of_embedded_services_in_compute_are_counted() {
         let handler = "web/src/compute/servers/parts.rs";
         assert_eq!(count(handler, "fn f() { views.networks.read(|view| view.port(id)); }"), 1);
         assert_eq!(count(handler, "fn f() { queries\n.views\n.security_groups\n.read(g); }"), 1);

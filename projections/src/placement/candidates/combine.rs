@@ -47,9 +47,9 @@ struct Search<'a> {
     lone_amounts: Option<ResourceAmounts>,
 }
 
-/// The amounts of a provider that serves the whole request alone, if the request has only the group without a suffix,
-/// and no provider shares with others. Then a tree of one provider has at most one candidate, which needs no
-/// combinations.
+/// The amounts of a provider that serves the whole request alone. `None` if the request has a group with a suffix, or
+/// if a provider shares resources with others. With these amounts, a tree of one provider has at most one candidate,
+/// which needs no combinations.
 fn lone_amounts(plan: &SearchPlan<'_>) -> Option<ResourceAmounts> {
     let [group] = plan.groups.as_slice() else { return None };
     let Serves::Together(together) = &group.serves else { return None };
@@ -93,7 +93,7 @@ impl Search<'_> {
         self.choose(&options, &mut Vec::with_capacity(options.len()));
     }
 
-    /// Searches a tree of one provider. Returns `false` if that takes combinations.
+    /// Searches a tree of one provider. Returns `false` if the tree must be searched with combinations.
     fn search_lone(&mut self, anchor: Slot) -> bool {
         let (Some(amounts), [group]) = (&self.lone_amounts, self.plan.groups.as_slice()) else { return false };
         let Serves::Together(together) = &group.serves else { return false };

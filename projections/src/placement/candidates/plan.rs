@@ -162,7 +162,8 @@ impl<'a> SearchPlan<'a> {
         }
     }
 
-    /// The trees in which this group may be served; a superset if several providers may have the traits together.
+    /// The trees in which this group may be served. The set may contain trees in which the search then finds nothing,
+    /// because it checks each class and each trait on its own.
     fn anchors_of(&self, group: &GroupPlan) -> Slots {
         match &group.serves {
             Serves::One { providers, .. } => self.anchors_with(providers, |_, _, _| true),

@@ -18,12 +18,14 @@ pub mod volume_attachments;
 
 use crate::schema::{Schema, object, query, string};
 
-/// Operations without parameters ignore unknown ones until 2.101 and refuse them from 2.102 on.
+/// The query schema of operations without parameters. These operations ignore unknown parameters until 2.101 and refuse
+/// them from 2.102 on.
 pub fn no_query() -> Schema {
     query([]).strict_since(2, 102)
 }
 
-/// The schema of operations that refuse unknown parameters at every version: those of shares, since 2.97.
+/// The query schema of operations that refuse unknown parameters at every version: the operations on shares, which
+/// exist since 2.97.
 pub fn strict_no_query() -> Schema {
     object([])
 }

@@ -25,7 +25,7 @@ pub fn images_query() -> Schema {
     .pattern_property("^property-.*$", any())
 }
 
-/// Any parameters, because Nova ignores unknown ones here.
+/// Any parameters, because Nova ignores unknown parameters here.
 pub fn image_query() -> Schema {
     query([])
 }

@@ -88,7 +88,7 @@ pub fn simple_tenant_usage_show_query() -> Schema {
 /// Limits that are set for a project.
 #[derive(Debug, Deserialize)]
 pub struct QuotaSetBody {
-    /// Also allows limits below the current usage.
+    /// Whether limits below the current usage are accepted.
     #[serde(default, deserialize_with = "typed::flag")]
     pub force: bool,
     #[serde(flatten)]

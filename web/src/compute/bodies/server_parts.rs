@@ -80,7 +80,8 @@ pub fn server_shares_create_body() -> Schema {
         .with("title", serde_json::json!("Server shares"))
 }
 
-/// This operation refuses unknown parameters from an earlier version on than the others.
+/// The lookup of a console's token refuses unknown parameters from 2.99 on. The other operations refuse them from 2.102
+/// on.
 pub fn console_auth_tokens_show_query() -> Schema {
     query([]).strict_since(2, 99)
 }
@@ -112,7 +113,7 @@ pub struct ServerTagsBody {
     pub tags: Vec<String>,
 }
 
-/// A requested interface; an empty request means the only network.
+/// A requested interface. An empty request means the project's only network.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct InterfaceBody {

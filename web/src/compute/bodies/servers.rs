@@ -44,7 +44,7 @@ const SORTED_BY: &[&str] = &[
     "vm_state",
 ];
 
-/// Sort keys that Nova accepts until 2.74. It ignores all of them except `locked`.
+/// Sort keys that Nova accepts until 2.74. Nova ignores all of them except `locked`.
 pub(in crate::compute) const NOT_SORTED_BY: &[&str] = &[
     "architecture",
     "cell_name",
@@ -318,7 +318,7 @@ pub fn update_body() -> Schema {
 #[serde(default)]
 pub struct ServerUpdateBody {
     pub name: Option<String>,
-    /// `null` removes it.
+    /// `null` removes the description.
     pub description: SentField<String>,
     pub hostname: Option<String>,
     #[serde(rename = "OS-DCF:diskConfig")]

@@ -39,7 +39,7 @@ pub fn show_query() -> Schema {
     query([])
 }
 
-/// A volume to attach, or changes of an attached one.
+/// A volume to attach, or changes of an attached volume.
 #[derive(Debug, Deserialize)]
 pub struct VolumeAttachmentBody {
     #[serde(rename = "volumeId")]

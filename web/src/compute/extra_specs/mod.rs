@@ -140,7 +140,7 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), Fault> {
     }
 }
 
-/// A number as Python's `int()` reads it. A number beyond 64 bits becomes the nearest one that fits.
+/// A number as Python's `int()` reads it. A number beyond 64 bits becomes the nearest number that fits.
 fn integer(text: &str) -> Option<i64> {
     let text = text.trim();
     let (negative, digits) = match text.strip_prefix(['-', '+']) {
@@ -169,8 +169,8 @@ fn is_boolean(text: &str) -> bool {
     WORDS.contains(&text.trim().to_lowercase().as_str())
 }
 
-/// Whether the whole value matches a pattern of the table. If the match would take too long, the value is treated as
-/// one that does not match.
+/// Whether the whole value matches a pattern of the table. If the match would take too long, the value counts as not
+/// matching.
 fn matches(pattern: &'static str, value: &str) -> bool {
     static COMPILED: LazyLock<BTreeMap<&'static str, Regex>> = LazyLock::new(|| {
         let patterns = TABLE.iter().filter_map(|spec| match spec.value {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused_in_novas_words() {
+    fn unknown_extra_specs_get_novas_messages() {
         for (name, value, expected) in [
             ("hw:cpu_policy", "shares", "Validation failed; 'shares' is not one of: dedicated, shared, mixed."),
             (

@@ -1,4 +1,4 @@
-//! SSH keys: fingerprints of imported ones, and new ones. Certificates are in [`x509`].
+//! SSH keys: fingerprints of imported keys, and generated keys. Certificates are in [`x509`].
 
 mod der;
 pub(super) mod x509;
@@ -19,7 +19,7 @@ pub(super) struct PublicKeyInfo {
     pub fingerprint: String,
 }
 
-/// A new pair. Only the answer has the private half; it is not stored.
+/// A new pair. The private key is in the answer only; Chronova does not store it.
 pub(super) struct GeneratedKeyPair {
     pub public: PublicKeyInfo,
     pub private: String,

@@ -1,8 +1,9 @@
-//! X.509 certificates: fingerprints of imported ones, and new ones with which a user logs in to Windows guests (WinRM).
+//! X.509 certificates: fingerprints of imported certificates, and new certificates with which a user logs in to Windows
+//! guests (WinRM).
 //!
 //! A new certificate names the user as Nova's does: the user is the subject, the principal name (`user@localhost`) an
-//! alternative name. It is for client authentication only, and valid for ten years. Its key is on the curve P-256. Only
-//! the answer has the private half, as a PKCS#12 file without a password, in base64; it is not stored.
+//! alternative name. It is for client authentication only, and valid for ten years. Its key is on the curve P-256. The
+//! private key is in the answer only, as a PKCS#12 file without a password, in base64. Chronova does not store it.
 //!
 //! Source: nova `crypto.py`; RFC 5280 (certificates), RFC 7292 (PKCS#12).
 
@@ -54,7 +55,7 @@ fn fingerprint(certificate: &[u8]) -> String {
     hex(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, certificate).as_ref())
 }
 
-/// A new certificate for `user`, good from `now` on.
+/// A new certificate for `user`, valid from `now` on.
 pub(in crate::compute) fn generated(user: &str, now: DateTime<Utc>) -> Result<GeneratedKeyPair, Fault> {
     let random = SystemRandom::new();
     let failed = |_| Fault::internal("the key could not be made");
@@ -124,7 +125,8 @@ fn pem(certificate: &[u8]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Writes certificate and key into one file without a password. Readers need the checksum even so.
+/// Writes certificate and key into one file without a password. Programs that read PKCS#12 require the checksum even in
+/// a file without a password.
 fn pkcs12(certificate: &[u8], key: &[u8], salt: &[u8]) -> Vec<u8> {
     let key_id = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, certificate);
     let attributes = set(&[&sequence(&[&oid(&[1, 2, 840, 113_549, 1, 9, 21]), &set(&[&octets(key_id.as_ref())])])]);

@@ -182,9 +182,9 @@ async fn by_address(ctx: &Ctx, text: &str) -> Result<Option<FloatingIpInfo>, Fau
 
 async fn add(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    let wish = ctx.action_body();
-    let text = wish["address"].as_str().unwrap_or_default();
-    let fixed = fixed_of(&found.server()?.nics, wish, found.id)?;
+    let action = ctx.action_body();
+    let text = action["address"].as_str().unwrap_or_default();
+    let fixed = fixed_of(&found.server()?.nics, action, found.id)?;
     let port = port_of(&ctx, &found, fixed).await?;
     let row = by_address(&ctx, text).await?.ok_or_else(|| Fault::not_found("floating IP not found"))?;
     let done = networks(&ctx)?.associate_floating_ip(row.id, Some((port, fixed)), &ctx.service_caller()).await;
@@ -203,7 +203,7 @@ fn not_associated(error: PortError, text: &str, fixed: IpAddr, server: InstanceI
 }
 
 /// The requested fixed address of the server, or else its first IPv4 address.
-fn fixed_of(nics: &[NicInfo], wish: &Value, id: InstanceId) -> Result<IpAddr, Fault> {
+fn fixed_of(nics: &[NicInfo], action: &Value, id: InstanceId) -> Result<IpAddr, Fault> {
     if nics.is_empty() {
         return Err(Fault::bad_request("Instance network is not ready yet"));
     }
@@ -212,7 +212,7 @@ fn fixed_of(nics: &[NicInfo], wish: &Value, id: InstanceId) -> Result<IpAddr, Fa
     if own.is_empty() {
         return Err(Fault::bad_request("No fixed IPs associated to instance"));
     }
-    match wish["fixed_address"].as_str() {
+    match action["fixed_address"].as_str() {
         Some(fixed) => own
             .into_iter()
             .find(|ip| fixed.parse() == Ok(*ip))
@@ -221,7 +221,7 @@ fn fixed_of(nics: &[NicInfo], wish: &Value, id: InstanceId) -> Result<IpAddr, Fa
             Fault::bad_request(format!(
                 "Unable to associate floating IP {} to any fixed IPs for instance {id}. Instance has no fixed IPv4 addresses \
                  to associate.",
-                wish["address"].as_str().unwrap_or_default(),
+                action["address"].as_str().unwrap_or_default(),
             ))
         }),
     }
@@ -237,8 +237,8 @@ async fn port_of(ctx: &Ctx, server: &PermittedServer, fixed: IpAddr) -> Result<P
     having.map(|port| port.port).ok_or_else(unknown)
 }
 
-/// Removes a floating address. The address is looked up before the server, so an unknown address never reads the
-/// server.
+/// Removes a floating address. The address is looked up before the server, so a request with an unknown address never
+/// reads the server.
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
     let (id, text) = (ctx.param("id"), ctx.action_body()["address"].as_str().unwrap_or_default());

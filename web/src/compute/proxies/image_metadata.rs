@@ -1,4 +1,5 @@
-//! `/images/{image_id}/metadata` until 2.38: an image's properties. Source: nova `api/openstack/compute/image_metadata.py`.
+//! `/images/{image_id}/metadata` until 2.38: an image's properties. Source: nova
+//! `api/openstack/compute/image_metadata.py`.
 
 use chronova_actors::ports::{ImageInfo, PortError, PropertyChange};
 use serde_json::json;

@@ -55,7 +55,7 @@ async fn list(ctx: &Ctx, collection: &str, shown: fn(&Ctx, &ImageInfo) -> Value)
 
 type ImagePredicate = Box<dyn Fn(&ImageInfo) -> bool>;
 
-/// The filters of the query; unknown ones are ignored.
+/// The filters of the query; unknown filters are ignored.
 fn filters(ctx: &Ctx) -> Result<Vec<ImagePredicate>, Fault> {
     let mut all: Vec<ImagePredicate> = Vec::new();
     for (key, value) in ctx.query.pairs() {

@@ -1,9 +1,9 @@
-//! Operations that Nova once passed on to other services and has deprecated since: images, networks, volumes and
-//! bare-metal nodes until 2.35, image metadata until 2.38, floating addresses of servers until 2.43. Old clients still
-//! expect them, in Nova's form and with Nova's messages.
+//! Operations that Nova once passed on to other services and has deprecated since: images, networks, security groups,
+//! floating addresses, volumes, snapshots and bare-metal nodes until 2.35, image metadata until 2.38, floating
+//! addresses of servers until 2.43. Old clients still expect them, in Nova's form and with Nova's messages.
 //!
 //! These operations call the port of the other service with the user's token. As in Nova, that service's policy decides
-//! access.
+//! access. Only those on bare-metal nodes call nothing, because Chronova has no bare-metal service.
 
 pub(super) mod baremetal;
 pub(super) mod floating_ips;
@@ -19,13 +19,13 @@ use chronova_actors::ports::{ImageResources, NetworkResources, PortError};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// The part of the image port that serves users' own requests; 501 if the service does not offer it.
+/// The part of the image port that serves users' own requests. 501 if the connected service does not offer that part.
 fn images(ctx: &Ctx) -> Result<&dyn ImageResources, Fault> {
     let offered = ctx.queries()?.images.resources();
     offered.ok_or_else(|| Fault::not_implemented("The image service does not offer this operation."))
 }
 
-/// The part of the network port that serves users' own requests; 501 if the service does not offer it.
+/// The part of the network port that serves users' own requests. 501 if the connected service does not offer that part.
 fn networks(ctx: &Ctx) -> Result<&dyn NetworkResources, Fault> {
     let offered = ctx.queries()?.networks.resources();
     offered.ok_or_else(|| Fault::not_implemented("The network service does not offer this operation."))

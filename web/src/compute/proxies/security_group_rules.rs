@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rule_must_say() {
+    fn protocol_and_ports_of_a_rule_are_checked() {
         let tcp = |from: Value, to: Value| json!({"ip_protocol": "tcp", "from_port": from, "to_port": to});
         assert_eq!(answer(&tcp(json!(22), json!("23")), false), Ok(Some((22, 23))));
         assert_eq!(answer(&json!({"ip_protocol": "tcp"}), true), Ok(Some((1, 65_535))));

@@ -66,7 +66,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"security_groups": shown})))
 }
 
-/// The page by `offset` and `limit`, which this API has instead of markers.
+/// The page that `offset` and `limit` select. This API has no markers.
 fn page<'a>(ctx: &Ctx, groups: &'a [SecurityGroupInfo]) -> impl Iterator<Item = &'a SecurityGroupInfo> + use<'a> {
     let number = |key: &str| ctx.query.last(key).and_then(|text| text.parse::<usize>().ok());
     let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);

@@ -60,7 +60,7 @@ fn project(ctx: &Ctx) -> Result<ProjectId, Fault> {
     ctx.caller().project.clone().ok_or_else(|| Fault::forbidden("The token has no project."))
 }
 
-/// The page by `offset` and `limit`, which this API has instead of markers.
+/// The page that `offset` and `limit` select. This API has no markers.
 fn page<T>(ctx: &Ctx, all: Vec<T>) -> impl Iterator<Item = T> {
     let number = |key: &str| ctx.query.first(key).and_then(|text| text.parse::<usize>().ok());
     let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);

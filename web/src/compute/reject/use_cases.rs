@@ -77,7 +77,8 @@ pub(in crate::compute) fn server_image(id: InstanceId, reject: ServerImageReject
     }
 }
 
-/// The refusal of a request that takes something before it asks the server.
+/// The refusal of a request for which the control plane reserves quota or an image before it sends the command to the
+/// server.
 fn asked(id: InstanceId, reject: AskServerReject) -> Fault {
     match reject {
         AskServerReject::Quota(reject) => quota(CommandError::Rejected(reject)),

@@ -36,7 +36,8 @@ async fn evacuate(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(answer(&ctx, on_shared_storage))
 }
 
-/// The requested host, and whether the evacuation skips the scheduler: before 2.29, a requested host always did so.
+/// The requested host, and whether the evacuation skips the scheduler. Before 2.29, an evacuation to a requested host
+/// always skips the scheduler.
 fn destination(ctx: &Ctx, found: &PermittedServer) -> Result<(Option<String>, bool), Fault> {
     let body = ctx.action_body();
     let host = body["host"].as_str().map(str::to_owned);

@@ -1,7 +1,7 @@
 //! The filters of a list of servers.
 //!
-//! Source: nova `api/openstack/compute/servers.py` (`_get_servers`), `db/main/api.py` (which filters are exact, which are
-//! patterns). Filters that the caller may not use are ignored, as Nova does.
+//! Source: nova `api/openstack/compute/servers.py` (`_get_servers`), `db/main/api.py` (which filters are exact, which
+//! are patterns). Filters that the caller may not use are ignored, as Nova does.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -76,7 +76,8 @@ const STATUSES: &[(&str, &[&str], &[&str])] = &[
     ("VERIFY_RESIZE", &["resized"], &[]),
 ];
 
-/// Filters that Nova's schema accepts and its code refuses. They name tables other than that of servers.
+/// Filters that Nova's schema accepts and its code refuses. They name tables of Nova's database that are joined to the
+/// table of servers.
 const OF_OTHER_TABLES: &[&str] = &[
     "block_device_mapping",
     "services",
@@ -96,14 +97,15 @@ type ServerPredicate = Box<dyn Fn(&ServerRow, &Alive, &Status) -> bool + Send>;
 pub(super) struct ServerListQuery {
     /// `None`: all projects.
     pub project: Option<ProjectId>,
-    /// Whether deleted servers are listed: not at all, alone, or beside the live ones.
+    /// Whether deleted servers are listed: not at all, alone, or together with the live servers.
     pub deleted: DeletedFilter,
     holds: Vec<ServerPredicate>,
     /// Whether soft-deleted servers count as not deleted.
     pub soft_deleted: bool,
-    /// No server can match, for example because the status or the flavor does not exist, or the token has no project.
+    /// Whether no server can match, for example because the status or the flavor does not exist, or the token has no
+    /// project.
     pub nothing: bool,
-    /// Whether a filter is a pattern: too slow to match under a lock.
+    /// Whether a filter is a pattern. Matching patterns takes too long to hold the read model's lock meanwhile.
     pub patterns: bool,
 }
 
@@ -125,8 +127,10 @@ impl ServerListQuery {
             DeletedFilter::Only => gone || soft,
             DeletedFilter::Both => true,
         };
-        let Some(shown) = status::of(&row.instance) else { return false };
-        listed && self.is_of(row) && self.holds.iter().all(|holds| holds(row, server, &shown))
+        // Most lists have no filter that needs the status.
+        let passes =
+            || status::of(&row.instance).is_some_and(|shown| self.holds.iter().all(|holds| holds(row, server, &shown)));
+        listed && self.is_of(row) && (self.holds.is_empty() || passes())
     }
 
     /// Whether the row belongs to a listed project.
@@ -164,13 +168,13 @@ impl ServerListQuery {
         {
             return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
         }
-        // As in Nova, every value means true, even `false`; only an empty one does not.
+        // As in Nova, every value means true, even `false`; only an empty value does not.
         wanted.soft_deleted = query("soft_deleted").is_some_and(|text| !text.is_empty());
         wanted.deleted = match query("deleted") {
             _ if status_deleted => DeletedFilter::Only,
             Some(text) if is_on(text) => DeletedFilter::Only,
             Some(_) => DeletedFilter::No,
-            // Changed servers include deleted ones.
+            // A list of the servers that changed (`changes-since`) includes deleted servers.
             None if since.is_some() || before.is_some() => DeletedFilter::Both,
             None => DeletedFilter::No,
         };
@@ -178,7 +182,7 @@ impl ServerListQuery {
             wanted.when(move |_, server, _| server.updated_at >= since);
         }
         if let Some(before) = before {
-            // Nova keeps this time in whole seconds, and so shows it.
+            // Nova stores and shows this time in whole seconds.
             wanted.when(move |_, server, _| server.updated_at.to_utc().timestamp() <= before.to_utc().timestamp());
         }
         let mut seen: Vec<&str> = Vec::new();
@@ -249,7 +253,7 @@ impl ServerListQuery {
             "user_id" => self.when(move |_, s, _| s.request.user.as_str() == text),
             "uuid" => self.when(move |row, _, _| row.id.to_string().eq_ignore_ascii_case(&text)),
             "image" | "image_ref" => {
-                // A link to the image is as good as its id.
+                // The image may be given as a link, which ends with its id.
                 let id = text.rsplit('/').next().unwrap_or_default().to_owned();
                 self.when(move |_, s, _| match &s.request.image {
                     Some(image) => image.id.to_string() == id,
@@ -352,7 +356,7 @@ fn whose(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> 
 /// The projects whose servers are listed.
 #[derive(Debug, PartialEq, Eq)]
 enum ListedProjects {
-    /// A token without a project has none.
+    /// No project, because the token is not scoped to a project.
     None,
     One(ProjectId),
     All,
@@ -417,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_in_every_spelling() {
+    fn times_in_several_spellings_are_read() {
         let noon = Timestamp(1_767_268_800_000_000);
         for text in ["2026-01-01T12:00:00Z", "2026-01-01 12:00:00", "2026-01-01T13:00:00+01:00", "2026-01-01T12:00"] {
             assert_eq!(time(text).unwrap(), noon, "{text}");

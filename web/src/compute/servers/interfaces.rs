@@ -1,4 +1,4 @@
-//! Attaches and detaches interfaces of a running server, and addresses of its ports (`addFixedIp`, until 2.43).
+//! Attaches and detaches a server's interfaces, and adds and removes addresses of its ports (`addFixedIp`, until 2.43).
 //!
 //! As in Nova, the answer to an attachment waits for its end, and the answer to a detachment does not.
 //!
@@ -49,7 +49,7 @@ async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
     parts::show_interface(&ctx, &find(&ctx, "server_id")?, &nic.port.to_string()).await
 }
 
-/// The requested interface. An empty request means the only network.
+/// The requested interface. An empty request means the project's only network.
 fn wanted(ctx: &Ctx) -> Result<RequestedNic, Fault> {
     let body: bodies::InterfaceBody = ctx.parse_at::<Option<_>>("interfaceAttachment")?.unwrap_or_default();
     let fixed_ip = body.fixed_ip();

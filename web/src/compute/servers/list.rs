@@ -121,8 +121,8 @@ fn no_marker(marker: &str) -> Fault {
     Fault::bad_request(format!("marker [{marker}] not found"))
 }
 
-/// Keys and whether each descends; empty for the default, newest first. As in Nova's database layer, the time of
-/// creation is the last sort key, in the direction of the first one.
+/// The sort keys, and whether each descends. The list is empty for the default order, newest first. As in Nova's
+/// database layer, the time of creation is the last sort key, in the direction of the first key.
 fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
     let descends = |text: &str| match text.trim() {
         "desc" => Ok(true),
@@ -177,7 +177,7 @@ fn compare(order: &[(String, bool)], a: &Arc<ServerRow>, b: &Arc<ServerRow>) -> 
             return if *descends { ordering.reverse() } else { ordering };
         }
     }
-    // Equal servers are in the order of their ids. If the first key descends, they are newest first instead.
+    // Servers with equal keys come newest first if the first key descends, and otherwise in the order of their ids.
     let turned = order.first().is_none_or(|(_, descends)| *descends);
     if turned { (right.created_at, b.id).cmp(&(left.created_at, a.id)) } else { a.id.cmp(&b.id) }
 }

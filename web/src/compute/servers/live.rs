@@ -72,7 +72,7 @@ struct LiveMigrationRequest {
 
 async fn migrate(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    let LiveMigrationRequest { host, forced, block } = wish(&ctx, &found)?;
+    let LiveMigrationRequest { host, forced, block } = live_request(&ctx, &found)?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
     tell(&ctx, &found, LiveRequest::Begin { process, host, forced, block, asker }).await?;
     if !versions::live_migration_checks_are_asynchronous(ctx.version) {
@@ -81,7 +81,7 @@ async fn migrate(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-fn wish(ctx: &Ctx, found: &PermittedServer) -> Result<LiveMigrationRequest, Fault> {
+fn live_request(ctx: &Ctx, found: &PermittedServer) -> Result<LiveMigrationRequest, Fault> {
     let body = ctx.action_body();
     let host = body["host"].as_str().map(str::to_owned);
     let block = match &body["block_migration"] {

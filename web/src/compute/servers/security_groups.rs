@@ -1,4 +1,4 @@
-//! `addSecurityGroup` and `removeSecurityGroup`: the groups of all of a server's ports. Source: nova
+//! `addSecurityGroup` and `removeSecurityGroup`: the groups of all ports of a server. Source: nova
 //! `network/security_group_api.py` (`add_to_instance`, `remove_from_instance`).
 
 use std::collections::BTreeSet;
@@ -30,8 +30,8 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 ];
 
 /// The names of the groups of each server's ports, each once, in the order of `servers`. They come from the network
-/// service, because a port can change its groups without an event of the server. For a past moment that the service
-/// does not keep, they come from the binding of the ports.
+/// service, because a port can change its groups without an event of the server. For a past moment that the network
+/// service does not keep, the names come from the binding of the ports.
 pub(in crate::compute) async fn names(
     ctx: &Ctx,
     networks: Option<&dyn NetworkService>,
@@ -51,6 +51,9 @@ fn bound(server: &Alive) -> Vec<String> {
 }
 
 fn once(mut names: Vec<String>) -> Vec<String> {
+    if names.len() < 2 {
+        return names;
+    }
     let mut seen = BTreeSet::new();
     names.retain(|name| seen.insert(name.clone()));
     names

@@ -14,7 +14,7 @@ use crate::route::{Route, delete, get, put};
 
 const ALL: &str = "/servers/{server_id}/tags";
 const ONE: &str = "/servers/{server_id}/tags/{id}";
-/// The most tags of a server.
+/// The maximum number of tags of a server.
 const MOST: usize = 50;
 const LONGEST: usize = 60;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use chronova_actors::hardware;
 use chronova_actors::topology::{self, GuestNumaTopology};
 use chronova_events::ids::{ConsumerId, ProviderId};
 use chronova_events::instance::{Alive, FlavorSnapshot, ImageSnapshot};
@@ -18,18 +19,18 @@ pub(super) fn check(
     flavor: &FlavorSnapshot,
     image: Option<&ImageSnapshot>,
 ) -> Result<Option<GuestNumaTopology>, Fault> {
-    topology::check_provided(flavor, image).map_err(Fault::bad_request)?;
+    hardware::check(flavor, image).map_err(Fault::bad_request)?;
     topology::ask(flavor, image).map_err(Fault::bad_request)
 }
 
 /// Nova's `ImageNUMATopologyRebuildConflict`: a rebuild keeps the server's NUMA placement on its host.
 pub(super) fn check_rebuild(server: &Alive, image: &ImageSnapshot) -> Result<(), Fault> {
     let flavor = &server.request.flavor;
-    // A server that was created before such requests were refused has no NUMA placement. It may be rebuilt with an
-    // image that requests the same.
+    // A server that was created before such requests were refused has no NUMA placement. Such a server may be rebuilt
+    // with an image that requests the same topology.
     let before = topology::ask(flavor, server.hardware_image()).ok().flatten();
     // Only the image is checked here, because a server with a flavor that is now refused must still be rebuildable.
-    topology::check_provided_image(image).map_err(Fault::bad_request)?;
+    hardware::check_image(image).map_err(Fault::bad_request)?;
     match topology::ask(flavor, Some(image)).map_err(Fault::bad_request)? == before {
         true => Ok(()),
         false => Err(Fault::bad_request(

@@ -1,6 +1,6 @@
 //! Builds the views of servers from their rows and the parts of other read models.
 
-use std::collections::HashMap;
+use std::collections::HashMap as StdHashMap;
 use std::sync::Arc;
 
 use chronova_actors::operations::Queries;
@@ -9,6 +9,7 @@ use chronova_events::ids::{HostId, InstanceId, PortId};
 use chronova_events::instance::{Alive, NicInfo};
 use chronova_projections::servers::ServerRow;
 use chronova_projections::views::Views;
+use foldhash::fast::RandomState;
 use serde_json::Value;
 
 use super::security_groups;
@@ -17,6 +18,9 @@ use crate::compute::{reject, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::links::Links;
+
+/// A list looks into these maps for each server, so they use a fast hash.
+type HashMap<K, V> = StdHashMap<K, V, RandomState>;
 
 /// The caller's visibility of servers; checked once per request.
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<ServerVisibility>, Fault> {
@@ -48,7 +52,7 @@ impl Connected {
         let networks = ctx.networks()?;
         let servers: Vec<_> = rows.iter().filter_map(|row| Some((row.id, row.server()?))).collect();
         let groups = match brief {
-            true => HashMap::new(),
+            true => HashMap::default(),
             false => {
                 let names = security_groups::names(ctx, networks.as_deref(), &servers).await?;
                 servers.iter().map(|(id, _)| *id).zip(names).collect()
@@ -59,7 +63,7 @@ impl Connected {
             Some(networks) => networks.floating_addresses(&ports, &ctx.service_caller()).await,
             None => Ok(Vec::new()),
         };
-        let mut by_port: HashMap<PortId, Vec<FloatingAddress>> = HashMap::new();
+        let mut by_port: HashMap<PortId, Vec<FloatingAddress>> = HashMap::default();
         for address in floating.map_err(reject::network)? {
             by_port.entry(address.port).or_default().push(address);
         }
@@ -90,7 +94,7 @@ impl<'a> Viewer<'a> {
 
     async fn of(ctx: &'a Ctx, rows: &[Arc<ServerRow>], sees: Arc<ServerVisibility>) -> Result<Self, Fault> {
         let connected = Connected::of(ctx, rows, sees.brief).await?;
-        Ok(Self { queries: ctx.queries()?, views: ctx.views()?, sees, hosts: HashMap::new(), connected })
+        Ok(Self { queries: ctx.queries()?, views: ctx.views()?, sees, hosts: HashMap::default(), connected })
     }
 
     /// `None` if no server was ever requested with the row's id.

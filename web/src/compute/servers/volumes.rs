@@ -85,9 +85,9 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn wanted_volume(ctx: &Ctx) -> Result<(VolumeId, VolumeAttachmentBody), Fault> {
-    let wish: VolumeAttachmentBody = ctx.parse_at("volumeAttachment")?;
-    let id = wish.volume.parse().map_err(|_| reject::no_volume(&wish.volume))?;
-    Ok((id, wish))
+    let body: VolumeAttachmentBody = ctx.parse_at("volumeAttachment")?;
+    let id = body.volume.parse().map_err(|_| reject::no_volume(&body.volume))?;
+    Ok((id, body))
 }
 
 /// The servers and volumes that this version of the API accepts.
@@ -100,8 +100,8 @@ fn terms(ctx: &Ctx) -> VolumeTerms {
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let (volume, wish) = wanted_volume(&ctx)?;
-    let request = attachment(&ctx, volume, wish);
+    let (volume, body) = wanted_volume(&ctx)?;
+    let request = attachment(&ctx, volume, body);
     let call = call(&ctx, &found)?;
     let asked = dispatch::perform(ctx.dispatch()?, &found.permit, async |operations, meta| {
         operations.attach_volume(meta, call, request).await
@@ -113,13 +113,13 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"volumeAttachment": accepted(&ctx, &found, volume)?})))
 }
 
-fn attachment(ctx: &Ctx, volume: VolumeId, wish: VolumeAttachmentBody) -> AttachVolumeRequest {
+fn attachment(ctx: &Ctx, volume: VolumeId, body: VolumeAttachmentBody) -> AttachVolumeRequest {
     let config = &ctx.app.compute.config;
     AttachVolumeRequest {
         volume,
-        tagged: wish.tag != SentField::Nothing,
-        tag: wish.tag.mentioned().flatten(),
-        delete_on_termination: wish.delete_on_termination.unwrap_or(false),
+        tagged: body.tag != SentField::Nothing,
+        tag: body.tag.mentioned().flatten(),
+        delete_on_termination: body.delete_on_termination.unwrap_or(false),
         terms: terms(ctx),
         most_disks: config.max_disk_devices,
         across_zones: config.cross_az_attach,
@@ -159,7 +159,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
-    let (new, wish) = wanted_volume(&ctx)?;
+    let (new, body) = wanted_volume(&ctx)?;
     let old = ctx.param("id").to_owned();
     let exchange = old != new.to_string();
     let found = find(&ctx, "server_id")?;
@@ -169,26 +169,26 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     if exchange {
         ctx.authorize_rule("os_compute_api:os-volumes-attachments:swap", &found.target)?;
     }
-    change(&ctx, &found, &old, wish).await?;
+    change(&ctx, &found, &old, body).await?;
     if exchange { swap(&ctx, &found, &old, new).await } else { Ok(Reply::empty(202)) }
 }
 
 /// Only `delete_on_termination` can change. The other keys may be sent with their current values.
-async fn change(ctx: &Ctx, found: &PermittedServer, id: &str, wish: VolumeAttachmentBody) -> Result<(), Fault> {
+async fn change(ctx: &Ctx, found: &PermittedServer, id: &str, body: VolumeAttachmentBody) -> Result<(), Fault> {
     let unknown = || Fault::not_found(format!("No volume Block Device Mapping with id {id}."));
     let volume: VolumeId = id.parse().map_err(|_| unknown())?;
     let device = &found.server()?.disk_of(volume).ok_or_else(unknown)?.device;
     let server = found.id.to_string();
     let same = [
-        ("id", wish.id.is_none_or(|said| said == id)),
-        ("serverId", wish.server.is_none_or(|said| said == server)),
-        ("device", wish.device.mentioned().is_none_or(|said| said == device.device_name)),
-        ("tag", wish.tag.mentioned().is_none_or(|said| said == device.tag)),
+        ("id", body.id.is_none_or(|said| said == id)),
+        ("serverId", body.server.is_none_or(|said| said == server)),
+        ("device", body.device.mentioned().is_none_or(|said| said == device.device_name)),
+        ("tag", body.tag.mentioned().is_none_or(|said| said == device.tag)),
     ];
     if let Some((key, _)) = same.into_iter().find(|(_, same)| !same) {
         return Err(Fault::bad_request(format!("The {key} property is not mutable")));
     }
-    if let Some(delete_on_termination) = wish.delete_on_termination {
+    if let Some(delete_on_termination) = body.delete_on_termination {
         let command = InstanceVolumeRequest::SetDeletion { volume, delete_on_termination };
         send(ctx, found, command).await?;
     }

@@ -38,7 +38,7 @@ pub struct ServerVisibility {
     pub fault_details: bool,
     /// Whether the server groups are shown, which lists leave out.
     pub groups: bool,
-    /// An answer to `PUT` shows less before 2.75.
+    /// Whether fields are left out, as in the answer to `PUT` before 2.75.
     pub brief: bool,
     /// The template of the servers' domain names.
     pub names: Arc<NameTemplate>,
@@ -144,7 +144,7 @@ fn host_name(server: &Alive) -> Value {
     server.placement.as_ref().map_or(Value::Null, |placed| json!(placed.hostname))
 }
 
-/// Addresses by network; the fixed addresses of a network come before its floating ones. `extended` adds the
+/// Addresses by network; the fixed addresses of a network come before its floating addresses. `extended` adds the
 /// interface's MAC and the type of the address.
 pub fn addresses(nics: &[NicInfo], floating: &[FloatingAddress], extended: bool) -> Value {
     let mut networks: Map<String, Value> = Map::new();
@@ -236,7 +236,8 @@ fn fault(view: &ServerView) -> Value {
     view.with(|server| {
         let Some((fault, at)) = server.fault.as_deref() else { return Value::Null };
         let mut shown = json!({"code": fault.code, "created": at.iso_seconds(), "message": fault.message});
-        // As in Nova, every caller sees the details of a user's mistake. Only administrators see those of a 500.
+        // As in Nova, every caller sees the details of a fault that a user caused. Only administrators see the details
+        // of a fault with code 500.
         if !fault.details.is_empty() && (fault.code != 500 || view.sees.fault_details) {
             shown["details"] = json!(fault.details);
         }

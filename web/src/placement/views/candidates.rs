@@ -141,7 +141,8 @@ struct CandidatesWriter<'a> {
     last: LastTexts,
 }
 
-/// Where the last text of each kind is. Hosts of one kind share most of it, and equal text is copied.
+/// The ranges of the text that was written last, by kind. Hosts with equal inventories have equal texts, so the writer
+/// copies such a text.
 #[derive(Default)]
 struct LastTexts {
     amounts: Option<(ResourceAmounts, Range<usize>)>,

@@ -1,4 +1,4 @@
-//! The default rules, one table per service, as data.
+//! The default rules as data: one table per service, three tables for Compute, and one for Chronova's own API.
 
 mod beyond_nova;
 mod compute_admin;

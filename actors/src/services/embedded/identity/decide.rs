@@ -325,7 +325,7 @@ fn change_role(state: &Identity, id: &RoleId, name: Option<String>, description:
     Ok(vec![RoleDescribed { role: id.clone(), name, description }.into()])
 }
 
-/// The domain of a scope.
+/// The domain of a scope, which must exist; `None` for the system.
 fn known_scope(state: &Identity, scope: &IdentityScope) -> Result<Option<DomainId>, IdentityReject> {
     match scope {
         IdentityScope::Project(project) => known_project(state, project).map(|project| Some(project.domain.clone())),

@@ -1,4 +1,4 @@
-//! Users, projects, domains, roles and role assignments.
+//! Users, projects, domains, roles and role assignments. [`bootstrap`] creates the first ones.
 //!
 //! A command has password hashes, which [`passwords`] computes outside the decision, and new ids. Tokens are signed and
 //! self-contained: only their revocation is an event.
@@ -74,7 +74,7 @@ pub struct UserChange {
 
 #[derive(Debug, Clone)]
 pub enum IdentityCommand {
-    /// Creates everything that a log-in needs, at the first start. Does nothing if any identity exists.
+    /// Creates everything that a log-in needs, at the first start. Does nothing if any domain exists.
     Bootstrap(Box<IdentitySeed>),
     CreateDomain(DomainCreated),
     ChangeDomain {

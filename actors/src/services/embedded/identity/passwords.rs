@@ -1,9 +1,9 @@
 //! Passwords and their argon2id hashes.
 //!
 //! Hashing costs tens of milliseconds and megabytes by design, so a bounded number of blocking threads does it. If many
-//! users log in at once, their passwords queue, and further ones are refused when the queue is full. The service checks
-//! an unknown user's password against a dummy hash of the same cost. So the response time does not reveal which users
-//! exist.
+//! users log in at once, their passwords wait in a queue. When the queue is full, further passwords are refused. The
+//! service checks an unknown user's password against a dummy hash of the same cost. So the response time does not
+//! reveal which users exist.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -16,13 +16,13 @@ use tokio::sync::Semaphore;
 
 /// The length of a generated password: 24 characters from an alphabet of 57 have 140 random bits.
 const GENERATED_LENGTH: usize = 24;
-/// The characters of a generated password. None of them look alike.
+/// The characters of a generated password. No two of these characters look alike.
 const ALPHABET: &[u8] = b"abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 /// The memory of a hash, which takes five passes. OWASP's password storage cheat sheet rates five passes over 7 MiB as
 /// strong as two passes over 19 MiB.
 const MEMORY_KIB: u32 = 7 * 1_024;
 const PASSES: u32 = 5;
-/// The most passwords in the queue. At tens of milliseconds each, a later one would wait too long anyway.
+/// The most passwords in the queue. Each takes tens of milliseconds, so a later password would wait too long anyway.
 const MOST_WAITING: usize = 64;
 /// The limit on a password's length in bytes. A longer password is refused before it is hashed.
 pub const MAX_LENGTH: usize = 4_096;
@@ -107,8 +107,8 @@ impl Passwords {
         self.run(move || hash(params, &password)).await?.map(PasswordHash)
     }
 
-    /// Whether `password` matches the hash `stored`. If `stored` is `None` (no such user, or a user without a
-    /// password), this takes as long as with a hash, and the result is `false`.
+    /// Whether `password` matches the hash `stored`. `stored` is `None` if there is no such user, or if the user has no
+    /// password. Then the result is `false` after the same time.
     pub async fn verify(&self, stored: Option<&PasswordHash>, password: &Password) -> Result<bool, PasswordError> {
         if password.0.len() > MAX_LENGTH {
             return Ok(false);

@@ -105,7 +105,7 @@ impl ImageFiles {
         let writing = tokio::task::spawn_blocking(move || files.write(&wanted, receiver));
         let fed = feed(bytes, sender).await;
         let written = writing.await.map_err(|error| ReceiveError::Io(io::Error::other(error)))?;
-        // The writer's error comes first: the sender only fails because the writer stopped.
+        // The writer's error is the cause: the sender fails in this way only because the writer has stopped.
         match (written, fed) {
             (Err(error), Ok(()) | Err(ReceiveError::Io(_))) => Err(error),
             (_, Err(error)) => Err(error),
@@ -185,7 +185,7 @@ impl ImageFiles {
             let entry = entry?;
             let image = entry.file_name().to_str().and_then(|name| name.parse::<ImageId>().ok());
             if !image.is_some_and(|image| missing.remove(&image)) && entry.file_type()?.is_file() {
-                tracing::info!(file = %entry.path().display(), "removed a file of no image");
+                tracing::info!(file = %entry.path().display(), "removed a file that belongs to no image");
                 fs::remove_file(entry.path())?;
             }
         }

@@ -4,7 +4,10 @@
 //! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`creation`] creates resources
 //! within the quota of their project. [`floating_ips`] associates floating addresses with ports of other networks.
 //! [`service`] implements the port by which processes give servers their interfaces. [`reconcile`] keeps hosts and
-//! servers in line with the log.
+//! servers in line with the log. [`access`] gives policy rules the attributes of resources.
+//!
+//! A router, a project's security groups and a project's quota are aggregates of their own: [`router`],
+//! [`security_group`], [`quota`].
 //!
 //! The rejections have Neutron's messages, because clients may rely on them.
 
@@ -78,8 +81,8 @@ pub enum NetworkCommand {
         device: InstanceId,
         port: PortId,
     },
-    /// Deletes the ports that were created for the device, and unbinds its others. Ignores ports of other projects:
-    /// their owners could have set `device_id` to this device.
+    /// Deletes the ports that were created for the device, and unbinds its other ports. Ignores ports of other
+    /// projects: their owners could have set `device_id` to this device.
     ReleaseDevice {
         device: InstanceId,
         project: ProjectId,
@@ -124,7 +127,8 @@ pub struct RevisionMismatch {
 }
 
 impl RevisionMismatch {
-    /// A resource that does not exist has no revision to compare: the command itself refuses it.
+    /// Fails if the revisions differ. Succeeds if the resource does not exist, because the decision on the command then
+    /// refuses it.
     pub fn check(expected: u64, current: Option<u64>) -> Result<(), Self> {
         match current {
             Some(current) if current != expected => Err(Self { expected, current }),
@@ -133,7 +137,7 @@ impl RevisionMismatch {
     }
 }
 
-/// A change of the security groups of a device: afterwards, the group applies to all ports that the device has in the
+/// A change of a security group of a device. Afterwards, the group applies to all ports that the device has in the
 /// network, or to none of them.
 #[derive(Debug, Clone)]
 pub struct DeviceGroupsChange {

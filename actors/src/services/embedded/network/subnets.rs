@@ -115,15 +115,15 @@ pub(super) fn remove(state: &Network, row: &NetworkRow, subnet: SubnetId) -> Res
     Ok(vec![SubnetRemoved { network: row.created.network, subnet }.into()])
 }
 
-/// Prefixes that no subnet may have. The bridge of each host has the gateway's address and routes the subnet to its
-/// guests. A host needs these prefixes itself (the guests' metadata address is one), or they are reserved.
+/// Prefixes that no subnet may overlap: hosts need them for themselves (the guests' metadata address is one), or they
+/// are reserved. On each host, a bridge has the gateway's address and routes the subnet to its guests.
 const UNUSABLE: [IpNet; 9] = [
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 8)),
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16)),
     // Multicast, and all addresses above it up to broadcast.
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3)),
-    // The unspecified address, loopback, and IPv4 addresses that are written as IPv6.
+    // The unspecified address, loopback, and IPv4-compatible addresses; then IPv4-mapped addresses.
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 96)),
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96)),
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10)),
@@ -142,7 +142,9 @@ fn check_ranges(cidr: &IpNet) -> Result<(), NetworkReject> {
 
 fn check_gateway(gateway: Option<IpAddr>) -> Result<(), NetworkReject> {
     match gateway.filter(|gateway| UNUSABLE.iter().any(|range| range.contains(gateway))) {
-        Some(gateway) => Err(NetworkReject::InvalidInput(format!("Gateway {gateway} is an address of the hosts' own"))),
+        Some(gateway) => {
+            Err(NetworkReject::InvalidInput(format!("Gateway {gateway} is in a range that hosts need for themselves")))
+        }
         None => Ok(()),
     }
 }

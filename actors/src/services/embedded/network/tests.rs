@@ -484,10 +484,10 @@ fn floating_addresses_come_from_the_pools_until_they_are_empty() {
     let given = given.and(release(1));
     assert_eq!(given.when(release(1)), Ok(vec![]), "a repeated release is harmless");
     assert_eq!(given.0.ports.len(), 1);
-    let wished = FixedIpRequest { subnet: None, address: Some(ip("203.0.113.2")) };
-    let wished = FloatingIpRequest { address: Some(wished), ..wanted_floating(3) };
+    let requested = FixedIpRequest { subnet: None, address: Some(ip("203.0.113.2")) };
+    let requested = FloatingIpRequest { address: Some(requested), ..wanted_floating(3) };
     let in_use = NetworkReject::AddressInUse { network: network(), address: ip("203.0.113.2") };
-    assert_eq!(given.when(NetworkCommand::AllocateFloatingIp(wished)), Err(in_use));
+    assert_eq!(given.when(NetworkCommand::AllocateFloatingIp(requested)), Err(in_use));
     assert_eq!(given.and(allocate(3)).0.floating_ips[&floating(3)].address(), ip("203.0.113.1"));
 
     assert_eq!(with_subnet().when(allocate(1)), Err(NetworkReject::NotExternal(network())));

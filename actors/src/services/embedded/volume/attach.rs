@@ -106,7 +106,7 @@ fn reserve(
         false => (record.status == VolumeStatus::Available, "available or downloading"),
     };
     let states = [VolumeStatus::Reserved, VolumeStatus::Attaching, VolumeStatus::InUse];
-    // Even if a volume is in error, its server can leave its host.
+    // A volume in error can be reserved again by its own server, so that the server can leave its host.
     let in_error = record.status == VolumeStatus::Error && !record.attachments.is_empty();
     let same = instance.is_some()
         && (in_error || states.contains(&record.status))

@@ -56,7 +56,7 @@ pub(super) fn invalid(reason: impl Into<String>) -> VolumeReject {
     VolumeReject::InvalidVolume(reason.into())
 }
 
-/// Checks that the process owns the work: no other process may record its end.
+/// Checks that the process is the volume's current process. Only that process may record a result.
 fn by(record: &VolumeRecord, process: ProcessId) -> Result<(), VolumeReject> {
     if record.ongoing == Some(process) { Ok(()) } else { Err(VolumeReject::Superseded) }
 }
@@ -65,7 +65,8 @@ fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
     let volume = record.created.volume;
     match command {
         VolumeCommand::Create(created) => Err(VolumeReject::IdTaken(created.volume)),
-        // This is a repeated record. It must not be refused because the volume is in use.
+        // This repeats the record. Without this arm, `by` refuses the repetition, because the volume's process has
+        // ended.
         VolumeCommand::RecordReady { process, .. } if record.created.process == process && record.place.is_some() => {
             Ok(vec![])
         }
@@ -167,7 +168,7 @@ fn change_image(record: &VolumeRecord, change: VolumeMetadataChange) -> VolumeDe
     Ok(vec![ImageMetadataReplaced { volume, image: Some(image) }.into()])
 }
 
-/// The source of a volume that got image metadata without an image.
+/// A placeholder for the image of a volume that got image metadata but was not created from an image.
 pub(super) fn no_image() -> chronova_events::instance::ImageSnapshot {
     chronova_events::instance::ImageSnapshot {
         id: chronova_events::ids::ImageId(uuid::Uuid::nil()),
@@ -205,7 +206,7 @@ fn extend(record: &VolumeRecord, process: ProcessId, size_gb: u32, attached: boo
         && record.attachments.len() > 1
     {
         let first = attachment.instance.map(|id| id.to_string()).unwrap_or_default();
-        return Err(invalid(format!("Volume {volume} is attached to several servers ({first} and others).")));
+        return Err(invalid(format!("Volume {volume} is attached to more than one server, {first} among them.")));
     }
     Ok(vec![ExtendRequested { volume, process, size_gb }.into()])
 }

@@ -6,6 +6,7 @@
 //! | [`attach`] | decides on the volume's attachments |
 //! | [`snapshots`] | decides on the volume's snapshots |
 //! | [`types`] | the catalogue of volume types |
+//! | [`quota`] | a project's volume quota |
 //! | [`service`] | the embedded volume service: reserves quota, then sends commands |
 //! | [`port`] | the service's port for compute |
 //! | [`processes`] | the long operations on volumes |
@@ -149,7 +150,7 @@ pub enum VolumeCommand {
     Release {
         attachment: AttachmentId,
     },
-    /// Reserves the volume without an attachment, for clients from before Cinder had attachments.
+    /// Reserves the volume without an attachment, for clients of Cinder's API before 3.27.
     Keep,
     /// Undoes `Keep`.
     LetGo,

@@ -1,7 +1,8 @@
 //! The embedded volume service: the requests of its API and of Compute.
 //!
-//! Quota is reserved before the volume or snapshot is requested. After a refusal it is released here, after a crash by
-//! a reconciler. Processes create, copy and remove the volumes' content; see [`super::processes`].
+//! Quota is reserved before the volume or snapshot is requested. This service releases the quota after a refusal, and a
+//! reconciler releases it after a crash. Processes create, copy and remove the volumes' content; see
+//! [`super::processes`].
 
 use std::sync::Arc;
 
@@ -359,14 +360,15 @@ impl EmbeddedVolumes {
         if !is_admin && of.created.project != wanted.project {
             return Err(VolumeError::no_volume(wanted.volume));
         }
-        let (snapshot, project) = (wanted.snapshot, wanted.project.clone());
+        let (volume, snapshot, project) = (wanted.volume, wanted.snapshot, wanted.project.clone());
         let (size_gb, defaults) = (of.size_gb, self.options.limits);
         let take = VolumeQuotaCommand::TakeSnapshot { project: project.clone(), snapshot, size_gb, defaults };
         self.quota(&project, take, Arc::clone(&meta)).await?;
         let asked = VolumeSnapshotRequested {
             volume: wanted.volume,
             snapshot,
-            // Not derived from the snapshot's id, so that a second request after a deletion has its own process.
+            // The id is random, not derived from the snapshot's id: a second request after a deletion has its own
+            // process.
             process: ProcessId::random(),
             project: wanted.project,
             user: wanted.user,
@@ -378,8 +380,11 @@ impl EmbeddedVolumes {
         match self.command(wanted.volume, command, Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
             Err(error) => {
-                let release = VolumeQuotaCommand::ReleaseSnapshot { project: project.clone(), snapshot };
-                self.quota(&project, release, meta).await?;
+                // If the snapshot exists from an earlier request, its quota stays: only unused quota is released.
+                if !self.look(volume).await.is_ok_and(|of| of.snapshots.contains_key(&snapshot)) {
+                    let release = VolumeQuotaCommand::ReleaseSnapshot { project: project.clone(), snapshot };
+                    self.quota(&project, release, meta).await?;
+                }
                 Err(error)
             }
         }
@@ -414,8 +419,9 @@ impl EmbeddedVolumes {
         }
     }
 
-    /// Ends an attachment for a client of the volume service. Only Compute may end the attachment of a server:
-    /// otherwise its guest could go on writing to a volume that another project has by then (CVE-2023-2088).
+    /// Ends an attachment for a client of the volume service. Only Compute may end the attachment of a server.
+    /// Otherwise the server's guest could still write to the volume after another project has got the volume
+    /// (CVE-2023-2088).
     pub async fn release_unused(
         &self,
         volume: VolumeId,

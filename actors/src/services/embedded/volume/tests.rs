@@ -132,7 +132,7 @@ fn a_volume_is_attached_and_detached() {
 }
 
 #[test]
-fn every_step_of_an_attachment_may_be_repeated() {
+fn the_steps_that_attach_may_be_repeated() {
     let state = in_use();
     for command in [reserve(FIRST, 1), connect(FIRST, "h1"), VolumeCommand::Complete { attachment: FIRST }] {
         assert_eq!(decide(&state, command.clone()), Ok(vec![]), "{command:?}");
@@ -183,7 +183,7 @@ fn a_volume_is_reserved_and_connected_in_one_append_or_not_at_all() {
 }
 
 #[test]
-fn what_a_client_has_attached_is_recorded_in_one_append_or_not_at_all() {
+fn a_client_s_attachment_is_recorded_in_one_append_or_not_at_all() {
     let VolumeCommand::Reserve { attachment, instance, mode } = reserve(SECOND, 2) else { unreachable!() };
     let attached = || {
         let (reserved_mode, host) = (mode, "h2".to_owned());
@@ -265,7 +265,7 @@ fn a_repeated_record_of_readiness_is_harmless() {
 }
 
 #[test]
-fn only_the_process_at_work_records_its_end() {
+fn another_process_cannot_record_that_a_volume_is_ready() {
     let late = VolumeCommand::RecordReady { process: OTHER, host: HOST, hostname: "h2".into(), format: "raw".into() };
     assert_eq!(decide(&given([created(false)]), late), Err(VolumeReject::Superseded));
 }

@@ -1,4 +1,5 @@
-//! An image's bytes on their way: inspected before the first byte is passed on, and counted up to the last.
+//! Streams of image bytes. A download is inspected before its first byte is passed on. An upload is counted and hashed
+//! up to its last byte.
 
 use std::fmt::Write as _;
 use std::io;
@@ -11,10 +12,11 @@ use sha2::{Digest as _, Sha512};
 
 use crate::services::image_inspection::{InspectError, Inspected, RandomAccess, inspect};
 
-/// The part of an image that says what it is. The tables of a qcow2 file that count here are in its first clusters.
+/// How many bytes an inspection reads from the beginning of an image. They hold the headers of all formats, and
+/// everything that the inspection of a qcow2 file needs.
 const HEAD: usize = 2 * 1024 * 1024;
 
-/// The beginning of a content of known length. The rest reads as zeros.
+/// The first bytes of a content of known length. All later bytes read as zeros.
 struct ContentHead<'a> {
     bytes: &'a [u8],
     length: u64,
@@ -34,13 +36,14 @@ impl RandomAccess for ContentHead<'_> {
     }
 }
 
-/// Reads the beginning, and inspects it. The stream that comes back gives all bytes.
+/// Reads the first bytes of a stream, and inspects them. The returned stream still gives all bytes.
 pub(super) async fn look(
     bytes: ByteStream,
     length: u64,
     format: &str,
 ) -> io::Result<(Result<Inspected, InspectError>, ByteStream)> {
-    // A small image ends here already, and the stream that comes back asks once more.
+    // A small image ends in the loop below. The returned stream polls `bytes` once more, which only a fused stream
+    // allows.
     let mut bytes = bytes.fuse();
     let mut head = BytesMut::new();
     while head.len() < HEAD {
@@ -55,14 +58,14 @@ pub(super) async fn look(
     Ok((judged, all))
 }
 
-/// How many bytes went by, and their SHA-512.
+/// The number of bytes that were sent, and their SHA-512.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SentContent {
     pub size: u64,
     pub sha512: String,
 }
 
-/// Tells what a stream held, once it has ended well.
+/// Holds the size and the hash of a stream, after the stream has ended without an error.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SentReceipt(Arc<Mutex<Option<SentContent>>>);
 
@@ -83,7 +86,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The same bytes, with a receipt at their end.
+/// Returns a stream of the same bytes, and the receipt that the stream fills at its end.
 pub(super) fn counted(bytes: ByteStream) -> (stream::BoxStream<'static, io::Result<Bytes>>, SentReceipt) {
     let receipt = SentReceipt::default();
     let state = Some((bytes, Sha512::new(), 0_u64, receipt.clone()));
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_sent_is_counted_if_it_came_to_its_end() {
+    async fn only_completed_uploads_are_counted() {
         let (mut sent, receipt) = counted(bytes(b"content"));
         while sent.next().await.is_some() {}
         let sent = receipt.read().unwrap();

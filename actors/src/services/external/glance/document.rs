@@ -1,4 +1,4 @@
-//! An image as Glance shows it.
+//! The document of an image in Glance's API.
 
 use chrono::DateTime;
 use chronova_events::envelope::Timestamp;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::ports::{ImageDraft, ImageInfo, PortError};
 
-/// Fields that are no properties. A struct's field takes the others.
+/// The fields of the document that are not properties. serde collects all other keys as properties.
 const FIELDS: [&str; 25] = [
     "id",
     "name",
@@ -38,7 +38,7 @@ const FIELDS: [&str; 25] = [
     "stores",
 ];
 
-/// Properties with which Glance keeps its own books. It refuses them from others.
+/// The prefix of properties that Glance reserves for itself. It refuses them from clients.
 const RESERVED: &str = "os_glance";
 
 fn is_property(key: &str) -> bool {
@@ -82,7 +82,7 @@ fn time(text: &str) -> Timestamp {
 }
 
 impl GlanceImage {
-    /// Whether everybody who knows its id may see it.
+    /// Whether every project that knows the image's id may see the image.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.visibility.as_str(), "public" | "community")
     }
@@ -91,7 +91,7 @@ impl GlanceImage {
         self.owner.as_deref() == Some(project.as_str())
     }
 
-    /// The checksum that hosts compare, if Glance has one by SHA-2.
+    /// The checksum that hosts compare; `None` if Glance has none by SHA-512 or SHA-256.
     pub(super) fn sha2(&self) -> Option<&str> {
         let length = match self.os_hash_algo.as_deref()? {
             "sha512" => 128,
@@ -109,7 +109,7 @@ impl GlanceImage {
         properties
     }
 
-    /// The image as a server is made from it.
+    /// The image in the form from which servers are built.
     pub(super) fn snapshot(&self) -> Result<ImageSnapshot, PortError> {
         if self.status != "active" {
             return Err(PortError::Invalid(format!("Image {} is not active.", self.id)));
@@ -140,7 +140,7 @@ impl GlanceImage {
         })
     }
 
-    /// The image as its users manage it.
+    /// The image in the form of Nova's old image API.
     pub(super) fn info(self) -> ImageInfo {
         let properties = self.properties();
         ImageInfo {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_booted_is_given_out() {
+    fn only_bootable_images_are_read() {
         let given = image(&json!({})).snapshot().unwrap();
         assert_eq!((given.checksum.len(), given.size, given.virtual_size), (128, 7, 7));
         assert_eq!((given.min_disk_gib, given.min_memory_mib), (3, 64));
@@ -205,7 +205,7 @@ mod tests {
             (json!({"disk_format": "vmdk"}), "vmdk"),
             (json!({"container_format": "docker"}), "docker"),
             (json!({"os_hash_algo": "md5", "os_hash_value": "c".repeat(32)}), "os_hash_value"),
-            // As long as a SHA-512.
+            // A BLAKE2b hash has the length of a SHA-512, so only the name of the algorithm tells them apart.
             (json!({"os_hash_algo": "blake2b"}), "os_hash_value"),
             (json!({"os_hash_value": "short"}), "os_hash_value"),
             (json!({"os_hash_value": null}), "os_hash_value"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_any_status_is_shown() {
+    fn a_queued_image_is_shown() {
         let shown = image(&json!({"status": "queued", "size": null})).info();
         assert_eq!((shown.status.as_str(), shown.size), ("queued", None));
         assert_eq!(shown.created_at.iso_seconds(), "2030-01-02T03:04:05Z");

@@ -1,4 +1,4 @@
-//! The port: images in Glance, and their bytes.
+//! Implements the port of the image service: images in Glance, and their bytes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,16 +19,16 @@ use crate::services::external::keystone::{Asker, CalledService, SharedUserTokens
 
 /// Images in one page of a list.
 const PAGE: usize = 500;
-/// Pages that are read at most.
+/// The most pages that are read.
 const MOST_PAGES: usize = 20;
-/// How long Glance may take to give up an upload that broke off.
+/// The longest wait until Glance resets an image after an interrupted upload.
 const GIVES_UP: Duration = Duration::from_secs(10);
 
 /// Real Glance.
 #[derive(Debug)]
 pub struct GlanceImages {
     service: Arc<CalledService>,
-    /// The tokens of users whose requests began the work that calls.
+    /// The tokens of the users whose requests began the calling processes.
     users: SharedUserTokens,
 }
 
@@ -59,13 +59,13 @@ impl GlanceImages {
         let answer = self.ask(asker, request, |root| ServiceRequest::get(format!("{root}/images/{image}"))).await?;
         match answer.status {
             200 => read(&answer),
-            // Glance hides what the asker may not see.
+            // Glance answers 403 or 404 for an image that the caller may not see.
             403 | 404 => Err(not_found(image)),
             _ => Err(refused("shows no image", asker, &answer)),
         }
     }
 
-    /// Whether another project shares the image with this one.
+    /// Whether the image's owner shares the image with the project `with`.
     async fn is_shared(&self, image: ImageId, with: &ProjectId) -> Result<bool, PortError> {
         let call = |root: &str| ServiceRequest::get(format!("{root}/images/{image}/members/{with}"));
         let answer = self.ask(Asker::Own, None, call).await?;
@@ -76,8 +76,8 @@ impl GlanceImages {
         }
     }
 
-    /// The content, as it is sent. A user's token that counts no more gives way to Chronova's own: the user's request was
-    /// accepted while it counted.
+    /// The content of an image as a stream. If the user's token has expired, Chronova's own account fetches the
+    /// content: the user's right was checked when the request was accepted.
     async fn content(&self, image: ImageId, meta: Option<&Meta>) -> Result<ByteStream, PortError> {
         let user = meta.and_then(|meta| self.users.of(meta));
         let request = meta.and_then(|meta| meta.request_id.as_ref());
@@ -100,7 +100,7 @@ impl GlanceImages {
         loop {
             let call = |root: &str| ServiceRequest::get(format!("{root}/images/{image}/file"));
             let opened = self.service.open(asker, request, call).await;
-            // A service that hangs is not waited for several times in a row.
+            // A service that hangs uses up the whole timeout at the first attempt, so there is no second attempt.
             let last = made == self.service.options().retries || begun.elapsed() >= self.service.options().timeout;
             match opened {
                 Ok(answer) if answer.status() < 500 || last => return Ok(answer),
@@ -111,7 +111,8 @@ impl GlanceImages {
         }
     }
 
-    /// The image for a server. Where Glance does not know the size of the disk, the header of the content does.
+    /// The image for a server. If Glance does not know the virtual size of a qcow2 image, the header of the content has
+    /// the size.
     async fn complete(&self, found: GlanceImage, meta: Option<&Meta>) -> Result<ImageSnapshot, PortError> {
         let mut snapshot = found.snapshot()?;
         if found.virtual_size.is_none_or(|size| size == 0) && snapshot.format == "qcow2" && snapshot.size > 0 {
@@ -124,7 +125,8 @@ impl GlanceImages {
         Ok(snapshot)
     }
 
-    /// Waits until Glance has given up an upload that broke off, so that the next one finds the image empty.
+    /// Waits until Glance has reset the image after an interrupted upload, so that the next upload finds the image
+    /// without data.
     async fn given_up(&self, asker: Asker<'_>, image: ImageId, request: Option<&RequestId>) {
         let is_saving = async {
             while self.show_image(asker, image, request).await.is_ok_and(|found| found.status == "saving") {
@@ -134,7 +136,8 @@ impl GlanceImages {
         let _ = tokio::time::timeout(GIVES_UP, is_saving).await;
     }
 
-    /// Compares the image with what was sent. Other bytes would be another disk.
+    /// Compares the stored image with the bytes that were sent. If they differ, the image does not hold the server's
+    /// disk, so the image is deleted.
     async fn compare(
         &self,
         asker: Asker<'_>,
@@ -148,12 +151,14 @@ impl GlanceImages {
             && (!by_sha512 || stored.os_hash_value.as_deref() == Some(sent.sha512.as_str()));
         if stored.status == "active" && !same {
             let _ = ImageService::delete(self, image, Arc::clone(meta)).await;
-            return Err(PortError::Invalid(format!("Glance stored other bytes of image {image} than it was sent.")));
+            return Err(PortError::Invalid(format!(
+                "Glance stored different data for image {image} than was uploaded."
+            )));
         }
         Ok(())
     }
 
-    /// Reads a list to its end, or to a bound, newest first.
+    /// Reads all pages of a list, newest image first, but at most [`MOST_PAGES`].
     pub(super) async fn pages(
         &self,
         asker: Asker<'_>,
@@ -174,12 +179,13 @@ impl GlanceImages {
                 None => return Ok(all),
             }
         }
-        tracing::warn!(most = PAGE * MOST_PAGES, "a list of images in Glance is longer than what is read of it");
+        tracing::warn!(most = PAGE * MOST_PAGES, "the list of images in Glance was cut off");
         Ok(all)
     }
 }
 
-/// For whom a process calls: the user whose request began it, or Chronova itself after a restart.
+/// The caller of a process's requests: the user whose request began the process, or Chronova's own account after a
+/// restart.
 fn asker_of(user: Option<&UserToken>) -> Asker<'_> {
     user.map_or(Asker::Own, Asker::User)
 }
@@ -187,9 +193,9 @@ fn asker_of(user: Option<&UserToken>) -> Asker<'_> {
 fn taken(image: ImageId, answer: OpenedAnswer) -> Result<ByteStream, PortError> {
     match answer.status() {
         200 => Ok(answer.bytes()),
-        204 => Err(PortError::Invalid(format!("Image {image} has no bytes."))),
+        204 => Err(PortError::Invalid(format!("Image {image} has no data."))),
         403 | 404 => Err(not_found(image)),
-        status => Err(PortError::Unavailable(format!("Glance gives no bytes of an image ({status})"))),
+        status => Err(PortError::Unavailable(format!("Glance does not send the data of the image ({status})"))),
     }
 }
 
@@ -203,15 +209,15 @@ fn unanswered(failure: &CallFailure) -> PortError {
 
 pub(super) fn read<T: for<'a> Deserialize<'a>>(answer: &ServiceAnswer) -> Result<T, PortError> {
     serde_json::from_slice(&answer.body)
-        .map_err(|_| PortError::Unavailable("Glance's answer makes no sense".to_owned()))
+        .map_err(|_| PortError::Unavailable("Glance's answer is not JSON of the expected form".to_owned()))
 }
 
 pub(super) fn refused(what: &str, asker: Asker<'_>, answer: &ServiceAnswer) -> PortError {
     let message = format!("Glance {what} ({})", answer.complaint());
     match (answer.status, asker) {
         (401, Asker::User(_)) => PortError::Forbidden(
-            "Glance does not accept the user's token. If it has ended, [service_user] send_service_user_token would let it \
-             count for long work."
+            "Glance does not accept the user's token. If the token has expired, set [service_user] \
+             send_service_user_token: then Glance accepts an expired token during long work."
                 .to_owned(),
         ),
         (400, _) => PortError::Invalid(message),
@@ -250,7 +256,7 @@ impl ImageService for GlanceImages {
         match answer.status {
             201 => Ok(()),
             409 => match self.show_image(asker, image, request).await {
-                // Made before, by this very draft.
+                // An earlier attempt with the same draft created the image.
                 Ok(found) if found.belongs_to(&draft.owner) && found.status == "queued" => Ok(()),
                 _ => Err(refused("makes no image", asker, &answer)),
             },
@@ -276,9 +282,9 @@ impl ImageService for GlanceImages {
             }
             (Ok(_), Some(sent)) => self.compare(asker, image, &sent, &meta).await,
             (Ok(_), None) => {
-                // Half of the bytes would pass for all of them.
+                // Glance may have stored a part of the bytes as if they were all.
                 let _ = ImageService::delete(self, image, meta).await;
-                Err(PortError::Unavailable("the bytes of an image broke off".to_owned()))
+                Err(PortError::Unavailable("the upload of the image's data was interrupted".to_owned()))
             }
             (Err(failure), _) => {
                 self.given_up(asker, image, request).await;
@@ -287,7 +293,8 @@ impl ImageService for GlanceImages {
         }
     }
 
-    /// Deletes the rest of failed work even if Glance does not accept the user's token any more.
+    /// Deletes the image with Chronova's own account if Glance does not accept the user's token any more. So failed
+    /// work leaves nothing behind.
     async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError> {
         let user = self.users.of(&meta);
         let (asker, request) = (asker_of(user.as_ref()), meta.request_id.as_ref());
@@ -332,8 +339,8 @@ impl ImageService for GlanceImages {
 }
 
 impl GlanceImages {
-    /// A server's disk is made of these bytes, so they hold no reference to another file. The host compares their
-    /// checksum.
+    /// Opens the content for a server's disk. The inspection refuses content that refers to another file. The host
+    /// later compares the checksum of all bytes.
     async fn open_content(&self, image: &ImageRef, meta: Option<&Meta>) -> DriverResult<ByteStream> {
         let name = || image.id.to_string();
         let unusable = |reason: String| DriverError::BadImage { image: name(), reason };
@@ -349,7 +356,7 @@ impl GlanceImages {
         };
         let found = found.map_err(unread)?;
         if !found.sha2().is_some_and(|checksum| checksum.eq_ignore_ascii_case(&image.checksum)) {
-            return Err(unusable("it is no longer there, or has other bytes".to_owned()));
+            return Err(unusable("the image is gone from Glance, or its data has changed".to_owned()));
         }
         let bytes = self.content(image.id, meta).await.map_err(unread)?;
         let looked = look(bytes, image.size, &found.disk_format.unwrap_or_default()).await;

@@ -1,13 +1,13 @@
 //! Real Glance, as [`ImageService`](crate::ports::ImageService).
 //!
-//! - [`document`]: an image as Glance shows it;
-//! - [`content`]: an image's bytes on their way;
-//! - [`images`]: the port;
-//! - [`resources`]: its optional part for Nova's old API.
+//! - [`document`]: the document of an image in Glance's API;
+//! - [`content`]: streams of image bytes;
+//! - [`images`]: the implementation of the port;
+//! - [`resources`]: the optional part of the port, for Nova's old API.
 //!
 //! Invariants: a user's request reaches Glance with the user's token, so Glance applies the user's rights. Chronova
-//! writes into a user's project with the user's token, as long as it has that token. Bytes reach a host only after an
-//! inspection. The host compares them with the checksum that Glance showed when the request was accepted.
+//! writes into a user's project with the user's token, as long as Chronova has that token. Bytes reach a host only
+//! after an inspection. The host compares them with the checksum that Glance showed when the request was accepted.
 
 pub mod content;
 pub mod document;

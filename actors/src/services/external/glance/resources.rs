@@ -10,19 +10,20 @@ use crate::ports::{ImageInfo, ImageListRequest, ImageResources, PortError, Prope
 use crate::services::external::http::{ServiceRequest, query_of};
 use crate::services::external::keystone::Asker;
 
-/// Glance's form of RFC 6902.
+/// The media type of a JSON patch (RFC 6902) in Glance's API.
 const PATCH: &str = "application/openstack-images-v2.1-json-patch";
 
-/// A part of Chronova has no token, and sees everything. Nobody else is let through without one.
+/// The account for a call: the user's token, or Chronova's own account for a part of Chronova. Any other caller without
+/// a token is refused.
 fn asker(caller: &ServiceCaller) -> Result<Asker<'_>, PortError> {
     match &caller.token {
         Some(user) => Ok(Asker::User(user)),
         None if caller.is_admin => Ok(Asker::Own),
-        None => Err(PortError::Forbidden("Glance is asked with a token of the user, and there is none.".to_owned())),
+        None => Err(PortError::Forbidden("The request has no user token, and Glance needs one.".to_owned())),
     }
 }
 
-/// The operations of a change, as RFC 6902 has them. `add` replaces what is there.
+/// The change as a JSON patch (RFC 6902). The operation `add` also replaces an existing value.
 fn patch(change: &PropertyChange) -> Value {
     let path = |name: &str| format!("/{}", name.replace('~', "~0").replace('/', "~1"));
     let removed = change.remove.iter().map(|name| json!({"op": "remove", "path": path(name)}));
@@ -57,7 +58,7 @@ impl ImageResources for GlanceImages {
         match answer.status {
             200 => Ok(()),
             404 => Err(not_found(image)),
-            // Nova's fault for too many properties.
+            // Too many properties. Nova's old API answers 400.
             413 => Err(PortError::Invalid(answer.complaint())),
             _ => Err(refused("changes no image", asker, &answer)),
         }

@@ -1,4 +1,4 @@
-//! The port on a Glance that says what it should not, or nothing.
+//! Tests the port on a Glance that gives wrong answers, or none.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ use crate::ports::{ImageDraft, ImageService as _, PortError, UserToken};
 
 const LOGIN: &str = "POST /v3/auth/tokens";
 
-/// A Glance that answers like this, and the Keystone beside it.
+/// Starts a Glance that answers with `answer`, and a Keystone on the same address.
 async fn stub(answer: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> StubService {
     StubService::start(move |call, _| match call.line.starts_with(LOGIN) {
         true => {
@@ -164,9 +164,9 @@ async fn nothing_is_written_with_a_token_that_counts_no_more() {
     assert_eq!(glance.delete(image(), work()).await, Ok(()), "what is left goes nevertheless");
 }
 
-/// Glance cannot tell a sender that broke off from one that has said all, where a proxy is in between.
+/// Behind a proxy, Glance cannot distinguish an interrupted upload from a complete one.
 #[tokio::test]
-async fn half_of_the_bytes_do_not_pass_for_all() {
+async fn an_interrupted_upload_fails() {
     let stub = stub(|call| match call.line.split(' ').next() {
         Some("GET") => says(200, &shown("queued")),
         _ => says(204, &json!({})),
@@ -179,7 +179,7 @@ async fn half_of_the_bytes_do_not_pass_for_all() {
 }
 
 #[tokio::test]
-async fn other_bytes_than_were_sent_are_removed() {
+async fn an_image_with_different_data_is_deleted() {
     let puts = std::sync::atomic::AtomicUsize::new(0);
     let stub = stub(move |call| match call.line.split(' ').next() {
         Some("PUT") => {
@@ -197,7 +197,7 @@ async fn other_bytes_than_were_sent_are_removed() {
 }
 
 #[tokio::test]
-async fn a_silent_glance_ends_every_call() {
+async fn calls_to_a_silent_glance_end() {
     let stub = stub(|_| StubAnswer::Silence).await;
     let glance = glance(&stub, Duration::from_millis(50));
     let found = glance.find(image(), &ProjectId::new("p1"), true).await;

@@ -1,4 +1,4 @@
-//! Stops the calls of a service that does not answer, so that no request waits for an answer that does not come.
+//! Stops calls to a service that does not answer, so that no request waits for the timeout.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ pub struct CircuitBreaker {
 struct BreakerState {
     failures: u32,
     pause: Duration,
-    /// No call is made before this time. The next call moves the time on, so that only one call tries the service.
+    /// No call is made before this time. The first call after it sets a later time, so that only one call tries the
+    /// service.
     closed_until: Option<Instant>,
     reason: String,
 }
@@ -59,7 +60,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Why the last call had no answer, if it had none.
+    /// The reason why the last call had no answer; `None` if it had one.
     pub fn trouble(&self) -> Option<String> {
         let state = self.state();
         (state.failures > 0).then(|| state.reason.clone())

@@ -21,9 +21,9 @@ use super::tally::{CallOutcome, CallTally};
 use super::trust::{TlsTrust, TrustError};
 use crate::ports::UserToken;
 
-/// The longest JSON answer that is read.
+/// The limit on the length of an answer with a whole body, in bytes.
 pub(super) const LONGEST_ANSWER: usize = 8 * 1024 * 1024;
-/// The pause before the first repetition; each further one is twice as long.
+/// The pause before the first repetition; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(150);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(20);
@@ -118,7 +118,7 @@ impl ServiceRequest {
         self.header("content-type", "application/json")
     }
 
-    /// Another type of JSON than the usual one.
+    /// Replaces the header `content-type`.
     #[must_use]
     pub fn kind(mut self, kind: &str) -> Self {
         self.headers.retain(|(name, _)| name != CONTENT_TYPE);
@@ -129,7 +129,7 @@ impl ServiceRequest {
         matches!(self.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE)
     }
 
-    /// The message on the wire.
+    /// The HTTP message with this body.
     pub(super) fn message(&self, body: CallBody) -> Result<Request<CallBody>, CallFailure> {
         let bad = || CallFailure::Malformed;
         if self.malformed {
@@ -145,7 +145,7 @@ impl ServiceRequest {
         Ok(message)
     }
 
-    /// The whole body, as often as it is sent.
+    /// The body of the message. Each repetition of the call needs its own copy.
     pub(super) fn whole_body(&self) -> CallBody {
         Full::new(self.body.clone().unwrap_or_default()).map_err(|never| match never {}).boxed_unsync()
     }
@@ -189,7 +189,7 @@ impl ServiceAnswer {
     }
 }
 
-/// The sentence of a page of WebOb's, as Glance sends it: what stands after the heading, without tags.
+/// The error text of a WebOb page, which Glance sends: the text after the heading, without tags.
 fn text_of_page(page: &str) -> Option<String> {
     let (_, after) = page.split_once("</h1>")?;
     let texts = after.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
@@ -197,7 +197,7 @@ fn text_of_page(page: &str) -> Option<String> {
     Some(words.join(" "))
 }
 
-/// Why there is no answer.
+/// Why a call has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CallFailure {
     /// The same call may succeed later.
@@ -249,7 +249,7 @@ impl ServiceClient {
         &self.tally
     }
 
-    /// Why the last call had no answer, if it had none.
+    /// The reason why the last call had no answer; `None` if it had one.
     pub fn trouble(&self) -> Option<String> {
         self.breaker.trouble()
     }
@@ -348,7 +348,7 @@ pub(super) struct Silence {
     pub again: bool,
 }
 
-/// The pause after so many repetitions.
+/// The pause before the next repetition, after `repetitions` earlier ones.
 pub(in crate::services::external) fn pause_of(repetitions: u32) -> Duration {
     jittered((FIRST_PAUSE * 2_u32.pow(repetitions.min(8))).min(LONGEST_PAUSE))
 }

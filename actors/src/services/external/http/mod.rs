@@ -1,9 +1,9 @@
-//! Calls of other services over HTTP.
+//! Calls other services over HTTP.
 //!
 //! Invariants: every attempt ends within the timeout. A call is repeated a bounded number of times, with a random pause
-//! in between, and carries the id of the request that it is made for. An answer is read up to a bound. If a service has
-//! not answered several calls, the calls stop for a while ([`breaker`]). No URL, header or body is logged, because they
-//! hold secrets.
+//! before each repetition. It carries the id of the request that it is made for. An answer is read up to a bound. If a
+//! service has not answered several calls, the calls stop for a while ([`breaker`]). No URL, header or body is logged,
+//! because they hold secrets.
 
 pub mod breaker;
 pub mod client;

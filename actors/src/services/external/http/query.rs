@@ -1,8 +1,8 @@
-//! The query of a call's address.
+//! Builds the query of a URL.
 
 use std::fmt::Write as _;
 
-/// Text as it may stand in an address: everything but letters and digits is escaped.
+/// Escapes text for a URL: all bytes except letters, digits and a few safe characters become `%XX`.
 pub fn escaped(text: &str) -> String {
     text.bytes().fold(String::new(), |mut escaped, byte| {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.') {

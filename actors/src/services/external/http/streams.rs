@@ -1,7 +1,7 @@
-//! Calls that carry a stream of bytes: an image that comes, or one that goes.
+//! Calls that carry a stream of bytes: the download or the upload of an image.
 //!
-//! A stream can be sent once, so none of these calls is repeated. They may take long, but something has to move all the
-//! time.
+//! A stream can be sent only once, so none of these calls is repeated. A call may take long, but it fails if no byte
+//! moves for the timeout of a call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
@@ -16,7 +16,7 @@ use hyper::body::{Frame, Incoming};
 
 use super::client::{CallFailure, LONGEST_ANSWER, ServiceAnswer, ServiceClient, ServiceRequest, Silence};
 
-/// A service may need a while to store what it has got: so many times the patience of a call.
+/// After the last byte, the service may need this many timeouts to store the data before it answers.
 const STORING: u32 = 10;
 
 impl ServiceClient {
@@ -52,12 +52,12 @@ impl ServiceClient {
             let response = self.client.request(message).await.map_err(|error| self.silence(&error))?;
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, LONGEST_ANSWER).collect().await;
-            let body = body.map_err(|_| format!("{} broke off its answer", self.options.name))?;
+            let body = body.map_err(|_| format!("{} ended its answer early", self.options.name))?;
             Ok(ServiceAnswer { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes() })
         };
         let answer = tokio::select! {
             answer = sending => answer,
-            () = progress.stalled(self.options.timeout) => Err(format!("an upload to {} stands still", self.options.name)),
+            () = progress.stalled(self.options.timeout) => Err(format!("an upload to {} makes no progress", self.options.name)),
         };
         self.end(began, answer.as_ref().ok().map(|answer| answer.status));
         answer.map_err(|reason| self.gave_none(reason))
@@ -69,7 +69,7 @@ impl ServiceClient {
     }
 }
 
-/// When an upload last moved, and whether its last byte is sent.
+/// The time at which an upload last made progress, and whether its last byte is sent.
 struct UploadProgress(Mutex<(Instant, bool)>);
 
 impl Default for UploadProgress {
@@ -83,13 +83,13 @@ impl UploadProgress {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), ended);
     }
 
-    /// Returns once nothing has moved for this long.
+    /// Returns when the upload has made no progress for `patience`.
     async fn stalled(&self, patience: Duration) {
         loop {
             let (last, ended) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let patience = if ended { patience * STORING } else { patience };
             match patience.checked_sub(last.elapsed()) {
-                // The last byte may be sent meanwhile, or the next one: then the rest is another.
+                // Progress during the sleep extends the wait, so the loop computes the rest again.
                 Some(rest) if !rest.is_zero() => tokio::time::sleep(rest).await,
                 _ => return,
             }
@@ -97,7 +97,7 @@ impl UploadProgress {
     }
 }
 
-/// An answer of which only the head was read.
+/// An answer whose head was read, and whose body is still a stream.
 #[derive(Debug)]
 pub struct OpenedAnswer {
     response: Response<Incoming>,
@@ -110,7 +110,7 @@ impl OpenedAnswer {
         self.response.status().as_u16()
     }
 
-    /// The bytes. A pause longer than a call may last is an error.
+    /// The bytes of the body. The stream ends with an error if no byte comes for the timeout of a call.
     pub fn bytes(self) -> BoxStream<'static, std::io::Result<Bytes>> {
         let (name, patience, body) = (self.name, self.patience, BodyStream::new(self.response.into_body()));
         let broke_off = move |what: &str| std::io::Error::other(format!("{name} {what}"));
@@ -123,8 +123,8 @@ impl OpenedAnswer {
                         Ok(data) => Some((Ok(data), Some(body))),
                         Err(_) => continue, // trailers
                     },
-                    Ok(Some(Err(error))) => Some((Err(broke_off(&format!("broke off its answer: {error}"))), None)),
-                    Err(_) => Some((Err(broke_off("sends no more of its answer")), None)),
+                    Ok(Some(Err(error))) => Some((Err(broke_off(&format!("ended its answer early: {error}"))), None)),
+                    Err(_) => Some((Err(broke_off("stopped sending its answer")), None)),
                 };
             }
         })

@@ -14,7 +14,7 @@ pub enum CallOutcome {
     Failed,
     /// No answer in time, no answer at all, or a proxy's 502 to 504.
     Unanswered,
-    /// Not made, because the service did not answer others.
+    /// Not made, because the service did not answer earlier calls.
     NotMade,
 }
 

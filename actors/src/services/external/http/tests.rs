@@ -1,4 +1,4 @@
-//! Calls of a service that answers, hesitates, or says too much.
+//! Tests calls to a service that answers, that answers late or not at all, or that answers too much.
 
 #![allow(clippy::unwrap_used)]
 
@@ -42,7 +42,7 @@ async fn a_call_that_found_no_service_is_repeated() {
 
 /// The client cannot know whether the service has made the change.
 #[tokio::test]
-async fn a_change_is_not_asked_for_twice() {
+async fn an_unanswered_change_is_not_repeated() {
     let stub = StubService::start(|_, _| StubAnswer::Says(503, String::new())).await;
     let failure = client(LONG).call(ServiceRequest::post(&stub.url)).await.unwrap_err();
     assert_eq!(failure, CallFailure::Unanswered("stub answers 503".to_owned()));

@@ -1,4 +1,4 @@
-//! The certificates of other services that are trusted, and Chronova's certificate for services that ask for one.
+//! The trusted certificates of other services, and Chronova's own certificate for services that request one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub struct TlsTrust {
     pub ca_file: Option<PathBuf>,
     /// Whether any certificate is trusted.
     pub insecure: bool,
-    /// Chronova's certificate and its key (PEM), for a service that asks for one.
+    /// Chronova's own certificate and its key (PEM), for services that request a certificate.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 

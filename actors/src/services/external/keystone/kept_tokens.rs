@@ -1,7 +1,7 @@
 //! The tokens of users whose requests began long work.
 //!
-//! The work's events name the request, and never hold a token. A restart loses all tokens; the work then goes on by
-//! Chronova's own account. Number, size and age are bounded.
+//! The work's events name the request, and never hold a token. A restart loses all tokens; Chronova's own account then
+//! completes the work. Number, size and age are bounded.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +13,10 @@ use chronova_events::ids::RequestId;
 use crate::ports::UserToken;
 
 const MOST: usize = 10_000;
-/// A longer token is not kept. Keystone's own have some hundred bytes.
+/// The limit on a token's length in bytes; a longer token is not kept. Keystone's tokens have some hundred bytes.
 const LONGEST: usize = 4 * 1024;
-/// Keystone's `allow_expired_window` is two days: no token is good for much longer.
+/// How long a token is kept. A token is useless after its expiry and Keystone's `allow_expired_window`, which is two
+/// days by default.
 const LONGEST_WORK: Duration = Duration::from_hours(60);
 
 /// The tokens, by the id of their request.
@@ -43,7 +44,7 @@ impl std::fmt::Debug for KeptUserTokens {
 }
 
 impl KeptUserTokens {
-    /// Keeps the token of a request. The server gives each request an id of its own, so no id comes twice.
+    /// Keeps the token of a request. The HTTP server gives each request a new id, so no id comes twice.
     pub fn keep(&self, request: &RequestId, token: UserToken, now: Instant) {
         if token.expose().len() > LONGEST {
             return;
@@ -68,7 +69,7 @@ impl KeptUserTokens {
     }
 }
 
-/// Shared by those who keep tokens and those who use them.
+/// The tokens, shared by the API, which keeps them, and the clients of services, which use them.
 pub type SharedUserTokens = Arc<KeptUserTokens>;
 
 #[cfg(test)]

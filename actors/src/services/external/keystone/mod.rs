@@ -1,7 +1,7 @@
 //! Real Keystone, as [`IdentityProvider`](crate::ports::identity::IdentityProvider).
 //!
 //! - [`account`]: the service's own account, and how it asks for a token;
-//! - [`session`]: the account's token, which is requested when it is needed and renewed before it ends;
+//! - [`session`]: the account's token, which is requested at its first use and renewed before it expires;
 //! - [`document`]: the document of a token, and the catalogue in it;
 //! - [`cache`]: Keystone's recent answers about tokens;
 //! - [`provider`]: the implementation of the port;

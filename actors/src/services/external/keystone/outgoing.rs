@@ -1,9 +1,9 @@
-//! Calls of a service that stands in Keystone's catalogue: where it is, and whose tokens a call carries.
+//! Calls a service in Keystone's catalogue: chooses the service's address, and the tokens that the call carries.
 //!
-//! A call for a user carries the user's token, so the service applies the user's rights. With
-//! `[service_user] send_service_user_token` it carries a token of Chronova's beside it: the service then lets the user's
-//! token count for a while after its end, so that long work ends well. A call for nobody carries the token of the account
-//! alone.
+//! A call for a user carries the user's token, so the service applies the user's rights. With `[service_user]
+//! send_service_user_token`, the call also carries a token of Chronova's service user. The service then accepts the
+//! user's token for a while after its expiry, so that long work can end. A call without a user carries only the token
+//! of Chronova's own account.
 
 use std::sync::Arc;
 
@@ -19,48 +19,48 @@ use crate::services::external::http::{
     CallFailure, CallOptions, OpenedAnswer, ServiceAnswer, ServiceClient, ServiceRequest, TrustError,
 };
 
-/// Where a service is.
+/// The address of a service, or its type in the catalogue.
 #[derive(Debug, Clone, Default)]
 pub struct ServicePlace {
-    /// `endpoint_override`, or addresses that stand in for each other. Empty: as the catalogue says.
+    /// `endpoint_override`, or several addresses of the same service. If empty, the catalogue has the address.
     pub endpoints: Vec<String>,
-    /// Its type in the catalogue: `image`.
+    /// The service's type in the catalogue: `image`.
     pub service_type: String,
     /// `valid_interfaces`, the best first.
     pub interfaces: Vec<String>,
     pub region: Option<String>,
-    /// The API's version, which an address may name or not: `v2`.
+    /// The API's version, for example `v2`. It is appended to an address that does not already end with the version.
     pub version: &'static str,
 }
 
-/// The one for whom a service is called.
+/// The user or the account for which a service is called.
 #[derive(Debug, Clone, Copy)]
 pub enum Asker<'a> {
     User(&'a UserToken),
-    /// Chronova itself, by its own account.
+    /// Chronova's own account.
     Own,
 }
 
 /// The two accounts with which a service is called.
 #[derive(Debug, Clone)]
 pub struct CallingAccounts {
-    /// The account of calls that are made for no user. The catalogue is its own, too.
+    /// The account of calls without a user. The catalogue also comes from this account's token.
     pub own: Arc<KeystoneSession>,
-    /// The account whose token goes beside a user's; `None`: a user's token goes alone.
+    /// The service user, whose token accompanies a user's token; `None`: a call carries only the user's token.
     pub vouching: Option<Arc<KeystoneSession>>,
 }
 
-/// A service that is called.
+/// A service, with the clients and the accounts that call it.
 #[derive(Debug)]
 pub struct CalledService {
     calls: CallOptions,
     place: ServicePlace,
-    /// One for each of the place's endpoints, or one for the catalogue's.
+    /// One client for each of the place's endpoints, or a single client if the catalogue has the address.
     clients: Vec<Arc<ServiceClient>>,
     accounts: CallingAccounts,
 }
 
-/// The addresses that a call may go to, and the tokens of Chronova's own that it carries.
+/// The addresses to which a call may go, and the tokens of Chronova's accounts that it may carry.
 struct CallTokens {
     roots: Vec<String>,
     own: Option<Arc<SessionToken>>,
@@ -90,7 +90,8 @@ impl CalledService {
         }
     }
 
-    /// Makes a call, and reads its answer. `build` makes it for a root: the address with the API's version.
+    /// Makes a call, and reads its answer. `build` makes the call for a root, which is an address with the API's
+    /// version.
     pub async fn call(
         &self,
         asker: Asker<'_>,
@@ -156,7 +157,8 @@ impl CalledService {
         client.upload(signed(build(root), asker, &tokens).on_behalf_of(request), bytes).await
     }
 
-    /// Goes on to the next address where one gives no answer and the call may be made twice.
+    /// Tries one address after the other, until one answers. Only an idempotent call (`again`) is tried at a second
+    /// address.
     async fn try_each<'a, T>(
         &'a self,
         roots: &'a [String],
@@ -207,7 +209,8 @@ impl CalledService {
         if has_version { url.to_owned() } else { format!("{url}/{version}") }
     }
 
-    /// Whether a token of Chronova's own may be the one that the service refused; another is got then.
+    /// Whether the service may have refused a token of Chronova's accounts. If so, that token is dropped, and a second
+    /// call gets a new one.
     async fn doubt(&self, tokens: &CallTokens) -> bool {
         match (&tokens.vouching, &self.accounts.vouching, &tokens.own) {
             (Some(token), Some(account), _) => account.doubt(token).await,

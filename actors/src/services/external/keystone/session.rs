@@ -1,4 +1,4 @@
-//! The token of the service's own account. It is requested when it is needed, and renewed before it ends.
+//! The token of the service's own account. It is requested at its first use, and renewed before it expires.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::document::{CatalogueService, TokenBody};
 use crate::ports::UserToken;
 use crate::services::external::http::{CallFailure, ServiceClient, ServiceRequest};
 
-/// A token is renewed so many microseconds before its end.
+/// A token is renewed this many microseconds before it expires.
 const BEFORE_ITS_END: i64 = 30_000_000;
 /// The pause before a refused account asks again, because Keystone may lock out an account that tries too often.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
@@ -63,7 +63,7 @@ impl KeystoneSession {
         &self.client
     }
 
-    /// A token that does not end soon. Concurrent callers wait for one request, and share its result.
+    /// A token that does not expire soon. Concurrent callers wait for one request, and share its result.
     pub async fn token(&self, request: Option<&RequestId>) -> Result<Arc<SessionToken>, String> {
         let began = Instant::now();
         let mut state = self.state.lock().await;
@@ -99,8 +99,8 @@ impl KeystoneSession {
         state.token.take_if(|kept| Arc::ptr_eq(kept, token));
     }
 
-    /// A service refused a call with this token, and possibly for another's sake. Forgets it unless it is new: a user
-    /// with a bad token must not make Chronova log in again and again.
+    /// A service refused a call with this token, but the reason may be another token of the call. Forgets the token
+    /// unless it is new: a user with a bad token must not make Chronova log in again and again.
     pub async fn doubt(&self, token: &Arc<SessionToken>) -> bool {
         let is_old = token.got.elapsed() >= REFUSED_FOR;
         if is_old {

@@ -130,7 +130,8 @@ async fn many_requests_share_a_failure() {
     assert_eq!(stub.count(QUESTION), 2, "the next request asks");
 }
 
-/// With `allow_expired`, Keystone accepts an expired token. The cached answer is not used for a request without it.
+/// With `allow_expired`, Keystone accepts an expired token. The cached answer is not used for a request without
+/// `allow_expired`.
 #[tokio::test]
 async fn leave_for_an_expired_token_is_not_kept() {
     let stub = judging(|call| match call.line.contains("allow_expired=1") {

@@ -14,7 +14,7 @@ use super::calls::{NeutronCaller, NeutronError, fields};
 use super::documents::NeutronPort;
 use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
 
-/// The key of `binding:profile` that marks a port which was created here.
+/// The key in `binding:profile` that marks a port as created by Chronova.
 const MARK: &str = "chronova_made_for";
 
 /// The mark of the port with this index in the request of a server.
@@ -22,12 +22,13 @@ pub(super) fn place(instance: InstanceId, index: usize) -> PortMark {
     PortMark(PortId::derive(instance.0, &format!("port-{index}")))
 }
 
-/// The mark of the port that a process attaches.
+/// The mark of the port that is created for the process `process`.
 pub(super) fn of_process(process: ProcessId) -> PortMark {
     PortMark(PortId::derive(process.0, "port"))
 }
 
-/// The key under which a port is created once.
+/// The mark of a port that Chronova creates. Each interface in a server's request, and each process that attaches an
+/// interface, has its own mark, and creates at most one port with that mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PortMark(PortId);
 
@@ -40,16 +41,22 @@ impl PortMark {
         json!({MARK: self.0.to_string()})
     }
 
-    /// Neutron's customary prefix, and 24 bits of the mark.
+    /// The MAC address of the port: Neutron's default prefix (`base_mac`), and 24 bits of the mark.
     pub(super) fn mac(self) -> String {
         let [a, b, c, ..] = *self.0.0.as_bytes();
         format!("fa:16:3e:{a:02x}:{b:02x}:{c:02x}")
     }
 }
 
-/// Whether Chronova created the port, so that it goes with its server.
+/// Whether Chronova created the port. Such a port is deleted with its server.
 pub(super) fn is_marked(port: &NeutronPort) -> bool {
     port.profile.get(MARK).is_some()
+}
+
+fn without_mark(port: &NeutronPort) -> Value {
+    let mut profile = port.profile.as_object().cloned().unwrap_or_default();
+    profile.remove(MARK);
+    Value::Object(profile)
 }
 
 /// The server that gets a port, and its place.
@@ -62,7 +69,7 @@ pub(super) struct PortOwner<'a> {
 }
 
 impl PortOwner<'_> {
-    /// The fields that make the port the server's, bound to its host.
+    /// The fields of a port that give it to the server and bind it to the server's host.
     pub(super) fn binding(&self) -> Map<String, Value> {
         fields([
             ("device_id", json!(self.instance.to_string())),
@@ -82,9 +89,9 @@ impl NeutronNetworks {
         let nics = match &wanted.networks {
             RequestedNetworks::None => return Ok(vec![]),
             RequestedNetworks::Auto => &automatic[..],
-            RequestedNetworks::These(nics) => nics,
+            RequestedNetworks::These(nics) | RequestedNetworks::OfAnyProject(nics) => nics,
         };
-        let asker = NeutronCaller::Account(meta);
+        let asker = NeutronCaller::account(meta);
         let known = self.ports_of_server(asker, wanted.instance, &wanted.project).await?;
         let groups = self.groups_of_new_ports(&wanted.project, &wanted.security_groups, asker).await?;
         let owner = PortOwner {
@@ -106,7 +113,7 @@ impl NeutronNetworks {
     }
 
     pub(super) async fn attach_one(&self, wanted: &InterfaceRequest, meta: &Arc<Meta>) -> Result<NicInfo, PortError> {
-        let asker = NeutronCaller::Account(meta);
+        let asker = NeutronCaller::account(meta);
         let owner = PortOwner {
             instance: wanted.instance,
             project: &wanted.project,
@@ -132,14 +139,14 @@ impl NeutronNetworks {
         process: ProcessId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let (asker, mark) = (NeutronCaller::Account(meta), of_process(process));
+        let (asker, mark) = (NeutronCaller::account(meta), of_process(process));
         for port in self.ports_with_device(asker, instance).await?.iter().filter(|port| mark.is_on(port)) {
-            self.give_up(port, asker).await?;
+            self.give_up(port, true, asker).await?;
         }
         Ok(())
     }
 
-    /// Makes a port that its user created the server's.
+    /// Gives an existing port, which the user named, to the server.
     async fn take(
         &self,
         id: PortId,
@@ -162,6 +169,10 @@ impl NeutronNetworks {
             return ensure_bound(port);
         }
         let mut body = owner.binding();
+        if is_marked(&port) {
+            // It was created for another server, whose user took it away. Now it is a given one, so it stays.
+            body.insert("binding:profile".to_owned(), without_mark(&port));
+        }
         if !owner.hostname.is_empty() && self.calls.has_extension(asker, "dns-integration").await? {
             body.insert("dns_name".to_owned(), json!(owner.hostname));
         }
@@ -196,7 +207,7 @@ impl NeutronNetworks {
                 if let Some(port) = now.into_iter().find(|port| mark.is_on(port)) {
                     return self.at_host(port, owner, asker).await.map(Some);
                 }
-                // Another server's port has the address by chance.
+                // Another server's port has the same MAC address by chance, so Neutron chooses the address.
                 let mut body = body;
                 body.remove("mac_address");
                 let made = self.calls.create(asker, "ports", "port", body).await;
@@ -235,7 +246,7 @@ impl NeutronNetworks {
         Ok(body)
     }
 
-    /// A port of an earlier attempt, bound to the host of this one.
+    /// Binds a port of an earlier attempt to the host of this attempt.
     async fn at_host(
         &self,
         port: NeutronPort,
@@ -249,8 +260,8 @@ impl NeutronNetworks {
         ensure_bound(self.calls.change(asker, "ports", "port", &id, owner.binding()).await?)
     }
 
-    /// The ids of the groups for new ports. `None`: Neutron decides, because only `default` is wanted, which networks
-    /// without port security do not have.
+    /// The ids of the groups for new ports. `None`: no group or only `default` is requested, so Neutron chooses the
+    /// groups. On a network without port security, Neutron applies none.
     async fn groups_of_new_ports(
         &self,
         project: &ProjectId,
@@ -313,7 +324,7 @@ fn no_network(project: &ProjectId) -> PortError {
     PortError::Invalid(format!("No specific network was requested and none are available for project '{project}'."))
 }
 
-/// Nova's words for Neutron's refusals of a new port.
+/// Maps Neutron's refusal of a new port to Nova's message.
 fn refusal(error: NeutronError, nic: &RequestedNic) -> PortError {
     match (error.kind(), &nic.fixed_ip) {
         ("OverQuota", _) => PortError::Forbidden("Maximum number of ports exceeded".to_owned()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::NeutronNetworks;
 use super::allocate::is_marked;
@@ -16,21 +16,30 @@ use crate::ports::PortError;
 /// Nova's `PortBindingFailed`: no mechanism driver of Neutron can connect the port on its host.
 pub(super) fn ensure_bound(port: NeutronPort) -> Result<NeutronPort, PortError> {
     match port.vif_type.as_deref() {
-        Some("binding_failed") => Err(PortError::NotHere(format!(
-            "Binding failed for port {}, please check neutron logs for more information.",
-            port.id
-        ))),
+        Some("binding_failed") => Err(binding_failed(&port)),
         _ => Ok(port),
     }
 }
 
+pub(super) fn binding_failed(port: &NeutronPort) -> PortError {
+    let id = port.id;
+    PortError::NotHere(format!("Binding failed for port {id}, please check neutron logs for more information."))
+}
+
 impl NeutronNetworks {
-    /// Deletes a port that was created here, and unbinds any other. A port that is gone is success.
-    pub(super) async fn give_up(&self, port: &NeutronPort, asker: NeutronCaller<'_>) -> Result<(), PortError> {
+    /// Deletes a port that was created for its server, and unbinds any other. A port that is gone is success.
+    pub(super) async fn give_up(
+        &self,
+        port: &NeutronPort,
+        owned: bool,
+        asker: NeutronCaller<'_>,
+    ) -> Result<(), PortError> {
         let id = port.id.to_string();
-        let given_up = match is_marked(port) {
+        let given_up = match owned || is_marked(port) {
             true => self.calls.delete(asker, "ports", &id).await,
             false => {
+                // Neutron shows the bindings of a port only as long as a server has it.
+                self.drop_bindings(port, |_| true, asker).await?;
                 let body = fields([
                     ("device_id", json!("")),
                     ("device_owner", json!("")),
@@ -50,28 +59,30 @@ impl NeutronNetworks {
         &self,
         instance: InstanceId,
         port: PortId,
+        owned: bool,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let asker = NeutronCaller::Account(meta);
+        let asker = NeutronCaller::account(meta);
         let found = self.calls.show::<NeutronPort>(asker, "ports", "port", &port.to_string()).await;
         match found {
             Err(error) if error.status() == 404 => Ok(()),
             Ok(port) if port.device_id != instance.to_string() => Ok(()),
-            other => self.give_up(&other?, asker).await,
+            other => self.give_up(&other?, owned, asker).await,
         }
     }
 
-    /// Goes on after a refusal, so that one port does not keep the others.
+    /// Continues after a failure, so that one port does not prevent the release of the others.
     pub(super) async fn release_all(
         &self,
         instance: InstanceId,
         project: &ProjectId,
+        owned: &[PortId],
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let asker = NeutronCaller::Account(meta);
+        let asker = NeutronCaller::account(meta);
         let mut released = Ok(());
         for port in self.ports_of_server(asker, instance, project).await? {
-            released = released.and(self.give_up(&port, asker).await);
+            released = released.and(self.give_up(&port, owned.contains(&port.id), asker).await);
         }
         released
     }
@@ -84,19 +95,42 @@ impl NeutronNetworks {
         availability_zone: &str,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let asker = NeutronCaller::Account(meta);
+        let asker = NeutronCaller::account(meta);
+        let owner = host.map(|_| format!("compute:{availability_zone}"));
         for port in self.ports_of_server(asker, instance, project).await? {
-            if port.bound_to() == host {
-                ensure_bound(port)?;
-                continue;
-            }
-            let mut body = fields([("binding:host_id", json!(host))]);
-            if host.is_some() {
-                body.insert("device_owner".to_owned(), json!(format!("compute:{availability_zone}")));
-            }
-            ensure_bound(self.calls.change(asker, "ports", "port", &port.id.to_string(), body).await?)?;
+            self.bind_one(port, host, owner.as_deref(), asker).await?;
         }
         Ok(())
+    }
+
+    /// A binding that a live migration made is activated. Then the port has no other binding left.
+    async fn bind_one(
+        &self,
+        port: NeutronPort,
+        host: Option<&str>,
+        owner: Option<&str>,
+        asker: NeutronCaller<'_>,
+    ) -> Result<(), PortError> {
+        let is_there = match host {
+            Some(host) => self.activate(&port, host, asker).await?,
+            None => port.bound_to().is_none(),
+        };
+        let mut body = Map::new();
+        if !is_there {
+            // A port has one binding for each host at most.
+            self.drop_bindings(&port, |binding| Some(binding.host.as_str()) == host, asker).await?;
+            body.insert("binding:host_id".to_owned(), json!(host));
+        }
+        body.extend(
+            owner.filter(|owner| *owner != port.device_owner).map(|owner| ("device_owner".to_owned(), json!(owner))),
+        );
+        let id = port.id.to_string();
+        if !body.is_empty() {
+            ensure_bound(self.calls.change(asker, "ports", "port", &id, body).await?)?;
+        } else if port.bound_to() == host {
+            ensure_bound(port.clone())?;
+        }
+        self.drop_bindings(&port, |binding| Some(binding.host.as_str()) != host, asker).await
     }
 
     /// Gives the server's port on the network one more address, from the first subnet that has one.
@@ -107,7 +141,7 @@ impl NeutronNetworks {
         network: NetworkId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let asker = NeutronCaller::Account(meta);
+        let asker = NeutronCaller::account(meta);
         let ports = self.ports_of_server(asker, instance, project).await?;
         let missing = || PortError::NotFound(format!("Network could not be found for instance {instance}."));
         let port = ports.into_iter().find(|port| port.network_id == network).ok_or_else(missing)?;
@@ -130,7 +164,7 @@ impl NeutronNetworks {
         address: IpAddr,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let asker = NeutronCaller::Account(meta);
+        let asker = NeutronCaller::account(meta);
         let ports = self.ports_of_server(asker, instance, project).await?;
         let has = |port: &NeutronPort| port.fixed_ips.iter().any(|ip| ip.ip_address == address);
         let port = ports.into_iter().find(has).ok_or_else(|| {

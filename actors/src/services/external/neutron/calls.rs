@@ -1,49 +1,51 @@
-//! Requests to Neutron: with whose token, to which address, and the meaning of its refusals.
+//! Requests to Neutron: for whom, and the meaning of its refusals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chronova_events::clock::Clock;
 use chronova_events::envelope::Meta;
+use chronova_events::ids::RequestId;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use super::NeutronOptions;
-use crate::ports::{PortError, ServiceCaller, UserToken};
-use crate::services::external::http::{ServiceAnswer, ServiceClient, ServiceRequest, TrustError};
-use crate::services::external::keystone::document::endpoint;
-use crate::services::external::keystone::session::{KeystoneSession, SessionToken};
+use crate::ports::{PortError, ServiceCaller};
+use crate::services::external::http::{ServiceAnswer, ServiceRequest};
+use crate::services::external::keystone::{Asker, CalledService};
 
-/// Ids in one query. More would make the address too long for Neutron's server.
+/// The most ids in one query. More would make the URL too long for Neutron's HTTP server.
 const IDS: usize = 100;
-/// Pages of one list. A Neutron with `pagination_max_limit` sends long lists in pages.
+/// The most pages of one list. A Neutron with `pagination_max_limit` sends long lists in pages.
 const PAGES: usize = 100;
 
-/// The one for whom a request is made: it decides the token.
+/// The one for whom Neutron is asked, and the request that it is asked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum NeutronCaller<'a> {
-    /// A user, with their own token.
-    User(&'a UserToken, &'a Meta),
-    /// Chronova, with the account of `[neutron]`.
-    Account(&'a Meta),
+pub(super) struct NeutronCaller<'a> {
+    asker: Asker<'a>,
+    request: Option<&'a RequestId>,
 }
 
 impl<'a> NeutronCaller<'a> {
-    /// The user, or Chronova for a part of it that asks for no user.
+    /// The user, if the caller has a token; otherwise the account of `[neutron]`.
     pub(super) fn of(caller: &'a ServiceCaller) -> Self {
-        match &caller.token {
-            Some(token) => Self::User(token, &caller.meta),
-            None => Self::Account(&caller.meta),
-        }
+        let asker = caller.token.as_ref().map_or(Asker::Own, Asker::User);
+        Self { asker, request: caller.meta.request_id.as_ref() }
     }
 
-    const fn meta(&self) -> &'a Meta {
-        match self {
-            Self::User(_, meta) | Self::Account(meta) => meta,
-        }
+    /// Chronova, with the account of `[neutron]`.
+    pub(super) fn account(meta: &'a Meta) -> Self {
+        Self { asker: Asker::Own, request: meta.request_id.as_ref() }
+    }
+
+    pub(super) const fn is_user(&self) -> bool {
+        matches!(self.asker, Asker::User(_))
+    }
+
+    /// Chronova, on behalf of the same request.
+    const fn as_account(self) -> Self {
+        Self { asker: Asker::Own, ..self }
     }
 }
 
@@ -120,75 +122,42 @@ pub(super) type NeutronResult<T> = Result<T, NeutronError>;
 type KnownExtensions = Option<(Instant, Arc<Vec<String>>)>;
 
 /// Makes the requests.
+#[derive(Debug)]
 pub(super) struct NeutronCalls {
-    options: NeutronOptions,
-    client: Arc<ServiceClient>,
-    session: Arc<KeystoneSession>,
+    service: Arc<CalledService>,
+    /// `extension_sync_interval`.
+    sync_interval: Duration,
     extensions: Mutex<KnownExtensions>,
 }
 
-impl std::fmt::Debug for NeutronCalls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NeutronCalls").field("session", &self.session).finish_non_exhaustive()
-    }
-}
-
 impl NeutronCalls {
-    pub(super) fn new(options: NeutronOptions, clock: Arc<dyn Clock>) -> Result<Self, TrustError> {
-        let client = ServiceClient::new(options.calls.clone())?;
-        // A Keystone that does not answer must not close the circuit to Neutron.
-        let keystone = ServiceClient::new(options.calls.clone())?;
-        let session = KeystoneSession::new(options.account.clone(), keystone, clock);
-        Ok(Self { options, client, session, extensions: Mutex::default() })
+    pub(super) fn new(service: Arc<CalledService>, sync_interval: Duration) -> Self {
+        Self { service, sync_interval, extensions: Mutex::default() }
     }
 
-    pub(super) fn client(&self) -> &Arc<ServiceClient> {
-        &self.client
+    pub(super) fn service(&self) -> &Arc<CalledService> {
+        &self.service
     }
 
-    /// The address below which the resources are.
-    fn root(&self, own: &SessionToken) -> NeutronResult<String> {
-        let found = self.options.endpoint.as_deref().or_else(|| {
-            let interfaces: Vec<&str> = self.options.interfaces.iter().map(String::as_str).collect();
-            endpoint(&own.catalogue, &[&self.options.service_type], &interfaces, self.options.region.as_deref())
-        });
-        let found = found.ok_or_else(|| {
-            let (kind, interfaces) = (&self.options.service_type, self.options.interfaces.join(" or "));
-            NeutronError::Unavailable(format!("Keystone's catalogue has no {interfaces} endpoint of the type {kind}"))
-        })?;
-        let bare = found.trim_end_matches('/');
-        Ok(if bare.ends_with("/v2.0") { bare.to_owned() } else { format!("{bare}/v2.0") })
-    }
-
-    /// Makes one request. A token of Chronova's own account that no longer counts is renewed once.
+    /// Makes one request.
     async fn ask(
         &self,
-        asker: NeutronCaller<'_>,
+        caller: NeutronCaller<'_>,
         call: impl Fn(&str) -> ServiceRequest + Send + Sync,
     ) -> NeutronResult<ServiceAnswer> {
-        let request = asker.meta().request_id.as_ref();
-        for last in [false, true] {
-            let own = self.session.token(request).await.map_err(NeutronError::Unavailable)?;
-            let token = match asker {
-                NeutronCaller::User(token, _) => token,
-                NeutronCaller::Account(_) => &own.token,
-            };
-            let call = call(&self.root(&own)?).secret("x-auth-token", token).on_behalf_of(request);
-            let answer = self.client.call(call).await.map_err(|error| NeutronError::Unavailable(error.to_string()))?;
-            match (answer.status, asker) {
-                (200..=299, _) => return Ok(answer),
-                (401, NeutronCaller::Account(_)) if !last => self.session.forget(&own).await,
-                (401, NeutronCaller::Account(_)) => {
-                    let words = format!("Neutron does not accept Chronova's own account ({})", answer.complaint());
-                    return Err(NeutronError::Unavailable(words));
-                }
-                _ => return Err(NeutronError::Refused(NeutronRefusal::read(&answer))),
+        let answer = self.service.call(caller.asker, caller.request, call).await;
+        let answer = answer.map_err(|failure| NeutronError::Unavailable(failure.to_string()))?;
+        match (answer.status, caller.asker) {
+            (200..=299, _) => Ok(answer),
+            (401, Asker::Own) => {
+                let words = format!("Neutron does not accept Chronova's own account ({})", answer.complaint());
+                Err(NeutronError::Unavailable(words))
             }
+            _ => Err(NeutronError::Refused(NeutronRefusal::read(&answer))),
         }
-        Err(NeutronError::Unavailable("Neutron was not asked".to_owned()))
     }
 
-    /// A list, whole: `list(asker, "ports", "device_id=...")`.
+    /// All pages of a list: `list(asker, "ports", "device_id=...")`.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         asker: NeutronCaller<'_>,
@@ -196,13 +165,33 @@ impl NeutronCalls {
         query: &str,
     ) -> NeutronResult<Vec<T>> {
         let key = resource.replace('-', "_");
+        self.list_pages(asker, resource, &key, query).await
+    }
+
+    /// A list below a resource, such as `ports/ID/bindings`.
+    pub(super) async fn list_in<T: DeserializeOwned>(
+        &self,
+        asker: NeutronCaller<'_>,
+        path: &str,
+        key: &str,
+    ) -> NeutronResult<Vec<T>> {
+        self.list_pages(asker, path, key, "").await
+    }
+
+    async fn list_pages<T: DeserializeOwned>(
+        &self,
+        asker: NeutronCaller<'_>,
+        resource: &str,
+        key: &str,
+        query: &str,
+    ) -> NeutronResult<Vec<T>> {
         let (mut found, mut marker) = (Vec::new(), None::<String>);
         for _ in 0..PAGES {
             let next = marker.take().map(|marker| format!("&marker={marker}")).unwrap_or_default();
             let call = |root: &str| ServiceRequest::get(format!("{root}/{resource}?{query}{next}"));
             let answer = self.ask(asker, call).await?;
             let mut body = answer.json().unwrap_or_default();
-            let page: Vec<Value> = serde_json::from_value(body[&key].take()).map_err(|_| no_sense(resource))?;
+            let page: Vec<Value> = serde_json::from_value(body[key].take()).map_err(|_| no_sense(resource))?;
             let more = page.last().and_then(|last| last["id"].as_str()).map(str::to_owned);
             for one in page {
                 found.push(serde_json::from_value(one).map_err(|_| no_sense(resource))?);
@@ -274,6 +263,13 @@ impl NeutronCalls {
         read(&self.ask(asker, call).await?, key)
     }
 
+    /// An action on a resource, such as `ports/ID/bindings/HOST/activate`. It has no body: Neutron would take one for
+    /// another argument, and fail with 500.
+    pub(super) async fn put(&self, asker: NeutronCaller<'_>, path: &str) -> NeutronResult<()> {
+        let call = |root: &str| ServiceRequest::put(format!("{root}/{path}"));
+        self.ask(asker, call).await.map(drop)
+    }
+
     pub(super) async fn delete(&self, asker: NeutronCaller<'_>, resource: &str, id: &str) -> NeutronResult<()> {
         let call = |root: &str| ServiceRequest::delete(format!("{root}/{resource}/{}", encoded(id)));
         self.ask(asker, call).await.map(drop)
@@ -288,11 +284,11 @@ impl NeutronCalls {
         let mut known = self.extensions.lock().await;
         let fresh = |at: &Instant, every: Duration| at.elapsed() < every;
         if let Some((at, names)) = known.as_ref()
-            && fresh(at, self.options.extension_sync_interval)
+            && fresh(at, self.sync_interval)
         {
             return Ok(names.iter().any(|name| name == alias));
         }
-        let all: Vec<Extension> = self.list(NeutronCaller::Account(asker.meta()), "extensions", "fields=alias").await?;
+        let all: Vec<Extension> = self.list(asker.as_account(), "extensions", "fields=alias").await?;
         let names: Arc<Vec<String>> = Arc::new(all.into_iter().map(|one| one.alias).collect());
         let has = names.iter().any(|name| name == alias);
         *known = Some((Instant::now(), names));
@@ -310,7 +306,7 @@ fn read<T: DeserializeOwned>(answer: &ServiceAnswer, key: &str) -> NeutronResult
 }
 
 fn no_sense(what: &str) -> NeutronError {
-    NeutronError::Unavailable(format!("Neutron's answer about {what} makes no sense"))
+    NeutronError::Unavailable(format!("Neutron's answer about {what} cannot be read"))
 }
 
 /// A value in a query or a path.

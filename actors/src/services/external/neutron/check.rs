@@ -1,5 +1,5 @@
-//! Checks what a server asks for, as the user who asks, with Nova's messages. Source: nova `network/neutron.py`
-//! (`validate_networks`).
+//! Checks the requested interfaces of a server with the user's token, and refuses with Nova's messages. Source: nova
+//! `network/neutron.py` (`validate_networks`).
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl NeutronNetworks {
         let new_ports = match networks {
             RequestedNetworks::None => 0,
             RequestedNetworks::Auto => usize::from(self.automatic(project, asker).await?.is_some()),
-            RequestedNetworks::These(nics) => {
+            RequestedNetworks::These(nics) | RequestedNetworks::OfAnyProject(nics) => {
                 let known = self.networks_of(nics, asker).await?;
                 for nic in nics {
                     self.check_nic(project, nic, &known, asker).await?;
@@ -42,7 +42,7 @@ impl NeutronNetworks {
         security_groups.iter().filter(|name| *name != DEFAULT).try_for_each(|name| choose(&all, name).map(drop))
     }
 
-    /// An explicit `auto`: there is a network, or Neutron makes one for the project.
+    /// Checks an explicit `auto`: the project can use a network, or Neutron creates one for the project.
     pub(super) async fn check_topology(&self, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
         let asker = NeutronCaller::of(caller);
         if self.automatic(project, asker).await?.is_some() {
@@ -75,7 +75,8 @@ impl NeutronNetworks {
         }
         let known = self.networks_of(std::slice::from_ref(nic), asker).await?;
         self.check_nic(project, nic, &known, asker).await.map_err(|error| match error {
-            // Nova answers 404 to an interface of a running server, but 400 to the same interface in a request to boot.
+            // If the requested network or port does not exist, Nova answers 404 for an existing server, but 400 for a
+            // new one.
             PortError::Invalid(message) if message.ends_with("could not be found.") => PortError::NotFound(message),
             other => other,
         })?;
@@ -108,13 +109,13 @@ impl NeutronNetworks {
         if !network.is_of(project) && !network.shared {
             // A user sees the networks that are shared with the project alone, and external ones. An account that sees
             // every network cannot tell the former.
-            match (network.external, asker) {
+            match (network.external, asker.is_user()) {
                 (true, _) => {
                     let message = format!("It is not allowed to create an interface on external network {id}");
                     return Err(PortError::Forbidden(message));
                 }
-                (false, NeutronCaller::Account(_)) => return Err(missing()),
-                (false, NeutronCaller::User(..)) => {}
+                (false, false) => return Err(missing()),
+                (false, true) => {}
             }
         }
         if network.subnets.is_empty() {
@@ -151,7 +152,8 @@ impl NeutronNetworks {
         }
     }
 
-    /// The network of a server that names none; `None` if there is none. More than one is an error.
+    /// The network of a server whose request names no network; `None` if the project has no network. More than one is
+    /// an error.
     pub(super) async fn automatic(
         &self,
         project: &ProjectId,
@@ -170,12 +172,12 @@ impl NeutronNetworks {
         }
     }
 
-    /// Whether the quota of the project has room for new ports.
+    /// Checks that the quota of the project has room for the new ports.
     async fn check_room(&self, project: &ProjectId, new: usize, caller: &ServiceCaller) -> Result<(), PortError> {
         if new == 0 {
             return Ok(());
         }
-        let asker = NeutronCaller::Account(&caller.meta);
+        let asker = NeutronCaller::account(&caller.meta);
         let quota: Value = self.calls.show(asker, "quotas", "quota", project.as_str()).await?;
         let Some(limit) = quota["port"].as_i64().and_then(|limit| usize::try_from(limit).ok()) else { return Ok(()) };
         let query = format!("project_id={}&fields=id", encoded(project.as_str()));

@@ -1,4 +1,4 @@
-//! Neutron's documents: the fields that count here.
+//! Neutron's documents, with the fields that Chronova reads.
 
 use std::net::IpAddr;
 
@@ -26,6 +26,8 @@ pub(super) struct NeutronPort {
     #[serde(default)]
     pub device_id: String,
     #[serde(default)]
+    pub device_owner: String,
+    #[serde(default)]
     pub fixed_ips: Vec<NeutronFixedIp>,
     #[serde(default)]
     pub security_groups: Vec<String>,
@@ -42,6 +44,28 @@ pub(super) struct NeutronPort {
     pub vif_details: Value,
     #[serde(default, rename = "binding:profile")]
     pub profile: Value,
+    #[serde(default, rename = "binding:vnic_type")]
+    pub vnic_type: Option<String>,
+}
+
+/// One of the bindings of a port, as `ports/ID/bindings` shows it.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct NeutronBinding {
+    #[serde(default)]
+    pub host: String,
+    /// `ACTIVE` or `INACTIVE`.
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    pub vif_type: Option<String>,
+    #[serde(default)]
+    pub vif_details: Value,
+}
+
+impl NeutronBinding {
+    pub(super) fn is_active(&self) -> bool {
+        self.status == "ACTIVE"
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -59,6 +83,11 @@ impl NeutronPort {
     pub(super) fn addresses(&self) -> Vec<FixedAddress> {
         let address = |ip: &NeutronFixedIp| FixedAddress { subnet: ip.subnet_id, address: ip.ip_address };
         self.fixed_ips.iter().map(address).collect()
+    }
+
+    /// Only ports of servers have several bindings.
+    pub(super) fn is_of_compute(&self) -> bool {
+        self.device_owner.starts_with("compute:")
     }
 
     pub(super) fn bound_to(&self) -> Option<&str> {

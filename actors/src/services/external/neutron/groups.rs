@@ -166,7 +166,7 @@ impl NeutronNetworks {
         Ok(groups.into_iter().map(info).collect())
     }
 
-    /// The rules; `near` are groups that are known already.
+    /// Converts the rules. `near` are groups that the caller has already fetched.
     pub(super) async fn rule_infos(
         &self,
         rules: &[NeutronRule],

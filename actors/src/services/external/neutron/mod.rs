@@ -1,18 +1,20 @@
 //! Real Neutron: the port of the network service.
 //!
-//! A request of a user goes to Neutron with the user's token, so that Neutron judges the user's rights. A process, and
-//! whatever only an administrator sees (bindings), uses the account of `[neutron]`.
+//! A request of a user goes to Neutron with the user's token, so that Neutron judges the user's rights. A process uses
+//! the account of `[neutron]`. So does whatever only an administrator sees, such as bindings.
 //!
 //! Invariants:
 //!  - a port that is created here is created, given to its server and bound by one request. A key in its
 //!    `binding:profile`, which users can neither see nor set, names its place in the server's request or the process
-//!    that attached it. Only such ports are deleted; all others are unbound;
+//!    that attached it. Such ports are deleted, and those that a Nova created for a server before it was adopted; all
+//!    others are unbound;
 //!  - a request that is repeated after a lost answer creates no second port. The MAC address of a new port derives from
-//!    that key, and Neutron refuses a second port with the same MAC address on one network ([`allocate`]);
+//!    its mark. Neutron refuses a second port with the same MAC address on one network ([`allocate`]);
 //!  - a port of another project is never touched, even if its `device_id` names the server.
 
 mod allocate;
 mod bind;
+mod bindings;
 mod calls;
 mod check;
 mod documents;
@@ -28,7 +30,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronova_events::clock::Clock;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
@@ -39,52 +40,38 @@ use crate::ports::{
     FloatingAddress, HostNetworkSetup, InterfaceRequest, InterfacesRequest, NetworkResources, NetworkService,
     PlugState, PortError, PortInfo, SecurityGroupInfo, ServiceCaller,
 };
-use crate::services::external::http::{CallOptions, ServiceClient, TrustError};
-use crate::services::external::keystone::ServiceAccount;
+use crate::services::external::keystone::CalledService;
 
-/// Events that a process which waits for ports may miss. It then asks Neutron again.
+/// The size of the queue of events. A process that waits for ports and falls behind by more events asks Neutron again.
 const EVENTS: usize = 256;
 
-/// `[neutron]`.
+/// Choices of `[neutron]` besides the address and the accounts.
 #[derive(Debug, Clone)]
 pub struct NeutronOptions {
-    /// The account of processes.
-    pub account: ServiceAccount,
-    pub calls: CallOptions,
-    /// `endpoint_override`; `None`: the catalogue of Keystone tells the address.
-    pub endpoint: Option<String>,
-    /// `valid_interfaces`, in their order.
-    pub interfaces: Vec<String>,
-    pub region: Option<String>,
-    /// `service_type`.
-    pub service_type: String,
     /// `ovs_bridge`: the bridge where the details of a port name none.
     pub ovs_bridge: String,
     /// `extension_sync_interval`.
     pub extension_sync_interval: Duration,
 }
 
-/// The client of a Neutron.
+/// The network service of a real Neutron.
 #[derive(Debug)]
 pub struct NeutronNetworks {
     calls: NeutronCalls,
     ovs_bridge: String,
-    /// The ports of which Neutron said that they are plugged, or that they could not be.
+    /// Neutron's notices about ports: whether a port was plugged, or could not be.
     plugged: broadcast::Sender<(PortId, bool)>,
 }
 
 impl NeutronNetworks {
-    /// # Errors
-    /// A file with certificates cannot be used.
-    pub fn new(options: NeutronOptions, clock: Arc<dyn Clock>) -> Result<Arc<Self>, TrustError> {
-        let ovs_bridge = options.ovs_bridge.clone();
+    pub fn new(service: Arc<CalledService>, options: NeutronOptions) -> Arc<Self> {
         let (plugged, _) = broadcast::channel(EVENTS);
-        Ok(Arc::new(Self { calls: NeutronCalls::new(options, clock)?, ovs_bridge, plugged }))
+        let calls = NeutronCalls::new(service, options.extension_sync_interval);
+        Arc::new(Self { calls, ovs_bridge: options.ovs_bridge, plugged })
     }
 
-    /// The HTTP client, for metrics and health.
-    pub fn client(&self) -> &Arc<ServiceClient> {
-        self.calls.client()
+    pub fn service(&self) -> &Arc<CalledService> {
+        self.calls.service()
     }
 }
 
@@ -108,7 +95,7 @@ impl NetworkService for NeutronNetworks {
         let allocated = self.allocate_all(&wanted, &meta).await;
         if let Err(error) = &allocated
             && !matches!(error, PortError::Unavailable(_))
-            && let Err(undo) = self.release_all(wanted.instance, &wanted.project, &meta).await
+            && let Err(undo) = self.release_all(wanted.instance, &wanted.project, &[], &meta).await
         {
             // The calling process releases the ports again when it is undone.
             tracing::warn!(instance = %wanted.instance, %error, %undo, "undoing ports failed, retrying");
@@ -133,8 +120,8 @@ impl NetworkService for NeutronNetworks {
         self.undo_one(instance, process, &meta).await
     }
 
-    async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.detach_one(instance, port, &meta).await
+    async fn detach(&self, instance: InstanceId, port: PortId, owned: bool, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.detach_one(instance, port, owned, &meta).await
     }
 
     async fn add_address(
@@ -214,8 +201,14 @@ impl NetworkService for NeutronNetworks {
         self.present(instance, nics).await
     }
 
-    async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.release_all(instance, project, &meta).await
+    async fn release(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        owned: &[PortId],
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.release_all(instance, project, owned, &meta).await
     }
 
     async fn rebind(
@@ -229,12 +222,46 @@ impl NetworkService for NeutronNetworks {
         self.bind_all(instance, project, host, availability_zone, &meta).await
     }
 
+    async fn bind_destination(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.bind_all_to_destination(instance, project, host, &meta).await
+    }
+
+    async fn activate_destination(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.activate_all(instance, project, host, &meta).await
+    }
+
+    async fn unbind_destination(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        host: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.unbind_all_from_destination(instance, project, host, &meta).await
+    }
+
     fn resources(&self) -> Option<&dyn NetworkResources> {
         Some(self)
     }
 
     async fn realise(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
-        self.setup_of(nics).await
+        self.setup_of(nics, None).await
+    }
+
+    async fn realise_at(&self, nics: &[NicInfo], host: &str) -> Result<HostNetworkSetup, PortError> {
+        self.setup_of(nics, Some(host)).await
     }
 
     async fn await_plugged(&self, ports: &[PortId], patience: Duration) -> Result<PlugState, PortError> {

@@ -18,15 +18,21 @@ use crate::ports::{HostNetworkSetup, PlugState, PortError};
 
 /// The number of characters of an id in the names of devices. More do not fit into a Linux interface name.
 const DEVICE_ID: usize = 11;
-/// Neutron is asked at least so often, because an event may be lost.
+/// The longest pause between two questions to Neutron. An event may be lost, so the wait does not rely on events.
 const LOOK: Duration = Duration::from_secs(3);
 
 impl NeutronNetworks {
-    pub(super) async fn setup_of(&self, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {
+    /// `host`: the destination of a live migration, whose bindings count there.
+    pub(super) async fn setup_of(&self, nics: &[NicInfo], host: Option<&str>) -> Result<HostNetworkSetup, PortError> {
         let meta = Meta::system("neutron");
         let ids: Vec<String> = nics.iter().map(|nic| nic.port.to_string()).collect();
-        let ports: Vec<NeutronPort> =
-            self.calls.list_by(NeutronCaller::Account(&meta), "ports", "id", &ids, "").await?;
+        let asker = NeutronCaller::account(&meta);
+        let mut ports: Vec<NeutronPort> = self.calls.list_by(asker, "ports", "id", &ids, "").await?;
+        if let Some(host) = host {
+            for port in &mut ports {
+                self.see_from(port, host, asker).await?;
+            }
+        }
         let realised = nics.iter().map(|nic| {
             let port = ports.iter().find(|port| port.id == nic.port).cloned();
             let port = port.ok_or_else(|| PortError::NotFound(format!("Port {} could not be found.", nic.port)))?;
@@ -47,7 +53,7 @@ impl NeutronNetworks {
 
     pub(super) async fn wait_for(&self, ports: &[PortId], patience: Duration) -> Result<PlugState, PortError> {
         let end = Instant::now() + patience;
-        // Before the first look, so that no event falls between the two.
+        // The subscription begins before the first question, so that no event is missed in between.
         let mut events = self.plugged.subscribe();
         loop {
             match self.all_active(ports).await {
@@ -79,7 +85,7 @@ impl NeutronNetworks {
         let meta = Meta::system("neutron");
         let ids: Vec<String> = ports.iter().map(PortId::to_string).collect();
         let more = "&fields=id&fields=status";
-        let found: Vec<Value> = self.calls.list_by(NeutronCaller::Account(&meta), "ports", "id", &ids, more).await?;
+        let found: Vec<Value> = self.calls.list_by(NeutronCaller::account(&meta), "ports", "id", &ids, more).await?;
         Ok(found.iter().all(|port| port["status"].as_str() == Some("ACTIVE")))
     }
 }
@@ -88,13 +94,14 @@ fn short(id: impl std::fmt::Display) -> String {
     id.to_string().chars().take(DEVICE_ID).collect()
 }
 
-/// Nova's `vif_type`s, as far as a host without software of ours can plug them.
+/// The plug for a port's `vif_type`. Only types that libvirt can plug by itself are supported, because Chronova
+/// installs no agent on hosts.
 pub(super) fn plug(port: &NeutronPort, ovs_bridge: &str) -> Result<NicPlug, PortError> {
     let detail = |key: &str| port.vif_details.get(key).and_then(Value::as_str).filter(|name| is_device(name));
     let refused = |why: String| PortError::NotHere(format!("Port {} cannot be plugged: {why}", port.id));
     match port.vif_type.as_deref().unwrap_or("unbound") {
         "ovs" if port.vif_details["ovs_hybrid_plug"] == Value::Bool(true) => Err(refused(
-            "its firewall needs a bridge of Linux on the host (ovs_hybrid_plug). Use OVN or Neutron's openvswitch firewall driver."
+            "its firewall driver needs a Linux bridge on the host (ovs_hybrid_plug). Use OVN or Neutron's openvswitch firewall driver."
                 .to_owned(),
         )),
         "ovs" => Ok(NicPlug::OpenVswitch { bridge: detail("bridge_name").unwrap_or(ovs_bridge).to_owned() }),
@@ -103,7 +110,7 @@ pub(super) fn plug(port: &NeutronPort, ovs_bridge: &str) -> Result<NicPlug, Port
             Ok(NicPlug::Bridge { bridge: detail("bridge_name").map_or_else(default, str::to_owned) })
         }
         "tap" => Ok(NicPlug::Tap),
-        "unbound" => Err(refused("it is bound to no host".to_owned())),
+        "unbound" => Err(refused("the port is not bound to a host".to_owned())),
         other => Err(refused(format!("Unexpected vif_type={other}"))),
     }
 }

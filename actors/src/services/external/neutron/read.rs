@@ -1,4 +1,4 @@
-//! Questions about ports, and the interfaces that they make.
+//! Reads ports, and converts them to the interfaces of servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -72,7 +72,7 @@ impl NeutronNetworks {
             return Ok(Vec::new());
         }
         let meta = Meta::system("neutron");
-        let asker = NeutronCaller::Account(&meta);
+        let asker = NeutronCaller::account(&meta);
         let ports = self.ports_with_device(asker, instance).await?;
         let own: Vec<(&NicInfo, &NeutronPort)> =
             nics.iter().filter_map(|nic| Some((nic, ports.iter().find(|port| port.id == nic.port)?))).collect();

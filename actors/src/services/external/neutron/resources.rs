@@ -93,7 +93,8 @@ fn rule_body(group: SecurityGroupId, traffic: &RuleTraffic) -> Map<String, Value
     body
 }
 
-/// Neutron's refusals of quota are 409; Nova's old API answers 403 to them, as the port says.
+/// Maps the refusal of a new group or rule to the errors of the port. `Forbidden` for an exceeded quota is part of the
+/// general conversion.
 fn limited(error: super::calls::NeutronError) -> PortError {
     match error.kind() {
         "SecurityGroupRuleExists" => match PortError::from(error) {
@@ -146,7 +147,7 @@ impl NetworkResources for NeutronNetworks {
             "OverQuota" => FloatingIpAllocationReject::OverQuota,
             _ => PortError::from(error).into(),
         })?;
-        let gone = || PortError::Unavailable("Neutron shows no new floating address".to_owned());
+        let gone = || PortError::Unavailable("Neutron does not show the new floating address".to_owned());
         Ok(self.floating_ip_infos(vec![row], asker).await?.pop().ok_or_else(gone)?)
     }
 

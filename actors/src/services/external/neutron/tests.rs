@@ -1,6 +1,8 @@
-//! The client against a Neutron of a few lines: what is asked, with whose token, and what follows from lost answers.
+//! Tests the client on a stub of Neutron: its requests, their tokens, and its reaction to lost answers.
 
 #![allow(clippy::unwrap_used)]
+
+mod bindings;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,24 +18,29 @@ use super::documents::NeutronPort;
 use super::plug::plug;
 use super::{NeutronNetworks, NeutronOptions};
 use crate::ports::{InterfacesRequest, NetworkService, PlugState, PortError, ServiceCaller, UserToken};
-use crate::services::external::http::{CallOptions, TlsTrust};
-use crate::services::external::keystone::{AccountScope, Credentials, NamedInDomain, ServiceAccount};
+use crate::services::external::http::{CallOptions, ServiceClient, TlsTrust};
+use crate::services::external::keystone::{
+    AccountScope, CalledService, CallingAccounts, Credentials, KeystoneSession, NamedInDomain, ServiceAccount,
+    ServicePlace,
+};
 use crate::services::external::stub::{StubAnswer, StubCall, StubService};
 
 const PROJECT: &str = "0123456789abcdef0123456789abcdef";
 const NETWORK: &str = "11111111-1111-4111-8111-111111111111";
 const SUBNET: &str = "22222222-2222-4222-8222-222222222222";
 
-/// The ports of the Neutron, and its misbehaviour.
+/// The ports of the stub, and its planned faults.
 #[derive(Default)]
 struct NeutronState {
     ports: Vec<Map<String, Value>>,
-    /// New ports are made, and the answer is lost, so often.
+    /// How many more requests create a port but get no answer.
     loses: usize,
-    /// No list shows a port, so often: as if it were made a moment later.
+    /// How many more lists show no port, as if the port were created a moment later.
     hides: usize,
     vif_type: Option<&'static str>,
     status: Option<&'static str>,
+    /// The inactive bindings; `None`: a Neutron without the extension.
+    others: Option<Vec<Map<String, Value>>>,
 }
 
 type SharedState = Arc<Mutex<NeutronState>>;
@@ -59,7 +66,10 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
             let token = json!({"user": user, "expires_at": "2099-01-01T00:00:00.000000Z", "catalog": catalog});
             StubAnswer::Gives(201, "of-the-account", json!({"token": token}).to_string())
         }
-        ("GET", ["extensions"]) => says(200, &json!({"extensions": []})),
+        ("GET", ["extensions"]) => {
+            let several = state.others.iter().map(|_| json!({"alias": "binding-extended"}));
+            says(200, &json!({"extensions": several.collect::<Vec<_>>()}))
+        }
         ("GET", ["networks"]) => {
             let network =
                 json!({"id": NETWORK, "name": "inner", "project_id": PROJECT, "mtu": 1442, "subnets": [SUBNET]});
@@ -101,6 +111,7 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
             }
             says(201, &json!({"port": port}))
         }
+        (_, ["ports", id, "bindings", rest @ ..]) => bindings::answer(&mut state, method, id, rest, &call.body),
         ("PUT" | "GET" | "DELETE", ["ports", id]) => {
             let Some(at) = state.ports.iter().position(|port| port["id"] == **id) else {
                 return refusal(404, "PortNotFound");
@@ -127,6 +138,11 @@ struct NeutronStub {
 
 impl NeutronStub {
     async fn start() -> Self {
+        Self::of(false).await
+    }
+
+    /// `vouches`: a token of the account goes beside a user's.
+    async fn of(vouches: bool) -> Self {
         let state = SharedState::default();
         let (seen, url) = (Arc::clone(&state), Arc::new(Mutex::new(String::new())));
         let at = Arc::clone(&url);
@@ -140,17 +156,19 @@ impl NeutronStub {
         };
         let tls = TlsTrust { ca_file: None, insecure: false, certificate: None };
         let calls = CallOptions { name: "neutron", timeout: Duration::from_secs(30), retries: 0, tls };
-        let options = NeutronOptions {
-            account,
-            calls,
-            endpoint: None,
-            interfaces: vec!["internal".to_owned()],
-            region: None,
+        let keystone = ServiceClient::new(calls.clone()).unwrap();
+        let own = KeystoneSession::new(account, keystone, Arc::new(SystemClock));
+        let place = ServicePlace {
             service_type: "network".to_owned(),
-            ovs_bridge: "br-int".to_owned(),
-            extension_sync_interval: Duration::from_mins(10),
+            interfaces: vec!["internal".to_owned()],
+            version: "v2.0",
+            ..ServicePlace::default()
         };
-        let networks = NeutronNetworks::new(options, Arc::new(SystemClock)).unwrap();
+        let accounts = CallingAccounts { vouching: vouches.then(|| Arc::clone(&own)), own };
+        let called = CalledService::new(calls, place, accounts).unwrap();
+        let extension_sync_interval = Duration::from_mins(10);
+        let options = NeutronOptions { ovs_bridge: "br-int".to_owned(), extension_sync_interval };
+        let networks = NeutronNetworks::new(called, options);
         Self { state, service, networks }
     }
 
@@ -158,7 +176,7 @@ impl NeutronStub {
         self.state.lock().unwrap().ports.clone()
     }
 
-    /// A port that a user made.
+    /// Adds a port that a user created.
     fn add(&self, project: &str, device: &str) -> PortId {
         let id = PortId::random();
         let port = json!({"id": id.to_string(), "network_id": NETWORK, "project_id": project, "device_id": device,
@@ -227,14 +245,15 @@ async fn a_lost_answer_makes_no_second_port() {
 }
 
 #[tokio::test]
-async fn a_mac_address_of_another_port_is_no_obstacle() {
+async fn a_used_mac_address_is_left_to_neutron() {
     let neutron = NeutronStub::start().await;
     let request = wanted(vec![on_network()]);
     let mac = super::allocate::place(request.instance, 0).mac();
     neutron.add(PROJECT, "another");
     neutron.state.lock().unwrap().ports[0].insert("mac_address".to_owned(), json!(mac));
     let made = neutron.networks.allocate(request, meta()).await;
-    // The stub gives a port without an address none, so the client cannot read it; Neutron was asked for one more.
+    // The stub assigns no MAC address, so the client cannot read the answer. But the request for a second port has
+    // arrived.
     assert_eq!(neutron.ports().len(), 2, "{made:?}");
     assert!(!neutron.ports()[1].contains_key("mac_address"));
 }
@@ -262,7 +281,7 @@ async fn only_ports_that_were_made_here_are_deleted() {
     let nics = neutron.networks.allocate(request.clone(), meta()).await.unwrap();
     assert_eq!(nics.iter().map(|nic| nic.owned).collect::<Vec<_>>(), [true, false]);
     for _ in 0..2 {
-        neutron.networks.release(request.instance, &request.project, meta()).await.unwrap();
+        neutron.networks.release(request.instance, &request.project, &[], meta()).await.unwrap();
         let left = neutron.ports();
         let of = |id: PortId| left.iter().find(|port| port["id"] == id.to_string()).unwrap().clone();
         assert_eq!(left.len(), 2, "the port that was made for the server is deleted: {left:?}");
@@ -286,6 +305,20 @@ async fn a_port_of_another_project_is_none() {
     let taken = neutron.networks.allocate(request, meta()).await;
     assert!(matches!(taken, Err(PortError::Invalid(_))), "{taken:?}");
     assert_eq!(neutron.ports()[0]["device_id"], "");
+}
+
+#[tokio::test]
+async fn a_user_s_request_carries_the_service_s_token_too() {
+    let neutron = NeutronStub::of(true).await;
+    let mut caller = ServiceCaller::system("test");
+    caller.token = Some(UserToken::new("of-the-user"));
+    neutron.networks.find_ports(&[PortId::random()], &caller).await.unwrap();
+    neutron.networks.allocate(wanted(vec![on_network()]), meta()).await.unwrap();
+    let calls: Vec<_> = neutron.service.calls().into_iter().filter(|call| call.line.contains("/v2.0/")).collect();
+    let tokens = |call: &StubCall| ["x-auth-token", "x-service-token"].map(|name| call.header(name).map(str::to_owned));
+    let (user, own) = (Some("of-the-user".to_owned()), Some("of-the-account".to_owned()));
+    assert_eq!(tokens(&calls[0]), [user, own.clone()]);
+    assert!(calls[1..].iter().all(|call| tokens(call) == [own.clone(), None]), "a process calls for nobody: {calls:?}");
 }
 
 #[tokio::test]
@@ -338,4 +371,34 @@ fn each_kind_of_binding_has_its_plug() {
     assert_eq!(plugged("bridge", json!({})), bridge("brq11111111-11"));
     assert_eq!(plugged("tap", json!({})), Some(NicPlug::Tap));
     assert_eq!((plugged("unbound", json!({})), plugged("hw_veb", json!({}))), (None, None));
+}
+
+/// A user takes a port away from the server that it was created for, and gives it to another one.
+#[tokio::test]
+async fn a_port_that_was_created_here_and_is_given_later_stays() {
+    let neutron = NeutronStub::start().await;
+    let nics = neutron.networks.allocate(wanted(vec![on_network()]), meta()).await.unwrap();
+    neutron.state.lock().unwrap().ports[0].insert("device_id".to_owned(), json!(""));
+    let given = RequestedNic { network: None, port: Some(nics[0].port), fixed_ip: None, tag: None };
+    let second = wanted(vec![given]);
+    let taken = neutron.networks.allocate(second.clone(), meta()).await.unwrap();
+    assert!(!taken[0].owned);
+    neutron.networks.release(second.instance, &second.project, &[], meta()).await.unwrap();
+    let [left] = &neutron.ports()[..] else { panic!("a given port is deleted") };
+    assert_eq!((&left["device_id"], &left["binding:host_id"]), (&json!(""), &Value::Null));
+}
+
+/// A Nova created these ports. Only the record of the adopted server tells which of them go with the server.
+#[tokio::test]
+async fn a_port_that_a_nova_created_goes_with_its_adopted_server() {
+    let neutron = NeutronStub::start().await;
+    let (server, project) = (InstanceId::random(), ProjectId::new(PROJECT));
+    let [first, second, given] = [0; 3].map(|_| neutron.add(PROJECT, &server.to_string()));
+    neutron.networks.detach(server, first, true, meta()).await.unwrap();
+    assert_eq!(neutron.ports().len(), 2, "a port of the server is deleted when it is detached");
+    let other = neutron.add(PROJECT, "another");
+    neutron.networks.release(server, &project, &[second, other], meta()).await.unwrap();
+    let left: Vec<_> = neutron.ports().iter().map(|port| (port["id"].clone(), port["device_id"].clone())).collect();
+    let id = |port: PortId| json!(port.to_string());
+    assert_eq!(left, [(id(given), json!("")), (id(other), json!("another"))], "one was given, one is another server's");
 }

@@ -168,9 +168,9 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
     Ok(found)
 }
 
-/// Adds damaged pages. Half of the report is reserved for them, however many events are damaged, because their position
-/// on the disk helps most. Only the reported pages are looked up (their table and events), because a lost disk has too
-/// many.
+/// Adds damaged pages. Half of the report is reserved for pages, however many events are damaged. The position of a
+/// page on the disk helps an operator most. Only the reported pages are looked up (their table and events), because a
+/// lost disk has too many.
 fn add_pages(path: &Path, data: &DataFile, bad: &[u64], head: Position, limit: usize, found: &mut Verification) {
     let room = limit.saturating_sub(found.damages.len()).max(limit.div_ceil(2));
     let reported = bad.get(..room).unwrap_or(bad);

@@ -102,8 +102,8 @@ fn compare_again(path: &Path, data: &DataFile, suspects: &[u64]) -> io::Result<V
     Ok(bad)
 }
 
-/// Removes from `bad` the pages that are the same in the write-ahead log and in the data file: the writer has moved
-/// them and has not sealed them yet.
+/// Removes from `bad` the pages that are the same in the write-ahead log and in the data file. The writer has moved
+/// these pages and has not sealed them yet.
 fn remove_moved(path: &Path, data: &DataFile, header: &SealsHeader, bad: &mut Vec<u64>) -> io::Result<()> {
     let mut frame_seals: BTreeMap<u64, Vec<u32>> = bad.iter().map(|page| (*page, Vec::new())).collect();
     wal::frames(&wal::path_of(path), |frame| {
@@ -173,7 +173,7 @@ pub(super) fn locate(path: &Path, data: &DataFile, pages: &[u64], head: Position
 }
 
 fn of_page(page: u64, whose: &str) -> LogDamage {
-    let what = format!("page {page}{whose} differs from what was written");
+    let what = format!("page {page}{whose} does not match its seal");
     LogDamage { position: None, stream: None, page: Some(page), what }
 }
 

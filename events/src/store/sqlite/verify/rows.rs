@@ -121,7 +121,7 @@ impl<'a> RowVerifier<'a> {
             _ => hash_at(&self.connection, Position(after)).unwrap_or(None),
         };
         let mut at = after;
-        // This loop usually runs once. If SQLite cannot read a row, it continues with the next one.
+        // This loop usually runs once. If SQLite cannot read a row, the loop continues with the next row.
         while at < last {
             let stopped = self.go(&mut at, last, &mut before, &mut part);
             if let Err(error) = stopped {

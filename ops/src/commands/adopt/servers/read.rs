@@ -14,7 +14,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::hosts::AdoptedHosts;
-use super::super::{MEND_ROW, Unadoptable, actions, disks, migrations, nics};
+use super::super::{REPAIR_ROW, Unadoptable, actions, disks, migrations, nics};
 use super::parts::{CellParts, SharedParts};
 use crate::nova::objects::{self, NovaObject, NovaRequest};
 use crate::nova::rows::{self, NovaRow};
@@ -147,7 +147,7 @@ fn is_at_rest(of: &ServerRows<'_>, shared: &SharedParts<'_>) -> Result<(), Unado
     let pinned = numa.as_ref().and_then(|value| NovaObject::of(value, "InstanceNUMATopology"));
     if pinned.is_some_and(|topology| !topology.list("cells").is_empty()) {
         let reason = "it has a NUMA topology or CPUs of its own, which are not taken over yet";
-        return Err(Unadoptable::new(reason, "resize it to a flavor without, or leave it out"));
+        return Err(Unadoptable::new(reason, "resize it to a flavor without them, or leave it out"));
     }
     for (column, name, list) in
         [("pci_requests", "InstancePCIRequests", "requests"), ("resources", "ResourceList", "objects")]
@@ -160,7 +160,7 @@ fn is_at_rest(of: &ServerRows<'_>, shared: &SharedParts<'_>) -> Result<(), Unado
         };
         if !is_empty {
             let reason = format!("it has devices of its host ({column}), which are not taken over");
-            return Err(Unadoptable::new(reason, "resize it to a flavor without, or leave it out"));
+            return Err(Unadoptable::new(reason, "resize it to a flavor without them, or leave it out"));
         }
     }
     Ok(())
@@ -172,7 +172,7 @@ fn placed(of: &ServerRows<'_>, build: ProcessId, hosts: &AdoptedHosts) -> Result
             matches!(of.row.text("vm_state"), Some("error" | "shelved_offloaded" | "deleted" | "soft-delete"));
         return match off_host || of.is_deleted {
             true => Ok(None),
-            false => Err(Unadoptable::new("it has no host (instances.host is NULL)", MEND_ROW)),
+            false => Err(Unadoptable::new("it has no host (instances.host is NULL)", REPAIR_ROW)),
         };
     };
     let Some(host) = hosts.find(service, of.row.words("node")) else {
@@ -232,7 +232,7 @@ fn state(
             return Err(Unadoptable::new("it is being built", "wait until it is built, or delete it"));
         }
         "resized" => {
-            let target = placed.ok_or_else(|| Unadoptable::new("it is resized, and on no host", MEND_ROW))?;
+            let target = placed.ok_or_else(|| Unadoptable::new("it is resized, and on no host", REPAIR_ROW))?;
             let old = of.system.get("old_vm_state").copied();
             let moves = of.of(&of.parts.migrations);
             let (moved, since) = migrations::resting(instance, moves, flavors, target, hosts, old)?;
@@ -242,10 +242,10 @@ fn state(
     };
     let needs_host = !matches!(state, AdoptedState::Error | AdoptedState::Offloaded | AdoptedState::SoftDeleted { .. });
     if state == AdoptedState::Offloaded && placed.is_some() {
-        return Err(Unadoptable::new("it is offloaded, and has a host", MEND_ROW));
+        return Err(Unadoptable::new("it is offloaded, and has a host", REPAIR_ROW));
     }
     if needs_host && placed.is_none() && !of.is_deleted {
-        return Err(Unadoptable::new("it has no host", MEND_ROW));
+        return Err(Unadoptable::new("it has no host", REPAIR_ROW));
     }
     Ok((state, None))
 }
@@ -317,7 +317,7 @@ fn asked(of: &ServerRows<'_>, adopted: &Adopted) -> Result<Arc<Meta>, Unadoptabl
     }))
 }
 
-/// The image of the server, or that of its root volume.
+/// The image of the server, or the image of its root volume.
 fn image(
     of: &ServerRows<'_>,
     spec: Option<NovaObject<'_>>,
@@ -419,7 +419,7 @@ fn request(
 fn fitting(flavor: FlavorSnapshot) -> Result<FlavorSnapshot, Unadoptable> {
     match u32::try_from(flavor.memory_mib) {
         Ok(_) => Ok(flavor),
-        Err(_) => Err(Unadoptable::new(format!("its flavor has {} MiB of memory", flavor.memory_mib), MEND_ROW)),
+        Err(_) => Err(Unadoptable::new(format!("its flavor has {} MiB of memory", flavor.memory_mib), REPAIR_ROW)),
     }
 }
 

@@ -123,7 +123,7 @@ impl ExportEntry {
         }
     }
 
-    /// The event as the log stores it; `None` for one that was left out or is malformed.
+    /// The event as the log stores it; `None` for an event that was left out or is malformed.
     pub fn recorded(&self, keys: Option<&Arc<KeyRing>>) -> Option<Recorded> {
         let stored = self.stored.as_ref()?;
         let sealed = stored.codec == codec::SEALED;

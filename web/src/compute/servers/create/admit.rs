@@ -29,19 +29,23 @@ pub(super) struct AdmittedServer {
     pub requested_host: Option<String>,
 }
 
-pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<AdmittedServer, Fault> {
+pub(super) async fn admit(
+    ctx: &Ctx,
+    queries: &Queries,
+    request: &CreateServerRequest,
+) -> Result<AdmittedServer, Fault> {
     let project = ctx.caller().project.clone().ok_or_else(|| {
         Fault::forbidden("Policy doesn't allow os_compute_api:servers:create to be performed.")
             .caused_by("the token has no project")
     })?;
-    parts(ctx, wish)?;
+    parts(ctx, request)?;
     let RequestedDestination { zone: availability_zone, forced: forced_host, requested: requested_host } =
-        destination(ctx, queries, wish)?;
-    limits(ctx, &project, wish.metadata.len(), wish.files.as_ref())?;
-    let key = wish.key_name.as_deref().map(|name| key(ctx, queries, name)).transpose()?;
-    let flavor = visible_flavor(ctx, queries, &wish.flavor)?;
-    let found = find_image(ctx, queries, wish, &project).await?;
-    let (devices, mut disks) = volumes::plan(ctx, queries, wish, &project, &flavor, found.as_ref()).await?;
+        destination(ctx, queries, request)?;
+    limits(ctx, &project, request.metadata.len(), request.files.as_ref())?;
+    let key = request.key_name.as_deref().map(|name| key(ctx, queries, name)).transpose()?;
+    let flavor = visible_flavor(ctx, queries, &request.flavor)?;
+    let found = find_image(ctx, queries, request, &project).await?;
+    let (devices, mut disks) = volumes::plan(ctx, queries, request, &project, &flavor, found.as_ref()).await?;
     check_image(ctx, &flavor, &disks, found.as_ref())?;
     topology::check(&flavor, disks.boot_image.as_ref())?;
     let availability_zone =
@@ -49,18 +53,18 @@ pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &CreateServerReque
     // A volume-backed server has no image, even if its root volume was created from one.
     let image = found.filter(|_| !disks.volume_backed);
     let (networks, by) = (&queries.networks, ctx.service_caller());
-    networks.check(&project, &wish.networks, &wish.security_groups, &by).await.map_err(reject::network)?;
-    if wish.auto_network {
+    networks.check(&project, &request.networks, &request.security_groups, &by).await.map_err(reject::network)?;
+    if request.auto_network {
         networks.check_auto(&project, &by).await.map_err(reject::network)?;
     }
-    let group = group(ctx, queries, wish)?;
+    let group = group(ctx, queries, request)?;
     let mapped = disks.mapped;
     Ok(AdmittedServer { project, flavor, image, mapped, key, availability_zone, forced_host, group, requested_host })
 }
 
 /// The group of the scheduler hint `group`. Only administrators find another project's group.
-fn group(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<Option<ServerGroupCreated>, Fault> {
-    let hint = wish.scheduler_hints.iter().find(|(key, _)| key == "group").and_then(|(_, values)| values.first());
+fn group(ctx: &Ctx, queries: &Queries, request: &CreateServerRequest) -> Result<Option<ServerGroupCreated>, Fault> {
+    let hint = request.scheduler_hints.iter().find(|(key, _)| key == "group").and_then(|(_, values)| values.first());
     let Some(text) = hint.filter(|text| !text.is_empty()) else { return Ok(None) };
     let id: Option<ServerGroupId> = text.parse().ok();
     let known = id.and_then(|id| queries.views.server_groups.read(|groups| groups.get(id).cloned()));
@@ -71,17 +75,16 @@ fn group(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<Opt
 }
 
 /// Checks the policy rules of the optional parts of the request.
-fn parts(ctx: &Ctx, wish: &CreateServerRequest) -> Result<(), Fault> {
-    use chronova_events::instance::RequestedNetworks;
+fn parts(ctx: &Ctx, request: &CreateServerRequest) -> Result<(), Fault> {
     let own = ctx.own_target();
-    if !wish.trusted_certs.is_empty() {
+    if !request.trusted_certs.is_empty() {
         ctx.authorize_rule("os_compute_api:servers:create:trusted_certs", &own)?;
         trusted_certificates(ctx)?;
     }
-    if matches!(wish.networks, RequestedNetworks::These(_)) {
+    if !request.networks.listed().is_empty() {
         ctx.authorize_rule("os_compute_api:servers:create:attach_network", &own)?;
     }
-    if wish.host.is_some() || wish.hypervisor_hostname.is_some() {
+    if request.host.is_some() || request.hypervisor_hostname.is_some() {
         ctx.authorize_rule("compute:servers:create:requested_destination", &own)?;
     }
     Ok(())
@@ -107,8 +110,8 @@ struct RequestedDestination {
 
 /// The destination that the request names with `zone:host:node`, and from 2.74 on with `host` and
 /// `hypervisor_hostname`.
-fn destination(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Result<RequestedDestination, Fault> {
-    let asked = wish.availability_zone.clone().or_else(|| ctx.app.compute.config.default_schedule_zone.clone());
+fn destination(ctx: &Ctx, queries: &Queries, request: &CreateServerRequest) -> Result<RequestedDestination, Fault> {
+    let asked = request.availability_zone.clone().or_else(|| ctx.app.compute.config.default_schedule_zone.clone());
     let mut parts = asked.as_deref().unwrap_or_default().split(':');
     let filled = |part: Option<&str>| part.filter(|text| !text.is_empty()).map(str::to_owned);
     let (zone, host, node) = (filled(parts.next()), filled(parts.next()), filled(parts.next()));
@@ -122,13 +125,13 @@ fn destination(ctx: &Ctx, queries: &Queries, wish: &CreateServerRequest) -> Resu
             host.clone().or_else(|| node.clone())
         }
     };
-    let requested = wish.host.clone().or_else(|| wish.hypervisor_hostname.clone());
+    let requested = request.host.clone().or_else(|| request.hypervisor_hostname.clone());
     if forced.is_some() && requested.is_some() {
         return Err(Fault::bad_request(
             "Setting a forced host in 'availability_zone' together with 'host' or 'hypervisor_hostname' is not allowed.",
         ));
     }
-    if let (Some(host), Some(node)) = (&wish.host, &wish.hypervisor_hostname)
+    if let (Some(host), Some(node)) = (&request.host, &request.hypervisor_hostname)
         && host != node
     {
         return Err(Fault::bad_request(format!("Compute host {host} could not be found.")));
@@ -224,10 +227,10 @@ pub(in crate::compute::servers) fn visible_flavor(
 async fn find_image(
     ctx: &Ctx,
     queries: &Queries,
-    wish: &CreateServerRequest,
+    request: &CreateServerRequest,
     project: &ProjectId,
 ) -> Result<Option<ImageSnapshot>, Fault> {
-    let Some(id) = wish.image else { return Ok(None) };
+    let Some(id) = request.image else { return Ok(None) };
     queries.images.find_as(id, project, &ctx.service_caller()).await.map(Some).map_err(reject::image)
 }
 

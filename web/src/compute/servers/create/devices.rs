@@ -197,7 +197,7 @@ fn bare(name: Option<&String>) -> Option<&str> {
     name.map(|name| name.strip_prefix("/dev/").unwrap_or(name))
 }
 
-/// All disks of a server: the requested ones, those of its image, and those of its flavor.
+/// All disks of a server: the requested disks, the disks of its image, and the disks of its flavor.
 pub(super) fn all(
     mappings: &BlockDeviceMappings,
     image: Option<&ImageSnapshot>,
@@ -267,8 +267,9 @@ fn of_image_root(image: ImageId) -> MappedDevice {
     MappedDevice { device, wished_name: None }
 }
 
-/// The mappings in the properties of an image of a server on volumes. They have the old syntax unless `bdm_v2` is set.
-/// In the old syntax the server boots from the volume with the root device name (Nova's `_get_image_defined_bdms`).
+/// The mappings in the properties of an image of a server on volumes. The mappings have the old syntax unless `bdm_v2`
+/// is set. In the old syntax the server boots from the volume with the root device name (Nova's
+/// `_get_image_defined_bdms`).
 fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<MappedDevice>, Fault> {
     let list: Value = serde_json::from_str(text).map_err(|_| invalid("Unrecognized legacy format."))?;
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();

@@ -7,7 +7,8 @@
 //! | look up and check flavor, image, key, zone, networks | [`admit`] | 400, 403, 404, 409 in Nova's words |
 //! | claim quota, join a server group, record the servers | `actors/src/operations/create_servers.rs` | 403 over quota; 202 |
 //!
-//! All checks of this file and its modules run before anything is recorded.
+//! `names` makes reservation ids and passwords. All checks of this file and its modules run before anything is
+//! recorded.
 //!
 //! Personality files (until 2.56) are not written into guests' disks, because no agent is on the host. They are on the
 //! config drive and in the metadata service.
@@ -40,18 +41,18 @@ use crate::reply::Reply;
 pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.permit()?;
     let dispatch = ctx.dispatch()?.clone();
-    let wish = CreateServerRequest::read(&ctx)?;
-    let admitted = admit::admit(&ctx, dispatch.queries(), &wish).await?;
+    let api_request = CreateServerRequest::read(&ctx)?;
+    let admitted = admit::admit(&ctx, dispatch.queries(), &api_request).await?;
     let reservation = names::reservation();
-    let password = new_password(&ctx, wish.admin_pass.as_deref());
-    let request = request(&ctx, &wish, admitted, &reservation)?;
+    let password = new_password(&ctx, api_request.admin_pass.as_deref());
+    let request = request(&ctx, &api_request, admitted, &reservation)?;
     let created = dispatch::create_servers(&dispatch, &permit, request, password.clone()).await;
     let instances = created.map_err(reject::create)?;
-    Ok(answer(&ctx, &wish, &instances, &reservation, password))
+    Ok(answer(&ctx, &api_request, &instances, &reservation, password))
 }
 
-/// The administrator's password of a guest, if passwords are enabled: the requested one, or a generated one. Only the
-/// answer and the guest's config drive have it; neither the event log nor the text log does.
+/// The administrator's password of a guest, if passwords are enabled: the requested password, or a generated one. Only
+/// the answer and the guest's config drive have it; neither the event log nor the text log does.
 pub(super) fn new_password(ctx: &Ctx, asked: Option<&str>) -> Option<String> {
     let config = &ctx.app.compute.config;
     config.enable_instance_password.then(|| match asked {
@@ -70,7 +71,7 @@ pub(super) fn keep_password(dispatch: &Dispatch, process: ProcessId, config_driv
 /// The canonical request, with all looked-up resources, in one form for all versions.
 fn request(
     ctx: &Ctx,
-    wish: &CreateServerRequest,
+    api_request: &CreateServerRequest,
     admitted: AdmittedServer,
     reservation: &str,
 ) -> Result<CreateServersRequest, Fault> {
@@ -81,12 +82,12 @@ fn request(
         .map(|group| Ok(GroupToJoin { project: group.project.clone(), group: group.group, limit: member_limit()? }));
     let (group, defaults) = (group.transpose()?, quotas::default_limits(ctx)?);
     Ok(CreateServersRequest {
-        template: template(ctx, wish, &admitted, reservation),
-        hostname: wish.hostname.clone(),
+        template: template(ctx, api_request, &admitted, reservation),
+        hostname: api_request.hostname.clone(),
         mapped: admitted.mapped,
-        files: wish.files.clone(),
-        min_count: wish.min_count,
-        max_count: wish.max_count,
+        files: api_request.files.clone(),
+        min_count: api_request.min_count,
+        max_count: api_request.max_count,
         most: ctx.app.compute.config.max_servers_per_request,
         group,
         defaults,
@@ -94,7 +95,12 @@ fn request(
 }
 
 /// The properties that all servers of the request share.
-fn template(ctx: &Ctx, wish: &CreateServerRequest, admitted: &AdmittedServer, reservation: &str) -> BuildRequested {
+fn template(
+    ctx: &Ctx,
+    api_request: &CreateServerRequest,
+    admitted: &AdmittedServer,
+    reservation: &str,
+) -> BuildRequested {
     BuildRequested {
         instance: InstanceId(uuid::Uuid::nil()),
         process: ProcessId(uuid::Uuid::nil()),
@@ -104,26 +110,28 @@ fn template(ctx: &Ctx, wish: &CreateServerRequest, admitted: &AdmittedServer, re
         batch: 0,
         project: admitted.project.clone(),
         user: ctx.caller().user.clone(),
-        name: wish.name.clone(),
+        name: api_request.name.clone(),
         hostname: String::new(),
-        description: wish.description.clone(),
+        description: api_request.description.clone(),
         flavor: Arc::new(admitted.flavor.clone()),
         image: admitted.image.clone().map(Arc::new),
         key: admitted.key.clone(),
-        user_data: wish.user_data.clone(),
-        config_drive: wish.config_drive || ctx.app.compute.config.force_config_drive || demands_config_drive(admitted),
-        networks: wish.networks.clone(),
-        security_groups: wish.security_groups.clone(),
-        metadata: wish.metadata.clone(),
-        tags: wish.tags.clone(),
+        user_data: api_request.user_data.clone(),
+        config_drive: api_request.config_drive
+            || ctx.app.compute.config.force_config_drive
+            || demands_config_drive(admitted),
+        networks: api_request.networks.clone(),
+        security_groups: api_request.security_groups.clone(),
+        metadata: api_request.metadata.clone(),
+        tags: api_request.tags.clone(),
         availability_zone: admitted.availability_zone.clone(),
         forced_host: admitted.forced_host.clone(),
         requested_host: admitted.requested_host.clone(),
-        scheduler_hints: wish.scheduler_hints.clone(),
-        disk_config: wish.disk_config,
-        access_ip_v4: wish.access_ip_v4.clone(),
-        access_ip_v6: wish.access_ip_v6.clone(),
-        trusted_certs: wish.trusted_certs.clone(),
+        scheduler_hints: api_request.scheduler_hints.clone(),
+        disk_config: api_request.disk_config,
+        access_ip_v4: api_request.access_ip_v4.clone(),
+        access_ip_v6: api_request.access_ip_v6.clone(),
+        trusted_certs: api_request.trusted_certs.clone(),
     }
 }
 
@@ -135,21 +143,21 @@ fn demands_config_drive(admitted: &AdmittedServer) -> bool {
 
 fn answer(
     ctx: &Ctx,
-    wish: &CreateServerRequest,
+    api_request: &CreateServerRequest,
     instances: &[InstanceId],
     reservation: &str,
     password: Option<String>,
 ) -> Reply {
-    if wish.return_reservation_id {
+    if api_request.return_reservation_id {
         return Reply::json(202, json!({"reservation_id": reservation}));
     }
     let Some(first) = instances.first() else { return Reply::empty(202) };
     let id = first.to_string();
-    let groups: Vec<Value> = wish.security_groups.iter().map(|name| json!({"name": name})).collect();
+    let groups: Vec<Value> = api_request.security_groups.iter().map(|name| json!({"name": name})).collect();
     let mut server = json!({
         "id": id,
         "links": ctx.links.pair("servers", &id),
-        "OS-DCF:diskConfig": disk_config(wish.disk_config),
+        "OS-DCF:diskConfig": disk_config(api_request.disk_config),
         "security_groups": groups,
     });
     if let Some(password) = password {

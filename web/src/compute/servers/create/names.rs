@@ -4,7 +4,7 @@ use chronova_events::entropy;
 
 const READABLE: &[u8] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
-/// A password of letters and digits that are not mistaken for one another.
+/// A password without letters and digits that look alike, such as `0` and `O`.
 pub(in crate::compute::servers) fn password(length: usize) -> String {
     random(READABLE, length)
 }

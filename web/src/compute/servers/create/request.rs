@@ -54,7 +54,7 @@ impl CreateServerRequest {
         let (min_count, max_count) = counts(server)?;
         let name = text("name").unwrap_or_default().trim().to_owned();
         let mappings = BlockDeviceMappings::read(server)?;
-        let wish = Self {
+        let request = Self {
             description: if versions::servers_have_descriptions(ctx.version) {
                 text("description")
             } else {
@@ -71,7 +71,7 @@ impl CreateServerRequest {
             key_name: text("key_name"),
             user_data: text("user_data"),
             config_drive: truth("config_drive"),
-            networks: networks(server)?,
+            networks: networks(ctx, server)?,
             security_groups: security_groups(server),
             metadata: metadata(server),
             tags: tags(server),
@@ -93,13 +93,13 @@ impl CreateServerRequest {
             files: files(server.get("personality")),
             auto_network: server.get("networks").is_some_and(|networks| networks == "auto"),
         };
-        wish.check()?;
-        Ok(wish)
+        request.check()?;
+        Ok(request)
     }
 
     fn check(&self) -> Result<(), Fault> {
         if self.max_count > 1 {
-            let RequestedNetworks::These(nics) = &self.networks else { return Ok(()) };
+            let nics = self.networks.listed();
             if nics.iter().any(|nic| nic.fixed_ip.is_some()) {
                 return Err(Fault::bad_request(
                     "Invalid fixed IP: a specific fixed IP can be requested for one instance only.",
@@ -134,7 +134,7 @@ fn image(server: &Map<String, Value>, mappings: &BlockDeviceMappings) -> Result<
     }
 }
 
-fn networks(server: &Map<String, Value>) -> Result<RequestedNetworks, Fault> {
+fn networks(ctx: &Ctx, server: &Map<String, Value>) -> Result<RequestedNetworks, Fault> {
     let list = match server.get("networks") {
         Some(Value::String(word)) if word == "none" => return Ok(RequestedNetworks::None),
         Some(Value::Array(list)) if !list.is_empty() => list,
@@ -153,7 +153,7 @@ fn networks(server: &Map<String, Value>) -> Result<RequestedNetworks, Fault> {
                 "Specified Fixed IP '{ip}' cannot be used with port '{port}': the two cannot be specified together."
             )));
         }
-        // A port is on one network, so `uuid` is ignored beside it.
+        // A port belongs to one network, so `uuid` is ignored when the request names a port.
         let network = match (text("uuid"), port) {
             (_, Some(_)) => None,
             (Some(id), None) => Some(network(id)?),
@@ -161,7 +161,9 @@ fn networks(server: &Map<String, Value>) -> Result<RequestedNetworks, Fault> {
         };
         nics.push(RequestedNic { network, port, fixed_ip, tag });
     }
-    Ok(RequestedNetworks::These(nics))
+    // Neutron shows administrators the networks of all projects, and by this rule they may use external ones.
+    let any = ctx.caller().is_admin && ctx.allows("network:attach_external_network", &ctx.own_target());
+    Ok(if any { RequestedNetworks::OfAnyProject(nics) } else { RequestedNetworks::These(nics) })
 }
 
 /// Old clients send the name of the bridge: `br-<uuid>`.

@@ -41,25 +41,26 @@ struct VolumeCaller<'a> {
 pub(super) async fn plan(
     ctx: &Ctx,
     queries: &Queries,
-    wish: &CreateServerRequest,
+    request: &CreateServerRequest,
     project: &ProjectId,
     flavor: &FlavorSnapshot,
     image: Option<&ImageSnapshot>,
 ) -> Result<(Vec<MappedDevice>, RequestedDisks), Fault> {
-    if wish.mappings.given {
+    if request.mappings.given {
         ctx.authorize_rule("os_compute_api:servers:create:attach_volume", &ctx.own_target())?;
     }
-    let asker = VolumeCaller { queries, project, is_admin: ctx.caller().is_admin, caller: ctx.service_caller() };
-    let all = devices::all(&wish.mappings, image, flavor, wish.max_count)?;
+    let volume_caller =
+        VolumeCaller { queries, project, is_admin: ctx.caller().is_admin, caller: ctx.service_caller() };
+    let all = devices::all(&request.mappings, image, flavor, request.max_count)?;
     let root = all.iter().find(|one| one.device.is_root()).map(|one| one.device.clone());
     let volume_backed = root.as_ref().is_some_and(BlockDevice::is_volume);
     let boot_image = match &root {
-        Some(root) if root.is_volume() && image.is_none() => asker.boot_image(root).await?,
+        Some(root) if root.is_volume() && image.is_none() => volume_caller.boot_image(root).await?,
         _ => image.cloned(),
     };
     let root_size = root.filter(BlockDevice::is_volume).and_then(|root| root.size);
     // The mappings that an image brings are recorded, too.
-    let recorded = wish.mappings.given || all.iter().any(|one| one.device.is_volume());
+    let recorded = request.mappings.given || all.iter().any(|one| one.device.is_volume());
     let mapped = recorded.then(|| BlockDevicesMapped { devices: vec![], image: None });
     Ok((all, RequestedDisks { mapped, volume_backed, boot_image, root_size }))
 }
@@ -74,11 +75,12 @@ pub(super) async fn admit(
     disks: &mut RequestedDisks,
     zone: Option<String>,
 ) -> Result<Option<String>, Fault> {
-    let asker = VolumeCaller { queries, project, is_admin: ctx.caller().is_admin, caller: ctx.service_caller() };
-    let zone = in_zone(ctx, &asker, &all, zone).await?;
+    let volume_caller =
+        VolumeCaller { queries, project, is_admin: ctx.caller().is_admin, caller: ctx.service_caller() };
+    let zone = in_zone(ctx, &volume_caller, &all, zone).await?;
     devices::check_boot_order(&all)?;
     for one in &mut all {
-        asker.check(ctx, &mut one.device, disks.boot_image.as_ref()).await?;
+        volume_caller.check(ctx, &mut one.device, disks.boot_image.as_ref()).await?;
         devices::check_bus(&one.device)?;
     }
     devices::check_local(&mut all, flavor, ctx.app.compute.config.max_local_block_devices)?;
@@ -91,11 +93,11 @@ pub(super) async fn admit(
     Ok(zone)
 }
 
-/// Without `cross_az_attach`, all volumes must be in one zone, the server's. A server without a requested zone gets the
+/// Without `cross_az_attach`, all volumes must be in the server's zone. A server without a requested zone gets the
 /// volumes' zone, unless that is its default zone. Source: Nova's `_validate_vol_az_for_create`.
 async fn in_zone(
     ctx: &Ctx,
-    asker: &VolumeCaller<'_>,
+    volume_caller: &VolumeCaller<'_>,
     all: &[MappedDevice],
     zone: Option<String>,
 ) -> Result<Option<String>, Fault> {
@@ -105,7 +107,7 @@ async fn in_zone(
     let mut zones = Vec::new();
     for one in all {
         if let BlockSource::Volume(id) = one.device.source {
-            zones.push(asker.volume(id).await?.availability_zone);
+            zones.push(volume_caller.volume(id).await?.availability_zone);
         }
     }
     let Some(theirs) = zones.first().cloned() else { return Ok(zone) };
@@ -113,7 +115,7 @@ async fn in_zone(
         return Err(mismatch(&format!("Volumes are in different availability zones: {}", zones.join(","))));
     }
     match zone {
-        None if theirs == asker.queries.server_options.availability_zone => Ok(None),
+        None if theirs == volume_caller.queries.server_options.availability_zone => Ok(None),
         None => Ok(Some(theirs)),
         Some(own) if own == theirs => Ok(Some(own)),
         Some(own) => Err(mismatch(&format!(

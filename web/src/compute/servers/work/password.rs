@@ -15,7 +15,8 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;
 
-/// The answer waits at most this long for the guest's agent: Nova's `rpc_response_timeout`.
+/// The answer waits at most this long for the guest's agent: the default of Nova's `rpc_response_timeout`, which
+/// Chronova does not read.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The password is passed on in memory only. No command, event or log has it.
@@ -24,18 +25,18 @@ pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
     admit(&ctx, &found, ServerAction::ChangePassword)?;
     let password = ctx.action_body()["adminPass"].as_str().unwrap_or_default().to_owned();
     let (process, passwords) = (ProcessId::random(), ctx.dispatch()?.passwords());
-    let told = passwords.lend(process, password);
+    let result = passwords.lend(process, password);
     let asked = ask(&ctx, &found, WorkRequest::ChangePassword { process, asker: asker(&ctx, &found) }).await;
     if asked.is_err() {
         passwords.forget(process);
     }
     asked?;
-    guests_answer(told).await
+    guests_answer(result).await
 }
 
-/// The answer of the guest's agent, or a refusal after [`PATIENCE`].
-async fn guests_answer(told: oneshot::Receiver<PasswordChangeResult>) -> Result<Reply, Fault> {
-    match tokio::time::timeout(PATIENCE, told).await {
+/// The result of the process. 500 if there is none after [`PATIENCE`]; the password may still be set later.
+async fn guests_answer(result: oneshot::Receiver<PasswordChangeResult>) -> Result<Reply, Fault> {
+    match tokio::time::timeout(PATIENCE, result).await {
         Ok(Ok(Ok(()))) => Ok(Reply::empty(202)),
         Ok(Ok(Err(fault))) => Err(Fault::new(fault.code, fault.message).caused_by(fault.details)),
         Ok(Err(gone)) => Err(Fault::internal(gone)),

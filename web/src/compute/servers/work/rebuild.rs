@@ -55,8 +55,8 @@ async fn wanted(ctx: &Ctx, found: &PermittedServer) -> Result<(RebuildRequested,
     Ok((request, files))
 }
 
-/// The key pair after the rebuild. A requested one is the caller's, who need not be the user who created the server.
-/// Without `key_name` the server keeps its key pair.
+/// The key pair after the rebuild. A requested key pair is one of the caller's, even if another user created the
+/// server. Without `key_name` the server keeps its key pair.
 fn key(ctx: &Ctx, body: &Value, server: &Alive) -> Result<Option<KeySnapshot>, Fault> {
     match body.get("key_name") {
         None => Ok(server.request.key.clone()),

@@ -22,7 +22,8 @@ pub(super) async fn ask(ctx: &Ctx, found: &PermittedServer, request: WorkRequest
     send(ctx, found, request).await
 }
 
-/// As [`ask`], for work that creates the config drive again. It keeps the administrator's password for that drive.
+/// Like [`ask`], for work that creates the config drive again. Keeps the administrator's password in memory for that
+/// drive.
 pub(super) async fn ask_with(
     ctx: &Ctx,
     found: &PermittedServer,

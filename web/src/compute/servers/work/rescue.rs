@@ -64,7 +64,7 @@ fn not_rescuable(found: &PermittedServer) -> Fault {
     Fault::bad_request(format!("Instance {id} cannot be rescued: Cannot rescue a volume-backed instance"))
 }
 
-/// The requested image, or the one that the server was built from.
+/// The requested image, or the image that the server was built from.
 async fn image(ctx: &Ctx, found: &PermittedServer) -> Result<ImageSnapshot, Fault> {
     let server = found.server()?;
     let Some(reference) = ctx.action_body()["rescue_image_ref"].as_str() else {

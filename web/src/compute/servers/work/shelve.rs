@@ -40,7 +40,8 @@ pub(super) async fn unshelve(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// The requested destination: a zone since 2.77; `null` for any zone, and a host, since 2.91.
+/// The requested destination. Since 2.77 the body can name a zone. Since 2.91 it can also name a host, and a zone of
+/// `null` means any zone.
 async fn destination(ctx: &Ctx, found: &PermittedServer, server: &Alive) -> Result<UnshelveRequested, Fault> {
     let (body, queries) = (ctx.action_body(), ctx.queries()?);
     // Until 2.76 Nova ignores the body.
@@ -79,7 +80,7 @@ async fn destination(ctx: &Ctx, found: &PermittedServer, server: &Alive) -> Resu
     Ok(UnshelveRequested { process, availability_zone: zone, host: host.map(str::to_owned) })
 }
 
-/// Unless `[cinder] cross_az_attach` is set, the server's volumes must be in the requested zone.
+/// If `[cinder] cross_az_attach` is false, the server's volumes must be in the requested zone.
 async fn check_volumes(ctx: &Ctx, server: &Alive, zone: &str) -> Result<(), Fault> {
     if ctx.app.compute.config.cross_az_attach {
         return Ok(());

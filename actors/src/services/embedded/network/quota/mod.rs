@@ -43,7 +43,7 @@ pub enum NetworkQuotaCommand {
     Reset {
         project: ProjectId,
     },
-    /// Reserves quota for `things`, except for those that have it or exist already.
+    /// Reserves quota for the resources in `things`, except for resources that already have quota or already exist.
     Take {
         project: ProjectId,
         things: BTreeSet<CountedResource>,

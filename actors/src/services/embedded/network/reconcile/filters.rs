@@ -146,8 +146,8 @@ impl GuestFilterChanges {
     }
 }
 
-/// The servers with one of the ports, or with a port in a changed group, or in a group with a rule that names a changed
-/// group.
+/// The servers with one of `ports`, and the servers that a changed group concerns. Such a server has a port in the
+/// group itself, or in a group with a rule that names the changed group.
 fn concerned(views: &Views, changed: &BTreeSet<SecurityGroupId>, ports: &BTreeSet<PortId>) -> BTreeSet<InstanceId> {
     let mut groups = changed.clone();
     views.security_groups.read(|view| {
@@ -274,7 +274,7 @@ impl Reconciler for PortFilters {
     type Finding = InstanceId;
 
     const NAME: &'static str = "port-filters";
-    const MENDS: &'static str = "packet filters of guests that are older than their security groups";
+    const REPAIRS: &'static str = "packet filters of guests that are older than their security groups";
     const BY_CLOCK: bool = false;
     const FOLLOWS_LOG: bool = true;
     const FROM_LOG_ALONE: bool = false;

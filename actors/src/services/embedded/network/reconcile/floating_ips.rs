@@ -1,9 +1,9 @@
 //! Removes floating addresses of deleted ports, and ports of deleted routers.
 //!
 //! A floating address is in the stream of the external network, and its port is in the stream of another network. So
-//! this reconciler ends the association when the server or the port is deleted, or when the port loses the address. In
-//! between, the read model already hides an association with a deleted port. A router's ports are in other streams than
-//! the router, too. The reconciler removes a port that was created while its router was deleted.
+//! this reconciler ends the association when the server or the port is deleted, or when the port loses the address.
+//! Until then, the read model hides an association with a deleted port. A router's ports are in other streams than the
+//! router, too. The reconciler removes a port that was created while its router was deleted.
 //!
 //! Ids of ports and routers are never reused, so a finding stays true. The reconciler can act on it at once.
 
@@ -53,7 +53,7 @@ impl Reconciler for OrphanedNetworkResources {
     type Finding = OrphanedNetworkResource;
 
     const NAME: &'static str = "floating-ips";
-    const MENDS: &'static str = "associations of floating addresses and ports of routers that are gone";
+    const REPAIRS: &'static str = "associations of floating addresses and ports of routers that are gone";
     const AT_START: bool = true;
     const FOLLOWS_LOG: bool = true;
 

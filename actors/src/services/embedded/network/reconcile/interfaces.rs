@@ -130,7 +130,7 @@ impl Reconciler for ServerInterfaces {
     type Finding = InstanceId;
 
     const NAME: &'static str = "server-interfaces";
-    const MENDS: &'static str = "interfaces of servers that the network service changed";
+    const REPAIRS: &'static str = "interfaces of servers that the network service changed";
     const BY_CLOCK: bool = false;
     const FOLLOWS_LOG: bool = true;
     const FROM_LOG_ALONE: bool = false;

@@ -31,8 +31,8 @@ const PAGE: usize = 512;
 /// The pending work: deleted networks, and the hosts (by URI) that have not confirmed the removal yet.
 type PendingNetworkRemovals = BTreeMap<NetworkId, BTreeSet<String>>;
 
-/// Deleted networks that may still be on hosts. No read model has the networks of hosts, so a plan finds none. The loop
-/// reads the log and asks the hosts.
+/// Deleted networks that may still be on hosts. No read model knows which networks a host has, so the plan is always
+/// empty. The reconciler's own loop reads the log and asks the hosts.
 #[derive(Debug)]
 pub struct DeletedNetworks;
 
@@ -40,7 +40,7 @@ impl Reconciler for DeletedNetworks {
     type Finding = NetworkId;
 
     const NAME: &'static str = "host-networks";
-    const MENDS: &'static str = "bridges and DHCP servers that hosts keep for deleted networks";
+    const REPAIRS: &'static str = "bridges and DHCP servers that hosts keep for deleted networks";
     const BY_CLOCK: bool = false;
     const FOLLOWS_LOG: bool = true;
     const FROM_LOG_ALONE: bool = false;

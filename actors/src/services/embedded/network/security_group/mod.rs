@@ -37,7 +37,8 @@ pub enum SecurityGroupCommand {
     /// Deletes the group with its rules, and the project's rules that name it as remote group.
     Delete {
         group: SecurityGroupId,
-        /// Whether the default group may be deleted, too, as administrators may. It is created again when it is needed.
+        /// Whether the command may delete the default group. Administrators may do so. The default group is created
+        /// again when it is needed.
         default_too: bool,
     },
     /// Adds all rules, or none.

@@ -62,7 +62,7 @@ impl EmbeddedNetworks {
         let nics = match &wanted.networks {
             RequestedNetworks::None => return Ok(vec![]),
             RequestedNetworks::Auto => &automatic[..],
-            RequestedNetworks::These(nics) => nics,
+            RequestedNetworks::These(nics) | RequestedNetworks::OfAnyProject(nics) => nics,
         };
         let touched = self.touched.of(wanted.instance).first().copied();
         self.views.networks.read(|view| {
@@ -91,9 +91,8 @@ impl EmbeddedNetworks {
 /// The ids of the ports that the service may have created for the server.
 pub(super) fn made_for(wanted: &InterfacesRequest) -> BTreeSet<PortId> {
     let count = match &wanted.networks {
-        RequestedNetworks::None => 0,
         RequestedNetworks::Auto => 1,
-        RequestedNetworks::These(nics) => nics.len(),
+        listed => listed.listed().len(),
     };
     (0..count).map(|index| port_id(wanted, index)).collect()
 }
@@ -118,7 +117,9 @@ fn plan_nic(
     let known = view.port(port).map(|port| port.created.network);
     let network = match (known, nic.network) {
         (Some(network), _) => network,
-        (None, Some(network)) => check::usable_network(view, &wanted.project, network)?.created.network,
+        (None, Some(network)) => {
+            check::admitted_network(view, &wanted.project, &wanted.networks, network)?.created.network
+        }
         (None, None) => match touched.map_or_else(|| check::automatic(view, &wanted.project), |id| Ok(Some(id)))? {
             Some(network) => network,
             // Nova boots servers without interfaces if there is no network at all.
@@ -158,7 +159,8 @@ pub(super) fn command(
     }))
 }
 
-/// Without requested groups, Nova sends only `default`. Then the network decides whether groups apply at all.
+/// The groups of a new port. If the user requested no group, Nova sends only `default`. Then the result is `None`, and
+/// the network's port security decides whether groups apply at all.
 fn named_groups(wanted: &InterfacesRequest, groups: &[SecurityGroupId]) -> Option<Vec<SecurityGroupId>> {
     match wanted.security_groups.as_slice() {
         [] => None,

@@ -17,7 +17,7 @@ use crate::aggregate::CommandError;
 use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
 use crate::services::embedded::network::{FixedIpRequest, NetworkCommand, PortPatch};
 
-/// The id of the port that is created for `process`. A repeated request has the same id.
+/// The id of the port that is created for `process`. A repeated request finds the same port.
 pub(super) fn port_of(process: ProcessId) -> PortId {
     PortId::derive(process.0, "port")
 }
@@ -52,7 +52,8 @@ fn usable_port<'a>(view: &'a NetworksView, project: &ProjectId, port: PortId) ->
     words::usable_port(view, project, port).map_err(not_found)
 }
 
-/// Nova answers 404 to an interface of a running server, but 400 to the same interface in a request to boot.
+/// If the requested port does not exist, Nova answers 404 to an interface of an existing server, but 400 to one of a
+/// new server.
 fn not_found(error: PortError) -> PortError {
     match error {
         PortError::Invalid(message) => PortError::NotFound(message),
@@ -60,7 +61,8 @@ fn not_found(error: PortError) -> PortError {
     }
 }
 
-/// Checks that the network can allocate the requested address, or any address if none is requested.
+/// Checks that the project may use the network, that the network has a subnet, and that no port has the requested
+/// address.
 fn free(view: &NetworksView, project: &ProjectId, network: NetworkId, nic: &RequestedNic) -> Result<(), PortError> {
     words::usable_network(view, project, network).map_err(not_found)?;
     let Some(whole) = view.whole(network).filter(|whole| !whole.subnets.is_empty()) else {
@@ -145,7 +147,8 @@ impl EmbeddedNetworks {
             host: wanted.host,
             availability_zone: wanted.availability_zone,
             networks: RequestedNetworks::These(vec![wanted.nic]),
-            // As in Nova, the request names no groups, and the network decides.
+            // As in Nova, the request names no groups: the network's port security decides whether the default group
+            // applies.
             security_groups: Vec::new(),
         };
         let seen = self.ensure_default_group(&wanted.project, meta).await?;

@@ -24,9 +24,9 @@ pub(super) fn check(
     let new_ports = views.networks.read(|view| match networks {
         RequestedNetworks::None => Ok(0),
         RequestedNetworks::Auto => automatic(view, project).map(|network| usize::from(network.is_some())),
-        RequestedNetworks::These(nics) => {
+        RequestedNetworks::These(nics) | RequestedNetworks::OfAnyProject(nics) => {
             for nic in nics {
-                check_nic(view, project, nic)?;
+                check_nic(view, project, networks, nic)?;
             }
             Ok(nics.iter().filter(|nic| nic.port.is_none()).count())
         }
@@ -35,7 +35,7 @@ pub(super) fn check(
     views.security_groups.read(|view| groups(view, project, security_groups)).map(drop)
 }
 
-/// Nova's check of an explicit `auto`: a network exists, or could be created.
+/// Nova's check of an explicit `auto`: the project can use a network. The embedded service creates none.
 pub(super) fn check_auto(views: &Views, project: &ProjectId) -> Result<(), PortError> {
     match views.networks.read(|view| automatic(view, project))? {
         Some(_) => Ok(()),
@@ -72,7 +72,12 @@ pub(super) fn automatic(view: &NetworksView, project: &ProjectId) -> Result<Opti
     }
 }
 
-fn check_nic(view: &NetworksView, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError> {
+fn check_nic(
+    view: &NetworksView,
+    project: &ProjectId,
+    networks: &RequestedNetworks,
+    nic: &RequestedNic,
+) -> Result<(), PortError> {
     if let Some(id) = nic.port {
         let port = usable_port(view, project, id)?;
         if !port.binding().device.is_empty() {
@@ -84,7 +89,7 @@ fn check_nic(view: &NetworksView, project: &ProjectId, nic: &RequestedNic) -> Re
         return Ok(());
     }
     let Some(id) = nic.network else { return automatic(view, project).map(drop) };
-    usable_network(view, project, id)?;
+    admitted_network(view, project, networks, id)?;
     if view.whole(id).is_none_or(|network| network.subnets.is_empty()) {
         return Err(PortError::Invalid(format!("Network {id} requires a subnet in order to boot instances on.")));
     }
@@ -101,8 +106,8 @@ fn check_nic(view: &NetworksView, project: &ProjectId, nic: &RequestedNic) -> Re
     Ok(())
 }
 
-/// A port that the project may give to a server: its own (Nova's `PortNotUsable`), on a network that it may use. An
-/// existing port on an external network is refused, too.
+/// The project's own port with this id (Nova: `PortNotUsable`). A port on an external network is refused, unless the
+/// network is the project's own or shared.
 pub(super) fn usable_port<'a>(
     view: &'a NetworksView,
     project: &ProjectId,
@@ -118,7 +123,7 @@ pub(super) fn usable_port<'a>(
     }
 }
 
-/// Whether servers of the project may be in the network, whether it is external or not.
+/// Whether the network is the project's own or shared, whatever its `external` says.
 fn is_inner(network: &NetworkRow, project: &ProjectId) -> bool {
     network.created.project == *project || network.settings().shared
 }
@@ -128,18 +133,34 @@ fn external(id: NetworkId) -> PortError {
     PortError::Forbidden(format!("It is not allowed to create an interface on external network {id}"))
 }
 
+/// A network that this request may use: any network if an administrator made the request.
+pub(super) fn admitted_network<'a>(
+    view: &'a NetworksView,
+    project: &ProjectId,
+    networks: &RequestedNetworks,
+    id: NetworkId,
+) -> Result<&'a Arc<NetworkRow>, PortError> {
+    match networks {
+        RequestedNetworks::OfAnyProject(_) => view.network(id).ok_or_else(|| no_network(id)),
+        _ => usable_network(view, project, id),
+    }
+}
+
+fn no_network(id: NetworkId) -> PortError {
+    PortError::Invalid(format!("Network {id} could not be found."))
+}
+
 /// A network that the project's servers may have ports on.
 pub(super) fn usable_network<'a>(
     view: &'a NetworksView,
     project: &ProjectId,
     id: NetworkId,
 ) -> Result<&'a Arc<NetworkRow>, PortError> {
-    let missing = || PortError::Invalid(format!("Network {id} could not be found."));
-    let network = view.network(id).ok_or_else(missing)?;
+    let network = view.network(id).ok_or_else(|| no_network(id))?;
     match is_inner(network, project) {
         true => Ok(network),
         false if network.settings().external => Err(external(id)),
-        false => Err(missing()),
+        false => Err(no_network(id)),
     }
 }
 

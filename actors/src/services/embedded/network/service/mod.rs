@@ -7,7 +7,8 @@
 //!  - allocate is idempotent. A port's id derives from the server's id and the index of the interface, so a repeated
 //!    call finds the same ports;
 //!  - release misses no port. It goes to every network with a port of the server in the views, and to every network
-//!    that got an allocation from this process. After a restart, the views are complete before the service is called.
+//!    that got an allocation from this operating-system process. After a restart, the views are complete before the
+//!    service is called.
 
 mod allocate;
 mod attach;
@@ -135,7 +136,7 @@ impl NetworkService for EmbeddedNetworks {
         if let Err(error) = &allocated
             && !matches!(error, PortError::Unavailable(_))
         {
-            if let Err(undo) = self.release(wanted.instance, &wanted.project, Arc::clone(&meta)).await {
+            if let Err(undo) = self.release(wanted.instance, &wanted.project, &[], Arc::clone(&meta)).await {
                 // The calling process releases the ports again when it is undone.
                 tracing::warn!(instance = %wanted.instance, %error, %undo, "undoing ports failed, retrying");
             }
@@ -153,10 +154,10 @@ impl NetworkService for EmbeddedNetworks {
     }
 
     async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.detach(instance, attach::port_of(process), meta).await
+        self.detach(instance, attach::port_of(process), true, meta).await
     }
 
-    async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError> {
+    async fn detach(&self, instance: InstanceId, port: PortId, _: bool, meta: Arc<Meta>) -> Result<(), PortError> {
         let mut networks = self.touched.of(instance);
         networks.extend(self.views.networks.read(|view| view.port(port).map(|port| port.created.network)));
         let mut seen = Position::START;
@@ -243,8 +244,8 @@ impl NetworkService for EmbeddedNetworks {
         Ok(self.views.networks.read(|view| view.at_address(address).map(|port| reads::port_info(port)).collect()))
     }
 
-    /// The service keeps everything in the log, so the read models of a moment are the service at that moment. The
-    /// result must not be used for changes.
+    /// All state of the service is in the log, so the read models of a past moment suffice to answer for that moment.
+    /// The result must not be used for changes.
     fn as_of(&self, past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {
         Some(Self::new(Arc::clone(&self.gateway), Arc::clone(past)))
     }
@@ -253,7 +254,13 @@ impl NetworkService for EmbeddedNetworks {
         Ok(attach::refreshed(&self.views, instance, nics))
     }
 
-    async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {
+    async fn release(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        _: &[PortId],
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
         let mut seen = Position::START;
         for network in self.networks_of(project, instance) {
             let command = NetworkCommand::ReleaseDevice { device: instance, project: project.clone() };

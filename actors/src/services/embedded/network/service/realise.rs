@@ -106,7 +106,7 @@ fn filter(networks: &NetworksView, groups: &SecurityGroupsView, port: &Port) -> 
         return None;
     }
     let mut ips: Vec<String> = port.addresses().iter().map(|fixed| fixed.address.to_string()).collect();
-    // The filter has one MAC, so a pair with another MAC cannot pass.
+    // The filter admits only the port's own MAC, so an allowed address pair with another MAC is left out.
     let own = |mac: &Option<String>| mac.as_ref().is_none_or(|mac| mac.eq_ignore_ascii_case(&port.created.mac));
     ips.extend(settings.allowed_address_pairs.iter().filter(|pair| own(&pair.mac)).map(|pair| pair.address.clone()));
     let mut rules: Vec<FilterRule> = Vec::new();

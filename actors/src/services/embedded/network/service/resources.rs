@@ -35,7 +35,8 @@ fn sees_floating_ip(row: &FloatingIp, caller: &ServiceCaller) -> bool {
     caller.may((EmbeddedPolicy::Network, "get_floatingip"), Some(row.project()), &access::owned(row.project()))
 }
 
-/// Whether the caller sees the group. Nova calls Neutron for the user, and Neutron shows only the user's own groups.
+/// Whether the caller sees the group. Nova calls Neutron for the user. Neutron shows a user only the groups of the
+/// user's project, and an administrator all groups.
 fn sees_group(group: &SecurityGroup, caller: &ServiceCaller) -> bool {
     caller.is_admin || caller.project.as_ref() == Some(group.project())
 }
@@ -151,7 +152,8 @@ impl EmbeddedNetworks {
         found.filter(|group| sees_group(group, caller)).ok_or_else(|| no_group(id))
     }
 
-    /// The group of a rule. The id of a rule in an invisible group is not shown either.
+    /// The group of a rule. If the caller may not see the group, the answer is the same as for a rule that does not
+    /// exist.
     fn group_of(&self, rule: SecurityGroupRuleId, caller: &ServiceCaller) -> Result<Arc<SecurityGroup>, PortError> {
         let group = self.views.security_groups.read(|view| view.get(view.rule(rule)?.added.group).cloned());
         group.filter(|group| sees_group(group, caller)).ok_or_else(|| no_rule(rule))

@@ -5,7 +5,7 @@
 //! | `choose_host` | selects the host: the required one, or the one with the most free space | (it changes nothing) |
 //! | `make_content` | loads the image into the host's cache, creates the volume in its pool | deleting the volume |
 //!
-//! If a host fails, the process tries another, unless the volume requires one host.
+//! If a host fails, the process tries another host, unless the volume requires a particular host.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                     failure.map_or_else(|| StepError::again("unknown").fault(), |failure| failure.fault.clone());
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault }).await
             }
-            // The process that cancelled this one continues with the volume.
+            // The process that cancelled this process continues with the volume.
             ProcessOutcome::CalledOff => Ok(()),
         }
     }
@@ -91,8 +91,8 @@ async fn choose_host(work: &StepRun) -> Result<StepOutput, StepError> {
         };
         let Some(store) = driver.volume_store() else { continue };
         match store.volume_pool().await {
-            // Volumes in a pool of files are sparse. So a host is excluded only if its pool's capacity is too small,
-            // and not if its free space is.
+            // Volumes in a pool of files are sparse. So a pool with too little capacity excludes its host, but too
+            // little free space does not.
             Ok(pool) if best.as_ref().is_none_or(|(free, ..)| pool.free > *free) && pool.capacity >= needed => {
                 best = Some((pool.free, host, hostname));
             }
@@ -158,7 +158,7 @@ async fn look(work: &StepRun, volume: VolumeId) -> Result<Option<Arc<VolumeRecor
     }
 }
 
-/// Deletes the volume from its pool. If the host is down, its agent does it when the host is back.
+/// Deletes the volume from its pool. If the host is down, its agent deletes the volume when the host is back.
 async fn remove_content(work: &StepRun) -> Result<(), StepError> {
     let Some((host, _)) = work.running.host() else { return Ok(()) };
     let Some(driver) = work.reach(host)? else { return Ok(()) };

@@ -2,7 +2,7 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `call_off` | cancels a process on the volume, and waits until it is undone |
+//! | `call_off` | cancels the volume's running process, and waits until that process is undone |
 //! | `remove_content` | removes snapshots and volume from the pool; the agent of a host that is down does it later |
 //! | `release_quota` | releases the project's quota |
 

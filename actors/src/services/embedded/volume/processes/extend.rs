@@ -46,7 +46,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
                 give_back(work).await?;
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault: failure.fault.clone() }).await
             }
-            // The process that cancelled this one deletes the volume.
+            // The process that cancelled this process deletes the volume.
             _ => Ok(()),
         }
     }

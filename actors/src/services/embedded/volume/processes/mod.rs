@@ -84,7 +84,7 @@ impl StepRun {
         Ok(())
     }
 
-    /// A driver that reaches the storage of `host`; `None` while no such host answers.
+    /// The driver of a host that reaches the storage of `host`; `None` while no such host answers.
     pub(super) fn reach(&self, host: HostId) -> Result<Option<Arc<dyn Driver>>, StepError> {
         if self.host_answers(host)? {
             return self.driver(host).map(Some);

@@ -41,7 +41,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             (ProcessOutcome::Failed, Some(failure)) => {
                 work.tell_volume(VolumeCommand::RecordFailed { process, fault: failure.fault.clone() }).await
             }
-            // The process that cancelled this one deletes the volume.
+            // The process that cancelled this process deletes the volume.
             _ => Ok(()),
         }
     }
@@ -66,7 +66,7 @@ async fn write_image(work: &StepRun) -> Result<StepOutput, StepError> {
     work.context.image_holds.hold(process, *host, &image.checksum).await;
     driver.ensure_image(&image, source).await.map_err(here)?;
     let name = volumes::volume(work.volume_id());
-    // Content that exists counts as written, so it is removed first; a repeated step begins here.
+    // `create_volume` keeps content that exists, so the old content is removed first. A repeated step starts over here.
     let store = driver.volume_store().needed().map_err(here)?;
     store.delete_volume(&name).await.map_err(here)?;
     store.create_volume(&name, u64::from(volume.size_gb) * GIB, &VolumeContent::Image(image)).await.map_err(here)?;

@@ -1,4 +1,5 @@
-//! A project's volume quota. The service reserves quota here before it requests a volume or a snapshot.
+//! A project's volume quota. The service reserves quota here before it records a new volume, a larger size or a
+//! snapshot.
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{ProjectId, SnapshotId, VolumeId};
@@ -13,7 +14,7 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum VolumeQuotaRoot {}
 
-/// The limits of a project without own limits; the defaults are Cinder's. -1 means no limit.
+/// The limits of projects that have none of their own. `Default` gives Cinder's. -1 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VolumeLimits {
     pub volumes: i64,
@@ -45,8 +46,8 @@ impl VolumeLimits {
 
 #[derive(Debug, Clone)]
 pub enum VolumeQuotaCommand {
-    /// Reserves quota for a volume, or more quota for a larger size. Quota that is already reserved is not checked
-    /// again.
+    /// Reserves quota for a new volume, or the additional quota for a larger size. A size that is already reserved
+    /// needs no check and changes nothing.
     TakeVolume {
         project: ProjectId,
         volume: VolumeId,
@@ -87,7 +88,7 @@ pub enum VolumeQuotaCommand {
 pub enum VolumeQuotaReject {
     #[error("Maximum number of volumes allowed ({limit}) exceeded for quota 'volumes'.")]
     Volumes { limit: i64 },
-    #[error("Maximum number of snapshots allowed ({limit}) exceeded for quota 'snapshots'.")]
+    #[error("Maximum number of snapshots allowed ({limit}) exceeded")]
     Snapshots { limit: i64 },
     #[error(
         "Requested volume or snapshot exceeds allowed gigabytes quota. Requested {requested}G, quota is {limit}G and \

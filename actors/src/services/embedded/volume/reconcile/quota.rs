@@ -61,7 +61,7 @@ impl Reconciler for IdleVolumeQuota {
     type Finding = ReservedQuota;
 
     const NAME: &'static str = "volume-quota";
-    const MENDS: &'static str = "volume quota that no volume and no snapshot holds";
+    const REPAIRS: &'static str = "volume quota without a volume or snapshot";
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 

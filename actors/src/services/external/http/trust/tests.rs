@@ -113,7 +113,7 @@ async fn the_own_certificate_is_shown() {
 }
 
 #[tokio::test]
-async fn files_that_cannot_be_used_are_told() {
+async fn unusable_certificate_files_are_named_in_the_error() {
     let folder = certificates();
     let folder = folder.path();
     let told = |tls: TlsTrust| tls.client_config().unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Which tokens a call carries, and what happens when one of them counts no more.
+//! Tests which tokens a call carries, and how a call continues if a service refuses one of them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +31,7 @@ fn session(stub: &StubService, user: &str) -> Arc<KeystoneSession> {
     KeystoneSession::new(account, ServiceClient::new(calls("keystone")).unwrap(), Arc::new(SystemClock))
 }
 
-/// Keystone and the called service in one. It gives out the tokens `own-1`, `own-2`, ...
+/// Starts a stub that is both Keystone and the called service. It issues the tokens `own-1`, `own-2`, ...
 async fn stub(judge: impl Fn(&StubCall) -> u16 + Send + Sync + 'static) -> StubService {
     let logins = std::sync::atomic::AtomicUsize::new(0);
     StubService::start(move |call, _| {
@@ -154,5 +154,5 @@ async fn an_upload_that_stands_still_ends() {
     let stands = futures::StreamExt::chain(first, futures::stream::pending());
     let sent =
         service.upload(Asker::Own, None, |root| ServiceRequest::put(format!("{root}/file")), Box::pin(stands)).await;
-    assert_eq!(sent.unwrap_err(), CallFailure::Unanswered("an upload to image stands still".to_owned()));
+    assert_eq!(sent.unwrap_err(), CallFailure::Unanswered("an upload to image makes no progress".to_owned()));
 }

@@ -1,0 +1,96 @@
+#![allow(clippy::unwrap_used)]
+use chronova_events::ids::{FlavorId, ImageId};
+
+use super::*;
+
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+fn owned(pairs: Pairs<'_>) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn flavor(specs: Pairs<'_>) -> FlavorSnapshot {
+    FlavorSnapshot {
+        id: FlavorId::new("1"),
+        name: "one".into(),
+        vcpus: 2,
+        memory_mib: 512,
+        root_gib: 1,
+        ephemeral_gib: 0,
+        swap_mib: 0,
+        extra_specs: owned(specs),
+    }
+}
+
+fn image(properties: Pairs<'_>) -> ImageSnapshot {
+    ImageSnapshot {
+        id: ImageId(uuid::Uuid::from_u128(3)),
+        name: "image".into(),
+        checksum: "ab".repeat(64),
+        format: "qcow2".into(),
+        size: 1,
+        virtual_size: 1,
+        min_memory_mib: 0,
+        min_disk_gib: 0,
+        properties: owned(properties),
+    }
+}
+
+fn asked(specs: Pairs<'_>, properties: Pairs<'_>) -> Result<(), String> {
+    check(&flavor(specs), Some(&image(properties)))
+}
+
+fn says(specs: Pairs<'_>, properties: Pairs<'_>, words: &str) {
+    let refusal = asked(specs, properties).unwrap_err();
+    assert!(refusal.contains(words), "{specs:?} {properties:?}: {refusal}");
+}
+
+#[test]
+fn secure_boot_needs_uefi_and_a_board_that_protects_it() {
+    let uefi = ("hw_firmware_type", "uefi");
+    assert_eq!(asked(&[("os:secure_boot", "required")], &[uefi, ("hw_machine_type", "q35")]), Ok(()));
+    assert_eq!(asked(&[], &[("os_secure_boot", "required"), uefi]), Ok(()), "the machine may be the operator's q35");
+    assert_eq!(asked(&[], &[("os_secure_boot", "optional")]), Ok(()), "without UEFI it has none");
+    says(&[("os:secure_boot", "required")], &[], "hw_firmware_type = uefi");
+    says(&[("os:secure_boot", "required")], &[uefi, ("hw_machine_type", "pc")], "hw_machine_type = q35");
+    says(&[("os:secure_boot", "optional")], &[uefi], "required or disabled");
+    says(&[], &[uefi, ("os_secure_boot", "perhaps")], "perhaps");
+    // An operator's flavor blocks the request of an image.
+    says(&[("os:secure_boot", "disabled")], &[uefi, ("os_secure_boot", "required")], "both have to be the same");
+}
+
+#[test]
+fn a_tpm_has_a_version_and_a_model_that_fits_it() {
+    assert_eq!(asked(&[("hw:tpm_version", "2.0"), ("hw:tpm_model", "tpm-crb")], &[("hw_tpm_version", "2.0")]), Ok(()));
+    assert_eq!(asked(&[], &[("hw_tpm_version", "1.2"), ("hw_tpm_model", "tpm-tis")]), Ok(()));
+    says(&[("hw:tpm_version", "2.0")], &[("hw_tpm_version", "1.2")], "both have to be the same");
+    says(&[("hw:tpm_version", "1.2"), ("hw:tpm_model", "tpm-crb")], &[], "version 2.0 alone");
+    says(&[("hw:tpm_version", "1.2")], &[("hw_tpm_model", "tpm-crb")], "version 2.0 alone");
+    says(&[], &[("hw_tpm_model", "tpm-tis")], "without a TPM version");
+    says(&[], &[("hw_tpm_version", "3.0")], "1.2 or 2.0");
+    let of = |specs: Pairs<'_>, properties: Pairs<'_>| tpm_version(&flavor(specs), Some(&image(properties)));
+    assert_eq!(of(&[], &[("hw_tpm_version", "1.2")]).map(chronova_hypervisor::tpm::TpmVersion::word), Some("1.2"));
+    assert_eq!(of(&[], &[]), None);
+}
+
+#[test]
+fn locked_memory_needs_a_page_size_and_no_contradiction() {
+    let small = ("hw:mem_page_size", "small");
+    assert_eq!(asked(&[("hw:locked_memory", "True"), small], &[]), Ok(()));
+    assert_eq!(asked(&[small], &[("hw_locked_memory", "yes")]), Ok(()));
+    says(&[("hw:locked_memory", "True")], &[], "page size");
+    says(&[("hw:locked_memory", "True"), small], &[("hw_locked_memory", "False")], "contradict");
+}
+
+#[test]
+fn an_image_stays_within_the_flavors_bounds() {
+    assert_eq!(asked(&[("hw_video:ram_max_mb", "32")], &[("hw_video_ram", "16")]), Ok(()));
+    says(&[("hw_video:ram_max_mb", "8")], &[("hw_video_ram", "16")], "higher than the maximum");
+    says(&[], &[("hw_video_ram", "16")], "higher than the maximum");
+    assert_eq!(asked(&[("hw:cpu_max_sockets", "2")], &[("hw_cpu_max_sockets", "1"), ("hw_cpu_sockets", "2")]), Ok(()));
+    says(&[("hw:cpu_max_sockets", "2")], &[("hw_cpu_max_sockets", "4")], "exceeds the flavor's hw:cpu_max_sockets");
+    says(&[("hw:cpu_max_cores", "2")], &[("hw_cpu_cores", "4")], "exceeds the flavor's hw:cpu_max_cores");
+    assert_eq!(asked(&[("hw:serial_port_count", "3")], &[("hw_serial_port_count", "2")]), Ok(()));
+    says(&[("hw:serial_port_count", "1")], &[("hw_serial_port_count", "2")], "exceed");
+    says(&[("hw:serial_port_count", "9")], &[], "from 1 to 4");
+}

@@ -1,0 +1,74 @@
+//! The trait of the key manager, which keeps secrets of servers: the passphrases of emulated TPMs.
+//!
+//! Barbican has the same calls: a secret belongs to the project of the user who stored it, and only users of that
+//! project read it. The log of events has a secret's reference, and never the secret.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use chronova_events::ids::{ProjectId, UserId};
+use uuid::Uuid;
+
+use super::PortError;
+
+/// The user in whose name a secret is stored or read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRequester {
+    pub user: UserId,
+    pub project: ProjectId,
+}
+
+/// A secret. It is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretPayload(String);
+
+impl SecretPayload {
+    pub fn new(payload: impl Into<String>) -> Self {
+        Self(payload.into())
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretPayload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretPayload(...)")
+    }
+}
+
+#[async_trait]
+pub trait KeyManager: Send + Sync {
+    /// Stores a secret for its requester, and returns its reference. If a secret with this id exists, it stays as it
+    /// is.
+    async fn store(&self, id: Uuid, payload: SecretPayload, requester: &KeyRequester) -> Result<String, PortError>;
+    /// Reads a secret. `Forbidden` for users of other projects.
+    async fn read(&self, reference: &str, requester: &KeyRequester) -> Result<SecretPayload, PortError>;
+    /// Deletes a secret with its server. Succeeds if there is none.
+    async fn delete(&self, reference: &str) -> Result<(), PortError>;
+}
+
+/// The implementation for a deployment without a key manager. It refuses every secret.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoKeyManager;
+
+fn none<T>() -> Result<T, PortError> {
+    let message = "This cloud has no key manager, so it keeps no passphrase of a TPM: set [chronova] key_manager.";
+    Err(PortError::Invalid(message.to_owned()))
+}
+
+#[async_trait]
+impl KeyManager for NoKeyManager {
+    async fn store(&self, _: Uuid, _: SecretPayload, _: &KeyRequester) -> Result<String, PortError> {
+        none()
+    }
+
+    async fn read(&self, _: &str, _: &KeyRequester) -> Result<SecretPayload, PortError> {
+        none()
+    }
+
+    async fn delete(&self, _: &str) -> Result<(), PortError> {
+        Ok(())
+    }
+}

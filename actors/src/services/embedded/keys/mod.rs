@@ -1,0 +1,171 @@
+//! The embedded key manager: one file for each secret, in the folder `secrets` of the data folder.
+//!
+//! The files are private, as the keys of tokens are, and all members of a cluster share them with the data folder. No
+//! secret is in the log of events, in a checkpoint or in an export. A deleted secret is gone.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_events::ids::{ProjectId, UserId};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::ports::PortError;
+use crate::ports::keys::{KeyManager, KeyRequester, SecretPayload};
+
+/// A longer secret is refused.
+const LONGEST: usize = 64 * 1024;
+
+/// The content of a file.
+#[derive(Serialize, Deserialize)]
+struct KeptSecret {
+    project: ProjectId,
+    user: UserId,
+    payload: String,
+}
+
+#[derive(Debug)]
+pub struct EmbeddedKeyManager {
+    folder: PathBuf,
+}
+
+impl EmbeddedKeyManager {
+    /// Opens the folder of the secrets, and creates it at the first start.
+    ///
+    /// # Errors
+    /// The folder cannot be created.
+    pub fn open(data_dir: &Path) -> io::Result<Arc<Self>> {
+        let folder = data_dir.join("secrets");
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(Arc::new(Self { folder }))
+    }
+
+    /// The file of a secret. A reference is the secret's id, so no other path can be named.
+    fn path(&self, reference: &str) -> Result<PathBuf, PortError> {
+        let id: Uuid = reference.parse().map_err(|_| missing(reference))?;
+        Ok(self.folder.join(id.to_string()))
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        reference: &str,
+        work: impl FnOnce(&Path) -> Result<T, PortError> + Send + 'static,
+    ) -> Result<T, PortError> {
+        let path = self.path(reference)?;
+        let done = tokio::task::spawn_blocking(move || work(&path)).await;
+        done.unwrap_or_else(|error| Err(PortError::Unavailable(error.to_string())))
+    }
+}
+
+fn missing(reference: &str) -> PortError {
+    PortError::NotFound(format!("The key manager has no secret {reference}."))
+}
+
+fn failed(error: &io::Error) -> PortError {
+    PortError::Unavailable(format!("The key manager cannot use its folder: {error}"))
+}
+
+fn look(path: &Path) -> Result<Option<KeptSecret>, PortError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|_| {
+        PortError::Invalid(format!("The secret in {} is damaged: restore the file from a backup.", path.display()))
+    })
+}
+
+/// Writes the file at once: a crash leaves no file or the whole one. Another writer's file stays.
+fn write(path: &Path, kept: &KeptSecret) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    let temporary = path.with_extension(format!("{}.tmp", chronova_events::entropy::uuid()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(&serde_json::to_vec(kept)?)?;
+    file.sync_all()?;
+    // A link replaces no file, unlike a renaming.
+    let linked = fs::hard_link(&temporary, path);
+    fs::remove_file(&temporary)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => File::open(folder)?.sync_all(),
+    }
+}
+
+#[async_trait]
+impl KeyManager for EmbeddedKeyManager {
+    async fn store(&self, id: Uuid, payload: SecretPayload, requester: &KeyRequester) -> Result<String, PortError> {
+        if payload.expose().len() > LONGEST {
+            return Err(PortError::Invalid(format!("A secret has at most {LONGEST} bytes.")));
+        }
+        let (reference, requester) = (id.to_string(), requester.clone());
+        let kept = KeptSecret {
+            project: requester.project.clone(),
+            user: requester.user.clone(),
+            payload: payload.expose().to_owned(),
+        };
+        self.blocking(&reference, move |path| {
+            write(path, &kept).map_err(|error| failed(&error))?;
+            let found = look(path)?.is_some_and(|found| found.project == requester.project);
+            found.then_some(()).ok_or_else(|| PortError::Conflict("Another project has this secret.".to_owned()))
+        })
+        .await?;
+        Ok(reference)
+    }
+
+    async fn read(&self, reference: &str, requester: &KeyRequester) -> Result<SecretPayload, PortError> {
+        let (named, project) = (reference.to_owned(), requester.project.clone());
+        self.blocking(reference, move |path| match look(path)? {
+            None => Err(missing(&named)),
+            Some(kept) if kept.project == project => Ok(SecretPayload::new(kept.payload)),
+            Some(_) => Err(PortError::Forbidden(format!("Secret {named} belongs to another project."))),
+        })
+        .await
+    }
+
+    async fn delete(&self, reference: &str) -> Result<(), PortError> {
+        self.blocking(reference, |path| match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&error)),
+            _ => Ok(()),
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn of(project: &str) -> KeyRequester {
+        KeyRequester { user: UserId::new("u"), project: ProjectId::new(project) }
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_for_its_project_alone_and_a_deleted_one_is_gone() {
+        let data = tempfile::tempdir().unwrap();
+        let keys = EmbeddedKeyManager::open(data.path()).unwrap();
+        let id = Uuid::from_u128(7);
+        let reference = keys.store(id, SecretPayload::new("s3cret"), &of("p")).await.unwrap();
+        assert_eq!(keys.read(&reference, &of("p")).await.unwrap().expose(), "s3cret");
+        assert!(matches!(keys.read(&reference, &of("q")).await, Err(PortError::Forbidden(_))));
+        let again = keys.store(id, SecretPayload::new("other"), &of("p")).await.unwrap();
+        assert_eq!(keys.read(&again, &of("p")).await.unwrap().expose(), "s3cret", "a repeated store changes nothing");
+        assert!(keys.store(id, SecretPayload::new("mine"), &of("q")).await.is_err());
+        let file = data.path().join("secrets").join(id.to_string());
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let reopened = EmbeddedKeyManager::open(data.path()).unwrap();
+        assert_eq!(reopened.read(&reference, &of("p")).await.unwrap().expose(), "s3cret");
+        reopened.delete(&reference).await.unwrap();
+        reopened.delete(&reference).await.unwrap();
+        assert!(matches!(keys.read(&reference, &of("p")).await, Err(PortError::NotFound(_))));
+        assert!(matches!(keys.read("../token.key", &of("p")).await, Err(PortError::NotFound(_))));
+        assert!(!format!("{:?}", SecretPayload::new("s3cret")).contains("s3cret"));
+    }
+}

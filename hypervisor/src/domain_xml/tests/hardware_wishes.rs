@@ -1,0 +1,115 @@
+//! Firmware, TPM, real time and memory, as flavors, images and operators choose them.
+
+use super::*;
+use crate::tpm::TpmVersion;
+
+fn with_firmware() -> HostFacts {
+    let firmware = FirmwareFacts {
+        uefi: true,
+        secure_boot: true,
+        by_feature: true,
+        tpm_versions: vec![TpmVersion::V1_2, TpmVersion::V2_0],
+        tpm_models: vec!["tpm-tis".to_owned(), "tpm-crb".to_owned()],
+    };
+    HostFacts { firmware, ..host() }
+}
+
+#[test]
+fn secure_boot_has_a_protected_board_and_enrolled_keys() {
+    let uefi = ("hw_firmware_type", "uefi");
+    let secure = [uefi, ("hw_machine_type", "q35"), ("os:secure_boot", "required")];
+    let xml = golden("secure-boot", &with(&secure), &with_firmware());
+    for part in
+        ["<firmware>", "name='secure-boot'", "name='enrolled-keys'", "<loader secure='yes'/>", "<smm state='on'/>"]
+    {
+        assert!(xml.contains(part), "{part}: {xml}");
+    }
+    let plain = render(&with(&[uefi]), &with_firmware()).unwrap();
+    assert!(plain.contains("<feature enabled='no' name='secure-boot'/>") && !plain.contains("smm"), "{plain}");
+    let secure_of = |properties: &[(&str, &str)], host: &HostFacts| {
+        render(&with(properties), host).map(|xml| xml.contains("<loader secure='yes'/>"))
+    };
+    let optional = ("os_secure_boot", "optional");
+    assert_eq!(secure_of(&[uefi, ("hw_machine_type", "q35"), optional], &with_firmware()), Ok(true));
+    assert_eq!(secure_of(&[uefi, ("hw_machine_type", "q35"), optional], &host()), Ok(false), "the host has none");
+    assert_eq!(secure_of(&[uefi, ("hw_machine_type", "pc"), optional], &with_firmware()), Ok(false));
+    assert_eq!(secure_of(&[optional], &with_firmware()), Ok(false), "the guest has no UEFI");
+    let required = ("os_secure_boot", "required");
+    for (properties, host) in [
+        (vec![uefi, ("hw_machine_type", "q35"), required], host()),
+        (vec![uefi, ("hw_machine_type", "pc"), required], with_firmware()),
+        (vec![("hw_machine_type", "q35"), required], with_firmware()),
+        (vec![("hw_firmware_type", "coreboot")], with_firmware()),
+    ] {
+        assert!(secure_of(&properties, &host).is_err(), "{properties:?}");
+    }
+}
+
+#[test]
+fn a_tpm_is_emulated_and_its_state_is_encrypted() {
+    let tpm = [("hw:tpm_version", "2.0"), ("hw_tpm_model", "tpm-crb")];
+    let secret = Some(Uuid::from_u128(9));
+    let xml = golden("tpm", &GuestSpec { tpm_secret: secret, ..with(&tpm) }, &with_firmware());
+    let device = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'>\
+                  <encryption secret='00000000-0000-0000-0000-000000000009'/></backend></tpm>";
+    let flat: String = xml.split('\n').map(str::trim).collect();
+    assert!(flat.contains(device), "{flat}");
+    assert_eq!(render(&with(&tpm), &with_firmware()), Err(HardwareError::NoTpmSecret));
+    assert!(render(&GuestSpec { tpm_secret: secret, ..with(&tpm) }, &host()).is_err(), "the host offers none");
+    let wrong = [("hw:tpm_version", "1.2"), ("hw:tpm_model", "tpm-crb")];
+    assert!(render(&GuestSpec { tpm_secret: secret, ..with(&wrong) }, &with_firmware()).is_err());
+}
+
+#[test]
+fn a_guest_of_an_arm_host_has_uefi_without_asking() {
+    let arm = HostFacts { arch: "aarch64".to_owned(), ..with_firmware() };
+    assert!(render(&guest(), &arm).unwrap().contains("firmware='efi'"));
+    assert!(!render(&guest(), &with_firmware()).unwrap().contains("firmware='efi'"));
+}
+
+#[test]
+fn memory_is_locked_and_a_card_and_ports_are_as_requested() {
+    let wished = [
+        ("hw:locked_memory", "True"),
+        ("hw_video_ram", "16"),
+        ("hw_video_model", "vga"),
+        ("hw_serial_port_count", "3"),
+    ];
+    let xml = golden("wished", &with(&wished), &host());
+    assert!(xml.contains("<locked/>") && xml.contains("vram='16384'"), "{xml}");
+    assert_eq!(xml.matches("<serial ").count(), 3);
+}
+
+#[test]
+fn cpus_that_run_in_real_time_are_scheduled_first_and_memory_stays() {
+    let cpus = vec![(0, vec![2]), (1, vec![3])];
+    let node = GuestNode { cell: 0, cpus, memory_mib: 512, huge_page_kib: None };
+    let pinning = Pinning { nodes: vec![node], emulator: vec![2], realtime: vec![1], ..Pinning::default() };
+    let guest = GuestSpec { vcpus: 2, pinning, ..guest() };
+    let xml = golden("realtime", &guest, &host());
+    for part in [
+        "<vcpusched vcpus='1' scheduler='fifo' priority='1'/>",
+        "<emulatorpin cpuset='2'/>",
+        "<locked/>",
+        "<nosharepages/>",
+        "<pmu state='off'/>",
+    ] {
+        assert!(xml.contains(part), "{part}: {xml}");
+    }
+    let guests = GuestOptions { realtime_priority: 50, ..GuestOptions::default() };
+    assert!(render(&guest, &HostFacts { guests, ..host() }).unwrap().contains("priority='50'"));
+}
+
+/// `[libvirt] file_backed_memory`: guests' memory is in files of the host.
+#[test]
+fn memory_is_in_files_where_the_operator_says_so() {
+    let guests = GuestOptions { file_backed_memory: Some(1 << 20), ..GuestOptions::default() };
+    let host = HostFacts { guests, ..host() };
+    let xml = golden("file-backed", &guest(), &host);
+    for part in ["<source type='file'/>", "<access mode='shared'/>", "<allocation mode='immediate'/>", "<discard/>"] {
+        assert!(xml.contains(part), "{part}: {xml}");
+    }
+    let node = GuestNode { cell: 0, cpus: vec![(0, vec![0])], memory_mib: 512, huge_page_kib: Some(2048) };
+    let pinning = Pinning { nodes: vec![node], ..Pinning::default() };
+    assert_eq!(render(&GuestSpec { pinning, ..guest() }, &host), Err(HardwareError::HugePagesOnFiles));
+}

@@ -1,0 +1,76 @@
+//! The sockets, cores and threads that a guest sees.
+//!
+//! The rules are those of Nova's `_get_desirable_cpu_topologies`: a topology within the limits that meets most wishes,
+//! and of these the one with the fewest threads and the most sockets. A wish that the number of CPUs does not allow has
+//! no effect.
+
+/// A number for each part of a topology, if one is given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct TopologyParts {
+    sockets: Option<u32>,
+    cores: Option<u32>,
+    threads: Option<u32>,
+}
+
+/// The wishes and limits of a flavor and an image.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct TopologyWish {
+    wished: TopologyParts,
+    most: TopologyParts,
+}
+
+impl TopologyWish {
+    pub(super) fn parse<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Self {
+        let count = |name: String| get(&name).and_then(|value| value.trim().parse().ok()).filter(|n: &u32| *n > 0);
+        // For each part, the flavor precedes the image.
+        let part = |name: &str| count(format!("hw:cpu_{name}")).or_else(|| count(format!("hw_cpu_{name}")));
+        Self {
+            wished: TopologyParts { sockets: part("sockets"), cores: part("cores"), threads: part("threads") },
+            most: TopologyParts {
+                sockets: part("max_sockets"),
+                cores: part("max_cores"),
+                threads: part("max_threads"),
+            },
+        }
+    }
+
+    /// Sockets, cores and threads; their product is `vcpus`. If the limits allow no topology, they have no effect.
+    pub(super) fn best(self, vcpus: u32) -> (u32, u32, u32) {
+        let allowed = |most: Option<u32>, part: u32| most.is_none_or(|most| part <= most);
+        let met = |wish: Option<u32>, part: u32| u32::from(wish == Some(part));
+        let divisors = |of: u32| (1..=of).filter(move |n| of.is_multiple_of(*n));
+        let possible = divisors(vcpus)
+            .flat_map(|threads| divisors(vcpus / threads).map(move |cores| (vcpus / threads / cores, cores, threads)));
+        let within = possible.filter(|(sockets, cores, threads)| {
+            allowed(self.most.sockets, *sockets)
+                && allowed(self.most.cores, *cores)
+                && allowed(self.most.threads, *threads)
+        });
+        let best = within.max_by_key(|(sockets, cores, threads)| {
+            let wished = self.wished;
+            let met = met(wished.sockets, *sockets) + met(wished.cores, *cores) + met(wished.threads, *threads);
+            (met, sockets * cores, *sockets)
+        });
+        best.unwrap_or((vcpus, 1, 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn best(vcpus: u32, wishes: &[(&str, &str)]) -> (u32, u32, u32) {
+        let get = |name: &str| wishes.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+        TopologyWish::parse(get).best(vcpus)
+    }
+
+    #[test]
+    fn limits_of_a_topology_are_kept() {
+        assert_eq!(best(8, &[]), (8, 1, 1));
+        assert_eq!(best(8, &[("hw:cpu_max_sockets", "2")]), (2, 4, 1), "Windows takes two sockets");
+        assert_eq!(best(8, &[("hw:cpu_max_sockets", "2"), ("hw:cpu_max_cores", "2")]), (2, 2, 2));
+        assert_eq!(best(8, &[("hw_cpu_max_sockets", "1")]), (1, 8, 1), "an image has limits, too");
+        assert_eq!(best(8, &[("hw:cpu_max_sockets", "4"), ("hw:cpu_threads", "2")]), (4, 1, 2));
+        assert_eq!(best(7, &[("hw:cpu_max_sockets", "2")]), (1, 7, 1), "the product is the number of CPUs");
+    }
+}

@@ -1,0 +1,89 @@
+//! `chronova host check`: asks each host what its guests can have, and says why they cannot have the rest.
+//!
+//! It asks as the server does at registration, so a host that fails here is not registered, for the same reason.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_hypervisor::backend;
+use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, HostSignal};
+use chronova_hypervisor::guest::HostCapabilities;
+use futures::StreamExt as _;
+
+use super::super::{CommandFailure, Exit};
+use crate::config::Config;
+
+/// How long a host may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let configured = &config.chronova.hypervisors.0;
+    let uris = if uris.is_empty() { configured } else { uris };
+    if uris.is_empty() {
+        return Err(CommandFailure::Usage("name a host, or configure [chronova] hypervisors".to_owned()));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let options = config.targets().drivers;
+    let mut exit = Exit::Yes;
+    for uri in uris {
+        // Drivers keep their connections by tasks of the runtime.
+        let _entered = runtime.enter();
+        let drivers = backend::open(uri, &options).map_err(|error| CommandFailure::Usage(error.to_string()))?;
+        for driver in drivers {
+            let asked = runtime.block_on(ask(&driver));
+            if !tell(driver.uri(), &asked, out)? {
+                exit = Exit::No;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+async fn ask(driver: &Arc<dyn Driver>) -> DriverResult<HostCapabilities> {
+    let mut signals = driver.watch();
+    let asked = async {
+        loop {
+            match signals.next().await {
+                Some(HostSignal::Connected) => return driver.capabilities().await,
+                Some(HostSignal::Disconnected { reason }) => return Err(DriverError::Unreachable(reason)),
+                Some(_) => {}
+                None => return Err(DriverError::Unreachable("its driver ended".to_owned())),
+            }
+        }
+    };
+    let late = || DriverError::Timeout { call: "host check", seconds: PATIENCE.as_secs() };
+    tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// Writes the report on one host. Returns whether the server would register it.
+fn tell(uri: &str, asked: &DriverResult<HostCapabilities>, out: &mut dyn Write) -> std::io::Result<bool> {
+    let found = match asked {
+        Ok(found) => found,
+        Err(error) => {
+            writeln!(out, "{uri}\n  FAIL  {error}")?;
+            return Ok(false);
+        }
+    };
+    let version = |number: u32| format!("{}.{}.{}", number / 1_000_000, number / 1_000 % 1_000, number % 1_000);
+    let (hypervisor, libvirt) = (version(found.hypervisor_version), version(found.libvirt_version));
+    let kind = &found.hypervisor_type;
+    writeln!(out, "{uri}\n  ok    {}: {kind} {hypervisor}, libvirt {libvirt}", found.hostname)?;
+    match &found.emulates_because {
+        None => writeln!(out, "  ok    guests run with KVM")?,
+        Some(reason) => writeln!(out, "  note  guests are emulated, which is slow: {reason}")?,
+    }
+    for (name, what) in [
+        ("COMPUTE_FIRMWARE_UEFI", "UEFI"),
+        ("COMPUTE_SECURITY_UEFI_SECURE_BOOT", "secure boot"),
+        ("COMPUTE_SECURITY_TPM_1_2", "an emulated TPM 1.2"),
+        ("COMPUTE_SECURITY_TPM_2_0", "an emulated TPM 2.0"),
+    ] {
+        let (mark, can) = match found.traits.iter().any(|has| has == name) {
+            true => ("ok  ", "can"),
+            false => ("note", "cannot"),
+        };
+        writeln!(out, "  {mark}  guests {can} have {what}")?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,131 @@
+#!/bin/bash
+# Firmware of real guests. One starts with UEFI and secure boot, by Debian's signed shim, GRUB and kernel; the guest
+# itself tells it. Another has a TPM 2.0, which keeps a word over a hard reboot, and in long runs over a cold migration
+# that is confirmed and one that is reverted. The passphrase of the TPM is in the key manager alone: another passphrase,
+# and a cloud without a key manager, are clear faults.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/fleet.sh"
+UEFI=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest-uefi.qcow2
+command -v swtpm >/dev/null || cannot "no swtpm on this machine"
+[ -n "$(find /usr/share/qemu/firmware -name '*secure-enrolled*' 2>/dev/null)" ] || cannot "no UEFI firmware with enrolled keys"
+[ -s "$UEFI" ] && [ -z "$(find "$HERE/make-image.sh" "$HERE/guest" -newer "$UEFI" -print -quit)" ] \
+  || bash "$HERE/make-image.sh" "$UEFI" --uefi >/dev/null 2>&1 || cannot "the guest image with UEFI cannot be built"
+HOUSE_CONF=$'[chronova]\nkey_manager = embedded\n[libvirt]\nswtpm_enabled = true'
+fleet_open firmware fw 10.74 2
+house_furnish
+within 60 "both hosts are there" host_stands h2 up
+to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
+
+traits() { os --os-placement-api-version 1.6 resource provider trait list "$(os resource provider list --name "$1" -f value -c uuid)" -f value; } # host
+# The newest action of a server with its events, for an operation whose failure leaves the server as it was.
+newest() { # server
+  os server event show "$1" "$(os server event list "$1" -f value -c 'Request ID' | head -n 1)" -f json --os-compute-api-version 2.84 2>/dev/null
+}
+# One command of a TPM 2.0, as bytes in hexadecimal; prints the answer in hexadecimal.
+tpm() { # host, uuid, bytes
+  local bytes; bytes=$(sed 's/\(..\)/\\x\1/g' <<<"$3")
+  at "$1" "$2" "printf '$bytes' >/run/ask; exec 3<>/dev/tpm0; cat /run/ask >&3; dd bs=4096 count=1 <&3 2>/dev/null | od -An -tx1 -v | tr -d ' \\n'; exec 3<&-"
+}
+# The parts of the commands: the hierarchy of the owner, its empty password, a place of eight bytes, and a word for it.
+OWNER=40000001 PASSWORD=00000009400000090000000000 INDEX=01800001 WORD=6b65707420697421
+define_word() { tpm "$1" "$2" "80020000002d0000012a${OWNER}${PASSWORD}0000000e${INDEX}000b0206000600000008"; }
+write_word() { tpm "$1" "$2" "80020000002b00000137${OWNER}${INDEX}${PASSWORD}0008${WORD}0000"; }
+read_word() { tpm "$1" "$2" "8002000000230000014e${OWNER}${INDEX}${PASSWORD}00080000"; }
+ended() { # the server with the TPM
+  expect "the server with a TPM is deleted" os server delete --wait "$NAME-tpm"
+  same "its passphrase is gone" "$(ls "$DATA/secrets")" ""
+  same "so is the state of its TPM" "$(state_on h1 "$TPM")$(state_on h2 "$TPM")" ""
+}
+state_on() { ls "$STATE/$1/lib/swtpm/$2/tpm2" 2>/dev/null; } # host, uuid
+
+for host in h1 h2; do like "$host offers secure boot and a TPM 2.0" "$(traits $host | tr '\n' ' ')" 'SECURITY_TPM_2_0.*SECURITY_UEFI_SECURE_BOOT'; done
+
+# The check of a host needs no server. An operator reads there why a host would not be registered.
+check_host() { printf '[libvirt]\n%s\n' "$@" >"$WORK/check.conf"; "$CHRONOVA_BIN" host check --config-file "$WORK/check.conf" "$(uri_of h1)" 2>&1; } # options...
+like "the check of a host names its firmware" "$(check_host 'swtpm_enabled = true')" 'ok +guests can have an emulated TPM 2.0'
+like "and why guests are emulated" "$(check_host 'virt_type = qemu')" 'emulated.*virt_type is qemu'
+like "a model that the host can present is accepted" "$(check_host 'cpu_mode = custom' 'cpu_models = Nehalem')" 'ok +h1: QEMU'
+like "a model that it cannot present is told with the reason" "$(check_host 'cpu_mode = custom' 'cpu_models = Nehalem,SapphireRapids')" 'FAIL.*SapphireRapids'
+like "so is an impossible flag" "$(check_host 'cpu_mode = host-model' 'cpu_model_extra_flags = amx-tile')" 'FAIL.*amx-tile'
+
+# --------------------------------------------------------------------------------------------------------- both begin
+
+os image create --disk-format qcow2 --container-format bare --file "$UEFI" --public --property hw_firmware_type=uefi \
+  --property hw_machine_type=q35 --property os_secure_boot=required "$NAME-uefi" >"$WORK/uefi" 2>&1 || bad "the image is uploaded" "$(cat "$WORK/uefi")"
+os flavor create --vcpus 1 --ram 256 --disk 1 "$NAME-uefi" >"$WORK/flavor-uefi" 2>&1 || bad "the flavor is made" "$(cat "$WORK/flavor-uefi")"
+os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:tpm_version=2.0 --property hw:tpm_model=tpm-crb "$NAME-tpm" >"$WORK/flavor-tpm" 2>&1 \
+  || bad "the flavor with a TPM is made" "$(cat "$WORK/flavor-tpm")"
+boot "$NAME-secure" --flavor "$NAME-uefi" --image "$NAME-uefi"; SECURE=$ID
+boot "$NAME-tpm" --flavor "$NAME-tpm"; TPM=$ID
+FIRST=$(place "$NAME-tpm") SECOND=$(other "$(place "$NAME-tpm")")
+
+# ---------------------------------------------------------------------------------------------------------------- TPM
+
+ready "$NAME-tpm" "the guest with a TPM is booted"
+like "its definition encrypts the TPM's state" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<tpm model='tpm-crb'> *<backend type='emulator' version='2.0'.*<encryption secret="
+same "libvirt keeps no passphrase" "$(on "$FIRST" secret-list | grep -c vtpm)" 0
+like "the guest has a TPM of version 2" "$(at "$FIRST" "$TPM" cat /sys/class/tpm/tpm0/tpm_version_major)" '^2$'
+like "the guest defines a place in its TPM" "$(define_word "$FIRST" "$TPM")" '^80020000....00000000'
+like "and writes a word there" "$(write_word "$FIRST" "$TPM")" '^80020000....00000000'
+PASSPHRASE=$(sed -n 's/.*"payload":"\([^"]*\)".*/\1/p' "$DATA"/secrets/*)
+expect "the key manager has the passphrase" test -n "$PASSPHRASE"
+same "the log does not have it" "$(grep -laF "${PASSPHRASE:-none}" "$DATA"/log.db* 2>/dev/null | wc -l)" 0
+expect "a hard reboot" os server reboot --hard --wait "$NAME-tpm"
+ready "$NAME-tpm" "the guest with a TPM is booted again" 2
+like "the TPM kept the word over a hard reboot" "$(read_word "$FIRST" "$TPM")" "$WORD"
+os server stop "$NAME-tpm"; within 60 "it is off" is "$NAME-tpm" SHUTOFF
+cp -a "$DATA/secrets" "$WORK/secrets"
+sed -i 's/"payload":"[^"]*"/"payload":"wrong"/' "$DATA"/secrets/*
+os server start "$NAME-tpm"
+within 30 "another passphrase starts no guest" eval '[[ $(newest "$NAME-tpm") == *Error* ]] && at_rest "$NAME-tpm" SHUTOFF'
+like "and the reason is told" "$(newest "$NAME-tpm")" '[Tt][Pp][Mm]|passphrase|decrypt'
+cp -a "$WORK/secrets/." "$DATA/secrets/"
+expect "with its passphrase it starts again" os server start "$NAME-tpm"
+within 60 "it is ACTIVE" at_rest "$NAME-tpm" ACTIVE
+
+# -------------------------------------------------------------------------------------------------------- secure boot
+
+HOST=$(place "$NAME-secure")
+ready "$NAME-secure" "the guest with secure boot is booted"
+like "its firmware says that secure boot is on" "$(at "$HOST" "$SECURE" 'od -An -tx1 /sys/firmware/efi/efivars/SecureBoot-*')" '01 *$'
+like "its kernel says so, too" "$(at "$HOST" "$SECURE" 'dmesg | grep -i secure')" '[Ss]ecure boot (is )?enabled'
+like "libvirt chose firmware with a protected memory" "$(on "$HOST" dumpxml "$SECURE" | tr -d '\n')" "secure='yes'.*<smm state='on'/>"
+expect "it is deleted" os server delete --wait "$NAME-secure"
+same "nothing is left of it" "$(rest_of "$SECURE")" ""
+same "its firmware's variables are gone" "$(ls "$STATE/$HOST/lib/qemu/nvram" 2>/dev/null)" ""
+
+# ----------------------------------------------------------------------------------------------------- no key manager
+
+with_keys() { # embedded or none
+  house_stop
+  sed -i "s/^key_manager = .*/key_manager = $1/" "$CONF"
+  house_start || bad "the control plane starts with key_manager = $1"
+  within 60 "the hosts are up with key_manager = $1" host_is up
+}
+with_keys none
+os server create --wait --flavor "$NAME-tpm" --image "$NAME" --network "$NAME" "$NAME-none" >"$WORK/none" 2>&1
+SERVERS+=("$(get server "$NAME-none" id)")
+same "without a key manager it fails" "$(status_of "$NAME-none")" ERROR
+like "and is told why" "$(get server "$NAME-none" fault)" 'no key manager.*key_manager'
+with_keys embedded
+long_run || { ended; verdict; }
+
+# -------------------------------------------------------------------------------------------------------- moved cold
+
+ready "$NAME-tpm" "the guest with a TPM is booted" 3
+expect "a cold migration is requested" to_host migrate "$SECOND" "$NAME-tpm"
+within 120 "it waits to be verified" at_rest "$NAME-tpm" VERIFY_RESIZE
+ready "$NAME-tpm" "it is booted on $SECOND" 4
+like "the TPM kept the word over a cold migration" "$(read_word "$SECOND" "$TPM")" "$WORD"
+expect "it is confirmed" os server migration confirm "$NAME-tpm"
+within 60 "it is ACTIVE there" is_at "$NAME-tpm" "$SECOND"
+same "no state of its TPM is left on $FIRST" "$(state_on "$FIRST" "$TPM")" ""
+expect "another cold migration is requested" to_host migrate "$FIRST" "$NAME-tpm"
+within 120 "it waits to be verified again" at_rest "$NAME-tpm" VERIFY_RESIZE
+expect "it is reverted" os server migration revert "$NAME-tpm"
+within 120 "it is ACTIVE where it was" is_at "$NAME-tpm" "$SECOND"
+within 120 "it is booted there" eval '[ -n "$(read_word "$SECOND" "$TPM")" ]'
+like "the TPM kept the word over a revert" "$(read_word "$SECOND" "$TPM")" "$WORD"
+same "no state of its TPM came back to $FIRST" "$(state_on "$FIRST" "$TPM")" ""
+ended
+verdict

@@ -1,0 +1,172 @@
+//! Secure boot, emulated TPMs and machine types through the API, on simulated hosts that offer them.
+
+use chronova_tests::compute_api::{ADMIN, Answer, Api};
+use chronova_tests::world::World;
+use serde_json::{Value, json};
+
+/// The owner of the servers, and an administrator of another project.
+const OWNER: &str = "u:p";
+
+async fn flavor(api: &Api, id: &str, specs: Value) {
+    api.flavor(id, 512, 1).await;
+    let made = api
+        .call("POST", &format!("/flavors/{id}/os-extra_specs"), "2.1", ADMIN, Some(json!({"extra_specs": specs})))
+        .await;
+    assert_eq!(made.status, 200, "{}", made.body);
+}
+
+async fn create(api: &Api, flavor: &str, properties: &[(&str, &str)]) -> Answer {
+    let mut wish = Api::wish("secure");
+    wish["flavorRef"] = json!(flavor);
+    wish["imageRef"] = json!(api.image(properties).await);
+    let answer = api.call("POST", "/servers", "2.1", OWNER, Some(json!({"server": wish}))).await;
+    api.life.settled().await;
+    answer
+}
+
+async fn built(api: &Api, flavor: &str, properties: &[(&str, &str)]) -> String {
+    let made = create(api, flavor, properties).await;
+    assert_eq!(made.status, 202, "{}", made.body);
+    made.body["server"]["id"].as_str().unwrap().to_owned()
+}
+
+async fn status(api: &Api, id: &str) -> String {
+    api.get(&format!("/servers/{id}"), "2.1").await["server"]["status"].as_str().unwrap().to_owned()
+}
+
+async fn act(api: &Api, token: &str, id: &str, body: Value) -> Answer {
+    let answer = api.call("POST", &format!("/servers/{id}/action"), "2.95", token, Some(body)).await;
+    api.life.settled().await;
+    answer
+}
+
+#[actix_rt::test]
+async fn a_contradictory_request_for_secure_boot_or_a_tpm_is_refused() {
+    let api = Api::start_of(World::with_tpms(1), "", None).await;
+    flavor(&api, "secure", json!({"os:secure_boot": "required"})).await;
+    flavor(&api, "open", json!({"os:secure_boot": "disabled"})).await;
+    flavor(&api, "old", json!({"hw:tpm_version": "1.2"})).await;
+    let uefi = ("hw_firmware_type", "uefi");
+    for (flavor, properties, words) in [
+        ("secure", vec![], "hw_firmware_type = uefi"),
+        ("open", vec![uefi, ("os_secure_boot", "required")], "both have to be the same"),
+        ("old", vec![("hw_tpm_version", "2.0")], "both have to be the same"),
+        ("old", vec![("hw_tpm_model", "tpm-crb")], "version 2.0 alone"),
+        ("1", vec![("hw_tpm_model", "tpm-tis")], "without a TPM version"),
+        ("1", vec![("hw_locked_memory", "yes")], "page size"),
+    ] {
+        let refused = create(&api, flavor, &properties).await;
+        assert_eq!(refused.status, 400, "{flavor} {properties:?}: {}", refused.body);
+        assert!(refused.message().contains(words), "{}", refused.message());
+    }
+    let id = built(&api, "secure", &[uefi, ("hw_machine_type", "q35")]).await;
+    assert_eq!(status(&api, &id).await, "ACTIVE");
+    let given = api.world.brakes.guest(id.parse().unwrap()).unwrap().hardware;
+    for pair in [("os:secure_boot", "required"), ("hw_machine_type", "q35"), uefi] {
+        assert!(given.iter().any(|(name, value)| (name.as_str(), value.as_str()) == pair), "{pair:?}: {given:?}");
+    }
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// Hosts without the traits are not chosen.
+#[actix_rt::test]
+async fn a_host_without_secure_boot_or_a_tpm_is_not_chosen() {
+    let api = Api::start().await;
+    let uefi = ("hw_firmware_type", "uefi");
+    for properties in [vec![uefi, ("os_secure_boot", "required")], vec![("hw_tpm_version", "2.0")]] {
+        let id = built(&api, "1", &properties).await;
+        let fault = api.life.fault(id.parse().unwrap());
+        assert!(fault.contains("COMPUTE_SECURITY"), "{properties:?}: {fault}");
+    }
+    let id = built(&api, "1", &[uefi, ("os_secure_boot", "optional")]).await;
+    assert_eq!(status(&api, &id).await, "ACTIVE", "optional is no requirement");
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// As in Nova, only users of the owner's project can have the passphrase read, so only they start the guest.
+#[actix_rt::test]
+async fn a_server_with_a_tpm_is_started_and_moved_by_its_owner_alone() {
+    let policy = "\"os_compute_api:os-migrate-server:migrate\": \"\"\n";
+    let api = Api::start_of(World::with_tpms(2), policy, None).await;
+    let id = built(&api, "1", &[("hw_tpm_version", "2.0"), ("hw_tpm_model", "tpm-crb")]).await;
+    assert_eq!(status(&api, &id).await, "ACTIVE");
+    let only = "Only users of project p start this server";
+    let host = async || api.get(&format!("/servers/{id}"), "2.1").await["server"]["OS-EXT-SRV-ATTR:host"].take();
+    let home = host().await;
+    // A move by an administrator fails before it stops the guest.
+    assert_eq!(act(&api, ADMIN, &id, json!({"migrate": null})).await.status, 202);
+    assert_eq!((status(&api, &id).await.as_str(), host().await), ("ACTIVE", home.clone()));
+    assert_eq!(api.world.brakes.take_stops(), [], "the guest was not stopped");
+    assert!(api.life.fault(id.parse().unwrap()).contains(only), "{}", api.life.fault(id.parse().unwrap()));
+    assert_eq!(act(&api, OWNER, &id, json!({"os-stop": null})).await.status, 202);
+    assert_eq!(act(&api, ADMIN, &id, json!({"os-start": null})).await.status, 202);
+    assert_eq!(status(&api, &id).await, "SHUTOFF");
+    assert!(api.life.fault(id.parse().unwrap()).contains(only));
+    for (body, accepted, after) in [
+        (json!({"os-start": null}), 202, "ACTIVE"),
+        (json!({"reboot": {"type": "HARD"}}), 202, "ACTIVE"),
+        (json!({"migrate": null}), 202, "VERIFY_RESIZE"),
+        (json!({"confirmResize": null}), 204, "ACTIVE"),
+    ] {
+        assert_eq!(act(&api, OWNER, &id, body.clone()).await.status, accepted, "{body}");
+        assert_eq!(status(&api, &id).await, after, "{body}");
+    }
+    assert_ne!(host().await, home, "its TPM moved with it");
+    api.world.check().await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_wrong_or_lost_passphrase_is_a_clear_fault() {
+    let api = Api::start_of(World::with_tpms(1), "", None).await;
+    let id = built(&api, "1", &[("hw_tpm_version", "2.0")]).await;
+    let after = async |words: &str| {
+        act(&api, OWNER, &id, json!({"os-stop": null})).await;
+        act(&api, OWNER, &id, json!({"os-start": null})).await;
+        let shown = api.get(&format!("/servers/{id}"), "2.1").await["server"].take();
+        assert_eq!(shown["status"], "SHUTOFF");
+        let path = format!("/servers/{id}/os-instance-actions");
+        let action = api.get(&path, "2.84").await["instanceActions"][0].take();
+        let path = format!("{path}/{}", action["request_id"].as_str().unwrap());
+        let events = api.get(&path, "2.84").await["instanceAction"]["events"].take();
+        assert!(events.to_string().contains(words), "{words}: {events}");
+    };
+    api.world.keys.spoil();
+    after("does not open").await;
+    api.world.keys.lose();
+    after("is lost").await;
+    api.stop().await;
+}
+
+/// The machine type of a server is recorded with its first host. Another default of the operator does not change it.
+#[actix_rt::test]
+async fn a_server_keeps_the_machine_type_of_its_first_start() {
+    let api = Api::start().await;
+    let id = built(&api, "1", &[]).await;
+    let other = built(&api, "1", &[("hw_machine_type", "q35")]).await;
+    let recorded = |id: &str| {
+        let now = api.life.instance_now(id.parse().unwrap());
+        now.alive().and_then(|server| server.machine_type.clone())
+    };
+    assert_eq!((recorded(&id).as_deref(), recorded(&other).as_deref()), (Some("pc"), Some("q35")));
+    let Api { mut world, life, .. } = api;
+    life.stop().await;
+    world.options.servers.machine_types = chronova_hypervisor::options::MachineTypes::parse(&["x86_64=q35".to_owned()]);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    let instance = id.parse().unwrap();
+    life.migrate(instance).await.unwrap();
+    life.settled().await;
+    let given = world.brakes.guest(instance).unwrap().hardware;
+    let machines: Vec<_> = given.iter().filter(|(name, _)| name == "hw_machine_type").collect();
+    assert_eq!(machines, [&("hw_machine_type".to_owned(), "pc".to_owned())], "the moved guest keeps its board");
+    let fresh = chronova_events::ids::InstanceId::random();
+    life.build(fresh).await.unwrap();
+    life.settled().await;
+    let now = life.instance_now(fresh);
+    assert_eq!(now.alive().unwrap().machine_type.as_deref(), Some("q35"), "a new server has the new default");
+    life.stop().await;
+    world.check().await;
+}

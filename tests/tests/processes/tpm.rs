@@ -1,0 +1,113 @@
+//! Guests with an emulated TPM: built, started, moved and deleted, with a crash after every append. At each end the
+//! world's check requires that no host keeps a passphrase, and that secrets are those of living servers. A simulated TPM
+//! starts with the passphrase of its first start alone.
+
+use std::sync::Arc;
+
+use chronova_actors::process::{
+    build_instance, confirm_resize, delete_instance, move_instance, power, restore, revert_resize,
+};
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::PowerAction;
+use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::world::{Life, build_request};
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
+use super::{Ask, case, nothing};
+
+fn build(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, Result<(), String>> {
+    async move {
+        let mut request = build_request(id);
+        let flavor = Arc::make_mut(&mut request.flavor);
+        flavor.extra_specs = vec![("hw:tpm_version".to_owned(), "2.0".to_owned())];
+        life.build_of(request).await
+    }
+    .boxed_local()
+}
+
+fn built(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        build(life, id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn moved(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.migrate(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn stopped(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.power(id, PowerAction::Stop).await.unwrap();
+    }
+    .boxed_local()
+}
+
+fn suspended(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.power(id, PowerAction::Suspend).await.unwrap();
+    }
+    .boxed_local()
+}
+
+fn soft_deleted(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.soft_delete(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+async fn prove_tpm(case: Case) {
+    prove(&Case { tpm: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn build_of_a_guest_with_a_tpm_is_proven() {
+    let case = Case { failed: "ERROR", ..case(nothing, build, "ABSENT", "ACTIVE") };
+    prove_tpm(Case { definition: &build_instance::DEFINITION, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn starts_of_a_guest_with_a_tpm_are_proven() {
+    let start: Ask = |life, id| life.power(id, PowerAction::Start).boxed_local();
+    let case_of = |before, ask, from| Case { failed_after: &["ACTIVE"], ..case(before, ask, from, "ACTIVE") };
+    prove_tpm(Case { definition: &power::DEFINITION, ..case_of(stopped, start, "SHUTOFF") }).await;
+    let resume: Ask = |life, id| life.power(id, PowerAction::Resume).boxed_local();
+    prove_tpm(Case { definition: &power::DEFINITION, ..case_of(suspended, resume, "SUSPENDED") }).await;
+}
+
+#[actix_rt::test]
+async fn restore_of_a_guest_with_a_tpm_is_proven() {
+    let ask: Ask = |life, id| life.restore(id).boxed_local();
+    prove_tpm(Case { definition: &restore::DEFINITION, ..case(soft_deleted, ask, "SOFT_DELETED", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn cold_moves_of_a_guest_with_a_tpm_are_proven() {
+    let ask: Ask = |life, id| life.migrate(id).boxed_local();
+    let definition = &move_instance::DEFINITION;
+    prove_tpm(Case { definition, ..case(built, ask, "ACTIVE", "VERIFY_RESIZE") }).await;
+    prove_tpm(Case { definition, one_storage: true, ..case(built, ask, "ACTIVE", "VERIFY_RESIZE") }).await;
+    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
+    prove_tpm(Case { definition: &confirm_resize::DEFINITION, ..case(moved, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
+    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
+    prove_tpm(Case { definition: &revert_resize::DEFINITION, ..case(moved, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn delete_of_a_guest_with_a_tpm_is_proven() {
+    let ask: Ask = |life, id| life.delete(id).boxed_local();
+    let case = Case { failed: "DELETED", ..case(built, ask, "ACTIVE", "DELETED") };
+    prove_tpm(Case { definition: &delete_instance::DEFINITION, ..case }).await;
+}
