@@ -94,16 +94,16 @@ fn all_problems_are_reported_in_the_order_of_the_files() {
     assert_eq!(
         problems_in(&[
             "[DEFAULT]\nshutdown_timout = 5\ndebug = maybe\nnonsense\n[api]\nmax_limit = -4\n",
-            "[vnc]\nnovncproxy_port = 99999\n[libvirt]\nvirt_type = lxc\n",
+            "[libvirt]\nshutdown_retry_interval = -1\nvirt_type = lxc\n",
         ]),
         [
             "0.conf:2: warning: [DEFAULT] shutdown_timout is not a known option; did you mean `shutdown_timeout`?",
             "0.conf:3: error: [DEFAULT] debug: `maybe` is not a boolean (true, 1, on, yes or false, 0, off, no)",
             "0.conf:4: error: neither a section, a comment nor an assignment (no `=` or `:`)",
             "0.conf:6: error: [api] max_limit: -4 is out of bounds (at least 0)",
-            "1.conf:2: warning: [vnc] novncproxy_port has no effect in this version yet",
-            "1.conf:2: error: [vnc] novncproxy_port: 99999 is out of bounds (0 to 65535)",
-            "1.conf:4: error: [libvirt] virt_type: `lxc` is not one of auto, kvm, qemu",
+            "1.conf:2: warning: [libvirt] shutdown_retry_interval has no effect in this version yet",
+            "1.conf:2: error: [libvirt] shutdown_retry_interval: -1 is out of bounds (at least 1)",
+            "1.conf:3: error: [libvirt] virt_type: `lxc` is not one of auto, kvm, qemu",
         ]
     );
 }
@@ -112,11 +112,11 @@ fn all_problems_are_reported_in_the_order_of_the_files() {
 fn options_that_only_nova_has_cause_a_note_or_a_warning() {
     assert_eq!(
         problems_in(&[concat!(
-            "[DEFAULT]\ntransport_url = rabbit://a\n[ironic]\nauth-type = password\n",
+            "[DEFAULT]\ncompute_driver = fake\n[ironic]\nauth-type = password\n",
             "[database]\nconnection = mysql://x\n[libvirt]\ndisk-prefix = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
         )]),
         [
-            "0.conf:2: note: [DEFAULT] transport_url is an option of Nova and has no effect in Chronova",
+            "0.conf:2: note: [DEFAULT] compute_driver is an option of Nova and has no effect in Chronova",
             "0.conf:4: note: [ironic] auth-type is an option of Nova and has no effect in Chronova",
             "0.conf:6: warning: [database] connection is an option of Nova and has no effect: the event log under \
              [chronova] data_dir takes the place of Nova's databases",

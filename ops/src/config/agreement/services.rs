@@ -46,7 +46,11 @@ pub(super) fn service_user(config: &Config) -> Vec<Clash> {
     }
 }
 
-/// Drivers of notifications that are not known, and a message broker that cannot be called.
+/// The longest name of an exchange or a topic in bytes. AMQP allows 255 bytes for a queue, which is a topic, a dot and a
+/// priority.
+const MAX_NAME: usize = 200;
+
+/// Drivers of notifications that are not known, names that are too long for AMQP, and a message broker that cannot be called.
 pub(super) fn notifications(config: &Config) -> Vec<Clash> {
     const DRIVER: (&str, &str) = ("oslo_messaging_notifications", "driver");
     let oslo = &config.oslo_messaging_notifications;
@@ -75,6 +79,17 @@ pub(super) fn notifications(config: &Config) -> Vec<Clash> {
             _ => format!("[{}] {} {reason}", at.0, at.1),
         };
         clashes.push(Clash { severity: Severity::Error, at, message: message.into() });
+    }
+    let names = [
+        (("oslo_messaging_notifications", "topics"), oslo.topics.as_slice()),
+        (("notifications", "versioned_notifications_topics"), &config.notifications.versioned_notifications_topics),
+        (("DEFAULT", "control_exchange"), std::slice::from_ref(&config.default.control_exchange)),
+    ];
+    for (at, all) in names {
+        if all.iter().any(|name| name.is_empty() || name.len() > MAX_NAME) {
+            let message = format!("[{}] {}: a name in RabbitMQ has 1 to {MAX_NAME} bytes", at.0, at.1);
+            clashes.push(Clash { severity: Severity::Error, at, message: message.into() });
+        }
     }
     clashes
 }
