@@ -202,7 +202,7 @@ nouns! {
     KeypairEvent in keypair,
     LedgerEvent in ledger,
     NetworkEvent in network,
-    NetworkQuotaEvent in network_quota, notification,
+    NetworkQuotaEvent in network_quota,
     NotificationEvent in notification,
     ProcessEvent in process,
     QuotaEvent in quota,
