@@ -104,6 +104,10 @@ pub fn server_operation(instance: InstanceId, event: &InstanceEvent) -> Option<S
             let task = Task::SwapVolume { disk, new: asked.new, new_attachment: asked.new_attachment };
             ("swap_volume", "swap volume", asked.process, task)
         }
+        InstanceEvent::DiskExtensionRequested(asked) => {
+            let task = Task::ExtendDisk { instance, volume: asked.volume };
+            ("extend_volume", "extend volume", asked.process, task)
+        }
         InstanceEvent::SnapshotRequested(asked) => {
             let task = Task::Snapshot { instance, image: asked.image, backup: asked.backup.clone() };
             match asked.backup {
@@ -261,6 +265,7 @@ pub fn nova_event(action: &str) -> Option<&'static str> {
         "attach_volume" => "compute_attach_volume",
         "detach_volume" => "compute_detach_volume",
         "swap_volume" => "compute_swap_volume",
+        "extend_volume" => "compute_extend_volume",
         "resize" | "migrate" => "compute_resize_instance",
         "live-migration" => "compute_live_migration",
         "createImage" => "compute_snapshot_instance",

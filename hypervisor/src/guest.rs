@@ -98,6 +98,8 @@ pub struct VolumeDisk {
     /// The libvirt storage pool, and the name of the volume in it.
     pub pool: String,
     pub volume: String,
+    /// How QEMU reaches the volume over the network; `None`: through the storage pool.
+    pub network: Option<NetworkDisk>,
     /// `raw` or `qcow2`.
     pub format: String,
     pub readonly: bool,
@@ -111,6 +113,57 @@ pub struct VolumeDisk {
     pub kind: String,
     /// The position in the boot order, from 1; `None`: the guest does not boot from it.
     pub boot_order: Option<u32>,
+}
+
+/// A disk that QEMU reaches by itself over the network. The host needs no login, mount or device of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NetworkDisk {
+    /// An image in a Ceph pool.
+    Rbd {
+        /// `POOL/IMAGE`.
+        name: String,
+        /// The monitors, as `HOST[:PORT]`.
+        monitors: Vec<String>,
+        user: Option<String>,
+        /// The UUID of the libvirt secret with the user's key.
+        secret: Option<String>,
+    },
+    Iscsi {
+        /// `HOST:PORT`.
+        portal: String,
+        /// The target's name.
+        target: String,
+        lun: u32,
+        /// The name under which the host logs in.
+        initiator: String,
+        /// The user of CHAP, with the password.
+        chap: Option<(String, DiskPassword)>,
+    },
+    Nfs {
+        host: String,
+        /// The path on the server.
+        path: String,
+    },
+}
+
+/// A password of a disk. It is never printed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskPassword(String);
+
+impl DiskPassword {
+    pub fn new(password: impl Into<String>) -> Self {
+        Self(password.into())
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for DiskPassword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DiskPassword(...)")
+    }
 }
 
 /// An image in a host's cache. It is identified by the checksum of its content, not by its id.

@@ -146,11 +146,27 @@ pub struct RbdOptions {
     pub user: Option<String>,
     /// The libvirt secret with the user's key.
     pub secret: Option<String>,
+    /// The key of `[chronova] rbd_keyring`, with which hosts get that secret; `None`: they have it.
+    pub key: Option<RbdKey>,
+}
+
+/// The key of a user of Ceph. It is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RbdKey {
+    /// The user without `client.`.
+    pub user: String,
+    pub value: Vec<u8>,
+}
+
+impl std::fmt::Debug for RbdKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RbdKey").field("user", &self.user).finish_non_exhaustive()
+    }
 }
 
 impl Default for RbdOptions {
     fn default() -> Self {
-        Self { pool: "rbd".to_owned(), monitors: Vec::new(), conf: None, user: None, secret: None }
+        Self { pool: "rbd".to_owned(), monitors: Vec::new(), conf: None, user: None, secret: None, key: None }
     }
 }
 

@@ -102,6 +102,7 @@ fn volume(name: &str) -> VolumeDisk {
         pool: options().pool_name,
         // The name has the form of the volume service, because the source of a disk identifies its volume.
         volume: format!("volume-conformance-{name}"),
+        network: None,
         format: "raw".to_owned(),
         readonly: false,
         shareable: false,

@@ -53,17 +53,18 @@ snapshot_of() { # token of the user, name: the id of the image
     -d "{\"createImage\": {\"name\": \"$2\"}}" >"$WORK/status"
   field image_id <"$WORK/answer"
 }
-at_rest() { [ "$(web server show glance-one -f value -c OS-EXT-STS:task_state)" = None ]; }
+at_rest() { status "$WEB" "$SERVERS_PATH/$ONE" >/dev/null; [ "$(field server.status server.OS-EXT-STS:task_state <"$WORK/answer")" = "ACTIVE -" ]; }
 web() { os --os-cloud web "$@"; }
 signal() { kill "-$1" -- "-$(cat "$CLOUD/glance/pid")"; }
 glance_up() { bash "$TESTBED/glance.sh" up "$CLOUD/glance" "$CLOUD/keystone"; }
-# Glance works for a tenth of the time only, so that something can happen while bytes are on their way.
-slow() { while signal STOP && sleep 0.18 && signal CONT && sleep 0.02; do :; done 2>/dev/null & SLOW=$!; }
+# Glance works for a small part of the time only, so that something can happen while bytes are on their way.
+slow() { while signal STOP && sleep 0.48 && signal CONT && sleep 0.02; do :; done 2>/dev/null & SLOW=$!; }
 fast() { [ -z "$SLOW" ] || { kill "$SLOW"; wait "$SLOW"; SLOW=; signal CONT; } 2>/dev/null; }
 # A snapshot's first bytes are in Glance's store.
 arrives() { [ -s "$CLOUD/glance/images/$1" ]; }
 on_host() { v pool-refresh chronova >/dev/null; v vol-list chronova | awk '{print $1}' | grep -x "$1"; }
 is_on_host() { [ -n "$(on_host "base-$1")" ]; }
+is_half_on_host() { is_on_host "$1" && [ -z "$(on_host "base-$1.complete")" ]; }
 upload() { # name, file, more...: the id of an image of the project web
   local name=$1 file=$2; shift 2
   web image create --disk-format raw --container-format bare --file "$file" "$@" "$name" -f value -c id
@@ -87,18 +88,25 @@ like "the health says so, too" "$(curl -fsS "$URL/healthz")" '"images":\{"servic
 # Random data, so that a snapshot takes a while in the long form.
 qemu-img convert -O raw "$CHRONOVA_IMAGE" "$WORK/guest.raw"
 head -c "$(long_run && echo 60M || echo 4M)" /dev/urandom >>"$WORK/guest.raw"
-os image create --disk-format raw --container-format bare --file "$WORK/guest.raw" --public glance >"$WORK/image" 2>&1 \
-  || bad "the image is uploaded into Glance" "$(cat "$WORK/image")"
-IMAGE=$(get image glance id)
-os flavor create --vcpus 1 --ram 160 --disk 1 glance >"$WORK/flavor" 2>&1 || bad "the flavor is made" "$(cat "$WORK/flavor")"
-web network create glance >"$WORK/network" 2>&1 || bad "the network is made" "$(cat "$WORK/network")"
+os flavor create --vcpus 1 --ram 160 --disk 1 glance -f value -c id >"$WORK/flavor" 2>&1 &
+FLAVORING=$!
+IMAGE=$(os image create --disk-format raw --container-format bare --file "$WORK/guest.raw" --public glance -f value -c id)
+NETWORK=$(web network create glance -f value -c id)
+NETWORKS+=("$NETWORK")
 web subnet create --network glance --subnet-range 10.84.1.0/24 glance >"$WORK/subnet" 2>&1 || bad "the subnet is made" "$(cat "$WORK/subnet")"
-NETWORKS+=("$(web network show glance -f value -c id)")
+wait $FLAVORING || bad "the flavor is made" "$(cat "$WORK/flavor")"
+FLAVOR=$(tail -n 1 "$WORK/flavor")
 WANTED=(--flavor glance --network glance --config-drive True)
-web server create --wait "${WANTED[@]}" --image glance glance-one >"$WORK/boot" 2>&1 || bad "a server is made" "$(tail -n 20 "$WORK/boot")"
-ONE=$(web server show glance-one -f value -c id)
-[ -n "$ONE" ] || { bad "the server has an id: nothing that follows can be checked"; exit 1; }
-SERVERS+=("$ONE")
+asks() { # image, name: a server of the project web, whose id is in ID. Its SERVERS entry lets the house clean up
+  web server create "${WANTED[@]}" --image "$1" "$2" -f value -c id >"$WORK/boot" 2>&1 || bad "$2 is asked for" "$(tail -n 20 "$WORK/boot")"
+  ID=$(tail -n 1 "$WORK/boot")
+  SERVERS+=("$ID")
+}
+# By the API: the client asks Glance for each server's image.
+server_is() { status "$WEB" "$SERVERS_PATH/$1" >/dev/null; [ "$(field server.status <"$WORK/answer")" = "$2" ]; } # id, status
+asks glance glance-one
+ONE=$ID
+within 90 "a server is made from it" server_is "$ONE" ACTIVE
 ready "$ONE" "a guest is booted from an image in Glance"
 HASH=$(glance "images/$IMAGE" | field os_hash_value)
 HASHES+=("$HASH")
@@ -116,7 +124,6 @@ same "... and no other project" "$(status "$SHOP" "$IMAGES_PATH/$PRIVATE") $(sta
 same "... whose list has it not" "$(status "$SHOP" "$IMAGES_PATH") $(grep -c "$PRIVATE" "$WORK/answer")" "200 0"
 same "a property is changed through it" "$(status "$WEB" "$IMAGES_PATH/$PRIVATE/metadata" -d '{"metadata": {"colour": "red"}}')" 200
 same "... in Glance" "$(glance "images/$PRIVATE" | field colour)" red
-FLAVOR=$(get flavor glance id)
 REQUEST="{\"server\": {\"name\": \"glance-foreign\", \"imageRef\": \"$PRIVATE\", \"flavorRef\": \"$FLAVOR\"}}"
 same "another project boots no server from it" "$(status "$SHOP" "$SERVERS_PATH" -d "$REQUEST")" 400
 like "... with Nova's words" "$(cat "$WORK/answer")" 'Can not find requested image|could not be found'
@@ -136,12 +143,11 @@ within 30 "... and comes there" is_on_host "${HASHES[1]}"
 head -c 1048576 /dev/urandom >"$WORK/tampered.raw"
 TAMPERED=$(upload glance-tampered "$WORK/tampered.raw")
 printf 'other' | dd of="$CLOUD/glance/images/$TAMPERED" bs=1 seek=1000000 conv=notrunc status=none
-web server create "${WANTED[@]}" --image glance-tampered glance-tampered >"$WORK/boot" 2>&1 || bad "a server is asked for" "$(cat "$WORK/boot")"
-web_is() { [ "$(web server show "$1" -f value -c status)" = "$2" ]; }
-within 30 "a server from tampered bytes fails" web_is glance-tampered ERROR
-like "... with a fault that says why" "$(web server show glance-tampered -f value -c fault)" 'unacceptable: its content does not match its checksum'
+asks glance-tampered glance-tampered
+within 30 "a server from tampered bytes fails" server_is "$ID" ERROR
+like "... with a fault that says why" "$(field server.fault.message <"$WORK/answer")" 'unacceptable: its content does not match its checksum'
 same "... and no byte stays on the host" "$(on_host "base-$(glance "images/$TAMPERED" | field os_hash_value)")" ""
-expect "it is deleted" web server delete --wait glance-tampered
+expect "it is deleted" web server delete --wait "$ID"
 
 # -------------------------------------------------------------------------------- snapshots, and a token that expires
 
@@ -156,7 +162,7 @@ like "the calls are counted" "$METRICS" '^chronova_service_calls\{outcome="done"
 like "Glance's log has the ids of the requests" "$(grep -c "global_request_id\|req-" "$CLOUD/glance/glance.log")" '^[1-9]'
 same "no token is in the log" "$(grep -cF -e "$WEB" -e "$SERVICE" -e "$ADMIN" "$WORK/chronova.log")" 0
 long_run || {
-  expect "the server is deleted" web server delete --wait glance-one
+  expect "the server is deleted" web server delete --wait "$ONE"
   same "nothing is left on the host" "$(leftovers "$ONE")" ""
   verdict
 }
@@ -196,25 +202,32 @@ head -c 1048576 /dev/urandom | dd of="$WORK/large.raw" conv=notrunc status=none
 LARGE=$(upload glance-large "$WORK/large.raw")
 LARGE_HASH=$(glance "images/$LARGE" | field os_hash_value)
 HASHES+=("$LARGE_HASH")
+begins() { # name: a server from the large image, whose id is in ID. The client would wait for the slow Glance
+  status "$WEB" "$SERVERS_PATH" -H 'OpenStack-API-Version: compute 2.37' -d "{\"server\": {\"name\": \"$1\", \"imageRef\": \"$LARGE\",
+    \"flavorRef\": \"$FLAVOR\", \"networks\": [{\"uuid\": \"$NETWORK\"}]}}" >"$WORK/status"
+  ID=$(field server.id <"$WORK/answer")
+  [ -n "$ID" ] || bad "$1 is asked for" "$(cat "$WORK/answer")"
+  SERVERS+=("$ID")
+}
 slow
-web server create "${WANTED[@]}" --image glance-large glance-killed >"$WORK/boot" 2>&1 || bad "a server is asked for" "$(cat "$WORK/boot")"
-KILLED=$(web server show glance-killed -f value -c id); SERVERS+=("$KILLED")
-within 60 "a large image is on its way to the host" is_on_host "$LARGE_HASH"
+begins glance-killed
+KILLED=$ID
+within 60 "a large image is on its way to the host" is_half_on_host "$LARGE_HASH"
 signal KILL
 fast
-within 90 "a server whose image breaks off fails" web_is glance-killed ERROR
+within 90 "a server whose image breaks off fails" server_is "$KILLED" ERROR
 like "... and the log says why" "$(cat "$WORK/chronova.log")" "$LARGE cannot be read now: glance"
 same "... and no half of an image on the host" "$(on_host "base-$LARGE_HASH")" ""
 glance_up
 slow
-web server create "${WANTED[@]}" --image glance-large glance-hung >"$WORK/boot" 2>&1 || bad "a server is asked for" "$(cat "$WORK/boot")"
-HUNG=$(web server show glance-hung -f value -c id); SERVERS+=("$HUNG")
-within 60 "the image is on its way again" is_on_host "$LARGE_HASH"
+begins glance-hung
+HUNG=$ID
+within 60 "the image is on its way again" is_half_on_host "$LARGE_HASH"
 fast
 signal STOP
 sleep $((PATIENCE + 3))
 signal CONT
-within 90 "a Glance that hangs for longer than its time costs one attempt, and no server" web_is glance-hung ACTIVE
+within 90 "a Glance that hangs for longer than its time costs one attempt, and no server" server_is "$HUNG" ACTIVE
 like "... which the log tells" "$(cat "$WORK/chronova.log")" 'glance sends no more of its answer'
 signal STOP
 BEGAN=$SECONDS
@@ -235,7 +248,7 @@ like "... with what to change" "$(cat "$WORK/answer")" 'send_service_user_token'
 within 20 "... and the server is at rest" at_rest
 same "... and no image is left" "$(glance 'images?name=glance-alone' | grep -c '"id"')" 0
 
-expect "the servers are deleted" web server delete --wait glance-one glance-killed glance-hung
+expect "the servers are deleted" web server delete --wait "$ONE" "$KILLED" "$HUNG"
 same "nothing is left on the host" "$(leftovers "$ONE")$(leftovers "$KILLED")$(leftovers "$HUNG")" ""
 same "no token is in the log" "$(grep -cF -e "$WEB" -e "$SERVICE" -e "$ADMIN" "$WORK/chronova.log")" 0
 verdict

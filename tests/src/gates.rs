@@ -449,6 +449,9 @@ impl VolumeAttachment for Gate {
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
         gated!(self, volume_attachment, swap_disk(instance, old, new))
     }
+    async fn resize_disk(&self, instance: InstanceId, serial: &str, size: u64) -> DriverResult<()> {
+        gated!(self, volume_attachment, resize_disk(instance, serial, size))
+    }
     async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
         gated!(self, volume_attachment, disks(instance))
     }

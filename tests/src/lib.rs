@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)] // this crate is tests
 
+pub mod choosing_volumes;
 pub mod compute_api;
 pub mod core_only;
 pub mod creation;

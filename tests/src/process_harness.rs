@@ -64,6 +64,8 @@ pub struct Case {
     pub tpm: bool,
     /// Whether the image caches of the hosts are constantly cleared of unused images.
     pub swept: bool,
+    /// Whether the volume service chooses the ids of volumes and attachments itself.
+    pub choosing_volumes: bool,
 }
 
 impl Case {
@@ -89,6 +91,7 @@ impl Case {
             dedicated: false,
             tpm: false,
             swept: false,
+            choosing_volumes: false,
         }
     }
 }
@@ -108,6 +111,7 @@ fn subject() -> InstanceId {
 async fn prepared(case: &Case) -> World {
     let mut world = if case.tpm { World::with_tpms(HOSTS) } else { World::new(HOSTS) };
     world.options.volume.shared = case.shared;
+    world.choosing_volumes = case.choosing_volumes;
     world.fleet.share_storage(case.one_storage);
     if case.dedicated {
         world = world.with_dedicated_processors();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot, WorkRequest};
 use chronova_actors::operations::Operations;
-use chronova_actors::ports::NetworkService;
+use chronova_actors::ports::{NetworkService, VolumeService};
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
@@ -33,6 +33,7 @@ use chronova_projections::runner;
 use chronova_projections::views::Views;
 use uuid::Uuid;
 
+use crate::choosing_volumes::ChoosingVolumes;
 use crate::core_only::CoreOnly;
 use crate::gates::{Brakes, Gate};
 use crate::memory_keys::MemoryKeys;
@@ -53,6 +54,8 @@ pub struct World {
     pub keys: Arc<MemoryKeys>,
     pub options: RuntimeOptions,
     pub brakes: Arc<Brakes>,
+    /// Whether the volume service chooses ids itself.
+    pub choosing_volumes: bool,
 }
 
 /// Options of one run of a control plane (a life).
@@ -98,6 +101,7 @@ impl World {
             keys: Arc::default(),
             options: quick(),
             brakes: Arc::default(),
+            choosing_volumes: false,
         }
     }
 
@@ -127,8 +131,12 @@ impl World {
         let (gateway, views) = (Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let options = self.options.clone();
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
+        let port: Arc<dyn VolumeService> = match self.choosing_volumes {
+            true => Arc::new(ChoosingVolumes(Arc::clone(&volumes) as _)),
+            false => Arc::clone(&volumes) as _,
+        };
         let keys = Arc::clone(&self.keys) as _;
-        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _, keys };
+        let ports = Ports { networks, images, volumes: port, keys };
         let leader = Leader::start(leadership, drivers, ports, options).await;
         Life { member, leader, store: fused, volumes, fleet: Arc::clone(&self.fleet) }
     }
@@ -248,7 +256,7 @@ impl World {
         living.sort();
         assert_eq!(held, living, "quota is held by the living servers");
         crate::volumes::check(&views, &self.fleet);
-        crate::volumes::check_disks(&views, &self.fleet);
+        crate::volumes::check_disks(&views, &self.fleet, self.choosing_volumes);
     }
 
     /// Checks that the server, its guest and the network service have the same interfaces.

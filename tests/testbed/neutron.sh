@@ -21,32 +21,7 @@ TESTBED=${TESTBED_STATE:-/var/tmp/tb-${TESTBED_ID:-a}}
 . "$(dirname "$(realpath "$0")")/free_port.sh"
 die() { echo "neutron.sh: $*" >&2; exit 1; }
 
-within() { # seconds, command...
-  local until=$((SECONDS + $1)); shift
-  while ! "$@" >/dev/null 2>&1; do
-    [ $SECONDS -lt $until ] || return 1
-    sleep 0.2
-  done
-}
-
-alive() { local pid; pid=$(cat "$DIR/$1.pid" 2>/dev/null) && kill -0 -- "-$pid" 2>/dev/null; } # name
-spawn() { # name, command...
-  local name=$1; shift
-  ! alive "$name" || return 0
-  setsid "$@" >>"$DIR/log/$name.out" 2>&1 </dev/null &
-  echo $! >"$DIR/$name.pid"
-}
-stop() { # names...
-  local name pid i
-  for name in "$@"; do
-    pid=$(cat "$DIR/$name.pid" 2>/dev/null) || continue
-    kill -CONT -- "-$pid" 2>/dev/null || true
-    kill -TERM -- "-$pid" 2>/dev/null || true
-    for i in $(seq 50); do kill -0 -- "-$pid" 2>/dev/null || break; sleep 0.1; done
-    kill -KILL -- "-$pid" 2>/dev/null || true
-    rm -f "$DIR/$name.pid"
-  done
-}
+. "$(dirname "$(realpath "$0")")/daemons.sh"
 
 # ----------------------------------------------------------------------------------------------------------- databases
 

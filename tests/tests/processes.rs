@@ -6,6 +6,8 @@
 mod appends;
 #[path = "processes/ask_server.rs"]
 mod ask_server;
+#[path = "processes/chosen_ids.rs"]
+mod chosen_ids;
 #[path = "processes/core_only.rs"]
 mod core_only;
 #[path = "processes/coverage.rs"]
@@ -33,11 +35,11 @@ mod reconcilers;
 #[path = "processes/tpm.rs"]
 mod tpm;
 
-use chronova_actors::instance::InstanceRequest;
+use chronova_actors::instance::{InstanceRequest, InstanceVolumeRequest};
 use chronova_actors::process::{
     attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
-    detach_volume, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume, unrescue,
-    unshelve,
+    detach_volume, extend_disk, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume,
+    unrescue, unshelve,
 };
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{PowerAction, Rotation};
@@ -497,6 +499,16 @@ async fn attach_volume_is_proven() {
 async fn detach_volume_is_proven() {
     let ask: Ask = |life, id| life.detach(id, 1).boxed_local();
     prove(&Case { definition: &detach_volume::DEFINITION, ..case(with_a_volume, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn extend_disk_is_proven() {
+    let ask: Ask = |life, id| {
+        let volume = chronova_tests::volumes::nth_volume(id, 1);
+        let request = InstanceVolumeRequest::Extend { process: ProcessId::random(), volume };
+        life.instance(id, request).boxed_local()
+    };
+    prove(&Case { definition: &extend_disk::DEFINITION, ..case(with_a_volume, ask, "ACTIVE", "ACTIVE") }).await;
 }
 
 #[actix_rt::test]

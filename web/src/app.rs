@@ -8,13 +8,12 @@ use chronova_actors::operations::{Operations, Queries};
 use chronova_actors::ports::UserToken;
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
-use chronova_actors::services::external::keystone::SharedUserTokens;
-use chronova_events::ids::RequestId;
+use chronova_actors::services::external::keystone::{KeptUserToken, SharedUserTokens};
 use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 
 use crate::audit::open_feeds::OpenFeeds;
-use crate::auth::Authentication;
+use crate::auth::{Authentication, Requester};
 use crate::cluster::seat::ClusterSeat;
 use crate::compute::ComputeState;
 use crate::config::WebConfig;
@@ -139,10 +138,11 @@ impl App {
         self
     }
 
-    /// Keeps the user's token for the work that this request may begin.
-    pub(crate) fn keep_user_token(&self, request: &RequestId, token: Option<&str>) {
+    /// The user's token of a request that may begin long work.
+    pub(crate) fn keep_user_token(&self, requester: &Requester, token: Option<&str>) {
         if let (Some(kept), Some(token)) = (&self.user_tokens, token) {
-            kept.keep(request, UserToken::new(token), std::time::Instant::now());
+            let user = KeptUserToken { token: UserToken::new(token), project: requester.caller.project.clone() };
+            kept.keep(&requester.request_id, user, std::time::Instant::now());
         }
     }
 

@@ -309,7 +309,7 @@ async fn call(
         && !matches!(incoming.method, Some(Method::Get | Method::Head))
     {
         let token = incoming.headers.get("X-Auth-Token").and_then(|token| token.to_str().ok());
-        app.keep_user_token(&requester.request_id, token);
+        app.keep_user_token(&requester, token);
     }
     let past = match moment {
         Some(moment) => Some(look_back(app, service, &requester, moment).await?),

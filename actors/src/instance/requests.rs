@@ -119,6 +119,11 @@ pub enum InstanceRequest {
 /// Requests on a server's volumes.
 #[derive(Debug, Clone)]
 pub enum InstanceVolumeRequest {
+    /// The volume service told that a volume has grown.
+    Extend {
+        process: ProcessId,
+        volume: VolumeId,
+    },
     /// Attaches a volume. The decision chooses the device's name.
     Attach {
         process: ProcessId,

@@ -2,9 +2,9 @@
 
 use chronova_events::ids::{AttachmentId, BlockDeviceId, ProcessId, VolumeId};
 use chronova_events::instance::{
-    Alive, BlockDevice, BlockDevicesPrepared, DiskWork, InstanceDisk, InstanceEvent, OngoingTask, VolumeAttachFailed,
-    VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed, VolumeDetachRequested,
-    VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
+    Alive, BlockDevice, BlockDevicesPrepared, DiskExtensionRequested, DiskWork, InstanceDisk, InstanceEvent,
+    OngoingTask, VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
+    VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
 };
 
 use super::actions::{ServerAction, admit};
@@ -19,6 +19,10 @@ pub(super) fn decide(server: &Alive, request: InstanceVolumeRequest) -> Instance
             attach(server, process, *device, limit, asker)
         }
         InstanceVolumeRequest::Detach { process, volume, asker } => detach(server, process, volume, asker),
+        InstanceVolumeRequest::Extend { process, volume } => {
+            attached_disk(server, volume)?;
+            one(DiskExtensionRequested { process, volume })
+        }
         InstanceVolumeRequest::Swap { process, old, new, new_attachment, asker } => {
             swap(server, process, (old, new, new_attachment), asker)
         }

@@ -1,13 +1,14 @@
-//! The port through which processes and the compute API use volumes. The embedded volume service implements the port; a
-//! client of real Cinder could do so, too.
+//! The port through which processes and the compute API use volumes. The embedded volume service and the client of a
+//! real Cinder implement the port.
 //!
-//! Every change is idempotent under the ids that the caller chooses (derived from the process's id): a repeated call
-//! changes nothing. Long calls (`create`, `create_snapshot`, `delete`) return as soon as the service has accepted them.
-//! The caller then polls `find` until the status shows the result.
+//! The service only accepts long calls (`create`, `create_snapshot`, `delete`). The caller polls `find` until the
+//! status shows the result.
 //!
-//! Cinder has a call for each method, with attachments as of microversion 3.44 (`POST attachments` reserves, `PUT`
-//! connects, `os-complete` completes, `DELETE` releases). Cinder chooses the ids of volumes, snapshots and attachments
-//! itself, but here the caller chooses them. A client of Cinder needs calls that learn the ids from the answers.
+//! Every change is idempotent under an id that the caller proposes (derived from the process's id): a repeated call
+//! changes nothing. The embedded service takes the proposed id. Cinder chooses its own, so the caller uses the id in the
+//! answer. The service finds a volume or a snapshot by the proposed id, too. An attachment has no such second id: a
+//! repeated `reserve` finds the attachment of the server that is not complete, and `release_others` ends those that no
+//! answer told.
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use chronova_events::ids::{
 };
 use chronova_events::instance::ImageSnapshot;
 use chronova_hypervisor::driver::Driver;
+use chronova_hypervisor::guest::NetworkDisk;
 
 use super::PortError;
 
@@ -98,6 +100,7 @@ pub enum NewContent {
 /// A new volume.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewVolume {
+    /// The id that the caller proposes.
     pub volume: VolumeId,
     pub project: ProjectId,
     pub user: UserId,
@@ -117,6 +120,7 @@ pub struct NewVolume {
 /// A new snapshot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewSnapshot {
+    /// The id that the caller proposes.
     pub snapshot: SnapshotId,
     pub volume: VolumeId,
     pub project: ProjectId,
@@ -131,7 +135,10 @@ pub struct NewSnapshot {
 /// How a host reaches an attached volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// The name of the libvirt pool.
+    /// The attachment that the service had to make in place of the one that was asked for; `None`: it made none.
+    pub replaced_by: Option<AttachmentId>,
+    /// The name of the libvirt pool. For a disk that QEMU reaches over the network: of the Ceph pool, the iSCSI target or
+    /// the NFS export.
     pub pool: String,
     pub volume: String,
     /// `raw` or `qcow2`.
@@ -199,15 +206,15 @@ pub trait VolumeService: Send + Sync + 'static {
     /// The number of snapshots that `project` may still create; `None` is no limit.
     async fn snapshots_left(&self, project: &ProjectId) -> Result<Option<u64>, PortError>;
 
-    /// Reserves the volume for a server. The volume becomes `reserved`. `Invalid` if the volume's status does not allow
-    /// it.
+    /// Reserves the volume for a server, and returns the id of the attachment; `proposed` is its id where the service
+    /// lets the caller choose. The volume becomes `reserved`. `Invalid` if the volume's status does not allow it.
     async fn reserve(
         &self,
-        attachment: AttachmentId,
+        proposed: AttachmentId,
         volume: VolumeId,
         instance: InstanceId,
         meta: Arc<Meta>,
-    ) -> Result<(), PortError>;
+    ) -> Result<AttachmentId, PortError>;
 
     /// Names the host and the device, and returns the connection of the host to the volume. The volume becomes
     /// `attaching`.
@@ -232,6 +239,37 @@ pub trait VolumeService: Send + Sync + 'static {
     /// Ends an attachment, complete or not. The volume is `available` again after its last attachment. Succeeds if the
     /// attachment is already gone.
     async fn release(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// Ends the attachments of the volume to this server, except those in `keep`. Succeeds if there is none, or no such
+    /// volume.
+    async fn release_others(
+        &self,
+        volume: VolumeId,
+        instance: InstanceId,
+        keep: &[AttachmentId],
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let known = match self.find(volume, &ProjectId::new(""), true).await {
+            Ok(info) => info.attachments,
+            Err(PortError::NotFound(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for other in known.iter().filter(|known| known.instance == Some(instance) && !keep.contains(&known.id)) {
+            self.release(volume, other.id, Arc::clone(&meta)).await?;
+        }
+        Ok(())
+    }
+
+    /// How QEMU reaches a connected volume over the network; `None`: through the pool that `connect` named. It may hold a
+    /// password, so nobody records it: it is asked for each time a guest gets the volume.
+    async fn network_disk(
+        &self,
+        _volume: VolumeId,
+        _attachment: AttachmentId,
+        _host: &str,
+    ) -> Result<Option<NetworkDisk>, PortError> {
+        Ok(None)
+    }
 
     /// Removes the leftovers of deleted volumes from a host that answers. A service that keeps no volume on compute
     /// hosts has nothing to do.
@@ -299,7 +337,13 @@ impl VolumeService for NoVolumeService {
         none()
     }
 
-    async fn reserve(&self, _: AttachmentId, _: VolumeId, _: InstanceId, _: Arc<Meta>) -> Result<(), PortError> {
+    async fn reserve(
+        &self,
+        _: AttachmentId,
+        _: VolumeId,
+        _: InstanceId,
+        _: Arc<Meta>,
+    ) -> Result<AttachmentId, PortError> {
         none()
     }
 

@@ -43,7 +43,10 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
             return disks::record(work, failed).await.map(drop);
         }
         let device = match disks::mine(work).await? {
-            Some((_, device)) => BlockDevice { connection: connection(work), ..device },
+            Some((_, device)) => {
+                let attachment = Some(disks::reserved(work, disk.attachment));
+                BlockDevice { attachment, connection: connection(work), ..device }
+            }
             // The attachment was recorded before a crash, or the server is being deleted and the volume must be
             // released.
             None => return give_up_attachment(work).await,
@@ -65,19 +68,18 @@ async fn give_up_attachment(work: &StepRun) -> Result<(), StepError> {
         let ends = matches!(server.ongoing, Some(chronova_events::instance::OngoingTask::Delete { .. }));
         !ends && server.disks.iter().any(|known| known.device.id == disk.device)
     });
-    if has { Ok(()) } else { disks::release(work, disk.volume, disk.attachment).await }
+    if has { Ok(()) } else { disks::release(work, disk.volume, disks::reserved(work, disk.attachment)).await }
 }
 
 async fn reserve(work: &StepRun) -> Result<StepOutput, StepError> {
     still_mine(work).await?;
     let disk = task(work)?;
-    work.context.volumes.reserve(disk.attachment, disk.volume, disk.instance, work.meta.clone()).await?;
-    Ok(StepOutput::Nothing)
+    disks::reserve(work, disk.attachment, disk.volume).await
 }
 
+/// The server has no other attachment to the volume: it takes no volume twice.
 async fn release(work: &StepRun) -> Result<(), StepError> {
-    let disk = task(work)?;
-    disks::release(work, disk.volume, disk.attachment).await
+    disks::release_others(work, task(work)?.volume, &[]).await
 }
 
 async fn connect(work: &StepRun) -> Result<StepOutput, StepError> {
@@ -86,9 +88,8 @@ async fn connect(work: &StepRun) -> Result<StepOutput, StepError> {
         return Ok(StepOutput::Nothing);
     }
     let (disk, (_, hostname)) = (task(work)?, host(&server)?);
-    let name = device.device_name.as_deref();
-    let connection =
-        work.context.volumes.connect(disk.volume, disk.attachment, &hostname, name, work.meta.clone()).await?;
+    let (name, attachment) = (device.device_name.as_deref(), disks::reserved(work, disk.attachment));
+    let connection = work.context.volumes.connect(disk.volume, attachment, &hostname, name, work.meta.clone()).await?;
     Ok(StepOutput::Connected(recorded(connection)))
 }
 
@@ -106,7 +107,8 @@ async fn plug(work: &StepRun) -> Result<StepOutput, StepError> {
     }
     let (host, _) = host(&server)?;
     let connection = connection(work).ok_or_else(|| StepError::fatal(500, "The volume is not connected.", ""))?;
-    let disk = disks::volume_disk(&server, &device, &connection);
+    let device = BlockDevice { attachment: Some(disks::reserved(work, task(work)?.attachment)), ..device };
+    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, &connection).await?;
     disks::told(work.driver(host)?.volume_attachment().needed()?.attach_disk(work.instance_id(), &disk).await)?;
     Ok(StepOutput::Nothing)
 }
@@ -125,6 +127,7 @@ async fn pull(work: &StepRun) -> Result<(), StepError> {
 async fn complete(work: &StepRun) -> Result<StepOutput, StepError> {
     still_mine(work).await?;
     let disk = task(work)?;
-    work.context.volumes.complete(disk.volume, disk.attachment, work.meta.clone()).await?;
+    let attachment = disks::reserved(work, disk.attachment);
+    work.context.volumes.complete(disk.volume, attachment, work.meta.clone()).await?;
     Ok(StepOutput::Nothing)
 }

@@ -14,7 +14,7 @@ use super::disks::{self, host, recorded};
 use super::turn;
 use crate::instance::{InstanceRoot, InstanceVolumeRecord};
 
-/// The attachment that reserves the volume while the server has no host, or until another host is tried.
+/// The proposed id of the attachment that reserves the volume while the server has no host, or until another host is tried.
 fn keeper(work: &StepRun, device: &BlockDevice) -> AttachmentId {
     AttachmentId::derive(work.running.process.0, &format!("kept-{}-{}", device.id, work.running.attempt))
 }
@@ -38,8 +38,8 @@ pub(super) async fn keep(work: &StepRun, server: &Alive) -> Result<(), StepError
     for device in server.disks.iter().map(|disk| &disk.device) {
         let mut device = device.clone();
         if let Some(volume) = device.volume {
-            let keeper = keeper(work, &device);
-            work.context.volumes.reserve(keeper, volume, work.instance_id(), work.meta.clone()).await?;
+            let proposed = keeper(work, &device);
+            let keeper = work.context.volumes.reserve(proposed, volume, work.instance_id(), work.meta.clone()).await?;
             // The old attachment ends only after the new one reserves the volume: otherwise another server could take
             // the volume.
             if let Some(old) = device.attachment.filter(|old| *old != keeper) {
@@ -58,10 +58,8 @@ pub(super) async fn let_go(work: &StepRun) -> Result<(), StepError> {
     // The attachments must be released even if the server is deleted by now.
     let Some(server) = instance.known() else { return Ok(()) };
     for (device, volume) in volumes(server) {
-        let keeper = keeper(work, device);
-        if instance.alive().is_none() || device.attachment != Some(keeper) {
-            disks::release(work, volume, keeper).await?;
-        }
+        let recorded = device.attachment.filter(|_| instance.alive().is_some());
+        disks::release_others(work, volume, recorded.as_slice()).await?;
     }
     Ok(())
 }

@@ -6,7 +6,6 @@ use chronova_events::process::StepOutput;
 
 use super::definition::{StepError, StepRun};
 use super::disks::{self, recorded};
-use super::moved_volumes;
 use crate::instance::InstanceVolumeRecord;
 use crate::ports::{NewContent, NewVolume, PortError, VolumeInfo};
 
@@ -50,8 +49,14 @@ pub(super) async fn prepare(
             BlockSource::Volume(volume) => volume,
             _ => made(work, server, device, host).await?,
         };
-        let attachment = attachment(work, device);
-        work.context.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
+        let attachment = match disks::attached(work, volume, hostname).await?.first() {
+            // A crash came after the end of the attachment, and before the record.
+            Some(made) => *made,
+            None => {
+                let proposed = attachment(work, device);
+                work.context.volumes.reserve(proposed, volume, work.instance_id(), work.meta.clone()).await?
+            }
+        };
         let name = device.device_name.as_deref();
         let connection = work.context.volumes.connect(volume, attachment, hostname, name, work.meta.clone()).await?;
         device.volume = Some(volume);
@@ -62,7 +67,7 @@ pub(super) async fn prepare(
     Ok(StepOutput::Nothing)
 }
 
-/// The id of a new volume. A repeated step gets the same id. Another attempt gets another id, because its volume may be
+/// The proposed id of a new volume. A repeated step gets the same id. Another attempt gets another id, because its volume may be
 /// on another host.
 fn new_volume(work: &StepRun, device: &BlockDevice) -> VolumeId {
     let name = format!("{}-{}", device.id, work.running.attempt);
@@ -74,7 +79,7 @@ fn attachment(work: &StepRun, device: &BlockDevice) -> AttachmentId {
 }
 
 async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId) -> Result<VolumeId, StepError> {
-    let volume = new_volume(work, device);
+    let proposed = new_volume(work, device);
     let (content, origin) = match device.source {
         BlockSource::Image(image) => (NewContent::Image(image), ""),
         BlockSource::Snapshot(snapshot) => (NewContent::Snapshot(snapshot), ""),
@@ -84,7 +89,7 @@ async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId
     };
     let name = if origin.is_empty() { String::new() } else { format!("{}{origin}", work.instance_id()) };
     let wanted = NewVolume {
-        volume,
+        volume: proposed,
         project: server.request.project.clone(),
         user: server.request.user.clone(),
         name,
@@ -92,14 +97,21 @@ async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId
         size_gb: device.size,
         content,
         volume_type: device.volume_type.clone(),
-        availability_zone: None,
+        availability_zone: zone(work, server),
         metadata: vec![],
         host: Some(host),
     };
     // The API checked the project's rights when it accepted the server.
-    work.context.volumes.create(wanted, true, work.meta.clone()).await?;
+    let volume = work.context.volumes.create(wanted, true, work.meta.clone()).await?.id;
     await_volume(work, server, volume).await?;
     Ok(volume)
+}
+
+/// The zone of a new volume, if a server may have volumes of its own zone only. The host has been chosen by now, so no
+/// other part has to be asked for its zone.
+fn zone(work: &StepRun, server: &Alive) -> Option<String> {
+    let placed = server.placement.as_ref().filter(|_| !work.context.options.cross_az_attach);
+    placed.map(|placed| placed.availability_zone.clone())
 }
 
 /// Waits until a volume is available. After the first poll, polls at most `[DEFAULT] block_device_allocate_retries`
@@ -146,19 +158,27 @@ pub(super) async fn undo(work: &StepRun) -> Result<(), StepError> {
         return Ok(());
     }
     for device in devices.iter_mut().filter(|device| device.is_volume()) {
-        let made = !matches!(device.source, BlockSource::Volume(_));
-        let volume = match device.source {
-            BlockSource::Volume(volume) => volume,
-            _ => new_volume(work, device),
-        };
-        disks::release(work, volume, attachment(work, device)).await?;
-        if made {
-            disks::delete(work, volume).await?;
-            device.volume = None;
+        match device.source {
+            BlockSource::Volume(volume) => disks::release_others(work, volume, &[]).await?,
+            _ => {
+                drop_made(work, &server, new_volume(work, device)).await?;
+                device.volume = None;
+            }
         }
         (device.attachment, device.connection) = (None, None);
     }
     disks::record(work, InstanceVolumeRecord::Prepared { process: work.running.process, devices }).await.map(drop)
+}
+
+/// Releases and deletes a volume that the build created, by the id that it proposed.
+async fn drop_made(work: &StepRun, server: &Alive, proposed: VolumeId) -> Result<(), StepError> {
+    let volume = match work.context.volumes.find(proposed, &server.request.project, true).await {
+        Ok(made) => made.id,
+        Err(PortError::NotFound(_)) => return Ok(()),
+        Err(error) => return Err(StepError::again(error)),
+    };
+    disks::release_others(work, volume, &[]).await?;
+    disks::delete(work, volume).await
 }
 
 /// Completes the attachments, because the guest has the volumes.
@@ -174,17 +194,13 @@ pub(super) async fn complete(work: &StepRun, server: &Alive) -> Result<StepOutpu
 /// Releases the volumes of a server that is being deleted, and deletes those with `delete_on_termination`.
 pub(super) async fn give_back(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some(server) = work.server().await? else { return Ok(StepOutput::Nothing) };
-    // A crash in a move that the delete called off may have left some.
-    let devices: Vec<BlockDevice> = server.disks.iter().map(|disk| disk.device.clone()).collect();
-    moved_volumes::release_unrecorded(work, &server, &devices).await?;
     for disk in &server.disks {
         let device = &disk.device;
         let Some(volume) = device.volume else { continue };
-        if let Some(attachment) = device.attachment {
-            disks::release(work, volume, attachment).await?;
-        }
-        if let Some(chronova_events::instance::DiskWork::Swapping { to, attachment, .. }) = disk.work {
-            disks::release(work, to, attachment).await?;
+        // A move that the delete called off may have left further attachments, so all of the server's attachments end.
+        disks::release_others(work, volume, &[]).await?;
+        if let Some(chronova_events::instance::DiskWork::Swapping { to, .. }) = disk.work {
+            disks::release_others(work, to, &[]).await?;
         }
         if device.delete_on_termination && device.is_volume() {
             disks::delete(work, volume).await?;

@@ -9,21 +9,33 @@ use chronova_hypervisor::guest::VolumeDisk;
 use super::definition::{StepError, StepRun};
 use crate::aggregate::CommandError;
 use crate::instance::{InstanceRecord, InstanceReject, InstanceRoot, InstanceVolumeRecord, disks};
-use crate::ports::{Connection, PortError};
+use crate::ports::{Connection, PortError, VolumeService};
 
 /// A connection in the type of events.
 pub(super) fn recorded(connection: Connection) -> BlockConnection {
-    let Connection { pool, volume, format, serial, readonly, shareable } = connection;
+    let Connection { replaced_by: _, pool, volume, format, serial, readonly, shareable } = connection;
     BlockConnection { pool, volume, format, serial, readonly, shareable }
 }
 
-/// A volume in the driver's form.
-pub(crate) fn volume_disk(server: &Alive, device: &BlockDevice, connection: &BlockConnection) -> VolumeDisk {
+/// A volume in the driver's form. How QEMU reaches it over the network is asked for now: it may hold a password, and the
+/// storage's addresses may have changed since the volume was connected.
+pub(crate) async fn volume_disk(
+    volumes: &dyn VolumeService,
+    server: &Alive,
+    device: &BlockDevice,
+    connection: &BlockConnection,
+) -> Result<VolumeDisk, PortError> {
     let bootable = device.boot_index.filter(|_| server.is_volume_backed());
-    VolumeDisk {
+    let host = server.placement.as_ref().map_or("", |placed| placed.hostname.as_str());
+    let network = match (device.volume, device.attachment) {
+        (Some(volume), Some(attachment)) => volumes.network_disk(volume, attachment, host).await?,
+        _ => None,
+    };
+    Ok(VolumeDisk {
         serial: connection.serial.clone(),
         pool: connection.pool.clone(),
         volume: connection.volume.clone(),
+        network,
         format: connection.format.clone(),
         readonly: connection.readonly,
         shareable: connection.shareable,
@@ -31,22 +43,22 @@ pub(crate) fn volume_disk(server: &Alive, device: &BlockDevice, connection: &Blo
         bus: disks::bus(server.hardware_image(), device),
         kind: device.device_type.clone().unwrap_or_else(|| "disk".to_owned()),
         boot_order: bootable.map(|index| index + 1),
-    }
+    })
 }
 
 /// The volumes of a new guest, in their boot order; the others follow in the order of their device names.
-pub(super) fn volumes(server: &Alive) -> Vec<VolumeDisk> {
+pub(super) async fn volumes(service: &dyn VolumeService, server: &Alive) -> Result<Vec<VolumeDisk>, PortError> {
     let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
-    let mut volumes: Vec<VolumeDisk> = server
-        .disks
-        .iter()
-        .filter(|disk| has(disk.work) && disk.device.is_volume())
-        .filter_map(|disk| Some(volume_disk(server, &disk.device, disk.device.connection.as_ref()?)))
-        .collect();
+    let mut volumes = Vec::new();
+    for disk in server.disks.iter().filter(|disk| has(disk.work) && disk.device.is_volume()) {
+        if let Some(connection) = &disk.device.connection {
+            volumes.push(volume_disk(service, server, &disk.device, connection).await?);
+        }
+    }
     volumes.sort_by(|a, b| {
         (a.boot_order.is_none(), a.boot_order, &a.device).cmp(&(b.boot_order.is_none(), b.boot_order, &b.device))
     });
-    volumes
+    Ok(volumes)
 }
 
 /// The task of the process on its disk.
@@ -81,12 +93,44 @@ pub(super) fn host(server: &Alive) -> Result<(HostId, String), StepError> {
     Ok((placed.host, placed.hostname.clone()))
 }
 
+/// The complete attachment of the server's volume to this host, if an interrupted step has made it.
+pub(super) async fn attached(work: &StepRun, volume: VolumeId, hostname: &str) -> Result<Vec<AttachmentId>, StepError> {
+    let known = work.context.volumes.find(volume, &ProjectId::new(""), true).await?.attachments;
+    let here = known.into_iter().filter(|known| known.instance == Some(work.instance_id()) && known.attached);
+    Ok(here.filter(|known| known.host.as_deref() == Some(hostname)).map(|known| known.id).collect())
+}
+
+/// Reserves a volume for the server. The output is the id of the attachment, if it is not the proposed one.
+pub(super) async fn reserve(work: &StepRun, proposed: AttachmentId, volume: VolumeId) -> Result<StepOutput, StepError> {
+    let made = work.context.volumes.reserve(proposed, volume, work.instance_id(), work.meta.clone()).await?;
+    Ok(if made == proposed { StepOutput::Nothing } else { StepOutput::Reserved(made) })
+}
+
+/// The id of the attachment that [`reserve`] made.
+pub(super) fn reserved(work: &StepRun, proposed: AttachmentId) -> AttachmentId {
+    let told = work.running.done.iter().rev().find_map(|record| match record.output {
+        StepOutput::Reserved(attachment) => Some(attachment),
+        _ => None,
+    });
+    told.unwrap_or(proposed)
+}
+
 /// Ends an attachment; a refusal of the volume service is logged and does not stop the process.
 pub(super) async fn release(work: &StepRun, volume: VolumeId, attachment: AttachmentId) -> Result<(), StepError> {
-    match work.context.volumes.release(volume, attachment, work.meta.clone()).await {
+    ended(volume, work.context.volumes.release(volume, attachment, work.meta.clone()).await)
+}
+
+/// Ends the server's attachments to a volume except `keep`, also those whose ids no answer told.
+pub(super) async fn release_others(work: &StepRun, volume: VolumeId, keep: &[AttachmentId]) -> Result<(), StepError> {
+    let server = work.instance_id();
+    ended(volume, work.context.volumes.release_others(volume, server, keep, work.meta.clone()).await)
+}
+
+fn ended(volume: VolumeId, result: Result<(), PortError>) -> Result<(), StepError> {
+    match result {
         Err(error @ PortError::Unavailable(_)) => Err(StepError::again(error)),
         Err(error) => {
-            tracing::warn!(%volume, %attachment, %error, "ending an attachment failed");
+            tracing::warn!(%volume, %error, "ending an attachment failed");
             Ok(())
         }
         Ok(()) => Ok(()),

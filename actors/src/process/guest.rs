@@ -302,7 +302,7 @@ async fn spec_of(
             .map(|image| RootDisk { image: image_ref(image), size_gib: server.request.flavor.root_gib }),
         ephemerals_gib: disks::ephemerals(server),
         swap_mib: disks::swap(server),
-        volumes: volumes(server),
+        volumes: volumes(work.context.volumes.as_ref(), server).await?,
         nics: realisation.nics,
         config_drive: match server.request.config_drive {
             true => {

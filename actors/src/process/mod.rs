@@ -17,7 +17,7 @@
 //! | `ask_server` | claims quota or creates an image, and then sends the request to its server |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | one process each |
 //! | `attach_interface`, `detach_interface` | a server's interfaces |
-//! | `attach_volume`, `detach_volume`, `swap_volume` | a server's volumes; steps in `disks`, `build_volumes` |
+//! | `attach_volume`, `detach_volume`, `swap_volume`, `extend_disk` | a server's volumes; steps in `disks`, `build_volumes` |
 //! | `away`, `snapshot_volumes` | the volumes of a server without a host, and images of volumes |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve` | one process each |
 //! | `change_password` | changes the password of a guest's administrator |
@@ -50,6 +50,7 @@ pub mod detach_volume;
 pub(crate) mod disks;
 pub mod drain_host;
 pub mod evacuate;
+pub mod extend_disk;
 mod failed_step;
 pub(crate) mod guest;
 mod imaging;
@@ -137,6 +138,7 @@ processes! {
     Task::AttachVolume(_) => attach_volume::DEFINITION; needs VolumeAttachment,
     Task::DetachVolume(_) => detach_volume::DEFINITION; needs VolumeAttachment,
     Task::SwapVolume { .. } => swap_volume::DEFINITION; needs VolumeAttachment,
+    Task::ExtendDisk { .. } => extend_disk::DEFINITION; needs VolumeAttachment,
     Task::Snapshot { .. } => snapshot::DEFINITION,
     Task::Rebuild { .. } => rebuild::DEFINITION; needs Redefinition,
     Task::Rescue { .. } => rescue::DEFINITION; needs Redefinition,

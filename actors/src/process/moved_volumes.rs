@@ -12,7 +12,6 @@ use chronova_events::instance::{Alive, BlockDevice, Placed};
 use super::definition::{StepError, StepRun};
 use super::disks::{self, recorded};
 use crate::instance::InstanceVolumeRecord;
-use crate::ports::PortError;
 
 /// Attaches the volumes to the host of `to`. A repetition succeeds, too.
 pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<(), StepError> {
@@ -22,22 +21,28 @@ pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<
     let mut devices: Vec<BlockDevice> = server.disks.iter().map(|disk| disk.device.clone()).collect();
     for device in &mut devices {
         let (Some(volume), Some(now)) = (device.volume, device.attachment) else { continue };
-        let known = work.context.volumes.find(volume, &server.request.project, true).await?.attachments;
-        if known.iter().any(|known| known.id == now && known.host.as_deref() == Some(&to.hostname) && known.attached) {
+        let there = disks::attached(work, volume, &to.hostname).await?;
+        if there.contains(&now) {
             continue;
         }
-        let attachment = attachment(work, device, to);
+        let attachment = match there.first() {
+            // An interrupted step attached the volume.
+            Some(made) => *made,
+            None => {
+                let proposed = attachment(work, device, to);
+                work.context.volumes.reserve(proposed, volume, work.instance_id(), work.meta.clone()).await?
+            }
+        };
         let name = device.device_name.as_deref();
-        work.context.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
         let way = work.context.volumes.connect(volume, attachment, &to.hostname, name, work.meta.clone()).await?;
+        let attachment = way.replaced_by.unwrap_or(attachment);
         work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
         (device.attachment, device.connection) = (Some(attachment), Some(recorded(way)));
     }
     let record = InstanceVolumeRecord::Prepared { process: work.running.process, devices: devices.clone() };
     match disks::record(work, record).await? {
-        true => release_unrecorded(work, server, &devices).await,
-        // The server was deleted, and the delete releases the recorded attachments. This call releases the attachments
-        // in `devices`.
+        true => release_unrecorded(work, &devices).await,
+        // The server was deleted, and its recorded attachments are released. This call releases the others.
         false => release_all(work, &devices).await,
     }
 }
@@ -57,27 +62,17 @@ pub(super) async fn take_back(work: &StepRun, server: &Alive, to: &Placed) -> Re
     }
 }
 
-/// The id of the new attachment. A repeated step has the same id.
+/// The proposed id of the new attachment. A repeated step has the same id.
 fn attachment(work: &StepRun, device: &BlockDevice, to: &Placed) -> AttachmentId {
     let name = format!("attachment-{}-{}-{}", device.id, to.host, work.running.attempt);
     AttachmentId::derive(work.running.process.0, &name)
 }
 
 /// Ends the attachments of the server that are not recorded.
-pub(super) async fn release_unrecorded(
-    work: &StepRun,
-    server: &Alive,
-    devices: &[BlockDevice],
-) -> Result<(), StepError> {
+async fn release_unrecorded(work: &StepRun, devices: &[BlockDevice]) -> Result<(), StepError> {
     for device in devices {
-        let (Some(volume), Some(attachment)) = (device.volume, device.attachment) else { continue };
-        let known = match work.context.volumes.find(volume, &server.request.project, true).await {
-            Ok(info) => info.attachments,
-            Err(error @ PortError::Unavailable(_)) => return Err(StepError::again(error)),
-            Err(_) => continue,
-        };
-        for other in known.iter().filter(|known| known.instance == Some(work.instance_id()) && known.id != attachment) {
-            disks::release(work, volume, other.id).await?;
+        if let (Some(volume), Some(attachment)) = (device.volume, device.attachment) {
+            disks::release_others(work, volume, &[attachment]).await?;
         }
     }
     Ok(())

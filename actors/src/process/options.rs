@@ -14,6 +14,8 @@ pub struct ProcessOptions {
     pub volume_looks: u32,
     /// `[DEFAULT] block_device_allocate_retries_interval`.
     pub volume_pause: Duration,
+    /// `[cinder] cross_az_attach`: where it is off, a build asks for new volumes in the zone of its server.
+    pub cross_az_attach: bool,
     /// `[DEFAULT] vif_plugging_timeout`: the wait for the network to plug a new guest's ports; zero: no wait.
     pub vif_plugging_timeout: Duration,
     /// `[DEFAULT] vif_plugging_is_fatal`: whether a guest without its network fails.
@@ -41,6 +43,7 @@ impl Default for ProcessOptions {
             soft_reboot_timeout: 120,
             volume_looks: 60,
             volume_pause: Duration::from_secs(3),
+            cross_az_attach: true,
             vif_plugging_timeout: Duration::from_mins(5),
             vif_plugging_is_fatal: true,
             allow_resize_to_same_host: false,

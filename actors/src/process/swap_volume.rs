@@ -33,9 +33,10 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
+/// The new volume, and its attachment once it is reserved.
 fn new(work: &StepRun) -> Result<(VolumeId, AttachmentId), StepError> {
     match work.running.task {
-        Task::SwapVolume { new, new_attachment, .. } => Ok((new, new_attachment)),
+        Task::SwapVolume { new, new_attachment, .. } => Ok((new, disks::reserved(work, new_attachment))),
         _ => Err(StepError::fatal(500, "This process swaps no volume.", "")),
     }
 }
@@ -82,13 +83,12 @@ async fn begin(work: &StepRun) -> Result<StepOutput, StepError> {
 async fn reserve(work: &StepRun) -> Result<StepOutput, StepError> {
     still_mine(work).await?;
     let (volume, attachment) = new(work)?;
-    work.context.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
-    Ok(StepOutput::Nothing)
+    disks::reserve(work, attachment, volume).await
 }
 
+/// The server has no other attachment to the new volume: it takes no volume twice.
 async fn release(work: &StepRun) -> Result<(), StepError> {
-    let (volume, attachment) = new(work)?;
-    disks::release(work, volume, attachment).await
+    disks::release_others(work, new(work)?.0, &[]).await
 }
 
 async fn connect(work: &StepRun) -> Result<StepOutput, StepError> {
@@ -111,9 +111,12 @@ async fn exchange(work: &StepRun) -> Result<StepOutput, StepError> {
     let (Some(old), Some(new)) = (&device.connection, connection(work)) else {
         return Err(StepError::fatal(500, "The volume is not connected.", ""));
     };
-    let disk = disks::volume_disk(&server, &device, &new);
+    let old = old.serial.clone();
+    let (volume, attachment) = self::new(work)?;
+    let device = BlockDevice { volume: Some(volume), attachment: Some(attachment), ..device };
+    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, &new).await?;
     let driver = work.driver(host(&server)?.0)?;
-    disks::told(driver.volume_attachment().needed()?.swap_disk(work.instance_id(), &old.serial, &disk).await)?;
+    disks::told(driver.volume_attachment().needed()?.swap_disk(work.instance_id(), &old, &disk).await)?;
     Ok(StepOutput::Nothing)
 }
 
@@ -131,6 +134,6 @@ async fn back(work: &StepRun) -> Result<(), StepError> {
     if !has_new {
         return Ok(());
     }
-    let disk = disks::volume_disk(&server, &device, old);
+    let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, old).await?;
     disks::told_or_gone(volumes.swap_disk(work.instance_id(), &new.serial, &disk).await)
 }

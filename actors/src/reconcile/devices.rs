@@ -51,10 +51,17 @@ async fn compare(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>, 
     if !has_its_own_devices(server) {
         return Ok(true);
     }
-    Ok(compare_volumes(host, driver, id, server).await? & compare_interfaces(context, host, driver, id, server).await?)
+    Ok(compare_volumes(context, host, driver, id, server).await?
+        & compare_interfaces(context, host, driver, id, server).await?)
 }
 
-async fn compare_volumes(host: HostId, driver: &Arc<dyn Driver>, id: InstanceId, server: &Alive) -> DriverResult<bool> {
+async fn compare_volumes(
+    context: &HostContext,
+    host: HostId,
+    driver: &Arc<dyn Driver>,
+    id: InstanceId,
+    server: &Alive,
+) -> DriverResult<bool> {
     let Some(volumes) = driver.volume_attachment() else { return Ok(true) };
     let found: BTreeSet<String> = volumes.disks(id).await?.into_iter().collect();
     let connected = server.disks.iter().filter_map(|disk| Some((&disk.device, disk.device.connection.as_ref()?)));
@@ -62,7 +69,8 @@ async fn compare_volumes(host: HostId, driver: &Arc<dyn Driver>, id: InstanceId,
     for (device, connection) in connected.clone().filter(|(_, connection)| !found.contains(&connection.serial)) {
         tracing::warn!(%host, server = %id, volume = connection.serial, "attaching a missing volume to a guest");
         right = false;
-        volumes.attach_disk(id, &volume_disk(server, device, connection)).await?;
+        let Ok(disk) = volume_disk(context.volumes.as_ref(), server, device, connection).await else { continue };
+        volumes.attach_disk(id, &disk).await?;
     }
     for serial in found.iter().filter(|serial| !connected.clone().any(|(_, connection)| connection.serial == **serial))
     {

@@ -172,6 +172,13 @@ pub struct VolumeSwapFailed {
 }
 
 /// A volume's `delete_on_termination` was changed.
+/// The volume service told that one of the server's volumes has grown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DiskExtensionRequested {
+    pub process: ProcessId,
+    pub volume: VolumeId,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeDeletionChanged {
     pub device: BlockDeviceId,
@@ -314,5 +321,6 @@ pub(super) fn samples() -> Vec<super::InstanceEvent> {
         VolumeSwapped { process, device }.into(),
         VolumeSwapFailed { process, device: id, fault: fault() }.into(),
         VolumeDeletionChanged { device: id, delete_on_termination: false }.into(),
+        DiskExtensionRequested { process, volume }.into(),
     ]
 }

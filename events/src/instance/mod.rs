@@ -59,9 +59,10 @@ pub use adopted::{
     Adopted, AdoptedAction, AdoptedActionEvent, AdoptedEnd, AdoptedMove, AdoptedOutcome, AdoptedState, MigrationAdopted,
 };
 pub use block::{
-    BlockConnection, BlockDevice, BlockDevicesMapped, BlockDevicesPrepared, BlockLocation, BlockSource, DiskWork,
-    InstanceDisk, VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
-    VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
+    BlockConnection, BlockDevice, BlockDevicesMapped, BlockDevicesPrepared, BlockLocation, BlockSource,
+    DiskExtensionRequested, DiskWork, InstanceDisk, VolumeAttachFailed, VolumeAttachRequested, VolumeAttached,
+    VolumeDeletionChanged, VolumeDetachFailed, VolumeDetachRequested, VolumeDetached, VolumeSwapFailed,
+    VolumeSwapRequested, VolumeSwapped,
 };
 pub use evacuation::{Evacuated, Evacuation, EvacuationRequested};
 pub use guest_data::{
@@ -193,6 +194,8 @@ noun! {
         VolumeSwapFailed = "volume_swap_failed" @ 1,
         /// A volume's `delete_on_termination` was changed.
         VolumeDeletionChanged = "volume_deletion_changed" @ 1,
+        /// The volume service told that one of the server's volumes has grown.
+        DiskExtensionRequested = "disk_extension_requested" @ 1,
         /// A user asked for an image of the server's disk.
         SnapshotRequested = "snapshot_requested" @ 1,
         /// The operation under way reached its next stage.

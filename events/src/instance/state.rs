@@ -424,6 +424,7 @@ impl Alive {
             | InstanceEvent::ConfirmRequested(_)
             | InstanceEvent::Deleted(_)
             | InstanceEvent::Evacuated(_)
+            | InstanceEvent::DiskExtensionRequested(_)
             | InstanceEvent::EvacuationRequested(_)
             | InstanceEvent::LiveAbortRequested(_)
             | InstanceEvent::LiveCompletionForced(_)

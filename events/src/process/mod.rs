@@ -144,6 +144,11 @@ pub enum Task {
         asks_for: ProcessId,
         needs: RequestNeed,
     },
+    /// Makes the disk of a running guest as large as its volume.
+    ExtendDisk {
+        instance: InstanceId,
+        volume: VolumeId,
+    },
 }
 
 /// The resource that a request needs before its server decides.
@@ -256,6 +261,7 @@ impl Task {
             Self::DrainHost { .. } => "drain_host",
             Self::CreateServers { .. } => "create_servers",
             Self::AskServer { .. } => "ask_server",
+            Self::ExtendDisk { .. } => "extend_disk",
         }
     }
 
@@ -283,6 +289,7 @@ impl Task {
             | Self::RevertResize { instance, .. }
             | Self::LiveMigrate { instance }
             | Self::Evacuate { instance }
+            | Self::ExtendDisk { instance, .. }
             | Self::AskServer { instance, .. } => ProcessSubject::Server(*instance),
             Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
                 ProcessSubject::Server(disk.instance)
@@ -358,6 +365,8 @@ pub enum StepOutput {
     /// How a host connects to a volume.
     Connected(BlockConnection),
     Image(Box<ImageSnapshot>),
+    /// The id that the volume service gave to an attachment, if it is not the proposed one.
+    Reserved(AttachmentId),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -415,7 +424,12 @@ pub struct Finished {
 /// One example of each event.
 pub fn samples() -> Vec<ProcessEvent> {
     let mut all = of_all();
-    all.extend(of_images(ProcessId(uuid::Uuid::from_u128(1))));
+    let uuid = uuid::Uuid::from_u128;
+    let process = ProcessId(uuid(1));
+    all.extend(of_images(process));
+    all.push(StepDone { step: "reserve".into(), output: StepOutput::Reserved(AttachmentId(uuid(15))) }.into());
+    let task = Task::ExtendDisk { instance: InstanceId(uuid(2)), volume: VolumeId(uuid(11)) };
+    all.push(Started { process, task }.into());
     all
 }
 

@@ -1,7 +1,8 @@
 //! The `<devices>` element.
 
+use super::plugs::plug;
 use super::{DiskBus, DiskSource, Hardware, HostFacts};
-use crate::guest::{GuestSpec, ImageFormat, Nic, NicPlug, VolumeDisk};
+use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, Spice};
 use crate::volumes;
 use crate::xml::Element;
@@ -114,13 +115,24 @@ fn disk(source: &DiskSource, host: &HostFacts, bus: DiskBus, name: String) -> El
 
 /// Renders a volume as a disk. A running guest identifies it by its serial number.
 pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts) -> Element {
+    let in_pool = || Element::new("source").attr("pool", &disk.pool).attr("volume", &disk.volume);
+    let (kind, source, cache) = match &disk.network {
+        None => ("volume", in_pool(), host.cache()),
+        Some(network) => {
+            let cache = host.guests.cache.network.unwrap_or(CacheMode::None);
+            ("network", super::source::network(network, &disk.serial), cache)
+        }
+    };
     // No host may cache a disk that several guests write to.
-    let cache = if disk.shareable { CacheMode::None } else { host.cache() };
+    let cache = if disk.shareable { CacheMode::None } else { cache };
+    let driver = Element::new("driver").attr("name", "qemu").attr("type", &disk.format).attr("cache", cache.name());
+    // Cinder's back ends for these disks free what a guest discards.
+    let discard = disk.network.as_ref().map(|_| "unmap");
     Element::new("disk")
-        .attr("type", "volume")
+        .attr("type", kind)
         .attr("device", &disk.kind)
-        .child(Element::new("driver").attr("name", "qemu").attr("type", &disk.format).attr("cache", cache.name()))
-        .child(Element::new("source").attr("pool", &disk.pool).attr("volume", &disk.volume))
+        .child(driver.attr_if("discard", discard))
+        .child(source)
         .child(Element::new("target").attr("dev", &disk.device).attr("bus", &disk.bus))
         .children(disk.boot_order.map(|order| Element::new("boot").attr("order", order)))
         .children((disk.readonly || disk.kind == "cdrom").then(|| Element::new("readonly")))
@@ -169,21 +181,6 @@ pub(super) fn interface(nic: &Nic, vcpus: u32, host: &HostFacts, hardware: &Hard
         .children((nic.mtu > 0).then(|| Element::new("mtu").attr("size", nic.mtu)))
         .children(hardware.tuning.interface())
         .children(nic.filter.as_ref().map(|filter| Element::new("filterref").attr("filter", filter)))
-}
-
-/// The type of the interface, and the elements that say what it is plugged into.
-pub(super) fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
-    let source = |attribute: &'static str, name: &str| Element::new("source").attr(attribute, name);
-    match &nic.plug {
-        NicPlug::Network => ("network", vec![source("network", &volumes::network_name(nic.network))]),
-        NicPlug::OpenVswitch { bridge } => {
-            let port = Element::new("parameters").attr("interfaceid", nic.port);
-            let switch = Element::new("virtualport").attr("type", "openvswitch").child(port);
-            ("bridge", vec![source("bridge", bridge), switch])
-        }
-        NicPlug::Bridge { bridge } => ("bridge", vec![source("bridge", bridge)]),
-        NicPlug::Tap => ("ethernet", vec![]),
-    }
 }
 
 /// The largest number of queues that the kernel gives one interface.

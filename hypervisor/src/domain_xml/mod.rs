@@ -13,7 +13,7 @@ mod firmware;
 mod hardware;
 mod metadata;
 mod pinned;
-mod replug;
+mod plugs;
 pub(crate) mod source;
 mod splice;
 mod topology;
@@ -25,7 +25,7 @@ pub use firmware::{Firmware, Tpm};
 pub use hardware::{DiskBus, Hardware, VifModel};
 pub use metadata::NAMESPACE;
 pub use pinned::repin;
-pub use replug::replug;
+pub use plugs::replug;
 pub use source::{DiskSource, RbdImage};
 pub use tuning::Tuning;
 

@@ -2,6 +2,7 @@
 //! raw disk. QEMU must never read those bytes as the header of another format.
 
 use super::HostFacts;
+use crate::guest::NetworkDisk;
 use crate::options::CacheMode;
 use crate::xml::Element;
 
@@ -72,6 +73,24 @@ impl DiskSource {
                 .children(image.conf.as_ref().map(|path| Element::new("config").attr("file", path)))
                 .children(image.user.as_ref().map(|user| auth(user, image.secret.as_deref()))),
         }
+    }
+}
+
+/// The source of a volume that QEMU reaches over the network. The secret of CHAP has the volume's id (`serial`).
+pub(super) fn network(disk: &NetworkDisk, serial: &str) -> Element {
+    let source = |protocol: &str, name: &str| Element::new("source").attr("protocol", protocol).attr("name", name);
+    match disk {
+        NetworkDisk::Rbd { name, monitors, user, secret } => source("rbd", name)
+            .children(monitors.iter().map(|monitor| host(monitor)))
+            .children(user.as_ref().map(|user| auth(user, secret.as_deref()))),
+        NetworkDisk::Iscsi { portal, target, lun, initiator, chap } => {
+            let secret = || Element::new("secret").attr("type", "iscsi").attr("uuid", serial);
+            source("iscsi", &format!("{target}/{lun}"))
+                .child(host(portal))
+                .children(chap.as_ref().map(|(user, _)| Element::new("auth").attr("username", user).child(secret())))
+                .child(Element::new("initiator").child(Element::new("iqn").attr("name", initiator)))
+        }
+        NetworkDisk::Nfs { host, path } => source("nfs", path).child(Element::new("host").attr("name", host)),
     }
 }
 

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::guest::{ImageRef, Nic, NicPlug, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
+use crate::guest::{DiskPassword, ImageRef, NetworkDisk, Nic, NicPlug, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
 use crate::options::{CacheModes, CpuFlag, Serial, Spice};
 use crate::pinning::{GuestNode, Pinning};
 use crate::volumes;
@@ -223,6 +223,7 @@ fn volume(n: u128, device: &str, bus: &str) -> VolumeDisk {
         serial: id.to_string(),
         pool: "chronova-volumes".to_owned(),
         volume: format!("volume-{id}"),
+        network: None,
         format: "raw".to_owned(),
         readonly: false,
         shareable: false,
@@ -250,6 +251,34 @@ fn a_root_disk_that_is_a_volume_beside_local_disks() {
     let mut names: Vec<&str> = targets.filter_map(|node| node.attribute("dev")).collect();
     names.sort_unstable();
     assert_eq!(names, ["hda", "hdb", "sda", "vda", "vdb", "vdc", "vdd", "vde"]);
+}
+
+#[test]
+fn volumes_that_qemu_reaches_over_the_network() {
+    let rbd = NetworkDisk::Rbd {
+        name: "volumes/volume-7".to_owned(),
+        monitors: ["10.0.0.1:6789", "[fd00::3]:3300"].map(str::to_owned).to_vec(),
+        user: Some("cinder".to_owned()),
+        secret: Some("457eb676-33da-42ec-9a8c-9293d545c337".to_owned()),
+    };
+    let iscsi = |chap| NetworkDisk::Iscsi {
+        portal: "10.0.0.2:3260".to_owned(),
+        target: "iqn.2010-10.org.openstack:volume-8".to_owned(),
+        lun: 1,
+        initiator: "iqn.2008-11.org.linux-kvm:node-1".to_owned(),
+        chap,
+    };
+    let nfs = NetworkDisk::Nfs { host: "10.0.0.3".to_owned(), path: "/exports/volume-10".to_owned() };
+    let chap = Some(("u".to_owned(), DiskPassword::new("p4ssword")));
+    let mut guest = GuestSpec { root: None, ..guest() };
+    guest.volumes = vec![
+        VolumeDisk { network: Some(rbd), boot_order: Some(1), ..volume(7, "vda", "virtio") },
+        VolumeDisk { network: Some(iscsi(chap)), ..volume(8, "vdb", "virtio") },
+        VolumeDisk { network: Some(iscsi(None)), readonly: true, ..volume(9, "vdc", "virtio") },
+        VolumeDisk { network: Some(nfs), format: "qcow2".to_owned(), ..volume(10, "vdd", "virtio") },
+    ];
+    let xml = golden("network-volumes", &guest, &host());
+    assert!(!xml.contains("p4ssword") && !format!("{guest:?}").contains("p4ssword"), "a password is shown");
 }
 
 #[test]

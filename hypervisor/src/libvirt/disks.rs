@@ -95,6 +95,17 @@ pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, facts: &HostFacts) -> D
     domain.attach_device_flags(&xml, where_to).during(CALL)
 }
 
+/// Tells the running guest the size of a disk.
+pub(super) fn resize(domain: &Domain, serial: &str, size: u64) -> DriverResult<()> {
+    const CALL: &str = "disk resize";
+    if !domain.is_active().during(CALL)? {
+        return Ok(());
+    }
+    let missing = || DriverError::Failed { call: CALL, message: format!("the guest has no disk {serial}") };
+    let found = find(domain, LIVE, serial, CALL)?.ok_or_else(missing)?;
+    domain.block_resize(&found.device, size, sys::VIR_DOMAIN_BLOCK_RESIZE_BYTES).during(CALL)
+}
+
 /// Removes the disk from the persistent definition.
 pub(super) fn forget(domain: &Domain, serial: &str) -> DriverResult<()> {
     const CALL: &str = "disk detachment";
@@ -159,7 +170,7 @@ pub(super) fn exchange(
     if let Some(live) = find(domain, LIVE, old, CALL)? {
         match blockcopy::progress(domain, &live.device)? {
             None => {
-                blockcopy::begin(domain, &live.device, &mirror(connect, new)?)?;
+                blockcopy::begin(domain, &live.device, &mirror(connect, new, facts)?)?;
                 return Ok(Exchange::Copying);
             }
             Some(progress) if !progress.is_ready() => return Ok(Exchange::Copying),
@@ -178,8 +189,11 @@ pub(super) fn exchange(
 }
 
 /// The target of a copy. libvirt looks up volumes of its pools only when a guest starts, so a copy needs the path.
-fn mirror(connect: &Connect, new: &VolumeDisk) -> DriverResult<String> {
+fn mirror(connect: &Connect, new: &VolumeDisk, facts: &HostFacts) -> DriverResult<String> {
     const CALL: &str = "disk exchange";
+    if new.network.is_some() {
+        return Ok(domain_xml::render_disk(new, facts));
+    }
     let pool = connect.lookup_storage_pool_by_name(&new.pool).during(CALL)?;
     let missing = || DriverError::Failed { call: CALL, message: format!("there is no volume {}", new.volume) };
     let path = pool::lookup(&pool, &new.volume)?.ok_or_else(missing)?.path().during(CALL)?;

@@ -18,11 +18,11 @@ pub(super) fn is(error: &Error, wanted: ErrorNumber) -> bool {
 
 /// Turns libvirt's "no such ..." into `None`.
 pub(super) fn found<T>(call: &'static str, result: Result<T, Error>) -> DriverResult<Option<T>> {
-    use ErrorNumber::{NoDomain, NoNetwork, NoNwfilter, NoStoragePool, NoStorageVolume};
+    use ErrorNumber::{NoDomain, NoNetwork, NoNwfilter, NoSecret, NoStoragePool, NoStorageVolume};
     match result {
         Ok(thing) => Ok(Some(thing)),
         Err(error) => match number(&error) {
-            Some(NoDomain | NoNetwork | NoNwfilter | NoStoragePool | NoStorageVolume) => Ok(None),
+            Some(NoDomain | NoNetwork | NoNwfilter | NoSecret | NoStoragePool | NoStorageVolume) => Ok(None),
             _ => Err(translate(call, &error)),
         },
     }

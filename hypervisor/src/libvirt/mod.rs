@@ -25,6 +25,7 @@
 //! | `interfaces`, `nics` | the driver's calls on interfaces of existing guests; libvirt's calls |
 //! | `devices` | the bus addresses of a guest's interfaces and disks |
 //! | `volume_attachment`, `disks` | the driver's calls that attach, detach and swap volumes; libvirt's calls |
+//! | `secrets` | the keys and passwords of disks that QEMU reaches over the network |
 //! | `blockcopy` | the copy of a disk under a running guest |
 //!
 //! Invariants: calls touch the host's file system only through volumes of our pools. Every call has a deadline. The
@@ -67,6 +68,7 @@ mod node;
 mod nwfilter;
 mod pool;
 mod redefinition;
+mod secrets;
 mod shared_storage;
 mod snapshot;
 mod sparse;

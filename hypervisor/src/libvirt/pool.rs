@@ -11,7 +11,7 @@ use virt::storage_vol::StorageVol;
 use virt::stream::Stream;
 
 use super::error::{Context, found, is, translate};
-use super::sparse;
+use super::{secrets, sparse};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::VolumeDisk;
 use crate::options::LibvirtOptions;
@@ -116,10 +116,15 @@ pub(super) fn lookup(pool: &StoragePool, name: &str) -> DriverResult<Option<Stor
     found("volume lookup", pool.lookup_storage_vol_by_name(name))
 }
 
-/// Makes this host's pools know the volumes that a guest is about to use. On shared storage, another host may have
-/// created them since this host last looked.
+/// Makes this host know the volumes that a guest is about to use: its pools, and the secrets of disks that QEMU reaches
+/// over the network. On shared storage, another host may have created
+/// them since this host last looked.
 pub(super) fn look_for(connect: &Connect, options: &LibvirtOptions, disks: &[VolumeDisk]) -> DriverResult<()> {
     for disk in disks {
+        if disk.network.is_some() {
+            secrets::provide(connect, options, disk)?;
+            continue;
+        }
         let pool = match disk.pool == options.volume_pool_name {
             true => Some(open_volumes(connect, options)?),
             false => found(CALL, connect.lookup_storage_pool_by_name(&disk.pool))?,

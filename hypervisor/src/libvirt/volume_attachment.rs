@@ -61,6 +61,12 @@ impl VolumeAttachment for LibvirtDriver {
         }
     }
 
+    async fn resize_disk(&self, instance: InstanceId, serial: &str, size: u64) -> DriverResult<()> {
+        let serial = serial.to_owned();
+        self.call("disk resize", move |connect, _| disks::resize(&domain::require(connect, instance)?, &serial, size))
+            .await
+    }
+
     async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
         self.ask("disks", move |connect, _| disks::serials(&domain::require(connect, instance)?)).await
     }

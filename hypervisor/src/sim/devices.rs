@@ -107,6 +107,15 @@ impl SimMachine {
         self.change(&SimChange::Unplug(instance, serial.to_owned()))
     }
 
+    pub(super) fn resize_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if guest.is_on() && !guest.volumes.contains(serial) {
+            let message = format!("the guest has no disk {serial}");
+            return Err(DriverError::Failed { call: "disk resize", message });
+        }
+        Ok(())
+    }
+
     pub(super) fn swap_disk(&mut self, instance: InstanceId, old: &str, new: &str) -> DriverResult<()> {
         let guest = self.guest(instance)?;
         if guest.volumes.contains(new) {

@@ -60,6 +60,7 @@ calls! {
     AttachDisk = "attach_disk",
     DetachDisk = "detach_disk",
     SwapDisk = "swap_disk",
+    ResizeDisk = "resize_disk",
     Disks = "disks",
     Nics = "nics",
     Devices = "devices",

@@ -94,6 +94,10 @@ impl VolumeAttachment for SimHost {
         self.perform(DriverCall::SwapDisk, |machine| machine.swap_disk(instance, old, &new.serial)).await
     }
 
+    async fn resize_disk(&self, instance: InstanceId, serial: &str, _: u64) -> DriverResult<()> {
+        self.perform(DriverCall::ResizeDisk, |machine| machine.resize_disk(instance, serial)).await
+    }
+
     async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
         self.perform(DriverCall::Disks, |machine| machine.disks(instance)).await
     }

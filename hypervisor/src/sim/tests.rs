@@ -55,6 +55,7 @@ fn volume(serial: &str) -> VolumeDisk {
         serial: serial.to_owned(),
         pool: "volumes".to_owned(),
         volume: serial.to_owned(),
+        network: None,
         format: "raw".to_owned(),
         readonly: false,
         shareable: false,

@@ -59,6 +59,8 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         services::images(config),
         services::unused_glance(config, texts),
         services::notifications(config),
+        services::volumes(config),
+        services::unused_cinder(config, texts),
         fleets(config),
     ];
     agreements.into_iter().flatten().map(told).collect()

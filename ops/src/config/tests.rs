@@ -148,7 +148,7 @@ fn a_service_that_is_named_and_not_asked_causes_a_warning() {
 fn a_neutron_needs_a_keystone_and_a_whole_account() {
     let neutron = ACCOUNT.replace("keystone_authtoken", "neutron");
     let both = problems_in(&[&format!("{ACCOUNT}{neutron}")]);
-    assert_eq!(both.len(), 3, "a note on each of the three services: {both:?}");
+    assert_eq!(both.len(), 5, "a note on each of the four services, and a warning about Cinder: {both:?}");
     assert!(
         both.iter().any(|told| told.contains("note: [neutron] auth_url: Neutron is the network service")),
         "{both:?}"
@@ -171,7 +171,7 @@ const ACCOUNT: &str = "[keystone_authtoken]\nauth_url = http://c:5000\nauth_type
 #[test]
 fn an_account_of_keystone_is_complete_or_stops_the_start() {
     let whole = problems_in(&[ACCOUNT]);
-    assert_eq!(whole.len(), 2, "a note on Keystone, and one on Glance: {whole:?}");
+    assert_eq!(whole.len(), 4, "a note on Keystone, Glance and Cinder each, and a warning about Cinder: {whole:?}");
     let note = "0.conf:2: note: [keystone_authtoken] auth_url: Keystone at http://c:5000 is";
     assert!(whole.iter().any(|told| told.starts_with(note)), "{whole:?}");
     for (lacking, named) in [
@@ -259,6 +259,40 @@ fn choices_of_cpus_and_memory_that_contradict_are_errors() {
     }
     let fitting = problems_in(&["[libvirt]\ncpu_mode = custom\ncpu_models = Nehalem\nfile_backed_memory = 1024\n"]);
     assert!(!fitting.iter().any(|line| line.contains("error: ")), "{fitting:?}");
+}
+
+#[test]
+fn cinder_is_called_where_there_is_a_keystone() {
+    let note = "note: [chronova] volume_service: Cinder at ";
+    for (more, told) in [
+        ("", "the endpoint volumev3::publicURL of Keystone's catalogue is the volume service"),
+        (
+            "[cinder]\nendpoint_template = http://a:8776/v3/%(project_id)s\n",
+            "http://a:8776/v3/%(project_id)s is the volume",
+        ),
+    ] {
+        let found = problems_in(&[&format!("{ACCOUNT}{more}")]);
+        assert!(found.iter().any(|line| line.contains(note) && line.contains(told)), "{more}: {found:?}");
+        assert!(found.iter().any(|line| line.contains("warning: ") && line.contains("no volume can be detached")));
+    }
+    let vouched = problems_in(&[&format!("{ACCOUNT}{VOUCHING}")]);
+    assert!(!vouched.iter().any(|line| line.contains("can be detached")), "{vouched:?}");
+    let embedded =
+        problems_in(&[&format!("{ACCOUNT}[chronova]\nvolume_service = embedded\n[cinder]\nhttp_retries = 1\n")]);
+    assert!(embedded.iter().any(|line| line.contains("warning: [cinder] http_retries has no effect")), "{embedded:?}");
+    for (more, error) in [
+        ("[cinder]\nendpoint_template = c:8776\n", "[cinder] endpoint_template: c:8776 is no address"),
+        ("[cinder]\ncatalog_info = volumev3:secret\n", "[cinder] catalog_info: volumev3:secret is not TYPE"),
+        ("[cinder]\ncatalog_info = volumev3::secretURL\n", "is not TYPE:NAME:INTERFACE"),
+        ("[cinder]\nkeyfile = /k.pem\n", "[cinder] keyfile needs certfile"),
+        ("[cinder]\nusername = cinder\n", "[cinder] username is set and auth_url is not"),
+        ("[chronova]\nvolume_listen = 127.0.0.1:8776\n", "volume_listen serves the embedded volume service"),
+    ] {
+        let told = problems_in(&[&format!("{ACCOUNT}{more}")]);
+        assert!(told.iter().any(|line| line.contains("error: ") && line.contains(error)), "{more}: {told:?}");
+    }
+    let alone = problems_in(&["[chronova]\nvolume_service = cinder\n"]);
+    assert!(alone.iter().any(|line| line.contains("error: [chronova] volume_service = cinder needs a Keystone")));
 }
 
 #[test]

@@ -19,13 +19,6 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
     ("barbican", "no key manager is used: features that need stored secrets are not available"),
 ];
 
-/// Options that name another service. An operator who sets one would believe that Chronova calls that service.
-const NAMES_A_SERVICE: [(&str, &[&str], &str); 1] = [(
-    "cinder",
-    &["auth_url", "catalog_info", "endpoint_template"],
-    "volumes are those of the embedded volume service, and no Cinder is called",
-)];
-
 /// The remark about an assignment to an option that Chronova does not have.
 pub(super) fn remark(entry: &IniAssignment) -> Problem {
     let title = format!("[{}] {}", entry.section, entry.key);
@@ -34,7 +27,7 @@ pub(super) fn remark(entry: &IniAssignment) -> Problem {
         let message = format!("{title} is an option of Nova without a meaning here: {reason}");
         return Problem { severity: Severity::Note, place: Some(entry.place.clone()), message };
     }
-    let (severity, message) = match worth_a_warning(&section, &name) {
+    let (severity, message) = match worth_a_warning(&section) {
         Some(reason) => (Severity::Warning, format!("{title} is an option of Nova and has no effect: {reason}")),
         None if is_known(&section, &name) => {
             (Severity::Note, format!("{title} is an option of Nova and has no effect in Chronova"))
@@ -45,10 +38,8 @@ pub(super) fn remark(entry: &IniAssignment) -> Problem {
 }
 
 /// The reason for a warning about an option without effect; `None` if a note is enough.
-fn worth_a_warning(section: &str, name: &str) -> Option<&'static str> {
-    let whole = WORTH_A_WARNING.iter().find(|(worth, _)| *worth == section).map(|(_, reason)| *reason);
-    let service = NAMES_A_SERVICE.iter().find(|(worth, names, _)| *worth == section && names.contains(&name));
-    whole.or_else(|| service.map(|(_, _, reason)| *reason))
+fn worth_a_warning(section: &str) -> Option<&'static str> {
+    WORTH_A_WARNING.iter().find(|(worth, _)| *worth == section).map(|(_, reason)| *reason)
 }
 
 fn names() -> impl Iterator<Item = (&'static str, &'static str)> {

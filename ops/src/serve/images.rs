@@ -11,9 +11,7 @@ use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
 use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_actors::services::external::glance::GlanceImages;
 use chronova_actors::services::external::http::CallOptions;
-use chronova_actors::services::external::keystone::{
-    CalledService, CallingAccounts, KeptUserTokens, ServicePlace, SharedUserTokens,
-};
+use chronova_actors::services::external::keystone::{CalledService, CallingAccounts, ServicePlace, SharedUserTokens};
 use chronova_web::App;
 use chronova_web::service::Service;
 use serde_json::json;
@@ -70,10 +68,11 @@ pub(super) fn open(
     member: &Member,
     gateway: &Arc<CommandGateway>,
     identity: &OpenedIdentity,
+    users: &SharedUserTokens,
 ) -> Result<OpenedImages> {
     match (config.chronova.image_service.as_str(), identity) {
         ("embedded", _) | ("auto", OpenedIdentity::Embedded(_)) => embedded(config, member, gateway),
-        (_, OpenedIdentity::Keystone { accounts, .. }) => glance(config, accounts.clone()),
+        (_, OpenedIdentity::Keystone { accounts, .. }) => glance(config, accounts.clone(), Arc::clone(users)),
         _ => bail!("[chronova] image_service = glance needs the Keystone of [keystone_authtoken] auth_url"),
     }
 }
@@ -85,7 +84,7 @@ fn embedded(config: &Config, member: &Member, gateway: &Arc<CommandGateway>) -> 
     Ok(OpenedImages::Embedded(EmbeddedImages::limited(files, Arc::clone(&member.views), Arc::clone(gateway), most)))
 }
 
-fn glance(config: &Config, accounts: CallingAccounts) -> Result<OpenedImages> {
+fn glance(config: &Config, accounts: CallingAccounts, users: SharedUserTokens) -> Result<OpenedImages> {
     let section = &config.glance;
     let timeout = section.timeout.map_or(PATIENCE, |seconds| Duration::from_secs(seconds.into()));
     let tls = crate::config::account::glance_trust(section).map_err(|problem| anyhow::anyhow!(problem.message))?;
@@ -96,8 +95,8 @@ fn glance(config: &Config, accounts: CallingAccounts) -> Result<OpenedImages> {
         interfaces: section.valid_interfaces.iter().map(|name| name.trim_end_matches("URL").to_owned()).collect(),
         region: section.region_name.clone(),
         version: "v2",
+        vouches_for_itself: false,
     };
-    let users = Arc::<KeptUserTokens>::default();
     let service = CalledService::new(calls, place, accounts).context("[glance]")?;
     tracing::info!(place = service.address(), "images are in Glance; the embedded image service is not served");
     Ok(OpenedImages::Glance { images: GlanceImages::new(service, Arc::clone(&users)), users })

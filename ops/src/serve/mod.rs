@@ -15,6 +15,7 @@ mod read_models;
 mod reconcilers;
 mod report;
 mod vendor_data;
+mod volumes;
 mod wiring;
 
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use chronova_actors::runtime::{Follower, Leader, Leadership, Member, Ports};
 use chronova_actors::services::embedded::keys::EmbeddedKeyManager;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_actors::services::external::http::ServiceClient;
+use chronova_actors::services::external::keystone::SharedUserTokens;
 use chronova_events::clock::SystemClock;
 use chronova_hypervisor::backend::DriverOptions;
 use chronova_hypervisor::driver::Driver;
@@ -37,7 +38,8 @@ use super::images::OpenedImages;
 use super::network::OpenedNetworks;
 use super::read_models::{self, ReadModelGauges};
 use super::reconcilers::ReconcilerGauges;
-use super::{AppState, identity, images, listen, vendor_data};
+use super::volumes::OpenedVolumes;
+use super::{AppState, identity, images, listen, vendor_data, volumes};
 use crate::config::Config;
 use crate::config::targets::Targets;
 
@@ -60,7 +62,7 @@ struct OpenedServices {
     identity: OpenedIdentity,
     networks: OpenedNetworks,
     images: OpenedImages,
-    volumes: Arc<EmbeddedVolumes>,
+    volumes: OpenedVolumes,
     keys: Arc<dyn KeyManager>,
 }
 
@@ -126,6 +128,7 @@ async fn lead(config: &Config, mut targets: Targets, member: &Member) -> Result<
     let leadership = Leadership::take(member, threads()).context("cannot send commands")?;
     let services = OpenedServices::open(config, &targets, member, &leadership.gateway)?;
     services.begin(config, &leadership).await?;
+    volumes::read_keyring(config, &mut targets.drivers.libvirt.images.rbd)?;
     let drivers = drivers(config, &targets.drivers)?;
     vendor_data::complete(&mut targets.runtime.servers.metadata, config)?;
     let leader = Leader::start(leadership, drivers, services.ports(), targets.runtime).await;
@@ -165,9 +168,11 @@ impl OpenedServices {
         let views = &member.views;
         let identity = identity::open(config, &targets.identity, member)?;
         let networks = OpenedNetworks::open(config, member, gateway, &identity)?;
-        let images = images::open(config, member, gateway, &identity)?;
+        let users = SharedUserTokens::default();
+        let images = images::open(config, member, gateway, &identity, &users)?;
         let options = targets.runtime.volume.clone();
-        let volumes = EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), images.port(), options);
+        let embedded = || EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), images.port(), options);
+        let volumes = volumes::open(config, member, &identity, &users, embedded)?;
         let keys = keys(config)?;
         Ok(Self { identity, networks, images, volumes, keys })
     }
@@ -188,12 +193,13 @@ impl OpenedServices {
         if let OpenedImages::Glance { images, .. } = &self.images {
             clients.extend(images.service().clients().iter().cloned());
         }
+        clients.extend(self.volumes.clients());
         clients
     }
 
     fn ports(&self) -> Ports {
-        let (volumes, keys) = (Arc::clone(&self.volumes) as _, Arc::clone(&self.keys));
-        Ports { networks: self.networks.port(), images: self.images.port(), volumes, keys }
+        let keys = Arc::clone(&self.keys);
+        Ports { networks: self.networks.port(), images: self.images.port(), volumes: self.volumes.port(), keys }
     }
 }
 
@@ -237,7 +243,7 @@ fn app(
     };
     let app = App::new(web, policy, authentication, metrics).with_operations(operations);
     let app = with_identity(app.with_log(Arc::clone(&member.log)), identity);
-    let mut app = images.serve(networks.show(app)).with_volumes(volumes);
+    let mut app = volumes.serve(images.serve(networks.show(app)));
     app.compute = ComputeState::new(consoles(config, targets));
     let (broken, written) = (member.broken(), event_log.clone());
     app.health = std::mem::take(&mut app.health)

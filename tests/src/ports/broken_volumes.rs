@@ -25,6 +25,8 @@ pub enum VolumeFault {
     ReservesForAll,
     /// Released attachments stay.
     ReleasesNothing,
+    /// The attachments of every server end.
+    ReleasesAll,
     /// Detaching succeeds for a volume that no server has attached.
     DetachesFree,
     /// Volumes of other projects are copied.
@@ -124,16 +126,16 @@ impl VolumeService for BrokenVolumes {
 
     async fn reserve(
         &self,
-        attachment: AttachmentId,
+        proposed: AttachmentId,
         volume: VolumeId,
         instance: InstanceId,
         meta: Arc<Meta>,
-    ) -> Result<(), PortError> {
+    ) -> Result<AttachmentId, PortError> {
         if self.has(VolumeFault::ReservesForAll) {
-            let reserved = self.volumes.reserve(attachment, volume, instance, meta).await;
-            return if matches!(reserved, Err(PortError::Invalid(_))) { Ok(()) } else { reserved };
+            let reserved = self.volumes.reserve(proposed, volume, instance, meta).await;
+            return if matches!(reserved, Err(PortError::Invalid(_))) { Ok(proposed) } else { reserved };
         }
-        self.volumes.reserve(attachment, volume, instance, meta).await
+        self.volumes.reserve(proposed, volume, instance, meta).await
     }
 
     async fn connect(
@@ -176,6 +178,22 @@ impl VolumeService for BrokenVolumes {
             return Ok(());
         }
         self.volumes.release(volume, attachment, meta).await
+    }
+
+    async fn release_others(
+        &self,
+        volume: VolumeId,
+        instance: InstanceId,
+        keep: &[AttachmentId],
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        if self.has(VolumeFault::ReleasesAll) {
+            let known = self.volumes.find(volume, &ProjectId::new("anybody"), true).await?.attachments;
+            for one in known {
+                self.volumes.release(volume, one.id, Arc::clone(&meta)).await?;
+            }
+        }
+        self.volumes.release_others(volume, instance, keep, meta).await
     }
 
     async fn sweep_host(&self, host: HostId, driver: &Arc<dyn Driver>) {

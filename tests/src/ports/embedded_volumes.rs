@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
+use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, ProjectId, VolumeId};
 use chronova_hypervisor::driver::Driver;
 
@@ -46,5 +47,9 @@ impl VolumeStage for EmbeddedVolumeStage {
         let context = self.life.context();
         let host = context.views.hosts.read(|hosts| hosts.all().next().map(|host| host.id)).unwrap();
         (host, context.fleet.driver(host).unwrap())
+    }
+
+    async fn asked(&self, _: &ProjectId) -> Arc<Meta> {
+        Meta::system("conformance")
     }
 }

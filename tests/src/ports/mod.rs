@@ -19,6 +19,7 @@ pub mod image_resources;
 pub mod images;
 pub mod network_resources;
 pub mod networks;
+pub mod real_cinder;
 pub mod real_glance;
 pub mod real_keystone;
 pub mod real_neutron;

@@ -79,6 +79,7 @@ fn client(keystone: &RealKeystone, vouches: bool, tokens: &SharedUserTokens) -> 
         interfaces: vec!["internal".to_owned(), "public".to_owned()],
         region: Some("RegionOne".to_owned()),
         version: "v2",
+        vouches_for_itself: false,
     };
     let own = Arc::clone(keystone.provider()?.session());
     let vouching = if vouches { Some(vouching(keystone)?) } else { None };

@@ -19,7 +19,7 @@ use super::promise;
 
 /// An accepted request may take at most this long; only a hang reaches the limit.
 const PATIENCE: Duration = Duration::from_mins(1);
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Creates the resources of a case, without the port.
 #[async_trait]
@@ -32,6 +32,9 @@ pub trait VolumeStage: Send + Sync {
 
     /// The id of that host, and its driver.
     fn driver(&self) -> (HostId, Arc<dyn Driver>);
+
+    /// The request of a user of the project. A real service puts what it creates into the project of the user's token.
+    async fn asked(&self, project: &ProjectId) -> Arc<Meta>;
 }
 
 pub type VolumeCase = for<'a> fn(&'a dyn VolumeService, &'a dyn VolumeStage) -> BoxFuture<'a, anyhow::Result<()>>;
@@ -45,6 +48,7 @@ pub const CASES: &[(&str, VolumeCase)] = &[
     ("repeats_each_step_of_an_attachment", |port, stage| repeats(port, stage).boxed()),
     ("gives_a_volume_to_one_server_at_a_time", |port, stage| reserves_alone(port, stage).boxed()),
     ("releases_an_attachment_that_was_not_completed", |port, stage| releases_early(port, stage).boxed()),
+    ("ends_what_no_answer_told", |port, stage| ends_others(port, stage).boxed()),
     ("keeps_a_volume_that_a_server_has", |port, stage| keeps_used(port, stage).boxed()),
     ("copies_snapshots", |port, stage| copies(port, stage).boxed()),
     ("makes_volumes_of_snapshots", |port, stage| makes_of_snapshot(port, stage).boxed()),
@@ -104,9 +108,9 @@ where
 }
 
 /// Creates a volume and waits until it is available.
-async fn made(port: &dyn VolumeService, wanted: NewVolume) -> anyhow::Result<VolumeInfo> {
-    let (volume, project) = (wanted.volume, wanted.project.clone());
-    port.create(wanted, false, meta()).await?;
+async fn made(port: &dyn VolumeService, stage: &dyn VolumeStage, wanted: NewVolume) -> anyhow::Result<VolumeInfo> {
+    let project = wanted.project.clone();
+    let volume = port.create(wanted, false, stage.asked(&project).await).await?.id;
     let project = &project;
     let made = until("the end of `creating`", || async move {
         let found = port.find(volume, project, false).await?;
@@ -117,9 +121,13 @@ async fn made(port: &dyn VolumeService, wanted: NewVolume) -> anyhow::Result<Vol
     Ok(made)
 }
 
-async fn copied(port: &dyn VolumeService, wanted: NewSnapshot) -> anyhow::Result<SnapshotInfo> {
-    let (snapshot, project) = (wanted.snapshot, wanted.project.clone());
-    port.create_snapshot(wanted, false, meta()).await?;
+async fn copied(
+    port: &dyn VolumeService,
+    stage: &dyn VolumeStage,
+    wanted: NewSnapshot,
+) -> anyhow::Result<SnapshotInfo> {
+    let project = wanted.project.clone();
+    let snapshot = port.create_snapshot(wanted, false, stage.asked(&project).await).await?.id;
     let project = &project;
     let made = until("the end of `creating`", || async move {
         let found = port.find_snapshot(snapshot, project, false).await?;
@@ -157,18 +165,20 @@ async fn status(port: &dyn VolumeService, of: &VolumeInfo) -> anyhow::Result<Str
 async fn makes_once(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let project = stage.project().await;
     let wanted = blank(&project);
-    let made = made(port, wanted.clone()).await?;
-    promise!((made.id, made.size_gb) == (wanted.volume, 1), "another volume was asked for: {made:?}");
+    let made = made(port, stage, wanted.clone()).await?;
+    promise!(made.size_gb == 1, "another volume was asked for: {made:?}");
+    let proposed = port.find(wanted.volume, &project, false).await?;
+    promise!(proposed == made, "the id that was proposed finds another volume: {proposed:?}");
     promise!((&made.name, &made.metadata) == (&wanted.name, &wanted.metadata), "name or metadata are lost: {made:?}");
     promise!(made.attachments.is_empty(), "a new volume is attached: {made:?}");
-    let again = port.create(wanted, false, meta()).await?;
+    let again = port.create(wanted, false, stage.asked(&project).await).await?;
     promise!(again == made, "asked for twice it is another volume: {again:?}");
     lists(port, &project, &[made.id]).await
 }
 
 async fn shows(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let (own, other) = (stage.project().await, stage.project().await);
-    let made = made(port, blank(&own)).await?;
+    let made = made(port, stage, blank(&own)).await?;
     let foreign = port.find(made.id, &other, false).await;
     promise!(matches!(foreign, Err(PortError::NotFound(_))), "another project finds the volume: {foreign:?}");
     promise!(port.find(made.id, &other, true).await.is_ok(), "an administrator does not find the volume");
@@ -191,7 +201,7 @@ async fn shows(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Res
 
 async fn deletes(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let project = stage.project().await;
-    let made = made(port, blank(&project)).await?;
+    let made = made(port, stage, blank(&project)).await?;
     port.delete(made.id, meta()).await?;
     gone(port, made.id, &project).await?;
     port.delete(made.id, meta()).await?;
@@ -199,9 +209,9 @@ async fn deletes(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::R
 }
 
 async fn attaches(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
-    let volume = made(port, blank(&stage.project().await)).await?;
-    let (attachment, server) = (AttachmentId::random(), InstanceId::random());
-    port.reserve(attachment, volume.id, server, meta()).await?;
+    let volume = made(port, stage, blank(&stage.project().await)).await?;
+    let server = InstanceId::random();
+    let attachment = port.reserve(AttachmentId::random(), volume.id, server, meta()).await?;
     promise!(status(port, &volume).await? == "reserved", "the volume is not kept for the server");
     let way = port.connect(volume.id, attachment, &stage.host(), Some("/dev/vdb"), meta()).await?;
     promise!(way.serial == volume.id.to_string(), "the guest sees another serial number: {way:?}");
@@ -231,11 +241,11 @@ async fn attaches(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::
 }
 
 async fn repeats(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
-    let volume = made(port, blank(&stage.project().await)).await?;
-    let (attachment, server, host) = (AttachmentId::random(), InstanceId::random(), stage.host());
-    for _ in 0..2 {
-        port.reserve(attachment, volume.id, server, meta()).await?;
-    }
+    let volume = made(port, stage, blank(&stage.project().await)).await?;
+    let (proposed, server, host) = (AttachmentId::random(), InstanceId::random(), stage.host());
+    let attachment = port.reserve(proposed, volume.id, server, meta()).await?;
+    let again = port.reserve(proposed, volume.id, server, meta()).await?;
+    promise!(again == attachment, "asked twice it is another attachment: {again}");
     let way = port.connect(volume.id, attachment, &host, None, meta()).await?;
     let again = port.connect(volume.id, attachment, &host, None, meta()).await?;
     promise!(way == again, "asked twice the host reaches it another way: {way:?} and {again:?}");
@@ -252,7 +262,7 @@ async fn repeats(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::R
 }
 
 async fn reserves_alone(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
-    let volume = made(port, blank(&stage.project().await)).await?;
+    let volume = made(port, stage, blank(&stage.project().await)).await?;
     let first = AttachmentId::random();
     port.reserve(first, volume.id, InstanceId::random(), meta()).await?;
     let second = port.reserve(AttachmentId::random(), volume.id, InstanceId::random(), meta()).await;
@@ -266,10 +276,9 @@ async fn reserves_alone(port: &dyn VolumeService, stage: &dyn VolumeStage) -> an
 }
 
 async fn releases_early(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
-    let volume = made(port, blank(&stage.project().await)).await?;
+    let volume = made(port, stage, blank(&stage.project().await)).await?;
     for connects in [false, true] {
-        let attachment = AttachmentId::random();
-        port.reserve(attachment, volume.id, InstanceId::random(), meta()).await?;
+        let attachment = port.reserve(AttachmentId::random(), volume.id, InstanceId::random(), meta()).await?;
         if connects {
             port.connect(volume.id, attachment, &stage.host(), None, meta()).await?;
         }
@@ -280,12 +289,27 @@ async fn releases_early(port: &dyn VolumeService, stage: &dyn VolumeStage) -> an
     Ok(())
 }
 
+async fn ends_others(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
+    let volume = made(port, stage, blank(&stage.project().await)).await?;
+    let server = InstanceId::random();
+    let attachment = port.reserve(AttachmentId::random(), volume.id, server, meta()).await?;
+    port.release_others(volume.id, InstanceId::random(), &[], meta()).await?;
+    promise!(status(port, &volume).await? == "reserved", "the attachment of another server is ended");
+    port.release_others(volume.id, server, &[attachment], meta()).await?;
+    promise!(status(port, &volume).await? == "reserved", "the attachment to keep is ended");
+    for _ in 0..2 {
+        port.release_others(volume.id, server, &[], meta()).await?;
+        promise!(status(port, &volume).await? == "available", "the volume is not free");
+    }
+    port.release_others(VolumeId::random(), server, &[], meta()).await?;
+    Ok(())
+}
+
 async fn keeps_used(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
-    let volume = made(port, blank(&stage.project().await)).await?;
+    let volume = made(port, stage, blank(&stage.project().await)).await?;
     let free = port.begin_detaching(volume.id, meta()).await;
     promise!(matches!(free, Err(PortError::Invalid(_))), "a free volume is being detached: {free:?}");
-    let attachment = AttachmentId::random();
-    port.reserve(attachment, volume.id, InstanceId::random(), meta()).await?;
+    let attachment = port.reserve(AttachmentId::random(), volume.id, InstanceId::random(), meta()).await?;
     port.connect(volume.id, attachment, &stage.host(), None, meta()).await?;
     port.complete(volume.id, attachment, meta()).await?;
     let deleted = port.delete(volume.id, meta()).await;
@@ -296,20 +320,22 @@ async fn keeps_used(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow
 
 async fn copies(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let (project, other) = (stage.project().await, stage.project().await);
-    let volume = made(port, blank(&project)).await?;
+    let volume = made(port, stage, blank(&project)).await?;
     let before = port.snapshots_left(&project).await?;
     let wanted = snapshot(volume.id, &project);
-    let copy = copied(port, wanted.clone()).await?;
-    promise!((copy.id, copy.volume) == (wanted.snapshot, volume.id), "another snapshot was asked for: {copy:?}");
+    let copy = copied(port, stage, wanted.clone()).await?;
+    promise!(copy.volume == volume.id, "another snapshot was asked for: {copy:?}");
+    let proposed = port.find_snapshot(wanted.snapshot, &project, false).await?;
+    promise!(proposed == copy, "the id that was proposed finds another snapshot: {proposed:?}");
     let left = port.snapshots_left(&project).await?;
     promise!(left == before.map(|before| before - 1), "one of {before:?} is taken: {left:?}");
-    let again = port.create_snapshot(wanted, false, meta()).await?;
+    let again = port.create_snapshot(wanted, false, stage.asked(&project).await).await?;
     promise!(again == copy, "asked for twice it is another snapshot: {again:?}");
     let listed = port.list_snapshots(&project, false).await?;
     promise!(listed.len() == 1 && listed[0].id == copy.id, "the list is not the project's one snapshot: {listed:?}");
     let foreign = port.find_snapshot(copy.id, &other, false).await;
     promise!(matches!(foreign, Err(PortError::NotFound(_))), "another project finds the snapshot: {foreign:?}");
-    let foreign = port.create_snapshot(snapshot(volume.id, &other), false, meta()).await;
+    let foreign = port.create_snapshot(snapshot(volume.id, &other), false, stage.asked(&other).await).await;
     promise!(matches!(foreign, Err(PortError::NotFound(_))), "another project copies the volume: {foreign:?}");
     port.delete_snapshot(copy.id, meta()).await?;
     let (id, project) = (copy.id, &project);
@@ -327,14 +353,14 @@ async fn copies(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Re
 
 async fn makes_of_snapshot(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Result<()> {
     let (project, other) = (stage.project().await, stage.project().await);
-    let volume = made(port, blank(&project)).await?;
-    let copy = copied(port, snapshot(volume.id, &project)).await?;
+    let volume = made(port, stage, blank(&project)).await?;
+    let copy = copied(port, stage, snapshot(volume.id, &project)).await?;
     let content = NewContent::Snapshot(copy.id);
     let wanted = NewVolume { size_gb: None, content: content.clone(), ..blank(&project) };
-    let second = made(port, wanted).await?;
+    let second = made(port, stage, wanted).await?;
     promise!(second.size_gb == 1, "it is as large as the snapshot: {second:?}");
     promise!(second.snapshot == Some(copy.id), "where it comes from is not told: {second:?}");
-    let foreign = port.create(NewVolume { content, ..blank(&other) }, false, meta()).await;
+    let foreign = port.create(NewVolume { content, ..blank(&other) }, false, stage.asked(&other).await).await;
     promise!(foreign.is_err(), "another project makes a volume of the snapshot: {foreign:?}");
     Ok(())
 }
@@ -343,7 +369,7 @@ async fn sweeps(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Re
     let (own, (host, driver)) = (stage.project().await, stage.driver());
     let Some(pool) = driver.volume_store() else { anyhow::bail!("the stage's host keeps no volumes") };
     pool.create_volume("somebody-else", 1 << 30, &VolumeContent::Blank).await?;
-    made(port, blank(&own)).await?;
+    made(port, stage, blank(&own)).await?;
     let before = names(&*driver).await?;
     port.sweep_host(host, &driver).await;
     let after = names(&*driver).await?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chronova_actors::ports::{ImageService, PortError};
+use chronova_actors::services::external::keystone::KeptUserToken;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::RequestId;
 use chronova_tests::ports::broken_images::{BrokenImages, ImageFault};
@@ -52,7 +53,8 @@ async fn real_glance_takes_an_expired_token_that_is_vouched_for() {
     };
     let project = stage.project().await;
     let request = RequestId::new("req-expired");
-    stage.tokens.keep(&request, stage.expired(&project).await.unwrap(), std::time::Instant::now());
+    let token = stage.expired(&project).await.unwrap();
+    stage.tokens.keep(&request, KeptUserToken { token, project: Some(project.clone()) }, std::time::Instant::now());
     let meta = Arc::new(Meta { request_id: Some(request), ..(*Meta::system("test")).clone() });
     let work = async |images: &dyn ImageService| {
         let wanted = images::draft(&project);

@@ -1,10 +1,11 @@
-//! The suite of volumes on the embedded volume service, and on one that breaks a promise.
+//! The suite of volumes on the embedded volume service, on real Cinder, and on a service that breaks a promise.
 
 use std::sync::Arc;
 
 use chronova_actors::ports::VolumeService;
 use chronova_tests::ports::broken_volumes::{BrokenVolumes, VolumeFault};
 use chronova_tests::ports::embedded_volumes::EmbeddedVolumeStage;
+use chronova_tests::ports::real_cinder::RealCinder;
 use chronova_tests::ports::volumes::{CASES, VolumeCase};
 
 fn case(named: &str) -> VolumeCase {
@@ -23,6 +24,19 @@ async fn the_embedded_volume_service_keeps_every_promise() {
 }
 
 #[actix_rt::test]
+async fn real_cinder_keeps_every_promise() {
+    let Some(stage) = RealCinder::start().unwrap() else {
+        eprintln!("skipped: Cinder is not installed (setup_packages cinder)");
+        return;
+    };
+    for (name, case) in CASES {
+        if let Err(broken) = case(stage.volumes.as_ref(), &stage).await {
+            panic!("{name}: {broken:#}");
+        }
+    }
+}
+
+#[actix_rt::test]
 async fn a_volume_service_that_breaks_a_promise_fails_its_case() {
     let faults = [
         (VolumeFault::MakesAgain, "makes_a_volume_once"),
@@ -32,6 +46,7 @@ async fn a_volume_service_that_breaks_a_promise_fails_its_case() {
         (VolumeFault::ConnectsAgain, "repeats_each_step_of_an_attachment"),
         (VolumeFault::ReservesForAll, "gives_a_volume_to_one_server_at_a_time"),
         (VolumeFault::ReleasesNothing, "releases_an_attachment_that_was_not_completed"),
+        (VolumeFault::ReleasesAll, "ends_what_no_answer_told"),
         (VolumeFault::DetachesFree, "keeps_a_volume_that_a_server_has"),
         (VolumeFault::CopiesAnything, "copies_snapshots"),
         (VolumeFault::MakesOfAnything, "makes_volumes_of_snapshots"),

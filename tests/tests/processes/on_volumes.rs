@@ -21,7 +21,7 @@ fn stopped_on_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
-fn shelved_on_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+pub(super) fn shelved_on_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         built_on_volumes(life, id).await;
         life.shelve(id).await.unwrap();
@@ -30,7 +30,7 @@ fn shelved_on_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
-fn shelved_with_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+pub(super) fn shelved_with_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         with_a_volume(life, id).await;
         life.shelve(id).await.unwrap();
@@ -39,7 +39,7 @@ fn shelved_with_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> 
     .boxed_local()
 }
 
-fn offloaded_with_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+pub(super) fn offloaded_with_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         shelved_with_a_volume(life, id).await;
         life.offload(id).await.unwrap();

@@ -418,3 +418,61 @@ async fn volumes_of_another_zone_can_be_kept_from_servers() {
     api.world.check().await;
     api.stop().await;
 }
+
+/// Where servers have volumes of their own zone alone, a build asks for its new volumes there.
+#[actix_rt::test]
+async fn new_volumes_are_asked_for_in_the_zone_of_their_server() {
+    for (across, works) in [(true, true), (false, false)] {
+        let mut world = World::new(2);
+        world.options.volume.availability_zone = "az2".to_owned();
+        world.options.processes.cross_az_attach = across;
+        let api = Api::start_of(world, "", None).await;
+        let server = on_volumes(&api).await;
+        assert_eq!(status(&api, &server), if works { "ACTIVE" } else { "ERROR" });
+        if !works {
+            let fault = api.get(&format!("/servers/{server}"), "2.1").await["server"]["fault"].take();
+            let words = "Availability zone 'nova' is invalid";
+            assert!(fault["message"].as_str().unwrap().contains(words), "the server is in nova: {fault}");
+        }
+        api.world.check().await;
+        api.stop().await;
+    }
+}
+
+/// Cinder's event about a volume that has grown under a guest.
+#[actix_rt::test]
+async fn a_guest_is_told_that_its_volume_has_grown() {
+    let api = Api::start().await;
+    let server = api.server(OWNER, Api::wish("web")).await;
+    let data = volume(&api, Some(&server), 1).await;
+    let all = format!("/servers/{server}/os-volume_attachments");
+    assert_eq!(call(&api, "POST", &all, "2.60", Some(attachment(&data))).await.0, 200);
+    api.life.settled().await;
+    let actions =
+        async || api.get(&format!("/servers/{server}/os-instance-actions"), "2.58").await["instanceActions"].take();
+    let tell = async |tag: &str| {
+        let event = json!({"name": "volume-extended", "server_uuid": server, "tag": tag});
+        let told =
+            api.call("POST", "/os-server-external-events", "2.51", ADMIN, Some(json!({"events": [event]}))).await;
+        assert_eq!(told.status, 200);
+        api.life.settled().await;
+    };
+    tell(&data).await;
+    let seen = actions().await;
+    assert_eq!((&seen[0]["action"], &seen[0]["message"]), (&json!("extend_volume"), &Value::Null));
+    // Another volume, and no volume.
+    for tag in ["11111111-2222-3333-4444-555555555555", "t"] {
+        tell(tag).await;
+        assert_eq!(actions().await, seen, "{tag}");
+    }
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(
+        DriverCall::ResizeDisk,
+        FaultTrigger::Always,
+        Effect::Refuse,
+    ));
+    tell(&data).await;
+    assert_eq!(actions().await[0]["message"], "Error", "the host is asked");
+    api.world.fleet.set_all_faults(&FaultPlan::default());
+    api.world.check().await;
+    api.stop().await;
+}

@@ -329,3 +329,27 @@ async fn small_resources_of_the_volume_service_are_listed() {
     assert_eq!((versions.status, &versions.body["versions"][0]["min_version"]), (300, &json!("3.0")));
     api.stop().await;
 }
+
+/// The image property `cinder_img_volume_type`, as Cinder takes it.
+#[actix_rt::test]
+async fn an_image_chooses_the_type_of_its_volumes() {
+    let api = Api::start().await;
+    let wish = json!({"volume_type": {"name": "fast"}});
+    assert_eq!(ask(&api, ADMIN, "POST", "/types", wish).await.status, 200);
+    for (property, wanted, made) in [
+        (Some("fast"), None, "fast"),
+        (Some("fast"), Some("__DEFAULT__"), "__DEFAULT__"),
+        (Some("none"), None, "__DEFAULT__"),
+        (None, None, "__DEFAULT__"),
+    ] {
+        let properties = property.map(|name| ("cinder_img_volume_type", name));
+        let image = api.image(properties.as_slice()).await;
+        let mut wish = json!({"imageRef": image});
+        if let Some(kind) = wanted {
+            wish["volume_type"] = json!(kind);
+        }
+        let id = volume(&api, ADMIN, wish).await;
+        assert_eq!(show(&api, &id).await["volume_type"], made, "{property:?} {wanted:?}");
+    }
+    api.stop().await;
+}

@@ -10,12 +10,13 @@
 //! | `network-changed` | the server's addresses are refreshed |
 //! | `network-vif-plugged` | a process that waits for the port continues, or fails if the event says so |
 //! | `network-vif-deleted` | the guest loses the interface |
+//! | `volume-extended` | the running guest sees the new size of the volume |
 //! | `power-update` | the server is started or stopped, if its state allows it |
 //! | others | accepted without effect, as in Nova when no operation waits for the event |
 //!
 //! Source: nova `api/openstack/compute/server_external_events.py`, `compute/manager.py`.
 
-use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot};
+use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot, InstanceVolumeRequest};
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{Alive, Phase, Power, PowerAction};
 use serde_json::{Value, json};
@@ -93,6 +94,10 @@ async fn act(ctx: &Ctx, event: &ExternalEvent) -> Result<(), Fault> {
         }
         "network-vif-deleted" => match tag.parse() {
             Ok(port) => send(ctx, id, InstanceRequest::LoseNic { process, port }).await,
+            Err(_) => Ok(()),
+        },
+        "volume-extended" => match tag.parse() {
+            Ok(volume) => send(ctx, id, InstanceVolumeRequest::Extend { process, volume }.into()).await,
             Err(_) => Ok(()),
         },
         "power-update" => match power(tag, &server) {

@@ -130,6 +130,7 @@ fn process(event: &ProcessEvent) -> String {
             StepOutput::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),
             StepOutput::Connected(way) => format!("{}: {} in pool {}", done.step, way.volume, way.pool),
             StepOutput::Image(image) => format!("{}: image {}", done.step, image.id),
+            StepOutput::Reserved(attachment) => format!("{}: attachment {attachment}", done.step),
             StepOutput::Nothing => done.step.clone(),
         },
         ProcessEvent::StepFailed(failed) => {

@@ -174,3 +174,85 @@ pub(super) fn unused_glance(config: &Config, texts: &[(&Path, &str)]) -> Vec<Cla
     })
     .collect()
 }
+
+/// Whether volumes are in Cinder.
+fn has_cinder(config: &Config) -> bool {
+    let has_keystone = config.keystone_authtoken.auth_url.is_some() && config.api.auth_strategy != "noauth2";
+    has_keystone && config.chronova.volume_service != "embedded"
+}
+
+/// Where volumes are, and whether their service can be called.
+pub(super) fn volumes(config: &Config) -> Vec<Clash> {
+    const VOLUME_SERVICE: (&str, &str) = ("chronova", "volume_service");
+    if !has_cinder(config) {
+        let refused = "[chronova] volume_service = cinder needs a Keystone, which gives tokens for it: set [keystone_authtoken] \
+                       auth_url, or volume_service = embedded";
+        return match config.chronova.volume_service.as_str() {
+            "cinder" => vec![error(VOLUME_SERVICE, refused)],
+            _ => Vec::new(),
+        };
+    }
+    let section = &config.cinder;
+    let wrong = |option: &'static str, message: String| Clash {
+        severity: Severity::Error,
+        at: ("cinder", option),
+        message: message.into(),
+    };
+    let mut clashes = Vec::new();
+    let place = match &section.endpoint_template {
+        Some(template) => template.clone(),
+        None => format!("the endpoint {} of Keystone's catalogue", section.catalog_info),
+    };
+    let told =
+        format!("[chronova] volume_service: Cinder at {place} is the volume service. The embedded one is not served");
+    clashes.push(Clash { severity: Severity::Note, at: VOLUME_SERVICE, message: told.into() });
+    if !config.service_user.send_service_user_token {
+        let message = "[chronova] volume_service: Cinder lets only a service end an attachment that a server has, and \
+                       [service_user] send_service_user_token is off: no volume can be detached. Set it to true";
+        clashes.push(Clash { severity: Severity::Warning, at: VOLUME_SERVICE, message: message.into() });
+    }
+    if section.catalogue_entry().is_none() {
+        let value = &section.catalog_info;
+        let message = format!("[cinder] catalog_info: {value} is not TYPE:NAME:INTERFACE, as volumev3::publicURL");
+        clashes.push(wrong("catalog_info", message));
+    }
+    if let Some(template) = section.endpoint_template.as_ref().filter(|url| !is_address(url)) {
+        let message = format!(
+            "[cinder] endpoint_template: {template} is no address; write it as http://controller:8776/v3/%(project_id)s"
+        );
+        clashes.push(wrong("endpoint_template", message));
+    }
+    let fields = section.account();
+    let problems = [fields.complete().err(), fields.trust().err()];
+    clashes.extend(problems.into_iter().flatten().map(|problem| wrong(problem.option, problem.message)));
+    if !config.chronova.volume_listen.0.is_empty() {
+        let message = "[chronova] volume_listen serves the embedded volume service, and volumes are in Cinder: take it out, or \
+                       set volume_service = embedded";
+        clashes.push(error(("chronova", "volume_listen"), message));
+    }
+    clashes
+}
+
+fn is_address(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+/// Options about a Cinder that is not called.
+pub(super) fn unused_cinder(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
+    if has_cinder(config) {
+        return Vec::new();
+    }
+    let all = SECTIONS.iter().copied().flatten();
+    let options = all.filter(|def| def.section == "cinder" && def.name != "cross_az_attach").map(|def| def.name);
+    let set = options.filter(|name| place(texts, ("cinder", *name)).is_some());
+    set.map(|name| Clash {
+        severity: Severity::Warning,
+        at: ("cinder", name),
+        message: format!(
+            "[cinder] {name} has no effect: volumes are those of the embedded volume service, and no Cinder is called. \
+             [keystone_authtoken] auth_url and [chronova] volume_service decide that"
+        )
+        .into(),
+    })
+    .collect()
+}

@@ -64,6 +64,11 @@ section! {
             help: "Where the passphrases of emulated TPMs are: in the folder `secrets` of the data directory, or nowhere. \
                    `none` refuses servers with a TPM.",
         }
+        volume_service: String => here {
+            default: Text("auto"), choices: &["auto", "embedded", "cinder"],
+            help: "Where volumes are: in the embedded service, or in Cinder. auto: in Cinder where [keystone_authtoken] auth_url \
+                   names a Keystone, because such a cloud has one.",
+        }
         hypervisors: Words => here {
             help: "The compute hosts: libvirt URIs (qemu:///system, qemu+tls://host/system, \
                    qemu+ssh://root@host/system) or simulated fleets (sim://10 is ten hosts). Chronova installs nothing \
@@ -95,6 +100,10 @@ section! {
         }
         rbd_monitors: Vec<String> => drivers.libvirt.images.rbd.monitors {
             help: "Ceph's monitors, HOST or HOST:PORT, as the compute hosts reach them, with [libvirt] images_type rbd.",
+        }
+        rbd_keyring: Option<PathBuf> => here {
+            help: "Keyring with the key of [libvirt] rbd_user, or of the only user in it. The compute hosts get the key as the \
+                   libvirt secret that [libvirt] rbd_secret_uuid or Cinder names. Unset: each host has that secret.",
         }
         event_store: String => here {
             default: Text("sqlite"), secret: true,

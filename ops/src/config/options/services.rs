@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use super::super::account::{AccountFields, HasAccount};
 use super::super::option::Default::Text;
+use super::keystone::account_section;
 
 section! {
     /// Keystone's `[token]`.
@@ -107,13 +109,43 @@ section! {
     }
 }
 
-section! {
-    /// Volume service: what servers may have of it.
+account_section! {
+    /// Volume service: real Cinder, and what servers may have of volumes. The account is optional: without auth_url, that of
+    /// [keystone_authtoken] makes the calls that are for no user.
     Cinder = "cinder" from Nova {
-        cross_az_attach: bool => compute.cross_az_attach {
-            help: "Let a server have volumes of another availability zone than its own. Where it is off, a server that is \
-                   asked for without a zone is made in that of its volumes.",
+        catalog_info: String => here {
+            default: Text("volumev3::publicURL"),
+            help: "Cinder in Keystone's catalogue: TYPE:NAME:INTERFACE. The name does not count.",
         }
+        endpoint_template: Option<String> => here {
+            help: "Address of Cinder in place of the catalogue's, as http://controller:8776/v3/%(project_id)s.",
+        }
+        os_region_name: Option<String> => here {
+            help: "Region of the endpoint in the catalogue. Unset: any.",
+        }
+        http_retries: u32 => here {
+            default: Text("3"), max: Some(10.0),
+            help: "How often a call is repeated when Cinder cannot be reached.",
+        }
+        timeout: Option<u32> => here {
+            min: Some(1.0), max: Some(600.0), unit: "seconds",
+            help: "How long one answer of Cinder may take. Unset: 60, where Nova waits without end.",
+        }
+        cross_az_attach: bool => compute.cross_az_attach => runtime.processes.cross_az_attach {
+            help: "Let a server have volumes of another availability zone than its own. Where it is off, a server that is \
+                   asked for without a zone is made in that of its volumes, and new volumes are made in the server's zone.",
+        }
+    }
+}
+
+impl Cinder {
+    /// The type and the interface in `catalog_info`.
+    pub fn catalogue_entry(&self) -> Option<(&str, &str)> {
+        let mut parts = self.catalog_info.split(':');
+        let (kind, _, interface) = (parts.next()?, parts.next()?, parts.next()?);
+        let interface = interface.trim_end_matches("URL");
+        let right = !kind.is_empty() && ["public", "internal", "admin"].contains(&interface) && parts.next().is_none();
+        right.then_some((kind, interface))
     }
 }
 

@@ -188,15 +188,15 @@ impl VolumeService for EmbeddedVolumes {
 
     async fn reserve(
         &self,
-        attachment: AttachmentId,
+        proposed: AttachmentId,
         volume: VolumeId,
         instance: InstanceId,
         meta: Arc<Meta>,
-    ) -> Result<(), PortError> {
+    ) -> Result<AttachmentId, PortError> {
         let mode = AttachMode::ReadWrite;
-        let reserve = VolumeCommand::Reserve { attachment, instance: Some(instance), mode };
+        let reserve = VolumeCommand::Reserve { attachment: proposed, instance: Some(instance), mode };
         self.command(volume, reserve, meta).await.map_err(VolumeError::port)?;
-        Ok(())
+        Ok(proposed)
     }
 
     async fn connect(

@@ -293,7 +293,11 @@ impl EmbeddedVolumes {
         let bytes = found.virtual_size.max(found.size);
         let least_gb = u32::try_from(bytes.div_ceil(GIB)).unwrap_or(u32::MAX).max(1);
         let extra = image_metadata(&found);
+        // Cinder ignores a property that names no type, too.
+        let named = found.properties.iter().find(|(key, _)| key == "cinder_img_volume_type");
+        let volume_type = named.and_then(|(_, name)| self.named_type(name, project, is_admin).ok());
         Ok(VolumeOrigin {
+            volume_type,
             source: VolumeSource::Image(image),
             least_gb,
             bootable: true,
@@ -489,6 +493,7 @@ impl EmbeddedVolumes {
     pub fn way_to(&self, volume: &VolumeRecord, mode: AttachMode) -> Connection {
         let id = volume.created.volume;
         Connection {
+            replaced_by: None,
             pool: self.options.pool.clone(),
             volume: volumes::volume(id),
             format: volume.format.clone(),

@@ -21,7 +21,7 @@ use crate::services::external::keystone::{Asker, CalledService, SharedUserTokens
 const PAGE: usize = 500;
 /// The most pages that are read.
 const MOST_PAGES: usize = 20;
-/// The longest wait until Glance resets an image after an interrupted upload.
+/// How long Glance may take to give up an upload that broke off. No longer than it may take for an answer.
 const GIVES_UP: Duration = Duration::from_secs(10);
 
 /// Real Glance.
@@ -125,15 +125,15 @@ impl GlanceImages {
         Ok(snapshot)
     }
 
-    /// Waits until Glance has reset the image after an interrupted upload, so that the next upload finds the image
-    /// without data.
-    async fn given_up(&self, asker: Asker<'_>, image: ImageId, request: Option<&RequestId>) {
+    /// Waits until Glance has given up an upload that broke off, so that the next one finds the image empty.
+    /// Returns whether it has, as far as it tells.
+    async fn given_up(&self, asker: Asker<'_>, image: ImageId, request: Option<&RequestId>) -> bool {
         let is_saving = async {
             while self.show_image(asker, image, request).await.is_ok_and(|found| found.status == "saving") {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         };
-        let _ = tokio::time::timeout(GIVES_UP, is_saving).await;
+        tokio::time::timeout(GIVES_UP.min(self.service.options().timeout), is_saving).await.is_ok()
     }
 
     /// Compares the stored image with the bytes that were sent. If they differ, the image does not hold the server's
@@ -269,7 +269,10 @@ impl ImageService for GlanceImages {
         let (asker, request) = (asker_of(user.as_ref()), meta.request_id.as_ref());
         match self.show_image(asker, image, request).await?.status.as_str() {
             "active" | "deactivated" => return Ok(()),
-            "saving" => self.given_up(asker, image, request).await,
+            // A Glance that died while it took bytes never ends that, and takes no others.
+            "saving" if !self.given_up(asker, image, request).await => {
+                return Err(PortError::Conflict(format!("Image {image} is still being saved: Glance takes no bytes.")));
+            }
             _ => {}
         }
         let (bytes, receipt) = counted(bytes);

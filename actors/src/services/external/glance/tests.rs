@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::super::http::{CallOptions, ServiceClient, TlsTrust};
 use super::super::keystone::account::DomainChoice;
 use super::super::keystone::{
-    AccountScope, CalledService, CallingAccounts, Credentials, KeptUserTokens, KeystoneSession, NamedInDomain,
-    ServiceAccount, ServicePlace,
+    AccountScope, CalledService, CallingAccounts, Credentials, KeptUserToken, KeptUserTokens, KeystoneSession,
+    NamedInDomain, ServiceAccount, ServicePlace,
 };
 use super::super::stub::{StubAnswer, StubCall, StubService};
 use super::*;
@@ -53,7 +53,8 @@ fn glance(stub: &StubService, timeout: Duration) -> Arc<GlanceImages> {
     let place = ServicePlace { endpoints: vec![stub.url.clone()], version: "v2", ..ServicePlace::default() };
     let service = CalledService::new(calls("glance"), place, accounts).unwrap();
     let users = KeptUserTokens::default();
-    users.keep(&RequestId::new("req-1"), UserToken::new("user"), std::time::Instant::now());
+    let user = KeptUserToken { token: UserToken::new("user"), project: None };
+    users.keep(&RequestId::new("req-1"), user, std::time::Instant::now());
     GlanceImages::new(service, Arc::new(users))
 }
 
@@ -176,6 +177,15 @@ async fn an_interrupted_upload_fails() {
     let half: ByteStream = Box::pin(futures::stream::iter([Ok(Bytes::from_static(b"half")), Err(gone)]));
     let sent = glance(&stub, LONG).upload(image(), half, work()).await;
     assert!(matches!(sent, Err(PortError::Unavailable(_))), "{sent:?}");
+}
+
+/// It died while it took the bytes of an earlier attempt.
+#[tokio::test]
+async fn an_image_that_glance_saves_for_ever_gets_no_bytes() {
+    let stub = stub(|_| says(200, &shown("saving"))).await;
+    let sent = glance(&stub, Duration::from_millis(300)).upload(image(), content(), work()).await;
+    assert!(matches!(sent, Err(PortError::Conflict(_))), "{sent:?}");
+    assert_eq!(stub.count("PUT"), 0, "the attempt is not repeated");
 }
 
 #[tokio::test]

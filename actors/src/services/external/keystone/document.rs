@@ -104,6 +104,10 @@ impl TokenDocument {
         time(&self.expires_at)
     }
 
+    pub(super) fn project_id(&self) -> Option<String> {
+        self.project.as_ref().map(|project| project.id.clone())
+    }
+
     /// The owner of the token; `None` if the document is not valid.
     pub(super) fn owner(self) -> Option<TokenOwner> {
         let expires_at = self.expires_at()?;

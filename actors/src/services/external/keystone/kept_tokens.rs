@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chronova_events::envelope::Meta;
-use chronova_events::ids::RequestId;
+use chronova_events::ids::{ProjectId, RequestId};
 
 use crate::ports::UserToken;
 
@@ -19,6 +19,14 @@ const LONGEST: usize = 4 * 1024;
 /// days by default.
 const LONGEST_WORK: Duration = Duration::from_hours(60);
 
+/// A user's token, and the project in which it counts.
+#[derive(Debug, Clone)]
+pub struct KeptUserToken {
+    pub token: UserToken,
+    /// `None`: the token is for no project.
+    pub project: Option<ProjectId>,
+}
+
 /// The tokens, by the id of their request.
 pub struct KeptUserTokens {
     most: usize,
@@ -27,7 +35,7 @@ pub struct KeptUserTokens {
 
 #[derive(Default)]
 struct KeptByRequest {
-    tokens: HashMap<RequestId, UserToken>,
+    tokens: HashMap<RequestId, KeptUserToken>,
     order: VecDeque<(RequestId, Instant)>,
 }
 
@@ -44,13 +52,13 @@ impl std::fmt::Debug for KeptUserTokens {
 }
 
 impl KeptUserTokens {
-    /// Keeps the token of a request. The HTTP server gives each request a new id, so no id comes twice.
-    pub fn keep(&self, request: &RequestId, token: UserToken, now: Instant) {
-        if token.expose().len() > LONGEST {
+    /// Keeps the token of a request. The server gives each request an id of its own, so no id comes twice.
+    pub fn keep(&self, request: &RequestId, user: KeptUserToken, now: Instant) {
+        if user.token.expose().len() > LONGEST {
             return;
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.tokens.insert(request.clone(), token);
+        kept.tokens.insert(request.clone(), user);
         kept.order.push_back((request.clone(), now));
         while let Some((_, since)) = kept.order.front() {
             let stays = now.saturating_duration_since(*since) < LONGEST_WORK && kept.order.len() <= self.most;
@@ -64,6 +72,11 @@ impl KeptUserTokens {
 
     /// The token of the user whose request began this work.
     pub fn of(&self, work: &Meta) -> Option<UserToken> {
+        self.with_project(work).map(|kept| kept.token)
+    }
+
+    /// The same, with its project.
+    pub fn with_project(&self, work: &Meta) -> Option<KeptUserToken> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.tokens.get(work.request_id.as_ref()?).cloned()
     }
@@ -77,6 +90,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn token(text: &str) -> KeptUserToken {
+        KeptUserToken { token: UserToken::new(text), project: None }
+    }
+
     fn asked_by(request: &str) -> Meta {
         Meta { request_id: Some(RequestId::new(request)), ..(*Meta::system("test")).clone() }
     }
@@ -84,7 +101,7 @@ mod tests {
     #[test]
     fn a_token_is_found_by_its_request_alone() {
         let (kept, now) = (KeptUserTokens::default(), Instant::now());
-        kept.keep(&RequestId::new("req-1"), UserToken::new("s3cret"), now);
+        kept.keep(&RequestId::new("req-1"), token("s3cret"), now);
         assert!(!format!("{kept:?}").contains("s3cret"), "a secret is printed");
         assert_eq!(kept.of(&asked_by("req-1")).unwrap().expose(), "s3cret");
         assert!(kept.of(&asked_by("req-2")).is_none());
@@ -94,13 +111,13 @@ mod tests {
     #[test]
     fn the_oldest_and_the_longest_go() {
         let (kept, now) = (KeptUserTokens { most: 2, ..KeptUserTokens::default() }, Instant::now());
-        kept.keep(&RequestId::new("req-0"), UserToken::new("t".repeat(LONGEST + 1)), now);
+        kept.keep(&RequestId::new("req-0"), token(&"t".repeat(LONGEST + 1)), now);
         assert!(kept.of(&asked_by("req-0")).is_none());
         for request in ["req-1", "req-2", "req-3"] {
-            kept.keep(&RequestId::new(request), UserToken::new("t"), now);
+            kept.keep(&RequestId::new(request), token("t"), now);
         }
         assert!(kept.of(&asked_by("req-1")).is_none() && kept.of(&asked_by("req-3")).is_some());
-        kept.keep(&RequestId::new("req-4"), UserToken::new("t"), now + LONGEST_WORK);
+        kept.keep(&RequestId::new("req-4"), token("t"), now + LONGEST_WORK);
         assert!(kept.of(&asked_by("req-3")).is_none() && kept.of(&asked_by("req-4")).is_some());
     }
 }

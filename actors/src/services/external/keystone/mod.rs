@@ -22,7 +22,7 @@ pub mod session;
 mod tests;
 
 pub use account::{AccountScope, Credentials, NamedInDomain, ServiceAccount};
-pub use kept_tokens::{KeptUserTokens, SharedUserTokens};
+pub use kept_tokens::{KeptUserToken, KeptUserTokens, SharedUserTokens};
 pub use outgoing::{Asker, CalledService, CallingAccounts, ServicePlace};
 pub use provider::{KeystoneOptions, KeystoneProvider};
 pub use session::{KeystoneSession, SessionToken};

@@ -29,8 +29,12 @@ pub struct ServicePlace {
     /// `valid_interfaces`, the best first.
     pub interfaces: Vec<String>,
     pub region: Option<String>,
-    /// The API's version, for example `v2`. It is appended to an address that does not already end with the version.
+    /// The API's version, which an address may name or not: `v2`. A project after it, as in Cinder's endpoints, belongs to
+    /// one token and is left out.
     pub version: &'static str,
+    /// Whether a call for nobody carries the vouching account's token, too: Cinder lets only a service end an attachment
+    /// that a server has.
+    pub vouches_for_itself: bool,
 }
 
 /// The user or the account for which a service is called.
@@ -99,10 +103,16 @@ impl CalledService {
         build: impl Fn(&str) -> ServiceRequest + Send + Sync,
     ) -> Result<ServiceAnswer, CallFailure> {
         let first = self.call_once(asker, request, &build).await?;
-        if first.0.status != 401 || !self.doubt(&first.1).await {
+        if first.0.status != 401 || !self.doubt(asker, &first.1).await {
             return Ok(first.0);
         }
         Ok(self.call_once(asker, request, &build).await?.0)
+    }
+
+    /// The project of the account with which calls for nobody are made.
+    pub async fn own_project(&self, request: Option<&RequestId>) -> Result<Option<String>, CallFailure> {
+        let own = self.accounts.own.token(request).await.map_err(CallFailure::Unanswered)?;
+        Ok(own.project.clone())
     }
 
     async fn call_once(
@@ -135,7 +145,7 @@ impl CalledService {
                 Box::pin(client.open(call))
             });
             let answer = made.await?;
-            if last || answer.status() != 401 || !self.doubt(&tokens).await {
+            if last || answer.status() != 401 || !self.doubt(asker, &tokens).await {
                 return Ok(answer);
             }
         }
@@ -181,7 +191,8 @@ impl CalledService {
             true => None,
             false => Some(self.accounts.own.token(request).await.map_err(CallFailure::Unanswered)?),
         };
-        let vouching = match self.accounts.vouching.as_ref().filter(|_| is_user) {
+        let vouches = is_user || self.place.vouches_for_itself;
+        let vouching = match self.accounts.vouching.as_ref().filter(|_| vouches) {
             Some(account) => Some(account.token(request).await.map_err(CallFailure::Unanswered)?),
             None => None,
         };
@@ -205,17 +216,23 @@ impl CalledService {
 
     fn root(&self, url: &str) -> String {
         let (url, version) = (url.trim_end_matches('/'), self.place.version);
-        let has_version = url.rsplit('/').next() == Some(version);
-        if has_version { url.to_owned() } else { format!("{url}/{version}") }
+        let parts: Vec<&str> = url.split('/').collect();
+        match parts.iter().rposition(|part| *part == version) {
+            Some(at) => parts[..=at].join("/"),
+            None => format!("{url}/{version}"),
+        }
     }
 
-    /// Whether the service may have refused a token of Chronova's accounts. If so, that token is dropped, and a second
-    /// call gets a new one.
-    async fn doubt(&self, tokens: &CallTokens) -> bool {
-        match (&tokens.vouching, &self.accounts.vouching, &tokens.own) {
-            (Some(token), Some(account), _) => account.doubt(token).await,
-            (None, _, Some(token)) => self.accounts.own.doubt(token).await,
+    /// Whether a token of Chronova's own may be the one that the service refused; another is got then.
+    async fn doubt(&self, asker: Asker<'_>, tokens: &CallTokens) -> bool {
+        let vouching = match (&tokens.vouching, &self.accounts.vouching) {
+            (Some(token), Some(account)) => account.doubt(token).await,
             _ => false,
+        };
+        match (asker, &tokens.own) {
+            (Asker::User(_), Some(_)) if tokens.vouching.is_some() => vouching,
+            (_, Some(token)) => self.accounts.own.doubt(token).await || vouching,
+            (_, None) => vouching,
         }
     }
 }

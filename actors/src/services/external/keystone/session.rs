@@ -23,6 +23,8 @@ const REFUSED_FOR: Duration = Duration::from_secs(5);
 pub struct SessionToken {
     pub token: UserToken,
     pub catalogue: Vec<CatalogueService>,
+    /// The project in which the token counts.
+    pub project: Option<String>,
     expires_at: Timestamp,
     got: Instant,
 }
@@ -125,6 +127,7 @@ impl KeystoneSession {
             let expires_at = body.token.expires_at()?;
             Some(SessionToken {
                 token,
+                project: body.token.project_id(),
                 catalogue: body.token.catalog.unwrap_or_default(),
                 expires_at,
                 got: Instant::now(),

@@ -64,6 +64,7 @@ fn place(endpoints: &[&str]) -> ServicePlace {
         interfaces: vec!["internal".to_owned(), "public".to_owned()],
         region: Some("R".to_owned()),
         version: "v2",
+        vouches_for_itself: false,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Plugs the interfaces of a guest that migrates into the bridges of its destination.
+//! The plugs of a guest's interfaces as domain XML: bridges, switches and taps. [`replug`] changes them for a guest that
+//! migrates.
 //!
 //! Source: Nova's `_update_vif_xml`.
 
@@ -6,10 +7,25 @@ use std::ops::Range;
 
 use roxmltree::{Document, Node};
 
-use super::devices;
 use super::splice::splice;
 use crate::guest::{Nic, NicPlug};
+use crate::volumes;
 use crate::xml::Element;
+
+/// The type of the interface, and the elements that say what it is plugged into.
+pub(super) fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
+    let source = |attribute: &'static str, name: &str| Element::new("source").attr(attribute, name);
+    match &nic.plug {
+        NicPlug::Network => ("network", vec![source("network", &volumes::network_name(nic.network))]),
+        NicPlug::OpenVswitch { bridge } => {
+            let port = Element::new("parameters").attr("interfaceid", nic.port);
+            let switch = Element::new("virtualport").attr("type", "openvswitch").child(port);
+            ("bridge", vec![source("bridge", bridge), switch])
+        }
+        NicPlug::Bridge { bridge } => ("bridge", vec![source("bridge", bridge)]),
+        NicPlug::Tap => ("ethernet", vec![]),
+    }
+}
 
 /// The elements of an interface that say what it is plugged into.
 const PLUGS: [&str; 2] = ["source", "virtualport"];
@@ -57,7 +73,7 @@ fn replugged(xml: &str, node: Node<'_, '_>, nic: &Nic) -> Option<(Range<usize>, 
 }
 
 fn again(xml: &str, node: Node<'_, '_>, nic: &Nic) -> String {
-    let (kind, plug) = devices::plug(nic);
+    let (kind, plug) = plug(nic);
     let own = node.attributes().filter(|attribute| attribute.name() != "type");
     let own: String = own.flat_map(|attribute| [" ", &xml[attribute.range()]]).collect();
     let is_plug = |child: &Node<'_, '_>| PLUGS.iter().any(|name| child.has_tag_name(*name));

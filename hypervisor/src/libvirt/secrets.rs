@@ -1,0 +1,99 @@
+//! The libvirt secrets of disks that QEMU reaches over the network.
+//!
+//! The secret of a Ceph user belongs to the host: the operator has defined it, or Chronova defines it with the key of
+//! `[chronova] rbd_keyring`. It is kept on the host, so that a guest starts without the control plane, and nobody reads
+//! it. The secret of an iSCSI volume's CHAP is in libvirtd's memory alone, and gets its value at each use.
+
+use virt::connect::Connect;
+use virt::secret::Secret;
+
+use super::error::{Context, found};
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::{NetworkDisk, VolumeDisk};
+use crate::options::LibvirtOptions;
+use crate::xml::Element;
+
+const CALL: &str = "secret";
+
+fn failed(message: String) -> DriverError {
+    DriverError::Failed { call: CALL, message }
+}
+
+/// Gives the host the secret that the disk needs.
+pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, disk: &VolumeDisk) -> DriverResult<()> {
+    match &disk.network {
+        Some(NetworkDisk::Rbd { user: Some(user), secret: Some(secret), .. }) => {
+            let key = options.images.rbd.key.as_ref();
+            match key.filter(|key| key.user == *user) {
+                Some(key) => keep(connect, secret, &ceph(secret, user), &key.value),
+                None => require(connect, secret, user),
+            }
+        }
+        Some(NetworkDisk::Rbd { user: Some(user), secret: None, .. }) => Err(failed(format!(
+            "the volume is in a Ceph pool for the user {user}, and no libvirt secret is named: set [libvirt] \
+             rbd_secret_uuid, or rbd_secret_uuid of Cinder's back end"
+        ))),
+        Some(NetworkDisk::Iscsi { chap: Some((_, password)), target, .. }) => {
+            keep(connect, &disk.serial, &chap(&disk.serial, target), password.expose().as_bytes())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn lookup(connect: &Connect, uuid: &str) -> DriverResult<Option<Secret>> {
+    let uuid = uuid.parse().map_err(|_| failed(format!("{uuid} is not the UUID of a libvirt secret")))?;
+    found(CALL, connect.lookup_secret_by_uuid(uuid))
+}
+
+/// Refuses a volume whose secret the host does not have. QEMU would only say that it cannot open the disk.
+fn require(connect: &Connect, secret: &str, user: &str) -> DriverResult<()> {
+    match lookup(connect, secret)? {
+        Some(_) => Ok(()),
+        None => Err(failed(format!(
+            "the host has no libvirt secret {secret} with the key of Ceph's user {user}: define it there, or set \
+             [chronova] rbd_keyring to a keyring with client.{user}"
+        ))),
+    }
+}
+
+/// Sets the value of a secret, which is defined where the host does not have it. An operator's own definition stays.
+fn keep(connect: &Connect, uuid: &str, wanted: &Element, value: &[u8]) -> DriverResult<()> {
+    let secret = match lookup(connect, uuid)? {
+        Some(secret) => secret,
+        None => connect.define_secret_xml(&wanted.render(), 0).during(CALL)?,
+    };
+    secret.set_value(value, 0).during(CALL)
+}
+
+fn ceph(uuid: &str, user: &str) -> Element {
+    let usage =
+        Element::new("usage").attr("type", "ceph").child(Element::leaf("name", format!("client.{user} secret {uuid}")));
+    secret(uuid, "no", usage)
+}
+
+fn chap(uuid: &str, target: &str) -> Element {
+    let usage = Element::new("usage").attr("type", "iscsi").child(Element::leaf("target", format!("{target} {uuid}")));
+    secret(uuid, "yes", usage)
+}
+
+fn secret(uuid: &str, ephemeral: &str, usage: Element) -> Element {
+    Element::new("secret")
+        .attr("ephemeral", ephemeral)
+        .attr("private", "yes")
+        .child(Element::leaf("uuid", uuid))
+        .child(usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_never_read_again() {
+        let uuid = "457eb676-33da-42ec-9a8c-9293d545c337";
+        let kept = ceph(uuid, "cinder").render();
+        assert!(kept.contains("ephemeral='no' private='yes'") && kept.contains("<usage type='ceph'>"), "{kept}");
+        let passing = chap(uuid, "iqn.2010-10.org.openstack:volume-8").render();
+        assert!(passing.contains("ephemeral='yes' private='yes'") && passing.contains("<target>iqn."), "{passing}");
+    }
+}

@@ -1,0 +1,136 @@
+#!/bin/bash
+# A real Cinder from Debian's packages (`setup_packages cinder` of ops/setup.sh), beside the Keystone of keystone.sh.
+#
+#   cinder.sh up DIR KEYSTONE-DIR [CEPH-DIR] [GLANCE-DIR]   database in DIR and entries in Keystone, then the service; again:
+#                                                           only what does not run. Volumes are in the Ceph of ceph.sh;
+#                                                           without one, on paper (paper_volumes.py)
+#   cinder.sh kill DIR                                      kills the service; its database stays up
+#   cinder.sh down DIR                                      ends all of it; DIR stays
+#
+# All of it is in DIR: MariaDB, logs; `url` is the address, `secret` the UUID of the libvirt secret that Cinder names to the
+# hosts. API, scheduler and volume service are one process. It reports to the Compute endpoint of Keystone's catalogue.
+set -euo pipefail
+export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
+COMMAND=${1:-} DIR=${2:-}
+[ -n "$DIR" ] || { sed -n '2,13p' "$0" >&2; exit 2; }
+HERE=$(dirname "$(realpath "$0")")
+CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
+. "$HERE/free_port.sh"
+. "$HERE/daemons.sh"
+die() { echo "cinder.sh: $*" >&2; exit 1; }
+
+sql() { mariadb --no-defaults -u root -S "$DIR/mariadb.sock" "$@"; }
+
+database() {
+  if [ ! -e "$DIR/database.made" ]; then
+    mariadb-install-db --no-defaults --user=root --datadir="$DIR/mariadb" --auth-root-authentication-method=normal \
+      --skip-test-db >"$DIR/log/mariadb-install.log" 2>&1
+  fi
+  spawn mariadb /usr/sbin/mariadbd --no-defaults --user=root --datadir="$DIR/mariadb" --socket="$DIR/mariadb.sock" --skip-networking \
+    --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M --innodb-log-file-size=16M --max-connections=200
+  within 60 sql -e 'SELECT 1' || die "MariaDB does not start: see $DIR/log/mariadb.out"
+  [ ! -e "$DIR/database.made" ] || return 0
+  sql -e 'CREATE DATABASE cinder CHARACTER SET utf8'
+  # The migrations of all of Cinder's releases take a while. Their result is the same for one version.
+  local version dump
+  version=$(dpkg-query -W -f '${Version}' cinder-common | tr -c '[:alnum:].\n' _)
+  dump=$CACHE/cinder-$version.sql
+  if [ ! -s "$dump" ]; then
+    cinder-manage --config-file "$DIR/cinder.conf" db sync >"$DIR/log/schema.log" 2>&1 \
+      || die "the schema cannot be made: $(tail -n 3 "$DIR/log/schema.log")"
+    mkdir -p "$CACHE"
+    mariadb-dump --no-defaults -u root -S "$DIR/mariadb.sock" cinder >"$dump.$$" && mv "$dump.$$" "$dump"
+  else
+    sql cinder <"$dump"
+  fi
+  : >"$DIR/database.made"
+}
+
+backend() { # Ceph's folder
+  if [ -z "$1" ]; then
+    printf '%s\n' '[volumes]' 'volume_driver = paper_volumes.PaperDriver' 'volume_backend_name = volumes'
+  else
+    printf '%s\n' '[volumes]' 'volume_driver = cinder.volume.drivers.rbd.RBDDriver' 'volume_backend_name = volumes' \
+      'rbd_pool = volumes' 'rbd_user = cinder' "rbd_ceph_conf = $1/ceph.conf" "rbd_secret_uuid = $(cat "$DIR/secret")" \
+      'report_discard_supported = true' 'rados_connect_timeout = 10'
+  fi
+}
+
+configure() { # Keystone's address, port, Ceph's folder, Glance's address
+  mkdir -p "$DIR/state" "$DIR/conversion"
+  echo "http://127.0.0.1:$2" >"$DIR/url"
+  cat /proc/sys/kernel/random/uuid >"$DIR/secret"
+  account() {
+    printf '%s\n' "auth_url = $1/v3" 'auth_type = password' "username = $2" 'password = secret' 'user_domain_name = Default' \
+      'project_name = service' 'project_domain_name = Default' 'region_name = RegionOne'
+  }
+  cat >"$DIR/cinder.conf" <<CONF
+[DEFAULT]
+log_file = $DIR/log/cinder.log
+state_path = $DIR/state
+my_ip = 127.0.0.1
+host = cinder
+transport_url = fake://
+auth_strategy = keystone
+api_paste_config = /etc/cinder/api-paste.ini
+osapi_volume_listen = 127.0.0.1
+osapi_volume_listen_port = $2
+enabled_backends = volumes
+default_volume_type = __DEFAULT__
+glance_api_servers = ${4:-http://127.0.0.1:9}
+image_conversion_dir = $DIR/conversion
+storage_availability_zone = nova
+periodic_fuzzy_delay = 0
+report_interval = 2
+service_down_time = 60
+backend_stats_polling_interval = 60
+$(backend "$3")
+[database]
+connection = mysql+pymysql://root@localhost/cinder?unix_socket=$DIR/mariadb.sock&charset=utf8
+[oslo_concurrency]
+lock_path = $DIR/state
+[coordination]
+backend_url = file://$DIR/state
+[nova]
+$(account "$1" nova)
+[service_user]
+send_service_user_token = true
+$(account "$1" cinder)
+[keystone_authtoken]
+www_authenticate_uri = $1
+service_token_roles = service
+service_token_roles_required = true
+$(account "$1" cinder)
+CONF
+}
+
+works() {
+  local token
+  token=$(curl -sS -m 5 -i -H 'Content-Type: application/json' "$1/v3/auth/tokens" -d '{"auth": {"identity": {"methods": ["password"],
+    "password": {"user": {"name": "cinder", "domain": {"id": "default"}, "password": "secret"}}},
+    "scope": {"project": {"name": "service", "domain": {"id": "default"}}}}}' | tr -d '\r' | sed -n 's/^X-Subject-Token: //Ip')
+  [ "$(curl -sS -m 5 -H "X-Auth-Token: $token" "$(cat "$DIR/url")/v3/os-services" | grep -o '"state": "up"' | wc -l)" -ge 2 ]
+}
+
+up() { # Keystone's folder, Ceph's folder, Glance's folder
+  local keystone glance=''
+  mkdir -p -m 0700 "$DIR" "$DIR/log"
+  keystone=$(cat "$1/url")
+  [ -z "$3" ] || glance=$(cat "$3/url")
+  [ -e "$DIR/cinder.conf" ] || configure "$keystone" "$(free_port)" "$2" "$glance"
+  database
+  if [ ! -e "$DIR/made" ]; then
+    python3 "$HERE/enlist.py" "$keystone" "service=cinder=volumev3=$(cat "$DIR/url")/v3/\$(project_id)s" "service=nova=compute="
+    : >"$DIR/made"
+  fi
+  export CEPH_CONF=${2:+$2/ceph.conf}
+  PYTHONPATH=$HERE spawn cinder /usr/bin/python3 "$HERE/cinder_one.py" --config-file "$DIR/cinder.conf"
+  within 60 works "$keystone" || die "Cinder does not start: $(tail -n 5 "$DIR/log/cinder.out" "$DIR/log/cinder.log" 2>/dev/null)"
+}
+
+case $COMMAND in
+  up) up "$3" "${4:-}" "${5:-}" ;;
+  kill) kill -KILL -- "-$(cat "$DIR/cinder.pid")"; rm -f "$DIR/cinder.pid" ;;
+  down) stop cinder mariadb ;;
+  *) sed -n '2,13p' "$0" >&2; exit 2 ;;
+esac
