@@ -193,7 +193,7 @@ pub const TABLE: &[ActionRule] = &[
     },
     ActionRule {
         launched: false,
-        heeds_lock: false,
+        refused_while_locked: false,
         ..rule(ServerAction::SetImageProperties, "image_property set", &["stopped", "shelved", "shelved_offloaded"])
     },
 ];

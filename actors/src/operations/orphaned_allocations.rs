@@ -96,7 +96,8 @@ impl Operations {
         let orphans = self.queries.orphaned_allocations(Some(provider)).unwrap_or_default();
         let held = self.queries.views.placement.read(|view| view.ledger.consumers.get(consumer).cloned());
         let held = held.filter(|_| orphans.iter().any(|orphan| orphan.consumer == *consumer));
-        let claim = without(&held.ok_or(OrphanReject::NotOrphaned)?, provider);
+        let held = held.ok_or(OrphanReject::NotOrphaned)?;
+        let claim = without(&held, provider);
         let command = LedgerCommand::Allocate { claims: vec![claim] };
         let sent = self.send::<LedgerRoot>(&CELL, command, meta).await.map_err(OrphanReject::Ledger)?;
         Ok(sent.position)

@@ -57,7 +57,7 @@ impl Reconciler for StuckReboots {
     type Finding = (InstanceId, ProcessId);
 
     const NAME: &'static str = "stuck-reboots";
-    const MENDS: &'static str = "reboots that take longer than `[DEFAULT] reboot_timeout`";
+    const REPAIRS: &'static str = "reboots that take longer than `[DEFAULT] reboot_timeout`";
 
     fn period(context: &ReconcileContext) -> Option<Duration> {
         (!context.options.reboot_timeout.is_zero()).then_some(context.options.period)
@@ -95,7 +95,7 @@ impl Reconciler for LongRescues {
     type Finding = (InstanceId, ());
 
     const NAME: &'static str = "long-rescues";
-    const MENDS: &'static str = "servers that are rescued longer than `[DEFAULT] rescue_timeout`";
+    const REPAIRS: &'static str = "servers that are rescued longer than `[DEFAULT] rescue_timeout`";
 
     fn period(context: &ReconcileContext) -> Option<Duration> {
         (!context.options.rescue_timeout.is_zero()).then_some(context.options.period)

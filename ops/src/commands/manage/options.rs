@@ -87,7 +87,7 @@ impl NovaOptions {
         }
     }
 
-    pub(super) fn access(&self) -> CloudAccess {
+    pub(in crate::commands) fn access(&self) -> CloudAccess {
         CloudAccess {
             place: self.place(),
             url: self.url.clone(),

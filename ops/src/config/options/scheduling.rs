@@ -3,7 +3,7 @@
 use chronova_actors::scheduler::filters::NAMES;
 use chronova_actors::scheduler::weighers::CLASSES;
 
-use super::super::option::{Default::Text, Multi};
+use super::super::option::Default::Text;
 
 section! {
     /// Nova's `[scheduler]`.
