@@ -254,7 +254,7 @@ expect "a router leads there" quiet web router create --external-gateway outside
 expect "... from the network" web router add subnet inner inner
 FLOATING=$(web floating ip create outside -f value -c floating_ip_address)
 expect "a floating address is given to the server" web server add floating ip "$TWO" "$FLOATING"
-reached() { hosts ctl ping -c 1 -W 2 "$FLOATING" >/dev/null 2>&1; }
+reached() { hosts ctl busybox ping -c 1 -W 2 "$FLOATING" >/dev/null 2>&1; }
 within 60 "it answers outside" reached
 like "the server shows it" "$(server "$TWO" server.addresses.inner)" "$FLOATING"
 expect "it is taken from the server" web server remove floating ip "$TWO" "$FLOATING"

@@ -15,8 +15,8 @@ pub(super) fn record(server: &Alive, machine_type: String) -> InstanceDecision {
     }
 }
 
-/// The record of a server that gets a host. A new attempt to build it records anew, because the next host may have
-/// another architecture.
+/// The record of a server that gets a host. A second host may have another architecture, so a server that has never run
+/// gets a new record with each host.
 pub(super) fn on_placement(server: &Alive, machine_type: Option<String>) -> Option<MachineTypeRecorded> {
     let open = server.machine_type.is_none() || server.launched_at.is_none();
     let machine_type = machine_type.filter(|machine| open && server.machine_type.as_ref() != Some(machine));

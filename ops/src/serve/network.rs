@@ -113,6 +113,7 @@ fn neutron(
         interfaces: section.valid_interfaces.clone(),
         region: section.region_name.clone(),
         version: "v2.0",
+        vouches_for_itself: false,
     };
     let options = NeutronOptions {
         ovs_bridge: section.ovs_bridge.clone(),

@@ -193,12 +193,9 @@ impl std::fmt::Debug for CinderAttachment {
 pub(super) struct CinderVolumeType {
     pub id: String,
     pub name: String,
-    #[serde(default = "public", alias = "os-volume-type-access:is_public")]
+    /// Cinder also shows it as `os-volume-type-access:is_public`. A type that does not say it is not public.
+    #[serde(default)]
     pub is_public: bool,
-}
-
-fn public() -> bool {
-    true
 }
 
 fn with_proposed(metadata: &[(String, String)], id: &dyn std::fmt::Display) -> Map<String, Value> {
