@@ -33,12 +33,13 @@ impl<'a> PayloadContext<'a> {
 }
 
 fn object(name: &str, version: &str, data: Value) -> Value {
-    json!({
+    let mut made = json!({
         "nova_object.name": name,
         "nova_object.namespace": "nova",
         "nova_object.version": version,
-        "nova_object.data": data,
-    })
+    });
+    made["nova_object.data"] = data;
+    made
 }
 
 /// The payload of a versioned notification; `None` without a server.

@@ -94,7 +94,7 @@ pub(super) fn write(report: &str, folder: Option<&Path>, now: Timestamp) {
     match std::fs::write(&path, report) {
         Ok(()) => tracing::info!(path = %path.display(), "wrote a report of the server's state"),
         Err(error) => {
-            tracing::error!(path = %path.display(), %error, "the report of the server's state cannot be written")
+            tracing::error!(path = %path.display(), %error, "the report of the server's state cannot be written");
         }
     }
 }

@@ -49,7 +49,7 @@ fn levels(sections: &Sections) -> Result<String, String> {
         match (logger, section.get("qualname").map(String::as_str)) {
             ("root", _) => directives.insert(0, level.to_owned()),
             (_, Some(name)) if name == "nova" || name.starts_with("nova.") => {
-                directives.push(format!("chronova={level}"))
+                directives.push(format!("chronova={level}"));
             }
             // Loggers of Python's libraries have no lines here.
             _ => {}

@@ -87,7 +87,7 @@ pub(super) fn plain(id: &str) -> String {
     if plain.is_empty() { "-".to_owned() } else { plain }
 }
 
-fn unreachable(failure: CommandFailure) -> CommandFailure {
+fn unreachable(failure: &CommandFailure) -> CommandFailure {
     CommandFailure::Usage(format!(
         "{failure}. This sub-command asks the running server: start it with `chronova serve`."
     ))

@@ -10,6 +10,7 @@ use super::cloud::{RunningCloud, plain};
 use super::{CommandFailure, ManageExit};
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::enum_variant_names, reason = "the names of Nova's sub-commands")]
 #[command(rename_all = "snake_case")]
 pub enum LibvirtCommand {
     /// Show the machine type of a server.
