@@ -86,6 +86,7 @@ impl RealNeutron {
             interfaces: vec!["internal".to_owned()],
             region: Some("RegionOne".to_owned()),
             version: "v2.0",
+            vouches_for_itself: false,
         };
         let accounts = CallingAccounts { own: Arc::clone(&self.session), vouching: None };
         let service = CalledService::new(calls("neutron"), place, accounts)?;
