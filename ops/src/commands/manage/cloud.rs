@@ -34,7 +34,7 @@ impl<'a> RunningCloud<'a> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let opened = OperatorClient::open(self.config, &self.access).map_err(unreachable)?;
+        let opened = OperatorClient::open(self.config, &self.access).map_err(|failure| unreachable(&failure))?;
         Ok(self.client.get_or_init(|| opened))
     }
 
@@ -45,7 +45,7 @@ impl<'a> RunningCloud<'a> {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Result<Value, RefusedRequest>, CommandFailure> {
-        let (status, answer) = self.client()?.call(method, path, body).map_err(unreachable)?;
+        let (status, answer) = self.client()?.call(method, path, body).map_err(|failure| unreachable(&failure))?;
         if (200..300).contains(&status) {
             return Ok(Ok(answer));
         }
@@ -59,7 +59,7 @@ impl<'a> RunningCloud<'a> {
 
     /// Like [`RunningCloud::call`]; a refusal is an error, too.
     pub(in crate::commands) fn get(&self, path: &str) -> Result<Value, CommandFailure> {
-        let (status, answer) = self.client()?.call("GET", path, None).map_err(unreachable)?;
+        let (status, answer) = self.client()?.call("GET", path, None).map_err(|failure| unreachable(&failure))?;
         match status {
             200..=299 => Ok(answer),
             _ => Err(operator_client::refused("GET", path, status, &answer)),
