@@ -10,6 +10,7 @@ import sys
 import time
 
 from kombu import Connection, Exchange, Queue
+from kombu.exceptions import OperationalError
 
 LIFE = [
     "create.start", "create.end", "power_off.start", "power_off.end", "power_on.start", "power_on.end",
@@ -40,7 +41,7 @@ def main(url, name, servers, timeout):
             with Connection(url) as connection, connection.Consumer(queue, callbacks=[take]):
                 while sum("delete.end" in life for life in lives.values()) < servers:
                     connection.drain_events(timeout=5)
-        except OSError:
+        except (OSError, OperationalError):
             time.sleep(0.5)
     wrong = {server: life for server, life in lives.items() if life != LIFE}
     print(f"{len(lives)} servers, {len(ids)} notifications, {doubles} doubles dropped, {len(wrong)} lives that differ")
