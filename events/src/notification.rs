@@ -1,7 +1,7 @@
 //! How far notifications are published: one stream for the whole log.
 //!
 //! A broker has confirmed every notification of an event at or before `position`. After a crash, publishing goes on from
-//! there, so none is lost. What was confirmed after the last record is published again, under the same ids.
+//! there, so none is lost. A message that was confirmed after the last record is published again, under the same ids.
 
 use serde::{Deserialize, Serialize};
 

@@ -202,7 +202,7 @@ fn there_is_one_cell_and_novas_cell0() {
     }
     site.manage(&format!("cell_v2 update_cell --cell_uuid {CELL0} --disable"), 5);
     site.manage(&format!("cell_v2 update_cell --cell_uuid {NOBODY}"), 1);
-    // What needs the server says which program to start.
+    // A sub-command that needs the server says which program to start.
     let (code, _, said) = site.run("nova-manage", &["cell_v2", "list_hosts"]);
     assert_eq!(code, 255);
     assert!(said.contains("start it with `chronova serve`"), "{said}");
@@ -329,7 +329,7 @@ fn orphaned_allocations_are_found_and_deleted() {
     assert_eq!(site.allocations(NOBODY)["allocations"], json!({}));
     assert_ne!(site.allocations(&server)["allocations"], json!({}), "the server keeps its own");
     site.manage("placement audit --delete", 0);
-    // What holds of no resource of servers is another service's.
+    // A consumer without resources of servers is another service's.
     site.client().put("/placement/resource_classes/CUSTOM_GOLD", &json!({})).unwrap();
     site.cloud.stop();
     site.manage("placement audit", 1);

@@ -361,8 +361,8 @@ async fn a_crash_loses_and_reorders_nothing() {
     }
 }
 
-/// One life of the publisher, until the broker is gone, the log's fuse blows, or everything is published. If the broker
-/// has nothing yet, publishing begins anew from the start of the log. Nothing else runs on the log.
+/// One life of the publisher, until the broker is gone, the log's fuse blows, or everything is published. A broker
+/// that has nothing yet gets the whole log from its start. Nothing else runs on the log.
 async fn crash(world: &World, broker: &Broker, budget: Option<usize>, fuse: Option<(u64, bool)>, last: u64) {
     *broker.budget.lock().unwrap() = budget;
     let store = FuseStore::new(Arc::clone(&world.log) as Arc<dyn EventStore>, None);

@@ -28,7 +28,7 @@ impl ActionPhase {
     }
 }
 
-/// What a payload has beyond the server.
+/// The part of a payload beyond the server.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ActionDetails {
     Plain,

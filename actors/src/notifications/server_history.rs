@@ -20,7 +20,7 @@ const PAGE: usize = 512;
 /// The most requests whose users are remembered for one server.
 const REQUESTS: usize = 8;
 
-/// Who asked for a change.
+/// The user or program that asked for a change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Initiator {
     pub user: Option<UserId>,

@@ -15,7 +15,7 @@ use super::occurrences::{ActionDetails, Occurrence, StateBefore};
 use super::server_history::{Initiator, ServerMoment};
 use crate::server_options::ServerOptions;
 
-/// What a payload is made of.
+/// The sources of a payload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PayloadContext<'a> {
     pub recorded: &'a Recorded,

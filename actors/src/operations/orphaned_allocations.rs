@@ -28,7 +28,7 @@ const OF_SERVERS: [&str; 8] = [
     "MEM_ENCRYPTION_CONTEXT",
 ];
 
-/// What one consumer holds of one provider without need.
+/// The resources that one consumer holds of one provider without need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OrphanedAllocation {
     pub consumer: ConsumerId,

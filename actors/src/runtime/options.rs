@@ -20,7 +20,7 @@ pub struct RuntimeOptions {
     /// The hosts' image caches.
     pub image_cache: ImageCacheOptions,
     pub scheduler: SchedulerOptions,
-    /// What other services are told.
+    /// The notifications that other services get.
     pub notifications: NotificationOptions,
     /// `[volume]`: the embedded volume service.
     pub volume: VolumeOptions,

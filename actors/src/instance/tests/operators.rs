@@ -1,4 +1,4 @@
-//! What operators' tools and reconcilers ask of a server: image properties, and the end of reboots that hang.
+//! Requests of operators' tools and of reconcilers to a server: image properties, and the end of reboots that hang.
 
 use super::*;
 

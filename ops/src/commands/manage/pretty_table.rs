@@ -76,7 +76,8 @@ impl PrettyTable {
     }
 }
 
-/// Of an uneven rest, the larger part is after a text of odd length and before one of even length.
+/// Pads a text to the width. When the padding is uneven, its larger part is after a text of odd length, and before a
+/// text of even length.
 fn placed(text: &str, width: usize, align: Align) -> String {
     let length = text.chars().count();
     let rest = width.saturating_sub(length);
