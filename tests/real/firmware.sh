@@ -52,7 +52,7 @@ like "so is an impossible flag" "$(check_host 'cpu_mode = host-model' 'cpu_model
 
 os image create --disk-format qcow2 --container-format bare --file "$UEFI" --public --property hw_firmware_type=uefi \
   --property hw_machine_type=q35 --property os_secure_boot=required "$NAME-uefi" >"$WORK/uefi" 2>&1 || bad "the image is uploaded" "$(cat "$WORK/uefi")"
-os flavor create --vcpus 1 --ram 256 --disk 1 "$NAME-uefi" >"$WORK/flavor-uefi" 2>&1 || bad "the flavor is made" "$(cat "$WORK/flavor-uefi")"
+os flavor create --vcpus 1 --ram 512 --disk 1 "$NAME-uefi" >"$WORK/flavor-uefi" 2>&1 || bad "the flavor is made" "$(cat "$WORK/flavor-uefi")"
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:tpm_version=2.0 --property hw:tpm_model=tpm-crb "$NAME-tpm" >"$WORK/flavor-tpm" 2>&1 \
   || bad "the flavor with a TPM is made" "$(cat "$WORK/flavor-tpm")"
 boot "$NAME-secure" --flavor "$NAME-uefi" --image "$NAME-uefi"; SECURE=$ID

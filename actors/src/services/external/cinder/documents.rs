@@ -68,13 +68,13 @@ pub(super) struct CinderVolume {
     source_volid: Option<VolumeId>,
     volume_image_metadata: Option<Map<String, Value>>,
     #[serde(default)]
-    attachments: Vec<VolumeAttachment>,
+    attachments: Vec<CinderVolumeAttachment>,
     created_at: Option<String>,
 }
 
 /// An attachment in a volume's document. Cinder shows only those that are complete.
 #[derive(Debug, Clone, Deserialize)]
-struct VolumeAttachment {
+struct CinderVolumeAttachment {
     attachment_id: AttachmentId,
     server_id: Option<InstanceId>,
     host_name: Option<String>,
@@ -84,7 +84,7 @@ struct VolumeAttachment {
 impl CinderVolume {
     pub(super) fn info(self) -> VolumeInfo {
         let image = self.volume_image_metadata.as_ref().and_then(image);
-        let attachment = |one: VolumeAttachment| AttachmentInfo {
+        let attachment = |one: CinderVolumeAttachment| AttachmentInfo {
             id: one.attachment_id,
             instance: one.server_id,
             host: one.host_name,

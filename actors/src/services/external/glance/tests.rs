@@ -202,7 +202,7 @@ async fn an_image_with_different_data_is_deleted() {
     })
     .await;
     let sent = glance(&stub, LONG).upload(image(), content(), work()).await;
-    assert!(matches!(&sent, Err(PortError::Invalid(text)) if text.contains("other bytes")), "{sent:?}");
+    assert!(matches!(&sent, Err(PortError::Invalid(text)) if text.contains("different data")), "{sent:?}");
     assert_eq!(stub.count("DELETE"), 1);
 }
 
