@@ -43,7 +43,9 @@ like "the log has the observed shutdown" "$("$CHRONOVA_BIN" inspect --data-dir "
 # ------------------------------------------------------------------------------------------------------------ the host
 
 # libvirtd is restarted with the same command line, so that the process that started it still finds it.
-DAEMON=$(pgrep -x libvirtd | head -n 1)
+# The libvirtd of a testbed's host, which another script may use meanwhile, is in another network namespace.
+here() { [ "$(readlink "/proc/$1/ns/net")" = "$(readlink /proc/self/ns/net)" ]; } # process
+DAEMON=$(for process in $(pgrep -x libvirtd); do ! here "$process" || echo "$process"; done | head -n 1)
 if [ -z "$DAEMON" ]; then
   bad "libvirtd is a process of this machine"
 else
