@@ -40,8 +40,10 @@ finish() {
 trap finish EXIT
 
 export CARGO_TERM_COLOR=never
-# CI builds everything once and runs no debugger, so it needs no incremental data and no line tables.
-[ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
+# CI builds everything once and runs no debugger, so it needs no incremental data and no line tables. clippy-driver is a
+# rustc that also lints: with it the one build is the lint, too, and no code is checked twice.
+[ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver \
+  CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 # No command can ask questions, because standard input is empty.
 exec </dev/null
 
@@ -140,6 +142,8 @@ scripts_parse() {
 }
 
 stage_lint() {
+  # In CI, each compilation of the workspace lints it. The stage unit compiles the EventStoreDB back end.
+  [ -z "${CI:-}" ] || { check "lint and build" cargo build --workspace --all-targets --locked; return; }
   check "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
   check "lint of the EventStoreDB back end" cargo clippy -p chronova-events --features eventstoredb --all-targets --locked -- -D warnings
 }
@@ -263,7 +267,7 @@ driver_tests() {
 #
 # Two scripts run at a time, because they wait for guests and timeouts more than they compute. Those that drive this
 # machine's own libvirtd run one after the other, since some of them restart it. Beside them run the scripts that bring
-# their own hosts or need none.
+# their own hosts or need none; the first loop that is through helps the other with those.
 stage_real() {
   local script name status seconds
   local scripts=(tests/real/*.sh) shared=() apart=()
@@ -279,8 +283,9 @@ stage_real() {
   for script in "${scripts[@]}"; do
     if grep -q 'testbed/house\.sh' "$script"; then shared+=("$script"); else apart+=("$script"); fi
   done
-  real_scripts "${shared[@]}" &
-  real_scripts "${apart[@]}"
+  printf '%s\n' "${apart[@]}" >"$LOGS/apart"
+  { for script in "${shared[@]}"; do real_script "$script"; done; real_scripts_apart; } &
+  real_scripts_apart
   wait $!
   for script in "${scripts[@]}"; do
     name=$(basename "$script" .sh)
@@ -295,22 +300,29 @@ stage_real() {
   done
 }
 
-# Runs scripts one after the other, and writes each one's exit status and seconds into real-NAME.ended.
-real_scripts() { # scripts...
-  local script name log begun status limit=1200
+# Runs the scripts that $LOGS/apart lists, until the list is empty.
+real_scripts_apart() {
+  local script
+  while script=$(next_apart) && [ -n "$script" ]; do real_script "$script"; done
+}
+
+# Takes the first line from $LOGS/apart and prints it. Two loops call it.
+next_apart() { (flock 9; sed -n 1p "$LOGS/apart"; sed -i 1d "$LOGS/apart") 9>"$LOGS/apart.lock"; }
+
+# Runs a script, and writes its exit status and its seconds into real-NAME.ended.
+real_script() { # script
+  local script=$1 name log begun=$SECONDS status limit=1200
   [ -z "${CHRONOVA_SOAK:-}" ] || limit=3600
-  for script in "$@"; do
-    name=$(basename "$script" .sh) begun=$SECONDS log=$LOGS/real-$(basename "$script" .sh).log
-    timeout "$limit" bash "$script" >"$log" 2>&1
-    status=$?
-    echo "$status $((SECONDS - begun))" >"$LOGS/real-$name.ended"
-    case $status in
-      0) printf '        ok    %-40s %4d s\n' "real: $name" $((SECONDS - begun)) ;;
-      77) printf '        skipped: real: %s: %s\n' "$name" "$(tail -n 1 "$log")" ;;
-      *) tail -n 60 "$log"
-        printf '        FAIL  %-40s %4d s  (exit %d; all of it: %s)\n' "real: $name" $((SECONDS - begun)) $status "$log" ;;
-    esac
-  done
+  name=$(basename "$script" .sh) log=$LOGS/real-$(basename "$script" .sh).log
+  timeout "$limit" bash "$script" >"$log" 2>&1
+  status=$?
+  echo "$status $((SECONDS - begun))" >"$LOGS/real-$name.ended"
+  case $status in
+    0) printf '        ok    %-40s %4d s\n' "real: $name" $((SECONDS - begun)) ;;
+    77) printf '        skipped: real: %s: %s\n' "$name" "$(tail -n 1 "$log")" ;;
+    *) tail -n 60 "$log"
+      printf '        FAIL  %-40s %4d s  (exit %d; all of it: %s)\n' "real: $name" $((SECONDS - begun)) $status "$log" ;;
+  esac
 }
 
 # An hour of clients and faults on real hosts and simulated fleets; it writes docs/hour.md.
