@@ -17,34 +17,8 @@ HERE=$(dirname "$(realpath "$0")")
 CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
 . "$HERE/free_port.sh"
 . "$HERE/daemons.sh"
+. "$HERE/mariadb.sh"
 die() { echo "cinder.sh: $*" >&2; exit 1; }
-
-sql() { mariadb --no-defaults -u root -S "$DIR/mariadb.sock" "$@"; }
-
-database() {
-  if [ ! -e "$DIR/database.made" ]; then
-    mariadb-install-db --no-defaults --user=root --datadir="$DIR/mariadb" --auth-root-authentication-method=normal \
-      --skip-test-db >"$DIR/log/mariadb-install.log" 2>&1
-  fi
-  spawn mariadb /usr/sbin/mariadbd --no-defaults --user=root --datadir="$DIR/mariadb" --socket="$DIR/mariadb.sock" --skip-networking \
-    --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M --innodb-log-file-size=16M --max-connections=200
-  within 60 sql -e 'SELECT 1' || die "MariaDB does not start: see $DIR/log/mariadb.out"
-  [ ! -e "$DIR/database.made" ] || return 0
-  sql -e 'CREATE DATABASE cinder CHARACTER SET utf8'
-  # The migrations of all of Cinder's releases take a while. Their result is the same for one version.
-  local version dump
-  version=$(dpkg-query -W -f '${Version}' cinder-common | tr -c '[:alnum:].\n' _)
-  dump=$CACHE/cinder-$version.sql
-  if [ ! -s "$dump" ]; then
-    cinder-manage --config-file "$DIR/cinder.conf" db sync >"$DIR/log/schema.log" 2>&1 \
-      || die "the schema cannot be made: $(tail -n 3 "$DIR/log/schema.log")"
-    mkdir -p "$CACHE"
-    mariadb-dump --no-defaults -u root -S "$DIR/mariadb.sock" cinder >"$dump.$$" && mv "$dump.$$" "$dump"
-  else
-    sql cinder <"$dump"
-  fi
-  : >"$DIR/database.made"
-}
 
 backend() { # Ceph's folder
   if [ -z "$1" ]; then
@@ -118,7 +92,7 @@ up() { # Keystone's folder, Ceph's folder, Glance's folder
   keystone=$(cat "$1/url")
   [ -z "$3" ] || glance=$(cat "$3/url")
   [ -e "$DIR/cinder.conf" ] || configure "$keystone" "$(free_port)" "$2" "$glance"
-  database
+  database cinder cinder-common cinder-manage --config-file "$DIR/cinder.conf" db sync
   if [ ! -e "$DIR/made" ]; then
     python3 "$HERE/enlist.py" "$keystone" "service=cinder=volumev3=$(cat "$DIR/url")/v3/\$(project_id)s" "service=nova=compute="
     : >"$DIR/made"

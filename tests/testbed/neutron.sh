@@ -22,35 +22,9 @@ TESTBED=${TESTBED_STATE:-/var/tmp/tb-${TESTBED_ID:-a}}
 die() { echo "neutron.sh: $*" >&2; exit 1; }
 
 . "$(dirname "$(realpath "$0")")/daemons.sh"
+. "$(dirname "$(realpath "$0")")/mariadb.sh"
 
 # ----------------------------------------------------------------------------------------------------------- databases
-
-sql() { mariadb --no-defaults -u root -S "$DIR/mariadb.sock" "$@"; }
-
-database() {
-  if [ ! -e "$DIR/database.made" ]; then
-    mariadb-install-db --no-defaults --user=root --datadir="$DIR/mariadb" --auth-root-authentication-method=normal \
-      --skip-test-db >"$DIR/log/mariadb-install.log" 2>&1
-  fi
-  spawn mariadb /usr/sbin/mariadbd --no-defaults --user=root --datadir="$DIR/mariadb" --socket="$DIR/mariadb.sock" --skip-networking \
-    --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M --innodb-log-file-size=16M --max-connections=200
-  within 60 sql -e 'SELECT 1' || die "MariaDB does not start: see $DIR/log/mariadb.out"
-  [ ! -e "$DIR/database.made" ] || return 0
-  sql -e 'CREATE DATABASE neutron CHARACTER SET utf8'
-  # The migrations of all of Neutron's releases take half a minute. Their result is the same for one version.
-  local version dump
-  version=$(dpkg-query -W -f '${Version}' neutron-common | tr -c '[:alnum:].\n' _)
-  dump=$CACHE/neutron-$version.sql
-  if [ ! -s "$dump" ]; then
-    neutron-db-manage --config-file "$DIR/neutron.conf" --config-file "$DIR/ml2.ini" upgrade heads >"$DIR/log/schema.log" 2>&1 \
-      || die "the schema cannot be made: $(tail -n 3 "$DIR/log/schema.log")"
-    mkdir -p "$CACHE"
-    mariadb-dump --no-defaults -u root -S "$DIR/mariadb.sock" neutron >"$dump.$$" && mv "$dump.$$" "$dump"
-  else
-    sql neutron <"$dump"
-  fi
-  : >"$DIR/database.made"
-}
 
 central() {
   local half table remote
@@ -140,7 +114,7 @@ up() {
   mkdir -p -m 0700 "$DIR" "$DIR/log"
   [ -e "$DIR/url" ] || configure "$KEYSTONE" "$(free_port)"
   central & local other=$!
-  database
+  database neutron neutron-common neutron-db-manage --config-file "$DIR/neutron.conf" --config-file "$DIR/ml2.ini" upgrade heads
   wait $other || die "OVN's databases do not start"
   spawn server /usr/bin/neutron-server --config-file "$DIR/neutron.conf" --config-file "$DIR/ml2.ini"
   until answers; do
@@ -202,7 +176,7 @@ complete_chassis() { # host
   done
 }
 
-usage() { sed -n '2,17p' "$(realpath "$0")" >&2; exit 2; }
+usage() { sed -n '2,/^set /{/^#/p}' "$(realpath "$0")" >&2; exit 2; }
 case $COMMAND in
   up) DIR=${1:?} KEYSTONE=${2:?} ADDRESS=${3:?}; up ;;
   join)

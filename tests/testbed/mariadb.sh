@@ -1,0 +1,31 @@
+# A MariaDB in the folder DIR for one service; sourced by cinder.sh and neutron.sh, after daemons.sh. They have CACHE, a
+# folder for schemas, and `die`.
+#
+#   database NAME PACKAGE COMMAND...   starts it. The first time, creates the database NAME with its schema. COMMAND
+#                                      creates the schema, which takes the migrations of all releases half a minute or
+#                                      more. The result is the same for one version of PACKAGE, so the cache keeps it
+#   sql ARGUMENTS...                   the client
+
+sql() { mariadb --no-defaults -u root -S "$DIR/mariadb.sock" "$@"; }
+
+database() {
+  local name=$1 package=$2 dump; shift 2
+  if [ ! -e "$DIR/database.made" ]; then
+    mariadb-install-db --no-defaults --user=root --datadir="$DIR/mariadb" --auth-root-authentication-method=normal \
+      --skip-test-db >"$DIR/log/mariadb-install.log" 2>&1
+  fi
+  spawn mariadb /usr/sbin/mariadbd --no-defaults --user=root --datadir="$DIR/mariadb" --socket="$DIR/mariadb.sock" --skip-networking \
+    --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M --innodb-log-file-size=16M --max-connections=200
+  within 60 sql -e 'SELECT 1' || die "MariaDB does not start: see $DIR/log/mariadb.out"
+  [ ! -e "$DIR/database.made" ] || return 0
+  sql -e "CREATE DATABASE $name CHARACTER SET utf8"
+  dump=$CACHE/$name-$(dpkg-query -W -f '${Version}' "$package" | tr -c '[:alnum:].\n' _).sql
+  if [ ! -s "$dump" ]; then
+    "$@" >"$DIR/log/schema.log" 2>&1 || die "creating the schema of $name failed: $(tail -n 3 "$DIR/log/schema.log")"
+    mkdir -p "$CACHE"
+    mariadb-dump --no-defaults -u root -S "$DIR/mariadb.sock" "$name" >"$dump.$$" && mv "$dump.$$" "$dump"
+  else
+    sql "$name" <"$dump"
+  fi
+  : >"$DIR/database.made"
+}
