@@ -6,7 +6,8 @@
 # run in parts: some stages at a time, and some scripts of the stage `real` at a time. Each result goes into
 # tests/soak.txt.
 #
-# The stage `rows` is part of a long run. It compares docs/requirements with the tests and checks of this run.
+# The stage `rows` compares docs/requirements with the tests and checks of this run. It follows the whole stages `unit` and
+# `real`.
 #
 # As root on Debian 12. Ends with `N passed, N failed` and exits 1 if anything failed. A stage that cannot run here says
 # why and counts as skipped. Settings, from the environment:
@@ -20,7 +21,7 @@ cd "$TOP" || exit 2
 # The tests read CHRONOVA_SOAK themselves.
 if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1 NEXTEST_PROFILE=soak; shift; fi
 
-ALL_STAGES=(setup format lint dashboard layers licences build unit cost docs real)
+ALL_STAGES=(setup format lint dashboard layers licences build unit cost docs real rows)
 [ -z "${CHRONOVA_SOAK:-}" ] || ALL_STAGES=(setup format lint dashboard layers licences build unit cost docs fuzz real rows hour)
 STAGES=("${@:-${ALL_STAGES[@]}}")
 LOGS=$(mktemp -d "${TMPDIR:-/tmp}/chronova-test.XXXXXX")
