@@ -67,7 +67,7 @@ pub async fn replay_while(
     let read = read(store, views, until, &sender).await;
     drop(sender);
     let folded = folding.await.map_err(|error| ProjectionError::Failed(error.to_string()))?;
-    // The fold's error comes first, because it ended the reader.
+    // A failed fold ends the reader, too, so the fold's error is the cause and is returned first.
     folded?;
     read?;
     Ok(views.position())

@@ -212,7 +212,7 @@ fn check_rules(rules: &[AccessRule], listed: Option<&[String]>, asked: &AskedOpe
     if listed && rules.iter().any(names) { Ok(()) } else { Err(TokenError::Invalid) }
 }
 
-/// `*` and `{name}` stand for one part of a path, `**` for any number of them.
+/// In a pattern, `*` and `{name}` match one part of a path, and `**` matches any number of parts.
 fn path_matches(pattern: &str, path: &str) -> bool {
     let mut expression = String::from("^");
     let mut rest = pattern;

@@ -19,7 +19,7 @@ impl Secret {
         &self.0
     }
 
-    /// A fingerprint that finds the secret again, so that nobody has to store the secret itself.
+    /// A fingerprint for looking up what belongs to the secret, so that the secret itself need not be stored.
     pub fn hash(&self) -> SecretHash {
         SecretHash(Sha256::digest(self.0.as_bytes()).into())
     }

@@ -23,7 +23,7 @@ pub enum PathStep {
     Index(usize),
 }
 
-/// The schema's objection to a value.
+/// The reason why a schema refuses a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemaViolation {
     /// The message in python-jsonschema's words.
@@ -95,7 +95,7 @@ impl Validator {
     }
 
     fn matches(&self, pattern: &str, text: &str) -> bool {
-        // A pattern that gives up (too much backtracking) has not matched.
+        // A match that needs too much backtracking is given up and counts as no match.
         self.patterns.get(pattern).is_some_and(|regex| regex.is_match(text).unwrap_or(false))
     }
 

@@ -168,7 +168,7 @@ impl ServerListQuery {
         {
             return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
         }
-        // As in Nova, every value means true, even `false`; only an empty value does not.
+        // As in Nova, every value except an empty one means true, even `false`.
         wanted.soft_deleted = query("soft_deleted").is_some_and(|text| !text.is_empty());
         wanted.deleted = match query("deleted") {
             _ if status_deleted => DeletedFilter::Only,
