@@ -325,7 +325,7 @@ impl Checkpoints {
         Ok(opened)
     }
 
-    /// Loads the newest usable checkpoint that `fits`, if it has all read models in their current version.
+    /// Loads the newest usable checkpoint that `fits` and has all read models in their current version.
     pub(crate) fn nearest(&self, fits: impl Fn(&Mark) -> bool) -> Option<Views> {
         let (found, _) = self.list();
         found.iter().rev().filter(|found| fits(&found.mark)).find_map(|candidate| {
