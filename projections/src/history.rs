@@ -3,8 +3,8 @@
 //! A query names a position or a time. History folds the read models of that moment from the nearest earlier state (a
 //! checkpoint, a held state, or the live read models). It holds the result for the next query.
 //!
-//! A query for a time sees the log up to the first event that is later than this time, without that event. So a clock
-//! that steps back cannot give one query two answers.
+//! A query for a time sees all events before the first event that is later than this time. So a clock that steps back
+//! cannot give one query two answers.
 //!
 //! Invariants: the memory of held states and states under construction is bounded. The numbers of running and waiting
 //! queries are bounded; further queries are refused. Two queries for the same moment share the work.

@@ -163,8 +163,8 @@ impl Processes {
         }
     }
 
-    /// Adds a process that records nothing unless a step fails. This view may have counted the process as finished
-    /// before it recorded its start.
+    /// Adds a process that records nothing unless a step fails. This view may have dropped the process as finished
+    /// before the process recorded its start.
     fn started(&mut self, recorded: &Recorded, started: &Started) {
         if started.task.records_only_failure() && !self.pending.contains_key(&started.process) {
             let (process, task) = (started.process, started.task.clone());

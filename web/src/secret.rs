@@ -19,7 +19,7 @@ impl Secret {
         &self.0
     }
 
-    /// A fingerprint for looking up what belongs to the secret, so that the secret itself need not be stored.
+    /// A fingerprint of the secret. A table can use it as its key, so that the table does not store the secret.
     pub fn hash(&self) -> SecretHash {
         SecretHash(Sha256::digest(self.0.as_bytes()).into())
     }

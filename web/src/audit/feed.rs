@@ -76,7 +76,7 @@ pub(super) fn start(
     Ok(serve(place, closing, move |client| AuditFeed { right, store, asked, format, client }.follow()))
 }
 
-/// Runs a feed for one client until its work or the server ends. Returns the body of the answer.
+/// Runs a feed for one client until `work` or the server ends. Returns the body of the answer.
 pub(super) fn serve<W>(
     place: FeedPermit,
     mut closing: watch::Receiver<bool>,

@@ -139,7 +139,8 @@ fn payload_of(bytes: Bytes) -> Payload {
     Payload::Stream { payload: Box::pin(futures::stream::once(std::future::ready(Ok(bytes)))) }
 }
 
-/// The request for the leader: the client's own headers, including the token, and how this member saw the request.
+/// The request for the leader: the client's own headers, including the token, and the headers that tell how the
+/// request reached this member.
 fn outgoing(
     origin: &RequestOrigin,
     request: &HttpRequest,

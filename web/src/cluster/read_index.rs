@@ -1,5 +1,5 @@
-//! Asks the leader up to where the log is acknowledged. All reads that begin while one question is under way share the
-//! next question.
+//! Asks the leader for the acknowledged position of the log. All reads that begin while one question is under way share
+//! the next question.
 
 use std::sync::Arc;
 use std::time::Duration;

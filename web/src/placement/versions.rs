@@ -1,4 +1,4 @@
-//! The differences in behaviour between microversions, not in form.
+//! The microversions at which Placement's behaviour changes. The schemas and views have the changes of form.
 
 use chronova_actors::ledger::Reserve;
 

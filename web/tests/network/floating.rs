@@ -95,7 +95,7 @@ async fn a_floating_address_stands_for_a_port() {
     let second = town.floating(json!({})).await;
     let (status, body) = town.give(&second, json!({"port_id": port["id"]})).await;
     assert_eq!((status, &body["NeutronError"]["type"]), (409, &json!("FloatingIPPortAlreadyAssociated")));
-    assert_eq!(town.give(&floating, json!({"port_id": other["id"]})).await.0, 200, "moved to another port");
+    assert_eq!(town.give(&floating, json!({"port_id": other["id"]})).await.0, 200, "a move to another port");
     assert_eq!(town.give(&second, json!({"port_id": port["id"]})).await.0, 200);
     for (query, count) in [
         (format!("port_id={}", id(&other)), 1),
@@ -214,7 +214,7 @@ async fn a_router_stands_between_networks() {
     let town = Town::new(World::new().await, "203.0.113.0/24").await;
     let path = format!("/routers/{}", id(&town.router));
     let ports = town.world.get(BOB, &format!("/ports?device_id={}", id(&town.router))).await;
-    assert_eq!(ports["ports"].as_array().unwrap().len(), 1, "only the interface, not the gateway: {ports}");
+    assert_eq!(ports["ports"].as_array().unwrap().len(), 1, "the ports that the owner sees: {ports}");
     assert_eq!(ports["ports"][0]["fixed_ips"][0]["ip_address"], "10.0.0.1");
     let (status, body) = town.interface("add", json!({"subnet_id": town.subnet["id"]})).await;
     assert_eq!((status, &body["NeutronError"]["type"]), (400, &json!("BadRequest")), "{body}");

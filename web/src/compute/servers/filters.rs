@@ -139,7 +139,7 @@ impl ServerListQuery {
         row.instance.known().is_some_and(|server| server.request.project == *project)
     }
 
-    /// Reads the query. `list_all` is the rule that guards looking at all projects.
+    /// Reads the query. `list_all` is the policy rule for listing the servers of all projects.
     pub(super) fn read(ctx: &Ctx, list_all: &'static str) -> Result<Self, Fault> {
         let own = ctx.own_target();
         let all_filters = ctx.allows("os_compute_api:servers:allow_all_filters", &own);

@@ -83,7 +83,7 @@ impl BlockDeviceMappings {
 
 /// Reads the present syntax (`block_device_mapping_v2`).
 pub(super) fn of_new(list: &[Value], image_given: bool) -> Result<Vec<MappedDevice>, Fault> {
-    // An entry with `no_device` removes a disk.
+    // An entry with `no_device` asks for no disk.
     let wanted = list.iter().filter(|mapping| !mapping.get("no_device").is_some_and(is_true));
     wanted.map(|mapping| one_of_new(mapping, image_given)).collect()
 }
