@@ -1,4 +1,4 @@
-//! The microversions at which Placement's behaviour changes. The schemas and views have the changes of form.
+//! The microversions at which a handler behaves differently. Schemas and views name the versions of their own parts.
 
 use chronova_actors::ledger::Reserve;
 

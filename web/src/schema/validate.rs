@@ -10,7 +10,7 @@ use super::{formats, words};
 /// The dialect of JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// Compute and Volume: number limits apply to numbers in strings too, and the formats for names explain themselves.
+    /// Compute and Volume: number limits apply to numbers in strings too, and a refused name gets an explanation.
     Nova,
     /// The other services: plain JSON Schema.
     Plain,
