@@ -3,8 +3,8 @@
 //! A query names a position or a time. History folds the read models of that moment from the nearest earlier state (a
 //! checkpoint, a held state, or the live read models). It holds the result for the next query.
 //!
-//! A time means the state after the longest prefix of the log that has no event later than this time. So a clock that
-//! steps back cannot give one query two answers.
+//! A query for a time sees all events before the first event that is later than this time. So a clock that steps back
+//! cannot give one query two answers.
 //!
 //! Invariants: the memory of held states and states under construction is bounded. The numbers of running and waiting
 //! queries are bounded; further queries are refused. Two queries for the same moment share the work.
@@ -118,7 +118,7 @@ pub struct History {
     bytes_under_construction: Arc<AtomicU64>,
     slots: Arc<Semaphore>,
     waiting: AtomicUsize,
-    /// Raised after an erasure. States from before it are neither held nor stored.
+    /// Raised after an erasure. States from before the erasure are neither held nor stored.
     forgotten: Arc<AtomicU64>,
 }
 

@@ -141,7 +141,7 @@ impl Migrations {
         self.all.iter().rev().find(|row| row.id == process)
     }
 
-    /// The last migration of a server; `None` once the server is deleted.
+    /// The last migration of a server, deleted or not; `None` if the server never moved.
     pub fn last_of(&self, instance: InstanceId) -> Option<&Arc<Migration>> {
         self.newest.get(&instance).and_then(|at| self.all.get(*at))
     }

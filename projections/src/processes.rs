@@ -163,8 +163,8 @@ impl Processes {
         }
     }
 
-    /// Adds a process of a kind that records nothing unless it fails. Before this record, the process may have looked
-    /// finished.
+    /// Adds a process that records nothing unless a step fails. This view may have dropped the process as finished
+    /// before the process recorded its start.
     fn started(&mut self, recorded: &Recorded, started: &Started) {
         if started.task.records_only_failure() && !self.pending.contains_key(&started.process) {
             let (process, task) = (started.process, started.task.clone());
@@ -287,9 +287,9 @@ mod tests {
         assert_eq!([one, two, other].map(|id| view.is_being_created(id)), [false, true, true]);
         assert!(view.is_pending(first) && view.is_pending(second));
         view.recorded(two);
-        assert!(!view.is_pending(first), "all its servers are there");
+        assert!(!view.is_pending(first), "pending although all its servers are recorded");
         view.end(second);
-        assert!(!view.is_being_created(other), "its process gave it up");
+        assert!(!view.is_being_created(other), "being created although its process ended");
         assert!(view.is_empty() && view.unrecorded.is_empty() && view.missing.is_empty());
     }
 

@@ -19,7 +19,8 @@ use crate::views::Views;
 
 /// The largest number of remaining events that is folded while the live read models stand still.
 const NEAR: u64 = 2_048;
-/// Rounds of catching up. After them the live read models wait, however many events remain.
+/// The number of rounds of catching up. After the last round the live read models stand still until the remaining
+/// events are folded, however many there are.
 const ROUNDS: usize = 8;
 
 /// The result of a rebuild.

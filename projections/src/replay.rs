@@ -1,8 +1,8 @@
 //! Folds a long part of the log as fast as the machine can: one task reads ahead, threads decode, and one task folds in
 //! order.
 //!
-//! Invariants: events are folded in the order of the log, each once. At most [`AHEAD`] batches wait in memory. No event
-//! after the requested end is folded.
+//! Invariants: events are folded in the order of the log, each once. At most [`AHEAD`] batches wait between the reader
+//! and the fold. No event after the requested end is folded.
 
 use std::sync::Arc;
 
@@ -54,7 +54,8 @@ impl ReplayEnd {
 /// A batch whose events are being decoded.
 type Decoding = JoinHandle<Result<Vec<Arc<Recorded>>, DecodeError>>;
 
-/// Folds the log into `views`, from their position on. `enough` is called before each batch; `true` ends the replay.
+/// Folds the log into `views`, from their position on. `enough` is called before each batch; if it returns `true`, the
+/// replay ends with [`ProjectionError::Enough`].
 pub async fn replay_while(
     store: &dyn EventStore,
     views: &Arc<Views>,
@@ -67,7 +68,7 @@ pub async fn replay_while(
     let read = read(store, views, until, &sender).await;
     drop(sender);
     let folded = folding.await.map_err(|error| ProjectionError::Failed(error.to_string()))?;
-    // The fold's error comes first, because it ended the reader.
+    // A failed fold ends the reader, too, so the fold's error is the cause and is returned first.
     folded?;
     read?;
     Ok(views.position())

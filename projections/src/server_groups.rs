@@ -61,8 +61,8 @@ impl ServerGroupsView {
         members.map(|member| (member.instance, self.members.get(&member.instance).and_then(|known| known.host)))
     }
 
-    /// The members of a group that have a server. Left out are members that an unfinished request has just added, and
-    /// members that a crash left behind.
+    /// The members of a group that have a server. The list leaves out members that an unfinished request has just
+    /// added, and members that a crash left behind.
     pub fn servers(&self, id: ServerGroupId) -> impl Iterator<Item = InstanceId> {
         let members = self.get(id).into_iter().flat_map(|group| &group.members);
         members

@@ -42,7 +42,7 @@ impl<P: Projection> View<P> {
         drop(before);
     }
 
-    /// Changes the read model. Only the task that holds the lock of the mark of the [`Views`] calls this.
+    /// Changes the read model. The caller holds the lock of the mark in [`Views`].
     fn change(&self, change: impl FnOnce(&mut P)) {
         let shared = Some(self.share()).filter(|view| Arc::strong_count(view) > 2);
         if let Some(shared) = shared {

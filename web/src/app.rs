@@ -130,15 +130,15 @@ impl App {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
     }
 
-    /// Keeps users' tokens. Long work that a request begins calls other services later, with the token of that
-    /// request's user.
+    /// Adds the store of users' tokens. Long work that a request begins calls other services later, with the token of
+    /// that request's user.
     #[must_use]
     pub fn with_user_tokens(mut self, tokens: SharedUserTokens) -> Self {
         self.user_tokens = Some(tokens);
         self
     }
 
-    /// The user's token of a request that may begin long work.
+    /// Keeps the token of a request that may begin long work.
     pub(crate) fn keep_user_token(&self, requester: &Requester, token: Option<&str>) {
         if let (Some(kept), Some(token)) = (&self.user_tokens, token) {
             let user = KeptUserToken { token: UserToken::new(token), project: requester.caller.project.clone() };

@@ -45,7 +45,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The caller without a token, as public operations see it.
+    /// The caller of a request without a token, for public operations.
     pub fn anonymous() -> Self {
         Self::of_user(UserId::new(""))
     }
@@ -131,7 +131,7 @@ impl Default for ServiceTokenRules {
 #[derive(Debug, Clone, Copy)]
 pub struct TokenClaim<'a> {
     pub headers: &'a HeaderMap,
-    /// `None`: the operation was permitted before.
+    /// `None` if the operation was permitted before, as when a live feed checks its caller again.
     pub asked: Option<AskedOperation<'a>>,
     pub request: Option<&'a RequestId>,
     pub rules: &'a ServiceTokenRules,
@@ -212,7 +212,7 @@ fn check_rules(rules: &[AccessRule], listed: Option<&[String]>, asked: &AskedOpe
     if listed && rules.iter().any(names) { Ok(()) } else { Err(TokenError::Invalid) }
 }
 
-/// `*` and `{name}` stand for one part of a path, `**` for any number of them.
+/// In a pattern, `*` and `{name}` match one part of a path, and `**` matches any number of parts.
 fn path_matches(pattern: &str, path: &str) -> bool {
     let mut expression = String::from("^");
     let mut rest = pattern;

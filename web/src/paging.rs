@@ -1,7 +1,7 @@
-//! Pages of a listing: `limit`, `marker`, and whether there is a next page.
+//! Pages of the image and volume listings: `limit`, `marker`, and whether there is a next page.
 //!
-//! Nova's rules: the operator's `max_limit` caps every page, and `limit=0` is an empty page. An unknown marker is 400,
-//! and only a full page has a `next` link.
+//! The service's maximum caps every page, and `limit=0` is an empty page. An unknown marker is 400. There is a next
+//! page only if items follow. Compute has Nova's rule for the next page, in `compute::paging`.
 
 use crate::fault::Fault;
 use crate::query::Query;
@@ -12,12 +12,12 @@ pub struct PageRequest {
     pub limit: usize,
     /// The id of the last item of the previous page.
     pub marker: Option<String>,
-    /// Whether the client sent a limit. Some APIs link to the next page only then.
+    /// Whether the client sent a limit. If not, the image service uses a smaller page.
     pub limited: bool,
 }
 
 impl PageRequest {
-    /// Reads `limit` and `marker`; the query's schema has already refused anything but numbers.
+    /// Reads `limit` and `marker`. `max_limit` is the size of the largest page, and of a page without `limit`.
     pub fn of(query: &Query, max_limit: u64) -> Result<Self, Fault> {
         let wanted = query
             .last("limit")

@@ -425,7 +425,7 @@ async fn look_back(
 
 /// The state that an answer shows, for the header with its position.
 enum ShownState {
-    /// The operation does not take `as_of`.
+    /// The operation does not take `as_of`, or a batch was being folded when the handler began.
     Nothing,
     Past(Position),
     /// The live read models, at this position before the handler looked at them.

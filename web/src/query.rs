@@ -47,7 +47,7 @@ impl Query {
         self.pairs.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    /// Drops the keys for which `keep` says no.
+    /// Drops the keys for which `keep` returns false.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.pairs.retain(|(key, _)| keep(key));
     }

@@ -87,11 +87,11 @@ mod tests {
             assert_eq!(limits.take("p", begin), Ok(()));
         }
         assert_eq!(limits.take("p", begin), Err(1));
-        assert_eq!(limits.take("other", begin), Ok(()), "each project has its own");
+        assert_eq!(limits.take("other", begin), Ok(()), "one project used up the bucket of another");
         assert_eq!(limits.take("p", begin + Duration::from_millis(500)), Ok(()));
         assert_eq!(limits.take("p", begin + Duration::from_millis(600)), Err(1));
         let later = begin + Duration::from_mins(1);
-        assert_eq!((0..4).filter(|_| limits.take("p", later).is_ok()).count(), 3, "it never holds more than the burst");
+        assert_eq!((0..4).filter(|_| limits.take("p", later).is_ok()).count(), 3, "tokens after a long pause");
         assert!(RateLimits::new(0.0, 3).is_none());
     }
 
@@ -125,6 +125,6 @@ mod tests {
         assert_eq!(limits.buckets.lock().unwrap().len(), MOST_BUCKETS + 1);
         limits.give_back("one more");
         assert_eq!(limits.take("another", begin), Ok(()));
-        assert_eq!(limits.take("7", begin), Ok(()), "those that are known have their own");
+        assert_eq!(limits.take("7", begin), Ok(()), "a known project takes tokens from the shared bucket");
     }
 }

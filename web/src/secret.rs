@@ -19,7 +19,7 @@ impl Secret {
         &self.0
     }
 
-    /// A fingerprint that finds the secret again, so that nobody has to store the secret itself.
+    /// A fingerprint of the secret. A table can use it as its key, so that the table does not store the secret.
     pub fn hash(&self) -> SecretHash {
         SecretHash(Sha256::digest(self.0.as_bytes()).into())
     }

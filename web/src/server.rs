@@ -68,7 +68,8 @@ pub struct HttpOptions {
     pub tls: Option<TlsFiles>,
 }
 
-/// Starts the listeners. Each returned server is a future that ends when it is stopped; their handles stop them.
+/// Starts the listeners. Returns each server with its address. A server is a future; it ends after its handle has
+/// stopped the server.
 pub fn serve(
     door: &StartupGate,
     listeners: &[Listener],
@@ -407,7 +408,7 @@ mod tests {
         let mut bytes = Vec::new();
         match socket.read_to_end(&mut bytes) {
             Ok(_) => {}
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it is not let go: {error}"),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "not closed: {error}"),
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }

@@ -34,7 +34,7 @@ impl std::fmt::Debug for StartupGate {
     }
 }
 
-/// Opens a gate. A member of a cluster opens it again, with other parts, when it begins to lead.
+/// Opens a gate. A member of a cluster opens the gate again, with another [`App`], when it begins to lead.
 #[derive(Debug)]
 pub struct StartupGateOpener(watch::Sender<Option<Arc<App>>>);
 

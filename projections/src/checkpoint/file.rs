@@ -6,13 +6,13 @@
 //!
 //! The read models are sealed, each as a part of its own ([`chronova_events::sealed::whole`]), because they repeat
 //! personal fields and password hashes. The table is not encrypted. It holds the mark, and the name, version, length
-//! and CRC-32 of each read model. The table's own CRC-32 covers the head of the file and the table. The checksums are
-//! of the sealed bytes, so they tell damage from a missing key. The lengths must add up to the length of the file, so
-//! every byte is covered by a checksum. Numbers are little-endian. Read models and table are in the compact codec of
+//! and CRC-32 of each read model. The table's own CRC-32 covers the head of the file and the table. The checksums
+//! cover the sealed bytes, so damage is found even without the key. The lengths must add up to the length of the file,
+//! so every byte is covered by a checksum. Numbers are little-endian. Read models and table are in the compact codec of
 //! snapshots.
 //!
-//! A file of format 1 has no seal: its read models are not encrypted. It is still read, so that the first start of this
-//! version need not fold the whole log. The next checkpoint replaces every such file.
+//! A file of format 1 has no seal: its read models are not encrypted. Chronova still reads such a file, so that the
+//! first start after an upgrade need not fold the whole log. The next checkpoint replaces every such file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};

@@ -1,4 +1,5 @@
-//! Writes checkpoints while the server works: after a number of events or a time, from a fork, on a thread of its own.
+//! Writes checkpoints while the server works. A checkpoint is due after a number of events or after a time. A separate
+//! thread writes it from a fork of the read models.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,15 +1,15 @@
 //! Checkpoints keep read models across restarts, and a comparison proves that they equal a rebuild.
 //!
-//! A checkpoint is one file with every read model and the mark up to which it is folded ([`file`] has the format). It
-//! is written from a fork of the live read models, so nobody waits for it. It is written whole or not at all: temporary
-//! file, fsync, rename, fsync of the folder.
+//! A checkpoint is one file with every read model and the mark: the position up to which the read models are folded
+//! ([`file`] has the format). It is written from a fork of the live read models, so nobody waits for it. It is written
+//! whole or not at all: temporary file, fsync, rename, fsync of the folder.
 //!
 //! The read models in the file are sealed under a key that is stored beside the log. An erasure destroys that key. So
 //! neither the file nor a copy of it reveals personal data without the key.
 //!
 //! Two kinds of checkpoints are kept: the newest ones, in case one is damaged, and a thinned-out history
-//! ([`retention`]). Queries about the past begin at the history. The log remains the truth: if a checkpoint is
-//! unusable, an older checkpoint or the log itself replaces it, and a message tells operators.
+//! ([`retention`]). Queries about the past begin at a checkpoint of this history. The log remains the truth: if a
+//! checkpoint is unusable, an older checkpoint or the log itself replaces it, and a message tells operators.
 
 mod compare;
 mod file;
@@ -153,7 +153,7 @@ pub struct Checkpoints {
     folder: PathBuf,
     options: CheckpointOptions,
     keys: Arc<KeyRing>,
-    /// The number of the current era. Raised under the lock.
+    /// The number of the current era. [`Checkpoints::discard_all`] raises it under the lock.
     era: AtomicU64,
     writing: Mutex<()>,
 }
@@ -325,7 +325,7 @@ impl Checkpoints {
         Ok(opened)
     }
 
-    /// Loads the newest usable checkpoint that `fits`, if it has all read models in their current version.
+    /// Loads the newest usable checkpoint that `fits` and has all read models in their current version.
     pub(crate) fn nearest(&self, fits: impl Fn(&Mark) -> bool) -> Option<Views> {
         let (found, _) = self.list();
         found.iter().rev().filter(|found| fits(&found.mark)).find_map(|candidate| {

@@ -3,9 +3,9 @@
 use super::{CheckpointFile, CheckpointOptions};
 
 /// The checkpoints in `found` (oldest first) to delete. The newest checkpoints stay. An older checkpoint is deleted if
-/// it is closer than `spacing` to the previous older one that stays. If the older checkpoints that stay are too many or
-/// too large, those whose removal leaves the smallest gaps are deleted first. So the others stay evenly spread over the
-/// log.
+/// it is closer than `spacing` to the previous older one that stays. If the older checkpoints are still too many or too
+/// large, more of them are deleted, each time the one whose removal leaves the smallest gap. So the others stay evenly
+/// spread over the log.
 pub(super) fn superfluous(found: &[CheckpointFile], options: &CheckpointOptions) -> Vec<CheckpointFile> {
     let newest = options.newest.max(1).min(found.len());
     let (older, newest) = found.split_at(found.len() - newest);

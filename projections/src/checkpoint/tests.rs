@@ -156,7 +156,7 @@ async fn a_crash_between_any_two_steps_leaves_a_usable_checkpoint() {
     assert_eq!(last, Views::NAMES.len() + 6);
 }
 
-/// Cuts the newest file at every boundary and inside every part, as a lost fsync may.
+/// Cuts the newest file at every boundary and inside every part, as a disk that loses the end of a file does.
 #[tokio::test]
 async fn the_previous_checkpoint_replaces_one_that_was_cut_short() {
     let store = filled(2).await;

@@ -75,7 +75,7 @@ impl HostResourceColumn {
         self.by_free.range((amount, 0)..).map(|(_, slot)| *slot)
     }
 
-    /// The hosts with less than `amount` free, those that lack least first.
+    /// The hosts with less than `amount` free, the emptiest first.
     pub fn without_room(&self, amount: u64) -> impl Iterator<Item = Slot> + '_ {
         self.by_free.range(..(amount, 0)).rev().map(|(_, slot)| *slot)
     }

@@ -67,7 +67,7 @@ fn indexes_follow_the_ledger_and_the_hosts() {
     assert_eq!((slots(fleet.enabled()), slots(fleet.answering())), (vec![0, 2, 3], vec![0, 1, 3]));
     fleet.apply_ledger(&claimed(9, 1, 6));
     fleet.apply_ledger(&claimed(9, 1, 5));
-    assert_eq!(fleet.line("VCPU", 0).unwrap().free(), 3, "a claim takes the place of the same consumer's");
+    assert_eq!(fleet.line("VCPU", 0).unwrap().free(), 3, "a second claim does not replace the consumer's first");
     assert_eq!(fleet.column("VCPU").unwrap().roomiest(4).collect::<Vec<_>>(), [3, 2, 1]);
     fleet.apply_ledger(&Released { consumer: ConsumerId::new(Uuid::from_u128(9).to_string()) }.into());
     assert_eq!(fleet.line("VCPU", 0).unwrap().free(), 8);
@@ -118,13 +118,13 @@ fn only_builds_count_as_failed_builds() {
         counts.push(fleet.row(0).failed_builds);
     }
     assert_eq!(counts, [0, 0, 0, 0, 1]);
-    assert!(fleet.builds.is_empty(), "no build is under way");
+    assert!(fleet.builds.is_empty(), "a process is counted as a build after it finished");
     let process = ProcessId(Uuid::from_u128(20));
     let (hostname, availability_zone) = ("H1".to_owned(), "nova".to_owned());
     let placed = Placed { process, host: host_id(1), hostname, attempt: 1, availability_zone };
     fleet.apply_instance(instance, &placed.into());
     fleet.apply_instance(instance, &instance::Unshelved { process, root: None }.into());
-    assert_eq!(fleet.row(0).failed_builds, 1, "an unshelve is no build");
+    assert_eq!(fleet.row(0).failed_builds, 1, "an unshelve counts as a successful build");
     fleet.apply_instance(instance, &instance::BuildSucceeded { process }.into());
     assert_eq!(fleet.row(0).failed_builds, 0);
 }
@@ -142,7 +142,7 @@ fn provider_trees_and_sharing_providers_are_noticed() {
     let share = TraitsReplaced { provider: ProviderId(host_id(1).0), traits: vec![SHARES.to_owned()] };
     fleet.apply_ledger(&share.into());
     assert!(!fleet.is_flat());
-    assert_eq!(slots(fleet.hosts()), [0], "what is no host is not among the hosts");
+    assert_eq!(slots(fleet.hosts()), [0], "a provider without a host is listed as a host");
 }
 
 #[test]

@@ -40,7 +40,7 @@ impl ProviderCapacity {
     }
 }
 
-/// A resource class: its providers, sorted by free capacity.
+/// A resource class: its providers, on shelves by the largest amount that one request can get.
 ///
 /// Providers with about the same largest amount (to an eighth) share a shelf. The requested amount has a shelf, too.
 /// Providers on lower shelves do not fit. Providers on higher shelves fit; of these, only providers with unit rules are

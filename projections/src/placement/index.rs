@@ -175,8 +175,8 @@ impl ProviderIndex {
         match event {
             LedgerEvent::Claimed(_) | LedgerEvent::AllocationsReplaced(_) | LedgerEvent::Released(_) => {
                 let touched = holders(ledger, event);
-                // If a row held a provider, the ledger would have to copy it. These providers are about to change, so
-                // their rows drop them.
+                // The ledger changes these providers next. If their rows still referred to them, the ledger would have
+                // to copy them first.
                 for id in &touched {
                     self.let_go(*id);
                 }

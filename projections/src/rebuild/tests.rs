@@ -48,7 +48,7 @@ async fn readers_see_no_gap_while_read_models_are_replaced() {
             let (mut servers, mut requested) = (0, 0);
             while !over.load(Ordering::SeqCst) {
                 let now = live.servers.read(|view| (view.all().count(), view.requested()));
-                assert!(now.0 >= servers && now.1 >= requested, "servers are never fewer: {now:?}");
+                assert!(now.0 >= servers && now.1 >= requested, "servers have disappeared: {now:?}");
                 assert_eq!(live.hosts.read(|hosts| hosts.all().count()), 100);
                 (servers, requested) = now;
                 looks.fetch_add(1, Ordering::SeqCst);

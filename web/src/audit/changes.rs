@@ -3,8 +3,8 @@
 //! The feed only says which servers of the caller's project have changed. The client then reads them from the Compute
 //! API, whose policy decides what it shows. The feed has no history: a client that connects reads its lists again.
 //!
-//! Invariant: a project's feed does not depend on other projects. It has no positions of the log, because these count
-//! the events of all projects, and its heartbeats do not wait for other projects' events.
+//! Invariant: a project's feed does not depend on other projects. The feed shows no positions of the log, because
+//! positions count the events of all projects. Its heartbeats do not wait for other projects' events.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ const RULE: &str = "chronova:changes:list";
 
 pub(super) const ROUTES: &[Route] = &[get("changes.follow", "/changes", handler!(follow)).policy(RULE)];
 
-/// How long the feed waits at most for the read models to show an event. When the client then reads the server, it
-/// finds the change.
+/// The longest wait until the read models show an event. The feed waits before it names the server, so that a client
+/// that reads the server at once finds the change.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn follow(ctx: Ctx) -> Result<Reply, Fault> {

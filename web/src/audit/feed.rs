@@ -38,7 +38,7 @@ const CHUNK: usize = 32 << 10;
 const PAGE: usize = 512;
 /// A client that takes no chunk for this long is disconnected.
 const SLOW: Duration = Duration::from_secs(15);
-/// A quiet feed sends its position at this interval.
+/// A feed sends a heartbeat at this interval, so that a client of a quiet feed sees that the feed is alive.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 pub(super) const RECHECK: Duration = Duration::from_mins(1);
 
@@ -76,7 +76,7 @@ pub(super) fn start(
     Ok(serve(place, closing, move |client| AuditFeed { right, store, asked, format, client }.follow()))
 }
 
-/// Runs a feed for one client until its work or the server ends. Returns the body of the answer.
+/// Runs a feed for one client until `work` or the server ends. Returns the body of the answer.
 pub(super) fn serve<W>(
     place: FeedPermit,
     mut closing: watch::Receiver<bool>,

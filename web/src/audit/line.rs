@@ -92,8 +92,8 @@ pub fn json_line(recorded: &Recorded) -> Result<Value, DecodeError> {
     Ok(Value::Object(line))
 }
 
-/// One event as a CloudEvent: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>. `sequence` is the
-/// extension of that name.
+/// One event as a CloudEvent: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>. `sequence` is
+/// CloudEvents' own extension attribute of that name.
 pub fn cloud_event(recorded: &Recorded) -> Result<Value, DecodeError> {
     let mut data = json_line(recorded)?;
     if let Some(data) = data.as_object_mut() {

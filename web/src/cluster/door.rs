@@ -1,5 +1,5 @@
-//! The listener for other members. The leader tells them up to where the log is acknowledged, and performs the requests
-//! that they forward.
+//! The listener for other members. The leader tells them the acknowledged position of the log, and performs the
+//! requests that they forward.
 //!
 //! A client must show a certificate that the cluster's authority has signed; the TLS handshake refuses all others. A
 //! forwarded request carries the user's own token, and the leader authenticates it again.

@@ -23,8 +23,8 @@ use super::seat::FollowerSeat;
 use crate::body;
 use crate::fault::Fault;
 
-/// A body up to this size is read before the request is sent. Then the request can wait for another leader, as long as
-/// nothing of it was sent.
+/// A body up to this size is read before the request is sent. So the request can be sent again, to another leader, if
+/// the first one refuses it.
 const WHOLE: usize = 1 << 20;
 /// An upload that brings no byte for this long is ended.
 const STALLED: Duration = Duration::from_mins(1);
@@ -34,8 +34,7 @@ const DEPTH: usize = 16;
 const OF_CONNECTION: [&str; 8] =
     ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect"];
 
-/// How long a request waits for a leader that accepts it. The leader received no part of the request, so waiting is
-/// safe.
+/// How long a request waits for a leader that accepts it. Waiting is safe, because no member has performed the request.
 const WAITS: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(30);
 
@@ -47,11 +46,11 @@ pub(super) enum Forwarded {
     Failed(Fault),
 }
 
-/// The body of the request, as long as nothing of it was sent.
+/// The body of the request, if it can still be sent.
 enum UnsentBody {
     Whole(Bytes),
     Chunks(mpsc::Receiver<io::Result<Bytes>>),
-    /// An upload that has begun.
+    /// An upload of which a part was sent. It cannot be sent again.
     Gone,
 }
 
@@ -140,7 +139,8 @@ fn payload_of(bytes: Bytes) -> Payload {
     Payload::Stream { payload: Box::pin(futures::stream::once(std::future::ready(Ok(bytes)))) }
 }
 
-/// The request for the leader: the client's own headers, including the token, and how this member saw the request.
+/// The request for the leader: the client's own headers, including the token, and the headers that tell how the
+/// request reached this member.
 fn outgoing(
     origin: &RequestOrigin,
     request: &HttpRequest,

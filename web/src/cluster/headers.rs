@@ -7,7 +7,7 @@ use chronova_events::ids::RequestId;
 
 use crate::service::Service;
 
-/// Headers of a forwarded request: how the member that got it saw the request.
+/// Headers of a forwarded request. They tell how the client's request reached the first member.
 pub(super) const HOST: &str = "x-chronova-host";
 pub(super) const REMOTE: &str = "x-chronova-remote";
 pub(super) const ONLY: &str = "x-chronova-only";
@@ -21,7 +21,7 @@ pub(super) const INTERNAL: [&str; 7] = [HOST, REMOTE, ONLY, REQUEST, POSITION, E
 /// The path at which the leader tells the acknowledged position.
 pub(super) const HEAD: &str = "/-/head";
 
-/// A forwarded request, as the member that got it saw the request.
+/// How the client's request reached the member that forwards it.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestOrigin {
     /// `https://HOST:PORT`, as the client knows the service.

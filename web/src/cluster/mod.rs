@@ -4,16 +4,16 @@
 //! |---|---|
 //! | `routing` | decides which member answers a request |
 //! | [`seat`] | this member's role: it leads, or it follows; reads wait here until they are not stale |
-//! | [`read_index`] | asks the leader up to where the log is acknowledged, once for many reads |
+//! | [`read_index`] | asks the leader for the acknowledged position, once for many reads |
 //! | `forward` | sends a whole request to the leader, and waits until the read models show its effects |
 //! | [`peers`] | connections to other members |
 //! | [`door`] | the listener for other members |
 //! | `headers` | the headers and paths that only members send to each other |
 //!
-//! Invariants: the leader decides every request that changes something. A member sends such a request to the leader
-//! once. If the answer is lost, nobody knows whether the leader performed the request, so the client gets 503. The
-//! member that got a forwarded request never forwards it again. An answer to a read shows everything that was
-//! acknowledged before the read began.
+//! Invariants: the leader decides every request that changes something. A member sends such a request again only if no
+//! member has performed it. If the answer is lost, nobody knows whether the leader performed the request, so the client
+//! gets 503. The member that got a forwarded request never forwards it again. An answer to a read shows everything that
+//! was acknowledged before the read began.
 
 pub mod door;
 mod forward;

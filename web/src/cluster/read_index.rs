@@ -1,5 +1,5 @@
-//! Asks the leader up to where the log is acknowledged. All reads that begin while one question is under way share the
-//! next question.
+//! Asks the leader for the acknowledged position of the log. All reads that begin while one question is under way share
+//! the next question.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ mod tests {
         may_answer.add_permits(2);
         assert_eq!(first.await.unwrap(), Some(Position(1)));
         for one in later {
-            assert_eq!(one.await.unwrap(), Some(Position(2)), "not the answer to a question from before");
+            assert_eq!(one.await.unwrap(), Some(Position(2)), "the question began before the read");
         }
         assert_eq!(questions.load(Ordering::SeqCst), 2);
     }

@@ -45,7 +45,7 @@ pub trait FollowedLog: Send + Sync {
     fn told(&self, position: Position);
 }
 
-/// The parts with which a follower serves.
+/// The parts that a follower needs to answer reads and to forward other requests.
 pub struct FollowerSeat {
     pub(super) peers: Arc<PeerClient>,
     pub(super) views: Arc<Views>,
@@ -134,8 +134,8 @@ async fn acknowledged(peers: &PeerClient, leader: LeaderAddress, log: &dyn Follo
     }
 }
 
-/// The position of an answer. An answer from an older epoch comes from a deposed leader, and the log may have
-/// acknowledged more.
+/// The position in an answer; `None` if there is no valid answer. An answer from an older epoch is invalid: it comes
+/// from a deposed leader, and the log may have acknowledged more.
 fn current(answer: &HeadAnswer, log: &dyn FollowedLog) -> Option<Position> {
     match answer {
         HeadAnswer::At { position, epoch } if *epoch >= log.epoch() => Some(*position),
@@ -161,7 +161,8 @@ impl ClusterSeat {
     }
 }
 
-/// The epoch in which this member leads, now or soon: the database may have to confirm the lease first.
+/// The epoch in which this member leads. Waits at most [`CONFIRMS`] until the database has confirmed the lease; `None`
+/// if it has not.
 pub(super) async fn until_confirmed(confirmed: &ConfirmedEpoch) -> Option<i64> {
     let until = Instant::now() + CONFIRMS;
     loop {

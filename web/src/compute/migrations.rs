@@ -48,7 +48,7 @@ fn wanted(ctx: &Ctx) -> Result<Vec<Arc<Migration>>, Fault> {
     {
         return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
     }
-    // Chronova hides no migrations.
+    // Chronova hides no migrations, so a list of the hidden ones is empty.
     if ctx.query.first("hidden").is_some_and(|hidden| matches!(hidden.to_lowercase().as_str(), "1" | "true")) {
         return Ok(Vec::new());
     }

@@ -70,7 +70,7 @@ pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     Ok(of_class.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
 }
 
-/// The limits that the quota aggregate enforces for projects without own limits.
+/// The limits that the quota aggregate enforces where a project has no limit of its own.
 pub(super) fn default_limits(ctx: &Ctx) -> Result<DefaultLimits, Fault> {
     Ok(DefaultLimits {
         instances: default(ctx, "instances")?,
@@ -210,8 +210,8 @@ async fn class(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"quota_class_set": with_id(&id, class_limits(&ctx, &id)?)})))
 }
 
-/// The class `default` limits every project that has no limits of its own. As in Nova, other classes are only stored
-/// and shown.
+/// Sets the limits of a class. A limit of the class `default` applies to every project that has no such limit of its
+/// own. As in Nova, other classes are only stored and shown.
 async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
     let class = ctx.param("id").to_owned();
     let permit = ctx.authorize(&PolicyTarget::default().with("quota_class", class.as_str()))?;

@@ -131,7 +131,8 @@ impl RenderShard {
 }
 
 impl RenderedServer {
-    /// A row that is held, even weakly, is not reallocated, so its address identifies it.
+    /// Even a weak reference keeps a row's memory from being used again. So the address of a cached row identifies the
+    /// row.
     fn is_of(&self, view: &ServerView) -> bool {
         std::ptr::eq(self.row.as_ptr(), Arc::as_ptr(&view.row))
             && (Arc::ptr_eq(&self.sees, &view.sees) || self.sees == view.sees)

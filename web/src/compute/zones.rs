@@ -40,7 +40,7 @@ pub(super) fn takes_servers(queries: &Queries, zone: &str) -> bool {
     enabled.into_iter().any(|host| of_host(queries, &queries.views, host) == zone)
 }
 
-/// The zones in which a service is enabled, and those in which all are disabled.
+/// The zones in which a service is enabled, and the zones in which all services are disabled.
 fn split(services: &[ServiceView]) -> (BTreeSet<&str>, BTreeSet<&str>) {
     let zones = |enabled: bool| -> BTreeSet<&str> {
         services.iter().filter(|service| service.enabled == enabled).map(|service| service.zone.as_str()).collect()

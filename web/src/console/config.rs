@@ -1,6 +1,6 @@
 //! The enabled consoles, and the addresses under which clients reach them.
 
-/// Nova's `[vnc]`, `[spice]`, `[serial_console]`, `[console]` and `[consoleauth]`, as far as the API needs them.
+/// The options of Nova's `[vnc]`, `[spice]`, `[serial_console]`, `[console]` and `[consoleauth]` that the API needs.
 #[derive(Debug, Clone)]
 pub struct ConsoleConfig {
     /// `[vnc] enabled`

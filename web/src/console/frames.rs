@@ -1,5 +1,4 @@
-//! The frames of a WebSocket (RFC 6455), as far as a stream of bytes needs them. A console ignores the boundaries of
-//! messages.
+//! The frames of a WebSocket (RFC 6455) that carry a stream of bytes. A console ignores the boundaries of messages.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use thiserror::Error;

@@ -9,8 +9,8 @@
 //! console's URL. Last, the guest's console must still have the address in the token. A refusal has no body, because
 //! viewers would show it as console output. The process logs the reason.
 //!
-//! Bounds: `[chronova] max_consoles` connections; [`limits`] bounds those of each token and server; [`relay`] bounds
-//! the buffered data. All consoles end with the process.
+//! Bounds: `[chronova] max_consoles` connections. [`limits`] bounds the connections of each token and of each server,
+//! and [`relay`] bounds the buffered data. All consoles end with the process.
 
 mod config;
 mod frames;

@@ -19,7 +19,8 @@ use super::wire::{self, ExpectedRevision, ProposedMessage};
 /// The most events of one append. [`ServedLog::max_append_bytes`] bounds their size.
 pub(super) const MAX_EVENTS: usize = 4_096;
 
-/// A repeated append that expects any revision is searched for in this many of the newest events.
+/// An append that expects any revision may repeat an earlier append. The server searches this many of the stream's
+/// newest events for it.
 const REPEATED: u16 = 256;
 
 /// The refusal of an append.

@@ -2,7 +2,7 @@
 //!
 //! Clients rely on EventStoreDB's rules about the start of a read. A forward read includes the event at its start; a
 //! subscription does not. A backward read includes the event at a start revision, but not the event at a start
-//! position. A page of events is read when the client takes it. So a slow client costs the memory of one page.
+//! position. The server reads a page of events when the client takes it. So a slow client costs the memory of one page.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -170,7 +170,7 @@ async fn subscriptions_have_a_bound_and_end_with_the_server() {
     let Err(refused) = begin().await else { panic!("a third subscription") };
     assert_eq!(refused.code(), Code::ResourceExhausted);
     drop(second);
-    begin().await.map(drop).expect("the place of one that has ended is free");
+    begin().await.map(drop).expect("no subscription begins although another one has ended");
     assert!(matches!(first.next().await.unwrap().unwrap().content, Some(ReadContent::Confirmation(_))));
     let Some(ReadContent::CaughtUp(standing)) = first.next().await.unwrap().unwrap().content else { panic!() };
     assert_eq!(standing.position.unwrap().commit_position, 2);
@@ -200,7 +200,7 @@ async fn a_filtered_subscription_sends_checkpoints() {
             _ => {}
         }
     }
-    assert_eq!(events, [4, 6, 8, 10, 12, 14, 16], "after the position that was given");
+    assert_eq!(events, [4, 6, 8, 10, 12, 14, 16], "the matching events after the start position");
     assert_eq!(checkpoints, [8, 14]);
 }
 
@@ -236,10 +236,10 @@ async fn only_a_peer_appends_to_our_streams_and_only_what_belongs_there() {
     assert_eq!(code(attempt(LogRight::Peer, "process-a", &nameless).await), Code::InvalidArgument);
     assert_eq!(log.store.head().0, 0);
     let first = attempt(LogRight::Peer, "process-a", &message).await.unwrap();
-    assert_eq!(attempt(LogRight::Peer, "process-a", &message).await.unwrap(), first, "a repetition writes nothing");
+    assert_eq!(attempt(LogRight::Peer, "process-a", &message).await.unwrap(), first, "the repeated append");
     let read = log.store.read_stream(&StreamId::new("process", "a"), Revision::NONE, 9).await.unwrap();
     assert_eq!((read.len(), read[0].event().unwrap(), &read[0].meta), (1, &new.event, &new.meta));
-    attempt(LogRight::Write, "elsewhere-a", &message).await.expect("in another category it is opaque");
+    attempt(LogRight::Write, "elsewhere-a", &message).await.expect("an append to a category of its own");
     let read = log.store.read_stream(&StreamId::new("elsewhere", "a"), Revision::NONE, 9).await.unwrap();
     assert_eq!(&*read[0].kind, "external.recorded");
 }

@@ -106,7 +106,8 @@ impl IdentityService {
     }
 
     /// Whether the password is right. An unknown user, or one without a password, costs the same time. `from` is the
-    /// address and `named` the user of the attempt. Too many wrong passwords of either make further attempts wait.
+    /// address and `named` the user of the attempt. After too many wrong passwords of either, further attempts get 429
+    /// for a while.
     pub(super) async fn proves(
         &self,
         (from, named): (Option<IpAddr>, &str),

@@ -105,7 +105,7 @@ async fn store(
 
 async fn download(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, _) = permitted(&ctx)?;
-    // Glance: an image without bytes has an empty body.
+    // As in Glance, an image without bytes answers 204 without a body.
     let Some(stored) = image.content.stored() else { return Ok(Reply::empty(204)) };
     check_active(&ctx, &image)?;
     let range = range(ctx.header("Range"), stored.size)?;

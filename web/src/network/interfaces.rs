@@ -187,7 +187,8 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&targets::router(&row))?;
     let (port, subnet) = named(&ctx)?;
     let found = find(&ctx, row.id(), port, subnet)?;
-    // An interface that was requested by subnet is deleted with its last subnet.
+    // A request that names only a subnet removes this subnet from the interface. The interface is deleted with its last
+    // subnet.
     let leaving = match (port, subnet) {
         (None, Some(subnet)) => vec![subnet],
         _ => found.addresses().iter().map(|fixed| fixed.subnet).collect(),

@@ -154,8 +154,8 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Refuses a port with addresses while its owner, a router or a floating address, exists. Only the owner deletes such a
-/// port.
+/// Refuses to delete a port with addresses while its owner, a router or a floating address, exists. Such a port is
+/// deleted through its owner.
 fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     let (device, owner) = (row.binding().device.as_str(), row.binding().owner.as_str());
     let stands = ctx.app.queries()?.views.networks.read(|view| match owner {
@@ -174,8 +174,8 @@ fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
 }
 
 /// Refuses to make a port the interface or gateway of another project's router, unless the caller is an administrator.
-/// The policy of `device_owner` does not suffice: it lets services set such an owner, and the project of a port that
-/// has one may change the `device_id`.
+/// The policy of `device_owner` does not suffice: it lets services set such an owner, and afterwards the port's project
+/// may change the `device_id`.
 fn check_router(ctx: &Ctx, owner: Option<&str>, device: Option<&str>) -> Result<(), Fault> {
     let (Some(GATEWAY_OWNER | INTERFACE_OWNER), Some(device)) = (owner, device) else { return Ok(()) };
     let Ok(router) = device.parse::<RouterId>() else { return Ok(()) };

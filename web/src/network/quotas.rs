@@ -70,7 +70,7 @@ fn project_of(ctx: &Ctx) -> ProjectId {
     ProjectId::new(ctx.param("id"))
 }
 
-/// Lists the projects with own limits.
+/// Lists the projects that have limits of their own.
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize_rule("update_quota", &ctx.own_target())?;
     let projects: Vec<ProjectId> =

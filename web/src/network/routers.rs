@@ -93,7 +93,8 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
         return Err(Fault::conflict(format!("Router {id} still has ports")).key("RouterInUse"));
     }
     preconditions::check(&ctx, row.revision)?;
-    // The gateway is deleted before the router. If a crash comes between, a router without a gateway is still valid.
+    // The gateway is deleted before the router. If the process crashes in between, the router without a gateway is
+    // still valid.
     gateways::set(&ctx, &permit, &row, Some(&ExternalGatewayInfo::none())).await?;
     send(&ctx, &permit, id, preconditions::router(&ctx, RouterCommand::Delete)?).await?;
     Ok(Reply::empty(204))

@@ -81,7 +81,7 @@ pub(super) fn find_network(ctx: &Ctx, id: &str) -> Result<Arc<NetworkRow>, Fault
         .ok_or_else(|| not_found("NetworkNotFound", "Network", id))
 }
 
-/// The network that a body has to name, if the caller may see it.
+/// The network that a body must name, if the caller may see it.
 pub(super) fn named_network(ctx: &Ctx, body: &mut Attributes, name: &str) -> Result<Arc<NetworkRow>, Fault> {
     body.required(name)?;
     let network: Option<NetworkId> = body.id(name)?;

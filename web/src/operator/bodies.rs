@@ -43,8 +43,8 @@ impl DrainRequest {
         Ok(request)
     }
 
-    /// The number of parallel moves: one more than the live migrations of a host, so that the next move is ready when
-    /// one ends.
+    /// The number of parallel moves: by default one more than a host's limit of live migrations, so that the next move
+    /// is ready when one ends.
     pub(super) fn parallel(&self, live_migrations_per_host: usize) -> u32 {
         self.parallel.unwrap_or_else(|| match u32::try_from(live_migrations_per_host) {
             Ok(0) => UNLIMITED,

@@ -139,7 +139,7 @@ async fn plan(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"plan": {"host": name, "servers": plan.iter().map(planned).collect::<Vec<Value>>()}})))
 }
 
-/// Runs a question on a thread of its own, because many decisions would hold up the requests of a worker.
+/// Runs a question on a thread of its own, because many decisions would block the other requests of a worker thread.
 async fn apart<T: Send + 'static>(ctx: &Ctx, ask: impl FnOnce(&Queries) -> T + Send + 'static) -> Result<T, Fault> {
     let queries = Arc::clone(ctx.queries()?);
     tokio::task::spawn_blocking(move || ask(&queries)).await.map_err(Fault::internal)

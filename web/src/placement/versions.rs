@@ -1,4 +1,4 @@
-//! The differences in behaviour between microversions, not in form.
+//! The microversions at which a handler behaves differently. Schemas and views name the versions of their own parts.
 
 use chronova_actors::ledger::Reserve;
 

@@ -1,11 +1,11 @@
 //! The policy language of oslo.policy: `role:admin or (rule:owner and not project_id:%(project_id)s)`.
 //!
-//! Grammar: `or` binds weaker than `and`, `and` weaker than `not`; parentheses group; `@` is always, `!` never, the
-//! empty text always. A check is `kind:match`. `rule:NAME` refers to another rule, and `role:NAME` requires a role. Any
+//! Grammar: `not` binds strongest, then `and`, then `or`; parentheses group. `@` and the empty text always hold, `!`
+//! never holds. A check is `kind:match`. `rule:NAME` refers to another rule, and `role:NAME` requires a role. Any
 //! other kind is a credential (`user_id`, `project_id`, `is_admin`, `system_scope`...) or a literal (`'text'`, `True`,
 //! `None`) that must equal the match. `%(name)s` in the match is an attribute of the target. The older list form
-//! (`[["role:a", "rule:b"], ["role:c"]]`: or of ands) is read too. `http:` checks are refused: a decision must not
-//! depend on an answer from elsewhere.
+//! (`[["role:a", "rule:b"], ["role:c"]]`: all checks of at least one inner list) is read too. `http:` checks are
+//! refused: a decision must not depend on the answer of another server.
 
 use std::fmt;
 
@@ -203,7 +203,7 @@ fn one(text: &str) -> Result<PolicyCheck, CheckError> {
     }
 }
 
-/// Python literals stand for their value; any other word names a credential.
+/// The left side of a generic check: a Python literal, or else the name of a credential.
 fn left(kind: &str) -> CheckOperand {
     for quote in ['\'', '"'] {
         if let Some(inner) = kind.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {

@@ -66,8 +66,8 @@ impl RuleSet {
         Ok(set)
     }
 
-    /// Circles are refused everywhere. A reference to a missing rule is an error only in a rule with scopes. Rules
-    /// without scopes are building blocks, or rules of another service in the same file.
+    /// Refuses circular references in all rules. Refuses a reference to a missing rule only in a rule with scopes,
+    /// because rules without scopes are building blocks, or rules of another service in the same file.
     fn check_references(&self, overrides: &Overrides) -> Result<(), PolicyError> {
         let mut finished = BTreeMap::new();
         for name in self.rules.keys() {
@@ -196,7 +196,7 @@ impl Enforcer {
         self.sets.get(&service)
     }
 
-    /// Decides whether the rule grants access. The permit is the proof.
+    /// Decides whether the rule grants access. The permit proves that it does.
     pub fn authorize(
         &self,
         service: Service,
@@ -213,8 +213,8 @@ impl Enforcer {
 
     /// The decision without a permit, for fields and filters that only some callers get.
     ///
-    /// An unscoped token is valid only at the identity service, which exchanges it for a scoped token. Even a rule for
-    /// everybody (`@`) needs the scope of a project, a domain or the system.
+    /// An unscoped token is valid only at the identity service, which exchanges it for a scoped token. At the
+    /// other services even a rule for everybody (`@`) needs a token for a project, a domain or the system.
     pub fn allows(&self, service: Service, rule: &str, caller: &Caller, target: &PolicyTarget) -> bool {
         if service != Service::Identity && caller.is_unscoped() {
             return false;
@@ -222,7 +222,8 @@ impl Enforcer {
         self.sets.get(&service).is_some_and(|set| set.allows(rule, caller, target))
     }
 
-    /// Whether the caller is an administrator of the service, by its `context_is_admin` or the equivalent rule.
+    /// Whether the caller is an administrator of the service, by its `context_is_admin` or the equivalent rule. At
+    /// services without such a rule, the role `admin` decides.
     pub fn is_admin(&self, service: Service, caller: &Caller) -> bool {
         let rule = match service {
             Service::Compute | Service::Network | Service::Image => "context_is_admin",

@@ -62,7 +62,7 @@ impl Overrides {
         Ok(self)
     }
 
-    /// Reads YAML (of which JSON, the older format of these files, is a part); `name` is for messages.
+    /// Reads YAML. JSON, the older format of these files, is valid YAML. Error messages show `name` as the file's name.
     pub fn parse(text: &str, name: &str) -> Result<Self, PolicyError> {
         // A file that has only comments holds no document.
         let blank = text.lines().all(|line| {

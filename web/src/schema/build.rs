@@ -216,7 +216,7 @@ impl Schema {
         self.with("enum", values)
     }
 
-    /// Keys that match a pattern.
+    /// Keys that match the pattern `regex` have values that match `schema`.
     pub fn pattern_property(mut self, regex: &'static str, schema: Schema) -> Self {
         if let Some(SchemaPart::Patterns(patterns)) =
             self.parts.iter_mut().find(|part| matches!(part, SchemaPart::Patterns(_)))

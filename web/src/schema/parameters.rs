@@ -78,7 +78,7 @@ pub fn loose_boolean_or<const N: usize>(words: [&str; N]) -> Schema {
     Schema::default().types(["boolean", "string"]).one_among(values)
 }
 
-/// The boolean that a value stands for; [`loose_boolean`] has accepted the value.
+/// The boolean that a value means; [`loose_boolean`] has accepted the value.
 pub fn is_true(value: &serde_json::Value) -> bool {
     match value {
         serde_json::Value::Bool(truth) => *truth,

@@ -10,7 +10,7 @@ use super::{formats, words};
 /// The dialect of JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// Compute and Volume: number limits apply to numbers in strings too, and the formats for names explain themselves.
+    /// Compute and Volume: number limits apply to numbers in strings too, and a refused name gets an explanation.
     Nova,
     /// The other services: plain JSON Schema.
     Plain,
@@ -23,7 +23,7 @@ pub enum PathStep {
     Index(usize),
 }
 
-/// The schema's objection to a value.
+/// The reason why a schema refuses a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemaViolation {
     /// The message in python-jsonschema's words.
@@ -95,7 +95,7 @@ impl Validator {
     }
 
     fn matches(&self, pattern: &str, text: &str) -> bool {
-        // A pattern that gives up (too much backtracking) has not matched.
+        // A match that needs too much backtracking is given up and counts as no match.
         self.patterns.get(pattern).is_some_and(|regex| regex.is_match(text).unwrap_or(false))
     }
 

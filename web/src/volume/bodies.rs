@@ -232,7 +232,7 @@ pub(super) struct VolumeCreateBody {
     #[serde(rename = "imageRef")]
     pub(super) image_ref: Option<String>,
     pub(super) image_id: Option<String>,
-    /// A boolean, or a word that stands for a boolean.
+    /// A boolean, or a word that means true or false.
     pub(super) multiattach: Value,
 }
 
@@ -263,7 +263,7 @@ pub(super) struct SnapshotCreateBody {
     #[serde(flatten)]
     pub(super) described: DescribedBody,
     pub(super) volume_id: String,
-    /// A boolean, or a word that stands for a boolean.
+    /// A boolean, or a word that means true or false.
     #[serde(default)]
     pub(super) force: Value,
     #[serde(default, deserialize_with = "typed::pairs")]
@@ -318,7 +318,7 @@ pub(super) struct TypeCreateBody {
     pub(super) description: Option<String>,
     #[serde(default, deserialize_with = "typed::pairs")]
     pub(super) extra_specs: Vec<(String, String)>,
-    /// A boolean, or a word that stands for a boolean.
+    /// A boolean, or a word that means true or false.
     #[serde(default, rename = "os-volume-type-access:is_public", deserialize_with = "typed::present")]
     pub(super) public: Option<Value>,
 }
@@ -329,7 +329,7 @@ pub(super) struct TypeCreateBody {
 pub(super) struct TypeUpdateBody {
     pub(super) name: Option<String>,
     pub(super) description: SentField<String>,
-    /// A boolean, or a word that stands for a boolean.
+    /// A boolean, or a word that means true or false.
     #[serde(deserialize_with = "typed::present")]
     pub(super) is_public: Option<Value>,
 }

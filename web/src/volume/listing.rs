@@ -14,7 +14,7 @@ use crate::reply::Reply;
 const RESERVED: [&str; 9] =
     ["limit", "marker", "offset", "sort", "sort_key", "sort_dir", "all_tenants", "with_count", "is_public"];
 
-/// The boolean that a word stands for; `None` for other words.
+/// The boolean that a word means; `None` for other words.
 pub(super) fn truth(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
         "1" | "t" | "true" | "on" | "y" | "yes" => Some(true),

@@ -55,7 +55,7 @@ fn functions(folder: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether the default policy lets a project member call the route on resources of the own project.
+/// Whether the default policy lets a project member call the route on resources of the member's project.
 fn is_for_members(enforcer: &Enforcer, service: Service, route: &Route) -> bool {
     let mut member = Caller::of_user(UserId::new("anna"));
     member.roles = ["member", "reader"].map(str::to_owned).to_vec();

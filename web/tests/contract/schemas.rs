@@ -4,7 +4,7 @@
 use chronova_web::schema::{Dialect, Validator};
 use serde_json::{Value, json};
 
-/// The samples that the reference itself shortened.
+/// The samples that are shortened in the API reference itself.
 const SHORTENED: [&str; 4] = [
     "os-keypairs/v2.92/keypairs-post-req.json",
     "os-server-external-events/event-create-req.json",

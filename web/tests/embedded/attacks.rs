@@ -51,7 +51,7 @@ async fn users_of_a_disabled_domain_cannot_change_their_password() {
     switch(false).await;
     assert_eq!(change("old", "new").await, 401);
     switch(true).await;
-    assert_eq!(change("new", "newer").await, 401, "it is the old one still");
+    assert_eq!(change("new", "newer").await, 401, "the refused change set the new password");
     assert_eq!(change("old", "new").await, 204);
 }
 
@@ -79,7 +79,7 @@ async fn wrong_passwords_are_limited_by_user_name_and_by_address() {
     assert_eq!(last(&answers), (401, 429), "one user name from many addresses");
     let refusal = answers.pop().unwrap();
     assert!(refusal.header("Retry-After").parse::<u64>().unwrap() > 0 && refusal.json()["error"]["code"] == 429);
-    assert_eq!(login_from(&world, "203.0.113.1", "bob", "bob").await.status, 201, "nobody else is held up");
+    assert_eq!(login_from(&world, "203.0.113.1", "bob", "bob").await.status, 201, "another user was throttled, too");
     let mut answers = Vec::new();
     for n in 0..60 {
         answers.push(login_from(&world, "192.0.2.9", &format!("nobody{n}"), "wrong").await);
@@ -90,7 +90,7 @@ async fn wrong_passwords_are_limited_by_user_name_and_by_address() {
     for n in 0..60 {
         answers.push(login_from(&world, &format!("2001:db8::{n:x}"), &format!("nobody{n}"), "wrong").await);
     }
-    assert_eq!(last(&answers), (401, 429), "a network of IPv6 is one address");
+    assert_eq!(last(&answers), (401, 429), "many user names from one IPv6 network");
 }
 
 #[actix_web::test]
@@ -163,11 +163,11 @@ async fn the_images_of_a_project_are_limited() {
     let all: Vec<Answer> = futures::future::join_all((0..8).map(|_| make(&token))).await;
     let mut statuses: Vec<u16> = all.iter().map(|answer| answer.status).collect();
     statuses.sort_unstable();
-    assert_eq!(statuses, [201, 201, 201, 413, 413, 413, 413, 413], "also of those that come at once");
+    assert_eq!(statuses, [201, 201, 201, 413, 413, 413, 413, 413], "parallel requests, limit three");
     let refused = all.iter().find(|answer| answer.status == 413).unwrap();
     let refusal = String::from_utf8_lossy(&refused.bytes).into_owned();
     assert!(refusal.contains("The project has reached its limit of 3 images."), "{refusal}");
-    assert_eq!(make(&other).await.status, 201, "others have theirs");
+    assert_eq!(make(&other).await.status, 201, "another project was limited, too");
     let one = all.iter().find(|answer| answer.status == 201).unwrap().json()["id"].as_str().unwrap().to_owned();
     world.call(&token, "DELETE", &format!("/image/v2/images/{one}"), None).await.expect(204);
     assert_eq!(make(&token).await.status, 201);

@@ -30,7 +30,7 @@ async fn networks_and_subnets_come_and_go() {
         (&private["status"], &private["mtu"], &private["project_id"]),
         (&json!("ACTIVE"), &json!(1500), &json!("blue"))
     );
-    assert!(private.get("provider:network_type").is_none(), "for administrators only");
+    assert!(private.get("provider:network_type").is_none(), "a member sees a field for administrators");
     let v4 = subnet(&world, BOB, &private, "10.0.0.0/24").await;
     assert_eq!(v4["allocation_pools"], json!([{"start": "10.0.0.2", "end": "10.0.0.254"}]));
     assert_eq!((&v4["gateway_ip"], &v4["enable_dhcp"]), (&json!("10.0.0.1"), &json!(true)));
@@ -111,7 +111,7 @@ async fn ports_hold_addresses() {
     let delete_network = world.refused(BOB, "DELETE", &format!("/networks/{}", id(&private)), None).await;
     assert_eq!(delete_network, (409, "NetworkInUse".into()));
     assert_eq!(world.send(BOB, "DELETE", &path, None).await.0, 204);
-    assert_eq!(world.send(BOB, "POST", "/ports", Some(ask(json!({})))).await.0, 201, "the address is free again");
+    assert_eq!(world.send(BOB, "POST", "/ports", Some(ask(json!({})))).await.0, 201, "the address is still taken");
     world.end().await;
 }
 
@@ -137,7 +137,7 @@ async fn others_see_only_what_is_shared() {
     let unshare = json!({"network": {"shared": false}});
     assert_eq!(world.refused(ADMIN, "PUT", &path, Some(unshare)).await, (409, "InvalidSharedSetting".into()));
     let listed = world.get(BOB, "/ports").await;
-    assert_eq!(listed["ports"][0]["id"], port["id"], "the network's owner sees its ports");
+    assert_eq!(listed["ports"][0]["id"], port["id"], "the network's owner does not see the port of another project");
     world.end().await;
 }
 
@@ -147,7 +147,7 @@ async fn security_groups_and_rules() {
     let groups = world.get(BOB, "/security-groups").await;
     let default = groups["security_groups"][0].clone();
     assert_eq!((&default["name"], default["security_group_rules"].as_array().unwrap().len()), (&json!("default"), 4));
-    assert_eq!(world.get(BOB, "/security-groups").await, groups, "it appears once");
+    assert_eq!(world.get(BOB, "/security-groups").await, groups, "the second list of the groups");
 
     let web = world.make(BOB, "/security-groups", "security_group", json!({"name": "web"})).await;
     assert_eq!(web["security_group_rules"].as_array().unwrap().len(), 2);

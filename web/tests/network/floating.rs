@@ -91,11 +91,11 @@ async fn a_floating_address_stands_for_a_port() {
     assert_eq!((status, &given["fixed_ip_address"]), (200, &port["fixed_ips"][0]["ip_address"]), "{body}");
     assert_eq!((&given["router_id"], &given["description"]), (&town.router["id"], &json!("of the shop")));
     assert_eq!(given["port_details"]["mac_address"], port["mac_address"]);
-    assert_eq!(given["status"], "DOWN", "no agent routes it");
+    assert_eq!(given["status"], "DOWN", "the status without an agent that routes the address");
     let second = town.floating(json!({})).await;
     let (status, body) = town.give(&second, json!({"port_id": port["id"]})).await;
     assert_eq!((status, &body["NeutronError"]["type"]), (409, &json!("FloatingIPPortAlreadyAssociated")));
-    assert_eq!(town.give(&floating, json!({"port_id": other["id"]})).await.0, 200, "it moves");
+    assert_eq!(town.give(&floating, json!({"port_id": other["id"]})).await.0, 200, "a move to another port");
     assert_eq!(town.give(&second, json!({"port_id": port["id"]})).await.0, 200);
     for (query, count) in [
         (format!("port_id={}", id(&other)), 1),
@@ -107,7 +107,7 @@ async fn a_floating_address_stands_for_a_port() {
         assert_eq!(found["floatingips"].as_array().unwrap().len(), count, "{query}: {found}");
     }
     let (_, body) = town.give(&floating, json!({"description": "moved"})).await;
-    assert_eq!(body["floatingip"]["port_id"], other["id"], "what is not named stays");
+    assert_eq!(body["floatingip"]["port_id"], other["id"], "an attribute that the body does not name has changed");
     let (_, body) = town.give(&floating, json!({"port_id": null})).await;
     assert_eq!((&body["floatingip"]["port_id"], &body["floatingip"]["router_id"]), (&Value::Null, &Value::Null));
 
@@ -133,7 +133,7 @@ async fn invalid_floating_addresses_are_refused_as_in_neutron() {
     assert_eq!(refused(json!({"fixed_ip_address": "10.0.0.2"})).await, bad);
     assert_eq!(refused(json!({"port_id": port["id"], "fixed_ip_address": "10.0.0.99"})).await, bad);
     let inner = json!({"floating_network_id": town.private["id"], "port_id": port["id"]});
-    assert_eq!(refused(inner).await, bad, "it is not external");
+    assert_eq!(refused(inner).await, bad, "a floating address of a network that is not external");
     assert_eq!(refused(json!({"floating_ip_address": "203.0.113.5"})).await, (403, "PolicyNotAuthorized".into()));
     assert_eq!(refused(json!({"port_id": "3d2f4a5c-0000-0000-0000-000000000000"})).await, (404, "PortNotFound".into()));
     assert_eq!(refused(json!({"colour": "red"})).await, (400, "HTTPBadRequest".into()));
@@ -214,7 +214,7 @@ async fn a_router_stands_between_networks() {
     let town = Town::new(World::new().await, "203.0.113.0/24").await;
     let path = format!("/routers/{}", id(&town.router));
     let ports = town.world.get(BOB, &format!("/ports?device_id={}", id(&town.router))).await;
-    assert_eq!(ports["ports"].as_array().unwrap().len(), 1, "the gateway is nobody's: {ports}");
+    assert_eq!(ports["ports"].as_array().unwrap().len(), 1, "the ports that the owner sees: {ports}");
     assert_eq!(ports["ports"][0]["fixed_ips"][0]["ip_address"], "10.0.0.1");
     let (status, body) = town.interface("add", json!({"subnet_id": town.subnet["id"]})).await;
     assert_eq!((status, &body["NeutronError"]["type"]), (400, &json!("BadRequest")), "{body}");
@@ -237,7 +237,7 @@ async fn a_router_stands_between_networks() {
     let named = json!({"router": {"name": "brink", "admin_state_up": false}});
     let (status, body) = town.world.send(BOB, "PUT", &path, Some(named)).await;
     assert_eq!((status, &body["router"]["name"]), (200, &json!("brink")));
-    assert_eq!(body["router"]["external_gateway_info"]["network_id"], town.public["id"], "it keeps its gateway");
+    assert_eq!(body["router"]["external_gateway_info"]["network_id"], town.public["id"], "the router lost its gateway");
     let snat = json!({"router": {"external_gateway_info": {"network_id": town.public["id"], "enable_snat": false}}});
     assert_eq!(town.world.refused(BOB, "PUT", &path, Some(snat.clone())).await, (403, "PolicyNotAuthorized".into()));
     let (_, body) = town.world.send(ADMIN, "PUT", &path, Some(snat)).await;
@@ -247,7 +247,7 @@ async fn a_router_stands_between_networks() {
 
     let inside = json!({"router": {"external_gateway_info": {"network_id": town.private["id"]}}});
     assert_eq!(town.world.refused(BOB, "POST", "/routers", Some(inside)).await, (400, "BadRequest".into()));
-    assert_eq!(town.world.get(BOB, "/routers").await["routers"].as_array().unwrap().len(), 1, "nothing is left of it");
+    assert_eq!(town.world.get(BOB, "/routers").await["routers"].as_array().unwrap().len(), 1, "a second router exists");
     let ports = town.world.get(BOB, &format!("/ports?device_id={}", id(&town.router))).await;
     for port in ports["ports"].as_array().unwrap() {
         assert_eq!(town.interface("remove", json!({"port_id": port["id"]})).await.0, 200);
@@ -256,7 +256,7 @@ async fn a_router_stands_between_networks() {
     assert_eq!((status, &body["NeutronError"]["type"]), (404, &json!("RouterInterfaceNotFoundForSubnet")));
     assert_eq!(town.world.send(BOB, "DELETE", &path, None).await.0, 204);
     let network = format!("/networks/{}", id(&town.public));
-    assert_eq!(town.world.send(ADMIN, "DELETE", &network, None).await.0, 204, "the gateway went with its router");
+    assert_eq!(town.world.send(ADMIN, "DELETE", &network, None).await.0, 204, "a gateway still uses the network");
     town.world.end().await;
 }
 
@@ -272,7 +272,7 @@ async fn a_floating_address_left_associated_by_a_crash_is_repaired() {
     let (network, gone) = (town.private["id"].clone(), port["id"].clone());
     town.world.end().await;
 
-    // A process that crashes at once.
+    // A process that deletes the port and crashes at once.
     let views = chronova_projections::views::Views::new();
     let clock = Arc::new(chronova_events::clock::SystemClock);
     let member = Member::start(Arc::clone(&store) as _, clock, views).await.unwrap();
@@ -299,6 +299,6 @@ async fn a_floating_address_left_associated_by_a_crash_is_repaired() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    assert!(plan().is_empty(), "the log says so, too: {:?}", plan());
+    assert!(plan().is_empty(), "the log still has the association: {:?}", plan());
     world.end().await;
 }

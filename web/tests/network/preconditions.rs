@@ -1,5 +1,5 @@
-//! `If-Match: revision_number=N`, as the Networking API reference describes it under "If-Match": a change of a resource
-//! that has another revision by now is answered 412 and changes nothing.
+//! `If-Match: revision_number=N`. The Networking API reference describes it under "If-Match". If the resource has
+//! another revision by now, the request is answered 412 and changes nothing.
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ async fn a_change_counts_only_at_the_revision_that_it_names() {
     world.end().await;
 }
 
-/// Neutron takes what netaddr takes, and shows one spelling.
+/// Neutron takes every spelling of a MAC address that netaddr takes, and always shows the same one.
 #[actix_web::test]
 async fn mac_addresses_have_several_spellings() {
     let world = World::new().await;

@@ -18,7 +18,8 @@ async fn limit(world: &World, limits: Value) {
     assert_eq!(world.send(ADMIN, "PUT", "/quotas/blue", Some(json!({"quota": limits}))).await.0, 200);
 }
 
-/// Sends twelve requests in parallel. Returns the ids of the created resources; the others were refused for the quota.
+/// Sends twelve requests in parallel, and returns the ids of the created resources. Any other request must be refused
+/// because of the quota.
 async fn race(world: &World, path: &str, key: &str, request: impl Fn(usize) -> Value) -> Vec<String> {
     let asked = (0..12).map(|number| {
         let body = json!({key: request(number)});

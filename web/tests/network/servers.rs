@@ -130,7 +130,7 @@ async fn given_ports_are_bound_and_left_behind() {
     assert!(matches!(&refused, PortError::Conflict(text) if text == &format!("Port {given_id} is still in use.")));
     let refused = port.allocate(wanted(2, taken), meta()).await.unwrap_err();
     assert!(matches!(refused, PortError::Conflict(_)));
-    assert_eq!(ports_of(&world, 2).await.len(), 0, "the port on the first network is deleted");
+    assert_eq!(ports_of(&world, 2).await.len(), 0, "the failed allocation left a port on the first network");
 
     port.release(server(1), &blue(), &[], meta()).await.unwrap();
     let left = world.get("admin", &format!("/ports/{given_id}")).await;
@@ -144,7 +144,7 @@ async fn impossible_network_requests_get_novas_messages() {
     let world = World::new().await;
     let port = networks(&world);
     let auto = RequestedNetworks::Auto;
-    port.check(&blue(), &auto, &[], &by()).await.expect("without any network a server goes without interfaces");
+    port.check(&blue(), &auto, &[], &by()).await.expect("a server without interfaces, without any network");
     assert_eq!(port.allocate(wanted(1, auto.clone()), meta()).await.unwrap(), []);
     let refused = port.check_auto(&blue(), &by()).await.unwrap_err();
     assert_eq!(refused.to_string(), "Unable to automatically allocate a network for project blue");
@@ -198,7 +198,7 @@ async fn an_administrators_server_may_be_on_any_projects_network() {
     let nics = port.allocate(of_red(any), meta()).await.unwrap();
     assert_eq!(nics[0].network, nic(&private).network.unwrap());
     let made = world.get("admin", &format!("/ports/{}", nics[0].port)).await;
-    assert_eq!(made["port"]["project_id"], "red", "the port belongs to the server's project");
+    assert_eq!(made["port"]["project_id"], "red", "the port is not in the server's project");
 
     let nowhere = RequestedNic { network: Some(NetworkId::random()), port: None, fixed_ip: None, tag: None };
     let refused = port.check(&red, &RequestedNetworks::OfAnyProject(vec![nowhere]), &[], &by()).await;
@@ -226,14 +226,14 @@ async fn a_host_learns_networks_reservations_and_filters() {
     let [spec] = real.networks.as_slice() else { panic!("{real:?}") };
     assert_eq!((spec.subnets[0].cidr.as_str(), spec.subnets[0].gateway.as_deref()), ("10.0.0.0/24", Some("10.0.0.1")));
     let reserved: Vec<(&str, &str)> = spec.reservations.iter().map(|r| (r.ip.as_str(), r.hostname.as_str())).collect();
-    assert_eq!(reserved.len(), 2, "the guests of the same host: {reserved:?}");
+    assert_eq!(reserved.len(), 2, "reservations for the guests of the same host: {reserved:?}");
     assert!(reserved.contains(&("10.0.0.2", "server-1")));
     assert_eq!(real.nics[0].tap, format!("tap{}", &plain[0].port.to_string()[..11]));
     let [filter] = real.filters.as_slice() else { panic!("{real:?}") };
     assert_eq!(real.nics[0].filter.as_deref(), Some(filter.name.as_str()));
     assert_eq!((filter.ips.as_slice(), &filter.mac), (&["10.0.0.2".to_owned()][..], &plain[0].mac));
     let from: Vec<&str> = filter.rules.iter().filter(|r| r.ingress).filter_map(|r| r.remote.as_deref()).collect();
-    assert_eq!(from.len(), 2, "the members of the default group, on whatever host: {from:?}");
+    assert_eq!(from.len(), 2, "addresses of the default group's members on all hosts: {from:?}");
     assert!(from.contains(&"10.0.0.4/32"));
 
     let real = port.realise(&in_web).await.unwrap();

@@ -50,7 +50,7 @@ pub(super) struct SplitGroup {
     members: Option<Slots>,
     /// The members of forbidden aggregates.
     banned: Slots,
-    /// Whether the request names a tree: providers outside of it may not serve.
+    /// Whether the request names a tree (`in_tree`). Providers outside of that tree may not serve then.
     alone: bool,
 }
 
@@ -162,8 +162,8 @@ impl<'a> SearchPlan<'a> {
         }
     }
 
-    /// The trees in which this group may be served. The set may contain trees in which the search then finds nothing,
-    /// because it checks each class and each trait on its own.
+    /// The trees in which this group may be served. This function checks each class and each trait on its own. So the
+    /// set may contain trees in which the search then finds nothing.
     fn anchors_of(&self, group: &GroupPlan) -> Slots {
         match &group.serves {
             Serves::One { providers, .. } => self.anchors_with(providers, |_, _, _| true),
@@ -182,7 +182,7 @@ impl<'a> SearchPlan<'a> {
         }
     }
 
-    /// The trees that `providers` belong to or share with, if `admits` allows the pair.
+    /// The trees that `providers` belong to or share with, if `admits` allows the pair of provider and tree.
     fn anchors_with(&self, providers: &Slots, admits: impl Fn(Slot, Slot, bool) -> bool) -> Slots {
         let mut anchors = Slots::default();
         for slot in providers.iter() {

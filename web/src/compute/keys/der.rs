@@ -1,4 +1,4 @@
-//! Writes and reads DER (ITU-T X.690), as far as a certificate and a PKCS#12 file need it.
+//! Writes and reads the parts of DER (ITU-T X.690) that a certificate and a PKCS#12 file need.
 
 pub(super) const NULL: [u8; 2] = [5, 0];
 

@@ -29,8 +29,8 @@ fn invalid(why: &str) -> Fault {
     Fault::bad_request(format!("Keypair data is invalid: {why}"))
 }
 
-/// Checks a public key in OpenSSH's form: kind, base64, comment; the bytes begin with the kind again. The text is
-/// stored unchanged, with its line end, because clients compare it with their own file.
+/// Checks a public key in OpenSSH's form: kind, base64, comment. The decoded bytes must begin with the kind, too. The
+/// text is stored unchanged, with its line end, because clients compare it with their own file.
 pub(super) fn imported(text: &str) -> Result<PublicKeyInfo, Fault> {
     let mut words = text.split_whitespace();
     let (Some(kind), Some(encoded)) = (words.next(), words.next()) else {

@@ -139,7 +139,7 @@ impl ServerListQuery {
         row.instance.known().is_some_and(|server| server.request.project == *project)
     }
 
-    /// Reads the query. `list_all` is the rule that guards looking at all projects.
+    /// Reads the query. `list_all` is the policy rule for listing the servers of all projects.
     pub(super) fn read(ctx: &Ctx, list_all: &'static str) -> Result<Self, Fault> {
         let own = ctx.own_target();
         let all_filters = ctx.allows("os_compute_api:servers:allow_all_filters", &own);
@@ -168,7 +168,7 @@ impl ServerListQuery {
         {
             return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
         }
-        // As in Nova, every value means true, even `false`; only an empty value does not.
+        // As in Nova, every value except an empty one means true, even `false`.
         wanted.soft_deleted = query("soft_deleted").is_some_and(|text| !text.is_empty());
         wanted.deleted = match query("deleted") {
             _ if status_deleted => DeletedFilter::Only,

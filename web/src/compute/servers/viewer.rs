@@ -26,7 +26,7 @@ type HashMap<K, V> = StdHashMap<K, V, RandomState>;
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<ServerVisibility>, Fault> {
     let own = ctx.own_target();
     Ok(ctx.app.compute.rendered.same(ServerVisibility {
-        // Without the path of the request, so that the rendered servers can be reused for requests to other paths.
+        // The path of the request is left out, so that requests to other paths can use the same rendered servers.
         links: Links { path: String::new(), ..ctx.links.clone() },
         extended: ctx.allows("os_compute_api:os-extended-server-attributes", &own),
         host_status: ctx.allows("os_compute_api:servers:show:host_status", &own),

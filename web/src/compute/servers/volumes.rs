@@ -90,7 +90,7 @@ fn wanted_volume(ctx: &Ctx) -> Result<(VolumeId, VolumeAttachmentBody), Fault> {
     Ok((id, body))
 }
 
-/// The servers and volumes that this version of the API accepts.
+/// Whether this version of the API accepts shelved servers and multiattach volumes.
 fn terms(ctx: &Ctx) -> VolumeTerms {
     VolumeTerms {
         shelved_servers: versions::shelved_servers_take_volumes(ctx.version),

@@ -9,9 +9,8 @@ pub(super) fn time(at: Timestamp) -> String {
     at.iso_seconds()
 }
 
-/// The status of a port. A port is `ACTIVE` when a device on a host uses it. A router's port is always `ACTIVE`,
-/// because routers are on no host. With `admin_state_up` false, either port is `DOWN`. The port of a floating address
-/// has `N/A`.
+/// The status of a port. The port of a floating address has `N/A`. With `admin_state_up`, a port is `ACTIVE` if a
+/// device on a host uses it, or if it belongs to a router, because routers are on no host. Every other port is `DOWN`.
 pub(super) fn port_status(row: &Port) -> &'static str {
     let binding = row.binding();
     match binding.owner.as_str() {

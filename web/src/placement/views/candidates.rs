@@ -182,7 +182,7 @@ impl CandidatesWriter<'_> {
         self.bytes.push(b'"');
     }
 
-    /// The key of the entry at `at` of an object.
+    /// The key of an object's entry number `at` (from 0), with the comma before it.
     fn key(&mut self, at: usize, key: &str) {
         self.comma(at);
         self.text(key);

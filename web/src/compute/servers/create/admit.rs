@@ -152,7 +152,7 @@ fn destination(ctx: &Ctx, queries: &Queries, request: &CreateServerRequest) -> R
     Ok(RequestedDestination { zone, forced, requested })
 }
 
-/// `[quota]`: the limits of a server's metadata items and files.
+/// Checks the number of metadata items, and the number and sizes of files, against the project's limits (`[quota]`).
 pub(in crate::compute::servers) fn limits(
     ctx: &Ctx,
     project: &ProjectId,

@@ -83,7 +83,7 @@ impl BlockDeviceMappings {
 
 /// Reads the present syntax (`block_device_mapping_v2`).
 pub(super) fn of_new(list: &[Value], image_given: bool) -> Result<Vec<MappedDevice>, Fault> {
-    // An entry with `no_device` removes a disk.
+    // An entry with `no_device` asks for no disk.
     let wanted = list.iter().filter(|mapping| !mapping.get("no_device").is_some_and(is_true));
     wanted.map(|mapping| one_of_new(mapping, image_given)).collect()
 }
@@ -140,7 +140,7 @@ fn one_of_new(mapping: &Value, image_given: bool) -> Result<MappedDevice, Fault>
     })
 }
 
-/// A malformed id gets Nova's "failed to get" message for its kind.
+/// The source of a mapping. The refusal of a malformed id has Nova's words `failed to get {kind} {id}`.
 fn source(kind: &str, id: &str) -> Result<BlockSource, Fault> {
     let lost = || invalid(&format!("failed to get {kind} {id}."));
     Ok(match kind {
@@ -267,9 +267,9 @@ fn of_image_root(image: ImageId) -> MappedDevice {
     MappedDevice { device, wished_name: None }
 }
 
-/// The mappings in the properties of an image of a server on volumes. The mappings have the old syntax unless `bdm_v2`
-/// is set. In the old syntax the server boots from the volume with the root device name (Nova's
-/// `_get_image_defined_bdms`).
+/// The block device mappings in an image's properties, as the image of a volume-backed server has them. They have the
+/// old syntax unless `bdm_v2` is set (`is_modern`). In the old syntax the server boots from the volume with the root
+/// device name. Source: Nova's `_get_image_defined_bdms`.
 fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<MappedDevice>, Fault> {
     let list: Value = serde_json::from_str(text).map_err(|_| invalid("Unrecognized legacy format."))?;
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -306,7 +306,7 @@ pub(super) fn check_bus(device: &BlockDevice) -> Result<(), Fault> {
     }
 }
 
-/// Checks the number and the sizes of local disks; missing sizes are the flavor's.
+/// Checks the number and the sizes of local disks. An ephemeral or swap disk without a size gets the flavor's.
 pub(super) fn check_local(devices: &mut [MappedDevice], flavor: &FlavorSnapshot, most: i32) -> Result<(), Fault> {
     let mut ephemeral: u64 = 0;
     let mut swaps: u32 = 0;

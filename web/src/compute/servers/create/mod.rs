@@ -10,8 +10,8 @@
 //! `names` makes reservation ids and passwords. All checks of this file and its modules run before anything is
 //! recorded.
 //!
-//! Personality files (until 2.56) are not written into guests' disks, because no agent is on the host. They are on the
-//! config drive and in the metadata service.
+//! Personality files (until 2.56) are not written into guests' disks, because no agent runs on the hosts. Guests find
+//! the files on the config drive and in the metadata service.
 
 mod admit;
 mod devices;

@@ -161,7 +161,8 @@ fn networks(ctx: &Ctx, server: &Map<String, Value>) -> Result<RequestedNetworks,
         };
         nics.push(RequestedNic { network, port, fixed_ip, tag });
     }
-    // Neutron shows administrators the networks of all projects, and by this rule they may use external ones.
+    // Neutron shows administrators the networks of all projects. Nova's rule `network:attach_external_network` lets
+    // them use external networks.
     let any = ctx.caller().is_admin && ctx.allows("network:attach_external_network", &ctx.own_target());
     Ok(if any { RequestedNetworks::OfAnyProject(nics) } else { RequestedNetworks::These(nics) })
 }

@@ -94,7 +94,8 @@ pub(super) async fn admit(
 }
 
 /// Without `cross_az_attach`, all volumes must be in the server's zone. A server without a requested zone gets the
-/// volumes' zone, unless that is its default zone. Source: Nova's `_validate_vol_az_for_create`.
+/// volumes' zone, unless that zone is `[DEFAULT] default_availability_zone`. Source: Nova's
+/// `_validate_vol_az_for_create`.
 async fn in_zone(
     ctx: &Ctx,
     volume_caller: &VolumeCaller<'_>,

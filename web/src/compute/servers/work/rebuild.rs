@@ -131,7 +131,8 @@ fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageS
     RebuildRequested {
         process: ProcessId::random(),
         image,
-        // The aggregate decides this with the server's image at that time.
+        // The server's aggregate sets `other_image` when it accepts the request: it compares the image with the
+        // server's image of that time.
         other_image: false,
         reimage: false,
         preserve_ephemeral: body.get("preserve_ephemeral").is_some_and(is_true),
