@@ -2,8 +2,9 @@
 //!
 //! 1. The process succeeds.
 //! 2. **Crash before and after every append**: the control plane crashes right before or after any append. The next
-//!    life reaches the same end as a run without a crash, or the request had no effect at all. A crash right before an
-//!    append loses the records of all steps that it would have written, but not what they did on the hosts.
+//!    life (the control plane after its restart) reaches the same end as a run without a crash, or the request had no
+//!    effect at all. A crash right before an append loses the records of all steps that it would have written, but not
+//!    what they did on the hosts.
 //! 3. Every step fails, before and after its work: nothing is left over.
 //! 4. Every step runs twice, and so does every undo: the result is the same.
 //! 5. **Crash while unwinding**: a step fails, and the control plane crashes after any later append.
@@ -133,7 +134,7 @@ async fn prepared(case: &Case) -> World {
 /// process took.
 async fn check(case: &Case, world: &World) {
     world.check().await;
-    assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: its processes give back", case.definition.name);
+    assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: reconcilers acted", case.definition.name);
 }
 
 async fn seen(world: &World) -> &'static str {
@@ -215,7 +216,7 @@ async fn crashes(case: &Case, fuse: u64, loses: bool) {
     let now = seen(&world).await;
     let (name, at) = (case.definition.name, if loses { "before" } else { "after" });
     if acknowledged {
-        assert_eq!(now, case.to, "{name}, crashed {at} append {fuse}: what was acknowledged happens");
+        assert_eq!(now, case.to, "{name}, crashed {at} append {fuse}: an acknowledged request had no effect");
     } else {
         let possible = now == case.to || now == case.from || case.half_asked.contains(&now);
         assert!(possible, "{name}, crashed {at} append {fuse}: {now}");

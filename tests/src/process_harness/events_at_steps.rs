@@ -50,7 +50,7 @@ pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample)
                     meet(case, trial, Some(fuse)).await;
                 }
             } else {
-                // The number 0 stands for no crash, and 1 for a crash before the incident.
+                // 0 means no crash, and 1 a crash before the incident.
                 let fuse = sample.below(appends + 2);
                 meet(case, trial, fuse.checked_sub(1)).await;
             }
