@@ -10,7 +10,7 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// The test or script said that it lacks something here, and ended.
+    /// The test or script could not run here: it named what was missing, and ended.
     Skipped,
     Failed,
 }

@@ -302,11 +302,11 @@ async fn a_source_may_fail_after_the_switch_over() {
     scene.life.settled().await;
     assert_eq!((scene.home(), scene.boots(target)), (target, Some(1)));
     let carried = || scene.world.fleet.guests(target)[&scene.id].carried;
-    assert!(!carried(), "nobody could ask for it");
+    assert!(!carried(), "the output was carried while the source was down");
     scene.world.fleet.revive_host(source, true).unwrap();
     scene.life.hosts_up(2).await;
     cleared(&scene).await;
-    assert!(carried(), "what it wrote at its source is lost");
+    assert!(carried(), "the output from the source is lost");
     scene.end().await;
 }
 
@@ -331,7 +331,7 @@ async fn nothing_is_decided_about_hosts_that_do_not_answer() {
     scene.lose_after_the_switch_over(&[source, target]).await;
     scene.life.until(|context| context.views.hosts.read(|view| view.all().all(|host| !host.up))).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(scene.server().moving.is_some(), "nobody knows where the guest is");
+    assert!(scene.server().moving.is_some(), "the process decided without an answer of a host");
     scene.world.fleet.revive_host(target, true).unwrap();
     scene.life.settled().await;
     assert_eq!(scene.home(), target);
