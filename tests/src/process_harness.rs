@@ -1,4 +1,5 @@
-//! The crash harness: tests a process in six ways. `tests/processes.rs` has one line per process.
+//! The crash harness: tests a process in six ways. `tests/tests/processes.rs` and the files beside it have a case for
+//! each process.
 //!
 //! 1. The process succeeds.
 //! 2. **Crash before and after every append**: the control plane crashes right before or after any append. The next
@@ -7,7 +8,7 @@
 //!    what they did on the hosts.
 //! 3. Every step fails, before and after its work: nothing is left over.
 //! 4. Every step runs twice, and so does every undo: the result is the same.
-//! 5. **Crash while unwinding**: a step fails, and the control plane crashes after any later append.
+//! 5. **Crash while unwinding**: a step fails, and the control plane crashes right before or after any later append.
 //! 6. **Crash with interference**: the subject is deleted, or a host is lost, right before a step or its undo. The
 //!    control plane crashes after any append around that moment.
 //!
@@ -164,7 +165,7 @@ async fn comes_to_rest(world: &World, life: &Life) {
 pub async fn prove(case: &Case) {
     let mut sample = Sample::of(case);
     let appends = succeeds(case).await;
-    assert!(appends > 2, "a process leaves a trail");
+    assert!(appends > 2, "the process made too few appends");
     for fuse in 1..=appends {
         crashes(case, fuse, false).await;
         crashes(case, fuse, true).await;
@@ -195,7 +196,7 @@ async fn succeeds(case: &Case) -> u64 {
     life.stop().await;
     check(case, &world).await;
     let faults = world.faults().await;
-    assert_eq!(seen(&world).await, case.to, "{} succeeds: {faults:?}", case.definition.name);
+    assert_eq!(seen(&world).await, case.to, "{} failed: {faults:?}", case.definition.name);
     appends
 }
 

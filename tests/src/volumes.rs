@@ -27,7 +27,7 @@ pub fn check(views: &Views, fleet: &SimFleet) {
         holders.insert(volumes::volume(id));
         holders.extend(volume.snapshots.keys().map(|snapshot| volumes::snapshot(*snapshot)));
         let Some((host, _)) = &volume.place else {
-            assert_eq!(volume.status, VolumeStatus::Error, "{id} is nowhere");
+            assert_eq!(volume.status, VolumeStatus::Error, "{id} has no host");
             continue;
         };
         let host = (0..fleet.len()).find(|index| fleet.uri().host_id(*index) == *host).unwrap();
@@ -90,10 +90,10 @@ pub fn check_disks(views: &Views, fleet: &SimFleet, chosen_ids: bool) {
             // Some volume tests attach volumes to servers that never existed.
             if let Some(instance) = attachment.instance.filter(|instance| servers.contains(instance)) {
                 let whole = attachment.complete || away.contains(&instance);
-                assert!(whole, "{instance} has {} half", volume.created.volume);
+                assert!(whole, "{instance} has not completed {}", volume.created.volume);
                 // If the service chooses ids, an offloaded server may keep an attachment that a crash left incomplete.
                 let lost = chosen_ids && !attachment.complete;
-                assert!(lost || attachment.host.is_none() || !away.contains(&instance), "{instance} is on no host");
+                assert!(lost || attachment.host.is_none() || !away.contains(&instance), "{instance} is away");
                 kept.insert((instance, Some(volume.created.volume), *id));
             }
         }

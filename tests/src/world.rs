@@ -354,7 +354,7 @@ impl Life {
             true
         };
         let alive = tokio::time::timeout(PATIENCE, waiting).await;
-        alive.unwrap_or_else(|_| panic!("nothing came: {:?}", self.pending()))
+        alive.unwrap_or_else(|_| panic!("still waiting for: {:?}", self.pending()))
     }
 
     /// Waits until nothing is under way. Returns whether the life is still running.

@@ -147,7 +147,7 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     assert!(known.traits.contains("CUSTOM_FAST") && known.traits.contains("HW_GPU_API_VULKAN"), "{:?}", known.traits);
     assert!(known.traits.contains("COMPUTE_NODE"));
     assert!(!known.traits.contains("COMPUTE_VOLUME_EXTEND"), "a host's trait that no driver reports is left");
-    assert!((known.inventories["VCPU"].inventory.allocation_ratio - 9.0).abs() < f64::EPSILON, "the client's ratio");
+    assert!((known.inventories["VCPU"].inventory.allocation_ratio - 9.0).abs() < f64::EPSILON, "the ratio changed");
     life.stop().await;
 
     world.options.hosts.imposed_ratios = vec![("VCPU".to_owned(), first)];

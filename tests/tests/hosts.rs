@@ -173,7 +173,7 @@ async fn a_host_that_is_no_longer_configured_is_down_from_the_start() {
     life.stop().await;
     let life = started(&world).await;
     built(&life, id(9)).await;
-    assert_eq!(life.host_of(&world, id(9)), Some(1), "configured again, used again");
+    assert_eq!(life.host_of(&world, id(9)), Some(1), "the host is not used again");
     life.stop().await;
     world.check().await;
 }
@@ -474,7 +474,7 @@ async fn a_process_that_broke_goes_on_without_a_restart() {
     let life = world.live(None, Some(Arc::clone(&breaks) as Arc<dyn Interference>)).await;
     life.hosts_up(1).await;
     built(&life, id(1)).await;
-    assert!(breaks.0.load(Ordering::SeqCst), "it broke");
+    assert!(breaks.0.load(Ordering::SeqCst), "no step panicked");
     assert_eq!(life.status(id(1)), "ACTIVE");
     life.stop().await;
     world.check().await;

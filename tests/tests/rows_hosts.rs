@@ -130,7 +130,7 @@ async fn hosts_keep_what_is_reserved_for_themselves() {
     // The hosts have 8 CPUs, 8192 MiB and 100 GiB. The capacity is (total - reserved) x ratio.
     assert_eq!(line("VCPU"), (8, 2, 12));
     assert_eq!(line("MEMORY_MB"), (8192, 1024, 7168));
-    assert_eq!((line("DISK_GB").0, line("DISK_GB").1), (100, 3), "a begun GiB is a whole one");
+    assert_eq!((line("DISK_GB").0, line("DISK_GB").1), (100, 3), "the reserved size is not rounded up");
     life.stop().await;
 }
 

@@ -223,7 +223,7 @@ async fn a_rebuild_replaces_the_disk_and_settings_of_a_server_on_its_host() {
     ] {
         assert_eq!(now[field], value, "{field}");
     }
-    assert_eq!(disks(&api), 2, "another disk");
+    assert_eq!(disks(&api), 2, "the rebuild kept the disk");
     assert_eq!(server.actions().await, ["rebuild", "create"]);
 
     // `null` differs from an absent field; a server that is off stays off.

@@ -328,7 +328,7 @@ async fn copies(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Re
     let proposed = port.find_snapshot(wanted.snapshot, &project, false).await?;
     promise!(proposed == copy, "the id that was proposed finds another snapshot: {proposed:?}");
     let left = port.snapshots_left(&project).await?;
-    promise!(left == before.map(|before| before - 1), "one of {before:?} is taken: {left:?}");
+    promise!(left == before.map(|before| before - 1), "{left:?} snapshots are left of {before:?} after one was made");
     let again = port.create_snapshot(wanted, false, stage.asked(&project).await).await?;
     promise!(again == copy, "a repeated request makes another snapshot: {again:?}");
     let listed = port.list_snapshots(&project, false).await?;

@@ -233,7 +233,7 @@ impl Viewer {
     async fn hear(&mut self) -> (u8, Vec<u8>) {
         let kind = self.0.read_u8().await.unwrap() & 0x0f;
         let length = self.0.read_u8().await.unwrap();
-        assert!(length < 126, "a short frame");
+        assert!(length < 126, "the frame is not a short one");
         let mut payload = vec![0; usize::from(length)];
         self.0.read_exact(&mut payload).await.unwrap();
         (kind, payload)
@@ -397,6 +397,6 @@ async fn the_tokens_of_a_server_are_bounded() {
     for (nth, token) in tokens.iter().enumerate() {
         assert_eq!(status(token).await, if nth < 3 { 404 } else { 200 }, "token {nth}");
     }
-    assert_eq!(status(&beside).await, 200, "another server's token stays");
+    assert_eq!(status(&beside).await, 200, "another server's token ended");
     api.stop().await;
 }

@@ -208,7 +208,7 @@ async fn without_a_proxy_a_guest_is_known_by_its_address() {
     assert_eq!(uuid(&format!("::ffff:{address}"), &[]).await, server, "by a socket of IPv6");
     assert_eq!(uuid(&neighbour, &[]).await, second);
     assert_eq!(uuid("10.1.0.250", &[]).await, None);
-    assert_eq!(uuid("10.1.0.1", &[]).await, None, "no server's");
+    assert_eq!(uuid("10.1.0.1", &[]).await, None, "an address of no server");
     assert_eq!(uuid("10.1.0.250", &[("X-Instance-ID", server.as_deref().unwrap())]).await, None);
 
     // A trusted proxy may forward one address; any other client, none.

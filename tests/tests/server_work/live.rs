@@ -120,7 +120,7 @@ async fn the_guest_that_arrives_is_the_one_that_left() {
     scene.life.live_migrate(scene.id).await.unwrap();
     scene.life.settled().await;
     assert_ne!(scene.home(), home);
-    assert_eq!((scene.boots(home), scene.boots(scene.home())), (None, Some(1)), "no restart");
+    assert_eq!((scene.boots(home), scene.boots(scene.home())), (None, Some(1)), "the guest was started again");
     assert_eq!(scene.status().await, MigrationStatus::Completed);
     // Then it migrates back.
     scene.life.live_migrate(scene.id).await.unwrap();
@@ -145,7 +145,7 @@ async fn progress_leaves_few_events() {
 async fn an_abort_leaves_everything_as_it_was() {
     let scene = Scene::on_the_way().await;
     let (source, target) = scene.ends();
-    assert!(scene.life.live_migrate(scene.id).await.is_err(), "one at a time");
+    assert!(scene.life.live_migrate(scene.id).await.is_err(), "a second live migration was accepted");
     scene.life.abort_live(scene.id).await.unwrap();
     scene.life.settled().await;
     assert_eq!((scene.boots(source), scene.boots(target)), (Some(1), None));
