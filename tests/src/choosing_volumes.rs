@@ -9,7 +9,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
 use chronova_hypervisor::driver::Driver;
 
-/// The metadata with the proposed id.
+/// The metadata key with the id that the caller proposed.
 const PROPOSED: &str = "proposed";
 
 pub struct ChoosingVolumes(pub Arc<dyn VolumeService>);

@@ -274,7 +274,7 @@ impl World {
         assert_eq!(bound, ports, "the ports of {id} differ from its interfaces");
     }
 
-    /// How often a reconciler gave back quota, or a place in a group, that a process has taken.
+    /// The number of events in which a reconciler gave back quota, or a place in a group, that a process took.
     pub async fn given_back_by_reconcilers(&self) -> usize {
         let events = self.log.read_all(Position::START, usize::MAX).await.unwrap();
         let reconciled = |cause: &Cause| match cause {
@@ -342,7 +342,7 @@ impl Life {
         .await;
     }
 
-    /// Waits until `met`, or until the life is over. Returns whether the life is still running.
+    /// Waits until `met`, or until the life is over; panics after a minute. Returns whether the life is still running.
     pub async fn until(&self, met: impl Fn(&StepContext) -> bool) -> bool {
         let waiting = async {
             while !met(self.context()) {
