@@ -147,8 +147,8 @@ async fn invalid_evacuations_are_refused() {
         }
     }
 
-    // The oldest form of the request answers with a password. If it names shared storage wrongly, the server is in
-    // error.
+    // Until 2.13 the answer has a password, which is null for shared storage. Here the hosts share no storage, so the
+    // server ends in error.
     scene.lose(&home).await;
     let (status, body, _) = scene.ask("2.1", json!({"onSharedStorage": "True"})).await;
     assert_eq!((status, &body["adminPass"]), (200, &Value::Null));

@@ -4,7 +4,7 @@ use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
 
-/// The owner of the servers, and an administrator of another project.
+/// The owner of the servers. `ADMIN` is of another project.
 const OWNER: &str = "u:p";
 
 async fn flavor(api: &Api, id: &str, specs: Value) {

@@ -17,7 +17,7 @@ pub(crate) enum Outcome {
 
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
-    /// By the name of the function, or the path of the script. Several modules may have a function of the same name.
+    /// The outcomes by function name or script path. Several modules may have a function of the same name.
     outcomes: BTreeMap<String, Vec<Outcome>>,
     /// Script, check, outcome.
     checks: Vec<(String, String, Outcome)>,

@@ -175,7 +175,7 @@ async fn an_attachment_is_reserved_connected_and_completed() {
     assert_eq!(act(&api, &id, json!({"os-roll_detaching": null})).await.status, 202);
     assert_eq!(ask(&api, ADMIN, "DELETE", &path, Value::Null).await.status, 200);
     assert_eq!(show(&api, &id).await["status"], "available");
-    // The connector of a host outside the cloud needs only an initiator.
+    // The connector of a host outside the cloud may have no `host`.
     let initiator = json!({"initiator": "iqn.1993-08.org.debian:01:a", "ip": "192.0.2.7"});
     let request = json!({"attachment": {"volume_uuid": id, "instance_uuid": server, "connector": initiator}});
     let made = ask(&api, ADMIN, "POST", "/attachments", request).await;
