@@ -57,7 +57,7 @@ def drain(admin):
     browser.sees('done', '#host', 60)
     shot('drain')
     moved = api('GET', f'compute/v2.1/servers/{server}', None, admin)[1]['server']['OS-EXT-SRV-ATTR:host']
-    assert moved != host, f'{moved} is where it was'
+    assert moved != host, f'the server is still on {moved}'
     browser.press('Enable', '#host')
     browser.lacks('disabled', 'tbody')
 
@@ -183,7 +183,7 @@ def others(admin):
     browser.sees('No such server was found', 'main')
     heard = browser.run('return window.heard')
     assert own in heard and len(heard) > 5000, f'only {len(heard)} bytes were heard'
-    assert f'"servers":["{own}"]' in heard, 'the feed names the own server'
+    assert f'"servers":["{own}"]' in heard, 'the feed does not name the own server'
     for one in ('secret-1', 'secret-2', later):
         assert one not in heard, f'{one} is in what the browser received'
     # The page asks for this id itself, and the refusal repeats it.
