@@ -141,7 +141,7 @@ async fn a_cold_migration_goes_to_the_requested_host() {
         None => json!({"migrate": null}),
     };
     let (status, _) = moved.act("2.56", USER, migrate(None)).await;
-    assert_eq!(status, 403, "an administrator's business");
+    assert_eq!(status, 403, "a user may migrate a server");
     let home = moved.shown().await["OS-EXT-SRV-ATTR:host"].clone();
     let same = moved.act("2.56", ADMIN, migrate(Some(&home))).await;
     assert_eq!(same, (400, "Cannot migrate to the host where the server exists.".to_owned()));
@@ -198,7 +198,7 @@ async fn a_cold_migration_goes_to_the_requested_host() {
     let before = async |version: &str, query: &str| {
         moved.api.call("GET", &format!("/os-migrations?{query}"), version, ADMIN, None).await.status
     };
-    assert_eq!(before("2.58", "changes-since=2101-01-01").await, 200, "passed over");
+    assert_eq!(before("2.58", "changes-since=2101-01-01").await, 200, "an unknown filter is ignored");
     for (version, query) in [
         ("2.59", "changes-before=2101-01-01"),
         ("2.79", "project_id=admin"),
