@@ -12,7 +12,7 @@
 set -euo pipefail
 export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 COMMAND=${1:-} DIR=${2:-}
-[ -n "$DIR" ] || { sed -n '2,12p' "$0" >&2; exit 2; }
+[ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }
 HERE=$(dirname "$(realpath "$0")")
 . "$HERE/free_port.sh"
 . "$HERE/daemons.sh"
@@ -125,5 +125,5 @@ case $COMMAND in
   up) up "${3:-}" ;;
   run) shift 2; exec "$@" ;;
   down) stop osd mgr mon ;;
-  *) sed -n '2,12p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2 ;;
 esac

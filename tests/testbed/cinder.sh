@@ -14,7 +14,7 @@
 set -euo pipefail
 export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 COMMAND=${1:-} DIR=${2:-}
-[ -n "$DIR" ] || { sed -n '2,13p' "$0" >&2; exit 2; }
+[ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }
 HERE=$(dirname "$(realpath "$0")")
 CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
 . "$HERE/free_port.sh"
@@ -108,5 +108,5 @@ case $COMMAND in
   up) up "$3" "${4:-}" "${5:-}" ;;
   kill) kill -KILL -- "-$(cat "$DIR/cinder.pid")"; rm -f "$DIR/cinder.pid" ;;
   down) stop cinder mariadb ;;
-  *) sed -n '2,13p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2 ;;
 esac

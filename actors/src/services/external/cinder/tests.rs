@@ -210,6 +210,21 @@ async fn a_lost_answer_costs_no_second_volume() {
     assert_eq!(stub.count("POST /v3/p1/volumes"), 1);
 }
 
+/// Any user can give a volume the metadata that names a proposed id.
+#[tokio::test]
+async fn another_projects_volume_with_the_proposed_id_is_not_taken() {
+    let foreign = json!({"os-vol-tenant-attr:tenant_id": "p2"});
+    let stub = stub(move |call| match call.line.split(' ').next() {
+        Some("POST") => says(502, &json!({})),
+        _ => says(200, &json!({"volumes": [shown(&foreign)]})),
+    })
+    .await;
+    let made = cinder(&stub, LONG).create(wanted(), false, work()).await;
+    assert!(matches!(made, Err(PortError::Unavailable(_))), "{made:?}");
+    assert_eq!(stub.count("POST /v3/p1/volumes"), 1);
+    assert!(stub.calls().iter().any(|call| call.line.contains("sort=created_at")), "the oldest volume counts");
+}
+
 /// Cinder puts a volume into the project of the token.
 #[tokio::test]
 async fn no_volume_is_made_in_another_project_than_the_token_s() {

@@ -17,6 +17,8 @@ use crate::ports::{
     Connection, NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService,
 };
 
+const OLDEST_FIRST: (&str, &str) = ("sort", "created_at:asc");
+
 /// The filter by metadata, in the form of Python's literals, which Cinder reads.
 fn proposed(id: &dyn std::fmt::Display) -> String {
     format!("{{\"{PROPOSED}\": \"{id}\"}}")
@@ -38,9 +40,11 @@ impl CinderVolumes {
         }
     }
 
+    /// The volume that was asked for with this id. Any user can give a volume such metadata, so the oldest one counts: an
+    /// id is known to others only once its volume exists.
     async fn proposed_volume(&self, own: &CinderCaller, id: VolumeId) -> Result<Option<CinderVolume>, PortError> {
         let metadata = proposed(&id);
-        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str())];
+        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str()), OLDEST_FIRST];
         let found: Vec<CinderVolume> = self.pages(own, ("volumes/detail", "volumes"), &filters).await?;
         Ok(found.into_iter().next())
     }
@@ -61,7 +65,7 @@ impl CinderVolumes {
 
     async fn proposed_snapshot(&self, own: &CinderCaller, id: SnapshotId) -> Result<Option<CinderSnapshot>, PortError> {
         let metadata = proposed(&id);
-        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str())];
+        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str()), OLDEST_FIRST];
         let found: Vec<CinderSnapshot> = self.pages(own, ("snapshots/detail", "snapshots"), &filters).await?;
         Ok(found.into_iter().next())
     }
@@ -161,8 +165,9 @@ impl VolumeService for CinderVolumes {
 
     async fn create(&self, wanted: NewVolume, _is_admin: bool, meta: Arc<Meta>) -> Result<VolumeInfo, PortError> {
         let request = meta.request_id.as_ref();
-        if let Some(made) = self.proposed_volume(&self.own(request).await?, wanted.volume).await? {
-            return Ok(made.info());
+        let made = self.proposed_volume(&self.own(request).await?, wanted.volume).await?.map(CinderVolume::info);
+        if let Some(made) = made.filter(|made| made.project == wanted.project) {
+            return Ok(made);
         }
         let caller = self.creator(&wanted.project, &meta).await?;
         let body = new_volume(&wanted, &self.content(&wanted.content, request).await?);
@@ -196,8 +201,9 @@ impl VolumeService for CinderVolumes {
         meta: Arc<Meta>,
     ) -> Result<SnapshotInfo, PortError> {
         let request = meta.request_id.as_ref();
-        if let Some(made) = self.proposed_snapshot(&self.own(request).await?, wanted.snapshot).await? {
-            return Ok(made.info());
+        let made = self.proposed_snapshot(&self.own(request).await?, wanted.snapshot).await?.map(CinderSnapshot::info);
+        if let Some(made) = made.filter(|made| made.project == wanted.project) {
+            return Ok(made);
         }
         self.find(wanted.volume, &wanted.project, is_admin).await?;
         let caller = self.creator(&wanted.project, &meta).await?;
