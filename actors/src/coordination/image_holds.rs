@@ -6,8 +6,8 @@
 //! To remove an image, the reconciler needs an exclusive hold on every host with that storage, and keeps it until the
 //! image is gone.
 //!
-//! The holds are in memory only. A process from before the start-up may have its image already, but no hold. The log
-//! names these processes (see [`crate::reconcile::image_cache`]).
+//! The holds are in memory only. A process from before the start-up may already use an image, but has no hold on it.
+//! The log names these processes (see [`crate::reconcile::image_cache`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;

@@ -42,8 +42,8 @@ pub fn found(host: HostId, believed: &Instance, seen: Power) -> ResyncAction {
     }
 }
 
-/// Whether the process that works on the server records this power state at its end. To record the state here, too,
-/// would append the same fact twice.
+/// Whether the process that works on the server records this power state at its end. If the agent recorded it, too, the
+/// log would have the same fact twice.
 pub fn is_expected(believed: &Instance, seen: Power) -> bool {
     match believed.alive().and_then(|server| server.ongoing) {
         Some(OngoingTask::Delete { .. }) => true,

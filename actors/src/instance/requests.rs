@@ -55,8 +55,8 @@ pub enum InstanceRequest {
     DeclareState {
         state: DeclaredState,
     },
-    /// Gives a server whose guest is off another machine type, from the next start on. `force`: also another board, or an
-    /// older version.
+    /// Changes the machine type of a server whose guest is off; the next start uses it. With `force`, another board or
+    /// an older version is accepted, too.
     ChangeMachineType {
         machine_type: String,
         force: bool,
@@ -110,7 +110,7 @@ pub enum InstanceRequest {
 /// Requests on a server's volumes.
 #[derive(Debug, Clone)]
 pub enum InstanceVolumeRequest {
-    /// The volume service told that a volume has grown.
+    /// The volume service reported that a volume has grown.
     Extend {
         process: ProcessId,
         volume: VolumeId,
@@ -210,8 +210,8 @@ pub enum MoveRequest {
         process: ProcessId,
         asker: CallerRights,
     },
-    /// Confirms a move that ended at or before `moved_by`, or that a reset of the state left unconfirmed, if no task is
-    /// under way.
+    /// Confirms a move that ended at or before `moved_by`, or a move that a reset of the state left unconfirmed. Does
+    /// nothing while a task is under way.
     ConfirmDue {
         process: ProcessId,
         moved_by: Timestamp,

@@ -6,9 +6,9 @@
 //!
 //! Every change is idempotent under an id that the caller proposes (derived from the process's id): a repeated call
 //! changes nothing. The embedded service takes the proposed id. Cinder chooses its own, so the caller uses the id in the
-//! answer. The service finds a volume or a snapshot by the proposed id, too. An attachment has no such second id: a
-//! repeated `reserve` finds the attachment of the server that is not complete, and `release_others` ends those that no
-//! answer told.
+//! answer. The client of Cinder finds a volume or a snapshot by the proposed id, too, but not an attachment. A repeated
+//! `reserve` returns the server's incomplete attachment. `release_others` also ends attachments with ids that the
+//! caller never received.
 
 use std::sync::Arc;
 
@@ -135,10 +135,10 @@ pub struct NewSnapshot {
 /// How a host reaches an attached volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// The attachment that the service had to make in place of the one that was asked for; `None`: it made none.
+    /// The new attachment, if the service had to replace the attachment that the caller named.
     pub replaced_by: Option<AttachmentId>,
-    /// The name of the libvirt pool. For a disk that QEMU reaches over the network: of the Ceph pool, the iSCSI target or
-    /// the NFS export.
+    /// The name of the libvirt pool. If QEMU reaches the disk over the network: the name of the Ceph pool, the iSCSI
+    /// target or the NFS export.
     pub pool: String,
     pub volume: String,
     /// `raw` or `qcow2`.
@@ -260,8 +260,8 @@ pub trait VolumeService: Send + Sync + 'static {
         Ok(())
     }
 
-    /// How QEMU reaches a connected volume over the network; `None`: through the pool that `connect` named. It may hold a
-    /// password, so nobody records it: it is asked for each time a guest gets the volume.
+    /// How QEMU reaches a connected volume over the network; `None`: through the pool that `connect` named. The result
+    /// may hold a password, so callers do not record it. They call this function each time a guest gets the volume.
     async fn network_disk(
         &self,
         _volume: VolumeId,

@@ -213,7 +213,7 @@ impl From<StoreError> for StepError {
     }
 }
 
-/// Serves commands without refusals, and commands whose refusals end the process.
+/// For commands that are never refused, and for commands whose refusal ends the process.
 impl<R: std::error::Error + Send + Sync + 'static> From<CommandError<R>> for StepError {
     fn from(error: CommandError<R>) -> Self {
         match error {

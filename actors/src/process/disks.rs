@@ -17,8 +17,8 @@ pub(super) fn recorded(connection: Connection) -> BlockConnection {
     BlockConnection { pool, volume, format, serial, readonly, shareable }
 }
 
-/// A volume in the driver's form. How QEMU reaches it over the network is asked for now: it may hold a password, and the
-/// storage's addresses may have changed since the volume was connected.
+/// A volume in the driver's form. The function asks the volume service how QEMU reaches the volume over the network. No
+/// event has this answer, because it may hold a password, and because the storage's addresses may change.
 pub(crate) async fn volume_disk(
     volumes: &dyn VolumeService,
     server: &Alive,
@@ -120,7 +120,8 @@ pub(super) async fn release(work: &StepRun, volume: VolumeId, attachment: Attach
     ended(volume, work.context.volumes.release(volume, attachment, work.meta.clone()).await)
 }
 
-/// Ends the server's attachments to a volume except `keep`, also those whose ids no answer told.
+/// Ends the server's attachments to a volume, except those in `keep`. This includes attachments with ids that were lost
+/// with an answer of the volume service.
 pub(super) async fn release_others(work: &StepRun, volume: VolumeId, keep: &[AttachmentId]) -> Result<(), StepError> {
     let server = work.instance_id();
     ended(volume, work.context.volumes.release_others(volume, server, keep, work.meta.clone()).await)

@@ -172,7 +172,8 @@ async fn install_spec(
     }
 }
 
-/// Defines the guest as before a move: with the processors and the memory that the migration has claimed.
+/// Defines the guest at its source as it was before a move, with the processors and the memory that the migration has
+/// claimed.
 pub(super) async fn install_as_before(work: &StepRun, subject: &MovingServer, on: bool) -> Result<(), StepError> {
     let (host, server) = (subject.moving.source.host, subject.with(&subject.moving.old_flavor));
     let _turn = turn_of(work, host).await;
@@ -453,7 +454,7 @@ pub(crate) fn image_ref(image: &ImageSnapshot) -> ImageRef {
     }
 }
 
-/// Adapts the images port to the drivers, for work with this cause.
+/// Adapts the port of the image service to the drivers. `work` names the request for which the images are read.
 pub(crate) struct PortImageSource {
     images: Arc<dyn ImageService>,
     work: Arc<Meta>,
@@ -472,7 +473,7 @@ impl ImageSource for PortImageSource {
     }
 }
 
-/// Reads from the image service, or from a host's cache.
+/// Reads an image from the image service, or, if that fails, from a host's cache.
 struct FallbackImageSource {
     first: PortImageSource,
     driver: Arc<dyn Driver>,

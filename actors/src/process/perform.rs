@@ -159,8 +159,9 @@ impl ProcessExecution<'_> {
         self.tries = 0;
     }
 
-    /// Whether the process should wait for its host, because the host has not answered since start-up. Without a
-    /// selected host, one such host in the fleet is enough. A host that has not answered yet is no reason to fail.
+    /// Whether the process should wait because its host has not answered since start-up. If no host is selected yet,
+    /// the process waits while any host of the fleet has not answered. It waits instead of failing, because the host
+    /// may answer soon.
     fn awaits(&self, host: Option<HostId>) -> bool {
         let fleet = &self.context.fleet;
         self.context.views.hosts.read(|hosts| match host {

@@ -86,7 +86,8 @@ async fn reserve(work: &StepRun) -> Result<StepOutput, StepError> {
     disks::reserve(work, attachment, volume).await
 }
 
-/// The server has no other attachment to the new volume: it takes no volume twice.
+/// Ends all attachments of the server to the new volume. They are all from this process, because a server attaches a
+/// volume only once.
 async fn release(work: &StepRun) -> Result<(), StepError> {
     disks::release_others(work, new(work)?.0, &[]).await
 }
