@@ -50,7 +50,7 @@ pub(super) async fn prepare(
             _ => made(work, server, device, host).await?,
         };
         let attachment = match disks::attached(work, volume, hostname).await?.first() {
-            // A crash came after the end of the attachment, and before the record.
+            // An earlier run completed this attachment, and lost its records in a crash.
             Some(made) => *made,
             None => {
                 let proposed = attachment(work, device);

@@ -93,7 +93,7 @@ pub(super) fn host(server: &Alive) -> Result<(HostId, String), StepError> {
     Ok((placed.host, placed.hostname.clone()))
 }
 
-/// The complete attachment of the server's volume to this host, if an interrupted step has made it.
+/// The complete attachments of the server to this volume on this host. An interrupted run may have made one.
 pub(super) async fn attached(work: &StepRun, volume: VolumeId, hostname: &str) -> Result<Vec<AttachmentId>, StepError> {
     let known = work.context.volumes.find(volume, &ProjectId::new(""), true).await?.attachments;
     let here = known.into_iter().filter(|known| known.instance == Some(work.instance_id()) && known.attached);

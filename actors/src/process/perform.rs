@@ -351,7 +351,7 @@ impl ProcessExecution<'_> {
         self.patience = None;
         let gateway = &self.context.gateway;
         let committed = gateway.send::<ProcessRoot>(&self.process, command, Arc::clone(&self.meta)).await?;
-        // The known state follows only from the records made here. Another writer may have cancelled the process.
+        // The state is known only if nobody else appended in between. Another process may have cancelled this process.
         if let Some(after) = after
             && committed.events.len() as u64 == after.events
             && Revision(self.seen.0 + after.events) == committed.revision

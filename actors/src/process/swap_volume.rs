@@ -121,7 +121,7 @@ async fn exchange(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Gives the guest the old volume again, whichever volume it has now.
+/// If the guest has the new volume, gives it the old volume again.
 async fn back(work: &StepRun) -> Result<(), StepError> {
     let Some((server, device)) = mine(work).await? else { return Ok(()) };
     let (Some(old), Some(new)) = (&device.connection, connection(work)) else { return Ok(()) };
