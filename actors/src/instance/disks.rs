@@ -59,7 +59,7 @@ pub fn bus(image: Option<&ImageSnapshot>, device: &BlockDevice) -> String {
         }
         // Nova's `get_disk_bus_for_device_type`.
         Some("floppy") => property(image, "hw_floppy_bus").unwrap_or("fdc").to_owned(),
-        // A raw SCSI device needs a SCSI bus, which passes its commands.
+        // A raw SCSI device needs a SCSI bus, because only that bus passes SCSI commands.
         Some("lun") => "scsi".to_owned(),
         _ => disk_bus(image).to_owned(),
     }
@@ -107,7 +107,7 @@ impl TakenDeviceNames {
     }
 }
 
-/// Gives every device its name. The root disk, volume or not, is the first of its bus.
+/// Gives every device its name. The root disk is the first of its bus, even if it is a volume.
 pub fn name_all(image: Option<&ImageSnapshot>, devices: &mut [BlockDevice]) {
     let mut taken = TakenDeviceNames::default();
     let mut order: Vec<usize> = (0..devices.len()).collect();
