@@ -47,7 +47,7 @@ pub struct ExclusiveImageHold<'a> {
 }
 
 impl ImageHolds {
-    /// The holds of the process, none yet. Dropping the result releases all holds that the process has taken by then.
+    /// A guard for the holds that the process will take. Dropping the guard releases them all.
     pub fn of(&self, process: ProcessId) -> ImageHold<'_> {
         ImageHold { images: self, process }
     }

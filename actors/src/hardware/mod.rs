@@ -1,4 +1,4 @@
-//! The virtual hardware that a flavor and an image request together: checked with the request, before any effect.
+//! Checks the virtual hardware that a flavor and an image request together, before the request has any effect.
 //!
 //! | file | checks |
 //! |---|---|

@@ -21,7 +21,8 @@ pub enum ResyncAction {
     Report,
 }
 
-/// The action on a guest that `host` has in the power state `seen`. `believed` is its server in the log.
+/// The action on a guest that `host` has in the power state `seen`. `believed` is the guest's server, as the log knows
+/// it.
 pub fn found(host: HostId, believed: &Instance, seen: Power) -> ResyncAction {
     let server = match believed {
         Instance::Absent => return ResyncAction::Report,

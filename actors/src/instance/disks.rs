@@ -32,7 +32,7 @@ fn swap_of<'a>(mut devices: impl Iterator<Item = &'a BlockDevice>) -> u32 {
     devices.find(|device| device.is_swap()).and_then(|device| device.size).unwrap_or(0)
 }
 
-/// Whether the events have all disks of the server. They do if its request had block device mappings.
+/// Whether the server's events list all its disks. They do if its request had block device mappings.
 fn is_mapped(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.device.is_root())
 }

@@ -1,7 +1,7 @@
 //! The requests on a server. The decision may refuse each of them.
 //!
-//! They come from APIs, and from processes and reconcilers that act for a user or for the operator. Facts, which
-//! processes and host agents report, are in [`super::records`].
+//! They come from APIs, and from processes and reconcilers that act for a user or for the operator. Processes and host
+//! agents report facts with [`super::records`].
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{AttachmentId, ErasureId, ImageId, PortId, ProcessId, VolumeId};
@@ -101,7 +101,7 @@ pub enum InstanceRequest {
     Work(Box<WorkRequest>),
     /// A move to another flavor or host; boxed, because it is large.
     Move(Box<MoveRequest>),
-    /// Records that the server's personal data up to now is erased. The server may be deleted.
+    /// Records that the server's personal data up to now is erased. The server may already be deleted.
     Erase {
         erasure: ErasureId,
     },

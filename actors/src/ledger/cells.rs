@@ -43,7 +43,8 @@ pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mu
     }
 }
 
-/// The part of the host's cells that a guest gets. Parts of other guests in the same command are already taken.
+/// The part of the host's cells that a guest gets. `others`: the parts that other guests in the same command have
+/// already got.
 pub(super) fn fit(
     state: &Ledger,
     consumer: ConsumerId,

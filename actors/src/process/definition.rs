@@ -127,7 +127,7 @@ impl StepRun {
         Ok(instance.known().cloned())
     }
 
-    /// The server, which must be there.
+    /// The server. If it is deleted, the error is fatal (404).
     pub async fn present_server(&self) -> Result<Alive, StepError> {
         self.server().await?.ok_or_else(|| StepError::fatal(404, "The server is gone.", ""))
     }

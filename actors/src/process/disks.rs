@@ -46,7 +46,8 @@ pub(crate) async fn volume_disk(
     })
 }
 
-/// The volumes of a new guest, in their boot order; the others follow in the order of their device names.
+/// The volumes of a new guest: the bootable ones in their boot order, and then the others in the order of their device
+/// names.
 pub(super) async fn volumes(service: &dyn VolumeService, server: &Alive) -> Result<Vec<VolumeDisk>, PortError> {
     let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
     let mut volumes = Vec::new();

@@ -355,7 +355,8 @@ fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<
     machine.into_iter().chain(properties.chain(specs).cloned()).chain(traits).collect()
 }
 
-/// The traits that flavor and image require, in any group of resources. They choose the model of the guest's CPU.
+/// The traits that flavor and image require, in any group of resources. The driver chooses the model of the guest's CPU
+/// by these traits.
 fn required_traits(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
     let of_image = image.into_iter().flat_map(|image| &image.properties);
     let all = of_image.chain(&server.request.flavor.extra_specs).filter(|(_, value)| value == "required");

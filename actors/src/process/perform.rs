@@ -217,7 +217,7 @@ impl ProcessExecution<'_> {
         }
     }
 
-    /// Whether some records wait that the next append would write.
+    /// Whether the next append would write waiting records.
     fn waits(&self) -> bool {
         let waiting = self.unwritten.as_ref().is_some_and(|unwritten| !unwritten.records.is_empty());
         waiting && !matches!(self.wait, RecordWait::UntilFailure { .. })
@@ -228,7 +228,7 @@ impl ProcessExecution<'_> {
         let host = running.host().map(|(host, _)| host);
         let work = self.work(running);
         let begun = std::time::Instant::now();
-        // Nothing has been done before the first step.
+        // A refusal before the first step leaves nothing to undo.
         let first = self.definition.steps.first().is_some_and(|first| first.name == name);
         let able = if first { host_is_able(&work).await } else { Ok(()) };
         let outcome = match able {

@@ -140,7 +140,7 @@ pub(super) async fn carry(work: &StepRun, from: HostId, to: HostId, server: &Ali
 pub(super) async fn forget(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let reference = match &server.tpm {
         Some(stored) => stored.reference.clone(),
-        // A crash may have come between the secret and its record.
+        // A crash may have come after the secret was stored and before it was recorded.
         None if version(server).is_some() => secret_id(work).to_string(),
         None => return Ok(()),
     };

@@ -59,7 +59,8 @@ pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn 
             return;
         }
     };
-    // The log already has the request for the process of each leftover, so the read models must show it first.
+    // The log has the request for the process of each leftover. The read models must show these requests before the
+    // sweep judges the leftovers.
     if found.is_empty() || !context.views.wait_for(context.log.head(), context.options.resync).await {
         return;
     }

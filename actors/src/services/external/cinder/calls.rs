@@ -1,4 +1,4 @@
-//! Requests to Cinder: with whose token, to which address, and the meaning of Cinder's refusals.
+//! Makes requests to Cinder: chooses the token and the address, and interprets Cinder's refusals.
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::RequestId;

@@ -1,6 +1,6 @@
 //! Real Cinder, as [`VolumeService`](crate::ports::VolumeService).
 //!
-//! - [`calls`]: makes requests: the token of each, and the meaning of Cinder's refusals;
+//! - [`calls`]: makes requests, chooses their tokens, and interprets Cinder's refusals;
 //! - [`documents`]: volumes, snapshots and attachments as Cinder shows them;
 //! - [`connections`]: how a host reaches a volume, from an attachment's `connection_info`;
 //! - [`attachments`]: the calls on attachments, as of microversion 3.44;

@@ -285,7 +285,7 @@ impl ImageService for GlanceImages {
             }
             (Ok(_), Some(sent)) => self.compare(asker, image, &sent, &meta).await,
             (Ok(_), None) => {
-                // Glance may have stored a part of the bytes as if they were all.
+                // Glance may have stored a part of the bytes as if it were the whole image.
                 let _ = ImageService::delete(self, image, meta).await;
                 Err(PortError::Unavailable("the upload of the image's data was interrupted".to_owned()))
             }

@@ -75,7 +75,7 @@ impl KeptUserTokens {
         self.with_project(work).map(|kept| kept.token)
     }
 
-    /// The same, with its project.
+    /// The token of the user whose request began this work, with the token's project.
     pub fn with_project(&self, work: &Meta) -> Option<KeptUserToken> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.tokens.get(work.request_id.as_ref()?).cloned()

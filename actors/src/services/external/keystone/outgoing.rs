@@ -2,8 +2,9 @@
 //!
 //! A call for a user carries the user's token, so the service applies the user's rights. With `[service_user]
 //! send_service_user_token`, the call also carries a token of Chronova's service user. The service then accepts the
-//! user's token for a while after its expiry, so that long work can end. A call without a user carries only the token
-//! of Chronova's own account.
+//! user's token for a while after its expiry, so that long work can end. A call without a user carries the token of
+//! Chronova's own account. For a service with [`ServicePlace::vouches_for_itself`], it also carries the service user's
+//! token.
 
 use std::sync::Arc;
 

@@ -59,7 +59,7 @@ fn without_mark(port: &NeutronPort) -> Value {
     Value::Object(profile)
 }
 
-/// The server that gets a port, and its place.
+/// The server that gets a port, with its host and zone.
 pub(super) struct PortOwner<'a> {
     pub instance: InstanceId,
     pub project: &'a ProjectId,

@@ -7,7 +7,7 @@
 //! guest is there.
 //!
 //! Invariants:
-//!  - the active binding is never deleted. Neutron itself would not refuse that;
+//!  - the active binding is never deleted. Neutron itself would allow it;
 //!  - each binding has its own profile, so the destination's binding gets a copy of the source's profile. Otherwise the
 //!    mark of a port that Chronova created would be lost.
 
@@ -24,7 +24,7 @@ use super::documents::{NeutronBinding, NeutronPort};
 use crate::ports::PortError;
 
 const EXTENSION: &str = "binding-extended";
-/// Nova's key of the profile.
+/// Nova's key in the profile, for the host to which the port moves.
 const MIGRATING_TO: &str = "migrating_to";
 
 impl NeutronNetworks {

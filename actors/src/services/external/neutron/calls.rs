@@ -1,4 +1,4 @@
-//! Requests to Neutron: for whom, and the meaning of its refusals.
+//! Makes requests to Neutron, for users and for Chronova itself, and interprets Neutron's refusals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
