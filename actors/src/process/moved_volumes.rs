@@ -2,8 +2,8 @@
 //! old one.
 //!
 //! Only the recorded attachment of a volume is valid. Other attachments of the same server are leftovers of an
-//! interrupted step, and the next successful step ends them, or the delete of the server. Nova exchanges attachments the same way
-//! (`_terminate_volume_connections`), so a volume is never free for another server in between.
+//! interrupted step. The next successful step ends them, or the delete of the server. As in Nova
+//! (`_terminate_volume_connections`), a volume is never free for another server in between.
 
 use chronova_events::error_chain::ErrorChain;
 use chronova_events::ids::AttachmentId;

@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::FloatingIpRequest;
 use crate::coordination::project_turns::{ProjectTurn, ProjectTurns};
 
-/// Why a floating address cannot come to a port, in Neutron's words.
+/// Why a floating address cannot be associated with a port, in Neutron's words.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FloatingIpTargetReject {
     #[error(

@@ -19,13 +19,13 @@ use crate::ports::{
 
 const OLDEST_FIRST: (&str, &str) = ("sort", "created_at:asc");
 
-/// The filter by metadata, in the form of Python's literals, which Cinder reads.
+/// The filter of a list by a proposed id. Cinder reads it as a literal of Python.
 fn proposed(id: &dyn std::fmt::Display) -> String {
     format!("{{\"{PROPOSED}\": \"{id}\"}}")
 }
 
 impl CinderVolumes {
-    /// The volume with this id, or the one that was asked for with it.
+    /// The volume with this id in Cinder, or else the volume that was created with this proposed id.
     pub(super) async fn show_volume(
         &self,
         volume: VolumeId,
@@ -70,7 +70,8 @@ impl CinderVolumes {
         Ok(found.into_iter().next())
     }
 
-    /// The caller for a new resource, which Cinder puts into the caller's own project.
+    /// The caller that creates a resource. Cinder creates it in the project of the caller's token, so that must be
+    /// `project`.
     async fn creator(&self, project: &ProjectId, meta: &Meta) -> Result<CinderCaller, PortError> {
         let caller = self.caller(meta).await?;
         if caller.project == project.as_str() {
@@ -85,7 +86,7 @@ impl CinderVolumes {
         }))
     }
 
-    /// The source's own id in Cinder.
+    /// The content of a new volume, with the id of its source in Cinder.
     async fn content(&self, content: &NewContent, request: Option<&RequestId>) -> Result<NewContent, PortError> {
         Ok(match content {
             NewContent::Snapshot(id) => NewContent::Snapshot(self.show_snapshot(*id, request).await?.id),
@@ -99,7 +100,8 @@ impl CinderVolumes {
         self.must(&self.caller(meta).await?, &call).await.map(drop)
     }
 
-    /// Deletes with the user's token, and with Chronova's own once that has ended: the rest of failed work must go.
+    /// Deletes with the user's token. If Cinder does not accept that token any more, Chronova's own account deletes, so
+    /// that failed work leaves nothing behind.
     async fn remove(&self, path: &str, meta: &Meta) -> Result<u16, PortError> {
         let call = CinderCall::delete(path);
         let mut caller = self.caller(meta).await?;
@@ -174,7 +176,7 @@ impl VolumeService for CinderVolumes {
         let made = self.must(&caller, &CinderCall::post("volumes", body)).await?;
         let made: Value = read_at(&made, "volume")?;
         let id = made["id"].as_str().and_then(|id| id.parse().ok());
-        // Only Cinder's administrator sees all of a volume.
+        // Only an administrator of Cinder sees all fields of a volume, so Chronova's own account reads it again.
         match id {
             Some(id) => Ok(self.show_volume(id, request).await?.info()),
             None => Err(PortError::Unavailable("Cinder's answer names no volume".to_owned())),
@@ -226,7 +228,8 @@ impl VolumeService for CinderVolumes {
         }
     }
 
-    /// Cinder has no id of a request to write an image. A volume that is being written is taken for a repetition.
+    /// Cinder has no id for a request to write an image. If an image is being written already, the call counts as a
+    /// repetition.
     async fn reimage(
         &self,
         volume: VolumeId,
