@@ -60,8 +60,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Whether streams of this category belong to Chronova. Each noun has its events in the category of its name. Only its
-/// own events are allowed there, because the noun's fold applies each of them.
+/// Whether streams of this category belong to Chronova. Each noun stores its events in the category of the same name.
+/// Other events are refused there, because the noun's fold applies every event of a stream.
 pub fn is_ours(category: &str) -> bool {
     category != ExternalEvent::NOUN && is_noun(category)
 }

@@ -65,7 +65,7 @@ pub struct MigrationPlan {
 pub struct MigrationAddressing<'a> {
     /// `live_migration_scheme`
     pub scheme: Option<&'a str>,
-    /// `live_migration_uri`; `%s` in it stands for the address.
+    /// `live_migration_uri`; `%s` in it is replaced by the address.
     pub uri: Option<&'a str>,
     /// The host's address for incoming migrations, if it has one.
     pub inbound: Option<&'a str>,

@@ -90,6 +90,6 @@ mod tests {
             Leftover::TornImage { checksum: torn },
         ];
         assert_eq!(among(&names), expected);
-        assert_eq!(among(&[volumes::copy_complete(instance, copy)]), expected[..1], "a mark alone is one, too");
+        assert_eq!(among(&[volumes::copy_complete(instance, copy)]), expected[..1], "a mark alone must be listed");
     }
 }

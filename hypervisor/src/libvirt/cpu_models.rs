@@ -1,5 +1,6 @@
-//! The CPU models and flags that an operator chose for guests. Each must be possible on the host; otherwise guests would
-//! fail one by one. So a host with an impossible choice is not registered, as Nova's agent does not start.
+//! The CPU models and flags that an operator chose for guests. Each must be possible on the host; otherwise guests
+//! would fail one by one. So a host with an impossible choice is not registered; Nova's agent likewise refuses to
+//! start.
 
 use std::collections::BTreeSet;
 

@@ -74,7 +74,7 @@ impl StatePool {
     fn open(connect: &Connect, instance: InstanceId, version: TpmVersion, build: bool) -> Result<Self, Error> {
         let name = format!("chronova-tpm-{instance}");
         if let Ok(left) = connect.lookup_storage_pool_by_name(&name) {
-            // A crash left it.
+            // A crash of the control plane left this pool.
             let _ = left.destroy();
         }
         let permissions = Element::new("permissions").child(Element::leaf("mode", "0700"));

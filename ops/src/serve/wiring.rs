@@ -43,7 +43,7 @@ use super::{AppState, identity, images, listen, vendor_data, volumes};
 use crate::config::Config;
 use crate::config::targets::Targets;
 
-/// How long a member waits for its read models between two reports, before it leads.
+/// The interval of the log lines of a member that waits for its read models before it leads.
 const FOLDS: Duration = Duration::from_secs(2);
 
 /// Everything that `serve` runs.

@@ -4,7 +4,7 @@
 //! the chain's hashes before the first event and at the last one, and the SHA-256 of the file. A manifest is written
 //! atomically after its segment, so a segment without a manifest is ignored. Segments follow each other without gaps.
 //! Nothing is removed from the log: an archive is a copy that can be verified by itself. Personal fields are sealed in
-//! the archive as they are in the log, under the same keys, so an erasure reaches the archive, too.
+//! the archive under the same keys as in the log, so an erasure reaches the archive, too.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
