@@ -1,6 +1,6 @@
 //! Tests of the SQLite log while other programs read its file: auditors with a SQLite client, and backups.
 //!
-//! The other programs are processes of their own, because the locks that protect the write-ahead log work between
+//! The other programs are processes of their own, because the locks that protect the write-ahead log work only between
 //! processes. The tests use SQLite's shell if it is installed, otherwise Python's module.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]

@@ -115,7 +115,7 @@ pub struct VolumeDisk {
     pub boot_order: Option<u32>,
 }
 
-/// A disk that QEMU reaches by itself over the network. The host needs no login, mount or device of its own.
+/// A disk that QEMU reaches by itself over the network. The host itself needs no login, mount or device for the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NetworkDisk {
     /// An image in a Ceph pool.

@@ -377,8 +377,8 @@ fn recorded(cloud: &Cloud, kind: &str) -> usize {
 }
 
 /// Kills the process at a system call of an erasure that writes, syncs, removes or renames: at every 13th call, or at
-/// each with `CHRONOVA_SOAK`. The next start or command completes an erasure that was recorded, and does not begin an
-/// erasure that was not. Either way, the next erasure removes all data.
+/// each with `CHRONOVA_SOAK`. The next start or command completes a recorded erasure. It begins no erasure that was not
+/// recorded. Either way, the next erasure removes all data.
 #[test]
 fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
     const ERASE: [&str; 7] = ["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes"];

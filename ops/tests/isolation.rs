@@ -8,8 +8,8 @@
 //! 2. **Nothing can be found out.** An answer about the victim's thing equals the answer about a thing that does not
 //!    exist. The attacker sends each request three times: with unknown ids, with the victim's, and with unknown ids
 //!    again. If the second answer differs from the first and the third, it depends on the victim's state.
-//! 3. **Nothing changes.** An accepted request changes nothing that the victim sees, and nothing that the
-//!    administrator sees, who owns the shared network.
+//! 3. **Nothing changes.** An accepted request changes nothing that the victim sees, and nothing that the administrator
+//!    sees as the owner of the shared network.
 //!
 //! The requests come from the route tables, so a new route is tested without a change here. `CHRONOVA_SEED` seeds the
 //! random choices. `CHRONOVA_PROBES` sets the number of attacks, each of at least three requests; `CHRONOVA_SOAK`

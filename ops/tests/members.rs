@@ -181,7 +181,8 @@ fn each_member_shows_a_write_of_any_member_at_once() {
     assert!(hosts.body["hypervisors"].as_array().unwrap().iter().all(|host| host["state"] == "up"), "{}", hosts.body);
 }
 
-/// Every list that needs no id. A route that a follower cannot answer by itself would differ, or fail.
+/// Requests every list that needs no id. If a follower could not answer a route by itself, the request would fail, or
+/// its status would differ from the leader's.
 #[test]
 fn a_follower_answers_every_list_with_the_leaders_status() {
     let mut members = Members::start(|_| {}).furnish();

@@ -31,7 +31,7 @@ pub(super) fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
 const PLUGS: [&str; 2] = ["source", "virtualport"];
 
 /// Replaces the plugs of the interfaces with these MAC addresses in a guest's definition. The guest itself sees no
-/// difference. A libvirt network has one name on all hosts, so its interfaces stay as they are.
+/// difference. A libvirt network has one name on all hosts, so its interfaces do not change.
 ///
 /// # Errors
 /// If the definition cannot be parsed.

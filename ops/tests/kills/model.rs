@@ -83,7 +83,8 @@ fn size(server: &Value) -> (u64, u64) {
     (flavor["vcpus"].as_u64().unwrap(), flavor["ram"].as_u64().unwrap())
 }
 
-/// Checks that each living server has one allocation, on its host, and that a provider's usage is the sum.
+/// Checks that each living server has one allocation, on its host, and that a provider's usage is the sum of its
+/// allocations.
 fn check_placement(client: &Client, living: &BTreeMap<String, Value>) {
     let providers = client.get("/placement/resource_providers").unwrap().expect(200);
     let mut holders: BTreeMap<String, String> = BTreeMap::new();

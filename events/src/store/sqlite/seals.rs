@@ -131,8 +131,8 @@ impl WalRemains {
         Self { killed: lock::was_left(data), wal }
     }
 
-    /// Whether the seals may be older than the data file. If a killed writer left no frames, nothing shows whether this
-    /// is so, and the answer is `true`.
+    /// Whether the seals may be older than the data file. If a killed writer left no frames, this cannot be known, and
+    /// the answer is `true`.
     pub(super) fn are_overtaken(&self, data: &Path) -> bool {
         let known = self.wal.as_ref().and_then(|wal| wal.metadata().ok());
         let now = wal::path_of(data).metadata().ok();
