@@ -74,7 +74,7 @@ fn model(connect: &Connect, host: &HostCpu<'_>, options: &LibvirtOptions, name: 
     }
 }
 
-/// All features of a model; empty if libvirt does not tell.
+/// All features of a model; empty if libvirt does not list them.
 fn features(connect: &Connect, arch: &str, name: &str) -> BTreeSet<String> {
     let topology = Element::new("topology").attr("sockets", 1).attr("cores", 1).attr("threads", 1);
     let cpu = Element::new("cpu")
