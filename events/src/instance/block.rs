@@ -171,14 +171,14 @@ pub struct VolumeSwapFailed {
     pub fault: FaultInfo,
 }
 
-/// A volume's `delete_on_termination` was changed. The volume service reported that one of the server's volumes has
-/// grown.
+/// The volume service reported that one of the server's volumes has grown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DiskExtensionRequested {
     pub process: ProcessId,
     pub volume: VolumeId,
 }
 
+/// A volume's `delete_on_termination` was changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeDeletionChanged {
     pub device: BlockDeviceId,
