@@ -64,7 +64,7 @@ pub fn rescue(instance: InstanceId) -> String {
     format!("{instance}_disk.rescue")
 }
 
-/// A copy of the root disk, which is to become an image.
+/// A copy of the root disk that becomes an image.
 pub fn copy(instance: InstanceId, copy: ImageId) -> String {
     format!("{instance}_copy.{copy}")
 }

@@ -8,8 +8,8 @@ use crate::guest::{DiskCopy, Quiesce};
 
 #[async_trait]
 pub trait DiskSnapshots: Send + Sync {
-    /// Copies the guest's root disk, as it is at one moment, into one file on the host. `copy` names the file. The
-    /// guest continues to run. Succeeds if the copy already exists.
+    /// Copies the content that the guest's root disk has at one moment into one file on the host. `copy` names the
+    /// file. The guest continues to run. Succeeds if the copy already exists.
     async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy>;
     /// Reads a complete copy.
     async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream>;

@@ -40,7 +40,7 @@ pub(super) struct ProbedHost {
     cpu: CpuInfo,
     /// Why guests are emulated; `None` with KVM.
     emulates_because: Option<&'static str>,
-    /// The features that guests can have, which the host's traits tell.
+    /// The features that guests can have. The host's traits are derived from them.
     guest_features: BTreeSet<String>,
 }
 

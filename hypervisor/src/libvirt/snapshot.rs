@@ -1,9 +1,9 @@
 //! Copies a guest's root disk into one file without a backing file, which then becomes an image.
 //!
-//! QEMU copies the disk of a running guest with a full backup job. The job copies the disk as it was at the beginning,
-//! while the guest continues to write. The storage pool copies the disk of a guest that is off. A copy is complete only
-//! if the empty volume beside it exists, which is created after the last byte. A copy that a crash interrupted has no
-//! such mark and is repeated.
+//! QEMU copies the disk of a running guest with a full backup job. The job copies the content that the disk had at the
+//! beginning, while the guest continues to write. The storage pool copies the disk of a guest that is off. A copy is
+//! complete only if the empty volume beside it exists, which is created after the last byte. A copy that a crash
+//! interrupted has no such mark and is repeated.
 
 #![allow(unsafe_code)]
 
@@ -363,7 +363,7 @@ mod tests {
         assert!(xml.contains("file='/p/a_copy.1'"));
         assert!(matches!(backup_xml(domain, &root("/p/other"), "/p/x"), Err(DriverError::Unsupported(_))));
         assert!(backs_up_to(&xml, "/p/a_copy.1"));
-        assert!(!backs_up_to(&xml, "/p/a_copy.2"), "another copy of the same guest");
+        assert!(!backs_up_to(&xml, "/p/a_copy.2"), "a copy to another file must not count");
         let block = domain.replace(
             "type='file' device='disk'><source file='/p/a_disk'",
             "type='block' device='disk'><source dev='/dev/vg/a_disk'",

@@ -1,8 +1,8 @@
 //! Assignments to options that Chronova does not have.
 //!
 //! `nova_options.txt` lists the options of Nova and of its libraries that have no meaning here, as `section.option`;
-//! `section.*` stands for a whole section (clients of other services, drivers of other hypervisors, message queues). A
-//! file that sets them is a normal `nova.conf`.
+//! `section.*` means a whole section (clients of other services, drivers of other hypervisors, message queues). A file
+//! that sets them is a normal `nova.conf`.
 
 use super::ini::IniAssignment;
 use super::options::SECTIONS;
