@@ -66,7 +66,12 @@ pub fn rescue(instance: InstanceId) -> String {
 
 /// A copy of the root disk that becomes an image.
 pub fn copy(instance: InstanceId, copy: ImageId) -> String {
-    format!("{instance}_copy.{copy}")
+    format!("{}{copy}", copies(instance))
+}
+
+/// The prefix of the names of all copies of a guest's disk.
+pub fn copies(instance: InstanceId) -> String {
+    format!("{instance}_copy.")
 }
 
 /// An empty volume that is created when the [`copy`] is complete.

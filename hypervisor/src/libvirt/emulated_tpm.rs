@@ -102,7 +102,7 @@ impl Drop for StatePool {
 
 /// Whether a file of the directory is part of the state: lock files are not.
 fn is_state(name: &str) -> bool {
-    name.starts_with("tpm") && !name.starts_with('.')
+    name.starts_with("tpm")
 }
 
 fn read(connect: &Connect, instance: InstanceId, version: TpmVersion) -> DriverResult<Option<TpmState>> {
@@ -116,7 +116,12 @@ fn read(connect: &Connect, instance: InstanceId, version: TpmVersion) -> DriverR
     let mut files = Vec::new();
     for name in pool::names(&opened.0)?.into_iter().filter(|name| is_state(name)) {
         let Some(volume) = pool::lookup(&opened.0, &name)? else { continue };
-        files.push((name, Bytes::from(pool::tail(connect, &volume, MOST)?)));
+        let content = pool::tail(connect, &volume, MOST + 1)?;
+        if content.len() > MOST {
+            let message = format!("the file {name} of the TPM's state has more than {MOST} bytes");
+            return Err(DriverError::Failed { call: CALL, message });
+        }
+        files.push((name, Bytes::from(content)));
     }
     Ok((!files.is_empty()).then_some(TpmState { version, files }))
 }

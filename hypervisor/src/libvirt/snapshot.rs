@@ -46,7 +46,8 @@ fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
 }
 
-/// Starts a copy, unless it is complete or running. Removes an incomplete one first.
+/// Starts a copy, unless it is complete. Removes an incomplete one first, and ends a copy that an earlier process left
+/// running. The guest's other jobs continue, and libvirt refuses a second job: a copy of a volume, or a migration.
 pub(super) fn begin(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -59,7 +60,9 @@ pub(super) fn begin(
     if let Some(done) = complete(&pool, instance, copy)? {
         return Ok(SnapshotStart::Complete(done));
     }
-    abort(&guest)?;
+    if is_written(&guest, &format!("{}/{}", options.pool_path, volumes::copies(instance)))? {
+        abort(&guest)?;
+    }
     remove_from(&pool, instance, copy)?;
     let root = HostStorage::new(connect, options).find(&volumes::root(instance))?.ok_or_else(no_disk)?;
     let capacity = root.capacity()?;
@@ -116,7 +119,7 @@ pub(super) fn remove(
     remove_from(&pool::open(connect, options)?, instance, copy)
 }
 
-/// Whether the host is copying the guest to the file at `path`.
+/// Whether the host is copying the guest to a file whose path begins with `path`.
 fn is_written(guest: &Domain, path: &str) -> DriverResult<bool> {
     if !guest.is_active().during(CALL)? {
         return Ok(false);
@@ -144,11 +147,11 @@ unsafe extern "C" {
     fn libc_free(text: *mut c_void);
 }
 
-/// Whether a backup with this description writes to the file at `path`.
+/// Whether a backup with this description writes to a file whose path begins with `path`.
 fn backs_up_to(xml: &str, path: &str) -> bool {
     let Ok(document) = Document::parse(xml) else { return false };
     let targets = document.descendants().filter(|node| node.has_tag_name("target"));
-    targets.filter_map(|target| target.attribute("file")).any(|file| file == path)
+    targets.filter_map(|target| target.attribute("file")).any(|file| file.starts_with(path))
 }
 
 fn remove_from(pool: &StoragePool, instance: InstanceId, copy: ImageId) -> DriverResult<()> {

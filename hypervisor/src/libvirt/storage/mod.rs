@@ -299,6 +299,15 @@ impl<'a> HostStorage<'a> {
         self.make(chosen(self.options), disk, capacity)
     }
 
+    /// Creates an empty disk of a guest, unless it exists. If the guest is defined, the disk holds the user's data: it
+    /// may grow, and is never replaced.
+    pub(super) fn provide_blank(self, disk: &str, capacity: u64, undefined: bool) -> DriverResult<()> {
+        match self.find(disk)? {
+            Some(found) if !undefined => found.grow(self, capacity),
+            _ => self.provide(disk, capacity),
+        }
+    }
+
     fn make(self, backend: &'static dyn ImageBackend, disk: &str, capacity: u64) -> DriverResult<()> {
         backend.make(self, &VolumeToCreate { pool: &backend.pool(self)?, volume: &backend.volume(disk), capacity })
     }
