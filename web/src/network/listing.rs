@@ -1,7 +1,8 @@
 //! Collections: filters, order, pages and selected fields, the same for every resource.
 //!
-//! A filter is an attribute's name and a value; several values of one name are alternatives. Unknown names are ignored,
-//! as in Neutron without the extension `filter-validation`.
+//! A filter is an attribute's name and a value. Several values of one name are alternatives, except for `tags`,
+//! `not-tags` and `fixed_ips`, where a row must meet all of them. Unknown names are ignored, as in Neutron without the
+//! extension `filter-validation`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,8 +68,8 @@ fn id_of(row: &Value) -> String {
     row["id"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The filters of a query, parsed once. Matching a row costs one look-up per different name, regardless of the number
-/// of parameters.
+/// The filters of a query, parsed once. Repeated parameters cost nothing more per row. Matching a row costs one look-up
+/// per different name, and one per different tag or condition on addresses.
 struct ListFilters<'a>(BTreeMap<&'a str, ValueFilter<'a>>);
 
 /// The values of one name.
@@ -82,7 +83,7 @@ enum ValueFilter<'a> {
 }
 
 impl<'a> ListFilters<'a> {
-    /// Reads the filters; skips names that no row has as an attribute.
+    /// Reads the filters. Skips [`RESERVED`] names, and names that are neither an attribute of a row nor a filter by tags.
     fn of(query: &'a Query, rows: &[Value]) -> Self {
         let attributes: BTreeSet<&str> =
             rows.iter().filter_map(Value::as_object).flat_map(Map::keys).map(String::as_str).chain(OF_TAGS).collect();
