@@ -44,7 +44,7 @@ impl Reconciler for UnconfirmedMoves {
 
     const NAME: &'static str = "unconfirmed-moves";
     const REPAIRS: &'static str =
-        "moves that nobody confirmed in `[DEFAULT] resize_confirm_window`, or that a reset left unconfirmed";
+        "moves that nobody confirmed in `[DEFAULT] resize_confirm_window`, or that a reset left";
 
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
         let by = moved_by(situation.now, situation.options.resize_confirm_window);
