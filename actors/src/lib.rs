@@ -28,6 +28,7 @@ pub mod instance;
 pub mod keypair;
 pub mod ledger;
 pub mod metadata;
+pub mod notifications;
 pub mod operations;
 pub mod process;
 pub mod quota;

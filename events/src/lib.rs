@@ -34,6 +34,7 @@ pub mod keypair;
 pub mod ledger;
 pub mod network;
 pub mod network_quota;
+pub mod notification;
 pub mod process;
 pub mod quota;
 pub mod quota_class;

@@ -10,8 +10,8 @@ use thiserror::Error;
 use crate::codec::CodecError;
 use crate::{
     console, erasure, external, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network,
-    network_quota, process, quota, quota_class, router, security_group, server_group, volume, volume_quota,
-    volume_type,
+    network_quota, notification, process, quota, quota_class, router, security_group, server_group, volume,
+    volume_quota, volume_type,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -203,6 +203,7 @@ nouns! {
     LedgerEvent in ledger,
     NetworkEvent in network,
     NetworkQuotaEvent in network_quota,
+    NotificationEvent in notification,
     ProcessEvent in process,
     QuotaEvent in quota,
     QuotaClassEvent in quota_class,

@@ -16,7 +16,7 @@ use super::actions::{ServerAction, admit, check_lock};
 use super::decision::{CallerRights, InstanceDecision, InstanceReject, one};
 use super::records::InstanceRecord;
 use super::requests::{InstanceChange, InstanceRequest};
-use super::{InstanceCommand, interfaces, labels, machine, moving, volumes, work};
+use super::{InstanceCommand, image_properties, interfaces, labels, machine, moving, volumes, work};
 
 pub fn decide(state: &Instance, command: InstanceCommand) -> InstanceDecision {
     match (command, state) {
@@ -69,6 +69,7 @@ fn request_of(server: &Alive, request: InstanceRequest) -> InstanceDecision {
         InstanceRequest::LoseNic { process, port } => interfaces::lose(server, process, port),
         InstanceRequest::Power { process, action, asker } => power(server, process, action, asker),
         InstanceRequest::Change { changes, asker } => change(server, changes, asker),
+        InstanceRequest::SetImageProperties { properties } => image_properties::change(server, properties),
         InstanceRequest::Volume(request) => volumes::decide(server, request),
         InstanceRequest::Lock { lock: wanted } => lock(server, wanted),
         InstanceRequest::Unlock { by_admin } => unlock(server, by_admin),

@@ -85,6 +85,10 @@ pub enum InstanceRequest {
         changes: Vec<InstanceChange>,
         asker: CallerRights,
     },
+    /// Sets image properties of a server that is off. Only an operator's tool asks for this.
+    SetImageProperties {
+        properties: SortedPairs,
+    },
     Lock {
         lock: Locked,
     },

@@ -6,8 +6,10 @@
 mod ask_server;
 pub mod create_servers;
 pub mod forecasts;
+pub mod heal_allocations;
 mod images_of_volumes;
 pub mod interfaces;
+pub mod orphaned_allocations;
 pub mod queries;
 pub mod remove_host;
 pub mod security_groups;

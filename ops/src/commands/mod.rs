@@ -15,10 +15,14 @@ pub mod inspect;
 pub mod log_copy;
 pub mod log_pages;
 mod log_place;
+pub mod manage;
 pub mod moments;
+pub mod nova_policy;
+mod operator_client;
 pub mod policy;
 pub mod rebuild;
 pub mod schedule;
+pub mod status;
 pub mod verify;
 
 use std::io::{self, Write};

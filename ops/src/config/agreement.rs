@@ -11,7 +11,10 @@ use std::path::Path;
 use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_hypervisor::sim::SimUri;
 
+use chrono::format::{Item, StrftimeItems};
 use uuid::Uuid;
+
+use crate::telemetry::log_config;
 
 use super::account::HasAccount as _;
 use super::event_store::EventStoreAddress;
@@ -39,6 +42,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         message: clash.message.into_owned(),
     };
     let agreements = [
+        logging(config),
         storage(config),
         migration(config),
         metadata(config),
@@ -54,11 +58,32 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         unused_keystone(config, texts),
         services::images(config),
         services::unused_glance(config, texts),
+        services::notifications(config),
         services::volumes(config),
         services::unused_cinder(config, texts),
         fleets(config),
     ];
     agreements.into_iter().flatten().map(told).collect()
+}
+
+/// A file of logging that cannot be used, and a form of times that is none.
+fn logging(config: &Config) -> Vec<Clash> {
+    let default = &config.default;
+    let mut clashes = Vec::new();
+    if let Some(path) = &default.log_config_append
+        && let Err(reason) = log_config::read(path)
+    {
+        let message = format!("[DEFAULT] log_config_append: {} {reason}", path.display()).into();
+        clashes.push(Clash { severity: Severity::Error, at: ("DEFAULT", "log_config_append"), message });
+    }
+    let unknown = |form: &str| StrftimeItems::new(form).any(|item| matches!(item, Item::Error));
+    if default.log_date_format.as_deref().is_some_and(unknown) {
+        clashes.push(error(
+            ("DEFAULT", "log_date_format"),
+            "[DEFAULT] log_date_format has a specifier that strftime does not know",
+        ));
+    }
+    clashes
 }
 
 /// Checks the account of Keystone, and tells which identity service is in use.

@@ -112,11 +112,11 @@ fn all_problems_are_reported_in_the_order_of_the_files() {
 fn options_that_only_nova_has_cause_a_note_or_a_warning() {
     assert_eq!(
         problems_in(&[concat!(
-            "[DEFAULT]\ntransport_url = rabbit://a\n[ironic]\nauth-type = password\n",
+            "[DEFAULT]\ncompute_driver = fake\n[ironic]\nauth-type = password\n",
             "[database]\nconnection = mysql://x\n[libvirt]\ndisk-prefix = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
         )]),
         [
-            "0.conf:2: note: [DEFAULT] transport_url is an option of Nova and has no effect in Chronova",
+            "0.conf:2: note: [DEFAULT] compute_driver is an option of Nova and has no effect in Chronova",
             "0.conf:4: note: [ironic] auth-type is an option of Nova and has no effect in Chronova",
             "0.conf:6: warning: [database] connection is an option of Nova and has no effect: the event log under \
              [chronova] data_dir takes the place of Nova's databases",
@@ -444,6 +444,32 @@ fn contradictory_storage_options_stop_the_start() {
     let space = "[DEFAULT]\npreallocate_images = space\n";
     assert!(problems_in(&[space])[0].starts_with("0.conf:2: warning: "));
     assert_eq!(problems_in(&[&format!("{space}use_cow_images = false")]), Vec::<String>::new());
+}
+
+#[test]
+fn syslog_has_the_facility_of_the_option() {
+    let facility = |text: &str| good(&[&format!("[DEFAULT]\n{text}")]).config.targets().log.syslog;
+    assert_eq!(facility("syslog_log_facility = LOG_LOCAL0\n"), None, "it is off by default");
+    assert_eq!(facility("use_syslog = true\n"), Some(1));
+    for local in 0..8_u8 {
+        let text = format!("debug = False\nuse_syslog = True\nsyslog_log_facility = LOG_LOCAL{local}\n");
+        assert_eq!(facility(&text), Some(16 + local));
+    }
+    assert!(problems_in(&["[DEFAULT]\nsyslog_log_facility = LOG_LOCAL8\n"])[0].contains("LOG_LOCAL8"));
+}
+
+#[test]
+fn notifications_need_a_known_driver_and_a_broker() {
+    let of = |text: &str| problems_in(&[text]);
+    assert_eq!(of("[oslo_messaging_notifications]\ndriver = noop\n"), [""; 0]);
+    assert!(of("[oslo_messaging_notifications]\ndriver = pigeon\n")[0].contains("pigeon is not supported"));
+    assert!(of("[oslo_messaging_notifications]\ndriver = messagingv2\n")[0].contains("no transport_url says where"));
+    let both = good(&["[DEFAULT]\ntransport_url = rabbit://u:p@rpc:5672/\n[oslo_messaging_notifications]\n\
+                       driver = messagingv2\ntransport_url = rabbit://u:p@notes:5672/\n"]);
+    let options = both.config.targets().runtime.notifications;
+    assert_eq!(&*options.broker.transport_url, "rabbit://u:p@notes:5672/", "a queue of their own");
+    let off = good(&["[oslo_messaging_notifications]\ndriver = noop\n"]).config.targets().runtime.notifications;
+    assert!(off.drivers.is_empty());
 }
 
 /// A guest's metadata contains secrets of its owner, so only known proxies may ask for it.

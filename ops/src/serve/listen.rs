@@ -28,6 +28,10 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
     let mut all = Vec::new();
     for (words, only) in groups {
         let api = if only == Some(Service::Metadata) { "metadata" } else { "osapi_compute" };
+        let is_novas = matches!(only, Some(Service::Compute | Service::Metadata));
+        if is_novas && !config.default.enabled_apis.iter().any(|enabled| enabled == api) {
+            continue;
+        }
         let secure = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == api);
         let in_novas_words = in_novas_words(config, only).filter(|_| words.0.is_empty());
         for word in words.0.iter().cloned().chain(in_novas_words) {

@@ -13,6 +13,7 @@ mod network;
 mod private;
 mod read_models;
 mod reconcilers;
+mod report;
 mod vendor_data;
 mod volumes;
 mod wiring;
@@ -81,7 +82,7 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     }
     if let Ok(WorkEnd::Leads) = ended {
         let over = handed_over(membership.as_ref());
-        ended = until_told((&logging, &mut signals), &mut control_plane, over).await;
+        ended = until_told((&logging, &mut signals), &config, &mut control_plane, over).await;
     }
     control_plane.app.feeds.close();
     control_plane.app.consoles.close();
@@ -138,7 +139,7 @@ async fn follow(
     opener: &StartupGateOpener,
 ) -> Result<WorkEnd> {
     let leads = async { membership.lead().await.map(|()| WorkEnd::Leads) };
-    let ended = until_told((logging, signals), control_plane, leads).await?;
+    let ended = until_told((logging, signals), config, control_plane, leads).await?;
     if let WorkEnd::Leads = ended {
         control_plane.lead(config, membership).await?;
         opener.open(&control_plane.app);
@@ -181,6 +182,7 @@ struct ServeSignals {
     end: EndSignals,
     hang_up: Signal,
     rebuild: Signal,
+    report: Signal,
 }
 
 impl ServeSignals {
@@ -189,6 +191,7 @@ impl ServeSignals {
             end: EndSignals::new()?,
             hang_up: signal(SignalKind::hangup())?,
             rebuild: signal(SignalKind::user_defined1())?,
+            report: signal(SignalKind::user_defined2())?,
         })
     }
 }
@@ -196,10 +199,11 @@ impl ServeSignals {
 /// Waits for a reason to stop, or for a change of the member's role.
 async fn until_told(
     (logging, signals): (&Logging, &mut ServeSignals),
+    config: &Config,
     control_plane: &mut ControlPlane,
     changes: impl Future<Output = Result<WorkEnd>>,
 ) -> Result<WorkEnd> {
-    let ServeSignals { end, hang_up, rebuild } = signals;
+    let ServeSignals { end, hang_up, rebuild, report } = signals;
     let mut broken = control_plane.member.broken();
     let mut changes = std::pin::pin!(changes);
     loop {
@@ -209,6 +213,11 @@ async fn until_told(
                 tracing::error!(%error, "cannot reopen the log file");
             },
             _ = rebuild.recv() => control_plane.member.rebuild_all(),
+            _ = report.recv() => {
+                let now = control_plane.member.clock.now();
+                let text = report::render(config, &control_plane.member.views, now);
+                report::write(&text, config.oslo_reports.log_dir.as_deref(), now);
+            },
             changed = &mut changes => return changed,
             reason = broken.wait_for(Option::is_some) => {
                 let reason = reason.ok().and_then(|reason| (*reason).clone()).unwrap_or_default();

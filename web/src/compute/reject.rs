@@ -71,7 +71,7 @@ pub(super) fn no_marker(marker: &str) -> Fault {
 }
 
 /// The refusal of an action on a server. `action` is the API's name of the action (`stop`, `reboot`, `delete`).
-pub(super) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> Fault {
+pub(crate) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> Fault {
     refused(error, |reject| instance_reject(id, reject))
 }
 
@@ -102,6 +102,16 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
         InstanceReject::NoSuchMetadata => Fault::not_found("Metadata item was not found"),
         InstanceReject::TooManyTags { limit } => {
             Fault::bad_request(format!("The number of tags exceeded the per-server limit {limit}"))
+        }
+        InstanceReject::UnknownImageProperty { name } => {
+            Fault::bad_request(format!("Invalid image property name {name}.")).key("invalidImagePropertyName")
+        }
+        InstanceReject::BadImageProperty { name, value } => {
+            Fault::bad_request(format!("Field value {value} of image property {name} is invalid."))
+                .key("invalidImagePropertyValue")
+        }
+        InstanceReject::WithoutImage => {
+            Fault::conflict(format!("Instance {id} was made from no image, so it keeps no image properties."))
         }
         InstanceReject::NoSuchPort(port) => Fault::not_found(format!("Port id {port} could not be found.")),
         InstanceReject::NoSuchTag { tag } => Fault::not_found(format!("Server {id} has no tag '{tag}'")),

@@ -58,6 +58,7 @@ use writer::{AppendJob, EncodedEvent, WriteJob, Writer};
 
 pub use read_only::ReadOnlyLog;
 pub use reader::Verified;
+pub use schema::FORMAT;
 
 /// The options of a log. The defaults suit nearly every deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -29,7 +29,7 @@ use crate::store::StoreError;
 /// "Chro", the magic number for `file(1)`.
 const APPLICATION_ID: i32 = 0x4368_726f;
 /// The version of the layout.
-pub(super) const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 3;
 /// The number of the newest events that the opening reads before it trusts the log.
 const TRUST: u64 = 256;
 

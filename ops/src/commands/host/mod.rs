@@ -4,7 +4,6 @@
 //! host is empty, or the command does not wait; 1 servers stay on it, or the drain was cancelled; 2 the command failed.
 
 mod check;
-mod client;
 mod progress;
 
 use std::io::Write;
@@ -13,8 +12,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use self::client::OperatorClient;
 use self::progress::DrainProgress;
+use super::operator_client::OperatorClient;
 use super::{CommandFailure, Exit};
 use crate::cli::ConfigPaths;
 use crate::config::Config;
@@ -153,7 +152,7 @@ pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Re
 fn path(host: &str, rest: &str) -> String {
     // Names of hosts and ids need no escapes; the server refuses anything else as an unknown host.
     let plain: String = host.chars().filter(|sign| sign.is_ascii_alphanumeric() || "-._".contains(*sign)).collect();
-    format!("/hosts/{plain}{rest}")
+    format!("/chronova/v1/hosts/{plain}{rest}")
 }
 
 fn drain_request(how: &DrainArgs) -> Value {
@@ -168,7 +167,7 @@ fn drain_request(how: &DrainArgs) -> Value {
 }
 
 fn list(client: &OperatorClient, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
-    let shown = client.get("/hosts")?;
+    let shown = client.get("/chronova/v1/hosts")?;
     writeln!(out, "{:<32} {:>7}  {:<5} {:<9} REASON", "HOST", "SERVERS", "STATE", "TAKES NEW")?;
     for host in shown["hosts"].as_array().into_iter().flatten() {
         let (name, servers) = (host["name"].as_str().unwrap_or_default(), host["servers"].as_u64().unwrap_or(0));
@@ -221,6 +220,6 @@ fn follow(
 }
 
 #[expect(clippy::disallowed_methods, reason = "the command has this thread for itself")]
-fn pause(duration: Duration) {
+pub(super) fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }

@@ -27,15 +27,61 @@ section! {
             origin: super::super::OptionOrigin::Oslo,
             help: "Log one JSON object a line instead of text.",
         }
+        use_syslog: bool => here {
+            default: Text("false"), origin: super::super::OptionOrigin::Oslo,
+            help: "Log to syslog as well, in the form of RFC 5424.",
+        }
+        syslog_log_facility: String => here {
+            default: Text("LOG_USER"), origin: super::super::OptionOrigin::Oslo,
+            choices: &[
+                "LOG_KERN", "LOG_USER", "LOG_MAIL", "LOG_DAEMON", "LOG_AUTH", "LOG_SYSLOG", "LOG_LPR", "LOG_NEWS", "LOG_CRON",
+                "LOG_AUTHPRIV", "LOG_LOCAL0", "LOG_LOCAL1", "LOG_LOCAL2", "LOG_LOCAL3", "LOG_LOCAL4", "LOG_LOCAL5", "LOG_LOCAL6",
+                "LOG_LOCAL7",
+            ],
+            help: "Facility of the lines in syslog.",
+        }
+        use_journal: bool => log.journal {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Log to systemd's journal as well, with fields.",
+        }
+        watch_log_file: bool => log.watch {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Open the log file again as soon as another file, or none, has its name.",
+        }
+        log_date_format: Option<String> => log.date_format {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Form of times in text lines, as in strftime. Unset: ISO 8601 with microseconds, in UTC.",
+        }
+        log_config_append: Option<PathBuf> => here {
+            origin: super::super::OptionOrigin::Oslo,
+            deprecated: &[("DEFAULT", "log_config")],
+            help: "File in the form of Python's logging.config.fileConfig. Levels and handlers come from it, and the other \
+                   options of logging are ignored.",
+        }
         use_stderr: bool => log.stderr {
             origin: super::super::OptionOrigin::Oslo,
             help: "Log to standard error as well when a log file is set.",
+        }
+        enabled_apis: Vec<String> => here {
+            default: Text("osapi_compute,metadata"), choices: &["osapi_compute", "metadata"],
+            help: "Which APIs have listeners of their own: without `osapi_compute` or `metadata`, compute_listen or \
+                   metadata_listen of [chronova] and Nova's options in their place open nothing. [chronova] listen always \
+                   serves every API.",
         }
         enabled_ssl_apis: Vec<String> => here {
             default: Text("osapi_compute"), choices: &["osapi_compute", "metadata"],
             help: "Which listeners speak TLS once [wsgi] ssl_cert_file and ssl_key_file are set: `osapi_compute` stands for \
                    all but those of metadata_listen, `metadata` for those. Nova's default is none; here a certificate \
                    that is configured is used, except for guests, who ask for their metadata without TLS.",
+        }
+        transport_url: Option<String> => here {
+            origin: super::super::OptionOrigin::Oslo, secret: true,
+            help: "RabbitMQ for notifications, unless [oslo_messaging_notifications] transport_url names another one. Chronova \
+                   has no RPC, so nothing else uses it.",
+        }
+        control_exchange: String => runtime.notifications.broker.exchange {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Exchange of notifications.",
         }
         host: Option<String> => compute.host {
             default: HostName,
@@ -262,6 +308,15 @@ section! {
         pointer_model: Option<String> => drivers.libvirt.guests.tablet by PointerWords {
             choices: &["usbtablet", "ps2mouse"],
             help: "Pointing device of guests that have a graphical console.",
+        }
+    }
+}
+
+section! {
+    /// Reports of the server's state.
+    OsloReports = "oslo_reports" from Oslo {
+        log_dir: Option<PathBuf> => here {
+            help: "Directory in which SIGUSR2 makes the server write a report of its state. Unset: standard error.",
         }
     }
 }

@@ -31,3 +31,10 @@ fn listeners_come_from_novas_options_too() {
     let both = format!("{nova}[chronova]\nmetadata_listen = 192.0.2.1:1\n");
     assert_eq!(all(&both), [common, compute, metadata("192.0.2.1:1")], "ours win");
 }
+
+#[test]
+fn apis_that_are_not_enabled_have_no_listener() {
+    let nova = "[DEFAULT]\nmetadata_listen_port = 8775\nosapi_compute_listen_port = 9774\n";
+    let count = |apis: &str| listeners(&config(&format!("{nova}enabled_apis = {apis}\n"))).unwrap().len();
+    assert_eq!([count("osapi_compute, metadata"), count("metadata"), count("osapi_compute")], [3, 2, 2]);
+}
