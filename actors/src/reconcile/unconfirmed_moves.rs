@@ -3,7 +3,6 @@
 //! The log has the time of each move, so the time while the control plane is down is included.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Timestamp};
 use chronova_events::ids::{InstanceId, ProcessId};
@@ -12,7 +11,7 @@ use chronova_projections::views::Views;
 
 use crate::instance::{InstanceRequest, InstanceRoot, MoveRequest};
 use crate::reconcile::context::ReconcileContext;
-use crate::reconcile::reconciler::{Reconciler, Situation};
+use crate::reconcile::reconciler::{Reconciler, Situation, moment_before};
 
 /// Servers with a move to confirm now: one that ended at or before `moved_by`, or that a reset of the state left
 /// unconfirmed. Without `moved_by`, only moves after a reset are selected.
@@ -28,12 +27,6 @@ pub fn plan(views: &Views, moved_by: Option<Timestamp>) -> Vec<InstanceId> {
     })
 }
 
-/// The time limit by `[DEFAULT] resize_confirm_window`; `None` if the window is zero, which means never.
-fn moved_by(now: Timestamp, window: Duration) -> Option<Timestamp> {
-    let age = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
-    (!window.is_zero()).then(|| Timestamp(now.0.saturating_sub(age)))
-}
-
 /// Moves to confirm, and the time limit of their end.
 #[derive(Debug)]
 pub struct UnconfirmedMoves;
@@ -45,7 +38,7 @@ impl Reconciler for UnconfirmedMoves {
     const REPAIRS: &'static str = "moves that nobody confirmed in `[DEFAULT] resize_confirm_window`";
 
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
-        let by = moved_by(situation.now, situation.options.resize_confirm_window);
+        let by = moment_before(situation.now, situation.options.resize_confirm_window);
         plan(situation.views, by).into_iter().map(|instance| (instance, by)).collect()
     }
 
