@@ -42,7 +42,7 @@ PACKAGES_OPENSTACK=(keystone glance-api uwsgi-plugin-python3)
 PACKAGES_NEUTRON=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql neutron-api neutron-rpc-server openvswitch-switch
   ovn-central ovn-host ethtool)
 
-# Cinder and its database, and Ceph, whose disks QEMU and libvirt of the host reach, for tests/testbed/{cinder,ceph}.sh.
+# Cinder and its database, and Ceph, for tests/testbed/{cinder,ceph}.sh. The host's QEMU and libvirt use Ceph's disks.
 PACKAGES_CINDER=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql cinder-api cinder-scheduler cinder-volume ceph-mon
   ceph-mgr ceph-osd ceph-common python3-rbd python3-rados qemu-block-extra libvirt-daemon-driver-storage-rbd)
 
@@ -150,7 +150,7 @@ libvirt_answers() { timeout 20 virsh -q -c qemu:///system hostname >/dev/null 2>
 runs_as() { [ -n "$1" ] && [ "$(basename "$(readlink "/proc/$1/exe" 2>/dev/null)" 2>/dev/null)" = "$2" ]; }
 
 # Copies a program. Debuggers, profilers and backtraces find TO.debug by a link in the copy. A copy that is newer than
-# FROM stays as it is. Only its owner may read the copy, because it may be in the data folder.
+# FROM is kept. Only its owner may read the copy, because it may be in the data folder.
 install_program() { # from, to
   local from=$1 to=$2
   [ "$to" -nt "$from" ] && [ -e "$to.debug" ] && return 0

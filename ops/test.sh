@@ -149,7 +149,7 @@ stage_lint() {
   check "lint of the EventStoreDB back end" cargo clippy -p chronova-events --features eventstoredb --all-targets --locked -- -D warnings
 }
 
-# The dashboard has no build step: its files are served as they are. These tools check them, and nothing else uses them.
+# The dashboard has no build step: its files are served unchanged. These tools check them, and nothing else uses them.
 stage_dashboard() {
   if ! setup_dashboard_tools >"$LOGS/dashboard-tools.log" 2>&1; then
     skip "types and lint of the dashboard: $(tail -n 1 "$LOGS/dashboard-tools.log")"

@@ -30,7 +30,7 @@ macro_rules! gateway {
 
         impl CommandGateway {
             /// Starts the gateway. Needs a running actix system. `threads` is the number of threads that the actors
-            /// share; with 0, they run on the calling thread. `right` proves that the log takes appends of this
+            /// share; with 0, they run on the calling thread. `right` proves that the log accepts appends of this
             /// process.
             pub(crate) fn start(
                 store: Arc<dyn EventStore>,

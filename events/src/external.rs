@@ -1,7 +1,7 @@
 //! Events that other programs append to the same log, in streams of their own.
 //!
-//! Chronova does not interpret their content. No fold and no read model reads it. The log orders and checks them, and
-//! every audit shows them. Their streams have categories that Chronova does not use (see [`is_ours`]).
+//! Chronova does not interpret their content. No fold and no read model reads that content. The log orders and checks
+//! them, and every audit shows them. Their streams have categories that Chronova does not use (see [`is_ours`]).
 
 use std::fmt::Write;
 
@@ -60,8 +60,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Whether streams of this category belong to Chronova. Each noun has its events in the category of its name. Only its
-/// own events are allowed there, because the noun's fold applies each of them.
+/// Whether streams of this category belong to Chronova. Each noun stores its events in the category of the same name.
+/// Other events are refused there, because the noun's fold applies every event of a stream.
 pub fn is_ours(category: &str) -> bool {
     category != ExternalEvent::NOUN && is_noun(category)
 }

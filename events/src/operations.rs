@@ -1,6 +1,6 @@
 //! The operations that events begin: their processes, tasks and names.
 //!
-//! The matches name every event. So a new event has to say whether it begins an operation.
+//! Each `match` lists every event, so the compiler asks of a new event whether it begins an operation.
 
 use crate::host::HostEvent;
 use crate::ids::{InstanceId, ProcessId, VolumeId};

@@ -117,7 +117,7 @@ pub struct OpenClaims {
 }
 
 impl OpenClaims {
-    /// The amounts that the server holds. For each resource, this is the largest of all these amounts.
+    /// The amounts that the server holds: for each resource the largest of `before` and the open claims.
     fn held(&self) -> Option<(u32, u64)> {
         let all = self.before.iter().chain(self.by_process.values()).copied();
         all.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))

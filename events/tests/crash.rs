@@ -74,7 +74,7 @@ fn appends(events: &[Arc<Recorded>]) -> BTreeMap<String, usize> {
         let texts: Vec<String> = together.iter().map(|event| text(event)).collect();
         let tag = texts[0].split_once(' ').unwrap().0.to_owned();
         let whole: Vec<String> = (0..EVENTS_PER_APPEND).map(|n| format!("{tag} {n}")).collect();
-        assert_eq!(texts, whole, "the events of an append are complete and adjacent");
+        assert_eq!(texts, whole, "the events of an append are incomplete or not adjacent");
         *found.entry(tag).or_default() += 1;
     }
     found
@@ -123,7 +123,7 @@ async fn the_error_of_a_second_process_names_the_process_that_holds_the_log() {
     assert!(refused.to_string().contains(&child.id().to_string()));
     child.kill().unwrap();
     child.wait().unwrap();
-    let store = open(&path).expect("a dead process holds no lock");
+    let store = open(&path).expect("the log must open after its holder died");
     let again = open(&path).unwrap_err();
     assert!(matches!(again, StoreError::Locked { pid: Some(pid), .. } if pid == std::process::id()), "{again}");
     drop(store);
@@ -291,7 +291,7 @@ async fn on_a_full_disk(disk: &SmallDisk, times: u64, seed: u64) {
         disk.make_room();
         for n in 0..30 {
             let tag = format!("room-{seed}.{time}/{n}");
-            store.append(&StreamId::new("process", n % 5), Expected::Any, tagged(&tag)).await.expect("there is room");
+            store.append(&StreamId::new("process", n % 5), Expected::Any, tagged(&tag)).await.expect("no space");
         }
         acknowledged += 30;
         holds(&store, acknowledged).await;
@@ -307,7 +307,7 @@ async fn on_a_full_disk(disk: &SmallDisk, times: u64, seed: u64) {
     let store = open(&roomy.path().join("log.db")).unwrap();
     holds(&store, acknowledged).await;
     store.close().await;
-    let store = open(&path).expect("a full disk does not keep a log from being read");
+    let store = open(&path).expect("the log must be readable on a full disk");
     holds(&store, acknowledged).await;
     store.close().await;
     disk.make_room();

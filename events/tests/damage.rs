@@ -27,7 +27,7 @@ fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
 }
 
 fn refusal(path: &Path) -> StoreError {
-    open(path).expect_err("a damaged log is refused")
+    open(path).expect_err("a damaged log must be refused")
 }
 
 /// The text of the nth event. Tests find it in the file by its bytes.
@@ -68,7 +68,7 @@ fn crash_image(path: &Path) -> (TempDir, PathBuf) {
 }
 
 fn position_of(bytes: &[u8], wanted: &str) -> usize {
-    bytes.windows(wanted.len()).position(|window| window == wanted.as_bytes()).expect("it is in the file")
+    bytes.windows(wanted.len()).position(|window| window == wanted.as_bytes()).expect("the text must be in the file")
 }
 
 fn flip(path: &Path, wanted: &str) {
@@ -105,7 +105,7 @@ async fn a_flipped_bit_in_a_payload_is_found_at_its_position() {
     assert!(is_corrupt_at(&error, 100), "{error}");
     let error = store.verify().await.unwrap_err();
     assert!(is_corrupt_at(&error, 100), "{error}");
-    assert_eq!(store.read_all(Position::START, 99).await.unwrap().len(), 99, "the rest can be read");
+    assert_eq!(store.read_all(Position::START, 99).await.unwrap().len(), 99, "the other events must be readable");
     assert_eq!(store.read_all(Position(100), 500).await.unwrap().len(), 500);
     let mut subscription = store.subscribe(Position::START);
     assert!(is_corrupt_at(&subscription.next().await.unwrap_err(), 100));
@@ -227,7 +227,7 @@ async fn a_write_ahead_log_cut_short_is_noticed() {
     store.close().await;
     let wal = beside(&image, "-wal");
     let whole = std::fs::read(&wal).unwrap();
-    assert!(whole.len() > 40 * 4_096, "the events are in the write-ahead log");
+    assert!(whole.len() > 40 * 4_096, "the write-ahead log must hold the events");
     let mut lengths = vec![0, 32, 5_000, whole.len() / 2, whole.len() - 1];
     lengths.extend(cuts(whole.len(), rounds(0, 500)));
     for length in lengths {
@@ -244,7 +244,7 @@ async fn a_write_ahead_log_cut_short_is_noticed() {
     std::fs::remove_file(&wal).unwrap();
     assert!(matches!(refusal(&image), StoreError::Corrupt { .. }));
     std::fs::write(&wal, &whole).unwrap();
-    let store = open(&image).expect("a refusal leaves the files as they were");
+    let store = open(&image).expect("the refusal must not change the files");
     assert_eq!(store.verify().await.unwrap().events, 40);
 }
 
@@ -307,7 +307,7 @@ async fn an_older_copy_is_noticed() {
     let error = refusal(&path);
     assert!(is_corrupt_at(&error, 6) && error.to_string().contains("log.db.witness"), "{error}");
     std::fs::remove_file(beside(&path, ".witness")).unwrap();
-    assert_eq!(open(&path).unwrap().head(), Position(5), "put back on purpose");
+    assert_eq!(open(&path).unwrap().head(), Position(5), "the log must open with the file put back");
 }
 
 #[tokio::test]
@@ -404,8 +404,8 @@ async fn closing_answers_waiting_requests_and_ends_all_threads() {
     assert_eq!((end, seen), (StoreError::Closed, acknowledged));
     assert_eq!(store.read_all(Position::START, 9).await.unwrap_err(), StoreError::Closed);
     assert_eq!(store.load_snapshot(&stream(1)).await.unwrap_err(), StoreError::Closed);
-    assert_eq!(std::fs::metadata(beside(&path, "-wal")).map_or(0, |wal| wal.len()), 0, "nothing left to recover");
-    let again = open(&path).expect("the lock is free although the old handle still exists");
+    assert_eq!(std::fs::metadata(beside(&path, "-wal")).map_or(0, |wal| wal.len()), 0, "the WAL must be empty");
+    let again = open(&path).expect("the lock must be free although the old handle still exists");
     assert_eq!(again.verify().await.unwrap().events, acknowledged as u64);
 }
 

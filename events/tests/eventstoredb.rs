@@ -149,7 +149,7 @@ async fn two_processes_share_one_log() {
     let mut subscription = other.subscribe(Position::START);
     one.append(&stream, Expected::Exact(Revision::NONE), vec![event("one")]).await.unwrap();
     assert_eq!(text(&subscription.next().await.unwrap()[0]), "one");
-    other.append(&stream, Expected::Exact(Revision::NONE), vec![event("x")]).await.expect_err("it is there already");
+    other.append(&stream, Expected::Exact(Revision::NONE), vec![event("x")]).await.expect_err("the stream exists");
     let second = other.append(&stream, Expected::Exact(Revision(1)), vec![event("other")]).await.unwrap();
     let read = one.read_stream(&stream, Revision(1), 9).await.unwrap();
     assert_eq!((text(&read[0]), read[0].position), ("other".to_owned(), second.position));

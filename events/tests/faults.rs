@@ -85,14 +85,14 @@ async fn failing_fsync(path: &Path) {
         acknowledged.push(format!("good {n}"));
     }
     fault("fsync 5");
-    let refused = append(&*store, "in doubt").await.expect_err("it is not on the disk");
+    let refused = append(&*store, "in doubt").await.expect_err("an append without a sync must fail");
     assert!(matches!(refused, StoreError::Io(_)), "{refused}");
     fault("");
     for _ in 0..5 {
         // The kernel may have dropped the pages that it could not write, and reports this only once.
-        assert_eq!(append(&*store, "later").await.expect_err("nothing is acknowledged any more"), refused);
+        assert_eq!(append(&*store, "later").await.expect_err("no later append may succeed"), refused);
     }
-    assert_eq!(texts(&*store).await[..20], acknowledged[..], "reads go on");
+    assert_eq!(texts(&*store).await[..20], acknowledged[..], "acknowledged events must be readable");
     store.close().await;
     let store = open(path);
     let found = texts(&*store).await;
@@ -135,9 +135,9 @@ async fn failing_fsync_under_load(path: &Path, round: u64) {
         acknowledged.extend(own);
     }
     fault("");
-    assert!(append(&*store, "later").await.is_err(), "round {round}: nothing is acknowledged any more");
+    assert!(append(&*store, "later").await.is_err(), "round {round}: a later append succeeded");
     let seen = texts(&*store).await;
-    assert!(acknowledged.iter().all(|text| seen.contains(text)), "round {round}: reads go on");
+    assert!(acknowledged.iter().all(|text| seen.contains(text)), "round {round}: an event is missing");
     store.close().await;
     drop(store);
     let store = open(path);
@@ -146,7 +146,7 @@ async fn failing_fsync_under_load(path: &Path, round: u64) {
     assert!(count <= acknowledged.len() + WRITERS, "round {round}: {count} of {}", acknowledged.len());
     found.sort();
     found.dedup();
-    assert_eq!(found.len(), count, "round {round}: none is there twice");
+    assert_eq!(found.len(), count, "round {round}: an event is in the log twice");
     for text in &acknowledged {
         assert!(found.binary_search(text).is_ok(), "round {round}: {text} was acknowledged");
     }
@@ -167,13 +167,13 @@ async fn failing_write(path: &Path, how: &str, expected: &StoreError) {
         }
         fault(how);
         for _ in 0..3 {
-            let refused = append(&*store, "refused").await.expect_err("it cannot be written");
+            let refused = append(&*store, "refused").await.expect_err("the append must be refused");
             assert_eq!(std::mem::discriminant(&refused), std::mem::discriminant(expected), "{refused}");
         }
-        assert_eq!(texts(&*store).await, acknowledged, "reads go on, and a refused event is none");
+        assert_eq!(texts(&*store).await, acknowledged, "only acknowledged events must be readable");
         fault("");
     }
-    append(&*store, "by itself").await.expect("it goes on by itself");
+    append(&*store, "by itself").await.expect("appends must work again by themselves");
     acknowledged.push("by itself".to_owned());
     store.close().await;
     let store = open(path);
@@ -339,7 +339,7 @@ async fn a_clock_that_goes_backwards_disturbs_no_order() {
     }
     let all = store.read_all(Position::START, usize::MAX).await.unwrap();
     assert_eq!(texts(&*store).await, (0..events).map(|n| n.to_string()).collect::<Vec<_>>());
-    assert!(all.windows(2).any(|pair| pair[0].recorded_at > pair[1].recorded_at), "the clock did go backwards");
+    assert!(all.windows(2).any(|pair| pair[0].recorded_at > pair[1].recorded_at), "the clock never went backwards");
     assert!(all.windows(2).all(|pair| pair[0].position < pair[1].position));
     let mut subscription = store.subscribe(Position(30));
     assert_eq!(subscription.next().await.unwrap()[0].position, Position(31));

@@ -51,7 +51,7 @@ async fn has(store: &PostgresStore, position: Position) {
     until("the follower has the event", || store.head() >= position).await;
 }
 
-/// Waits until `store` can take the lead, while `watch` is called at every attempt.
+/// Waits until `store` has taken the lead. Calls `watch` after each attempt that failed.
 async fn take(store: &PostgresStore, mut watch: impl FnMut()) {
     let begun = tokio::time::Instant::now();
     while !store.lead().await.unwrap() {
@@ -68,14 +68,15 @@ async fn a_follower_has_what_is_acknowledged_and_leads_on_it() {
     let (a, b) = (join(&database, "a").await, join(&database, "b").await);
     let refused = append(&a, "0").await.unwrap_err();
     assert!(refused.to_string().contains("another member leads"), "{refused}");
-    assert!(a.append_right().is_none(), "a follower has no right to append");
-    assert!(a.lead().await.unwrap(), "nobody else leads");
+    assert!(a.append_right().is_none(), "a follower must not have the right to append");
+    assert!(a.lead().await.unwrap(), "`a` must lead: nobody else does");
     assert_eq!(a.confirmed_epoch(), Some(1));
-    assert!(!b.lead().await.unwrap(), "another member leads");
+    assert!(!b.lead().await.unwrap(), "`b` must not lead: `a` does");
     assert_eq!(b.confirmed_epoch(), None);
     let mut news = b.subscribe(Position::START);
     let first = append(&a, "1").await.unwrap();
-    // The leader tells `b` the position here. Otherwise `b` would read the position in the head row a moment later.
+    // The test tells `b` the position, as the leader's process would. Otherwise `b` would read the position in the head
+    // row a moment later.
     b.told(first.position);
     assert_eq!(news.next().await.unwrap().len(), 1);
     for text in ["2", "3"] {
@@ -121,7 +122,8 @@ async fn a_follower_does_not_read_unacknowledged_events() {
         "INSERT INTO chronova_events SELECT 3, stream, 3, id, kind, version, codec, recorded_at, meta, data, hash \
          FROM chronova_events WHERE position = 2; UPDATE chronova_head SET position = 3",
     );
-    // The follower looks at the head row several times. Two later announcements show that it has.
+    // A follower writes `seen` just before it reads the head row, at most once a second. When `seen` has changed twice,
+    // `b` has read the head row since the insert.
     let announced = || database.sql("SELECT seen FROM chronova_members WHERE name = 'b'");
     for _ in 0..2 {
         let before = announced();
@@ -130,7 +132,7 @@ async fn a_follower_does_not_read_unacknowledged_events() {
     assert_eq!(b.head(), Position(2));
 }
 
-/// A leader that cannot reach the database stops answering for the log before another member can lead.
+/// A leader that cannot renew its lease stops confirming that it leads before another member can lead.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_members_never_both_confirm_that_they_lead() {
     let database = Postgres::new();
@@ -147,8 +149,8 @@ async fn two_members_never_both_confirm_that_they_lead() {
          END $$ LANGUAGE plpgsql; \
          CREATE TRIGGER stall BEFORE UPDATE ON chronova_head FOR EACH ROW EXECUTE FUNCTION stall()",
     );
-    until("the leader knows that it does not know", || a.confirmed_epoch().is_none()).await;
-    assert_eq!(database.sql(holder), first, "the leader gave up before another member led");
+    until("the leader no longer confirms that it leads", || a.confirmed_epoch().is_none()).await;
+    assert_eq!(database.sql(holder), first, "another member led before the leader gave up");
     database.sql(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
              WHERE query LIKE 'UPDATE chronova_head SET lease_until%'; \
@@ -176,7 +178,7 @@ async fn followers_know_a_newer_epoch_than_that_of_a_deposed_leader() {
     assert!(a.confirmed_epoch().is_none_or(|epoch| epoch < 2));
     assert!(b.confirmed_epoch().is_some_and(|epoch| epoch >= 2));
     append(&a, "of the deposed leader").await.unwrap_err();
-    until("the deposed leader learns it", || a.confirmed_epoch().is_none()).await;
+    until("the deposed leader learns that it is deposed", || a.confirmed_epoch().is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,9 +188,9 @@ async fn a_switchover_lets_only_the_named_member_lead() {
     assert!(a.lead().await.unwrap());
     admin::switch_over(&options(&database), "c").await.unwrap();
     let wish = a.wish();
-    until("the leader sees the wish", || wish.borrow().as_deref() == Some("c")).await;
+    until("the leader sees the request of a switchover", || wish.borrow().as_deref() == Some("c")).await;
     a.close().await;
-    assert!(!b.lead().await.unwrap(), "another member is wished");
+    assert!(!b.lead().await.unwrap(), "`b` must not lead: the switchover names `c`");
     assert!(c.lead().await.unwrap());
     assert_eq!(*c.wish().borrow(), None);
     // The switchover is complete, so any member may lead next.

@@ -54,7 +54,7 @@ async fn a_member_waits_while_another_leads() {
     let watched = short * 3;
     // The sleep is much longer than a lease without a renewal.
     tokio::time::sleep(watched).await;
-    assert!(!second.is_finished(), "the leader renews its lease");
+    assert!(!second.is_finished(), "a second member leads although the leader renews its lease");
     append(&first, "2").await.unwrap();
     assert_eq!(first.health(), Ok(()));
     // The leader is dropped without releasing the lease, as by a crash.

@@ -1,6 +1,6 @@
 //! Tests of the SQLite log while other programs read its file: auditors with a SQLite client, and backups.
 //!
-//! The other programs are processes of their own, because the locks that protect the write-ahead log work between
+//! The other programs are processes of their own, because the locks that protect the write-ahead log work only between
 //! processes. The tests use SQLite's shell if it is installed, otherwise Python's module.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
@@ -161,10 +161,10 @@ async fn a_log_killed_beside_readers_of_its_file_keeps_acknowledged_appends() {
         let after = usize::try_from(200 + run * 97 % 900).unwrap();
         acknowledged.extend(kill_after(&mut child, after));
         // The programs continue while the log is opened again. One of them may have been the last user of the old file.
-        let store = open(&path).unwrap_or_else(|error| panic!("it starts after kill {run}: {error}"));
+        let store = open(&path).unwrap_or_else(|error| panic!("the log does not open after kill {run}: {error}"));
         let found = texts(&store).await;
         let distinct: BTreeSet<&String> = found.iter().collect();
-        assert_eq!(distinct.len(), found.len(), "none is there twice");
+        assert_eq!(distinct.len(), found.len(), "an event is in the log twice");
         for text in &acknowledged {
             assert!(distinct.contains(text), "{text} was acknowledged (run {run})");
         }
@@ -197,7 +197,7 @@ async fn a_log_last_closed_by_another_program_is_not_damaged() {
     drop(store);
     let verified = verify(&path, &VerifyOptions::default()).unwrap();
     assert_eq!(verified.damages, []);
-    assert!(verified.pages > 0, "the pages are sealed again: {:?}", verified.remarks);
+    assert!(verified.pages > 0, "the pages must be sealed again: {:?}", verified.remarks);
 }
 
 /// Removes or replaces the named file of a log under its writer.
@@ -231,9 +231,9 @@ async fn a_log_with_a_removed_or_replaced_file_acknowledges_no_more() {
         let gone = take_away(&path, suffix, replace);
         for _ in 0..3 {
             let refused = store.append(&stream, Expected::Any, vec![event("late")]).await;
-            let refused = refused.expect_err(&format!("{suffix} {replace}: nothing more is acknowledged")).to_string();
-            assert!(refused.contains(&gone.display().to_string()), "it is named: {refused}");
+            let refused = refused.expect_err(&format!("{suffix} {replace}: no later append may succeed")).to_string();
+            assert!(refused.contains(&gone.display().to_string()), "the error must name the file: {refused}");
         }
-        assert_eq!(store.head(), Position(20), "nothing more is seen either");
+        assert_eq!(store.head(), Position(20), "readers must see no later event");
     }
 }

@@ -119,7 +119,7 @@ fn every_text_field_of_every_payload_is_sealed_or_not_personal_for_a_reason() {
         .iter()
         .flat_map(|(place, text)| declared(text).into_iter().map(move |field| format!("{place} {field}")))
         .collect();
-    assert!(there.len() > 250, "the source is read: {}", there.len());
+    assert!(there.len() > 250, "the source has too few text fields: {}", there.len());
     let table = include_str!("../personal.txt");
     let (mut groups, mut used, mut listed) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

@@ -124,7 +124,7 @@ async fn a_missing_key_file_refuses_writes_until_an_operator_accepts_the_loss() 
     // Writing is refused until an operator decides.
     let refused = open(&path).unwrap_err().to_string();
     assert!(refused.contains("are missing: put the file back"), "{refused}");
-    assert!(!file.exists(), "a refusal makes no new file");
+    assert!(!file.exists(), "the refusal must create no file");
     std::fs::write(&file, &kept).unwrap();
     let store = open(&path).unwrap();
     assert_eq!(names(&*store).await, ["anna"]);
@@ -132,7 +132,7 @@ async fn a_missing_key_file_refuses_writes_until_an_operator_accepts_the_loss() 
     std::fs::remove_file(&file).unwrap();
     std::fs::write(folder.path().join("log.db.keys.lost"), "").unwrap();
     for _ in 0..2 {
-        let store = open(&path).expect("the loss was accepted");
+        let store = open(&path).expect("the log must open after the loss was accepted");
         assert_eq!(names(&*store).await[0], ERASED);
         rename(&*store, 1, "afterwards").await;
         assert_eq!(names(&*store).await.last().unwrap(), "afterwards");

@@ -135,10 +135,10 @@ async fn a_crash_leaves_no_page_unsealed() {
         for suffix in [".seals", "", "-wal", ".witness"] {
             std::fs::copy(beside(&path, suffix), beside(&copy, suffix)).unwrap();
         }
-        assert_eq!(look(&copy).damages, [], "as the crash left it");
+        assert_eq!(look(&copy).damages, [], "the files of the crash must be undamaged");
         open(&copy).close().await;
         let found = look(&copy);
-        assert_eq!(found.damages, [], "opened after the crash");
+        assert_eq!(found.damages, [], "the log reopened after the crash must be undamaged");
         assert_eq!(found.events, (part + 1) * 200);
     }
 }
@@ -186,7 +186,7 @@ async fn flipped_bits_of_a_large_log_are_found() {
     }
     println!("{together} of {together} flipped bits found, 40 at a time");
     let found = look(&path);
-    assert_eq!(found.damages, [], "every bit was flipped back");
+    assert_eq!(found.damages, [], "the log must be undamaged with every bit flipped back");
     assert_eq!(found.events, EVENTS);
 }
 
@@ -250,9 +250,9 @@ async fn a_flipped_bit_is_found_at_its_position() {
         let damage = at(&found.damages, n).unwrap_or_else(|| panic!("{n}: {:?}", found.damages));
         assert_eq!(damage.stream.as_ref(), Some(&all[usize::try_from(n - 1).unwrap()].stream), "{damage}");
         let page = place / 4_096 + 1;
-        let on_page = found.damages.iter().find(|damage| damage.page == Some(page)).expect("and its page");
+        let on_page = found.damages.iter().find(|damage| damage.page == Some(page)).expect("no page named");
         assert!(on_page.what.contains("(events "), "{on_page}");
-        assert_eq!(found.events, EVENTS, "the others are looked at all the same");
+        assert_eq!(found.events, EVENTS, "the other events must be checked, too");
     }
 }
 
@@ -298,10 +298,10 @@ async fn a_forged_event_breaks_the_chain_and_a_forged_chain_fits_no_anchor() {
     store.append(&stream(150), Expected::Any, vec![event("something else")]).await.unwrap();
     fill(&*store, 151, 150).await;
     store.close().await;
-    assert!(look(&forged).is_whole(), "a log that was forged as a whole is a log");
+    assert!(look(&forged).is_whole(), "a log forged as a whole must pass without an anchor");
     for anchor in [middle, honest] {
         let found = against(&forged, anchor);
-        let damage = at(&found.damages, anchor.position.0).expect("but not the one that was anchored");
+        let damage = at(&found.damages, anchor.position.0).expect("the anchor must reveal the forgery");
         assert!(damage.what.contains("anchor"), "{damage}");
     }
     let beyond = Anchor { position: Position(301), hash: honest.hash };
@@ -316,7 +316,7 @@ async fn a_forged_event_breaks_the_chain_and_a_forged_chain_fits_no_anchor() {
     assert_eq!(from.execute(&sql, []).unwrap(), 1);
     drop(from);
     let found = look(&forged);
-    let damage = at(&found.damages, 200).expect("it is not the one that was appended here");
+    let damage = at(&found.damages, 200).expect("the foreign event must be found");
     assert!(damage.what.contains("chain"), "{damage}");
     assert_eq!(damage.stream, Some(stream(200)));
 }
@@ -355,7 +355,7 @@ async fn an_overwritten_page_in_the_middle_is_found_and_the_rest_can_be_read() {
     let (first, last) = (*lost.iter().min().unwrap(), *lost.iter().max().unwrap());
     assert!(first > 1 && last < 3_000 && last - first < 100, "{:?}", found.damages);
     assert!(found.damages.iter().any(|damage| damage.page == Some(page.into())));
-    assert!(found.damages.iter().any(|damage| damage.stream.is_some()), "the index still knows the streams");
+    assert!(found.damages.iter().any(|damage| damage.stream.is_some()), "a damage must name its stream");
     // The log opens, the other events are readable, and appends work.
     let store = open(&path);
     let before = usize::try_from(first - 1).unwrap();

@@ -72,7 +72,7 @@ pub enum Renew {
 pub enum Quiesce {
     No,
     IfPossible,
-    /// The copy fails if the agent cannot freeze them.
+    /// The copy fails if the agent cannot freeze the file systems.
     Required,
 }
 
@@ -115,7 +115,7 @@ pub struct VolumeDisk {
     pub boot_order: Option<u32>,
 }
 
-/// A disk that QEMU reaches by itself over the network. The host needs no login, mount or device of its own.
+/// A disk that QEMU reaches by itself over the network. The host itself needs no login, mount or device for the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NetworkDisk {
     /// An image in a Ceph pool.
@@ -330,7 +330,8 @@ pub struct NicCounters {
 /// The properties and resources of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCapabilities {
-    /// The host's stable id. A libvirt host has the UUID of its storage pool, which was at first libvirt's host UUID.
+    /// The host's stable id. A libvirt host uses the UUID of its storage pool. At its creation, the pool got libvirt's
+    /// host UUID.
     pub host: HostId,
     pub hostname: String,
     /// For example `QEMU`, as in Nova's `hypervisor_type`.
@@ -346,7 +347,7 @@ pub struct HostCapabilities {
     pub cpu: CpuInfo,
     /// Whether the host has hardware virtualisation; otherwise it emulates.
     pub kvm: bool,
-    /// Why it emulates, for operators; `None` with hardware virtualisation.
+    /// Why the host emulates, for operators; `None` with hardware virtualisation.
     pub emulates_because: Option<String>,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,

@@ -3,7 +3,7 @@
 //! An image has two directory trees over one copy of the data. One has ISO 9660's own names of level 1
 //! (`META_DAT.JSO;1`). The other has Joliet names (`meta_data.json`), which Linux, the BSDs and Windows prefer. The
 //! recording times are constant, so that the same input gives the same bytes. Limits: 64 UTF-16 units per name, 8 names
-//! per path with the file's, less than 4 GiB per file.
+//! per path including the file's, less than 4 GiB per file.
 
 use std::collections::{BTreeMap, BTreeSet};
 

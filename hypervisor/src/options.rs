@@ -146,7 +146,8 @@ pub struct RbdOptions {
     pub user: Option<String>,
     /// The libvirt secret with the user's key.
     pub secret: Option<String>,
-    /// The key of `[chronova] rbd_keyring`, with which hosts get that secret; `None`: they have it.
+    /// The key of `[chronova] rbd_keyring`, from which Chronova defines that secret on hosts; `None`: hosts already
+    /// have it.
     pub key: Option<RbdKey>,
 }
 

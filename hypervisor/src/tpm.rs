@@ -50,7 +50,7 @@ impl std::fmt::Debug for TpmPassphrase {
     }
 }
 
-/// The encrypted files of a TPM, by name. The TPM's passphrase reads them on any host.
+/// The encrypted files of a TPM, by name. The TPM's passphrase decrypts them on any host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TpmState {
     pub version: TpmVersion,

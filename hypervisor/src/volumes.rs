@@ -64,9 +64,14 @@ pub fn rescue(instance: InstanceId) -> String {
     format!("{instance}_disk.rescue")
 }
 
-/// A copy of the root disk, which is to become an image.
+/// A copy of the root disk that becomes an image.
 pub fn copy(instance: InstanceId, copy: ImageId) -> String {
-    format!("{instance}_copy.{copy}")
+    format!("{}{copy}", copies(instance))
+}
+
+/// The prefix of the names of all copies of a guest's disk.
+pub fn copies(instance: InstanceId) -> String {
+    format!("{instance}_copy.")
 }
 
 /// An empty volume that is created when the [`copy`] is complete.

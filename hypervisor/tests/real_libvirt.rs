@@ -177,7 +177,7 @@ async fn hear(signals: &mut SignalStream, wanted: impl Fn(&HostSignal) -> bool) 
         }
         panic!("the signals ended");
     };
-    tokio::time::timeout(Duration::from_mins(2), heard).await.expect("the signal comes");
+    tokio::time::timeout(Duration::from_mins(2), heard).await.expect("the signal never came");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -130,7 +130,7 @@ fn a_reader_of_the_system_sees_events_without_personal_fields() {
     let auditor = "X-Auth-Token: audrey:audit\r\nX-Roles: reader\r\nOpenStack-System-Scope: all";
     let created = |who: &str| {
         let mut feed = Feed::open_as(&cloud, who, "?kind=keypair.created", None);
-        feed.next().expect("a key pair was made").1
+        feed.next().expect("the feed lacks the key pair").1
     };
     let (whole, told) = (created("X-Auth-Token: admin"), created(auditor));
     assert_eq!((&whole["kind"], &whole["position"], &whole["id"]), (&told["kind"], &told["position"], &told["id"]));
@@ -154,7 +154,7 @@ fn a_reader_of_the_system_sees_events_without_personal_fields() {
 fn lines_until(feed: &mut Feed, server: &str) -> Vec<String> {
     let mut lines = Vec::new();
     loop {
-        lines.push(feed.line().expect("the feed goes on"));
+        lines.push(feed.line().expect("the feed ended"));
         if lines.last().is_some_and(|line| line.contains(server)) {
             return lines;
         }
@@ -182,7 +182,7 @@ fn a_project_follows_its_own_servers_and_receives_no_byte_of_another() {
     };
     let theirs: Vec<String> = (0..3).map(|n| build("vera:victim", &format!("secret-{n}"))).collect();
     for id in &theirs {
-        assert!(lines_until(&mut victim, id).iter().any(|line| line.starts_with("data: ")), "the victim is told");
+        assert!(lines_until(&mut victim, id).iter().any(|line| line.starts_with("data: ")), "no event");
         client.delete(&format!("/compute/v2.1/servers/{id}")).unwrap().expect(204);
     }
     let own = build("mallory:evil", "own");
@@ -377,8 +377,8 @@ fn recorded(cloud: &Cloud, kind: &str) -> usize {
 }
 
 /// Kills the process at a system call of an erasure that writes, syncs, removes or renames: at every 13th call, or at
-/// each with `CHRONOVA_SOAK`. The next start or command completes an erasure that was recorded, and does not begin an
-/// erasure that was not. Either way, the next erasure removes all data.
+/// each with `CHRONOVA_SOAK`. The next start or command completes a recorded erasure. It begins no erasure that was not
+/// recorded. Either way, the next erasure removes all data.
 #[test]
 fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
     const ERASE: [&str; 7] = ["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes"];
@@ -405,13 +405,13 @@ fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
         if code == 0 {
             break;
         }
-        assert_eq!(code, -1, "call {call}: the process is killed and does not fail: {text}");
+        assert_eq!(code, -1, "call {call}: the process was not killed: {text}");
         died += 1;
         let (asked, done) = (recorded(&cloud, "erasure.requested"), recorded(&cloud, "erasure.completed"));
         if died % 2 == 0 && asked > 0 {
             cloud.start();
             cloud.stop();
-            assert_eq!(recorded(&cloud, "erasure.completed"), 1, "call {call}: the start completes it");
+            assert_eq!(recorded(&cloud, "erasure.completed"), 1, "call {call}: the start did not complete it");
         } else {
             let (code, text) = cloud.command(&ERASE);
             assert_eq!(code, 0, "call {call}: {text}");

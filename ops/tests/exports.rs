@@ -31,7 +31,7 @@ fn make_key(folder: &Path) {
     assert_eq!(export::keys::run(&args, &mut Vec::new()).unwrap(), Exit::Yes);
     assert!(
         matches!(export::keys::run(&args, &mut Vec::new()), Err(CommandFailure::Usage(_))),
-        "an existing key is never overwritten"
+        "an existing key must not be overwritten"
     );
 }
 
@@ -115,7 +115,7 @@ async fn an_export_of_a_project_hides_the_events_of_others() {
     let (exit, proved) = verified(folder, "project", &[]);
     assert_eq!(exit, Exit::Yes, "{proved}");
     let whole = std::fs::read_to_string(folder.join("project")).unwrap();
-    assert!(whole.contains(WEB), "the export has the project's servers");
+    assert!(whole.contains(WEB), "the export lacks the project's servers");
     assert!(whole.contains("\"content\":") && !said.contains(" 0 represented"), "{said}");
     // A third party verifies the export with Python and openssl, without Chronova.
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/verify_export.py");
@@ -173,13 +173,13 @@ async fn an_archive_is_listed_verified_and_erased_with_the_log() {
     };
     let mut live = Vec::new();
     audit::run(&audit::AuditArgs::default(), &*store, NOW, &mut live).await.unwrap();
-    assert_eq!(list(store.keys().unwrap()), text(live), "the archive says what the log says");
+    assert_eq!(list(store.keys().unwrap()), text(live), "the archive differs from the log");
     assert!(list(store.keys().unwrap()).contains("annas-19"));
     let keys = Arc::clone(store.keys().unwrap());
     keys.destroy(&DataSubject::Server(server), keys.next()).unwrap();
     let after = list(&keys);
     assert!(!after.contains("annas-") && after.contains("\"personal\":\"erased\""));
-    assert_eq!(verify().await.0, Exit::Yes, "an erasure changes no byte of the archive");
+    assert_eq!(verify().await.0, Exit::Yes, "an erasure changed the archive");
     let segment = std::fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().path());
     let segment = segment.into_iter().find(|path| path.extension().is_some_and(|ext| ext == "zst")).unwrap();
     let mut bytes = std::fs::read(&segment).unwrap();

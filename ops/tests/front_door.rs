@@ -59,7 +59,7 @@ fn with_a_certificate_the_apis_speak_only_tls() {
     assert_ne!(curl(&folder, &[&TRUST[..], &["--tls-max", "1.1"]].concat(), &format!("{url}/healthz")).0, 0);
     let (code, body) = curl(&folder, &TOKEN, &format!("http://{}/compute/v2.1/", cloud.address()));
     assert!(code != 0 || !body.contains("v2.1"), "{code}: {body}");
-    assert_eq!(curl(&folder, &[], &format!("http://{metadata}/")).0, 0, "guests request metadata without TLS");
+    assert_eq!(curl(&folder, &[], &format!("http://{metadata}/")).0, 0, "guests must get metadata without TLS");
     let clouds = std::fs::read_to_string(cloud.data().join("clouds.yaml")).unwrap();
     assert!(clouds.contains(&format!("auth_url: \"{url}/identity/v3\"")), "{clouds}");
     cloud.stop();
@@ -88,7 +88,7 @@ fn with_an_authority_for_clients_only_its_certificates_are_accepted() {
             curl(&folder, &[&TRUST[..], &["--cert", &certificate, "--key", &key]].concat(), &url).0
         };
         cloud.wait("it lets its client in", |_| shown("client") == 0);
-        assert_ne!(shown("stranger"), 0, "an unknown authority signed this certificate");
+        assert_ne!(shown("stranger"), 0, "a certificate of an unknown authority was accepted");
         assert_ne!(curl(&folder, &TRUST, &url).0, 0, "no certificate");
     }
     cloud.stop();

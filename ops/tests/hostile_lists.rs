@@ -194,5 +194,5 @@ fn the_cost_of_a_list_grows_at_most_in_proportion_to_the_request() {
     }
     println!("{asked} hostile requests, {answered} answered 200, {compared} compared");
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
-    assert!(asked > 1_500 && answered > 500, "the requests reach the handlers: {asked}, {answered}");
+    assert!(asked > 1_500 && answered > 500, "too few requests reach the handlers: {asked}, {answered}");
 }

@@ -181,7 +181,8 @@ fn each_member_shows_a_write_of_any_member_at_once() {
     assert!(hosts.body["hypervisors"].as_array().unwrap().iter().all(|host| host["state"] == "up"), "{}", hosts.body);
 }
 
-/// Every list that needs no id. A route that a follower cannot answer by itself would differ, or fail.
+/// Requests every list that needs no id. If a follower could not answer a route by itself, the request would fail, or
+/// its status would differ from the leader's.
 #[test]
 fn a_follower_answers_every_list_with_the_leaders_status() {
     let mut members = Members::start(|_| {}).furnish();
@@ -443,7 +444,7 @@ impl Load {
 fn check(members: &mut Members, told: &Told) {
     eprintln!("{} answers, {} times 503, {} servers", told.acknowledged, told.refused, told.created.len());
     assert_eq!(told.violations, Vec::<String>::new());
-    assert!(told.created.len() > 20, "the clients created few servers");
+    assert!(told.created.len() > 20, "the clients created too few servers");
     let leader = members.leader();
     members.all[leader].wait("nothing is under way", |member| {
         let metrics = member.client().get("/metrics").unwrap().body;
@@ -469,7 +470,7 @@ fn check(members: &mut Members, told: &Told) {
         member.stop();
     }
     let epochs: u64 = members.database.sql("SELECT epoch FROM chronova_head").parse().unwrap();
-    assert!(epochs > 1, "another member has led");
+    assert!(epochs > 1, "no other member has led");
     let (code, told) = members.command(&["audit", "verify"]);
     assert_eq!(code, 0, "{told}");
 }
@@ -546,7 +547,7 @@ fn clients_of_followers_see_only_success_or_503_while_leaders_die() {
     let leader = members.leader();
     let (round, outage) = strike(&mut members, &path, &numbers, |leader| leader.signal("STOP"));
     told.add(round);
-    let ended = members.all[leader].ended().expect("the stopped leader is dead before another one leads");
+    let ended = members.all[leader].ended().expect("another member led before the stopped leader died");
     assert_eq!(ended.signal(), Some(9), "{ended}");
     members.all[leader].start();
     eprintln!("writes were back after (ms): kills {outages:?}, stop {outage}");

@@ -64,7 +64,7 @@ fn a_start_closes_the_data_folder_to_all_but_its_owner() {
     }
     cloud.start();
     assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "closed again");
-    assert!(cloud.log().contains("closed=3"), "the log says how many entries were closed:\n{}", cloud.log());
+    assert!(cloud.log().contains("closed=3"), "the log must say how many entries were closed:\n{}", cloud.log());
     cloud.stop();
 }
 
@@ -117,7 +117,7 @@ fn no_file_has_a_tenants_words_in_clear_text() {
             assert!(!clear(&file, text), "the {what} is in {}", file.display());
         }
     }
-    assert!(!clear(&checkpoint, &address), "the address is in the checkpoint");
+    assert!(!clear(&checkpoint, &address), "the address is in the checkpoint in clear text");
     // Operators' commands also write into the data folder.
     let (code, told) = cloud.command(&["audit", "archive", "--before", "20"]);
     assert_eq!(code, 0, "{told}");
@@ -132,7 +132,7 @@ fn no_file_has_a_tenants_words_in_clear_text() {
     let erasure = json!({"erasure": {"server": id, "reason": "asked for", "even_alive": true, "dry_run": false}});
     let erased = cloud.client().post("/chronova/v1/erasures", &erasure).unwrap();
     assert!(erased.status < 300, "{}", erased.body);
-    assert!(!checkpoint.exists(), "an erasure removes earlier checkpoints");
+    assert!(!checkpoint.exists(), "the erasure left an earlier checkpoint");
     cloud.stop();
     for file in files(&cloud.data().join("views")) {
         std::fs::remove_file(file).unwrap();
@@ -179,7 +179,7 @@ fn a_request_that_is_too_large_for_the_log_is_refused_alone() {
     }
     send("YWJj").expect(202);
     let all = client.get(LIST).unwrap().expect(200).body;
-    assert_eq!(all["servers"].as_array().unwrap().len(), 5, "the refused request created no server: {all}");
+    assert_eq!(all["servers"].as_array().unwrap().len(), 5, "the refused request created a server: {all}");
     client.get("/healthz").unwrap().expect(200);
     cloud.stop();
 }
@@ -207,7 +207,7 @@ fn checkpoints(cloud: &Cloud) -> Vec<CheckpointFile> {
 }
 
 fn newest(cloud: &Cloud) -> PathBuf {
-    checkpoints(cloud).pop().expect("a graceful end leaves a checkpoint").path
+    checkpoints(cloud).pop().expect("a graceful end must leave a checkpoint").path
 }
 
 fn health(cloud: &Cloud) -> Value {

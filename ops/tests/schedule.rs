@@ -244,6 +244,6 @@ async fn servers_before_since_stay_and_released_room_is_free() {
     assert_eq!(report["requests"], 3);
     assert_eq!(
         report["replayed"]["claimed"]["MEMORY_MB"][0], 7_512,
-        "both histories have released the first server's claim"
+        "both histories must have released the first server's claim"
     );
 }

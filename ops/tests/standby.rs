@@ -58,7 +58,7 @@ fn the_standby_leads_after_the_leader_was_killed_or_stopped() {
 
     b.launch();
     b.wait("the second member stands by", |b| b.log().contains("standing by") || leads(b));
-    assert!(b.client().get("/healthz").is_err(), "a standby does not answer");
+    assert!(b.client().get("/healthz").is_err(), "a standby must not answer");
     create(&a, &furniture, "two");
     a.kill();
     b.wait("the second member leads", leads);
@@ -71,7 +71,7 @@ fn the_standby_leads_after_the_leader_was_killed_or_stopped() {
     a.wait("the first member stands by", |a| a.log().matches("standing by").count() == 1 || leads(a));
     b.signal("STOP");
     a.wait("the first member leads again", leads);
-    let ended = b.ended().expect("the stopped leader is dead before another one leads");
+    let ended = b.ended().expect("another member led before the stopped leader died");
     assert_eq!(ended.signal(), Some(9), "{ended}");
     assert_eq!(active(&a), ["one", "three", "two"]);
     create(&a, &furniture, "four");
@@ -134,7 +134,7 @@ fn the_operators_commands_work_on_the_log_in_the_database() {
     cloud.stop();
 
     let (code, output) = command(&cloud, &["rebuild"]);
-    assert_eq!(code, 0, "the checkpoint equals the log: {output}");
+    assert_eq!(code, 0, "the checkpoint differs from the log: {output}");
     let head = database.sql("SELECT position || ':' || encode(hash, 'hex') FROM chronova_head");
     assert_eq!(command(&cloud, &["audit", "head"]), (0, format!("{head}\n")));
     let (code, output) = command(&cloud, &["rebuild", "--replace"]);
@@ -145,7 +145,7 @@ fn the_operators_commands_work_on_the_log_in_the_database() {
     assert_eq!(
         database.sql("SELECT lease_until = '-infinity' FROM chronova_head"),
         "t",
-        "the command lets members lead"
+        "the command must release the lease"
     );
     let (code, output) = command(&cloud, &["audit", "verify", "--against", &head]);
     assert!(code == 0 && output.contains("were erased") && output.contains("holds"), "{code} {output}");

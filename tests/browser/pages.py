@@ -41,7 +41,7 @@ def scheduler(admin):
 
 
 def drain(admin):
-    """A server leaves its host, first in a plan, then in truth, while the page shows it."""
+    """The page shows the plan of a drain, then the drain itself. The server is on another host afterwards."""
     server = create_server('moves-1', admin)
     browser.until('the server is active', lambda: status_of(server, admin) == 'ACTIVE')
     host = api('GET', f'compute/v2.1/servers/{server}', None, admin)[1]['server']['OS-EXT-SRV-ATTR:host']
@@ -57,13 +57,13 @@ def drain(admin):
     browser.sees('done', '#host', 60)
     shot('drain')
     moved = api('GET', f'compute/v2.1/servers/{server}', None, admin)[1]['server']['OS-EXT-SRV-ATTR:host']
-    assert moved != host, f'{moved} is where it was'
+    assert moved != host, f'the server is still on {moved}'
     browser.press('Enable', '#host')
     browser.lacks('disabled', 'tbody')
 
 
 def difference(admin):
-    """What two moments differ in, and who did it."""
+    """The page compares two moments, and names the user who made the change."""
     server = create_server('brief-1', admin)
     browser.until('the server is active', lambda: status_of(server, admin) == 'ACTIVE')
     before = now()
@@ -127,7 +127,7 @@ def resources(admin):
 
 
 def bulk(admin):
-    """Several servers at once; the page learns of it by its feed."""
+    """One action on several servers. The page learns of the changes from its feed."""
     for number in range(3):
         create_server(f'many-{number}', admin)
     visit('servers')
@@ -183,7 +183,7 @@ def others(admin):
     browser.sees('No such server was found', 'main')
     heard = browser.run('return window.heard')
     assert own in heard and len(heard) > 5000, f'only {len(heard)} bytes were heard'
-    assert f'"servers":["{own}"]' in heard, 'the feed names the own server'
+    assert f'"servers":["{own}"]' in heard, 'the feed does not name the own server'
     for one in ('secret-1', 'secret-2', later):
         assert one not in heard, f'{one} is in what the browser received'
     # The page asks for this id itself, and the refusal repeats it.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A cloud that has Keystone and Cinder, with volumes in a real Ceph: a user's volume is attached to a running guest, written,
-# detached, read by another guest, and deleted. With CHRONOVA_SOAK=1 a guest also boots from a volume and moves on with it
-# through a hard reboot, a volume grows under a guest, Cinder is killed during an attachment, and a key is wrong.
+# detached, read by another guest, and deleted. With CHRONOVA_SOAK=1 a guest also boots from a volume and keeps it over
+# a hard reboot, a volume is extended while a guest uses it, Cinder is killed during an attachment, and a key is wrong.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed

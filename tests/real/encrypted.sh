@@ -1,10 +1,11 @@
 #!/bin/bash
 # A real guest migrates from one host to another over TLS only; the script captures the traffic between the hosts. The
 # capture contains neither a word in the guest's memory nor a word on its disk. With CHRONOVA_SOAK=1, the capture of a
-# move without TLS contains both words. No capture of a later live or cold migration over the migration network does. A
-# host with certificates of another authority, or without any, gets no guest. The server stays on its host with an
-# error, and migrates once the certificates are right. Further cases: a guest that listens on all addresses, a migration
-# that is too slow, an interface without an address. `encrypted.sh shared` runs the same with shared storage.
+# move without TLS contains both words. No capture of a later live or cold migration over the migration network contains
+# either word. A host with certificates of another authority, or without any, gets no guest. The server stays on its
+# host with an error, and migrates once the certificates are right. Further cases: a guest that listens on all
+# addresses, a migration that is too slow, an interface without an address. `encrypted.sh shared` runs the same with
+# shared storage.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 FLEET_WIRE=TLS FLEET_OPTIONS=--root-link

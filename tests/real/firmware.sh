@@ -1,8 +1,8 @@
 #!/bin/bash
 # Firmware of real guests. One has a TPM 2.0, which keeps a word over a hard reboot, and in long runs over a cold
-# migration that is confirmed and one that is reverted. The passphrase of the TPM is in the key manager alone: another
-# passphrase, and a cloud without a key manager, are clear faults. In long runs another guest starts with UEFI and secure
-# boot, by Debian's signed shim, GRUB and kernel, and tells it.
+# migration that is confirmed and one that is reverted. Only the key manager has the TPM's passphrase. With another
+# passphrase, or without a key manager, the start fails, and the fault gives the reason. In long runs another guest
+# starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 UEFI=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest-uefi.qcow2
@@ -17,7 +17,7 @@ within 60 "both hosts are there" host_stands h2 up
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 
 traits() { os --os-placement-api-version 1.6 resource provider trait list "$(os resource provider list --name "$1" -f value -c uuid)" -f value; } # host
-# The newest action of a server with its events, for an operation whose failure leaves the server as it was.
+# The newest action of a server with its events, for an operation whose failure does not change the server.
 newest() { # server
   os server event show "$1" "$(os server event list "$1" -f value -c 'Request ID' | head -n 1)" -f json --os-compute-api-version 2.84 2>/dev/null
 }
@@ -26,7 +26,8 @@ tpm() { # host, uuid, bytes
   local bytes; bytes=$(sed 's/\(..\)/\\x\1/g' <<<"$3")
   at "$1" "$2" "printf '$bytes' >/run/ask; exec 3<>/dev/tpm0; cat /run/ask >&3; dd bs=4096 count=1 <&3 2>/dev/null | od -An -tx1 -v | tr -d ' \\n'; exec 3<&-"
 }
-# The parts of the commands: the hierarchy of the owner, its empty password, a place of eight bytes, and a word for it.
+# The parts of the commands: the owner's hierarchy, its empty password, an NV index of eight bytes, and a word to store
+# there.
 OWNER=40000001 PASSWORD=00000009400000090000000000 INDEX=01800001 WORD=6b65707420697421
 define_word() { tpm "$1" "$2" "80020000002d0000012a${OWNER}${PASSWORD}0000000e${INDEX}000b0206000600000008"; }
 write_word() { tpm "$1" "$2" "80020000002b00000137${OWNER}${INDEX}${PASSWORD}0008${WORD}0000"; }
@@ -100,7 +101,7 @@ long_run || { ended; verdict; }
 
 # -------------------------------------------------------------------------------------------------------- secure boot
 
-# No run of this part has passed yet: the guest starts anew before its kernel says anything.
+# No run of this part has passed yet: the guest resets before its kernel prints anything.
 boot "$NAME-secure" --flavor "$NAME-uefi" --image "$NAME-uefi"; SECURE=$ID
 HOST=$(place "$NAME-secure")
 # OVMF with a protected memory takes two minutes without KVM on a busy machine.

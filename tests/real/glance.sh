@@ -1,6 +1,7 @@
 #!/bin/bash
-# A cloud that has a Glance beside its Keystone: servers boot from its images and are snapshotted into it, with the user's
-# token and a service's beside it. The long form slows, stops and kills Glance in the midst of both.
+# A cloud that has a Glance beside its Keystone: servers boot from Glance's images, and Glance stores their snapshots.
+# Chronova sends the user's token, and a service's token beside it. The long form slows, stops and kills Glance during
+# boots and snapshots.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
@@ -57,7 +58,7 @@ at_rest() { status "$WEB" "$SERVERS_PATH/$ONE" >/dev/null; [ "$(field server.sta
 web() { os --os-cloud web "$@"; }
 signal() { kill "-$1" -- "-$(cat "$CLOUD/glance/pid")"; }
 glance_up() { bash "$TESTBED/glance.sh" up "$CLOUD/glance" "$CLOUD/keystone"; }
-# Glance works for a small part of the time only, so that something can happen while bytes are on their way.
+# Glance is stopped for most of the time, so a transfer takes long enough for a fault to happen during it.
 slow() { while signal STOP && sleep 0.48 && signal CONT && sleep 0.02; do :; done 2>/dev/null & SLOW=$!; }
 fast() { [ -z "$SLOW" ] || { kill "$SLOW"; wait "$SLOW"; SLOW=; signal CONT; } 2>/dev/null; }
 # A snapshot's first bytes are in Glance's store.
@@ -102,7 +103,7 @@ asks() { # image, name: a server of the project web, whose id is in ID. Its SERV
   ID=$(tail -n 1 "$WORK/boot")
   SERVERS+=("$ID")
 }
-# By the API: the client asks Glance for each server's image.
+# Asks the API directly, because the client also asks Glance for each server's image.
 server_is() { status "$WEB" "$SERVERS_PATH/$1" >/dev/null; [ "$(field server.status <"$WORK/answer")" = "$2" ]; } # id, status
 asks glance glance-one
 ONE=$ID

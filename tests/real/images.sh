@@ -37,24 +37,30 @@ like "its properties name the server" "$(get image images-live properties)" "ins
 expect "the guest writes another marker" mark "$ONE" second
 
 IMAGE_OF_HOUSE=$(get image "$NAME" id)
-os server create --wait --flavor "$NAME" --image images-live --network "$NAME" --config-drive True images-two >"$WORK/two" 2>&1 \
+os flavor create --vcpus 1 --ram 160 --disk 1 --ephemeral 1 images-more >"$WORK/more" 2>&1 || bad "a flavor with an ephemeral disk is made" "$(cat "$WORK/more")"
+os server create --wait --flavor images-more --image images-live --network "$NAME" --config-drive True images-two >"$WORK/two" 2>&1 \
   || bad "a server is made from the image" "$(tail -n 20 "$WORK/two")"
 TWO=$(get server images-two id); SERVERS+=("$TWO")
 within 180 "its guest is booted" said images-two 'GUEST-READY hostname=images-two.* boots=2 '
 same "it has the marker from the time of the image" "$(marker "$TWO")" first
 same "the first guest has its later marker" "$(marker "$ONE")" second
 
-# An operator enlarged the disk of a server, so that its size is not the flavor's. A rescue keeps the disk and its data.
+# An operator enlarged the disks of a server, so that their sizes are not the flavor's. A rescue keeps the disks and their
+# data.
 expect "the second guest writes a marker of its own" mark "$TWO" third
+expect "... and a word on its ephemeral disk" inside "$TWO" 'echo kept | dd of=/dev/vdb bs=512 seek=200 conv=fsync 2>/dev/null'
 expect "the second guest is stopped" os server stop images-two
 within 60 "it is SHUTOFF" is images-two SHUTOFF
-expect "its disk is enlarged on the host" qemu-img resize -q "$(v vol-path --pool chronova "${TWO}_disk")" +64M
+for disk in disk disk.eph0; do
+  expect "its $disk is enlarged on the host" qemu-img resize -q "$(v vol-path --pool chronova "${TWO}_$disk")" +64M
+done
 expect "a rescue of it is requested" os server rescue images-two
 within 90 "it is in rescue" is images-two RESCUE
 expect "an unrescue of it is requested" os server unrescue images-two
 within 90 "it is ACTIVE" is images-two ACTIVE
 within 180 "it booted from the enlarged disk" said images-two 'GUEST-READY hostname=images-two.* boots=3 '
 same "which has its marker" "$(marker "$TWO")" third
+same "... and whose ephemeral disk has its word" "$(inside "$TWO" 'dd if=/dev/vdb bs=512 skip=200 count=1 2>/dev/null | head -n 1')" kept
 
 long_run || {
   expect "both servers are deleted" os server delete --wait images-one images-two

@@ -1,7 +1,7 @@
 #!/bin/bash
-# A cloud that has Keystone and Neutron with OVN: servers get Neutron's ports on two real hosts, bound to their host, plugged
-# into Open vSwitch, and given up with the server. The long form adds more interfaces, a network that does not come, live
-# migrations with two bindings, and a floating address.
+# A cloud that has Keystone and Neutron with OVN: servers on two real hosts get Neutron's ports. Each port is bound to
+# the server's host, plugged into Open vSwitch there, and deleted or unbound with the server. The long form adds more
+# interfaces, a port that is never plugged, live migrations with two bindings, and a floating address.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
@@ -167,7 +167,7 @@ long_run || ends
 # ----------------------------------------------------------------------------------- live migrations with two bindings
 
 same "each port has one binding" "$(bindings "$P1") $(bindings "$MINE")" "$HOST:ACTIVE $OTHER:ACTIVE"
-# The servers' group has no place for both on one host.
+# The third server is not in the group of the first two, so it fits on either host and can migrate.
 expect "a third server is asked for" quiet web server create "${WANTED[@]}" --network inner three
 THREE=$(web server show three -f value -c id); SERVERS+=("$THREE")
 within 120 "it is ACTIVE" server_is "$THREE" ACTIVE

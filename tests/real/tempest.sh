@@ -69,7 +69,7 @@ printf '%s\n' '[chronova]' "hypervisors = ${TEMPEST_HYPERVISORS:-sim://$HOSTS}" 
   >"$work/chronova.log" 2>&1 </dev/null &
 house=$!
 for _ in $(seq 300); do curl -fsS -m 5 -o /dev/null "$url/healthz" 2>/dev/null && break; sleep 0.2; done
-curl -fsS -m 5 -o /dev/null "$url/healthz" || { tail -n 30 "$work/chronova.log"; echo "tempest: the house does not start"; exit 1; }
+curl -fsS -m 5 -o /dev/null "$url/healthz" || { tail -n 30 "$work/chronova.log"; echo "tempest: the control plane does not start"; exit 1; }
 
 mkdir "$work/locks"
 (cd "$work" && "$venv/bin/tempest" init ws --workspace-path "$work/workspaces.yaml" >"$work/init.log" 2>&1) \

@@ -22,8 +22,7 @@ export TESTBED_ID=${TESTBED_ID:-hr}
 REPORT=${TOP_REPORT:-$TOP/docs/hour.md}
 BEGAN=$(date -u '+%F %H:%M') RANDOM=$SEED
 
-# The control plane runs in the network of the hosts, as does this script, so neither of the two reaches another
-# testbed.
+# The control plane and this script run in the network namespace of the hosts, so they cannot reach another testbed.
 if [ "${HOUR_INSIDE:-}" != "$TESTBED_ID" ]; then
   [ "$(id -u)" = 0 ] || cannot "needs root, for hosts in namespaces"
   [ -x "${CHRONOVA_BIN:-}" ] && [ -x "${CHRONOVA_DEV_BIN:-}" ] || cannot "CHRONOVA_BIN and CHRONOVA_DEV_BIN name no programs"
@@ -198,8 +197,8 @@ read = lambda name: open(os.path.join(work, name), errors="replace").read() if o
 book = json.loads(read("book.json"))
 out = ["# An hour of everything", "",
        "`tests/soak/hour.sh` wrote this page. Clients use two real libvirt hosts, while faults of all kinds happen; simulated",
-       "fleets run beside them. At the end, what was acknowledged, the APIs, the hosts, Placement, quota, the pool of volumes",
-       "and the log must agree. `CHRONOVA_HOUR_SECONDS` says how long it goes on.", "",
+       "fleets run beside them. At the end, the acknowledged requests, the APIs, the hosts, Placement, quota, the pool of",
+       "volumes and the log must agree. `CHRONOVA_HOUR_SECONDS` says how long it goes on.", "",
        "| | |", "|---|---|", f"| began | {began} UTC |", f"| commit | {commit} |", f"| seconds | {seconds} |", f"| seed | {seed} |",
        f"| result | {'ok' if failed == '0' else failed + ' checks failed'} |", f"| event log | {events or 'not counted'} |", "",
        "## Faults", "", "| fault | times |", "|---|---|"]

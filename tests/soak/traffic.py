@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Clients of the hour (hour.sh), and the books that must agree when it is over.
+"""The clients of hour.sh, and the comparison of all records at its end.
 
 traffic.py run WORK SECONDS SEED   clients send random operations and write what was acknowledged to WORK/book.json
-traffic.py settle WORK             waits until no work is under way; ends what waits for a client
+traffic.py settle WORK             waits until no work is under way; confirms resizes, ends rescues
 traffic.py check WORK              compares the book, the APIs and the hosts; prints one line a check
 traffic.py clear WORK              deletes everything; nothing may be left
 
@@ -25,7 +25,7 @@ CLOUD = json.load(open(os.path.join(WORK, "cloud.json")))
 
 
 class Api:
-    """Requests as the administrator. An answer that does not come is (0, None): its outcome is not known."""
+    """Sends requests as the administrator. (0, None) means that no answer came: the outcome is unknown."""
 
     def __init__(self):
         self.token = None
@@ -271,7 +271,7 @@ def all_servers(api):
 
 
 def unsettled(api):
-    """What is still under way, as texts. Confirms what waits for it, and ends rescues."""
+    """The work that is still under way, as texts. Confirms the resizes that wait for it, and ends rescues."""
     waits = []
     for server in all_servers(api):
         state, task = server["status"], server["OS-EXT-STS:task_state"]

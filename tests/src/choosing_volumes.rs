@@ -1,5 +1,5 @@
-//! A volume service that chooses ids itself, as Cinder does: the embedded one behind it gets other ids than the caller
-//! proposes.
+//! A volume service that chooses ids itself, as Cinder does: it passes other ids than the caller's to the embedded
+//! service behind it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
 use chronova_hypervisor::driver::Driver;
 
-/// The metadata with the proposed id.
+/// The metadata key with the id that the caller proposed.
 const PROPOSED: &str = "proposed";
 
 pub struct ChoosingVolumes(pub Arc<dyn VolumeService>);
@@ -121,7 +121,7 @@ impl VolumeService for ChoosingVolumes {
         self.0.snapshots_left(project).await
     }
 
-    /// As the client of Cinder does, it takes the attachment that an interrupted step left.
+    /// Takes the attachment that an interrupted step left, as the client of Cinder does.
     async fn reserve(
         &self,
         _: AttachmentId,

@@ -72,7 +72,7 @@ pub fn check(fleet: &SimFleet, ledger: &Ledger) {
         for (consumer, cells) in guests {
             let holds = ledger.consumers.get(consumer).map(|consumer| &consumer.claim.allocations);
             let holds = holds.is_some_and(|held| held.iter().any(|held| held.provider == *host));
-            assert!(holds, "{consumer} has something of the cells of {host} and holds nothing there");
+            assert!(holds, "{consumer} uses NUMA cells of {host} and has no allocation there");
             for processor in cells.iter().flat_map(FittedNumaCell::taken) {
                 assert!(seen.insert(processor), "processor {processor} of {host} has two guests");
             }

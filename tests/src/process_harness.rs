@@ -1,12 +1,14 @@
-//! The crash harness: tests a process in six ways. `tests/processes.rs` has one line per process.
+//! The crash harness: tests a process in six ways. `tests/tests/processes.rs` and the files beside it have a case for
+//! each process.
 //!
 //! 1. The process succeeds.
 //! 2. **Crash before and after every append**: the control plane crashes right before or after any append. The next
-//!    life reaches the same end as a run without a crash, or the request had no effect at all. A crash right before an
-//!    append loses the records of all steps that it would have written, but not what they did on the hosts.
+//!    life (the control plane after its restart) reaches the same end as a run without a crash, or the request had no
+//!    effect at all. A crash right before an append loses the records of all steps that it would have written, but not
+//!    what they did on the hosts.
 //! 3. Every step fails, before and after its work: nothing is left over.
 //! 4. Every step runs twice, and so does every undo: the result is the same.
-//! 5. **Crash while unwinding**: a step fails, and the control plane crashes after any later append.
+//! 5. **Crash while unwinding**: a step fails, and the control plane crashes right before or after any later append.
 //! 6. **Crash with interference**: the subject is deleted, or a host is lost, right before a step or its undo. The
 //!    control plane crashes after any append around that moment.
 //!
@@ -133,7 +135,7 @@ async fn prepared(case: &Case) -> World {
 /// process took.
 async fn check(case: &Case, world: &World) {
     world.check().await;
-    assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: its processes give back", case.definition.name);
+    assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: reconcilers acted", case.definition.name);
 }
 
 async fn seen(world: &World) -> &'static str {
@@ -163,7 +165,7 @@ async fn comes_to_rest(world: &World, life: &Life) {
 pub async fn prove(case: &Case) {
     let mut sample = Sample::of(case);
     let appends = succeeds(case).await;
-    assert!(appends > 2, "a process leaves a trail");
+    assert!(appends > 2, "the process made too few appends");
     for fuse in 1..=appends {
         crashes(case, fuse, false).await;
         crashes(case, fuse, true).await;
@@ -194,7 +196,7 @@ async fn succeeds(case: &Case) -> u64 {
     life.stop().await;
     check(case, &world).await;
     let faults = world.faults().await;
-    assert_eq!(seen(&world).await, case.to, "{} succeeds: {faults:?}", case.definition.name);
+    assert_eq!(seen(&world).await, case.to, "{} failed: {faults:?}", case.definition.name);
     appends
 }
 
@@ -215,7 +217,7 @@ async fn crashes(case: &Case, fuse: u64, loses: bool) {
     let now = seen(&world).await;
     let (name, at) = (case.definition.name, if loses { "before" } else { "after" });
     if acknowledged {
-        assert_eq!(now, case.to, "{name}, crashed {at} append {fuse}: what was acknowledged happens");
+        assert_eq!(now, case.to, "{name}, crashed {at} append {fuse}: an acknowledged request had no effect");
     } else {
         let possible = now == case.to || now == case.from || case.half_asked.contains(&now);
         assert!(possible, "{name}, crashed {at} append {fuse}: {now}");

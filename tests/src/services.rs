@@ -27,9 +27,9 @@ pub struct OneNetwork {
     more: Mutex<BTreeMap<PortId, (InstanceId, NicInfo)>>,
     /// The host that each server's port is bound to.
     hosts: Mutex<BTreeMap<InstanceId, Option<String>>>,
-    /// Further hosts that servers' ports are bound to, where no traffic of theirs is.
+    /// Further hosts that servers' ports are bound to, by bindings that carry no traffic.
     others: Mutex<BTreeSet<(InstanceId, String)>>,
-    /// A destination that the network cannot connect ports at.
+    /// A destination host to which no port can be bound.
     unsuitable: Mutex<Option<String>>,
     /// The number of allocations that fail from now on.
     refused_allocations: Mutex<u32>,
@@ -47,7 +47,8 @@ impl OneNetwork {
         self.hosts.lock().unwrap().iter().filter(|(_, host)| host.is_none()).map(|(id, _)| *id).collect()
     }
 
-    /// The host that the server's port is bound to; `None`: to no host, or no port of this network is the server's.
+    /// The host that the server's port is bound to; `None` if it is unbound, or if the server has no port of this
+    /// network.
     pub fn host_of(&self, instance: InstanceId) -> Option<String> {
         self.hosts.lock().unwrap().get(&instance).cloned().flatten()
     }

@@ -27,7 +27,7 @@ pub fn check(views: &Views, fleet: &SimFleet) {
         holders.insert(volumes::volume(id));
         holders.extend(volume.snapshots.keys().map(|snapshot| volumes::snapshot(*snapshot)));
         let Some((host, _)) = &volume.place else {
-            assert_eq!(volume.status, VolumeStatus::Error, "{id} is nowhere");
+            assert_eq!(volume.status, VolumeStatus::Error, "{id} has no host");
             continue;
         };
         let host = (0..fleet.len()).find(|index| fleet.uri().host_id(*index) == *host).unwrap();
@@ -40,7 +40,7 @@ pub fn check(views: &Views, fleet: &SimFleet) {
         }
     }
     let there = (0..fleet.len()).flat_map(|host| fleet.volumes(host).into_keys().map(move |name| (host, name)));
-    assert_eq!(there.collect::<BTreeSet<_>>(), known, "the hosts hold what the log knows");
+    assert_eq!(there.collect::<BTreeSet<_>>(), known, "the hosts have other volumes than the log");
     let held: BTreeSet<String> = views.volumes.read(|view| {
         let of = |quota: &chronova_events::volume_quota::VolumeQuota| {
             let volumes = quota.volumes.keys().map(|id| volumes::volume(*id));
@@ -48,12 +48,12 @@ pub fn check(views: &Views, fleet: &SimFleet) {
         };
         view.quotas.values().flat_map(of).collect()
     });
-    assert_eq!(held, holders, "quota is held by what is there");
+    assert_eq!(held, holders, "quota use differs from the existing volumes");
     let rescued = (0..fleet.len()).flat_map(|host| fleet.guests(host)).filter(|(_, guest)| guest.rescued);
     let has_rescue_disk: Vec<InstanceId> = rescued.map(|(id, _)| id).collect();
     let in_rescue = |id| views.servers.read(|view| view.get(id)?.server().map(|server| server.rescue.is_some()));
     for id in has_rescue_disk {
-        assert_eq!(in_rescue(id), Some(true), "the guest of {id} has a rescue disk, so its server is in rescue");
+        assert_eq!(in_rescue(id), Some(true), "the guest of {id} has a rescue disk and its server is not in rescue");
     }
 }
 
@@ -83,22 +83,22 @@ pub fn check_disks(views: &Views, fleet: &SimFleet, chosen_ids: bool) {
     plugged.sort();
     // A guest that was resized or migrated is on two hosts until the move is confirmed.
     let seen: BTreeSet<_> = fleet.disks().into_iter().collect();
-    assert_eq!(seen.into_iter().collect::<Vec<_>>(), plugged, "guests have the volumes of their servers");
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), plugged, "guests have other volumes than their servers");
     let mut kept = BTreeSet::new();
     for volume in views.volumes.read(|view| view.of(None)) {
         for (id, attachment) in &volume.attachments {
             // Some volume tests attach volumes to servers that never existed.
             if let Some(instance) = attachment.instance.filter(|instance| servers.contains(instance)) {
                 let whole = attachment.complete || away.contains(&instance);
-                assert!(whole, "{instance} has {} half", volume.created.volume);
-                // A service that chooses ids keeps an attachment that was being connected for a server without a host.
+                assert!(whole, "{instance} has not completed {}", volume.created.volume);
+                // If the service chooses ids, an offloaded server may keep an attachment that a crash left incomplete.
                 let lost = chosen_ids && !attachment.complete;
-                assert!(lost || attachment.host.is_none() || !away.contains(&instance), "{instance} is on no host");
+                assert!(lost || attachment.host.is_none() || !away.contains(&instance), "{instance} is away");
                 kept.insert((instance, Some(volume.created.volume), *id));
             }
         }
     }
-    assert_eq!(kept, attached, "volumes are attached to the servers that have them");
+    assert_eq!(kept, attached, "volumes and servers have different attachments");
 }
 
 /// The status of a volume with at most one snapshot, as one word.
@@ -140,7 +140,8 @@ pub fn nth_volume(instance: InstanceId, n: u32) -> VolumeId {
     VolumeId::derive(instance.0, &format!("volume-{n}"))
 }
 
-/// A requested disk on a volume.
+/// A requested disk on a volume. `n` gives its id and device name; a volume with an even number is deleted with its
+/// server.
 pub fn mapped(source: BlockSource, boot_index: Option<u32>, n: u32) -> BlockDevice {
     BlockDevice {
         id: BlockDeviceId(uuid::Uuid::from_u128(u128::from(n) + 0xD15C)),

@@ -151,7 +151,7 @@ impl World {
     /// Invariants when no work is under way: nothing is leaked or lost.
     pub async fn check(&self) {
         let views = self.views().await;
-        assert!(views.processes.read(Processes::is_empty), "no process is left unfinished");
+        assert!(views.processes.read(Processes::is_empty), "a process is unfinished");
         let mut living = Vec::new();
         let mut placed = Vec::new();
         let mut connected = Vec::new();
@@ -190,12 +190,12 @@ impl World {
         placed.sort();
         connected.sort();
         let guests: Vec<InstanceId> = self.fleet.whereabouts().into_keys().collect();
-        assert_eq!(guests, placed, "domains are the servers that have a host");
-        assert_eq!(self.fleet.twins(), [], "no guest runs twice");
+        assert_eq!(guests, placed, "the domains are not those of the servers with a host");
+        assert_eq!(self.fleet.twins(), [], "a guest runs twice");
         let mut both: Vec<InstanceId> =
             migrations.iter().map(|(id, _)| *id).filter(|id| !staying.contains(id)).collect();
         both.sort();
-        assert_eq!(self.fleet.doubles(), both, "a guest is on two hosts only until its move is confirmed");
+        assert_eq!(self.fleet.doubles(), both, "the guests on two hosts are not those of unconfirmed moves");
         let mut kept = self.fleet.kept();
         kept.sort();
         let mut in_place = match self.fleet.has_shared_storage() {
@@ -203,23 +203,23 @@ impl World {
             false => staying,
         };
         in_place.sort();
-        assert_eq!(kept, in_place, "disks are set aside only until a move is confirmed");
+        assert_eq!(kept, in_place, "the disks that are set aside are not those of unconfirmed moves");
         let shared_disk_breaches = self.fleet.shared_disk_breaches().into_iter();
         let spoilt: Vec<_> = shared_disk_breaches.filter(|breach| placed.contains(&breach.instance)).collect();
-        assert_eq!(spoilt, [], "no disk is removed or written over while another host uses it");
+        assert_eq!(spoilt, [], "a disk is removed or overwritten while another host uses it");
         views.placement.read(|view| crate::pinned::check(&self.fleet, &view.ledger));
-        assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
-        assert_eq!(self.fleet.baseless(), [], "no disk has lost the image that it is based on");
-        assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");
-        assert_eq!(self.fleet.frozen(), [], "no guest is left held still");
-        assert_eq!(self.fleet.passphrases(), [], "no host keeps the passphrase of a TPM");
+        assert_eq!(self.fleet.leaks(), [], "a disk is left behind");
+        assert_eq!(self.fleet.baseless(), [], "a disk has lost the image that it is based on");
+        assert_eq!(self.fleet.copies(), [], "a copy of a disk is left behind");
+        assert_eq!(self.fleet.frozen(), [], "a guest is still quiesced");
+        assert_eq!(self.fleet.passphrases(), [], "a host keeps the passphrase of a TPM");
         let mut secrets: Vec<Uuid> = views.servers.read(|servers| {
             let stored = servers.all().filter_map(|row| row.instance.alive()?.tpm.as_ref().map(|tpm| tpm.secret));
             stored.collect()
         });
         secrets.sort();
-        assert_eq!(self.keys.secrets(), secrets, "secrets are those of living servers");
-        assert_eq!(self.images.unfinished(), [], "no image is left without its bytes");
+        assert_eq!(self.keys.secrets(), secrets, "the secrets are not those of living servers");
+        assert_eq!(self.images.unfinished(), [], "an image has no bytes");
         let mut ports = self.network.holders();
         views.networks.read(|view| {
             ports.extend(view.ports().filter_map(|port| port.binding().device.parse::<InstanceId>().ok()));
@@ -228,33 +228,33 @@ impl World {
         ports.dedup();
         connected.extend(&away);
         connected.sort();
-        assert_eq!(ports, connected, "ports are those of the servers that have an interface and a host, or left it");
+        assert_eq!(ports, connected, "the ports are not those of the servers with an interface");
         views.servers.read(|servers| {
             for row in servers.all() {
                 let Some(server) = row.instance.alive() else { continue };
                 let Some(placed) = &server.placement else { continue };
                 self.check_interfaces(&views, row.id, server);
                 let bound = self.network.host_of(row.id).unwrap_or_else(|| placed.hostname.clone());
-                assert_eq!(bound, placed.hostname, "the port of {} is bound to its host", row.id);
+                assert_eq!(bound, placed.hostname, "the port of {} is bound to another host", row.id);
             }
         });
         away.sort();
         let unbound: Vec<InstanceId> = self.network.unbound().into_iter().filter(|id| connected.contains(id)).collect();
-        assert_eq!(unbound, away, "ports are on the host that the server is on");
-        assert_eq!(self.network.other_bindings(), [], "ports are on no other host than that of their server");
+        assert_eq!(unbound, away, "the unbound ports are not those of offloaded servers");
+        assert_eq!(self.network.other_bindings(), [], "a port has a binding to another host than its server's");
         let mut claims: Vec<InstanceId> =
             views.placement.read(|view| view.ledger.consumers.keys().map(|c| c.as_str().parse().unwrap()).collect());
         claims.sort();
         let mut holders = placed.clone();
         holders.extend(migrations.iter().map(|(_, migration)| *migration));
         holders.sort();
-        assert_eq!(claims, holders, "allocations are those of the servers that have a host, and of their moves");
-        assert!(chronova_actors::reconcile::quota::misfits(&views).is_empty(), "quota fits the servers");
+        assert_eq!(claims, holders, "the allocations are not those of servers with a host and of their moves");
+        assert!(chronova_actors::reconcile::quota::misfits(&views).is_empty(), "quota use and servers differ");
         let mut held: Vec<InstanceId> =
             views.quotas.read(|view| view.by_project.values().flat_map(|q| q.held.keys().copied()).collect());
         held.sort();
         living.sort();
-        assert_eq!(held, living, "quota is held by the living servers");
+        assert_eq!(held, living, "quota is not held by the living servers alone");
         crate::volumes::check(&views, &self.fleet);
         crate::volumes::check_disks(&views, &self.fleet, self.choosing_volumes);
     }
@@ -263,7 +263,7 @@ impl World {
     fn check_interfaces(&self, views: &Views, id: InstanceId, server: &Alive) {
         let macs: BTreeSet<String> = server.nics.iter().map(|nic| nic.mac.clone()).collect();
         let guests = (0..self.fleet.len()).find_map(|host| self.fleet.guests(host).remove(&id));
-        assert_eq!(guests.map(|guest| guest.nics), Some(macs), "the guest of {id} has the server's interfaces");
+        assert_eq!(guests.map(|guest| guest.nics), Some(macs), "the guest of {id} has other interfaces");
         let ports: BTreeSet<PortId> = server.nics.iter().map(|nic| nic.port).collect();
         let mut bound: BTreeSet<PortId> = self.network.ports_of(id).into_iter().collect();
         bound.extend(
@@ -271,10 +271,10 @@ impl World {
                 .networks
                 .read(|view| view.of_device(&id.to_string()).map(|port| port.created.port).collect::<Vec<_>>()),
         );
-        assert_eq!(bound, ports, "the ports of {id} are its interfaces");
+        assert_eq!(bound, ports, "the ports of {id} differ from its interfaces");
     }
 
-    /// How often a reconciler gave back quota, or a place in a group, that a process has taken.
+    /// The number of events in which a reconciler gave back quota, or a place in a group, that a process took.
     pub async fn given_back_by_reconcilers(&self) -> usize {
         let events = self.log.read_all(Position::START, usize::MAX).await.unwrap();
         let reconciled = |cause: &Cause| match cause {
@@ -342,7 +342,7 @@ impl Life {
         .await;
     }
 
-    /// Waits until `met`, or until the life is over. Returns whether the life is still running.
+    /// Waits until `met`, or until the life is over; panics after a minute. Returns whether the life is still running.
     pub async fn until(&self, met: impl Fn(&StepContext) -> bool) -> bool {
         let waiting = async {
             while !met(self.context()) {
@@ -354,7 +354,7 @@ impl Life {
             true
         };
         let alive = tokio::time::timeout(PATIENCE, waiting).await;
-        alive.unwrap_or_else(|_| panic!("nothing came: {:?}", self.pending()))
+        alive.unwrap_or_else(|_| panic!("still waiting for: {:?}", self.pending()))
     }
 
     /// Waits until nothing is under way. Returns whether the life is still running.

@@ -1,17 +1,18 @@
 #!/bin/bash
 # A real Ceph of one monitor, one manager and one OSD from Debian's packages (`setup_packages cinder` of ops/setup.sh).
 #
-#   ceph.sh up DIR [ADDRESS]   makes the cluster in DIR, then starts it; again: only what does not run. ADDRESS is one of this
-#                              machine that the hosts reach; 127.0.0.1 by default
+#   ceph.sh up DIR [ADDRESS]   makes the cluster in DIR, then starts it. A second call starts only what does not run.
+#                              ADDRESS is one of this machine that the hosts reach; 127.0.0.1 by default
 #   ceph.sh run DIR CMD...     runs CMD (ceph, rbd, rados...) as the administrator of the cluster
 #   ceph.sh down DIR           ends it; DIR stays
 #
 # All of it is in DIR: the OSD's data in one sparse file, ceph.conf, the keyrings, logs; `monitor` is the address HOST:PORT
-# that libvirt is given. cephx is on. Pools images, volumes and vms; users client.glance and client.cinder. Data is kept once.
+# that libvirt is given. cephx is on. Pools images, volumes and vms; users client.glance and client.cinder. Each pool
+# keeps one copy of its data.
 set -euo pipefail
 export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 COMMAND=${1:-} DIR=${2:-}
-[ -n "$DIR" ] || { sed -n '2,12p' "$0" >&2; exit 2; }
+[ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }
 HERE=$(dirname "$(realpath "$0")")
 . "$HERE/free_port.sh"
 . "$HERE/daemons.sh"
@@ -124,5 +125,5 @@ case $COMMAND in
   up) up "${3:-}" ;;
   run) shift 2; exec "$@" ;;
   down) stop osd mgr mon ;;
-  *) sed -n '2,12p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2 ;;
 esac

@@ -1,18 +1,20 @@
 #!/bin/bash
 # A real Cinder from Debian's packages (`setup_packages cinder` of ops/setup.sh), beside the Keystone of keystone.sh.
 #
-#   cinder.sh up DIR KEYSTONE-DIR [CEPH-DIR] [GLANCE-DIR]   database in DIR and entries in Keystone, then the service; again:
-#                                                           only what does not run. Volumes are in the Ceph of ceph.sh;
-#                                                           without one, on paper (paper_volumes.py)
+#   cinder.sh up DIR KEYSTONE-DIR [CEPH-DIR] [GLANCE-DIR]   makes the database in DIR and the entries in Keystone,
+#                                                           and starts the service. A second call starts only what does
+#                                                           not run. Volumes are in the Ceph of ceph.sh; without a Ceph
+#                                                           they have no data (paper_volumes.py)
 #   cinder.sh kill DIR                                      kills the service; its database stays up
 #   cinder.sh down DIR                                      ends all of it; DIR stays
 #
-# All of it is in DIR: MariaDB, logs; `url` is the address, `secret` the UUID of the libvirt secret that Cinder names to the
-# hosts. API, scheduler and volume service are one process. It reports to the Compute endpoint of Keystone's catalogue.
+# All of it is in DIR: MariaDB, logs; `url` is the address, `secret` the UUID of the libvirt secret that Cinder names to
+# the hosts. API, scheduler and volume service are one process. It reports to the Compute endpoint in Keystone's
+# catalogue.
 set -euo pipefail
 export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 COMMAND=${1:-} DIR=${2:-}
-[ -n "$DIR" ] || { sed -n '2,13p' "$0" >&2; exit 2; }
+[ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }
 HERE=$(dirname "$(realpath "$0")")
 CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
 . "$HERE/free_port.sh"
@@ -106,5 +108,5 @@ case $COMMAND in
   up) up "$3" "${4:-}" "${5:-}" ;;
   kill) kill -KILL -- "-$(cat "$DIR/cinder.pid")"; rm -f "$DIR/cinder.pid" ;;
   down) stop cinder mariadb ;;
-  *) sed -n '2,13p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2 ;;
 esac

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """cinder_one.py --config-file FILE: API, scheduler and volume service of a real Cinder in one process.
 
-They reach each other through oslo.messaging's own memory (`transport_url = fake://`), so no RabbitMQ is needed. That is how
-Cinder's own functional tests run them.
+They reach each other through oslo.messaging's in-memory driver (`transport_url = fake://`), so no RabbitMQ is needed.
+Cinder's own functional tests run them in the same way.
 """
 import sys
 

@@ -7,6 +7,6 @@
 INSIDE_SECONDS=${INSIDE_SECONDS:-60}
 inside() { local guest=$1; shift; python3 "$(dirname "${BASH_SOURCE[0]}")/console.py" "$guest" "$INSIDE_SECONDS" "$*"; }
 
-# Whether the guest sees this disk (vdb), or does not see it.
+# Whether the guest has this disk (`vdb`), or lacks it.
 sees_disk() { inside "$1" "[ -e /sys/block/$2 ]"; }
 sees_no_disk() { inside "$1" "[ ! -e /sys/block/$2 ]"; }

@@ -3,7 +3,7 @@
 #
 #   within SECONDS COMMAND...   waits until the command succeeds
 #   alive NAME                  whether the process runs
-#   spawn NAME COMMAND...       starts it where it does not run
+#   spawn NAME COMMAND...       starts it unless it runs
 #   stop NAME...                ends it
 
 within() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""enlist.py KEYSTONE ENTRY...: entries in a Keystone of keystone.sh; those that are there stay as they are.
+"""enlist.py KEYSTONE ENTRY...: creates entries in a Keystone of keystone.sh, unless they exist.
 
     service=NAME=TYPE=URL     a user NAME with the roles of a service, the service, and its endpoints; an empty URL: none
     member=NAME=PROJECT=ROLE  a user NAME with a role in a project
@@ -24,7 +24,7 @@ def call(method, path, body=None):
 
 
 def ensure(kinds, one, secret=None, **match):
-    """The id of the resource with these attributes, which is made where it is missing."""
+    """Returns the id of the resource with these attributes. Creates the resource if there is none."""
     for known in call("GET", "/" + kinds)[1][kinds]:
         if all(known.get(key) == value for key, value in match.items()):
             return known["id"]

@@ -9,7 +9,7 @@
 # process, which leads a session of its own.
 set -euo pipefail
 COMMAND=${1:-} DIR=${2:-}
-[ -n "$DIR" ] || { sed -n '2,9p' "$0" >&2; exit 2; }
+[ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }
 HERE=$(cd "$(dirname "$0")" && pwd)
 
 . "$HERE/uwsgi.sh"
@@ -92,5 +92,5 @@ up() { # Keystone's folder, port
 case $COMMAND in
   up) up "$3" "${4:-}" ;;
   down) uwsgi_down ;;
-  *) sed -n '2,9p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2 ;;
 esac

@@ -10,7 +10,7 @@
 # session of its own. The administrator is admin, project admin, password `secret`; the region is RegionOne.
 set -euo pipefail
 COMMAND=${1:-} DIR=${2:-}
-[ -n "$DIR" ] || { sed -n '2,10p' "$0" >&2; exit 2; }
+[ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }
 
 . "$(dirname "${BASH_SOURCE[0]}")/uwsgi.sh"
 
@@ -101,5 +101,5 @@ case $COMMAND in
   up) up "${3:-}" ;;
   down) uwsgi_down ;;
   expired) expired "$3" "${4:-}" ;;
-  *) sed -n '2,10p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2 ;;
 esac

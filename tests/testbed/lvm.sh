@@ -9,7 +9,7 @@
 # The replacement has only the commands that libvirt 9 calls: pvs vgscan vgs vgchange lvs lvcreate lvchange lvremove.
 set -u
 SELF=$(realpath "${BASH_SOURCE[0]}")
-GROUPS_DIR=/var/lib/libvirt/testbed-lvm # of the host's own, under hosts.sh
+GROUPS_DIR=/var/lib/libvirt/testbed-lvm # under hosts.sh, each host has its own
 EXTENT=$((4 << 20))
 PROGRAMS='pvs vgscan vgs vgchange lvs lvcreate lvchange lvremove'
 

@@ -1,9 +1,8 @@
 #!/bin/bash
 # A real Neutron with OVN, from Debian's packages (`setup_packages neutron` of ops/setup.sh), for scripts in tests/real.
 #
-#   neutron.sh up DIR KEYSTONE ADDRESS   starts the databases and the server, as far as they do not run. ADDRESS is an
-#                                        address of this machine that the hosts reach: OVN's southbound database
-#                                        listens there
+#   neutron.sh up DIR KEYSTONE ADDRESS   starts the databases and the server, unless they run. ADDRESS is an address of
+#                                        this machine that the hosts reach: OVN's southbound database listens there
 #   neutron.sh join DIR H...             starts Open vSwitch and ovn-controller in running hosts of hosts.sh
 #   neutron.sh pretend DIR HOST          adds a host that does not exist to OVN, so that ports can be bound to it
 #   neutron.sh in H CMD...               runs CMD (ovs-vsctl, ovs-ofctl...) in a host

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Users, roles and a catalogue for a fresh Keystone, by plain requests: the client takes seconds for each.
+"""Creates users, roles and a catalogue in a fresh Keystone, by plain requests: the client takes seconds for each.
 
 people.py KEYSTONE USER:PROJECT:ROLE[,ROLE]... TYPE=URL...
 
-Every password is `secret`; projects and roles are made where they are missing; the administrator is admin, as keystone.sh
-makes it. An endpoint has the same address for each interface, in RegionOne.
+Every password is `secret`. Missing projects and roles are created. The administrator is admin, as keystone.sh makes it.
+An endpoint has the same address for each interface, in RegionOne.
 """
 
 import json

@@ -1,9 +1,9 @@
 # A service of OpenStack under uWSGI; sourced by keystone.sh and glance.sh, whose DIR has `uwsgi.ini` and `url`.
 #
-#   tables FILE PACKAGE COMMAND...   a database of SQLite that writes ahead. COMMAND fills FILE with the service's tables,
-#                          which takes many seconds. They are the same for one version of the PACKAGE, so they are kept
-#                          in TESTBED_CACHE
-#   uwsgi_up NAME=VALUE    starts uWSGI in a session of its own, with this in its environment, and waits until the caller's
+#   tables FILE PACKAGE COMMAND...   makes an SQLite database in WAL mode. COMMAND fills FILE with the service's tables,
+#                          which takes many seconds. One version of PACKAGE always gives the same tables, so
+#                          TESTBED_CACHE keeps a copy
+#   uwsgi_up NAME=VALUE    starts uWSGI in a session of its own, with this variable, and waits until the caller's
 #                          function `answers URL` is true; `pid` in DIR is its process
 #   uwsgi_down             ends it; the folder stays
 . "$(dirname "${BASH_SOURCE[0]}")/free_port.sh"
@@ -18,7 +18,7 @@ tables() { # file, package, command...
     mkdir -p "$(dirname "$kept")"
     cp "$file" "$kept.$$" && mv "$kept.$$" "$kept"
   fi
-  # Otherwise a thread that reads keeps the others from writing.
+  # Without WAL, a thread that reads blocks the threads that write.
   python3 -c "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA journal_mode = WAL')" "$file"
 }
 

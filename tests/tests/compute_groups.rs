@@ -96,7 +96,7 @@ async fn aggregates_are_made_changed_and_removed() {
     is(&remove(2, "nowhere").await, 404, "Cannot remove host nowhere in aggregate 2");
     assert_eq!(delete(2).await.status, 200);
     is(&delete(2).await, 404, "Aggregate 2 could not be found.");
-    assert_eq!(aggregate(&api, "c", None).await, 3, "a number is given once");
+    assert_eq!(aggregate(&api, "c", None).await, 3, "the number of a deleted aggregate is given again");
     api.stop().await;
 }
 
@@ -170,7 +170,7 @@ async fn zones_are_where_the_services_are() {
     let are = |pairs: &[(&str, bool)]| pairs.iter().map(|(zone, up)| ((*zone).to_owned(), *up)).collect::<Vec<_>>();
     assert_eq!(zones().await, are(&[("nova", true)]));
     let north = aggregate(&api, "n", Some("north")).await;
-    assert_eq!(zones().await, are(&[("nova", true)]), "a zone without hosts is none");
+    assert_eq!(zones().await, are(&[("nova", true)]), "a zone without hosts is listed");
     add(&api, north, &h0).await;
     assert_eq!(zones().await, are(&[("north", true), ("nova", true)]));
     let services = api.get("/os-services?binary=nova-compute", "2.1").await;
@@ -212,7 +212,7 @@ async fn images_are_brought_to_the_hosts_of_an_aggregate() {
     assert_eq!((holds(0), holds(1)), (0, 0));
     assert_eq!(ask(id, "2.81", &[image]).await.status, 202);
     api.life.until(|_| holds(0) + holds(1) == 1).await;
-    assert_eq!(api.world.fleet.hostname(usize::from(holds(1) == 1)), h0, "only hosts of the aggregate fetch it");
+    assert_eq!(api.world.fleet.hostname(usize::from(holds(1) == 1)), h0, "another host fetched the image");
     api.stop().await;
 }
 
@@ -307,13 +307,13 @@ async fn servers_join_their_group_and_leave_it() {
     assert_eq!(api.get(&format!("/servers/{server}"), "2.71").await["server"]["server_groups"], json!([own]));
     assert!(api.get(&format!("/servers/{server}"), "2.70").await["server"].get("server_groups").is_none());
     let hosts = api.life.context().views.server_groups.read(|groups| groups.hosts(own.parse().unwrap()));
-    assert_eq!(hosts.values().copied().collect::<Vec<_>>(), [1], "the view knows where the member is");
+    assert_eq!(hosts.values().copied().collect::<Vec<_>>(), [1], "the view does not have the member's host");
 
     let limits = json!({"quota_set": {"server_group_members": 2}});
     assert_eq!(api.call("PUT", "/os-quota-sets/admin", "2.1", ADMIN, Some(limits)).await.status, 200);
     is(&ask(ADMIN, &own, 2).await, 403, "Quota exceeded, too many servers in group");
     let used = api.get("/os-quota-sets/admin/detail", "2.1").await["quota_set"]["instances"]["in_use"].clone();
-    assert_eq!(used, 1, "what is refused takes no room");
+    assert_eq!(used, 1, "a refused request uses quota");
     assert_eq!(ask(ADMIN, &own, 1).await.status, 202);
     assert_eq!(ask(ADMIN, &other, 1).await.status, 202, "an administrator may use any group");
     api.life.settled().await;
@@ -322,7 +322,7 @@ async fn servers_join_their_group_and_leave_it() {
     api.life.settled().await;
     assert_eq!(members(&own).await.as_array().unwrap().len(), 1);
     let kept = api.life.context().views.server_groups.read(|groups| groups.members(own.parse().unwrap()).count());
-    assert_eq!(kept, 1, "the place is given back, not only hidden");
+    assert_eq!(kept, 1, "the deleted server is still a member");
     let last = members(&own).await[0].as_str().unwrap().to_owned();
     assert_eq!(api.call("DELETE", &format!("/os-server-groups/{own}"), "2.1", ADMIN, None).await.status, 204);
     assert_eq!(api.get(&format!("/servers/{last}"), "2.71").await["server"]["server_groups"], json!([]));

@@ -37,7 +37,7 @@ async fn images_show_until_2_35() {
     assert_eq!(names("?minRam=64").await, ["own"]);
     assert_eq!(names("?property-os_type=linux").await, ["own"]);
     assert_eq!(names("?property-os_type=windows&unknown=1").await, Vec::<String>::new());
-    assert_eq!(names("?status=ACTIVE").await, Vec::<String>::new(), "none has bytes yet");
+    assert_eq!(names("?status=ACTIVE").await, Vec::<String>::new(), "an image without data is ACTIVE");
     assert_eq!(names(&format!("?limit=1&marker={shared}")).await, ["own"]);
     let page = api.call("GET", "/images/detail?limit=1", "2.1", USER, None).await.body;
     assert!(page["images_links"][0]["href"].as_str().unwrap().contains(&format!("marker={shared}")), "{page}");
@@ -45,7 +45,7 @@ async fn images_show_until_2_35() {
     let shown = api.call("GET", &format!("/images/{own}"), "2.1", USER, None).await.body["image"].take();
     assert_eq!((&shown["status"], &shown["progress"], &shown["minRam"]), (&json!("SAVING"), &json!(25), &json!(64)));
     assert_eq!(shown["metadata"], json!({"os_type": "linux"}));
-    assert!(shown.get("server").is_none(), "it was uploaded");
+    assert!(shown.get("server").is_none(), "an uploaded image names a server");
     let server = uuid::Uuid::from_u128(7).to_string();
     let copy = image(&api, USER, json!({"name": "copy", "instance_uuid": server})).await;
     let of = api.call("GET", &format!("/images/{copy}"), "2.1", USER, None).await.body["image"]["server"].take();
@@ -108,7 +108,7 @@ async fn networks_have_a_name_and_an_id_until_2_35() {
     let seen = api.call("GET", "/os-networks", "2.35", USER, None).await.body;
     assert_eq!(seen["networks"].as_array().unwrap().len(), 1);
     assert_eq!((&seen["networks"][0]["label"], &seen["networks"][0]["cidr"]), (&json!("own"), &Value::Null));
-    assert!(seen["networks"][0].get("vlan").is_none(), "for administrators only");
+    assert!(seen["networks"][0].get("vlan").is_none(), "a user sees a field for administrators");
     let shown = api.call("GET", &format!("/os-networks/{own}"), "2.1", ADMIN, None).await.body;
     assert_eq!(shown["network"].get("vlan"), Some(&Value::Null));
     refused(&api.call("GET", &format!("/os-networks/{theirs}"), "2.1", USER, None).await, 404, "Network not found");
@@ -150,7 +150,7 @@ async fn security_groups_in_the_old_form_until_2_35() {
     });
     expected["id"] = added.body["security_group_rule"]["id"].clone();
     assert_eq!(added.body["security_group_rule"], expected);
-    assert_eq!(rule(ssh).await.status, 400, "it is there already");
+    assert_eq!(rule(ssh).await.status, 400, "the same rule is accepted twice");
     let from_group = rule(json!({"parent_group_id": id, "group_id": id})).await;
     assert_eq!(from_group.body["security_group_rule"]["group"], json!({"name": " web ", "tenant_id": "project"}));
     let nothing = rule(json!({"parent_group_id": id})).await;
@@ -214,9 +214,9 @@ async fn a_servers_ports_get_and_lose_groups() {
         let shown = api.ask("GET", &format!("/network/v2.0/ports/{port}"), "2.1", USER, None).await;
         shown.body["port"]["security_groups"].as_array().unwrap().clone()
     };
-    assert_eq!(groups().await.len(), 1, "the default one");
+    assert_eq!(groups().await.len(), 1, "the port has not the default group alone");
     assert_eq!(act("addSecurityGroup", "web").await.status, 202);
-    assert_eq!(act("addSecurityGroup", &id).await.status, 202, "a second time changes nothing");
+    assert_eq!(act("addSecurityGroup", &id).await.status, 202, "the same group, a second time");
     assert!(groups().await.contains(&json!(id)) && groups().await.len() == 2);
     let unknown = "Security group nonsense not found for project project.";
     refused(&act("addSecurityGroup", "nonsense").await, 404, unknown);
@@ -226,6 +226,6 @@ async fn a_servers_ports_get_and_lose_groups() {
     refused(&act("removeSecurityGroup", "web").await, 404, &gone);
     let twin = json!({"security_group": {"name": "web", "description": ""}});
     api.call("POST", "/os-security-groups", "2.1", USER, Some(twin)).await;
-    assert_eq!(act("addSecurityGroup", "web").await.status, 409, "which of the two?");
+    assert_eq!(act("addSecurityGroup", "web").await.status, 409, "two groups have the name");
     api.stop().await;
 }

@@ -188,7 +188,7 @@ async fn invalid_create_requests_are_refused_before_anything_is_created() {
         assert!(got == status && message.contains(words), "{request} at {version}: {got} {message}");
     }
     let none = api.get("/servers?all_tenants=1", "2.1").await;
-    assert_eq!(none["servers"], json!([]), "nothing was made");
+    assert_eq!(none["servers"], json!([]), "a refused request created a server");
     // Unusual values that are allowed.
     let root = json!([{"source_type": "image", "destination_type": "local", "uuid": IMAGE, "boot_index": 0}]);
     for (version, request) in [
@@ -247,7 +247,7 @@ async fn private_flavors_do_not_exist_for_others(api: &Api) {
     };
     assert_eq!(list(USER, "1").await, 400, "the marker is unknown");
     assert_eq!((list(USER, "nonsense").await, list(USER, "private").await), (200, 200));
-    assert_eq!(list(ADMIN, "private").await, 400, "it exists for an administrator");
+    assert_eq!(list(ADMIN, "private").await, 400, "the flavor exists, and the marker is unknown");
 }
 
 #[actix_rt::test]
@@ -344,7 +344,7 @@ async fn changes_show_at_once() {
         (&server["name"], &server["description"], &server["accessIPv4"]),
         (&json!("b"), &json!("d"), &json!("192.0.2.1"))
     );
-    assert!(server.get("OS-EXT-STS:vm_state").is_none(), "before 2.75 the answer is short");
+    assert!(server.get("OS-EXT-STS:vm_state").is_none(), "before 2.75 the answer has no such field");
     let whole = api.call("PUT", &path, "2.75", USER, Some(json!({"server": {"name": "c"}}))).await;
     assert_eq!(whole.body["server"]["OS-EXT-STS:vm_state"], "active");
     let forced = json!({"name": "f", "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": NETWORK}], "availability_zone": "nova:nowhere"});

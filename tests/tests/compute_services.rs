@@ -56,7 +56,7 @@ async fn aggregates_and_disabled_hosts_show_in_placement() {
     let before = provider(&api.life, host).generation;
     let with = act("add_host").await;
     assert_eq!((with.aggregates, with.generation), (BTreeSet::from([theirs, uuid]), before + 1));
-    assert_eq!(act("remove_host").await.aggregates, BTreeSet::from([theirs]), "what others set stays");
+    assert_eq!(act("remove_host").await.aggregates, BTreeSet::from([theirs]), "another client's aggregate is gone");
 
     let switch = async |status: &str| {
         let body = json!({"status": status});
@@ -146,8 +146,8 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     let known = provider(&life, host);
     assert!(known.traits.contains("CUSTOM_FAST") && known.traits.contains("HW_GPU_API_VULKAN"), "{:?}", known.traits);
     assert!(known.traits.contains("COMPUTE_NODE"));
-    assert!(!known.traits.contains("COMPUTE_VOLUME_EXTEND"), "no driver says so");
-    assert!((known.inventories["VCPU"].inventory.allocation_ratio - 9.0).abs() < f64::EPSILON, "the client's ratio");
+    assert!(!known.traits.contains("COMPUTE_VOLUME_EXTEND"), "a host's trait that no driver reports is left");
+    assert!((known.inventories["VCPU"].inventory.allocation_ratio - 9.0).abs() < f64::EPSILON, "the ratio changed");
     life.stop().await;
 
     world.options.hosts.imposed_ratios = vec![("VCPU".to_owned(), first)];
@@ -189,7 +189,7 @@ async fn a_service_ends_only_without_servers_and_takes_its_traces_along() {
     assert_eq!(compute(&api).await, services[1..]);
     assert_eq!(api.get("/os-aggregates/1", "2.1").await["aggregate"]["hosts"], json!([]));
     let left = api.life.context().views.placement.read(|view| view.ledger.providers.len());
-    assert_eq!(left, 1, "its provider is gone");
+    assert_eq!(left, 1, "the provider of the deleted host is left");
     let nova = delete("2.53", &host.to_string()).await;
     is(&nova, 404, &format!("Service {host} not found."));
     // Until 2.52 a service is deleted by number. The control plane's own services cannot be deleted.
@@ -255,7 +255,7 @@ async fn hosts_of_old_count_flavors_and_what_is_reserved() {
     };
     let before = probes();
     let shown = api.get(&format!("/os-hosts/{name}"), "2.1").await["host"].clone();
-    assert_eq!(probes(), before, "the host is not asked");
+    assert_eq!(probes(), before, "the host was asked");
     let line = |at: usize| {
         let resource = &shown[at]["resource"];
         let number = |key: &str| resource[key].as_u64().unwrap();
@@ -269,6 +269,6 @@ async fn hosts_of_old_count_flavors_and_what_is_reserved() {
         of("p", 4, 3000, 8),
         of("q", 4, 3000, 8),
     ];
-    assert_eq!((0..5).map(line).collect::<Vec<_>>(), expected, "more than there is may be used");
+    assert_eq!((0..5).map(line).collect::<Vec<_>>(), expected, "the lines differ; the usage may exceed the total");
     api.stop().await;
 }

@@ -240,7 +240,7 @@ async fn until(met: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_mins(1), waiting).await.expect("what must come comes");
+    tokio::time::timeout(Duration::from_mins(1), waiting).await.expect("a condition is not met within a minute");
 }
 
 /// Gives all ready tasks time to continue.
@@ -266,13 +266,13 @@ async fn no_command_or_read_is_answered_before_the_events_are_durable() {
     let look = actix_rt::spawn(async move { directory.look(&1).await });
     a_moment().await;
     let waiting = [command.is_finished(), refused.is_finished(), repeated.is_finished(), look.is_finished()];
-    assert_eq!(waiting, [false; 4], "neither the event nor what rests upon it is told");
+    assert_eq!(waiting, [false; 4], "an answer came before the event was durable");
     assert_eq!(stage.store.head(), Position::START);
     stage.store.turns.add_permits(1);
     assert_eq!(command.await.unwrap().unwrap().position, Position(1));
     assert!(matches!(refused.await.unwrap(), Err(CommandError::Rejected(SaidAlready))));
     let nothing = repeated.await.unwrap().unwrap();
-    assert_eq!((nothing.events.len(), nothing.position), (0, Position(1)), "a view at this position shows it");
+    assert_eq!((nothing.events.len(), nothing.position), (0, Position(1)), "the answer has another position");
     assert_eq!(look.await.unwrap().unwrap().0, ["a"]);
 }
 
@@ -290,7 +290,7 @@ async fn decisions_during_an_append_are_written_in_one_append_in_order() {
     stage.store.turns.add_permits(2);
     first.await.unwrap().unwrap();
     for answer in join_all(rest).await {
-        assert_eq!(answer.unwrap().unwrap().position, Position(9), "all of the batch is durable at once");
+        assert_eq!(answer.unwrap().unwrap().position, Position(9), "an answer came before the whole batch was durable");
     }
     assert_eq!(*stage.store.appends.lock().unwrap(), [1, 8]);
     assert_eq!(stage.store.words().await, ["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
@@ -308,7 +308,7 @@ async fn a_full_log_takes_back_everything_decided_upon_it() {
     stage.until_decided(3).await;
     stage.store.turns.add_permits(FREE);
     assert!(unavailable(&failing.await.unwrap(), &StoreError::Full));
-    assert!(unavailable(&resting.await.unwrap(), &StoreError::Full), "a refusal that rests on what never was is none");
+    assert!(unavailable(&resting.await.unwrap(), &StoreError::Full), "a rejection because of a lost event");
     assert_eq!(stage.heard().await, ["before"]);
     stage.now(What::Once("lost")).await.unwrap();
     assert_eq!(stage.store.words().await, ["before", "lost"]);
@@ -343,13 +343,13 @@ async fn after_one_conflict_an_actor_decides_again_on_the_new_state() {
     stage.now(What::Say("a")).await.unwrap();
     stage.store.next([Act::Overtake("foreign")]);
     stage.now(What::Say("b")).await.unwrap();
-    assert_eq!(stage.decided.load(Ordering::SeqCst), 3, "b was decided twice");
+    assert_eq!(stage.decided.load(Ordering::SeqCst), 3, "`b` was not decided twice");
     assert_eq!(stage.store.words().await, ["a", "foreign", "b"]);
     assert_eq!(stage.heard().await, ["a", "foreign", "b"]);
 
     stage.store.next([Act::Overtake("c")]);
     let refused = stage.now(What::Once("c")).await;
-    assert!(matches!(refused, Err(CommandError::Rejected(SaidAlready))), "the second decision counts");
+    assert!(matches!(refused, Err(CommandError::Rejected(SaidAlready))), "the answer is not the second decision's");
     assert_eq!(stage.store.words().await, ["a", "foreign", "b", "c"]);
 }
 
@@ -372,7 +372,7 @@ async fn an_actor_that_broke_is_started_again_from_the_log() {
     assert!(unavailable(&broken, &StoreError::Closed), "{broken:?}");
     stage.store.reads();
     stage.now(What::Say("b")).await.unwrap();
-    assert_eq!(stage.store.reads(), [Revision::NONE], "the state was read again");
+    assert_eq!(stage.store.reads(), [Revision::NONE], "the state was not read from the log");
     assert_eq!(stage.heard().await, ["a", "b"]);
     assert_eq!(stage.store.words().await, ["a", "b"]);
 }
@@ -391,7 +391,7 @@ async fn an_idle_actor_leaves_memory_and_comes_back_as_it_was() {
             break;
         }
     }
-    assert!(loads > 2, "it left memory more than once");
+    assert!(loads > 2, "the actor was not passivated");
     stage.now(What::Say("b")).await.unwrap();
     assert_eq!(stage.heard().await, ["a", "b"]);
 }
@@ -429,17 +429,17 @@ async fn a_snapshot_shortens_loading_and_changes_nothing() {
 
     let with_snapshot = Stage::<1>::on(&store, IDLE);
     assert_eq!(with_snapshot.heard().await, store.words().await);
-    assert_eq!(store.reads(), [Revision(5)], "only what came after the snapshot is read");
+    assert_eq!(store.reads(), [Revision(5)], "events before the snapshot are read");
     with_snapshot.now(What::Say("h")).await.unwrap();
     assert_eq!(store.words().await.len(), 8);
 
     let of_another_version = Stage::<2>::on(&store, IDLE);
     assert_eq!(of_another_version.heard().await, store.words().await);
-    assert_eq!(store.reads(), [Revision::NONE], "a snapshot of another version is not used");
+    assert_eq!(store.reads(), [Revision::NONE], "a snapshot of another version is used");
 
     let damaged = StreamSnapshot { bytes: vec![255; 3], ..snapshot };
     store.save_snapshot(&stream, damaged).await.unwrap();
     let beside_damage = Stage::<1>::on(&store, IDLE);
     assert_eq!(beside_damage.heard().await, store.words().await);
-    assert_eq!(store.reads(), [Revision::NONE], "a damaged snapshot is not used");
+    assert_eq!(store.reads(), [Revision::NONE], "a damaged snapshot is used");
 }

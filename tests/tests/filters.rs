@@ -190,7 +190,7 @@ async fn filters_of_a_guest_are_updated_only_after_its_build() {
     let calls = world.fleet.calls(DriverCall::EnsureFilter);
     let_in(&life, default(), 22, None).await;
     tokio::time::sleep(10 * world.options.reconcile.filter_pause).await;
-    assert_eq!(world.fleet.calls(DriverCall::EnsureFilter), calls, "the build has its own order");
+    assert_eq!(world.fleet.calls(DriverCall::EnsureFilter), calls, "a filter was updated during the build");
     assert_eq!(comes_in(&world, 1, 22), []);
     world.brakes.release("spawn");
     life.until(|_| comes_in(&world, 1, 22) == [None]).await;
@@ -253,7 +253,7 @@ async fn a_change_of_filters_interrupted_by_a_crash_is_completed_after_the_resta
     first.store.blow();
     world.brakes.release("ensure_filter");
     first.stop().await;
-    assert_eq!(comes_in(&world, 1, 22), [], "the first life did not get to it");
+    assert_eq!(comes_in(&world, 1, 22), [], "the first life updated the filter");
     let second = life(&world).await;
     second.until(|_| comes_in(&world, 1, 22) == [None]).await;
     second.stop().await;
@@ -287,12 +287,12 @@ async fn a_filter_that_is_updated_during_a_delete_does_not_stay() {
     world.brakes.reached("ensure_filter").await;
     life.delete(id(1)).await.unwrap();
     life.settled().await;
-    assert!(world.fleet.filters(0).is_empty(), "the delete removed it");
+    assert!(world.fleet.filters(0).is_empty(), "the delete left the filter");
     let calls = world.fleet.calls(DriverCall::EnsureFilter);
     world.brakes.release("ensure_filter");
     life.until(|_| world.fleet.calls(DriverCall::EnsureFilter) > calls).await;
     tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
-    assert!(world.fleet.filters(0).is_empty(), "the update came after the delete");
+    assert!(world.fleet.filters(0).is_empty(), "the late update created the filter again");
     life.stop().await;
     world.check().await;
 }

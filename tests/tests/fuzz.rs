@@ -37,7 +37,7 @@ async fn requests() {
     let requests = Requests::start().await;
     let mut run = Run::of("requests", 2_500);
     for (path, kept) in run.kept() {
-        let case = Case::from_kept(&kept).expect("it was kept");
+        let case = Case::from_kept(&kept).expect("a stored request cannot be read");
         if let Err(what) = requests.judge(&case).await {
             panic!("{} fails again: {what}", path.display());
         }
@@ -54,7 +54,7 @@ async fn requests() {
     let statuses = requests.statuses.take();
     println!("requests: answers by status {statuses:?}");
     let good: u64 = statuses.range(200..300).map(|(_, count)| count).sum();
-    assert!(good > 100, "too few requests got through the door: {statuses:?}");
+    assert!(good > 100, "too few requests succeeded: {statuses:?}");
     requests.api.stop().await;
 }
 

@@ -60,7 +60,7 @@ async fn kinds(world: &World) -> BTreeMap<String, usize> {
     kinds
 }
 
-/// Waits until every host was compared with the log `times` more times.
+/// Waits until the hosts were listed often enough for `times` more comparisons of each host with the log.
 async fn resynced(world: &World, life: &Life, times: u64) {
     let before = world.fleet.calls(DriverCall::Guests);
     let wanted = before + (times + 1) * world.fleet.len() as u64;
@@ -137,7 +137,7 @@ async fn a_dead_host_is_down_and_avoided_until_it_is_back() {
     world.fleet.revive_host(0, true).unwrap();
     life.until(|_| up(&life, &world, 0)).await;
     built(&life, id(4)).await;
-    assert_eq!(life.host_of(&world, id(4)), Some(0), "the emptier host");
+    assert_eq!(life.host_of(&world, id(4)), Some(0), "the server is not on the emptier host");
     life.stop().await;
     world.check().await;
 }
@@ -175,7 +175,7 @@ async fn a_host_that_is_no_longer_configured_is_down_from_the_start() {
     life.stop().await;
     let life = started(&world).await;
     built(&life, id(9)).await;
-    assert_eq!(life.host_of(&world, id(9)), Some(1), "configured again, used again");
+    assert_eq!(life.host_of(&world, id(9)), Some(1), "the host is not used again");
     life.stop().await;
     world.check().await;
 }
@@ -202,7 +202,7 @@ async fn a_power_failure_of_the_host_stops_its_servers() {
     built(&life, id(1)).await;
     world.fleet.kill_host(0);
     life.until(|_| !up(&life, &world, 0)).await;
-    assert_eq!(life.status(id(1)), "ACTIVE", "nobody knows better");
+    assert_eq!(life.status(id(1)), "ACTIVE", "the status changed before the host answered");
     world.fleet.revive_host(0, false).unwrap();
     life.shows(id(1), "SHUTOFF").await;
     life.stop().await;
@@ -220,7 +220,7 @@ async fn a_guest_that_vanished_is_stopped_and_made_again_at_the_start() {
     life.power(id(1), PowerAction::Start).await.unwrap();
     life.shows(id(1), "ACTIVE").await;
     life.settled().await;
-    assert_eq!(world.fleet.guests(host)[&id(1)].power, PowerState::Running, "on the host where its disks are");
+    assert_eq!(world.fleet.guests(host)[&id(1)].power, PowerState::Running, "the guest is not on its old host");
     life.stop().await;
     world.check().await;
 }
@@ -259,7 +259,7 @@ async fn a_server_is_deleted_while_its_host_is_dead_and_its_guest_when_the_host_
     life.delete(id(1)).await.unwrap();
     life.settled().await;
     assert_eq!(life.status(id(1)), "DELETED");
-    assert_eq!(world.fleet.guests(0).len(), 1, "nobody could remove it");
+    assert_eq!(world.fleet.guests(0).len(), 1, "the guest on the dead host is gone");
     world.fleet.revive_host(0, true).unwrap();
     life.until(|_| world.fleet.guests(0).is_empty()).await;
     life.stop().await;
@@ -279,7 +279,7 @@ async fn the_guest_of_a_deleted_server_is_removed_and_an_unknown_guest_stays() {
     life.until(|_| !world.fleet.guests(1).contains_key(&id(1))).await;
     resynced(&world, &life, 3).await;
     assert_eq!(world.fleet.guests(1).into_keys().collect::<Vec<_>>(), [id(77)]);
-    assert_eq!(world.fleet.guests(1)[&id(77)].power, PowerState::Running, "not ours to touch");
+    assert_eq!(world.fleet.guests(1)[&id(77)].power, PowerState::Running, "the unknown guest was stopped");
     assert_eq!(life.status(id(77)), "ABSENT");
     life.stop().await;
 }
@@ -404,7 +404,7 @@ async fn claims_never_exceed_capacity_however_many_builds_there_are_at_once() {
     }
     life.settled().await;
     let active = (1..=REQUESTS).filter(|n| life.status(id(*n)) == "ACTIVE").count();
-    assert_eq!(active, 12, "as many as there are CPUs");
+    assert_eq!(active, 12, "another number of servers than of CPUs");
     for n in (1..=REQUESTS).filter(|n| life.status(id(*n)) != "ACTIVE") {
         assert_eq!(life.status(id(n)), "ERROR");
         assert!(life.fault(id(n)).starts_with(NO_VALID_HOST), "{}", life.fault(id(n)));
@@ -434,7 +434,7 @@ async fn an_outdated_list_of_guests_does_not_stop_a_new_server() {
     resynced(&world, &life, 2).await;
     life.stop().await;
     let kinds = kinds(&world).await;
-    assert_eq!(kinds.get("instance.power_observed"), None, "nothing was observed that was not so");
+    assert_eq!(kinds.get("instance.power_observed"), None, "the outdated list of guests was recorded");
     world.check().await;
 }
 
@@ -477,7 +477,7 @@ async fn a_process_that_broke_goes_on_without_a_restart() {
     let life = world.live(None, Some(Arc::clone(&breaks) as Arc<dyn Interference>)).await;
     life.hosts_up(1).await;
     built(&life, id(1)).await;
-    assert!(breaks.0.load(Ordering::SeqCst), "it broke");
+    assert!(breaks.0.load(Ordering::SeqCst), "no step panicked");
     assert_eq!(life.status(id(1)), "ACTIVE");
     life.stop().await;
     world.check().await;

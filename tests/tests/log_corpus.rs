@@ -93,9 +93,9 @@ async fn logs_of_every_release_open_verify_and_rebuild() {
     }
     let (logs, heads) = (logs(), heads());
     assert!(logs.contains_key(env!("CARGO_PKG_VERSION")), "this version has no log yet: see the top of this file");
-    assert_eq!(logs.keys().collect::<Vec<_>>(), heads.keys().collect::<Vec<_>>(), "each log has its head");
+    assert_eq!(logs.keys().collect::<Vec<_>>(), heads.keys().collect::<Vec<_>>(), "logs and heads differ");
     for (name, path) in &logs {
-        assert_eq!(Some(&lives(name, path).await), heads.get(name), "{name}: the head is another one");
+        assert_eq!(Some(&lives(name, path).await), heads.get(name), "{name}: the log has another head");
     }
 }
 

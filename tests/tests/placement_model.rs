@@ -333,7 +333,7 @@ impl Pair {
         let asked = asked(request);
         let found = search(&self.live.index, &asked);
         let all: BTreeSet<_> = found.candidates.iter().map(plain).collect();
-        assert_eq!(all.len(), found.candidates.len(), "nothing is found twice");
+        assert_eq!(all.len(), found.candidates.len(), "a candidate is found twice");
         assert_eq!(all, expected, "found | expected for {request:?}");
         let described: BTreeSet<Number> = found.providers.iter().map(|summary| back(summary.provider.id)).collect();
         assert_eq!(described, self.model.described(request, &expected));
@@ -342,12 +342,12 @@ impl Pair {
         assert!(few.candidates.iter().all(|one| expected.contains(&plain(one))));
     }
 
-    /// The invariants between two steps; `before` is the ledger as it was.
+    /// The invariants between two steps; `before` is the ledger before the step.
     fn check(&self, before: &chronova_events::ledger::Ledger) {
         let ledger = &self.live.ledger;
         for (id, known) in &ledger.providers {
             let was = before.providers.get(id);
-            assert!(was.is_none_or(|was| was.generation <= known.generation), "a generation went back");
+            assert!(was.is_none_or(|was| was.generation <= known.generation), "a generation decreased");
             for (class, line) in &known.inventories {
                 let class = CLASSES.into_iter().find(|name| name == class).unwrap();
                 let used = self.model.used(back(*id), class);
@@ -363,7 +363,7 @@ impl Pair {
         let actual: BTreeMap<ConsumerId, u64> =
             ledger.consumers.iter().map(|(id, known)| (id.clone(), known.generation)).collect();
         assert_eq!(actual, generations);
-        assert!(self.live.index == ProviderIndex::of(ledger), "the index has lost its way");
+        assert!(self.live.index == ProviderIndex::of(ledger), "the index differs from a fresh one");
     }
 
     fn rebuilt(&self) {
@@ -477,5 +477,5 @@ fn searches_find_something_often_enough() {
         }
     }
     assert!(found * 10 > searches, "{found} of {searches} searches find anything");
-    assert!(shared > 5 && nested > 20, "{shared} use what is shared, {nested} several of one tree");
+    assert!(shared > 5 && nested > 20, "{shared} use sharing providers, {nested} several of one tree");
 }

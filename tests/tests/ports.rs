@@ -1,5 +1,5 @@
-//! The ports that Compute calls: each embedded service, a real Keystone and a real Neutron pass the conformance suite
-//! of their port.
+//! The ports that Compute calls: each embedded service, and a real Keystone, Glance, Cinder and Neutron, pass the
+//! conformance suite of their port.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -387,16 +387,16 @@ async fn shelved_servers_are_offloaded_in_time() {
     life.hosts_up(2).await;
     life.shows(id, "SHELVED_OFFLOADED").await;
     life.settled().await;
-    assert_eq!(world.images.made().len(), 1, "the image holds the server's disk");
+    assert_eq!(world.images.made().len(), 1, "there is not one image of the server's disk");
     life.unshelve(id).await.unwrap();
     life.shows(id, "ACTIVE").await;
     life.settled().await;
-    assert!(world.images.made().is_empty(), "its disk is on a host again");
+    assert!(world.images.made().is_empty(), "the unshelve left the image");
     life.shelve(id).await.unwrap();
     life.shows(id, "SHELVED_OFFLOADED").await;
     life.delete(id).await.unwrap();
     life.settled().await;
-    assert!(world.images.made().is_empty(), "the delete removes the image of the server's disk");
+    assert!(world.images.made().is_empty(), "the delete left the image of the server's disk");
     life.stop().await;
     world.check().await;
 }

@@ -294,12 +294,12 @@ fn checks_of_long_runs_are_no_proof() {
     let test = "tests/real/live.sh";
     assert_eq!(lacks_in_script(&named(test, Some("it boots")), script), None);
     assert!(lacks_in_script(&named(test, Some("it moves")), script).is_some());
-    assert!(lacks_in_script(&named(test, None), script).is_some(), "which check is meant?");
+    assert!(lacks_in_script(&named(test, None), script).is_some(), "the row names no check");
     assert_eq!(lacks_in_script(&named(test, None), "[ -z \"${CHRONOVA_SOAK:-}\" ] || HOSTS=3\n"), None);
     let functions = test_functions();
     assert!(lacks(&named("checks_of_long_runs_are_no_proof", Some("it boots")), &functions).is_some());
     assert_eq!(lacks(&named("tests/real/client.sh", None), &functions), None);
-    assert!(NEED_SETTINGS.iter().all(|name| functions.contains(*name)), "a renamed test stays in the list");
+    assert!(NEED_SETTINGS.iter().all(|name| functions.contains(*name)), "the list names a test that does not exist");
     assert!(lacks(&named("a_real_host_conforms", None), &functions).is_some());
 }
 
@@ -336,7 +336,7 @@ fn rows_need_tests_that_ran() {
     assert_eq!(judge(&[named("holds", None), named("tests/real/live.sh", Some("it is ACTIVE on"))]), None);
     assert_eq!(judge(&[named("tests/real/live.sh", None)]), None);
     assert_eq!(judge(&[named("tests/real/lvm.sh", None)]).unwrap(), "all its tests skipped");
-    assert_eq!(judge(&[holds, lvm]), None, "one of them proves it");
+    assert_eq!(judge(&[holds, lvm]), None, "one proven test does not suffice");
     assert_eq!(judge(&[named("breaks", None)]).unwrap(), "`breaks` failed");
     assert_eq!(judge(&[named("holds", None), named("absent", None)]).unwrap(), "`absent` did not run");
     let live = |check| [named("tests/real/live.sh", Some(check))];

@@ -130,7 +130,7 @@ async fn hosts_keep_what_is_reserved_for_themselves() {
     // The hosts have 8 CPUs, 8192 MiB and 100 GiB. The capacity is (total - reserved) x ratio.
     assert_eq!(line("VCPU"), (8, 2, 12));
     assert_eq!(line("MEMORY_MB"), (8192, 1024, 7168));
-    assert_eq!((line("DISK_GB").0, line("DISK_GB").1), (100, 3), "a begun GiB is a whole one");
+    assert_eq!((line("DISK_GB").0, line("DISK_GB").1), (100, 3), "the reserved size is not rounded up");
     life.stop().await;
 }
 
@@ -143,7 +143,7 @@ async fn hosts_report_their_cpu_and_what_they_can_do_as_traits() {
     for known in ["HW_CPU_X86_AVX2", "HW_CPU_X86_AESNI", "HW_CPU_X86_SSE42", "HW_CPU_X86_VMX", "HW_ARCH_X86_64"] {
         assert!(has(known), "{known}");
     }
-    assert!(!has("HW_CPU_X86_AVX512F"), "the CPU does not have it");
+    assert!(!has("HW_CPU_X86_AVX512F"), "the host reports a trait that its CPU lacks");
     for known in
         ["COMPUTE_NODE", "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_STORAGE_BUS_VIRTIO", "COMPUTE_GRAPHICS_MODEL_VGA"]
     {

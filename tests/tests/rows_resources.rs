@@ -112,7 +112,7 @@ async fn key_pairs_and_metadata_have_limits() {
     api.life.settled().await;
     let id = made.body["server"]["id"].as_str().unwrap();
     let shown = api.get(&format!("/servers/{id}"), "2.1").await;
-    assert_eq!(shown["server"]["metadata"], json!({"a": "1", "b": "2"}), "properties become metadata");
+    assert_eq!(shown["server"]["metadata"], json!({"a": "1", "b": "2"}), "the metadata is not that of the image");
     let more = Some(json!({"metadata": {"c": "3"}}));
     assert_eq!(api.call("POST", &format!("/servers/{id}/metadata"), "2.1", USER, more).await.status, 403);
     api.stop().await;
@@ -196,7 +196,7 @@ async fn flavors_are_made_shown_and_shared() {
     assert!(sees(USER).await && !sees("bob:other").await);
     assert_eq!(access("p", "2.7", "removeTenantAccess", "web").await, 200);
     assert!(!sees(USER).await);
-    assert_eq!(access("1", "2.7", "addTenantAccess", "web").await, 409, "a public one has no list");
+    assert_eq!(access("1", "2.7", "addTenantAccess", "web").await, 409, "a public flavor has an access list");
     assert_eq!(access("1", "2.6", "addTenantAccess", "web").await, 200);
     api.life.settled().await;
     api.stop().await;
@@ -279,7 +279,7 @@ async fn quotas_and_limits_hold_what_their_version_knows() {
         shown.as_object_mut().unwrap().remove("id");
         assert_eq!(shown, wanted, "{path}");
     }
-    assert_eq!(api.get("/limits", "2.1").await["limits"]["rate"], json!([]), "there are no limits of rate");
+    assert_eq!(api.get("/limits", "2.1").await["limits"]["rate"], json!([]), "the answer has rate limits");
     // Later versions cannot set quotas that they no longer have.
     for (last, name) in [(35, "fixed_ips"), (56, "injected_files")] {
         let limit = json!({"quota_set": {name: 5}});
@@ -355,7 +355,7 @@ async fn services_are_listed_switched_and_forced_down() {
     let up = by_id(json!({"forced_down": false})).await;
     assert_eq!((up.status, &up.body["service"]["state"]), (200, &json!("up")));
     let off = by_id(json!({"status": "disabled", "disabled_reason": "dust"})).await;
-    assert_eq!(keys(&off.body["service"]), keys(&one("2.53").await), "the whole service");
+    assert_eq!(keys(&off.body["service"]), keys(&one("2.53").await), "the answer is not the whole service");
     assert_eq!(off.body["service"]["disabled_reason"], "dust");
     for bad in [json!({}), json!({"disabled_reason": "x"}), json!({"status": "enabled", "disabled_reason": "x"})] {
         assert_eq!(by_id(bad.clone()).await.status, 400, "{bad}");
@@ -562,7 +562,7 @@ async fn the_policy_decides_who_manages_flavors() {
 async fn servers_keep_the_flavor_they_were_made_with() {
     let api = Api::start().await;
     let listed = api.get("/flavors?is_public=none", "2.1").await["flavors"].take();
-    assert_eq!(listed.as_array().unwrap().len(), 1, "there are no flavors but those that were made");
+    assert_eq!(listed.as_array().unwrap().len(), 1, "there are other flavors than the created one");
     let specs = |value: &str| Some(json!({"extra_specs": {"hw:cpu_policy": value}}));
     assert_eq!(api.call("POST", "/flavors/1/os-extra_specs", "2.1", ADMIN, specs("shared")).await.status, 200);
     let id = api.server(USER, Api::wish("one")).await;

@@ -78,12 +78,12 @@ async fn a_build_can_be_watched_until_it_is_active() {
     assert_eq!((&listed["id"], &listed["name"], &listed["status"]), (&json!(id), &json!("web"), &json!("ACTIVE")));
     let address = &listed["addresses"]["private"][0];
     assert_eq!((&address["version"], &address["OS-EXT-IPS:type"]), (&json!(4), &json!("fixed")));
-    assert!(active.get("adminPass").is_none(), "the password is told once");
+    assert!(active.get("adminPass").is_none(), "a later answer has the password");
 
     assert_eq!(names(&api, "").await, ["web"]);
     assert_eq!(api.call("DELETE", &format!("/servers/{id}"), "2.1", USER, None).await.status, 204);
     api.life.settled().await;
-    assert_eq!(names(&api, "").await, [""; 0], "what is deleted is listed no more");
+    assert_eq!(names(&api, "").await, [""; 0], "a deleted server is listed");
     assert_eq!(api.call("GET", &format!("/servers/{id}"), "2.1", USER, None).await.status, 404);
     api.world.check().await;
     api.stop().await;
@@ -104,7 +104,7 @@ async fn a_build_that_fails_ends_in_error_and_says_why() {
         assert!(failed["fault"].get("details").is_none(), "details are for administrators: {failed}");
         let for_admins = api.get(&format!("/servers/{id}"), "2.1").await["server"]["fault"].take();
         assert!(for_admins["details"].is_string(), "{for_admins}");
-        assert_eq!(failed["hostId"], "", "it is on no host");
+        assert_eq!(failed["hostId"], "", "a failed server shows a host");
     }
     let message = show(&api, &large).await["fault"]["message"].take();
     let words = "No valid host was found. There are not enough hosts available: no suitable host has";
@@ -203,7 +203,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     assert_eq!(meta["keys"], json!([{"name": "mine", "type": "ssh", "data": KEY}]));
     assert_eq!(file(&files, "openstack/latest/user_data").unwrap(), b"#!/bin/sh");
     assert_eq!(file(&files, "openstack/2018-08-27/user_data").unwrap(), b"#!/bin/sh");
-    assert_eq!(meta.get("admin_pass"), None, "it was told in the answer and is kept nowhere");
+    assert_eq!(meta.get("admin_pass"), None, "the password was kept after the drive was made");
     // The password is kept until the drive is created, which then contains it.
     let files_with = drive(&server, &MetadataOptions::default(), Some("s3cret"));
     let about = json_of(&files_with, "openstack/latest/meta_data.json");
@@ -345,7 +345,7 @@ async fn a_deployer_tells_all_guests_something() {
     let told = MetadataOptions { vendor_data: Some(Arc::new(said.clone())), domain: String::new(), ..silent };
     assert_eq!(read(&told, "vendor_data.json"), said);
     assert_eq!(read(&told, "vendor_data2.json"), json!({"static": said}));
-    assert_eq!(read(&told, "meta_data.json")["hostname"], "web", "nothing to complete it with");
+    assert_eq!(read(&told, "meta_data.json")["hostname"], "web", "the host name has a domain without the option");
     let off = MetadataOptions { vendor_data: None, ..told };
     assert_eq!(read(&off, "vendor_data2.json"), json!({}));
     api.stop().await;
@@ -370,7 +370,7 @@ async fn a_servers_address_stays_until_it_is_deleted() {
     assert_eq!(api.world.network.holders().len(), 1);
     assert_eq!(api.call("DELETE", &format!("/servers/{id}"), "2.1", USER, None).await.status, 204);
     api.life.settled().await;
-    assert_eq!(api.world.network.holders(), [], "the address goes with the server");
+    assert_eq!(api.world.network.holders(), [], "the address of the deleted server is left");
     api.stop().await;
 }
 
@@ -448,7 +448,7 @@ async fn mappings_that_make_no_sense_are_refused() {
         let answer = api.call("POST", "/servers", "2.1", USER, Some(json!({"server": request}))).await;
         assert_eq!(answer.status, 400, "{request}: {:?}", answer.body);
     }
-    assert_eq!(names(&api, "").await, [""; 0], "nothing was made");
+    assert_eq!(names(&api, "").await, [""; 0], "a refused request created a server");
     let id = api.server(USER, root("boot_index", json!("0"))).await;
     // A booted image stays on a local disk.
     assert_eq!(show(&api, &id).await["os-extended-volumes:volumes_attached"], json!([]));

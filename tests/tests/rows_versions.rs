@@ -168,7 +168,7 @@ async fn only_administrators_may_request_a_destination() {
     let shown = api.get(&format!("/servers/{id}"), "2.1").await["server"].take();
     assert_eq!((&shown["status"], &shown["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &json!(host)));
     let for_users = api.call("GET", "/servers/detail", "2.1", "bob:admin", None).await.body["servers"][0].take();
-    assert!(for_users.is_object() && for_users.get("OS-EXT-SRV-ATTR:host").is_none(), "for administrators only");
+    assert!(for_users.is_object() && for_users.get("OS-EXT-SRV-ATTR:host").is_none(), "a user sees the host");
     assert_eq!(post(&api, "2.1", ADMIN, with("availability_zone", json!("nova:a:b:c"))).await.status, 400);
     let unknown = post(&api, "2.74", ADMIN, with("host", json!("nowhere"))).await;
     assert_eq!((unknown.status, unknown.message()), (400, "Compute host nowhere could not be found."));
@@ -220,7 +220,7 @@ async fn filters_of_servers_come_with_their_versions() {
     let act = async |version: &str, body: Value| {
         api.call("POST", &format!("/servers/{id}/action"), version, USER, Some(body)).await.status
     };
-    assert_eq!(act("2.72", json!({"lock": {"locked_reason": "audit"}})).await, 202, "ignored, as anything was");
+    assert_eq!(act("2.72", json!({"lock": {"locked_reason": "audit"}})).await, 202, "before 2.73 the body is ignored");
     assert_eq!(act("2.73", json!({"lock": {"reason": "audit"}})).await, 400);
     assert_eq!(act("2.73", json!({"lock": {"locked_reason": "audit"}})).await, 202);
     let names = async |query: &str| {
@@ -272,7 +272,7 @@ async fn tags_are_set_read_and_removed() {
     let tags = |list: &[&str]| Some(json!({"tags": list}));
     assert_eq!(ask("PUT", "", tags(&["red", "blau \u{1f600}"])).await.body, json!({"tags": ["red", "blau \u{1f600}"]}));
     assert_eq!(ask("PUT", "", tags(&["red", "blue"])).await.status, 200);
-    assert_eq!(ask("GET", "", None).await.body["tags"].as_array().unwrap().len(), 2, "the list is replaced");
+    assert_eq!(ask("GET", "", None).await.body["tags"].as_array().unwrap().len(), 2, "the old list is not replaced");
     assert_eq!((ask("GET", "/red", None).await.status, ask("GET", "/green", None).await.status), (204, 404));
     assert_eq!((ask("PUT", "/green", None).await.status, ask("PUT", "/green", None).await.status), (201, 204));
     assert_eq!(api.get(&format!("/servers/{id}"), "2.26").await["server"]["tags"].as_array().unwrap().len(), 3);

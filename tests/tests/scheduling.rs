@@ -102,8 +102,8 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
     join_all((1..=WISHES).map(|n| build(&life, n, in_group))).await;
     life.settled().await;
     let active = (1..=WISHES).filter(|n| life.status(id(*n)) == "ACTIVE").count();
-    assert_eq!(active, HOSTS, "one for each host");
-    assert_eq!(per_host(&world), vec![1; HOSTS], "never two on a host");
+    assert_eq!(active, HOSTS, "not one server for each host");
+    assert_eq!(per_host(&world), vec![1; HOSTS], "the servers are not one on each host");
     for n in (1..=WISHES).filter(|n| life.status(id(*n)) != "ACTIVE") {
         assert_eq!(life.status(id(n)), "ERROR");
         let fault = life.fault(id(n));
@@ -112,7 +112,7 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
     }
     // Claims rarely conflict, because later decisions see the pending claims on a host.
     let decisions = decisions(&world).await;
-    assert_eq!(decisions.len(), usize::try_from(WISHES).unwrap(), "one decision for each server");
+    assert_eq!(decisions.len(), usize::try_from(WISHES).unwrap(), "not one decision for each server");
     let lost: usize = decisions.iter().map(|decision| decision.lost.len()).sum();
     assert!(lost <= HOSTS, "{lost} claims failed");
     let claims = events(&world)
@@ -120,7 +120,7 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
         .iter()
         .filter(|event| matches!(LedgerEvent::of(event), Some(LedgerEvent::Claimed(_))))
         .count();
-    assert_eq!(claims, HOSTS, "as many claims as servers that were placed");
+    assert_eq!(claims, HOSTS, "another number of claims than of placed servers");
     life.stop().await;
     world.check().await;
 }
@@ -163,9 +163,9 @@ async fn servers_of_one_request_are_placed_together_or_not_at_all() {
         statuses.into_iter().collect::<Vec<_>>()
     };
     assert_eq!(together(1, 6).await, ["ACTIVE"]);
-    assert_eq!(per_host(&world), [2, 2, 2], "they see each other and spread");
-    assert_eq!(together(100, 7).await, ["ERROR"], "six would fit");
-    assert_eq!(together(200, 6).await, ["ACTIVE"], "and the seven took nothing with them");
+    assert_eq!(per_host(&world), [2, 2, 2], "the servers of the request are not spread");
+    assert_eq!(together(100, 7).await, ["ERROR"], "seven servers, where six fit");
+    assert_eq!(together(200, 6).await, ["ACTIVE"], "the refused request left a claim");
     life.stop().await;
     world.check().await;
 }

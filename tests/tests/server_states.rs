@@ -328,7 +328,7 @@ async fn a_locked_server_refuses_every_action_that_the_lock_covers() {
         }
     }
     assert_eq!(action(&api, &id, r#"{"injectNetworkInfo": null}"#).await.status, 202);
-    assert_eq!(action(&api, &id, PAUSE).await.status, 202, "an administrator passes");
+    assert_eq!(action(&api, &id, PAUSE).await.status, 202, "the lock stops an administrator");
     api.life.settled().await;
     assert_eq!(api.life.status(id.parse().unwrap()), "PAUSED");
     api.stop().await;

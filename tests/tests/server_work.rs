@@ -186,7 +186,7 @@ async fn only_the_newest_backups_are_kept() {
     let kept: Vec<ImageId> = api.world.images.made().into_keys().collect();
     let mut expected = vec![daily[1], daily[2], weekly];
     expected.sort();
-    assert_eq!(kept, expected, "the oldest of its kind is gone");
+    assert_eq!(kept, expected, "the backups are not the newest of each kind");
     let made = api.world.images.made();
     assert_eq!(property(&made[&weekly].draft.properties, "image_type"), Some("backup"));
     assert_eq!(property(&made[&weekly].draft.properties, "backup_type"), Some("weekly"));
@@ -245,7 +245,7 @@ async fn a_rebuild_replaces_the_disk_and_settings_of_a_server_on_its_host() {
     ] {
         assert_eq!(now[field], value, "{field}");
     }
-    assert_eq!(disks(&api), 2, "another disk");
+    assert_eq!(disks(&api), 2, "the rebuild kept the disk");
     assert_eq!(server.actions().await, ["rebuild", "create"]);
 
     // `null` differs from an absent field; a server that is off stays off.
@@ -372,7 +372,7 @@ async fn a_shelved_server_comes_back_where_there_is_room() {
         (&json!("SHELVED_OFFLOADED"), &json!("shelved_offloaded"))
     );
     assert_eq!((&shown["OS-EXT-SRV-ATTR:host"], &shown["hostId"]), (&Value::Null, &json!("")));
-    assert_eq!(shown["addresses"], before["addresses"], "its ports stay its own");
+    assert_eq!(shown["addresses"], before["addresses"], "the server has other addresses");
     let made = api.world.images.made();
     let (_, image) = made.first_key_value().unwrap();
     assert_eq!(image.draft.name, "web-shelved");
@@ -394,8 +394,8 @@ async fn a_shelved_server_comes_back_where_there_is_room() {
         assert!(words.is_empty() || answer.message() == words, "{:?}", answer.body);
         api.life.settled().await;
         if status == 202 {
-            assert_eq!(server.status().await, "ACTIVE", "until 2.76 the body says nothing");
-            assert!(api.world.images.made().is_empty(), "the image goes when the disk is back");
+            assert_eq!(server.status().await, "ACTIVE", "until 2.76 the body is ignored");
+            assert!(api.world.images.made().is_empty(), "the unshelve left the image");
             server.done(json!({"shelve": null})).await;
         }
     }
@@ -494,7 +494,7 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
     let host = api.life.host_of(&api.world, id).unwrap();
     let told = api.world.fleet.guests(host)[&id].password.clone();
     assert_eq!(told, Some(("boss".to_owned(), SECRET.to_owned())));
-    assert!(!api.world.trail().await.contains(SECRET), "no event knows it");
+    assert!(!api.world.trail().await.contains(SECRET), "an event has the password");
     api.life.settled().await;
     assert_eq!(server.actions().await[0], "changePassword");
 

@@ -177,7 +177,7 @@ async fn run(seed: u64) {
     assert!(life.context().views.wait_for(head, Duration::from_mins(1)).await);
     let differences = checkpoint::differences(&life.context().views, &world.views().await, 10);
     life.stop().await;
-    assert_eq!(differences, Vec::<String>::new(), "seed {seed}: the read models equal a rebuild");
+    assert_eq!(differences, Vec::<String>::new(), "seed {seed}: the read models differ from a rebuild");
     world.check().await;
     fulfilled(&world, &sent, seed).await;
 }

@@ -124,7 +124,7 @@ async fn a_server_on_volumes() {
     let claims = api.world.views().await.placement.read(|view| {
         view.ledger.consumers.values().filter(|consumer| format!("{consumer:?}").contains("DISK_GB")).count()
     });
-    assert_eq!(claims, 0, "a root disk on a volume takes no room on the host");
+    assert_eq!(claims, 0, "a root disk on a volume claims DISK_GB");
     let all = format!("/servers/{server}/os-volume_attachments");
     let root = volumes[0]["id"].as_str().unwrap();
     let (status, _, message) = call(&api, "DELETE", &format!("{all}/{root}"), "2.1", None).await;
@@ -136,7 +136,7 @@ async fn a_server_on_volumes() {
     let (_, left, _) = call(&api, "GET", "/os-volumes", "2.35", None).await;
     let left: Vec<(&Value, &Value)> =
         left["volumes"].as_array().unwrap().iter().map(|volume| (&volume["id"], &volume["status"])).collect();
-    assert_eq!(left, [(&volumes[1]["id"], &json!("available"))], "one ended with the server, one outlives it");
+    assert_eq!(left, [(&volumes[1]["id"], &json!("available"))], "the volumes left are not the one to keep");
     api.world.check().await;
     api.stop().await;
 }

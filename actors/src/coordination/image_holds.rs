@@ -6,8 +6,8 @@
 //! To remove an image, the reconciler needs an exclusive hold on every host with that storage, and keeps it until the
 //! image is gone.
 //!
-//! The holds are in memory only. A process from before the start-up may have its image already, but no hold. The log
-//! names these processes (see [`crate::reconcile::image_cache`]).
+//! The holds are in memory only. A process from before the start-up may already use an image, but has no hold on it.
+//! The log names these processes (see [`crate::reconcile::image_cache`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -47,7 +47,7 @@ pub struct ExclusiveImageHold<'a> {
 }
 
 impl ImageHolds {
-    /// The holds of the process, none yet. Dropping the result releases all holds that the process has taken by then.
+    /// A guard for the holds that the process will take. Dropping the guard releases them all.
     pub fn of(&self, process: ProcessId) -> ImageHold<'_> {
         ImageHold { images: self, process }
     }

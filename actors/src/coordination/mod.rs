@@ -1,4 +1,5 @@
-//! State that is valid only within one operating-system process, so only the leader may have it.
+//! State that is valid only within one operating-system process. Only the leader may have it, because the members of a
+//! cluster do not share it.
 //!
 //! The first sentences of each file say what must not run in two members at once. All state here is in memory, and a
 //! crash loses it. The next leader continues from the log. A promise that must survive a crash is an event instead.

@@ -88,8 +88,8 @@ impl PendingClaims {
         }
     }
 
-    /// Removes the entries whose placement the read models at `seen` show, and the amounts of entries whose claim they
-    /// show.
+    /// `seen` is the position of the read models. Removes each entry with a placement at or before `seen`. Clears the
+    /// amounts of each entry with a claim at or before `seen`.
     pub fn forget(&mut self, seen: Position) {
         let mut changed = false;
         self.entries.retain(|_, entry| {

@@ -2,8 +2,8 @@
 
 use super::{HardwareWishes, is_true};
 
-/// Nova's `get_locked_memory_constraint`. Locked memory without a page size would not be claimed from a cell of its
-/// host.
+/// Nova's `get_locked_memory_constraint`. The ledger must claim locked memory from a NUMA cell of the host. It does so
+/// for a guest that requests a page size.
 pub(super) fn check_locked(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     let flavor = wishes.spec("hw:locked_memory").map(is_true);
     let image = wishes.property("hw_locked_memory").map(is_true);
@@ -23,7 +23,8 @@ pub(super) fn check_locked(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     }
 }
 
-/// The flavor bounds the memory that an image may request for the graphics card (Nova's `RequestedVRamTooHigh`).
+/// Refuses an image that requests more memory for the graphics card than the flavor allows (Nova's
+/// `RequestedVRamTooHigh`).
 pub(super) fn check_video(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     let Some(wanted) = wishes.property("hw_video_ram") else { return Ok(()) };
     let number = |text: &str| text.trim().parse::<u64>().ok();
@@ -40,9 +41,9 @@ pub(super) fn check_video(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     }
 }
 
-/// An image may request fewer serial ports than its flavor allows (Nova's `ImageSerialPortNumberExceedFlavorValue`).
+/// Refuses an image that requests more serial ports than the flavor (Nova's `ImageSerialPortNumberExceedFlavorValue`).
 pub(super) fn check_serial_ports(wishes: &HardwareWishes<'_>) -> Result<(), String> {
-    /// QEMU's machines have four.
+    /// A machine of QEMU has at most four serial ports.
     const MOST: u64 = 4;
     let mut counts = [None, None];
     let named = [

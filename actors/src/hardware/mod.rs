@@ -1,15 +1,15 @@
-//! The virtual hardware that a flavor and an image request together: checked with the request, before any effect.
+//! Checks the virtual hardware that a flavor and an image request together, before the request has any effect.
 //!
 //! | file | checks |
 //! |---|---|
 //! | [`firmware`] | secure boot and the emulated TPM |
-//! | [`memory`] | locked memory |
+//! | [`memory`] | locked memory, the memory of the graphics card, the number of serial ports |
 //! | [`topology`] | limits of sockets, cores and threads |
 //! | [`refused`] | requests that no host here can meet |
 //!
 //! Rules and precedence are Nova's (`nova.virt.hardware`); each message says what to change. The driver of a host reads
-//! the same names again ([`chronova_hypervisor::domain_xml::Hardware`]). The scheduler asks for the traits of hosts
-//! that may lack something.
+//! the same names again ([`chronova_hypervisor::domain_xml::Hardware`]). Some hosts lack a part of the hardware. The
+//! scheduler requires the traits of hosts that have it.
 
 mod firmware;
 mod memory;
@@ -24,7 +24,7 @@ pub use self::refused::check_image;
 /// Checks the hardware that a flavor and an image request.
 ///
 /// # Errors
-/// The impossible part of the request, in words for the user.
+/// A part of the request is impossible. The text names it for the user.
 pub fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(), String> {
     refused::check(flavor, image)?;
     let wishes = HardwareWishes { flavor, image };
@@ -51,7 +51,8 @@ impl<'a> HardwareWishes<'a> {
         find(&self.image?.properties, name)
     }
 
-    /// The value of flavor and image, which must agree (Nova's `FlavorImageConflict`).
+    /// The value that the flavor or the image sets. If both set one, the values must be equal (Nova's
+    /// `FlavorImageConflict`).
     fn agreed(&self, spec: &str, property: &str) -> Result<Option<&'a str>, String> {
         match (self.spec(spec), self.property(property)) {
             (Some(flavor), Some(image)) if flavor != image => Err(format!(

@@ -1,14 +1,15 @@
-//! Requests of Nova's catalogue that no host here can meet. They are refused: otherwise the server would look as if it
-//! had the hardware.
+//! Extra specs and image properties of Nova that request hardware which no host here provides. Chronova refuses them,
+//! because otherwise the server would look as if it had the hardware.
 //!
-//! `tests/tests/compute_servers/catalogue.rs` walks the whole catalogue: each entry is heeded, or stands here.
+//! `tests/tests/compute_servers/catalogue.rs` tests every extra spec and property that Nova knows: each one has an
+//! effect, or is in these tables.
 
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 
 /// A refused extra spec or property, and the reason.
 struct RefusedHardware {
     name: &'static str,
-    /// The values that request nothing; besides, every value that is false.
+    /// The values that request nothing. A value that means false requests nothing, either.
     harmless: &'static [&'static str],
     why: &'static str,
 }
@@ -74,10 +75,10 @@ const PROPERTIES: &[RefusedHardware] = &[
     refused("os_command_line", "but guests start from their disks here"),
 ];
 
-/// Refuses a request for such hardware.
+/// Refuses a flavor or an image that sets an entry of the tables.
 ///
 /// # Errors
-/// The flavor or the image requests such hardware. The text says what to change.
+/// The flavor or the image requests hardware that no host provides. The text says what to change.
 pub(super) fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(), String> {
     if let Some(found) = first(SPECS, &flavor.extra_specs) {
         let (name, RefusedHardware { name: spec, why, .. }) = (&flavor.name, found);
@@ -86,10 +87,10 @@ pub(super) fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> R
     image.map_or(Ok(()), check_image)
 }
 
-/// Like [`super::check`], but for an image alone: a server keeps a flavor that is refused by now.
+/// Like [`super::check`], but checks only an image. A server may still have a flavor that `check` would refuse today.
 ///
 /// # Errors
-/// The image requests such hardware.
+/// The image requests hardware that no host provides.
 pub fn check_image(image: &ImageSnapshot) -> Result<(), String> {
     match first(PROPERTIES, &image.properties) {
         Some(RefusedHardware { name, why, .. }) => {

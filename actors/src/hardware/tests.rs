@@ -49,13 +49,13 @@ fn says(specs: Pairs<'_>, properties: Pairs<'_>, words: &str) {
 fn secure_boot_needs_uefi_and_a_board_that_protects_it() {
     let uefi = ("hw_firmware_type", "uefi");
     assert_eq!(asked(&[("os:secure_boot", "required")], &[uefi, ("hw_machine_type", "q35")]), Ok(()));
-    assert_eq!(asked(&[], &[("os_secure_boot", "required"), uefi]), Ok(()), "the machine may be the operator's q35");
-    assert_eq!(asked(&[], &[("os_secure_boot", "optional")]), Ok(()), "without UEFI it has none");
+    assert_eq!(asked(&[], &[("os_secure_boot", "required"), uefi]), Ok(()), "an image need not name the machine type");
+    assert_eq!(asked(&[], &[("os_secure_boot", "optional")]), Ok(()), "an optional secure boot does not need UEFI");
     says(&[("os:secure_boot", "required")], &[], "hw_firmware_type = uefi");
     says(&[("os:secure_boot", "required")], &[uefi, ("hw_machine_type", "pc")], "hw_machine_type = q35");
     says(&[("os:secure_boot", "optional")], &[uefi], "required or disabled");
     says(&[], &[uefi, ("os_secure_boot", "perhaps")], "perhaps");
-    // An operator's flavor blocks the request of an image.
+    // A flavor may forbid the secure boot that an image requires.
     says(&[("os:secure_boot", "disabled")], &[uefi, ("os_secure_boot", "required")], "both have to be the same");
 }
 

@@ -2,7 +2,8 @@
 
 use super::HardwareWishes;
 
-/// An image stays within its flavor's limits (Nova's `ImageVCPULimitsRangeExceeded`, `ImageVCPUTopologyRangeExceeded`).
+/// Refuses an image that exceeds a limit of its flavor (Nova's `ImageVCPULimitsRangeExceeded`,
+/// `ImageVCPUTopologyRangeExceeded`).
 pub(super) fn check_limits(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     let number = |text: &str| text.trim().parse::<u32>().ok();
     for part in ["sockets", "cores", "threads"] {

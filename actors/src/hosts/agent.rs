@@ -283,8 +283,8 @@ impl Agent {
                 return;
             }
         };
-        // The read model is enough here. If it lags, the worst result is one needless record. To load the aggregate
-        // takes longer, and the guest may change again meanwhile.
+        // The read model is enough here. If it lags, the worst result is one needless record. Loading the aggregate
+        // would take longer, and the guest may change again meanwhile.
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
         if row.is_none_or(|row| !plan::is_expected(&row.instance, power)) {
             self.observe(member.host, instance, power).await;
@@ -380,8 +380,8 @@ impl Agent {
         }
     }
 
-    /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. A guest that is not removed
-    /// is found by every resync, and is logged each time while it runs.
+    /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. If the action is not to
+    /// remove the guest, every resync finds it again, and logs it while it runs.
     async fn reap(&self, member: &ConnectedHost, instance: InstanceId) {
         let action = self.context.options.deleted_guests;
         match action {

@@ -21,7 +21,8 @@ pub enum ResyncAction {
     Report,
 }
 
-/// The action on a guest that `host` has in the power state `seen`. `believed` is its server in the log.
+/// The action on a guest that `host` has in the power state `seen`. `believed` is the guest's server, as the log knows
+/// it.
 pub fn found(host: HostId, believed: &Instance, seen: Power) -> ResyncAction {
     let server = match believed {
         Instance::Absent => return ResyncAction::Report,
@@ -42,8 +43,8 @@ pub fn found(host: HostId, believed: &Instance, seen: Power) -> ResyncAction {
     }
 }
 
-/// Whether the process that works on the server records this power state at its end. To record the state here, too,
-/// would append the same fact twice.
+/// Whether the process that works on the server records this power state at its end. If the agent recorded it, too, the
+/// log would have the same fact twice.
 pub fn is_expected(believed: &Instance, seen: Power) -> bool {
     match believed.alive().and_then(|server| server.ongoing) {
         Some(OngoingTask::Delete { .. }) => true,

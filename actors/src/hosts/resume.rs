@@ -5,20 +5,22 @@ use std::sync::Arc;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId, ProcessId};
-use chronova_events::instance::{Alive, Phase, Power, PowerAction};
+use chronova_events::instance::{Alive, OngoingTask, Phase, Power, PowerAction};
 use chronova_hypervisor::driver::Driver;
-use chronova_hypervisor::guest::PowerState;
+use chronova_hypervisor::guest::{GuestStatus, PowerState};
 
 use crate::hosts::context::HostContext;
 use crate::instance::{CallerRights, InstanceRequest, InstanceRoot};
 
-/// Requests a hard reboot of guests that ran on the host and do not run now, before they are recorded as stopped. A
-/// crash between two requests is harmless: the next run finds the guests that have no request yet.
+/// Requests a hard reboot of guests that ran on the host and do not run now, before they are recorded as stopped.
 ///
-/// A host on which any guest runs was not powered off. Its other guests ended by themselves, and are not started.
+/// A host on which any guest runs was not powered off. Its other guests ended by themselves, and are not started. A guest
+/// that a hard reboot is starting does not count: after a crash between two requests, the next run goes on with the
+/// guests that have no request yet. If a reboot has ended by then, the others stay off and are recorded as stopped.
 pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let Ok(found) = driver.guests().await else { return };
-    if found.iter().any(|guest| matches!(guest.power, PowerState::Running | PowerState::Paused)) {
+    let runs = |guest: &GuestStatus| matches!(guest.power, PowerState::Running | PowerState::Paused);
+    if found.iter().any(|guest| runs(guest) && !is_rebooting(context, guest.instance)) {
         return;
     }
     for instance in due(context, host) {
@@ -33,6 +35,14 @@ pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn
             tracing::warn!(%instance, %error, "starting a guest after its host came back failed");
         }
     }
+}
+
+/// Whether a hard reboot of the server is under way.
+fn is_rebooting(context: &HostContext, instance: InstanceId) -> bool {
+    context.views.servers.read(|servers| {
+        let ongoing = servers.get(instance).and_then(|row| row.instance.alive()).and_then(|server| server.ongoing);
+        matches!(ongoing, Some(OngoingTask::Power { action: PowerAction::RebootHard, .. }))
+    })
 }
 
 fn due(context: &HostContext, host: HostId) -> BTreeSet<InstanceId> {

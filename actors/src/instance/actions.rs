@@ -218,8 +218,8 @@ impl From<PowerAction> for ServerAction {
     }
 }
 
-/// Checks that `asker` may take the action on the server now. As in Nova, the hardware is checked first, then the lock,
-/// then the state.
+/// Checks that `asker` may take the action on the server now. As in Nova, the function first refuses an operation that
+/// the server's hardware does not support. Then it checks the lock, and then the state.
 pub fn admit(server: &Alive, action: ServerAction, asker: CallerRights) -> Result<(), InstanceReject> {
     unsupported::check(server, action)?;
     if action.rule().refused_while_locked {

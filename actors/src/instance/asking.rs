@@ -24,7 +24,7 @@ pub enum TakenFirst {
 }
 
 impl TakenFirst {
-    /// The process `ask_server` of the request.
+    /// The id of the request's process `ask_server`.
     pub fn process(&self) -> ProcessId {
         match self {
             Self::Quota(claim) => claim.process,

@@ -103,7 +103,7 @@ fn soft_delete(server: &Alive, process: ProcessId, asker: CallerRights) -> Insta
     if server.is_offloaded() {
         return delete(server, process, false, asker);
     }
-    // Only a server on one host and with one flavor can be restored.
+    // A server with a move that has not ended has two hosts or two flavors, so it could not be restored.
     if server.moving.is_some() {
         let (attribute, value) = match status::of_alive(server) {
             status::Status { task_state: Some(task), .. } => ("task_state", task),

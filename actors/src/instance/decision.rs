@@ -41,7 +41,7 @@ pub enum InstanceReject {
     /// Nova's message: Cannot 'action' instance while it is in `attribute` `value`.
     #[error("cannot {action} while the server is in {attribute} {value}")]
     NotInState { action: &'static str, attribute: &'static str, value: &'static str },
-    /// Nova's `OperationNotSupportedForVTPM` and its like.
+    /// Nova's `OperationNotSupportedForVTPM`, and its counterparts for other hardware.
     #[error("{operation} is not supported for servers with {hardware:?}")]
     NotSupported { operation: &'static str, hardware: HostBoundHardware },
     /// Nova's `check_instance_host`.

@@ -32,7 +32,7 @@ fn swap_of<'a>(mut devices: impl Iterator<Item = &'a BlockDevice>) -> u32 {
     devices.find(|device| device.is_swap()).and_then(|device| device.size).unwrap_or(0)
 }
 
-/// Whether the events have all disks of the server. They do if its request had block device mappings.
+/// Whether the server's events list all its disks. They do if its request had block device mappings.
 fn is_mapped(server: &Alive) -> bool {
     server.disks.iter().any(|disk| disk.device.is_root())
 }
@@ -59,7 +59,7 @@ pub fn bus(image: Option<&ImageSnapshot>, device: &BlockDevice) -> String {
         }
         // Nova's `get_disk_bus_for_device_type`.
         Some("floppy") => property(image, "hw_floppy_bus").unwrap_or("fdc").to_owned(),
-        // A raw SCSI device needs a SCSI bus, which passes its commands.
+        // A raw SCSI device needs a SCSI bus, because only that bus passes SCSI commands.
         Some("lun") => "scsi".to_owned(),
         _ => disk_bus(image).to_owned(),
     }
@@ -107,7 +107,7 @@ impl TakenDeviceNames {
     }
 }
 
-/// Gives every device its name. The root disk, volume or not, is the first of its bus.
+/// Gives every device its name. The root disk is the first of its bus, even if it is a volume.
 pub fn name_all(image: Option<&ImageSnapshot>, devices: &mut [BlockDevice]) {
     let mut taken = TakenDeviceNames::default();
     let mut order: Vec<usize> = (0..devices.len()).collect();

@@ -15,8 +15,8 @@ pub(super) fn record(server: &Alive, machine_type: String) -> InstanceDecision {
     }
 }
 
-/// The record of a server that gets a host. A second host may have another architecture, so a server that has never run
-/// gets a new record with each host.
+/// The record of the machine type when a server gets a host. A server that has never run gets a new record with each
+/// host, because another host may have another architecture.
 pub(super) fn on_placement(server: &Alive, machine_type: Option<String>) -> Option<MachineTypeRecorded> {
     let open = server.machine_type.is_none() || server.launched_at.is_none();
     let machine_type = machine_type.filter(|machine| open && server.machine_type.as_ref() != Some(machine));
@@ -42,7 +42,8 @@ pub(super) fn change(server: &Alive, machine_type: String, force: bool) -> Insta
     }
 }
 
-/// Whether the new type is the same board, and its version, if both have one, is not older.
+/// Whether the new type is the same board in the same or a newer version. The versions are compared only if both types
+/// have one.
 fn is_update(from: &str, to: &str) -> bool {
     match (board(from), board(to)) {
         (Some((from, was)), Some((to, is))) => from == to && was.zip(is).is_none_or(|(was, is)| was <= is),

@@ -15,8 +15,8 @@ use uuid::Uuid;
 #[derive(Debug, Clone)]
 pub enum InstanceRecord {
     Placed(Placed),
-    /// The scheduler's decision and its reasons, with the host if one was selected. `network`: the interfaces, if they
-    /// are certain before the host is asked. `machine_type`: that of a new guest on this host.
+    /// The scheduler's decision and its reasons, with the host if one was selected. `network`: the interfaces, if the
+    /// network service need not be asked for them. `machine_type`: the machine type of a new guest on this host.
     Scheduled {
         placed: Option<Placed>,
         scheduled: Box<Scheduled>,

@@ -1,7 +1,7 @@
 //! The requests on a server. The decision may refuse each of them.
 //!
-//! They come from APIs, and from processes and reconcilers that act for a user or for the operator. Facts, which
-//! processes and host agents report, are in [`super::records`].
+//! They come from APIs, and from processes and reconcilers that act for a user or for the operator. Processes and host
+//! agents report facts with [`super::records`].
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{AttachmentId, ErasureId, ImageId, PortId, ProcessId, VolumeId};
@@ -60,8 +60,8 @@ pub enum InstanceRequest {
     DeclareState {
         state: DeclaredState,
     },
-    /// Gives a server whose guest is off another machine type, from the next start on. `force`: also another board, or an
-    /// older version.
+    /// Changes the machine type of a server whose guest is off; the next start uses it. With `force`, another board or
+    /// an older version is accepted, too.
     ChangeMachineType {
         machine_type: String,
         force: bool,
@@ -106,7 +106,7 @@ pub enum InstanceRequest {
     Work(Box<WorkRequest>),
     /// A move to another flavor or host; boxed, because it is large.
     Move(Box<MoveRequest>),
-    /// Records that the server's personal data up to now is erased. The server may be deleted.
+    /// Records that the server's personal data up to now is erased. The server may already be deleted.
     Erase {
         erasure: ErasureId,
     },
@@ -115,7 +115,7 @@ pub enum InstanceRequest {
 /// Requests on a server's volumes.
 #[derive(Debug, Clone)]
 pub enum InstanceVolumeRequest {
-    /// The volume service told that a volume has grown.
+    /// The volume service reported that a volume has grown.
     Extend {
         process: ProcessId,
         volume: VolumeId,
@@ -220,8 +220,8 @@ pub enum MoveRequest {
         process: ProcessId,
         asker: CallerRights,
     },
-    /// Confirms a move that ended at or before `moved_by`, or that a reset of the state left unconfirmed, if no task is
-    /// under way.
+    /// Confirms a move that ended at or before `moved_by`, or a move that a reset of the state left unconfirmed. Does
+    /// nothing while a task is under way.
     ConfirmDue {
         process: ProcessId,
         moved_by: Timestamp,

@@ -426,9 +426,9 @@ fn a_power_report_counts_only_from_the_servers_host_and_if_it_differs() {
     assert_eq!(shown(active().and(seen(Power::Crashed))), "SHUTOFF");
     assert_eq!(shown(stopped().and(seen(Power::Running))), "ACTIVE");
     assert_eq!(shown(active().and(seen(Power::Paused))), "ACTIVE", "a report of `Paused` changes only the power state");
-    assert_eq!(shown(paused().and(seen(Power::Running))), "PAUSED", "the user paused the server");
+    assert_eq!(shown(paused().and(seen(Power::Running))), "PAUSED", "a report does not unpause the server");
     assert_eq!(shown(suspended().and(seen(Power::Running))), "SUSPENDED");
-    assert_eq!(shown(paused().and(seen(Power::Shutdown))), "SHUTOFF", "the guest has lost its memory");
+    assert_eq!(shown(paused().and(seen(Power::Shutdown))), "SHUTOFF", "a paused server whose guest is off is stopped");
     let suspending = active().and(power(PowerAction::Suspend)).and(seen(Power::Shutdown));
     assert_eq!(
         shown(suspending.and(failed(POWER, PowerAction::Suspend))),
@@ -455,7 +455,7 @@ fn a_lock_refuses_actions_of_users_without_the_right_to_unlock() {
         assert_eq!(given.when(by_override), Ok(vec!["instance.delete_requested"]));
         assert_eq!(given.when(Request::Unlock { by_admin: true }), Ok(vec!["instance.unlocked"]));
         assert_eq!(given.when(lock(false)), Ok(vec![]), "an owner's lock on top of a lock changes nothing");
-        assert_eq!(given.when(lock(true)), Ok(vec!["instance.locked"]), "an administrator takes it over");
+        assert_eq!(given.when(lock(true)), Ok(vec!["instance.locked"]), "an administrator's lock replaces the owner's");
     }
     assert_eq!(active().and(lock(false)).when(Request::Unlock { by_admin: false }), Ok(vec!["instance.unlocked"]));
     assert_eq!(active().and(lock(true)).when(Request::Unlock { by_admin: false }), Err(Reject::Locked));
@@ -520,7 +520,11 @@ fn a_failed_detachment_of_an_interface_is_recorded_once() {
     }
     let once = given.and(fails(SOFT_DELETE));
     assert_eq!(once.when(fails(SOFT_DELETE)), Ok(vec![]), "the record is a repetition");
-    assert_eq!(once.when(fails(RESTORE)), Ok(vec!["instance.nic_detach_failed"]), "another process failed, too");
+    assert_eq!(
+        once.when(fails(RESTORE)),
+        Ok(vec!["instance.nic_detach_failed"]),
+        "the failure of another process is recorded"
+    );
     let gone = once.and(Record::NicDetached { process: RESTORE, port });
     assert_eq!(gone.when(fails(RESTORE)), Ok(vec![]), "the record comes too late");
 }

@@ -43,7 +43,8 @@ pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mu
     }
 }
 
-/// The part of the host's cells that a guest gets. Parts of other guests in the same command are already taken.
+/// The part of the host's cells that a guest gets. `others`: the parts that other guests in the same command have
+/// already got.
 pub(super) fn fit(
     state: &Ledger,
     consumer: ConsumerId,
@@ -64,7 +65,7 @@ pub fn held(state: &Ledger, host: ProviderId) -> impl Iterator<Item = &[FittedNu
     state.fitted.get(&host).into_iter().flat_map(|here| here.values()).map(|cells| cells.as_slice())
 }
 
-/// The limits of a fit on the host, with the ratios of the host's inventories.
+/// The limits for a guest on the host's cells: the allocation ratios of the host's inventories, and `packs`.
 pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     let ratio = |class: &str| {
         let line = state.providers.get(&host)?.inventories.get(class)?;

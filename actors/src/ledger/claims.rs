@@ -144,7 +144,7 @@ mod tests {
         assert!(decide(&state, all([on(1, "b", Some(GroupPolicy::AtMost(2)))])).is_ok());
         assert!(
             broken(&decide(&state, all([on(2, "b", apart), on(2, "c", apart)])).unwrap_err()),
-            "in one command too"
+            "the policy holds within one command"
         );
         assert_eq!(decide(&state, all([on(1, "a", apart)])).unwrap(), vec![], "repeated");
         let freed = with([all([on(1, "a", apart)]), LedgerCommand::Release { consumer: ConsumerId::new("a") }]);

@@ -84,7 +84,7 @@ fn report(
     let before = merged.clone();
     let reported: BTreeSet<String> = inventories.iter().map(|inventory| inventory.class.clone()).collect();
     for mut inventory in inventories {
-        // An existing ratio was set by a client of Placement, or is the class's initial one.
+        // Keeps an existing ratio. A client of Placement has set it, or it is the class's initial ratio.
         if let Some(had) = merged.get(&inventory.class) {
             inventory.allocation_ratio = had.allocation_ratio;
         }

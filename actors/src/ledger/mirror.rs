@@ -110,7 +110,7 @@ mod tests {
     fn only_an_imposed_ratio_replaces_a_ratio_that_was_set() {
         let ratio = |state: &Ledger| state.providers[&id()].inventories["VCPU"].inventory.allocation_ratio;
         let state = given([host(4)]);
-        assert!((ratio(&state) - 2.0).abs() < f64::EPSILON, "a new host begins with the initial one");
+        assert!((ratio(&state) - 2.0).abs() < f64::EPSILON, "a new host begins with the initial ratio");
         let mut theirs = state.providers[&id()].inventories["VCPU"].inventory.clone();
         theirs.allocation_ratio = 7.0;
         let set = || -> Result<LedgerCommand, LedgerReject> {

@@ -32,7 +32,7 @@ impl DynamicVendorData {
     }
 }
 
-/// The request to the services. A server does not keep the roles of its creator, so the request has none.
+/// The request to the services. A server does not keep the roles of its creator, so the request has no roles.
 fn about(server: &Alive) -> Value {
     let request = &server.request;
     let metadata: Map<String, Value> =

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{GuestMetadata, MetadataFile, to_bytes};
 use crate::instance::disks;
 
-/// The versions, oldest first; `latest` stands for the newest.
+/// The versions, oldest first; `latest` means the newest.
 pub(super) const VERSIONS: [&str; 10] = [
     "1.0",
     "2007-01-19",

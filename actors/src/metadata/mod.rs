@@ -101,7 +101,7 @@ impl GuestMetadata<'_> {
     }
 }
 
-/// Random bytes with which the guest seeds its own generator.
+/// Random bytes with which the guest seeds its random number generator.
 fn seed() -> Result<String, String> {
     use base64::Engine;
     let mut bytes = [0; 512];

@@ -11,7 +11,7 @@ use crate::topology;
 /// The first version that has a document or a key; `None` if all versions have it.
 type SinceVersion = Option<&'static str>;
 
-/// The versions, oldest first; `latest` stands for the newest.
+/// The versions, oldest first; `latest` means the newest.
 const VERSIONS: [&str; 11] = [
     "2012-08-10",
     GRIZZLY,

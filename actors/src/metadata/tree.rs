@@ -29,8 +29,8 @@ pub fn root() -> MetadataEntry {
 }
 
 impl GuestMetadata<'_> {
-    /// Resolves `path`; `None` if nothing is there. A path that names neither tree means EC2's. `today` (`2026-01-31`)
-    /// hides future versions from the list, but a guest can still request one.
+    /// Resolves `path`; `None` if nothing is there. A path that begins with neither `openstack` nor `ec2` is a path in
+    /// EC2's tree. `today` (`2026-01-31`) hides future versions from the list, but a guest can still request one.
     pub fn look_up(&self, path: &[&str], today: &str) -> Result<Option<MetadataEntry>, String> {
         match path {
             ["openstack"] => Ok(Some(MetadataEntry::list(openstack::versions(today)))),

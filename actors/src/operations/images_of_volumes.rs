@@ -31,8 +31,8 @@ pub(super) fn properties_of_volumes(properties: &mut SortedPairs, server: &Alive
     set(properties, "bdm_v2", "True");
 }
 
-/// The block device mapping of the server's disks, in which snapshots stand for volumes. It has every field of Nova's
-/// mappings.
+/// The block device mapping of the server's disks. It names a snapshot in place of each volume. It has every field of
+/// Nova's mappings.
 fn mapping(server: &Alive, process: ProcessId) -> Value {
     let local = server.disks.iter().map(|disk| &disk.device).filter(|device| device.place == BlockLocation::Local);
     let local = local.map(|device| one(device, &Value::Null));

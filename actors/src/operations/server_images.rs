@@ -22,7 +22,7 @@ use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst};
 use crate::instance::{InstanceReject, WorkRequest};
 use crate::ports::{ImageDraft, PortError};
 
-/// Images of servers do not inherit these from the image that the server was built from: Nova's
+/// Images of servers do not inherit these properties from the image that the server was built from: Nova's
 /// `non_inheritable_image_properties`, and the properties of its signature.
 const NOT_INHERITED: [&str; 6] = [
     "cache_in_nova",

@@ -183,7 +183,7 @@ impl Operations {
         Err(ServerVolumeReject::OtherZone { volume: volume.id, own, theirs })
     }
 
-    /// Checks that a volume with only one host is on the server's host.
+    /// If only one host reaches the volume, checks that the server is on that host.
     fn check_reach(&self, server: &Alive, volume: &VolumeInfo) -> Result<(), ServerVolumeReject> {
         let here = server.placement.as_ref().map(|placed| placed.host);
         let (Some(only), Some(here)) = (volume.host, here) else { return Ok(()) };

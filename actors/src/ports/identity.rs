@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use super::{PortError, UserToken};
 
-/// A token to be judged.
+/// A token to check.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenQuestion<'a> {
     pub token: &'a UserToken,
@@ -80,7 +80,7 @@ pub struct AccessRule {
     /// A service's type: `compute`.
     pub service: String,
     pub method: String,
-    /// `/v2.1/servers/*`: `*` and `{name}` stand for one part of a path, `**` for any number of them.
+    /// `/v2.1/servers/*`: `*` and `{name}` match one part of a path, `**` matches any number of parts.
     pub path: String,
 }
 

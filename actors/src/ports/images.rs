@@ -61,8 +61,7 @@ pub trait ImageService: ImageSource + 'static {
     /// `like` was deleted. Images of other owners are left out, whatever their properties are.
     async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError>;
 
-    /// The image's data, for work with this cause. A client of Glance sends the token of the user who asked for the
-    /// work.
+    /// The image's data. A client of Glance sends the token of the user whose request began `work`.
     async fn open_as(&self, image: &ImageRef, work: &Meta) -> DriverResult<ByteStream> {
         let _ = work;
         self.open(image).await

@@ -40,8 +40,8 @@ impl fmt::Debug for SecretPayload {
 
 #[async_trait]
 pub trait KeyManager: Send + Sync {
-    /// Stores a secret for its requester, and returns its reference. If a secret with this id exists, it stays as it
-    /// is.
+    /// Stores a secret for its requester, and returns its reference. If a secret with this id exists, it does not
+    /// change.
     async fn store(&self, id: Uuid, payload: SecretPayload, requester: &KeyRequester) -> Result<String, PortError>;
     /// Reads a secret. `Forbidden` for users of other projects.
     async fn read(&self, reference: &str, requester: &KeyRequester) -> Result<SecretPayload, PortError>;

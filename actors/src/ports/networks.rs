@@ -11,9 +11,9 @@
 //! | call | Neutron's part in it |
 //! |---|---|
 //! | `check`, `check_attach` | `GET networks`, `ports`, `quotas`, `security-groups` with the user's token |
-//! | `allocate`, `attach` | `POST ports` with `device_id` and `binding:host_id`; `binding:profile` has the place or the process |
-//! | `undo_attach` | `GET ports` by `device_id`, `DELETE` of the port with that key |
-//! | `detach`, `release` | `DELETE` of ports with such a key, `PUT ports` without `device_id` for the others |
+//! | `allocate`, `attach` | `POST ports` with `device_id`, `binding:host_id`, and a mark in `binding:profile` |
+//! | `undo_attach` | `GET ports` by `device_id`, `DELETE` of the port with the process's mark |
+//! | `detach`, `release` | `DELETE` of ports with a mark, `PUT ports` without `device_id` for the others |
 //! | `rebind` | `PUT ports` with another `binding:host_id`; `PUT ports/ID/bindings/HOST/activate` after `bind_destination` |
 //! | `bind_destination` | `POST ports/ID/bindings`, `PUT ports` with `migrating_to` in `binding:profile` |
 //! | `activate_destination` | `PUT ports/ID/bindings/HOST/activate` |
@@ -165,8 +165,8 @@ pub trait NetworkService: Send + Sync + 'static {
     async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Deletes one port of a server if the service created the port for the server, and only unbinds it otherwise. Does
-    /// nothing if the server does not have the port. `owned`: the server's record says that the port was created for it.
-    /// Only that tells so of a port that a Nova created before the server was adopted.
+    /// nothing if the server does not have the port. `owned`: the server's record says that the port was created for
+    /// the server. For a port that Nova created before the server was adopted, only this record says so.
     async fn detach(&self, instance: InstanceId, port: PortId, owned: bool, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Gives the server one more address on a network that it has a port on.
@@ -247,8 +247,8 @@ pub trait NetworkService: Send + Sync + 'static {
     async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError>;
 
     /// Deletes the ports that the service created for the server, and unbinds the others. Succeeds if the server has no
-    /// port. `owned`: the ports that were created for the server by its record, as in [`detach`](Self::detach). The record
-    /// may lack some that a crash left.
+    /// port. `owned`: the ports that were created for the server according to its record, as in
+    /// [`detach`](Self::detach). After a crash, the record may lack some of the ports that the service created.
     async fn release(
         &self,
         instance: InstanceId,
@@ -257,8 +257,8 @@ pub trait NetworkService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
-    /// Binds the server's ports to a host, or unbinds them from every host; they stay the server's. Succeeds if the
-    /// server has no port.
+    /// Binds the server's ports to a host, or unbinds them from every host; the ports still belong to the server.
+    /// Succeeds if the server has no port.
     async fn rebind(
         &self,
         instance: InstanceId,
@@ -269,8 +269,8 @@ pub trait NetworkService: Send + Sync + 'static {
     ) -> Result<(), PortError>;
 
     /// Binds the server's ports to the destination of a live migration as well. Their traffic stays at the source. A
-    /// repeat changes nothing. `NotHere`: the service cannot connect a port there. A service whose ports have one binding
-    /// does nothing.
+    /// repeat changes nothing. `NotHere`: the service cannot connect a port there. A service that keeps only one
+    /// binding for each port does nothing.
     async fn bind_destination(
         &self,
         _instance: InstanceId,

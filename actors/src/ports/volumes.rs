@@ -6,9 +6,9 @@
 //!
 //! Every change is idempotent under an id that the caller proposes (derived from the process's id): a repeated call
 //! changes nothing. The embedded service takes the proposed id. Cinder chooses its own, so the caller uses the id in the
-//! answer. The service finds a volume or a snapshot by the proposed id, too. An attachment has no such second id: a
-//! repeated `reserve` finds the attachment of the server that is not complete, and `release_others` ends those that no
-//! answer told.
+//! answer. The client of Cinder finds a volume or a snapshot by the proposed id, too, but not an attachment. A repeated
+//! `reserve` returns the server's incomplete attachment. `release_others` also ends attachments with ids that the
+//! caller never received.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub struct VolumeInfo {
     pub metadata: Vec<(String, String)>,
     pub snapshot: Option<SnapshotId>,
     pub source: Option<VolumeId>,
-    /// The image that the content came from, with the properties that the volume keeps of it.
+    /// The image that the content came from, with the image properties that the volume keeps.
     pub image: Option<ImageSnapshot>,
     pub attachments: Vec<AttachmentInfo>,
     /// The only host that reaches the volume; `None` if every host does.
@@ -135,10 +135,10 @@ pub struct NewSnapshot {
 /// How a host reaches an attached volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// The attachment that the service had to make in place of the one that was asked for; `None`: it made none.
+    /// The new attachment, if the service had to replace the attachment that the caller named.
     pub replaced_by: Option<AttachmentId>,
-    /// The name of the libvirt pool. For a disk that QEMU reaches over the network: of the Ceph pool, the iSCSI target or
-    /// the NFS export.
+    /// The name of the libvirt pool. If QEMU reaches the disk over the network: the name of the Ceph pool, the iSCSI
+    /// target or the NFS export.
     pub pool: String,
     pub volume: String,
     /// `raw` or `qcow2`.
@@ -157,7 +157,7 @@ pub trait VolumeService: Send + Sync + 'static {
     /// The volume, if `project` may see it.
     async fn find(&self, volume: VolumeId, project: &ProjectId, is_admin: bool) -> Result<VolumeInfo, PortError>;
 
-    /// All volumes of `project`, newest first; of all projects if `all` is set.
+    /// The volumes of `project`, or of all projects if `all` is set; newest first.
     async fn list(&self, project: &ProjectId, all: bool) -> Result<Vec<VolumeInfo>, PortError>;
 
     async fn find_snapshot(
@@ -167,7 +167,7 @@ pub trait VolumeService: Send + Sync + 'static {
         is_admin: bool,
     ) -> Result<SnapshotInfo, PortError>;
 
-    /// All snapshots of `project`, newest first; of all projects if `all` is set.
+    /// The snapshots of `project`, or of all projects if `all` is set; newest first.
     async fn list_snapshots(&self, project: &ProjectId, all: bool) -> Result<Vec<SnapshotInfo>, PortError>;
 
     /// Accepts a new volume, and reserves quota. The volume is `creating`, and then `available` or `error`. Without
@@ -190,7 +190,7 @@ pub trait VolumeService: Send + Sync + 'static {
     async fn delete_snapshot(&self, snapshot: SnapshotId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Accepts a request to replace the volume's content by an image while the guest is off. The volume is
-    /// `downloading`, and then has its old status, or `error`. A repeated call of the same process is the same request.
+    /// `downloading`, and then has its old status, or `error`. A repeated call of the same process changes nothing.
     async fn reimage(
         &self,
         volume: VolumeId,
@@ -206,8 +206,8 @@ pub trait VolumeService: Send + Sync + 'static {
     /// The number of snapshots that `project` may still create; `None` is no limit.
     async fn snapshots_left(&self, project: &ProjectId) -> Result<Option<u64>, PortError>;
 
-    /// Reserves the volume for a server, and returns the id of the attachment; `proposed` is its id where the service
-    /// lets the caller choose. The volume becomes `reserved`. `Invalid` if the volume's status does not allow it.
+    /// Reserves the volume for a server, and returns the id of the attachment. The service may use `proposed` as that
+    /// id. The volume becomes `reserved`. `Invalid` if the volume's status does not allow it.
     async fn reserve(
         &self,
         proposed: AttachmentId,
@@ -240,8 +240,8 @@ pub trait VolumeService: Send + Sync + 'static {
     /// attachment is already gone.
     async fn release(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Ends the attachments of the volume to this server, except those in `keep`. Succeeds if there is none, or no such
-    /// volume.
+    /// Ends the attachments of the volume to this server, except those in `keep`. Succeeds if there are no such
+    /// attachments, or if the volume does not exist.
     async fn release_others(
         &self,
         volume: VolumeId,
@@ -260,8 +260,8 @@ pub trait VolumeService: Send + Sync + 'static {
         Ok(())
     }
 
-    /// How QEMU reaches a connected volume over the network; `None`: through the pool that `connect` named. It may hold a
-    /// password, so nobody records it: it is asked for each time a guest gets the volume.
+    /// How QEMU reaches a connected volume over the network; `None`: through the pool that `connect` named. The result
+    /// may hold a password, so callers do not record it. They call this function each time a guest gets the volume.
     async fn network_disk(
         &self,
         _volume: VolumeId,

@@ -6,11 +6,12 @@
 //! | `take` | creates an image without bytes; quota is already claimed | giving image or quota back, unless accepted |
 //! | `ask` | sends the server the request | (the server's own process continues) |
 //!
-//! The first event of the request also requests this process: it is the claim of quota, or the beginning of the
-//! process. So a crash between the two steps leaves nothing behind. The next leader finds the process but not its
-//! request, which was in memory with the client's connection ([`ServerRequests`](crate::coordination::ServerRequests)).
-//! Then the process gives back the quota or deletes the image. Once the server has accepted, the requested process owns
-//! the quota or the image, and gives it back if it fails.
+//! The first event of the request also requests this process. If the request needs quota, this event is the claim;
+//! otherwise it is the beginning of the process. So a crash between the two steps leaves nothing behind. The next
+//! leader finds the process but not its request, which was in memory with the client's connection
+//! ([`ServerRequests`](crate::coordination::ServerRequests)). Then the process gives back the quota or deletes the
+//! image. Once the server has accepted, the requested process owns the quota or the image, and gives it back if it
+//! fails.
 //!
 //! The process records its steps only if one fails ([`Task::records_only_failure`]). After a claim of quota, the
 //! server's event means success. For an image, the end of the process is recorded, too.
@@ -105,8 +106,8 @@ async fn is_accepted(work: &StepRun) -> Result<bool, StepError> {
     if work.known_server().await?.is_some_and(|server| is_at_work(&server)) {
         return Ok(true);
     }
-    // A process that waits for its turn, or has done no step yet, has no record. This check comes first: a process that
-    // ends between the two checks has a record by then.
+    // A process that waits for its turn, or has done no step yet, has no record. This check comes before the search for
+    // a record, because a process that ends between the two has a record by then.
     if work.context.views.processes.read(|view| view.is_pending(asks_for)) {
         return Ok(true);
     }

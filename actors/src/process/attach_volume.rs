@@ -77,7 +77,8 @@ async fn reserve(work: &StepRun) -> Result<StepOutput, StepError> {
     disks::reserve(work, disk.attachment, disk.volume).await
 }
 
-/// The server has no other attachment to the volume: it takes no volume twice.
+/// Ends all attachments of the server to the volume. They are all from this process, because a server attaches a volume
+/// only once.
 async fn release(work: &StepRun) -> Result<(), StepError> {
     disks::release_others(work, task(work)?.volume, &[]).await
 }

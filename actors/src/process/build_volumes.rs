@@ -50,7 +50,7 @@ pub(super) async fn prepare(
             _ => made(work, server, device, host).await?,
         };
         let attachment = match disks::attached(work, volume, hostname).await?.first() {
-            // A crash came after the end of the attachment, and before the record.
+            // An earlier run completed this attachment, and lost its records in a crash.
             Some(made) => *made,
             None => {
                 let proposed = attachment(work, device);
@@ -107,8 +107,8 @@ async fn made(work: &StepRun, server: &Alive, device: &BlockDevice, host: HostId
     Ok(volume)
 }
 
-/// The zone of a new volume, if a server may have volumes of its own zone only. The host has been chosen by now, so no
-/// other part has to be asked for its zone.
+/// The zone of a new volume, if a server may have only volumes of its own zone. The server already has a host, and the
+/// record of its placement has the host's zone.
 fn zone(work: &StepRun, server: &Alive) -> Option<String> {
     let placed = server.placement.as_ref().filter(|_| !work.context.options.cross_az_attach);
     placed.map(|placed| placed.availability_zone.clone())

@@ -50,7 +50,7 @@ pub enum ProcessCommand {
     Several(Vec<TimedRecord>),
 }
 
-/// A record, and the time of what it records.
+/// A record, and the time of the fact that it records.
 #[derive(Debug, Clone)]
 pub struct TimedRecord {
     pub at: Timestamp,

@@ -2,7 +2,7 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `clear_source` | removes guest and disks at the source; of disks in place, only the copy that was set aside |
+//! | `clear_source` | removes guest and disks at the source; keeps disks in place, and removes their copy |
 //! | `release_claim` | releases the claim on the source host |
 //! | `settle_quota` | reduces the quota to the new flavor |
 

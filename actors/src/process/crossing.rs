@@ -95,8 +95,8 @@ mod tests {
         assert_eq!(judge(Down, Down), GuestLocation::Unknown, "either host may have the guest");
     }
 
-    /// The most important rule: a guest that may run at its source is never taken to be at its destination, and the
-    /// reverse.
+    /// The most important rule: the result is never `AtTarget` while the source may run the guest, and never `AtSource`
+    /// while the destination may run it.
     #[test]
     fn a_running_guest_is_never_reported_as_gone() {
         for end in ALL {

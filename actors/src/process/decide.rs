@@ -25,7 +25,7 @@ pub fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEve
     record(running, command).map(|event| event.into_iter().collect())
 }
 
-/// Decides each record on the state after those before it.
+/// Decides each record on the state that the earlier records lead to.
 pub fn decide_several(
     state: &Process,
     records: Vec<TimedRecord>,

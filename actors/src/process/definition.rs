@@ -127,7 +127,7 @@ impl StepRun {
         Ok(instance.known().cloned())
     }
 
-    /// The server, which must be there.
+    /// The server. If it is deleted, the error is fatal (404).
     pub async fn present_server(&self) -> Result<Alive, StepError> {
         self.server().await?.ok_or_else(|| StepError::fatal(404, "The server is gone.", ""))
     }
@@ -213,7 +213,7 @@ impl From<StoreError> for StepError {
     }
 }
 
-/// Serves commands without refusals, and commands whose refusals end the process.
+/// For commands that are never refused, and for commands whose refusal ends the process.
 impl<R: std::error::Error + Send + Sync + 'static> From<CommandError<R>> for StepError {
     fn from(error: CommandError<R>) -> Self {
         match error {

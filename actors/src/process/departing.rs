@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(
             next(SITE, Some(&asked), &cold, &MoveProgress::NotAsked),
             DrainAction::Wait,
-            "asked for, and not begun yet"
+            "a requested move is not requested again"
         );
         assert_eq!(next(SITE, None, &live, &MoveProgress::UnderWay), DrainAction::Left { to: None });
         // The server was stopped in between, so a cold migration is possible.

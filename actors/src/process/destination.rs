@@ -81,7 +81,8 @@ pub(super) fn elsewhere(work: &StepRun, subject: &MovingServer, forced: bool) ->
     request
 }
 
-/// Lets the scheduler select a host, and records its decision. `instead` replaces the reason "no host".
+/// Lets the scheduler select a host, and records its decision. If no host fits, `instead` replaces the scheduler's
+/// message.
 pub(super) async fn choose(
     work: &StepRun,
     subject: &MovingServer,

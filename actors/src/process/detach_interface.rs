@@ -47,7 +47,7 @@ async fn subject(work: &StepRun) -> Result<Option<(Alive, NicInfo)>, StepError> 
     Ok(nic.map(|nic| (server, nic)))
 }
 
-/// Whether the network service still has the port as the server's.
+/// Whether the port still belongs to the server in the network service.
 async fn is_bound(work: &StepRun, nic: &NicInfo) -> Result<bool, StepError> {
     let now = work.context.networks.refresh(work.instance_id(), std::slice::from_ref(nic)).await?;
     Ok(!now.is_empty())

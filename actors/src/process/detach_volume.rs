@@ -5,8 +5,8 @@
 //! | `begin_detaching` | marks the volume as `detaching` | marking it as `in-use` again |
 //! | `pull_disk` | detaches the disk; a running guest must release it | attaching it again |
 //!
-//! The attachment ends only after the guest has released the volume. The end of an attachment cannot be undone, so the
-//! process ends with it.
+//! The attachment ends only after the guest has released the volume. The end of an attachment cannot be undone, so it
+//! is the last action of the process.
 
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use chronova_hypervisor::capability::Needed as _;

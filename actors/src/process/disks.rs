@@ -17,8 +17,8 @@ pub(super) fn recorded(connection: Connection) -> BlockConnection {
     BlockConnection { pool, volume, format, serial, readonly, shareable }
 }
 
-/// A volume in the driver's form. How QEMU reaches it over the network is asked for now: it may hold a password, and the
-/// storage's addresses may have changed since the volume was connected.
+/// A volume in the driver's form. The function asks the volume service how QEMU reaches the volume over the network. No
+/// event has this answer, because it may hold a password, and because the storage's addresses may change.
 pub(crate) async fn volume_disk(
     volumes: &dyn VolumeService,
     server: &Alive,
@@ -46,7 +46,8 @@ pub(crate) async fn volume_disk(
     })
 }
 
-/// The volumes of a new guest, in their boot order; the others follow in the order of their device names.
+/// The volumes of a new guest: the bootable ones in their boot order, and then the others in the order of their device
+/// names.
 pub(super) async fn volumes(service: &dyn VolumeService, server: &Alive) -> Result<Vec<VolumeDisk>, PortError> {
     let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
     let mut volumes = Vec::new();
@@ -93,7 +94,7 @@ pub(super) fn host(server: &Alive) -> Result<(HostId, String), StepError> {
     Ok((placed.host, placed.hostname.clone()))
 }
 
-/// The complete attachment of the server's volume to this host, if an interrupted step has made it.
+/// The complete attachments of the server to this volume on this host. An interrupted run may have made one.
 pub(super) async fn attached(work: &StepRun, volume: VolumeId, hostname: &str) -> Result<Vec<AttachmentId>, StepError> {
     let known = work.context.volumes.find(volume, &ProjectId::new(""), true).await?.attachments;
     let here = known.into_iter().filter(|known| known.instance == Some(work.instance_id()) && known.attached);
@@ -120,7 +121,8 @@ pub(super) async fn release(work: &StepRun, volume: VolumeId, attachment: Attach
     ended(volume, work.context.volumes.release(volume, attachment, work.meta.clone()).await)
 }
 
-/// Ends the server's attachments to a volume except `keep`, also those whose ids no answer told.
+/// Ends the server's attachments to a volume, except those in `keep`. This includes attachments with ids that were lost
+/// with an answer of the volume service.
 pub(super) async fn release_others(work: &StepRun, volume: VolumeId, keep: &[AttachmentId]) -> Result<(), StepError> {
     let server = work.instance_id();
     ended(volume, work.context.volumes.release_others(volume, server, keep, work.meta.clone()).await)

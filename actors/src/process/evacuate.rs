@@ -89,7 +89,8 @@ async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
     destination::choose(work, &subject, request, None).await
 }
 
-/// Whether both hosts share storage. The answer must be certain, because leftover disks are removed.
+/// Whether both hosts share storage. The answer must be certain, because an undo removes the destination's disks if the
+/// hosts share no storage.
 fn is_shared(work: &StepRun, source: HostId, target: HostId) -> Result<bool, StepError> {
     match work.context.fleet.knows_storage_of(target) {
         true => Ok(work.context.fleet.share(source, target)),

@@ -172,7 +172,8 @@ async fn install_spec(
     }
 }
 
-/// Defines the guest as before a move: with the processors and the memory that the migration has claimed.
+/// Defines the guest at its source as it was before a move, with the processors and the memory that the migration has
+/// claimed.
 pub(super) async fn install_as_before(work: &StepRun, subject: &MovingServer, on: bool) -> Result<(), StepError> {
     let (host, server) = (subject.moving.source.host, subject.with(&subject.moving.old_flavor));
     let _turn = turn_of(work, host).await;
@@ -338,8 +339,8 @@ fn image_machine(image: &ImageSnapshot) -> Option<&str> {
 }
 
 /// The hardware properties of the image and of the flavor, with the machine type. Users can write any property into an
-/// image. So an image's property is used only if Nova, too, reads it from images (`nova.objects.image_meta`). An image
-/// cannot set what only a flavor may set: names with a colon, which for example limit the guest's resources.
+/// image. So only properties with the prefixes of Nova's image properties are used (`nova.objects.image_meta`). Names
+/// with a colon come only from the flavor, because some of them limit the guest's resources.
 fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<&str>) -> Vec<(String, String)> {
     let of_images = |name: &str| {
         !name.contains(':') && name != machine::PROPERTY && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of))
@@ -354,7 +355,8 @@ fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<
     machine.into_iter().chain(properties.chain(specs).cloned()).chain(traits).collect()
 }
 
-/// The traits that flavor and image require, in any group of resources. They choose the model of the guest's CPU.
+/// The traits that flavor and image require, in any group of resources. The driver chooses the model of the guest's CPU
+/// by these traits.
 fn required_traits(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
     let of_image = image.into_iter().flat_map(|image| &image.properties);
     let all = of_image.chain(&server.request.flavor.extra_specs).filter(|(_, value)| value == "required");
@@ -458,7 +460,7 @@ pub(crate) fn image_ref(image: &ImageSnapshot) -> ImageRef {
     }
 }
 
-/// Adapts the images port to the drivers, for work with this cause.
+/// Adapts the port of the image service to the drivers. `work` names the request for which the images are read.
 pub(crate) struct PortImageSource {
     images: Arc<dyn ImageService>,
     work: Arc<Meta>,
@@ -477,7 +479,7 @@ impl ImageSource for PortImageSource {
     }
 }
 
-/// Reads from the image service, or from a host's cache.
+/// Reads an image from the image service, or, if that fails, from a host's cache.
 struct FallbackImageSource {
     first: PortImageSource,
     driver: Arc<dyn Driver>,

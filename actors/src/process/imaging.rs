@@ -1,7 +1,7 @@
 //! Steps that snapshots, backups and shelving share: from a guest's disk to an image.
 //!
 //! The image already exists without data, so that the API's answer could have its id. The driver first copies the disk
-//! into one file on its host. Then the driver sends that file to the image service.
+//! into one file on its host. The step `upload` then sends that file to the image service.
 
 use chronova_events::ids::ImageId;
 use chronova_events::instance::{Alive, WorkStage};

@@ -20,7 +20,7 @@ pub(super) fn machine_type(work: &StepRun, host: HostId, server: &Alive) -> Stri
     })
 }
 
-/// The recorded machine type. A server from before they were recorded gets its record now.
+/// The recorded machine type. A server without a record gets one now.
 pub(super) async fn recorded(work: &StepRun, host: HostId, server: &Alive) -> Result<String, StepError> {
     if let Some(machine_type) = &server.machine_type {
         return Ok(machine_type.clone());

@@ -110,7 +110,7 @@ macro_rules! processes {
             }
         }
 
-        /// Every definition, and its path in the code. A test checks that the proof harness has a line for each.
+        /// Every definition, and its path in the code. A test checks that the crash harness has a line for each.
         pub const ALL: &[(&str, &Definition)] = &[$((stringify!($definition), &$definition)),+];
     };
     (@need) => { None };

@@ -2,8 +2,8 @@
 //! old one.
 //!
 //! Only the recorded attachment of a volume is valid. Other attachments of the same server are leftovers of an
-//! interrupted step, and the next successful step ends them, or the delete of the server. Nova exchanges attachments the same way
-//! (`_terminate_volume_connections`), so a volume is never free for another server in between.
+//! interrupted step. The next successful step ends them, or the delete of the server. As in Nova
+//! (`_terminate_volume_connections`), a volume is never free for another server in between.
 
 use chronova_events::error_chain::ErrorChain;
 use chronova_events::ids::AttachmentId;
@@ -42,8 +42,8 @@ pub(super) async fn take(work: &StepRun, server: &Alive, to: &Placed) -> Result<
     let record = InstanceVolumeRecord::Prepared { process: work.running.process, devices: devices.clone() };
     match disks::record(work, record).await? {
         true => release_unrecorded(work, &devices).await,
-        // The server was deleted, and its recorded attachments are released. This call releases the others.
-        false => release_all(work, &devices).await,
+        // The server was deleted, or another process has overtaken this one.
+        false => release_unused(work, &devices).await,
     }
 }
 
@@ -78,10 +78,17 @@ async fn release_unrecorded(work: &StepRun, devices: &[BlockDevice]) -> Result<(
     Ok(())
 }
 
-/// Ends the attachments in `devices`.
-async fn release_all(work: &StepRun, devices: &[BlockDevice]) -> Result<(), StepError> {
+/// Ends the attachments in `devices` that the server does not use. A deleted server uses none.
+async fn release_unused(work: &StepRun, devices: &[BlockDevice]) -> Result<(), StepError> {
+    let server = work.server().await?;
+    let is_used = |attachment| {
+        let mut disks = server.iter().flat_map(|server| &server.disks);
+        disks.any(|disk| disk.device.attachment == Some(attachment))
+    };
     for device in devices {
-        if let (Some(volume), Some(attachment)) = (device.volume, device.attachment) {
+        if let (Some(volume), Some(attachment)) = (device.volume, device.attachment)
+            && !is_used(attachment)
+        {
             disks::release(work, volume, attachment).await?;
         }
     }

@@ -121,8 +121,8 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     }
 }
 
-/// Starts a guest again after post-copy has failed. Neither half can continue, so the guest starts at its destination,
-/// which has the newer disks.
+/// Starts a guest again after post-copy has failed. Neither host can continue the guest, so it starts at its
+/// destination, which has the newer disks.
 pub(super) async fn mend(work: &StepRun, subject: &MovingServer) {
     tracing::error!(server = %work.instance_id(), "post-copy failed; starting the guest again");
     let anew = async {

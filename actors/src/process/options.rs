@@ -14,7 +14,7 @@ pub struct ProcessOptions {
     pub volume_looks: u32,
     /// `[DEFAULT] block_device_allocate_retries_interval`.
     pub volume_pause: Duration,
-    /// `[cinder] cross_az_attach`: where it is off, a build asks for new volumes in the zone of its server.
+    /// `[cinder] cross_az_attach`: if it is off, a build asks for new volumes in the zone of its server.
     pub cross_az_attach: bool,
     /// `[DEFAULT] vif_plugging_timeout`: the wait for the network to plug a new guest's ports; zero: no wait.
     pub vif_plugging_timeout: Duration,

@@ -159,8 +159,9 @@ impl ProcessExecution<'_> {
         self.tries = 0;
     }
 
-    /// Whether the process should wait for its host, because the host has not answered since start-up. Without a
-    /// selected host, one such host in the fleet is enough. A host that has not answered yet is no reason to fail.
+    /// Whether the process should wait because its host has not answered since start-up. If no host is selected yet,
+    /// the process waits while any host of the fleet has not answered. It waits instead of failing, because the host
+    /// may answer soon.
     fn awaits(&self, host: Option<HostId>) -> bool {
         let fleet = &self.context.fleet;
         self.context.views.hosts.read(|hosts| match host {
@@ -216,7 +217,7 @@ impl ProcessExecution<'_> {
         }
     }
 
-    /// Whether some records wait that the next append would write.
+    /// Whether the next append would write waiting records.
     fn waits(&self) -> bool {
         let waiting = self.unwritten.as_ref().is_some_and(|unwritten| !unwritten.records.is_empty());
         waiting && !matches!(self.wait, RecordWait::UntilFailure { .. })
@@ -227,7 +228,7 @@ impl ProcessExecution<'_> {
         let host = running.host().map(|(host, _)| host);
         let work = self.work(running);
         let begun = std::time::Instant::now();
-        // Nothing has been done before the first step.
+        // A refusal before the first step leaves nothing to undo.
         let first = self.definition.steps.first().is_some_and(|first| first.name == name);
         let able = if first { host_is_able(&work).await } else { Ok(()) };
         let outcome = match able {
@@ -350,7 +351,7 @@ impl ProcessExecution<'_> {
         self.patience = None;
         let gateway = &self.context.gateway;
         let committed = gateway.send::<ProcessRoot>(&self.process, command, Arc::clone(&self.meta)).await?;
-        // The known state follows only from the records made here. Another writer may have cancelled the process.
+        // The state is known only if nobody else appended in between. Another process may have cancelled this process.
         if let Some(after) = after
             && committed.events.len() as u64 == after.events
             && Revision(self.seen.0 + after.events) == committed.revision

@@ -86,7 +86,8 @@ async fn reserve(work: &StepRun) -> Result<StepOutput, StepError> {
     disks::reserve(work, attachment, volume).await
 }
 
-/// The server has no other attachment to the new volume: it takes no volume twice.
+/// Ends all attachments of the server to the new volume. They are all from this process, because a server attaches a
+/// volume only once.
 async fn release(work: &StepRun) -> Result<(), StepError> {
     disks::release_others(work, new(work)?.0, &[]).await
 }
@@ -120,7 +121,7 @@ async fn exchange(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// Gives the guest the old volume again, whichever volume it has now.
+/// If the guest has the new volume, gives it the old volume again.
 async fn back(work: &StepRun) -> Result<(), StepError> {
     let Some((server, device)) = mine(work).await? else { return Ok(()) };
     let (Some(old), Some(new)) = (&device.connection, connection(work)) else { return Ok(()) };

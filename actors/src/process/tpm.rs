@@ -1,8 +1,8 @@
 //! The emulated TPM of a server in its processes: its passphrase, and its state, which moves with the server.
 //!
 //! As in Nova, the passphrase is stored and read in the name of the user whose request starts the guest. So only users
-//! of the server's own project start a server with a TPM. An administrator of another project, a drain and the restart
-//! of a host do not, and their processes fail before they stop the guest.
+//! of the server's own project can start a server with a TPM. If the request comes from another project, from a drain
+//! or from the restart of a host, its process fails before it stops the guest.
 
 use std::future::Future;
 
@@ -28,7 +28,7 @@ fn version(server: &Alive) -> Option<TpmVersion> {
     hardware::tpm_version(&server.request.flavor, server.hardware_image())
 }
 
-/// The user for whom the process works. A build works for the server's owner, whoever continues it after a crash.
+/// The user for whom the process works. A build always works for the server's owner, also after a crash.
 fn requester(work: &StepRun, server: &Alive) -> Result<KeyRequester, StepError> {
     let owner = || KeyRequester { user: server.request.user.clone(), project: server.request.project.clone() };
     match (&work.asked_by.cause, &work.running.task) {
@@ -70,7 +70,8 @@ pub(super) async fn secret(work: &StepRun, server: &Alive) -> Result<Option<Uuid
     store(work, server).await.map(|stored| Some(stored.0))
 }
 
-/// The id of the secret and the key manager's reference. Both are those of an earlier life, if a crash came between.
+/// Stores a new passphrase. Returns the secret's id and the key manager's reference. If an earlier run stored a
+/// passphrase before a crash, that passphrase stays, and the result names it.
 async fn store(work: &StepRun, server: &Alive) -> Result<(Uuid, String), StepError> {
     if let Some(stored) = &server.tpm {
         return Ok((stored.secret, stored.reference.clone()));
@@ -139,7 +140,7 @@ pub(super) async fn carry(work: &StepRun, from: HostId, to: HostId, server: &Ali
 pub(super) async fn forget(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     let reference = match &server.tpm {
         Some(stored) => stored.reference.clone(),
-        // A crash may have come between the secret and its record.
+        // A crash may have come after the secret was stored and before it was recorded.
         None if version(server).is_some() => secret_id(work).to_string(),
         None => return Ok(()),
     };

@@ -317,11 +317,11 @@ mod tests {
         let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
         told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
         told(&mut state, QuotaCommand::Settle { project: ProjectId::new("p"), instance: a, cores: 1, memory_mib: 512 });
-        assert_eq!(told(&mut state, withdraw(a, 1)), 0, "its process has settled it");
+        assert_eq!(told(&mut state, withdraw(a, 1)), 0, "the settlement ends the claim");
         assert_eq!((state.cores, state.held.len()), (1, 1));
         told(&mut state, claim_command(claim_of(a, 2, 4, 512)));
         told(&mut state, QuotaCommand::Release { project: ProjectId::new("p"), instance: a });
-        assert_eq!(told(&mut state, withdraw(a, 2)), 0, "the server is gone");
+        assert_eq!(told(&mut state, withdraw(a, 2)), 0, "the release ends the claim");
         assert_eq!(state, Quota::default());
     }
 }

@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(
             judge(&image(false, None), false, NOW, Duration::ZERO),
             CachedImageFate::IsIdle,
-            "at the next round"
+            "an image is removed only after it has a note"
         );
         assert_eq!(
             judge(&image(false, Some(NOW.0)), false, NOW, Duration::ZERO),

@@ -6,8 +6,8 @@
 //! * A copy has the id of its image, and only one process creates that image. When that process has ended, nothing
 //!   needs the copy.
 //! * Disks that were set aside have the same name in all moves of a server. So only the agent of the server's own host
-//!   removes them, while no move is recorded and none can begin
-//!   ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
+//!   removes them, and only while no move is recorded. Meanwhile its claim on the server's disks prevents a move from
+//!   setting disks aside ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
 //! * An incomplete image in a cache is useless. The driver keeps an image that is being uploaded or used. On shared
 //!   storage, the upload may be another host's, so the incomplete image stays.
 //!
@@ -59,7 +59,8 @@ pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn 
             return;
         }
     };
-    // The log already has the request for the process of each leftover, so the read models must show it first.
+    // The log has the request for the process of each leftover. The read models must show these requests before the
+    // sweep judges the leftovers.
     if found.is_empty() || !context.views.wait_for(context.log.head(), context.options.resync).await {
         return;
     }
@@ -107,7 +108,7 @@ async fn kept_goes(
     suffix: &str,
 ) -> DriverResult<bool> {
     let Some(_alone) = context.disk_claims.enter(instance) else { return Ok(false) };
-    // The check comes after the disk claim, which blocks new moves.
+    // The check comes after the disk claim, so no move can set disks aside after the check.
     if !kept_is_left(&server(context, instance).await, host) {
         return Ok(false);
     }

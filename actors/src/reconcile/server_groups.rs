@@ -1,4 +1,4 @@
-//! Removes members of server groups whose server was never recorded, or is deleted.
+//! Removes a member of a server group if the member's server was never recorded, or is deleted.
 //!
 //! The stream of groups records a member before the server's own stream begins, and removes the member after the server
 //! is deleted. A crash can come between the two appends.

@@ -106,7 +106,10 @@ impl Scheduler {
     }
 
     /// Decides for one server after the other. Returns the reasons for the first server without a host, if any.
-    #[allow(clippy::type_complexity, reason = "the seats of all or the reasons of one, and what was on its way before")]
+    #[allow(
+        clippy::type_complexity,
+        reason = "the hosts of all servers or the reasons of one, and the newest pending decision"
+    )]
     fn decide_all(
         self: &Arc<Self>,
         members: &[BatchMember],

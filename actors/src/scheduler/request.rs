@@ -380,7 +380,7 @@ pub(super) mod tests {
         };
         assert_eq!(resources(10, 5, 1), "DISK_GB=16 MEMORY_MB=512 VCPU=2", "a MiB of swap is a GiB of disk");
         assert_eq!(resources(10, 0, 1024), "DISK_GB=11 MEMORY_MB=512 VCPU=2");
-        assert_eq!(resources(0, 0, 0), "MEMORY_MB=512 VCPU=2", "no disk is no claim");
+        assert_eq!(resources(0, 0, 0), "MEMORY_MB=512 VCPU=2", "a flavor without disks claims no disk");
     }
 
     #[test]

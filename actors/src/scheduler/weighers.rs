@@ -70,7 +70,7 @@ pub const WEIGHERS: &[Weigher] = &[
         value: |host| f64::from(host.num_instances()),
         ..PLAIN
     },
-    // Hosts report no PCI devices yet: each has 100, so none is preferred.
+    // Hosts report no PCI devices yet, so all hosts have the same value, and the weigher prefers none.
     Weigher { name: "PCIWeigher", key: "pci_weight_multiplier", multiplier: |m| m.pci, value: |_| 100.0, ..PLAIN },
     Weigher {
         name: "ServerGroupSoftAffinityWeigher",
@@ -160,7 +160,7 @@ pub const CLASSES: [&str; 14] = [
     "nova.scheduler.weights.cross_cell.CrossCellWeigher",
 ];
 
-/// The name that stands for all weighers.
+/// The name by which an option selects all weighers.
 pub const ALL: &str = "nova.scheduler.weights.all_weighers";
 
 /// One weigher's values for all candidates.

@@ -47,7 +47,7 @@ impl<'a> FlavorAndImageSpecs<'a> {
 /// The guest's topology; `None` if nothing requests one.
 ///
 /// # Errors
-/// The impossible part of the request, in words for the user.
+/// A part of the request is impossible. The text names it for the user.
 pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> TopologyResult<Option<GuestNumaTopology>> {
     let asked = FlavorAndImageSpecs { flavor, image };
     let policy = explicit_policy(&asked)?;

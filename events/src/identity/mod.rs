@@ -1,8 +1,8 @@
 //! Identity: domains, projects, users, roles and role assignments.
 //!
-//! There is one stream, `identity-main`, because names are unique across it, and a deletion also removes dependent
-//! objects. Invariants: passwords are stored only as argon2id hashes. Tokens are not stored. The audit ids of revoked
-//! tokens are stored at least until the tokens would have expired.
+//! All of them share one stream, `identity-main`: names are unique across the stream, and a deletion also removes
+//! dependent objects. Invariants: passwords are stored only as argon2id hashes. Tokens are not stored. The audit ids of
+//! revoked tokens are stored at least until the tokens would have expired.
 
 mod payloads;
 mod state;

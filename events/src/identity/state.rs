@@ -238,9 +238,9 @@ impl Fold for Identity {
 /// The number of neighbours on each side that a revocation checks.
 const NEIGHBOURS: usize = 4;
 
-/// Forgets expired tokens next to `audit_id`. Checking all tokens at each revocation would cost the square of their
-/// number. Audit ids are random, so the neighbours are a fair sample. As soon as an eighth of the tokens has expired,
-/// each revocation finds one on average.
+/// Forgets revoked tokens next to `audit_id` that have expired. Checking all revoked tokens at each revocation would
+/// cost the square of their number. Audit ids are random, so the neighbours are a fair sample. As soon as an eighth of
+/// the tokens has expired, each revocation finds one expired token on average.
 fn forget_some(revoked: &mut BTreeMap<String, Timestamp>, audit_id: &str, at: Timestamp) {
     let below = (Bound::Unbounded, Bound::Excluded(audit_id));
     let above = (Bound::Excluded(audit_id), Bound::Unbounded);

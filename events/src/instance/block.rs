@@ -100,7 +100,7 @@ pub struct BlockDevicesMapped {
     pub image: Option<ImageSnapshot>,
 }
 
-/// The server's volumes as they are after a build prepared or released them, or after the server left or got a host.
+/// The server's volumes after a build prepared or released them, or after the server left a host or got one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockDevicesPrepared {
     pub process: ProcessId,
@@ -171,14 +171,14 @@ pub struct VolumeSwapFailed {
     pub fault: FaultInfo,
 }
 
-/// A volume's `delete_on_termination` was changed.
-/// The volume service told that one of the server's volumes has grown.
+/// The volume service reported that one of the server's volumes has grown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DiskExtensionRequested {
     pub process: ProcessId,
     pub volume: VolumeId,
 }
 
+/// A volume's `delete_on_termination` was changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeDeletionChanged {
     pub device: BlockDeviceId,

@@ -1,7 +1,7 @@
 //! The machine of a server's guest: its type, which is recorded before the first start and then kept, and its TPM.
 //!
-//! Nova records the type in the server's system metadata (`image_hw_machine_type`). Otherwise another default of the
-//! operator would give existing guests another board, and Windows guests would see another machine.
+//! Nova records the type in the server's system metadata (`image_hw_machine_type`). Without the record, a new default
+//! of the operator would give existing guests another board. Windows would treat that as another machine.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

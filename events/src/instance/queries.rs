@@ -94,8 +94,8 @@ impl Alive {
         })
     }
 
-    /// The process to cancel before the server can be deleted: one that may claim a host for the server or that moves
-    /// it.
+    /// The process to cancel before the server can be deleted: a process that may claim a host for the server, or that
+    /// moves the server.
     pub fn interruptible(&self) -> Option<ProcessId> {
         self.placing().or(self.ongoing.filter(OngoingTask::is_moving).map(|ongoing| ongoing.process()))
     }

@@ -62,8 +62,8 @@ pub struct Provider {
     pub id: ProviderId,
     pub name: String,
     pub parent: Option<ProviderId>,
-    /// Placement's optimistic lock. Grows with new inventories, traits, aggregates (since 1.19) and allocations. A new
-    /// name or parent, and the release of a single consumer, leave it as it is, as in Placement.
+    /// Placement's optimistic lock. Grows with new inventories, traits, aggregates (since 1.19) and allocations. As in
+    /// Placement, a new name or parent does not change it, and neither does the release of a single consumer.
     pub generation: u64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -379,8 +379,9 @@ impl Ledger {
         self.count(touched);
     }
 
-    /// Raises the generation of each provider once. A claim raises it for the providers that it now uses, not for those
-    /// that it leaves. A replacement of allocations also raises it for the providers of released consumers.
+    /// Raises the generation of each provider once. A claim raises the generations of the providers that the consumer
+    /// now uses, not of those that the consumer leaves. A replacement of allocations also raises those of the providers
+    /// of released consumers.
     fn count(&mut self, providers: impl IntoIterator<Item = ProviderId>) {
         for id in providers {
             if let Some(provider) = self.providers.get_mut(&id) {

@@ -1,9 +1,9 @@
 //! Finds the free addresses of a subnet.
 //!
 //! The free addresses of the pools are stored as disjoint intervals. So the cost of finding, allocating and releasing
-//! an address is logarithmic in the number of gaps, whatever the size of the subnet. The next address is the first free
-//! one after the last allocated one. So a released address is reused as late as possible, because other guests may
-//! still remember its former owner.
+//! an address is logarithmic in the number of gaps, whatever the size of the subnet. An allocation takes the first free
+//! address after the last allocated address. So a released address is reused as late as possible, because other guests
+//! may still remember its former owner.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

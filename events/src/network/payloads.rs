@@ -229,8 +229,8 @@ pub struct PortSettingsReplaced {
     pub network: NetworkId,
     pub port: PortId,
     pub settings: PortSettings,
-    /// The server that the port was created for, as in the creation event. If there is one, `dns_name` has its host
-    /// name.
+    /// The server that the port was created for, as in the creation event. If there is a server, `dns_name` is the
+    /// server's host name.
     pub made_for: Option<InstanceId>,
     /// The change of the tags; `settings` has none.
     pub tags: TagsChange,

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! * In memory an event is not encrypted; the payload types do not know of sealing. The codec of stored bytes
-//!   ([`codec::SEALED`]) marks them as sealed. So older, unsealed events are still read, and cannot be erased.
+//!   ([`codec::SEALED`]) marks them as sealed. So older, unsealed events can still be read, but cannot be erased.
 //! * A key becomes durable before the event that it seals ([`encode`] returns after the key was written and flushed).
 //! * An erased field reads as its erased form (`[erased]`, nothing, an empty list), so every fold stays total.
 //!
@@ -91,7 +91,7 @@ pub enum Personal {
     Lost,
 }
 
-/// Payload bytes as they are stored, and the codec that decodes them.
+/// The stored bytes of a payload, and the codec that decodes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPayload {
     pub codec: u8,
@@ -205,8 +205,8 @@ pub fn decode(
         let bound = bound(stream, kind, version, parts.clear);
         let opened = XChaCha20Poly1305::new((&key.0).into())
             .decrypt(XNonce::from_slice(parts.nonce), Payload { msg: parts.sealed, aad: &bound });
-        // The log has verified the bytes. So if the decryption fails, the key is not the one that sealed the fields,
-        // and they are lost.
+        // The log has verified the bytes. So if the decryption fails, another key sealed the fields, and the fields are
+        // lost.
         if let Ok(secret) = opened {
             let taken: ExtractedFields = codec::decode(codec::BINCODE_2, &secret).map_err(damaged)?;
             fields::visit(&mut event, &mut PutFields(taken));

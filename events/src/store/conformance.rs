@@ -4,7 +4,7 @@
 //! returns a [`Backend`] with an empty log. Each case is a function of its own. `tests/model.rs` calls [`equals_model`]
 //! with random operations.
 
-// Other crates compile this test suite. A failed expectation is how a case reports.
+// Other crates compile this test suite, so it is no test module. A case reports a failure by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
@@ -178,7 +178,7 @@ pub async fn an_empty_append_writes_nothing(backend: &dyn Backend) {
     let a = stream("a");
     let nothing = store.append(&a, exact(0), Vec::new()).await.unwrap();
     assert_eq!((nothing.revision, nothing.position), (Revision::NONE, Position::START));
-    store.append(&a, exact(1), Vec::new()).await.expect_err("the expectation is held all the same");
+    store.append(&a, exact(1), Vec::new()).await.expect_err("an empty append must check the revision, too");
     let first = store.append(&a, exact(0), events(["1"])).await.unwrap();
     let nothing = store.append(&a, Expected::Any, Vec::new()).await.unwrap();
     assert_eq!(nothing, first);
@@ -343,7 +343,7 @@ pub async fn the_log_survives_being_reopened(backend: &dyn Backend) {
         store = backend.reopen(store);
         assert_eq!(store.head(), head);
         assert_eq!(store.read_all(Position::START, 99).await.unwrap().len() as u64, (round + 1) * 2);
-        store.append(&a, exact(0), events(["x"])).await.expect_err("revisions are known after a restart");
+        store.append(&a, exact(0), events(["x"])).await.expect_err("the reopened log accepted a wrong revision");
     }
 }
 
@@ -360,8 +360,8 @@ pub async fn snapshots_are_kept_and_replaced(backend: &dyn Backend) {
     let store = backend.reopen(store);
     assert_eq!(store.load_snapshot(&a).await.unwrap(), Some(snapshot(2, &[0, 255, 10])));
     assert_eq!(store.load_snapshot(&b).await.unwrap(), Some(snapshot(1, b"")));
-    assert_eq!(store.read_all(Position::START, 9).await.unwrap().len(), 2, "a snapshot is no event");
-    store.append(&b, exact(0), events(["1"])).await.expect("a snapshot makes no stream");
+    assert_eq!(store.read_all(Position::START, 9).await.unwrap().len(), 2, "the snapshots must not count as events");
+    store.append(&b, exact(0), events(["1"])).await.expect("the snapshot must not create the stream");
 }
 
 pub async fn one_of_many_writers_wins(backend: &dyn Backend) {
@@ -387,7 +387,7 @@ pub async fn one_of_many_writers_wins(backend: &dyn Backend) {
     }
     let read = store.read_stream(&stream("a"), Revision::NONE, 99).await.unwrap();
     assert_eq!(read.len(), 16);
-    assert!(read.chunks(2).all(|pair| text(&pair[0]) == text(&pair[1])), "events of one append stand together");
+    assert!(read.chunks(2).all(|pair| text(&pair[0]) == text(&pair[1])), "the events of one append are not adjacent");
 }
 
 pub async fn many_writers_of_any_all_win(backend: &dyn Backend) {

@@ -138,8 +138,7 @@ pub fn mentions(recorded: &Recorded, id: Uuid) -> bool {
     contains(id.as_bytes()) || contains(id.to_string().as_bytes()) || contains(id.simple().to_string().as_bytes())
 }
 
-/// Matches a pattern: `*` stands for any text, `?` for one character. A pattern with neither matches the beginning of
-/// `text`.
+/// Matches a pattern: `*` matches any text, `?` one character. A pattern with neither matches the beginning of `text`.
 pub fn matches(pattern: &str, text: &str) -> bool {
     if !pattern.contains(['*', '?']) {
         return text.starts_with(pattern);

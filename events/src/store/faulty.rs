@@ -219,22 +219,22 @@ mod tests {
         let stream = StreamId::new("keypair", "a");
         let mut subscription = store.subscribe(Position::START);
         let refused = store.append(&stream, Expected::Exact(Revision(7)), event()).await;
-        assert!(matches!(refused, Err(AppendError::Conflict { .. })), "a refused append does not count");
+        assert!(matches!(refused, Err(AppendError::Conflict { .. })), "the append must be refused");
         store.append(&stream, Expected::Any, event()).await.unwrap();
         assert_eq!(subscription.next().await.unwrap().len(), 1);
         let lost = store.append(&stream, Expected::Any, event()).await;
         assert_eq!(lost, Err(AppendError::Store(StoreError::Closed)));
         assert!(store.is_blown() && store.dead().load(Ordering::SeqCst));
         assert_eq!(store.appends(), 2);
-        assert_eq!(inner.head(), Position(2), "the fatal append is durable");
-        assert_eq!(subscription.next().await.unwrap_err(), StoreError::Closed, "nobody in the dead world sees it");
+        assert_eq!(inner.head(), Position(2), "the fatal append must be durable");
+        assert_eq!(subscription.next().await.unwrap_err(), StoreError::Closed, "the subscriber must not get the event");
         assert_eq!(
             store.append(&stream, Expected::Any, event()).await.unwrap_err(),
             AppendError::Store(StoreError::Closed)
         );
         assert_eq!(store.read_all(Position::START, 9).await.unwrap_err(), StoreError::Closed);
         assert_eq!(store.read_stream(&stream, Revision::NONE, 9).await.unwrap_err(), StoreError::Closed);
-        assert_eq!(inner.head(), Position(2), "nothing reaches the log from a dead world");
+        assert_eq!(inner.head(), Position(2), "a dead world must not append");
         let reborn = FuseStore::new(inner, None);
         assert_eq!(reborn.subscribe(Position::START).next().await.unwrap().len(), 2);
     }

@@ -88,8 +88,8 @@ pub struct StreamSnapshot {
     pub bytes: Vec<u8>,
 }
 
-/// The proof that this process may append: it holds the lock of the log's file or the lease of the cluster, or the back
-/// end needs neither.
+/// The proof that this process may append. Depending on the back end, the process holds the lock of the log's file,
+/// holds the lease of the cluster, or needs neither.
 #[derive(Debug)]
 pub struct AppendRight(());
 
@@ -160,7 +160,7 @@ pub trait EventStore: Send + Sync + 'static {
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError>;
 
-    /// Stores a snapshot. The store may lose it, because it is a cache, but never returns a wrong one.
+    /// Stores a snapshot. The store may lose the snapshot, because it is a cache, but never returns a wrong one.
     async fn save_snapshot(&self, stream: &StreamId, snapshot: StreamSnapshot) -> Result<(), StoreError>;
 }
 

@@ -36,7 +36,7 @@ pub struct VolumeRecord {
     pub bootable: bool,
     pub readonly: bool,
     pub image: Option<VolumeImage>,
-    /// The host that stores the content, and its name; `None` before the content exists.
+    /// The host that stores the content, and the host's name; `None` before the content exists.
     pub place: Option<(HostId, String)>,
     /// `raw` or `qcow2`.
     pub format: String,

@@ -1,7 +1,7 @@
 //! Moves disks to another host or to another name: the driver reads and writes disks, and defines a guest over existing
 //! disks.
 //!
-//! Hosts run no program of ours, so disks go through the control plane. A copy-on-write file is sent as it is, because
+//! Hosts run no program of ours, so disks go through the control plane. A copy-on-write file is sent unchanged, because
 //! its base image is already in the cache of the destination. Any other disk is sent as the bytes that the guest sees.
 
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use crate::guest::{GuestSpec, ImageRef};
 /// The prefix in the names of disks that are set aside. In a name, the prefix follows the guest's id.
 pub(crate) const KEPT: &str = "_kept";
 
-/// A guest's disk as it is sent.
+/// A guest's disk in the form in which it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskFile {
     /// The part of the volume's name after the guest's id, for example `_disk` or `_disk.swap`.
@@ -52,8 +52,8 @@ pub trait DiskTransfer: Send + Sync {
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>>;
     /// Reads a disk that no guest writes to.
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream>;
-    /// Reads the cached content of an image as it was uploaded. The image itself may be deleted while disks are based
-    /// on it.
+    /// Reads the uploaded content of an image from the host's cache. The image service may have deleted the image,
+    /// although disks are still based on it.
     async fn read_image(&self, image: &ImageRef) -> DriverResult<ByteStream>;
     /// Writes a disk with exactly this content over any disk of that name. The guest is off or not defined.
     async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, content: ByteStream) -> DriverResult<()>;

@@ -65,7 +65,7 @@ pub struct MigrationPlan {
 pub struct MigrationAddressing<'a> {
     /// `live_migration_scheme`
     pub scheme: Option<&'a str>,
-    /// `live_migration_uri`; `%s` in it stands for the address.
+    /// `live_migration_uri`; `%s` in it is replaced by the address.
     pub uri: Option<&'a str>,
     /// The host's address for incoming migrations, if it has one.
     pub inbound: Option<&'a str>,
@@ -149,7 +149,7 @@ pub trait LiveMigration: Send + Sync {
     /// Starts the migration of a running guest. Succeeds if it is already migrating.
     async fn start_migration(&self, instance: InstanceId, plan: &MigrationPlan) -> DriverResult<()>;
     async fn migration_state(&self, instance: InstanceId) -> DriverResult<GuestMigrationState>;
-    /// Returns when the guest's migration has ended, as far as this host knows, or after `most`.
+    /// Returns when this host knows that the guest's migration has ended, or after `most`.
     async fn wait_for_migration(&self, instance: InstanceId, most: Duration);
     /// Aborts the migration. Succeeds if there is none. Fails if it can no longer be aborted.
     async fn abort_migration(&self, instance: InstanceId) -> DriverResult<()>;

@@ -8,8 +8,8 @@ use crate::guest::{DiskCopy, ImageFormat, Quiesce};
 
 #[async_trait]
 pub trait DiskSnapshots: Send + Sync {
-    /// Copies the guest's root disk, as it is at one moment, into one file on the host. `copy` names the file. The
-    /// guest continues to run. The file has the format `format`. Succeeds if the copy already exists.
+    /// Copies the content that the guest's root disk has at one moment into one file on the host. `copy` names the
+    /// file, and `format` is its format. The guest continues to run. Succeeds if the copy already exists.
     async fn copy_root(
         &self,
         instance: InstanceId,

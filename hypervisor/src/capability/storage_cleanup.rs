@@ -14,7 +14,7 @@ use crate::volumes;
 /// A volume that may no longer be needed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leftover {
-    /// A copy of a guest's root disk, complete or not, that was to become this image.
+    /// A copy of a guest's root disk, complete or not, for this image.
     Copy { instance: InstanceId, copy: ImageId },
     /// A disk that a move set aside. `suffix` is the volume's name without the guest's id.
     Kept { instance: InstanceId, suffix: String },
@@ -90,6 +90,6 @@ mod tests {
             Leftover::TornImage { checksum: torn },
         ];
         assert_eq!(among(&names), expected);
-        assert_eq!(among(&[volumes::copy_complete(instance, copy)]), expected[..1], "a mark alone is one, too");
+        assert_eq!(among(&[volumes::copy_complete(instance, copy)]), expected[..1], "a mark alone must be listed");
     }
 }

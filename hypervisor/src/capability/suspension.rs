@@ -11,7 +11,7 @@ pub trait Suspension: Send + Sync {
     async fn pause(&self, instance: InstanceId) -> DriverResult<()>;
     /// Continues a paused guest. Succeeds if the guest already runs.
     async fn unpause(&self, instance: InstanceId) -> DriverResult<()>;
-    /// Saves the guest's memory on the host's disk and switches the guest off. Succeeds if it is already saved.
+    /// Saves the guest's memory on the host's disk and switches the guest off. Succeeds if the memory is already saved.
     async fn suspend(&self, instance: InstanceId) -> DriverResult<()>;
     /// Continues a suspended guest with its saved memory. Succeeds if the guest already runs.
     async fn resume(&self, instance: InstanceId) -> DriverResult<()>;

@@ -17,7 +17,7 @@ pub trait VolumeAttachment: Send + Sync {
     /// Copies the volume `old` to `new`, which is not smaller, and gives the running guest `new` instead. Succeeds if
     /// the guest already has `new`.
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()>;
-    /// Tells the running guest that the volume with this serial has `size` bytes. A guest that is off needs no word.
+    /// Tells the running guest that the volume with this serial has `size` bytes. Does nothing if the guest is off.
     /// `Failed`: the guest has no such volume. Succeeds if the guest knows the size.
     async fn resize_disk(&self, instance: InstanceId, serial: &str, size: u64) -> DriverResult<()>;
     /// The serials of the guest's volumes at its next start, sorted.

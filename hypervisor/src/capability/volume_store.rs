@@ -18,7 +18,8 @@ pub enum VolumeContent {
     Blank,
     /// An image that is already in the host's cache.
     Image(ImageRef),
-    /// Another volume of the pool, as it is at one moment during the call. `user` is a guest that may be writing to it.
+    /// The content that another volume of the pool has at one moment during the call. `user` is a guest that may be
+    /// writing to it.
     Copy {
         of: String,
         user: Option<InstanceId>,

@@ -8,7 +8,8 @@ use crate::guest::GuestSpec;
 use crate::tpm::{TpmPassphrase, TpmVersion};
 
 impl Trial {
-    /// A host takes a passphrase twice, in another secret too, and forgets it twice. A guest without a TPM has no state.
+    /// A host accepts a passphrase twice, also in another secret, and forgets it twice. A guest without a TPM has no
+    /// state.
     pub(super) async fn passphrases(&self, guest: &GuestSpec) -> CheckOutcome {
         let tpm = self.driver.emulated_tpm().needed()?;
         let passphrase =

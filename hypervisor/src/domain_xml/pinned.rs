@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_floating_guest_is_confined_to_the_shared_processors_of_its_new_host() {
         let limited = "<domain><vcpu placement='static'>2</vcpu>\n  <cputune>\n    <shares>512</shares>\n  </cputune><os/></domain>";
-        assert_eq!(repin(limited, &Pinning::default()).unwrap(), limited, "nothing of it changes");
+        assert_eq!(repin(limited, &Pinning::default()).unwrap(), limited, "the definition must not change");
         let there = "<domain><vcpu placement='static' cpuset='0-1' current='1'>2</vcpu><os/></domain>";
         let confined = Pinning { confined: vec![4, 5], ..Pinning::default() };
         let here = repin(there, &confined).unwrap();

@@ -31,7 +31,7 @@ pub(super) fn plug(nic: &Nic) -> (&'static str, Vec<Element>) {
 const PLUGS: [&str; 2] = ["source", "virtualport"];
 
 /// Replaces the plugs of the interfaces with these MAC addresses in a guest's definition. The guest itself sees no
-/// difference. A libvirt network has one name on all hosts, so its interfaces stay as they are.
+/// difference. A libvirt network has one name on all hosts, so its interfaces do not change.
 ///
 /// # Errors
 /// If the definition cannot be parsed.
@@ -110,7 +110,7 @@ mod tests {
         NicPlug::OpenVswitch { bridge: bridge.to_owned() }
     }
 
-    /// As libvirt writes it about a running guest.
+    /// A running guest's definition in libvirt's form, with this interface.
     fn guest(interface: &str) -> String {
         format!(
             "<domain><devices><disk/><interface type='network'><mac address='fa:16:3e:00:00:01'/>\
@@ -134,7 +134,7 @@ mod tests {
         for kept in ["trustGuestRxFilters='yes'", "<address type='pci' slot='0x03'/>", "<mtu size='1442'/>", PORT] {
             assert_eq!(here.matches(kept).count(), 1, "{kept}: {here}");
         }
-        assert!(here.contains("<source network='chronova-1'/>"), "the other interface stays: {here}");
+        assert!(here.contains("<source network='chronova-1'/>"), "the other interface must stay: {here}");
         Document::parse(&here).unwrap();
     }
 

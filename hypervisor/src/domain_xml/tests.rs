@@ -131,11 +131,11 @@ fn the_first_cpu_model_with_the_required_traits_is_taken() {
         Ok(cpu.children().find(|node| node.has_tag_name("model")).and_then(|node| node.text()).unwrap().to_owned())
     };
     let said = |model: &str| Ok(model.to_owned());
-    assert_eq!(of(&[], &[]), said("Nehalem"), "without traits the first one");
+    assert_eq!(of(&[], &[]), said("Nehalem"), "no traits: the first model");
     assert_eq!(of(&["HW_CPU_X86_SSE42"], &[]), said("Nehalem"));
     assert_eq!(of(&["HW_CPU_X86_AVX", "HW_CPU_X86_AVX2"], &[]), said("Haswell"));
-    assert_eq!(of(&["HW_CPU_X86_AESNI"], &["aes"]), said("Nehalem"), "a flag counts for every model");
-    assert_eq!(of(&["CUSTOM_GOLD"], &[]), said("Nehalem"), "other traits are not the CPU's");
+    assert_eq!(of(&["HW_CPU_X86_AESNI"], &["aes"]), said("Nehalem"), "an added flag is a feature of every model");
+    assert_eq!(of(&["CUSTOM_GOLD"], &[]), said("Nehalem"), "a trait of no CPU has no effect");
     let none: Result<String, _> = Err(HardwareError::NoCpuModel { traits: "HW_CPU_X86_AVX512F".to_owned() });
     assert_eq!(of(&["HW_CPU_X86_AVX512F"], &[]), none);
 }
@@ -169,7 +169,7 @@ fn the_screen_listens_on_the_configured_address() {
     };
     assert_eq!(listens(Some("0.0.0.0")).as_deref(), Some("0.0.0.0"));
     assert_eq!(listens(Some("127.0.0.1")).as_deref(), Some("127.0.0.1"));
-    assert_eq!(listens(None), None, "without a screen nothing listens");
+    assert_eq!(listens(None), None, "a guest without a screen must not listen");
 }
 
 #[test]
@@ -352,10 +352,10 @@ fn a_flavor_limits_the_resources_of_a_guest() {
     ]);
     limited.ephemerals_gib = vec![1];
     let xml = golden("limited", &limited, &host());
-    assert_eq!(xml.matches("<iotune>").count(), 2, "the local disks and no CD-ROM");
-    assert!(!xml.contains("<outbound"), "libvirt takes no peak without an average");
+    assert_eq!(xml.matches("<iotune>").count(), 2, "only local disks have limits");
+    assert!(!xml.contains("<outbound"), "libvirt refuses a peak without an average");
     let nic = render_interface(&limited.nics[0], &limited.hardware, 1, &host()).unwrap();
-    assert!(nic.contains("<inbound average='1024' burst='4096'/>"), "one that is plugged in later, too: {nic}");
+    assert!(nic.contains("<inbound average='1024' burst='4096'/>"), "a later interface needs the limit, too: {nic}");
     for (name, value) in
         [("quota:cpu_shares", "many"), ("quota:disk_read_iops_sec", "1.5"), ("hw_rng:rate_bytes", "-1")]
     {
@@ -378,10 +378,10 @@ fn a_flavor_shapes_a_guest() {
     ];
     let kvm = HostFacts { kvm: true, ..host() };
     let xml = golden("shaped", &GuestSpec { vcpus: 4, ..with(&shaped) }, &kvm);
-    assert!(xml.contains("sockets='2' cores='2'"), "the flavor's word on CPUs counts first");
-    assert!(xml.contains("action='reset'"), "the image's word on the watchdog counts first");
-    assert!(!xml.contains("<rng"), "the flavor forbids it");
-    assert!(!render(&with(&shaped), &host()).unwrap().contains("hidden"), "nothing is there to hide");
+    assert!(xml.contains("sockets='2' cores='2'"), "the flavor's topology precedes the image's");
+    assert!(xml.contains("action='reset'"), "the image's watchdog precedes the flavor's");
+    assert!(!xml.contains("<rng"), "the flavor forbids a random number generator");
+    assert!(!render(&with(&shaped), &host()).unwrap().contains("hidden"), "without KVM");
     let off = with(&[("hw_watchdog_action", "disabled"), ("hw:watchdog_action", "pause")]);
     assert!(!render(&off, &host()).unwrap().contains("watchdog"));
     assert!(render(&with(&[("hw:watchdog_action", "bark")]), &host()).is_err());
@@ -415,15 +415,15 @@ fn an_operator_shapes_all_guests() {
         ..with(&[("hw:vif_multiqueue_enabled", "true"), ("hw_pmu", "false")])
     };
     let xml = golden("chosen", &guest, &chosen());
-    assert_eq!(xml.matches("cache='none'").count(), 1, "what several write to is never cached");
+    assert_eq!(xml.matches("cache='none'").count(), 1, "only the shared disk must bypass the cache");
     assert!(!xml.contains("type='tablet'"));
     assert!(!xml.contains("<stats"));
     let plain = render(&guest, &HostFacts { direct_io: false, ..chosen() }).unwrap();
-    assert!(!plain.contains("directsync"), "it would not start on such a file system");
+    assert!(!plain.contains("directsync"), "a guest could not start with direct I/O");
     let none = HostFacts { cpu_mode: CpuMode::None, ..chosen() };
-    assert!(!render(&guest, &none).unwrap().contains("<feature policy"), "there is no model to add to");
+    assert!(!render(&guest, &none).unwrap().contains("<feature policy"), "flags without a model");
     let tablet = with(&[("hw_pointer_model", "usbtablet")]);
-    assert!(render(&tablet, &chosen()).unwrap().contains("type='tablet'"), "the image's word counts first");
+    assert!(render(&tablet, &chosen()).unwrap().contains("type='tablet'"), "the image decides");
 }
 
 #[test]
@@ -446,7 +446,7 @@ fn queues_follow_the_cpus_of_a_virtio_interface() {
     };
     let wish = ("hw:vif_multiqueue_enabled", "true");
     assert_eq!(queues(3, &[wish], &chosen()).as_deref(), Some("3"));
-    assert_eq!(queues(8, &[wish], &chosen()).as_deref(), Some("4"), "as many as the operator allows");
+    assert_eq!(queues(8, &[wish], &chosen()).as_deref(), Some("4"), "the operator's limit applies");
     assert_eq!(queues(300, &[("hw_vif_multiqueue_enabled", "true")], &host()).as_deref(), Some("256"));
     assert_eq!(queues(1, &[wish], &chosen()), None, "one CPU needs one queue");
     assert_eq!(queues(8, &[wish, ("hw_vif_model", "e1000")], &chosen()), None);
@@ -470,14 +470,14 @@ fn a_rescued_guest_has_its_root_as_the_second_disk() {
     let xml = golden("rescue", &rescued(None), &host());
     let at = |name: &str| xml.find(name).unwrap_or(usize::MAX);
     assert!(at("_disk.rescue") < at("dev='vda'") && at("dev='vda'") < at("_disk'") && at("_disk'") < at("dev='vdb'"));
-    assert!(!xml.contains("_disk.eph0"), "no other disks");
+    assert!(!xml.contains("_disk.eph0"), "the guest must have no other disks");
 }
 
 #[test]
 fn a_guest_rescued_with_stable_devices_keeps_all_of_them_in_place() {
     let place = RescuePlace { cdrom: true, bus: Some("sata".to_owned()) };
     let xml = golden("rescue-stable", &rescued(Some(place)), &host());
-    assert!(!xml.contains("<boot dev"), "the order of the devices counts");
+    assert!(!xml.contains("<boot dev"), "a boot list excludes a boot order of devices");
     let place = RescuePlace { cdrom: false, bus: Some("ide".to_owned()) };
     let q35 = HostFacts { machine_type: Some("q35".to_owned()), ..host() };
     assert!(render(&rescued(Some(place)), &q35).is_err(), "a board without IDE");
@@ -508,11 +508,7 @@ fn disks_on_logical_volumes() {
     let guest = GuestSpec { ephemerals_gib: vec![1], swap_mib: 64, ..guest() };
     let logical = with_places(|name| DiskSource::Block { path: format!("/dev/nova-vol/{name}") });
     let xml = golden("lvm", &guest, &HostFacts { direct_io: false, ..logical });
-    assert_eq!(
-        xml.matches("cache='none'").count(),
-        3,
-        "what the pool's file system can do is no matter of block devices"
-    );
+    assert_eq!(xml.matches("cache='none'").count(), 3, "block devices must not depend on the pool's file system");
 }
 
 #[test]
@@ -539,8 +535,8 @@ fn a_pinned_guest() {
     let pinning = Pinning { nodes, emulator: vec![2, 6, 10, 14], ..Pinning::default() };
     let limited = GuestSpec { vcpus: 4, pinning: pinning.clone(), ..with(&[("quota:cpu_shares", "512")]) };
     let xml = golden("pinned", &limited, &HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, ..host() });
-    assert_eq!(xml.matches("<cputune>").count(), 1, "limits and pins are said in one place");
-    assert!(!xml.contains("memoryBacking"), "no page size was asked for");
+    assert_eq!(xml.matches("<cputune>").count(), 1, "limits and pins must be in one element");
+    assert!(!xml.contains("memoryBacking"), "no page size was requested");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The sockets, cores and threads that a guest sees.
 //!
-//! The rules are those of Nova's `_get_desirable_cpu_topologies`: a topology within the limits that meets most wishes,
-//! and of these the one with the fewest threads and the most sockets. A wish that the number of CPUs does not allow has
-//! no effect.
+//! The rules are those of Nova's `_get_desirable_cpu_topologies`. The topologies within the limits that meet most
+//! wishes are preferred, and of these the one with the fewest threads and the most sockets. A wish that the number of
+//! CPUs does not allow has no effect.
 
 /// A number for each part of a topology, if one is given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn limits_of_a_topology_are_kept() {
         assert_eq!(best(8, &[]), (8, 1, 1));
-        assert_eq!(best(8, &[("hw:cpu_max_sockets", "2")]), (2, 4, 1), "Windows takes two sockets");
+        assert_eq!(best(8, &[("hw:cpu_max_sockets", "2")]), (2, 4, 1), "at most two sockets");
         assert_eq!(best(8, &[("hw:cpu_max_sockets", "2"), ("hw:cpu_max_cores", "2")]), (2, 2, 2));
-        assert_eq!(best(8, &[("hw_cpu_max_sockets", "1")]), (1, 8, 1), "an image has limits, too");
+        assert_eq!(best(8, &[("hw_cpu_max_sockets", "1")]), (1, 8, 1), "an image's limits apply, too");
         assert_eq!(best(8, &[("hw:cpu_max_sockets", "4"), ("hw:cpu_threads", "2")]), (4, 1, 2));
-        assert_eq!(best(7, &[("hw:cpu_max_sockets", "2")]), (1, 7, 1), "the product is the number of CPUs");
+        assert_eq!(best(7, &[("hw:cpu_max_sockets", "2")]), (1, 7, 1), "the product must be the number of CPUs");
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct ProbedHost {
     cpu: CpuInfo,
     /// Why guests are emulated; `None` with KVM.
     emulates_because: Option<&'static str>,
-    /// The features that guests can have, which the host's traits tell.
+    /// The features that guests can have. The host's traits are derived from them.
     guest_features: BTreeSet<String>,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     let features = cpu.features.iter().chain(&presented).map(String::as_str).collect();
     let host_cpu = HostCpu { arch: &arch, virt_type: virt_name(kvm), mode, features };
     let cpu_models = cpu_models::learn(connect, &host_cpu, options)?;
-    let guest_features = guest_features(&cpu, &cpu_models, options);
+    let guest_features = guest_features(&cpu, &cpu_models, mode, options);
     let machine_type = options.machine_types.chosen(&arch).map(str::to_owned);
     let facts = HostFacts {
         arch,
@@ -213,13 +213,14 @@ fn emulated_features(domain: Node<'_, '_>) -> Vec<String> {
     features.into_iter().collect()
 }
 
-/// The features that guests can have: those of the operator's models, or of the host's CPU, with the operator's flags.
-fn guest_features(cpu: &CpuInfo, models: &[CpuModel], options: &LibvirtOptions) -> BTreeSet<String> {
+/// The features that guests can have: those of the operator's models, or of the host's CPU, with the operator's flags. No
+/// guest gets a flag with `[libvirt] cpu_mode = none`.
+fn guest_features(cpu: &CpuInfo, models: &[CpuModel], mode: CpuMode, options: &LibvirtOptions) -> BTreeSet<String> {
     let mut features: BTreeSet<String> = match models {
         [] => cpu.features.iter().cloned().collect(),
         models => models.iter().flat_map(|model| &model.features).cloned().collect(),
     };
-    for flag in &options.guests.cpu_flags {
+    for flag in options.guests.cpu_flags.iter().filter(|_| mode != CpuMode::None) {
         match flag.wanted {
             true => features.insert(flag.name.clone()),
             false => features.remove(&flag.name),

@@ -1,5 +1,6 @@
-//! The CPU models and flags that an operator chose for guests. Each must be possible on the host; otherwise guests would
-//! fail one by one. So a host with an impossible choice is not registered, as Nova's agent does not start.
+//! The CPU models and flags that an operator chose for guests. Each must be possible on the host; otherwise guests
+//! would fail one by one. So a host with an impossible choice is not registered; Nova's agent likewise refuses to
+//! start.
 
 use std::collections::BTreeSet;
 
@@ -73,7 +74,7 @@ fn model(connect: &Connect, host: &HostCpu<'_>, options: &LibvirtOptions, name: 
     }
 }
 
-/// All features of a model; empty if libvirt does not tell.
+/// All features of a model; empty if libvirt does not list them.
 fn features(connect: &Connect, arch: &str, name: &str) -> BTreeSet<String> {
     let topology = Element::new("topology").attr("sockets", 1).attr("cores", 1).attr("threads", 1);
     let cpu = Element::new("cpu")

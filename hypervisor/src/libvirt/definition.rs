@@ -175,10 +175,10 @@ pub(super) fn provide_volumes(
         site.provide_image(&disk, rescue.image.virtual_size, &rescue.image, undefined)?;
     }
     for (number, gib) in guest.ephemerals_gib.iter().enumerate() {
-        site.provide(&volumes::ephemeral(guest.instance, number), u64::from(*gib) * GIB)?;
+        site.provide_blank(&volumes::ephemeral(guest.instance, number), u64::from(*gib) * GIB, undefined)?;
     }
     if guest.swap_mib > 0 {
-        site.provide(&volumes::swap(guest.instance), u64::from(guest.swap_mib) * MIB)?;
+        site.provide_blank(&volumes::swap(guest.instance), u64::from(guest.swap_mib) * MIB, undefined)?;
     }
     provide_files(site, &pool, guest)
 }

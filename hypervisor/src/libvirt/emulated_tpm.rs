@@ -1,9 +1,9 @@
 //! Emulated TPMs: passphrases as libvirt's secrets, and the state of a TPM that moves with its guest.
 //!
 //! A secret is ephemeral, so that libvirtd never writes it to a disk, and private, so that no client of libvirtd can
-//! read it. Nova's driver does the same. libvirt itself has no call for the state of a TPM: it is read and written as
-//! volumes of a short-lived storage pool over libvirt's directory of that TPM. libvirt gives the files to the user of
-//! `swtpm` when it starts the guest.
+//! read it. Nova's driver does the same. libvirt itself has no call for the state of a TPM: this file reads and writes
+//! the state as volumes of a short-lived storage pool over libvirt's directory of that TPM. libvirt gives the files to
+//! the user of `swtpm` when it starts the guest.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -74,7 +74,7 @@ impl StatePool {
     fn open(connect: &Connect, instance: InstanceId, version: TpmVersion, build: bool) -> Result<Self, Error> {
         let name = format!("chronova-tpm-{instance}");
         if let Ok(left) = connect.lookup_storage_pool_by_name(&name) {
-            // A crash left it.
+            // A crash of the control plane left this pool.
             let _ = left.destroy();
         }
         let permissions = Element::new("permissions").child(Element::leaf("mode", "0700"));
@@ -102,7 +102,7 @@ impl Drop for StatePool {
 
 /// Whether a file of the directory is part of the state: lock files are not.
 fn is_state(name: &str) -> bool {
-    name.starts_with("tpm") && !name.starts_with('.')
+    name.starts_with("tpm")
 }
 
 fn read(connect: &Connect, instance: InstanceId, version: TpmVersion) -> DriverResult<Option<TpmState>> {
@@ -116,7 +116,12 @@ fn read(connect: &Connect, instance: InstanceId, version: TpmVersion) -> DriverR
     let mut files = Vec::new();
     for name in pool::names(&opened.0)?.into_iter().filter(|name| is_state(name)) {
         let Some(volume) = pool::lookup(&opened.0, &name)? else { continue };
-        files.push((name, Bytes::from(pool::tail(connect, &volume, MOST)?)));
+        let content = pool::tail(connect, &volume, MOST + 1)?;
+        if content.len() > MOST {
+            let message = format!("the file {name} of the TPM's state has more than {MOST} bytes");
+            return Err(DriverError::Failed { call: CALL, message });
+        }
+        files.push((name, Bytes::from(content)));
     }
     Ok((!files.is_empty()).then_some(TpmState { version, files }))
 }
@@ -130,8 +135,8 @@ fn write(connect: &Connect, instance: InstanceId, state: &TpmState) -> DriverRes
     Ok(())
 }
 
-/// Removes what a guest without a domain left behind: its passphrase, and a state that arrived here. libvirt removes the
-/// state of a guest that it undefines.
+/// Removes the leftovers of a guest without a domain: its passphrase, and a TPM state that arrived from another host.
+/// libvirt removes the state of a guest that it undefines.
 pub(super) fn remove(connect: &Connect, instance: InstanceId) -> DriverResult<()> {
     drop_secret(connect, instance)?;
     for version in [TpmVersion::V1_2, TpmVersion::V2_0] {

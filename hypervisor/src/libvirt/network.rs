@@ -234,7 +234,7 @@ fn define(connect: &Connect, plan: &NetworkPlan, forward: ForwardMode, layout: &
 }
 
 /// Defines the network with another layout, and stops it so that the layout applies. A stop would disconnect guests. If
-/// there are some, the layout waits for the network's next start, and only the DHCP reservations change at once.
+/// the network has guests, the layout waits for its next start, and only the DHCP reservations change at once.
 fn redefine(
     connect: &Connect,
     network: &Network,

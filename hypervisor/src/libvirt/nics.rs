@@ -56,8 +56,8 @@ pub(super) fn ask_to_let_go(domain: &Domain, mac: &str) -> DriverResult<()> {
     detach(domain, Side::Running, mac)
 }
 
-/// Removes the interface from the persistent definition after the running guest has released it. Returns whether it is
-/// gone.
+/// Removes the interface from the persistent definition after the running guest has released it. Returns whether the
+/// guest has released it.
 pub(super) fn forget_if_gone(domain: &Domain, mac: &str) -> DriverResult<bool> {
     if domain.is_active().during(DETACH)? && cable_of(domain, Side::Running, mac, DETACH)?.is_some() {
         return Ok(false);

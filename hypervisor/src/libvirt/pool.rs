@@ -116,9 +116,9 @@ pub(super) fn lookup(pool: &StoragePool, name: &str) -> DriverResult<Option<Stor
     found("volume lookup", pool.lookup_storage_vol_by_name(name))
 }
 
-/// Makes this host know the volumes that a guest is about to use: its pools, and the secrets of disks that QEMU reaches
-/// over the network. On shared storage, another host may have created
-/// them since this host last looked.
+/// Prepares this host for the volumes that a guest is about to use. Finds volumes in their pools, and defines the
+/// secrets of disks that QEMU reaches over the network. On shared storage, another host may have created the volumes
+/// since this host last looked.
 pub(super) fn look_for(connect: &Connect, options: &LibvirtOptions, disks: &[VolumeDisk]) -> DriverResult<()> {
     for disk in disks {
         if disk.network.is_some() {

@@ -1,8 +1,9 @@
 //! The libvirt secrets of disks that QEMU reaches over the network.
 //!
 //! The secret of a Ceph user belongs to the host: the operator has defined it, or Chronova defines it with the key of
-//! `[chronova] rbd_keyring`. It is kept on the host, so that a guest starts without the control plane, and nobody reads
-//! it. The secret of an iSCSI volume's CHAP is in libvirtd's memory alone, and gets its value at each use.
+//! `[chronova] rbd_keyring`. libvirtd stores that secret on the host, so that a guest starts without the control plane.
+//! No client of libvirtd can read it. The secret for the CHAP of an iSCSI volume is only in libvirtd's memory, and gets
+//! its value at each use.
 
 use virt::connect::Connect;
 use virt::secret::Secret;
@@ -56,7 +57,7 @@ fn require(connect: &Connect, secret: &str, user: &str) -> DriverResult<()> {
     }
 }
 
-/// Sets the value of a secret, which is defined where the host does not have it. An operator's own definition stays.
+/// Sets the value of a secret. Defines the secret if the host does not have it. An operator's own definition stays.
 fn keep(connect: &Connect, uuid: &str, wanted: &Element, value: &[u8]) -> DriverResult<()> {
     let secret = match lookup(connect, uuid)? {
         Some(secret) => secret,

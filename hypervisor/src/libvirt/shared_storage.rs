@@ -24,7 +24,7 @@ fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet
     let Some(pool) = storage::shared_pool(connect, options)? else { return Ok(BTreeSet::from([own])) };
     let mark = volumes::host_mark(own);
     if pool::lookup(&pool, &mark)?.is_none() {
-        // A refresh of the pool eventually shows the mark: on shared storage another host's pool may have created it.
+        // libvirt may not know an existing mark yet. A refresh of the pool shows it, so this error is harmless.
         match pool::create_raw(&pool, &mark, 0, "0644") {
             Ok(_) => {}
             Err(DriverError::Failed { message, .. }) if message.contains("exist") => {}

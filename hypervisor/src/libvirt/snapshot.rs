@@ -1,9 +1,9 @@
 //! Copies a guest's root disk into one file without a backing file, which then becomes an image.
 //!
-//! QEMU copies the disk of a running guest with a full backup job. The job copies the disk as it was at the beginning,
-//! while the guest continues to write. The storage pool copies the disk of a guest that is off. A copy is complete only
-//! if the empty volume beside it exists, which is created after the last byte. A copy that a crash interrupted has no
-//! such mark and is repeated.
+//! QEMU copies the disk of a running guest with a full backup job. The job copies the content that the disk had at the
+//! beginning, while the guest continues to write. The storage pool copies the disk of a guest that is off. A copy is
+//! complete only if the empty volume beside it exists, which is created after the last byte. A copy that a crash
+//! interrupted has no such mark and is repeated.
 
 #![allow(unsafe_code)]
 
@@ -46,7 +46,8 @@ fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
 }
 
-/// Starts a copy in libvirt's format `format`, unless it is complete or running. Removes an incomplete one first.
+/// Starts a copy in libvirt's format `format`, unless it is complete. Removes an incomplete one first, and ends a copy that an earlier process left
+/// running. The guest's other jobs continue, and libvirt refuses a second job: a copy of a volume, or a migration.
 pub(super) fn begin(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -59,7 +60,9 @@ pub(super) fn begin(
     if let Some(done) = complete(&pool, instance, copy)? {
         return Ok(SnapshotStart::Complete(done));
     }
-    abort(&guest)?;
+    if is_written(&guest, &format!("{}/{}", options.pool_path, volumes::copies(instance)))? {
+        abort(&guest)?;
+    }
     remove_from(&pool, instance, copy)?;
     let root = HostStorage::new(connect, options).find(&volumes::root(instance))?.ok_or_else(no_disk)?;
     let capacity = root.capacity()?;
@@ -116,7 +119,7 @@ pub(super) fn remove(
     remove_from(&pool::open(connect, options)?, instance, copy)
 }
 
-/// Whether the host is copying the guest to the file at `path`.
+/// Whether the host is copying the guest to a file whose path begins with `path`.
 fn is_written(guest: &Domain, path: &str) -> DriverResult<bool> {
     if !guest.is_active().during(CALL)? {
         return Ok(false);
@@ -144,11 +147,11 @@ unsafe extern "C" {
     fn libc_free(text: *mut c_void);
 }
 
-/// Whether a backup with this description writes to the file at `path`.
+/// Whether a backup with this description writes to a file whose path begins with `path`.
 fn backs_up_to(xml: &str, path: &str) -> bool {
     let Ok(document) = Document::parse(xml) else { return false };
     let targets = document.descendants().filter(|node| node.has_tag_name("target"));
-    targets.filter_map(|target| target.attribute("file")).any(|file| file == path)
+    targets.filter_map(|target| target.attribute("file")).any(|file| file.starts_with(path))
 }
 
 fn remove_from(pool: &StoragePool, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
@@ -364,7 +367,7 @@ mod tests {
         assert!(xml.contains("file='/p/a_copy.1'"));
         assert!(matches!(backup_xml(domain, &root("/p/other"), "/p/x", "raw"), Err(DriverError::Unsupported(_))));
         assert!(backs_up_to(&xml, "/p/a_copy.1"));
-        assert!(!backs_up_to(&xml, "/p/a_copy.2"), "another copy of the same guest");
+        assert!(!backs_up_to(&xml, "/p/a_copy.2"), "a copy to another file must not count");
         let block = domain.replace(
             "type='file' device='disk'><source file='/p/a_disk'",
             "type='block' device='disk'><source dev='/dev/vg/a_disk'",

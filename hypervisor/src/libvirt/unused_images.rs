@@ -171,7 +171,7 @@ mod tests {
         assert!(!References(sources(&xml)).name(&"cd".repeat(32)));
         assert!(
             References(sources(&format!("<torn base-{sum}"))).name(&sum),
-            "what cannot be read is searched as it is"
+            "an unreadable definition must be searched as text"
         );
     }
 }

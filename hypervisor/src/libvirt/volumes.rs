@@ -2,7 +2,7 @@
 //!
 //! In a pool of files the volumes are qcow2. Raw files are not safe there: libvirt detects the format from the first
 //! sector, which the guest writes. In a pool of block devices they are raw. Copies have no backing file. While a guest
-//! writes, QEMU itself copies the volume as it was when the copy began.
+//! writes, QEMU itself copies the content that the volume had when the copy began.
 
 #![allow(unsafe_code)]
 
@@ -172,7 +172,7 @@ fn copy(
     })
 }
 
-/// Lets QEMU copy a disk of a running guest, as it is now, into an existing volume.
+/// Lets QEMU copy the present content of a running guest's disk into an existing volume.
 fn backup(guest: &Domain, disk: &str, path: &str, format: &str) -> DriverResult<()> {
     const CALL: &str = "volume copy";
     let file = if path.starts_with("/dev/") { ("block", "dev") } else { ("file", "file") };

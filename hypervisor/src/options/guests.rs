@@ -60,7 +60,8 @@ pub struct GuestOptions {
     pub max_queues: Option<u32>,
     /// `[workarounds] skip_cpu_compare_on_dest`: CPUs are not compared before a live migration.
     pub trusts_cpus: bool,
-    /// `[libvirt] file_backed_memory`: guests' memory is in files of the host, of so many MiB in all; `None`: in its RAM.
+    /// `[libvirt] file_backed_memory`: guests' memory is in files of the host, at most this many MiB in total; `None`:
+    /// in its RAM.
     pub file_backed_memory: Option<u64>,
     /// `[libvirt] realtime_scheduler_priority` of CPUs that run in real time.
     pub realtime_priority: u32,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct MachineTypes(pub BTreeMap<String, String>);
 
 impl MachineTypes {
-    /// Parses the pairs of the option, for example `x86_64=q35`. A word without `=` is no pair.
+    /// Parses the pairs of the option, for example `x86_64=q35`. A word without `=` is ignored.
     pub fn parse(pairs: &[String]) -> Self {
         let pairs = pairs.iter().filter_map(|pair| pair.split_once('='));
         Self(pairs.map(|(arch, machine)| (arch.trim().to_owned(), machine.trim().to_owned())).collect())

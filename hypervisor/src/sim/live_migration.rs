@@ -117,8 +117,8 @@ impl SimFleet {
         }
     }
 
-    /// Calls that changed the disks of guests that other machines had. The test judges the harm. A host that was down
-    /// may still have a guest that moved away, and such a guest no longer needs its disk.
+    /// Calls that changed the disks of guests while other machines had these guests. The test decides which calls did
+    /// harm: a host that was down may still have a guest that moved away and no longer needs its disk there.
     pub fn shared_disk_breaches(&self) -> Vec<SharedDiskBreach> {
         self.travel().shared_disk_breaches.clone()
     }

@@ -145,9 +145,9 @@ async fn a_slow_call_takes_long_and_is_counted() {
     // The paused clock advances only when all tasks sleep.
     let (first, second) = (guest(1), guest(2));
     let mut slow = driver.spawn(&first);
-    assert!(tokio::time::timeout(faults::SLOW / 2, &mut slow).await.is_err(), "it takes longer");
+    assert!(tokio::time::timeout(faults::SLOW / 2, &mut slow).await.is_err(), "the slow call ended early");
     slow.await.unwrap();
-    tokio::time::timeout(faults::SLOW / 2, driver.spawn(&second)).await.expect("only the first one is slow").unwrap();
+    tokio::time::timeout(faults::SLOW / 2, driver.spawn(&second)).await.expect("only the first call is slow").unwrap();
     assert_eq!(fleet.struck().into_iter().collect::<Vec<_>>(), [(Effect::Slow, 1)]);
 }
 
@@ -165,7 +165,7 @@ async fn no_call_of_a_dead_control_plane_reaches_a_host() {
     assert!(matches!(lost, Err(DriverError::Unreachable(_))));
     assert!(matches!(driver.spawn(&before).await, Err(DriverError::Unreachable(_))));
     assert_eq!(fleet.guests(0).into_keys().collect::<Vec<_>>(), [guest(1).instance]);
-    assert_eq!(fleet.drivers()[0].guests().await.unwrap().len(), 1, "the next one finds the host as it was left");
+    assert_eq!(fleet.drivers()[0].guests().await.unwrap().len(), 1, "the guest must still be there");
 }
 
 #[tokio::test]

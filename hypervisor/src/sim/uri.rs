@@ -29,7 +29,7 @@ pub struct SimUri {
     pub name: String,
     /// The seed of latencies and faults.
     pub seed: u64,
-    /// The mean latency. A call takes between half and one and a half of it.
+    /// The mean latency. A call takes between 0.5 and 1.5 times this long.
     pub latency: Duration,
     /// The time from a guest's start until its console shows the end of the boot.
     pub boot: Duration,

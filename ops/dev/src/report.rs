@@ -14,7 +14,7 @@ use super::stats::median;
 /// All figures of one benchmark.
 #[derive(Debug)]
 pub struct BenchReport {
-    /// The benchmark's name, as `placement`.
+    /// The benchmark's name, for example `placement`.
     pub bench: &'static str,
     /// The settings that the benchmark was given, and those that it chose.
     pub settings: Vec<(&'static str, String)>,
@@ -38,7 +38,7 @@ impl BenchReport {
 /// One line of the report.
 #[derive(Debug, Clone, Default)]
 pub struct BenchLine {
-    /// The line's name, as `candidates: 1,000 providers, flat`.
+    /// The line's name, for example `candidates: 1,000 providers, flat`.
     pub name: String,
     pub runs: Vec<Run>,
     /// The reference: its name, and its operations per second.

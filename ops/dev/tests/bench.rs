@@ -39,7 +39,7 @@ fn check(report: &Value, runs: usize) {
 fn the_disk() {
     let folder = tempfile::tempdir().unwrap();
     check(&bench(folder.path(), &["disk", "--runs", "2"]), 2);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "files are left behind");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn placement() {
     let folder = tempfile::tempdir().unwrap();
     let report = bench(folder.path(), &["placement", "--runs", "1"]);
     check(&report, 1);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "files are left behind");
     let lines = report["lines"].as_array().unwrap();
     let refused = |name: &str| {
         let line = lines.iter().find(|line| line["name"].as_str().is_some_and(|line| line.ends_with(name))).unwrap();
@@ -62,7 +62,7 @@ fn log() {
     let folder = tempfile::tempdir().unwrap();
     let report = bench(folder.path(), &["log", "--runs", "2", "--writers", "1,64", "--events", "4000"]);
     check(&report, 2);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "files are left behind");
     let lines = report["lines"].as_array().unwrap();
     let names: Vec<&str> = lines.iter().filter_map(|line| line["name"].as_str()).collect();
     let expected = [
@@ -110,7 +110,7 @@ fn schedule() {
 fn api() {
     let folder = tempfile::tempdir().unwrap();
     let report = bench(folder.path(), &["api", "--runs", "1"]);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "files are left behind");
     let lines = report["lines"].as_array().unwrap();
     // The kernel counts another process's CPU in steps of 10 ms, which so short a run may not reach.
     assert!(lines.iter().all(|line| line["per_second"].as_f64().is_some_and(|value| value > 0.0)));

@@ -279,7 +279,7 @@ fn storage(config: &Config) -> Vec<Clash> {
 }
 
 /// Nova refuses a tunnelled migration with native TLS when the driver starts. Nova silently accepts native TLS without
-/// the `tls` scheme, with which libvirt contacts the destination without TLS.
+/// the `tls` scheme; libvirt then connects to the destination without TLS.
 fn migration(config: &Config) -> Vec<Clash> {
     const TLS: (&str, &str) = ("libvirt", "live_migration_with_native_tls");
     let libvirt = &config.libvirt;
@@ -357,7 +357,7 @@ fn guests_cpus(config: &Config) -> Vec<Clash> {
     }
 }
 
-/// Files of memory cannot be promised twice.
+/// Guests cannot overcommit file-backed memory, so Nova demands an allocation ratio of 1.0.
 fn memory_in_files(config: &Config) -> Vec<Clash> {
     let (ratio, initial) = (config.default.ram_allocation_ratio, config.default.initial_ram_allocation_ratio);
     let twice = (ratio.unwrap_or(initial) - 1.0).abs() > f64::EPSILON;

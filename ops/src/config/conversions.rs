@@ -205,7 +205,7 @@ impl Conversion<i32, Option<usize>> for Unlimited {
     }
 }
 
-/// A number of which 0 is none.
+/// A number; 0 means `None`.
 pub(super) struct SomeWhole;
 
 impl Conversion<u32, Option<u64>> for SomeWhole {

@@ -2,7 +2,7 @@
 //!
 //! `$name` and `${name}` stand for the option `name` of the same section, or of `[DEFAULT]` if that section has none.
 //! `$section.name` and `${section.name}` stand for an option of another section. `$$` and `\$` are a dollar sign. A
-//! reference to an unknown option stays as it is (a password may contain a dollar sign). A reference to an option that
+//! reference to an unknown option stays unchanged (a password may contain a dollar sign). A reference to an option that
 //! is not set becomes empty.
 
 /// Finds the value of an option; `None` if there is no such option.

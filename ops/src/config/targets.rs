@@ -3,7 +3,7 @@
 //! A declaration in [`options`](super::options) names the field of [`Targets`] that takes its value. The default of
 //! such an option is the field's value in its owner's `Default`, so that it is written only once. A declaration names a
 //! default only where no field can hold it: no field takes the value, the default depends on the machine, or the field
-//! keeps less than the option says.
+//! stores only a part of the option's value.
 
 use std::sync::LazyLock;
 

@@ -345,7 +345,7 @@ fn half_configured_encryption_of_migrations_is_reported() {
                  other: take out live_migration_tunnelled, which encrypts no disks";
     assert_eq!(problems_in(&[both]), [error]);
     let files = files(&[both]);
-    assert!(load_on(&machine(), &files.paths).is_err(), "nothing starts with it");
+    assert!(load_on(&machine(), &files.paths).is_err(), "the start must fail");
     let warning = "0.conf:2: warning: [libvirt] live_migration_with_native_tls without live_migration_scheme = tls: hosts \
                    reach each other's libvirtd by plain TCP";
     for scheme in ["", "live_migration_scheme = ssh\n", "live_migration_uri = qemu+tcp://%s/system\n"] {

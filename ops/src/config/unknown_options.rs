@@ -1,7 +1,7 @@
 //! Assignments to options that Chronova does not have.
 //!
 //! `nova_options.txt` lists the options of Nova and of its libraries that have no meaning here, as `section.option`;
-//! `section.*` stands for a whole section (clients of other services, drivers of other hypervisors, message queues). A
+//! `section.*` means a whole section (clients of other services, drivers of other hypervisors, message queues). A
 //! file that sets them is a normal `nova.conf`, so the remark is a note.
 //!
 //! `section.option = VALUE: reason` is an option whose other values choose something that Chronova does not do. With

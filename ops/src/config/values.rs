@@ -10,7 +10,8 @@ use super::options;
 use super::substitute::substitute;
 use super::{Problem, Severity};
 
-/// The depth at which following references ends, because they may form a circle (`$a` = `$b`, `$b` = `$a`).
+/// The depth at which the substitution of references ends, because references may form a circle (`$a` = `$b`, `$b` =
+/// `$a`).
 const MAX_REFERENCE_DEPTH: usize = 16;
 
 /// The values of the table's dynamic defaults on this machine.

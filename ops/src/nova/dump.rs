@@ -160,7 +160,7 @@ impl DumpReader<'_> {
         if self.eat(".") { self.name() } else { Ok(name) }
     }
 
-    /// Reads a quoted text. A doubled quote stands for one quote. In MySQL, a backslash introduces a special character.
+    /// Reads a quoted text. A doubled quote means one quote. In MySQL, a backslash introduces a special character.
     fn quoted(&mut self) -> Result<String, SyntaxError> {
         let begun = self.at;
         let Some(quote) = self.take() else { return self.fail("a text is missing") };

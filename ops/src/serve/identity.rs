@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The identity service of this cloud.
 pub(super) enum OpenedIdentity {
     Embedded(Arc<IdentityService>),
-    /// With the accounts by which the other services of this cloud are called.
+    /// Keystone, and the accounts by which Chronova calls the other services of this cloud.
     Keystone {
         provider: Arc<KeystoneProvider>,
         place: String,

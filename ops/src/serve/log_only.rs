@@ -1,8 +1,8 @@
 //! `chronova serve-log`: serves the event log alone, in EventStoreDB's protocol.
 
 use anyhow::{Context as _, Result};
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::EndSignals;
 use super::event_log::EventLog;
 use super::eventstoredb;
 use crate::config::Config;
@@ -16,19 +16,15 @@ pub fn run(config: Config) -> Result<()> {
 
 async fn serve(config: Config) -> Result<()> {
     let targets = config.targets();
+    let mut signals = EndSignals::new()?;
     let event_log = tokio::select! {
         opened = EventLog::open(&config, &targets.store, None) => opened?,
-        ended = super::told_to_end() => return ended,
+        () = signals.told() => return Ok(()),
     };
     let server = eventstoredb::open(&config, event_log.store())
         .await?
         .context("[eventstoredb] listen is empty: set at least one HOST:PORT")?;
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tracing::info!("shutting down on a signal");
+    signals.told().await;
     server.stop().await;
     event_log.close().await;
     Ok(())

@@ -45,9 +45,10 @@ pub fn run(config: Config) -> Result<()> {
 async fn serve(config: Config, logging: Logging) -> Result<()> {
     let targets = config.targets();
     let cluster = ClusterOptions::of(&config)?;
+    let mut signals = ServeSignals::new()?;
     let event_log = tokio::select! {
         opened = EventLog::open(&config, &targets.store, cluster.as_ref().map(|own| &own.member)) => opened?,
-        told = told_to_end() => return told,
+        () = signals.end.told() => return Ok(()),
     };
     let listeners = listen::listeners(&config)?;
     let serving = listen::serving(&config, &targets)?;
@@ -67,14 +68,13 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     let peers = membership.as_ref().map(|membership| membership.door(&door, serving.workers)).transpose()?;
     let mut control_plane = tokio::select! {
         opened = ControlPlane::open(&config, targets, event_log.clone(), &works, membership.as_ref()) => opened?,
-        told = told_to_end() => {
+        () = signals.end.told() => {
             event_log.close().await;
-            return told;
+            return Ok(());
         }
     };
     opener.open(&control_plane.app);
     tracing::info!("ready");
-    let mut signals = ServeSignals::new()?;
     let mut ended = Ok(WorkEnd::Leads);
     if let Some(membership) = &membership {
         ended = follow((&logging, &mut signals), &config, &mut control_plane, membership, &opener).await;
@@ -152,23 +152,32 @@ fn beginning(works: &Arc<WorkRegistry>) -> HealthReport {
     Arc::new(move || json!({"work": read_models::under_way(&works)}))
 }
 
-/// Waits for a signal that ends the server during start-up.
-async fn told_to_end() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// The signals that end the program. Registered once and early: tokio drops a signal that comes while nobody is
+/// registered.
+pub(super) struct EndSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl EndSignals {
+    pub(super) fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
-    tracing::info!("shutting down on a signal");
-    Ok(())
+
+    /// Waits for one of them.
+    pub(super) async fn told(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+        tracing::info!("shutting down on a signal");
+    }
 }
 
 /// The signals that a running control plane handles. A signal that comes while a member begins to lead is handled
 /// afterwards.
 struct ServeSignals {
-    terminate: Signal,
-    interrupt: Signal,
+    end: EndSignals,
     hang_up: Signal,
     rebuild: Signal,
 }
@@ -176,8 +185,7 @@ struct ServeSignals {
 impl ServeSignals {
     fn new() -> std::io::Result<Self> {
         Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
+            end: EndSignals::new()?,
             hang_up: signal(SignalKind::hangup())?,
             rebuild: signal(SignalKind::user_defined1())?,
         })
@@ -190,13 +198,12 @@ async fn until_told(
     control_plane: &mut ControlPlane,
     changes: impl Future<Output = Result<WorkEnd>>,
 ) -> Result<WorkEnd> {
-    let ServeSignals { terminate, interrupt, hang_up, rebuild } = signals;
+    let ServeSignals { end, hang_up, rebuild } = signals;
     let mut broken = control_plane.member.broken();
     let mut changes = std::pin::pin!(changes);
     loop {
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            () = end.told() => return Ok(WorkEnd::Told),
             _ = hang_up.recv() => if let Err(error) = logging.reopen() {
                 tracing::error!(%error, "cannot reopen the log file");
             },
@@ -208,8 +215,6 @@ async fn until_told(
             }
         }
     }
-    tracing::info!("shutting down on a signal");
-    Ok(WorkEnd::Told)
 }
 
 /// The state that request handlers share.

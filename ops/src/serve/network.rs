@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub(super) enum OpenedNetworks {
     Embedded(Arc<EmbeddedNetworks>),
-    /// With the client of Keystone that gets the account's tokens.
+    /// Neutron, and the client of Keystone that gets the account's tokens.
     Neutron {
         networks: Arc<NeutronNetworks>,
         keystone: Arc<ServiceClient>,

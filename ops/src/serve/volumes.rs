@@ -50,8 +50,8 @@ impl OpenedVolumes {
         }
     }
 
-    /// Adds the embedded volume API, or the place of Cinder, and what `/healthz` tells of it. A Cinder that does not
-    /// answer makes nothing unhealthy: another member of the cluster would not do better.
+    /// Adds the embedded volume API, or else Cinder's address and the report of `/healthz` about Cinder. If Cinder does
+    /// not answer, this member stays healthy, because another member could not reach Cinder either.
     pub(super) fn serve(self, app: App) -> App {
         let (volumes, users) = match self {
             Self::Embedded(volumes) => return app.with_volumes(volumes),

@@ -43,7 +43,7 @@ use super::{AppState, identity, images, listen, vendor_data, volumes};
 use crate::config::Config;
 use crate::config::targets::Targets;
 
-/// How long a member waits for its read models between two reports, before it leads.
+/// The interval of the log lines of a member that waits for its read models before it leads.
 const FOLDS: Duration = Duration::from_secs(2);
 
 /// Everything that `serve` runs.
@@ -134,7 +134,7 @@ async fn lead(config: &Config, mut targets: Targets, member: &Member) -> Result<
     let leader = Leader::start(leadership, drivers, services.ports(), targets.runtime).await;
     let history = member.checkpoints.as_ref().map(|kept| &kept.history);
     let eraser = leader.operations().eraser(&member.log, history);
-    // The server completes interrupted erasures before it serves the first request.
+    // Interrupted erasures are complete before this member serves requests as the leader.
     let resumed = eraser.resume().await.context("cannot complete an erasure of personal data")?;
     if resumed > 0 {
         tracing::info!(resumed, "completed interrupted erasures of personal data");

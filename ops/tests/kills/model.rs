@@ -83,7 +83,8 @@ fn size(server: &Value) -> (u64, u64) {
     (flavor["vcpus"].as_u64().unwrap(), flavor["ram"].as_u64().unwrap())
 }
 
-/// Checks that each living server has one allocation, on its host, and that a provider's usage is the sum.
+/// Checks that each living server has one allocation, on its host, and that a provider's usage is the sum of its
+/// allocations.
 fn check_placement(client: &Client, living: &BTreeMap<String, Value>) {
     let providers = client.get("/placement/resource_providers").unwrap().expect(200);
     let mut holders: BTreeMap<String, String> = BTreeMap::new();
@@ -96,7 +97,7 @@ fn check_placement(client: &Client, living: &BTreeMap<String, Value>) {
             assert_eq!(before, None, "{id} holds resources of two hosts");
             let server = living.get(id).unwrap_or_else(|| panic!("{id} is no server and holds {held}"));
             let held = (held["resources"]["VCPU"].as_u64().unwrap(), held["resources"]["MEMORY_MB"].as_u64().unwrap());
-            assert_eq!(held, size(server), "the allocation of {id} equals its flavor");
+            assert_eq!(held, size(server), "the allocation of {id} differs from its flavor");
             sum = (sum.0 + held.0, sum.1 + held.1);
         }
         let usages = client.get(&format!("{path}/usages")).unwrap().expect(200).body["usages"].take();
@@ -145,7 +146,7 @@ fn check_quota(client: &Client, living: &BTreeMap<String, Value>) {
     let sum = living.values().map(size).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     let used = |name: &str| limits[name].as_u64().unwrap();
     assert_eq!(used("totalInstancesUsed"), living.len() as u64);
-    assert_eq!((used("totalCoresUsed"), used("totalRAMUsed")), sum, "the quota equals the servers' usage");
+    assert_eq!((used("totalCoresUsed"), used("totalRAMUsed")), sum, "the quota differs from the servers' usage");
 }
 
 /// Checks that every migration has ended. Returns the numbers of migrations by type and status.
@@ -170,7 +171,7 @@ pub fn check_hosts(cloud: &Cloud, fleet: &str, living: &BTreeMap<String, Value>)
     let placed: BTreeMap<String, Vec<String>> =
         living.iter().map(|(id, it)| (id.clone(), vec![text(it, "OS-EXT-SRV-ATTR:host").to_owned()])).collect();
     same("guests are the living servers, where they are", &guests, &placed);
-    assert_eq!(fleet.leaks(), [], "no disk is left behind");
-    assert_eq!(fleet.copies(), [], "no copy of a disk is left behind");
-    assert_eq!(fleet.kept(), [], "no disk is set aside");
+    assert_eq!(fleet.leaks(), [], "disks are left behind");
+    assert_eq!(fleet.copies(), [], "copies of disks are left behind");
+    assert_eq!(fleet.kept(), [], "disks are still set aside");
 }

@@ -1,4 +1,4 @@
-"""Checks what the official Python client of EventStoreDB sees of a control plane's log, and may append to it.
+"""Checks what the official Python client of EventStoreDB can read of a control plane's log, and append to it.
 
 Environment: PORT and LOG_PORT of the control plane, DATA its data directory, WORK a folder with cert.pem. Prints one line
 for each check that passes, and ends with an AssertionError at the first that fails.

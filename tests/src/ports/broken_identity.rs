@@ -24,7 +24,7 @@ pub enum IdentityFault {
     IgnoresEnds,
     /// Expired tokens are never valid.
     RefusesExpired,
-    /// Every id is a project's.
+    /// Every id is that of an existing project.
     KnowsAll,
 }
 

@@ -51,7 +51,7 @@ impl EmbeddedNetworkStage {
         A::Reject: std::fmt::Debug,
     {
         let committed = self.leadership.gateway.send::<A>(id, command, Meta::system("stage")).await.unwrap();
-        assert!(self.leadership.views.wait_for(committed.position, PATIENCE).await, "the read models follow");
+        assert!(self.leadership.views.wait_for(committed.position, PATIENCE).await, "the read models lag");
     }
 
     /// A network with one subnet, whose pool has this many addresses.

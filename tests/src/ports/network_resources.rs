@@ -64,7 +64,7 @@ async fn gives_floating(port: &dyn NetworkService, stage: &dyn NetworkStage) -> 
         (&given.project, given.network) == (&own.project, pool),
         "the floating address is of another project or network: {given:?}"
     );
-    promise!(given.target.is_none(), "a new floating address stands for a port: {given:?}");
+    promise!(given.target.is_none(), "a new floating address is associated with a port: {given:?}");
     promise!(
         port.list_floating_ips(&caller).await? == [given.clone()],
         "the list is not the project's one floating address"
@@ -98,10 +98,10 @@ async fn associates(service: &dyn NetworkService, stage: &dyn NetworkStage) -> a
     let second = port.allocate_floating_ip(pool, &own.project, &caller).await?;
     port.associate_floating_ip(first.id, Some(to), &caller).await?;
     let shown = port.find_floating_ip(first.id, &caller).await?.target;
-    let Some(target) = shown else { anyhow::bail!("an associated floating address stands for nothing") };
+    let Some(target) = shown else { anyhow::bail!("an associated floating address has no port") };
     promise!(
         (target.port, target.address) == to,
-        "the floating address stands for another port or address: {target:?}"
+        "the floating address is associated with another port or address: {target:?}"
     );
     promise!(
         target.device == wanted.instance.to_string(),
@@ -119,7 +119,7 @@ async fn associates(service: &dyn NetworkService, stage: &dyn NetworkStage) -> a
     );
     port.associate_floating_ip(first.id, None, &caller).await?;
     let shown = port.find_floating_ip(first.id, &caller).await?;
-    promise!(shown.target.is_none(), "a disassociated floating address still stands for the port: {shown:?}");
+    promise!(shown.target.is_none(), "a disassociated floating address still has its port: {shown:?}");
     Ok(())
 }
 

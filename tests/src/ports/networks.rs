@@ -38,7 +38,7 @@ pub trait NetworkStage: Send + Sync {
     /// Deletes a port, as its project may at any time.
     async fn delete_port(&self, tenant: &NetworkTenant, port: PortId);
 
-    /// All hosts that a port is bound to, with the one that has its traffic.
+    /// All hosts that a port is bound to, including the one that has its traffic.
     async fn bindings(&self, port: PortId) -> Vec<String>;
 
     /// A network with `addresses` floating addresses. A router, which takes one of them, leads from there to the tenant's

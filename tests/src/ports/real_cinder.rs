@@ -1,5 +1,5 @@
-//! A real Cinder of this test's own, started by `tests/testbed/cinder.sh` beside a real Keystone. Its volumes are on paper:
-//! the suite compares what Cinder says.
+//! A real Cinder of this test's own, started by `tests/testbed/cinder.sh` beside a real Keystone. Its volumes have no
+//! data, because the suite compares only Cinder's answers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use super::identity::{IdentityStage as _, StagedScope, StagedUser};
 use super::real_keystone::{RealKeystone, account, calls};
 use super::volumes::VolumeStage;
 
-/// A running Cinder; it ends with this, before its Keystone.
+/// A running Cinder. It ends when this value is dropped, before its Keystone.
 pub struct RealCinder {
     pub volumes: Arc<CinderVolumes>,
     tokens: SharedUserTokens,

@@ -30,7 +30,7 @@ pub struct RealNeutron {
     http: Arc<ServiceClient>,
     token: UserToken,
     session: Arc<KeystoneSession>,
-    /// Neutron asks it about tokens.
+    /// The Keystone with which this Neutron validates tokens.
     _keystone: RealKeystone,
 }
 

@@ -172,7 +172,7 @@ async fn makes_once(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow
     promise!((&made.name, &made.metadata) == (&wanted.name, &wanted.metadata), "name or metadata are lost: {made:?}");
     promise!(made.attachments.is_empty(), "a new volume is attached: {made:?}");
     let again = port.create(wanted, false, stage.asked(&project).await).await?;
-    promise!(again == made, "asked for twice it is another volume: {again:?}");
+    promise!(again == made, "a repeated request makes another volume: {again:?}");
     lists(port, &project, &[made.id]).await
 }
 
@@ -245,10 +245,10 @@ async fn repeats(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::R
     let (proposed, server, host) = (AttachmentId::random(), InstanceId::random(), stage.host());
     let attachment = port.reserve(proposed, volume.id, server, meta()).await?;
     let again = port.reserve(proposed, volume.id, server, meta()).await?;
-    promise!(again == attachment, "asked twice it is another attachment: {again}");
+    promise!(again == attachment, "a repeated reservation makes another attachment: {again}");
     let way = port.connect(volume.id, attachment, &host, None, meta()).await?;
     let again = port.connect(volume.id, attachment, &host, None, meta()).await?;
-    promise!(way == again, "asked twice the host reaches it another way: {way:?} and {again:?}");
+    promise!(way == again, "a repeated call gives another connection: {way:?} and {again:?}");
     for _ in 0..2 {
         port.complete(volume.id, attachment, meta()).await?;
     }
@@ -328,9 +328,9 @@ async fn copies(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Re
     let proposed = port.find_snapshot(wanted.snapshot, &project, false).await?;
     promise!(proposed == copy, "the id that was proposed finds another snapshot: {proposed:?}");
     let left = port.snapshots_left(&project).await?;
-    promise!(left == before.map(|before| before - 1), "one of {before:?} is taken: {left:?}");
+    promise!(left == before.map(|before| before - 1), "{left:?} snapshots are left of {before:?} after one was made");
     let again = port.create_snapshot(wanted, false, stage.asked(&project).await).await?;
-    promise!(again == copy, "asked for twice it is another snapshot: {again:?}");
+    promise!(again == copy, "a repeated request makes another snapshot: {again:?}");
     let listed = port.list_snapshots(&project, false).await?;
     promise!(listed.len() == 1 && listed[0].id == copy.id, "the list is not the project's one snapshot: {listed:?}");
     let foreign = port.find_snapshot(copy.id, &other, false).await;
@@ -358,8 +358,8 @@ async fn makes_of_snapshot(port: &dyn VolumeService, stage: &dyn VolumeStage) ->
     let content = NewContent::Snapshot(copy.id);
     let wanted = NewVolume { size_gb: None, content: content.clone(), ..blank(&project) };
     let second = made(port, stage, wanted).await?;
-    promise!(second.size_gb == 1, "it is as large as the snapshot: {second:?}");
-    promise!(second.snapshot == Some(copy.id), "where it comes from is not told: {second:?}");
+    promise!(second.size_gb == 1, "the volume has another size than its snapshot: {second:?}");
+    promise!(second.snapshot == Some(copy.id), "the volume does not name its snapshot: {second:?}");
     let foreign = port.create(NewVolume { content, ..blank(&other) }, false, stage.asked(&other).await).await;
     promise!(foreign.is_err(), "another project makes a volume of the snapshot: {foreign:?}");
     Ok(())
@@ -373,7 +373,7 @@ async fn sweeps(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Re
     let before = names(&*driver).await?;
     port.sweep_host(host, &driver).await;
     let after = names(&*driver).await?;
-    promise!(before == after, "a volume that lives is removed: {before:?} and {after:?}");
+    promise!(before == after, "the sweep removes a volume that it must keep: {before:?} and {after:?}");
     Ok(())
 }
 

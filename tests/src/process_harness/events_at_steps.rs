@@ -50,7 +50,7 @@ pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample)
                     meet(case, trial, Some(fuse)).await;
                 }
             } else {
-                // The number 0 stands for no crash, and 1 for a crash before the incident.
+                // 0 means no crash, and 1 a crash before the incident.
                 let fuse = sample.below(appends + 2);
                 meet(case, trial, fuse.checked_sub(1)).await;
             }
@@ -58,7 +58,8 @@ pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample)
     }
 }
 
-/// Loses the host of the subject right before `step` is undone, and crashes after each append around that moment.
+/// Loses either host right before `step` is undone, with and without its guests. Crashes after each append around that
+/// moment.
 pub async fn lose_host_in_undo(case: &Case, step: &'static str) {
     for (host, guests_survive) in [(0, true), (0, false), (1, true), (1, false)] {
         let incident = Incident::LoseHost { host, guests_survive };

@@ -1,8 +1,8 @@
 //! Interferences make the steps of a test fail, repeat and wait.
 //!
-//! An interference acts once, at one moment. From then on [`Moment::arm`] counts appends and makes the control plane
-//! crash after the nth. So a test of "a crash after every append of the unwinding" need not know where the unwinding
-//! begins.
+//! [`FailingOnce`] and [`EventAtStep`] act at one [`Moment`]. From then on the log counts appends, and the control
+//! plane crashes after the nth ([`FuseStore::arm`]). So a test of "a crash after every append of the unwinding" need
+//! not know where the unwinding begins.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -112,7 +112,7 @@ async fn guests_are_recognised_by_their_uuid_and_left_alone() {
     let registered = after.iter().filter(|event| {
         matches!(&**event.event().unwrap(), chronova_events::registry::Event::HostEvent(HostEvent::Registered(_)))
     });
-    assert_eq!(registered.count(), 0, "they are the hosts that Nova had");
+    assert_eq!(registered.count(), 0, "a host of Nova is registered as a new one");
     cloud.stop().await;
 }
 

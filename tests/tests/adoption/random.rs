@@ -127,24 +127,24 @@ fn folds(events: chronova::commands::adopt::AdoptionHistory) -> Result<(), TestC
         events.write(&*log).await.map_err(|error| TestCaseError::fail(error.to_string()))?;
         let views = Views::new();
         runner::catch_up(log.as_ref(), &views).await.unwrap();
-        prop_assert!(views.processes.read(Processes::is_empty), "no process is begun by an adoption");
+        prop_assert!(views.processes.read(Processes::is_empty), "the adoption begins a process");
         views.servers.read(|servers| {
             for row in servers.all() {
                 let Some(server) = row.instance.alive() else { continue };
                 prop_assert!(server.ongoing.is_none() && server.building().is_none());
                 if let Some(placed) = &server.placement {
-                    prop_assert!(views.hosts.read(|hosts| hosts.get(placed.host).is_some()), "its host is there");
+                    prop_assert!(views.hosts.read(|hosts| hosts.get(placed.host).is_some()), "its host is missing");
                     let held = views.placement.read(|view| {
                         view.ledger.consumers.contains_key(&chronova_events::ids::ConsumerId::new(row.id.to_string()))
                     });
-                    prop_assert!(held, "{} holds something of its host", row.id);
+                    prop_assert!(held, "{} has a host and no allocation", row.id);
                 }
             }
             Ok(())
         })?;
-        prop_assert!(chronova_actors::reconcile::quota::plan(&views).is_empty(), "quota is that of living servers");
-        prop_assert!(chronova_actors::reconcile::quota::misfits(&views).is_empty(), "quota fits the servers");
-        prop_assert!(chronova_actors::reconcile::server_groups::plan(&views).is_empty(), "members are living servers");
+        prop_assert!(chronova_actors::reconcile::quota::plan(&views).is_empty(), "a reconciler would change the quota");
+        prop_assert!(chronova_actors::reconcile::quota::misfits(&views).is_empty(), "quota use and servers differ");
+        prop_assert!(chronova_actors::reconcile::server_groups::plan(&views).is_empty(), "a member has no server");
         Ok(())
     })
 }

@@ -29,7 +29,7 @@ fn offload(tables: &mut Tables) {
     held.rows.retain(|row| !row.contains(&Some(OLD.to_owned())));
 }
 
-/// A resize from h2 to h1 that waits to be confirmed: the migration holds the source.
+/// A resize from h2 to h1 that waits to be confirmed: the migration holds the allocation at the source.
 fn resize(tables: &mut Tables) {
     put(tables, "vm_state", Some("resized"));
     put(tables, "power_state", Some("1"));

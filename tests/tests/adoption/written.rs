@@ -63,7 +63,7 @@ async fn a_log_is_written_at_once_and_never_over_another() {
     let (exit, text) = run(&check, &data).await;
     assert_eq!(exit, Ok(Exit::Yes));
     assert!(text.contains("server        e7ee3d45-92a9-43a3-9ab0-40bd8d075433 web1"), "{text}");
-    assert!(names(parent.path()).is_empty(), "a check writes nothing");
+    assert!(names(parent.path()).is_empty(), "the check wrote something");
     // A leftover of a killed run.
     std::fs::create_dir(parent.path().join("data.adopting")).unwrap();
     std::fs::write(parent.path().join("data.adopting/log.db"), b"half").unwrap();
@@ -76,7 +76,7 @@ async fn a_log_is_written_at_once_and_never_over_another() {
         let all = log.read_all(Position::START, usize::MAX).await.unwrap();
         assert_eq!(all.len(), expected);
         let name = all.iter().find(|event| &*event.kind == "instance.build_requested").unwrap();
-        assert!(name.event().is_ok(), "its personal fields can be read");
+        assert!(name.event().is_ok(), "its personal fields cannot be read");
     }
     let (exit, _) = run(&args(), &data).await;
     assert!(exit.unwrap_err().contains("is not empty"));

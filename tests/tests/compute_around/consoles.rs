@@ -69,7 +69,7 @@ async fn a_vnc_console_is_opened_and_its_token_is_known_to_the_proxy() {
     let events = log.read_all(Position::START, usize::MAX).await.unwrap();
     assert!(events.iter().any(|event| event.kind.as_ref() == "console.authorized"));
     let holds = |data: &[u8]| data.windows(token.len()).any(|window| window == token.as_bytes());
-    assert!(!events.iter().any(|event| holds(&event.data)), "the token itself is not in the log");
+    assert!(!events.iter().any(|event| holds(&event.data)), "the log has the token itself");
 
     // Deleting a server ends its consoles.
     assert_eq!(api.call("DELETE", &format!("/servers/{server}"), "2.1", USER, None).await.status, 204);
@@ -237,7 +237,7 @@ impl Viewer {
     async fn hear(&mut self) -> (u8, Vec<u8>) {
         let kind = self.0.read_u8().await.unwrap() & 0x0f;
         let length = self.0.read_u8().await.unwrap();
-        assert!(length < 126, "a short frame");
+        assert!(length < 126, "the frame is not a short one");
         let mut payload = vec![0; usize::from(length)];
         self.0.read_exact(&mut payload).await.unwrap();
         (kind, payload)
@@ -360,15 +360,15 @@ async fn one_token_takes_only_a_few_of_the_places() {
         assert_eq!(status, 101);
         open.push(viewer);
     }
-    assert_eq!(Viewer::ask(address, &first, None).await.0, 429, "a fifth with the same token");
+    assert_eq!(Viewer::ask(address, &first, None).await.0, 429, "a fifth console with the same token");
     let second = query(&server).await;
     for _ in 0..4 {
         let (status, viewer) = Viewer::ask(address, &second, None).await;
         assert_eq!(status, 101);
         open.push(viewer);
     }
-    assert_eq!(Viewer::ask(address, &query(&server).await, None).await.0, 429, "a ninth of the same server");
-    assert_eq!(Viewer::ask(address, &query(&other).await, None).await.0, 101, "others have places");
+    assert_eq!(Viewer::ask(address, &query(&server).await, None).await.0, 429, "a ninth console of the same server");
+    assert_eq!(Viewer::ask(address, &query(&other).await, None).await.0, 101, "a console of another server");
     // A closed console frees its slot for another one.
     let mut gone = open.pop().unwrap();
     gone.say(8, "").await;
@@ -402,7 +402,7 @@ async fn tokens_expire() {
     let context = api.life.context();
     let tokens = &context.views.console_tokens;
     let expires = tokens.read(|tokens| tokens.valid(&hash, context.clock.now()).unwrap().expires_at);
-    assert!(tokens.read(|tokens| tokens.valid(&hash, expires).is_none()), "at its end it is over");
+    assert!(tokens.read(|tokens| tokens.valid(&hash, expires).is_none()), "the token is valid after its end");
     api.stop().await;
 }
 
@@ -425,6 +425,6 @@ async fn the_tokens_of_a_server_are_bounded() {
     for (nth, token) in tokens.iter().enumerate() {
         assert_eq!(status(token).await, if nth < 3 { 404 } else { 200 }, "token {nth}");
     }
-    assert_eq!(status(&beside).await, 200, "another server's token stays");
+    assert_eq!(status(&beside).await, 200, "another server's token ended");
     api.stop().await;
 }

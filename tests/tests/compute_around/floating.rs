@@ -140,7 +140,7 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
     assert_eq!(town.show(&second).await["instance_id"], Value::Null);
     let views = &cloud.api.life.context().views;
     let tidy = || chronova_actors::services::embedded::network::reconcile::floating_ips::plan(views).is_empty();
-    assert!(cloud.api.life.until(|_| tidy()).await, "and the log says so");
+    assert!(cloud.api.life.until(|_| tidy()).await, "the log still has the association");
 
     // Releasing the address also removes it from its server.
     assert_eq!(town.add(&other, json!({"address": second["ip"]})).await.status, 202);

@@ -48,7 +48,7 @@ async fn a_foreign_port_that_names_a_server_is_none_of_its_ports() {
     let posted = service.ask("POST", "/openstack/latest/password", from, &[], "hers").await;
     assert_eq!(posted.status, 404);
     let posted = service.ask("POST", "/openstack/latest/password", &address, &[], "own").await;
-    assert_eq!(posted.status, 200, "the guest's own password still finds its place");
+    assert_eq!(posted.status, 200, "the guest's own password is refused");
     assert_eq!(service.get(&address, "/openstack/latest/user_data").await.text(), "secret");
 
     // The server's groups are those of its own ports only.
@@ -72,7 +72,7 @@ async fn a_foreign_port_that_names_a_server_is_none_of_its_ports() {
     let gone = service.cloud.api.call("DELETE", &format!("/servers/{server}"), "2.1", USER, None).await;
     assert_eq!(gone.status, 204);
     service.cloud.api.life.settled().await;
-    assert_eq!(port(&service, fake_id).await["device_id"], json!(server), "it is as Eve left it");
+    assert_eq!(port(&service, fake_id).await["device_id"], json!(server), "the server's work changed Eve's port");
     assert_eq!(port(&service, fake_id).await["revision_number"], fake["revision_number"]);
     service.cloud.api.stop().await;
 }
@@ -114,8 +114,8 @@ async fn a_network_with_the_same_addresses_takes_no_metadata_from_another() {
     assert_eq!(ask("192.0.2.7", &mine).await, Some(server.clone()));
     assert_eq!(ask("192.0.2.7", &theirs).await, Some(twin));
     assert_eq!(ask("192.0.2.7", "no network").await, None);
-    assert_eq!(ask("192.0.2.8", &mine).await, None, "of anybody else, neither header is believed");
-    assert_eq!(ask(&address, &mine).await, None, "no guest says which network it is in");
+    assert_eq!(ask("192.0.2.8", &mine).await, None, "the headers of an untrusted client are believed");
+    assert_eq!(ask(&address, &mine).await, None, "the headers of a guest are believed");
     service.cloud.api.stop().await;
 }
 
@@ -138,16 +138,16 @@ async fn a_guest_behind_a_bridge_is_in_the_network_of_the_bridge() {
     let bridge = |network: &str| chronova_hypervisor::volumes::bridge_name(network.parse().unwrap());
     let (mine, theirs) = (bridge(&service.cloud.network), bridge(&hers));
     assert_eq!(behind(&[]).await, Some(server.clone()));
-    assert_eq!(behind(&["eth0"]).await, Some(server.clone()), "no bridge of ours says nothing");
+    assert_eq!(behind(&["eth0"]).await, Some(server.clone()), "an interface that is no network's bridge");
     assert_eq!(behind(&[&mine]).await, Some(server.clone()));
-    assert_eq!(behind(&[&theirs]).await, None, "a guest gave itself an address of another network");
+    assert_eq!(behind(&[&theirs]).await, None, "a spoofed address from another network");
 
     let request = json!([{"uuid": hers, "fixed_ip": address}]);
     let request = json!({"name": "twin", "imageRef": IMAGE, "flavorRef": "1", "networks": request});
     let twin = service.cloud.api.server(EVE, request).await;
     assert_eq!(behind(&[&mine]).await, Some(server));
     assert_eq!(behind(&[&theirs]).await, Some(twin));
-    assert_eq!(behind(&["eth0"]).await, None, "nobody is told about somebody else");
+    assert_eq!(behind(&["eth0"]).await, None, "two networks have the address, and no bridge tells which");
     assert_eq!(behind(&[&mine, &theirs]).await, None);
     service.cloud.api.stop().await;
 }

@@ -116,7 +116,7 @@ async fn interfaces_come_and_go() {
     );
     assert_eq!(shown["fixed_ips"][0]["ip_address"], "10.2.0.77");
     let first = shown["port_id"].as_str().unwrap().to_owned();
-    assert_eq!(cloud.addresses(&server, "other").await, ["10.2.0.77"], "the server shows it at once");
+    assert_eq!(cloud.addresses(&server, "other").await, ["10.2.0.77"], "the server does not show the address at once");
 
     // An attachment by port, at a version without tags.
     let port = cloud.port(&other).await;
@@ -227,7 +227,7 @@ async fn an_interface_change_that_the_host_or_the_guest_refuses_is_undone() {
     ));
     let refused = cloud.attach(&server, "2.1", json!({"net_id": cloud.network})).await;
     is(&refused, 500, &format!("Failed to attach network adapter device to {server}"));
-    assert_eq!(ports().await, before, "its port is gone again");
+    assert_eq!(ports().await, before, "the port of the failed attachment is left");
     cloud.api.world.fleet.set_all_faults(&FaultPlan::default());
     assert_eq!(cloud.show(&server).await["status"], "ACTIVE");
 

@@ -208,7 +208,7 @@ async fn without_a_proxy_a_guest_is_known_by_its_address() {
     assert_eq!(uuid(&format!("::ffff:{address}"), &[]).await, server, "by a socket of IPv6");
     assert_eq!(uuid(&neighbour, &[]).await, second);
     assert_eq!(uuid("10.1.0.250", &[]).await, None);
-    assert_eq!(uuid("10.1.0.1", &[]).await, None, "no server's");
+    assert_eq!(uuid("10.1.0.1", &[]).await, None, "an address of no server");
     assert_eq!(uuid("10.1.0.250", &[("X-Instance-ID", server.as_deref().unwrap())]).await, None);
 
     // A trusted proxy may forward one address; any other client, none.
@@ -219,11 +219,11 @@ async fn without_a_proxy_a_guest_is_known_by_its_address() {
     };
     assert_eq!(by("192.0.2.7", &address).await, server);
     assert_eq!(by("192.0.2.8", &address).await, None);
-    assert_eq!(by(&neighbour, &address).await, second, "no guest speaks for another");
+    assert_eq!(by(&neighbour, &address).await, second, "a guest's header is believed");
     assert_eq!(by("192.0.2.7", &format!("{address}, {neighbour}")).await, None);
     assert_eq!(by("192.0.2.7", "x").await, None);
     let twice = [("X-Forwarded-For", address.as_str()), ("X-Forwarded-For", neighbour.as_str())];
-    assert_eq!(uuid("192.0.2.7", &twice).await, None, "the first may be the guest's own");
+    assert_eq!(uuid("192.0.2.7", &twice).await, None, "one of two headers is believed");
 
     // Two networks with the same addresses: no guest gets another's metadata.
     let twin = service.cloud.network("twin", "10.1.0.0/24").await;
@@ -426,7 +426,7 @@ async fn a_guest_leaves_a_password_for_its_owner_once() {
     let long = "x".repeat(1021);
     let (status, words) = ask("POST", &long).await;
     assert!(status == 400 && words.contains("Request is too large."), "{status} {words}");
-    assert_eq!(ask("POST", "").await.0, 200, "nothing is no password");
+    assert_eq!(ask("POST", "").await.0, 200, "an empty password stores nothing");
     for method in ["PUT", "PATCH", "DELETE"] {
         let (status, words) = ask(method, "").await;
         assert!(status == 400 && words.contains("GET and POST only are supported."), "{status} {words}");

@@ -40,10 +40,10 @@ async fn other_services_say_their_part_of_a_server() {
     let (plain, address) = service
         .server("2.100", json!({"metadata": {"role": "web"}, "user_data": "IyEvYmluL3No", "hostname": "web-1"}))
         .await;
-    assert_eq!(told(&inventory), [Value::Null; 0], "nobody asked for it");
+    assert_eq!(told(&inventory), [Value::Null; 0], "the service was asked before a guest needed it");
     let path = "/openstack/latest/vendor_data2.json";
     let said = service.get(&address, path).await.json();
-    assert_eq!(said, json!({"static": {}, "inventory": {"rack": "R-7781"}}), "a name that is taken is not heard");
+    assert_eq!(said, json!({"static": {}, "inventory": {"rack": "R-7781"}}), "the answer is not the first target's");
     let about = told(&inventory);
     let image =
         service.cloud.api.life.instance_now(plain.parse().unwrap()).alive().unwrap().request.image.clone().unwrap().id;
@@ -54,7 +54,7 @@ async fn other_services_say_their_part_of_a_server() {
     assert_eq!(about, [expected]);
     service.get(&address, "/openstack/latest/meta_data.json").await;
     assert_eq!(service.get(&address, "/openstack/latest/vendor_data.json").await.json(), json!({}));
-    assert_eq!(told(&inventory).len(), 1, "each document asks for what it has");
+    assert_eq!(told(&inventory).len(), 1, "documents without dynamic data ask the service");
 
     // The data is also on the config drive.
     let (drive, _) = service.server("2.100", json!({"config_drive": true})).await;

@@ -1,4 +1,5 @@
-//! Nova's whole catalogue of extra specs and image properties. Each entry is heeded, or refused with 400 and a reason.
+//! Nova's whole catalogue of extra specs and image properties. Each entry has its effect, or is refused with 400 and a
+//! reason.
 //!
 //! The names are those of Nova's documentation: its extra specs by namespace, and the image properties of
 //! `ImageMetaProps` with those that its libvirt driver reads besides. `every_extra_spec_of_the_contract_is_here` compares
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 const OWNER: &str = "u:p";
 
-/// The way in which an entry is heeded.
+/// The effect of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Heed {
     /// The guest's definition differs.
@@ -28,16 +29,16 @@ enum Heed {
     Scheduler,
     /// The request is refused with 400, and the message names the entry.
     Refused,
-    /// Another test, of this name, shows that it is heeded.
+    /// The test of this name shows the effect.
     Elsewhere(&'static str),
-    /// It describes the image, and requests nothing.
+    /// The entry describes the image and has no effect on the guest.
     Describes,
 }
 
 struct Entry {
     name: &'static str,
     value: &'static str,
-    /// Requests without which this one means nothing.
+    /// Other settings that this entry needs to have an effect.
     beside: &'static [(&'static str, &'static str)],
     heed: Heed,
 }
@@ -270,7 +271,7 @@ const PROPERTIES: &[Entry] = &[
     entry("trait:CUSTOM_GOLD", "required", Scheduler),
 ];
 
-/// A host on which everything that the simulated hosts report is possible.
+/// A host that can do everything that the simulated hosts report.
 fn facts() -> HostFacts {
     HostFacts {
         arch: "x86_64".to_owned(),
@@ -295,7 +296,7 @@ fn facts() -> HostFacts {
     }
 }
 
-/// The definition of the guest, without what differs between any two servers.
+/// The definition of the guest, without the parts that differ between any two servers.
 fn definition(guest: GuestSpec) -> String {
     let id = guest.instance.to_string();
     let mut same = GuestSpec { display_name: String::new(), flavor_name: String::new(), ..guest };
@@ -312,7 +313,7 @@ fn definition(guest: GuestSpec) -> String {
 struct Walk {
     api: Api,
     made: u32,
-    /// The entries that are neither heeded nor refused.
+    /// The entries that have no effect and are not refused.
     wrong: Vec<String>,
 }
 
@@ -453,7 +454,7 @@ fn family(name: &str) -> String {
     name.to_owned()
 }
 
-/// An entry that is heeded elsewhere names a test that exists.
+/// An entry whose effect another test shows names a test that exists.
 #[test]
 fn entries_that_other_tests_show_name_them() {
     let sources = [env!("CARGO_MANIFEST_DIR"), "../hypervisor/src", "../actors/src", "../web/src", "../web/tests"]

@@ -177,7 +177,7 @@ async fn a_drain_limits_parallel_moves_and_can_be_joined_and_cancelled() {
     site.api.life.settled().await;
     let shown = site.shown().await;
     assert_eq!((&shown["drain"]["status"], &shown["servers"]), (&json!("cancelled"), &json!(2)));
-    assert_eq!(shown["drain"]["left"].as_array().unwrap().len(), 1, "what was on its way arrived");
+    assert_eq!(shown["drain"]["left"].as_array().unwrap().len(), 1, "the running move did not complete");
     assert_eq!(site.ask("DELETE", "/drain", None).await.status, 409);
     // A new drain continues where the cancelled one stopped.
     site.drain(json!({})).await;

@@ -29,12 +29,12 @@ async fn a_question_places_servers_one_after_the_other_and_claims_nothing() {
     assert_eq!(status, 200, "{body}");
     let decisions = body["decisions"].as_array().unwrap();
     let hosts: BTreeSet<&str> = decisions.iter().filter_map(|one| one["chosen"].as_str()).collect();
-    assert_eq!((decisions.len(), hosts.len()), (2, 2), "the second server sees the first: {body}");
+    assert_eq!((decisions.len(), hosts.len()), (2, 2), "the second forecast ignores the first one: {body}");
     let checks = decisions[0]["checks"].as_array().unwrap();
     assert!(checks.iter().any(|check| check["name"] == "ComputeFilter" && check["left"] == 2), "{body}");
     // Equal hosts get no weight. After the first server, the hosts differ for the second server.
     assert!(decisions[1]["weighed"][0]["weighers"].as_array().is_some_and(|parts| !parts.is_empty()), "{body}");
-    assert_eq!(api.world.log.head(), head, "nothing was recorded");
+    assert_eq!(api.world.log.head(), head, "the forecast is in the log");
     // The real server goes where the forecast says.
     let id = api.server(ADMIN, request).await;
     let server = api.get(&format!("/servers/{id}"), "2.100").await;
@@ -96,7 +96,7 @@ async fn the_plan_of_a_drain_names_where_each_server_goes_and_why_one_stays() {
     assert_eq!((&of("off")["how"], &of("off")["to"]), (&json!("cold"), &json!(other)), "{body}");
     assert_eq!(of("asleep")["how"], "stays");
     assert!(of("asleep")["reason"].as_str().unwrap().contains("suspended"), "{body}");
-    assert_eq!(api.world.log.head(), head, "nothing was recorded");
+    assert_eq!(api.world.log.head(), head, "the forecast is in the log");
     api.life.stop().await;
 }
 

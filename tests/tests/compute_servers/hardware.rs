@@ -4,7 +4,7 @@ use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
 
-/// The owner of the servers, and an administrator of another project.
+/// The owner of the servers. `ADMIN` is of another project.
 const OWNER: &str = "u:p";
 
 async fn flavor(api: &Api, id: &str, specs: Value) {
@@ -80,12 +80,13 @@ async fn a_host_without_secure_boot_or_a_tpm_is_not_chosen() {
         assert!(fault.contains("COMPUTE_SECURITY"), "{properties:?}: {fault}");
     }
     let id = built(&api, "1", &[uefi, ("os_secure_boot", "optional")]).await;
-    assert_eq!(status(&api, &id).await, "ACTIVE", "optional is no requirement");
+    assert_eq!(status(&api, &id).await, "ACTIVE", "an optional secure boot is required");
     api.world.check().await;
     api.stop().await;
 }
 
-/// As in Nova, only users of the owner's project can have the passphrase read, so only they start the guest.
+/// As in Nova, the key manager gives the passphrase to users of the owner's project only, so only they can start the
+/// guest.
 #[actix_rt::test]
 async fn a_server_with_a_tpm_is_started_and_moved_by_its_owner_alone() {
     let policy = "\"os_compute_api:os-migrate-server:migrate\": \"\"\n";
@@ -98,7 +99,7 @@ async fn a_server_with_a_tpm_is_started_and_moved_by_its_owner_alone() {
     // A move by an administrator fails before it stops the guest.
     assert_eq!(act(&api, ADMIN, &id, json!({"migrate": null})).await.status, 202);
     assert_eq!((status(&api, &id).await.as_str(), host().await), ("ACTIVE", home.clone()));
-    assert_eq!(api.world.brakes.take_stops(), [], "the guest was not stopped");
+    assert_eq!(api.world.brakes.take_stops(), [], "the guest was stopped");
     assert!(api.life.fault(id.parse().unwrap()).contains(only), "{}", api.life.fault(id.parse().unwrap()));
     assert_eq!(act(&api, OWNER, &id, json!({"os-stop": null})).await.status, 202);
     assert_eq!(act(&api, ADMIN, &id, json!({"os-start": null})).await.status, 202);
@@ -113,7 +114,7 @@ async fn a_server_with_a_tpm_is_started_and_moved_by_its_owner_alone() {
         assert_eq!(act(&api, OWNER, &id, body.clone()).await.status, accepted, "{body}");
         assert_eq!(status(&api, &id).await, after, "{body}");
     }
-    assert_ne!(host().await, home, "its TPM moved with it");
+    assert_ne!(host().await, home, "the server is still on its first host");
     api.world.check().await;
     api.stop().await;
 }
@@ -161,12 +162,12 @@ async fn a_server_keeps_the_machine_type_of_its_first_start() {
     life.settled().await;
     let given = world.brakes.guest(instance).unwrap().hardware;
     let machines: Vec<_> = given.iter().filter(|(name, _)| name == "hw_machine_type").collect();
-    assert_eq!(machines, [&("hw_machine_type".to_owned(), "pc".to_owned())], "the moved guest keeps its board");
+    assert_eq!(machines, [&("hw_machine_type".to_owned(), "pc".to_owned())], "the move changed the machine type");
     let fresh = chronova_events::ids::InstanceId::random();
     life.build(fresh).await.unwrap();
     life.settled().await;
     let now = life.instance_now(fresh);
-    assert_eq!(now.alive().unwrap().machine_type.as_deref(), Some("q35"), "a new server has the new default");
+    assert_eq!(now.alive().unwrap().machine_type.as_deref(), Some("q35"), "a new server has not the new default");
     life.stop().await;
     world.check().await;
 }

@@ -142,7 +142,7 @@ async fn a_destination_that_the_network_refuses_gets_no_guest() {
         assert!(fault.contains(&format!("host {other}: Binding failed for port")), "{fault}");
         assert_eq!(network.host_of(subject.id.parse().unwrap()), Some(home.clone()));
     }
-    assert!(subject.api.world.brakes.migration_plans().is_empty(), "no guest moved");
+    assert!(subject.api.world.brakes.migration_plans().is_empty(), "a live migration was started");
 }
 
 #[actix_rt::test]

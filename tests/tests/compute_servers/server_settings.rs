@@ -87,10 +87,10 @@ async fn told(api: &Api, asked: Option<&str>) -> Vec<Value> {
 #[actix_rt::test]
 async fn a_missing_password_is_generated_and_shown_if_the_option_allows_it() {
     let mut api = Api::start().await;
-    assert_eq!(told(&api, Some("s3cret")).await, ["s3cret"; 4], "what was asked for");
+    assert_eq!(told(&api, Some("s3cret")).await, ["s3cret"; 4], "an answer has another password than the request");
     let made_up = told(&api, None).await;
     let words: std::collections::BTreeSet<&str> = made_up.iter().filter_map(Value::as_str).collect();
-    assert_eq!(words.len(), 4, "each another one: {made_up:?}");
+    assert_eq!(words.len(), 4, "two requests got the same password: {made_up:?}");
     assert!(words.iter().all(|word| word.len() == 12 && word.chars().all(|c| c.is_ascii_alphanumeric())), "{words:?}");
     // With `[api] enable_instance_password` off, no answer has a password.
     configure(&mut api, ComputeConfig { enable_instance_password: false, ..ComputeConfig::default() });
@@ -175,7 +175,7 @@ async fn trusted_certificates_are_taken_with_a_rebuild_and_by_whom_the_policy_le
     assert_eq!(answer["server"]["trusted_image_certificates"], json!(["cert-a", "cert-b"]));
     assert_eq!(now(&id).await, json!(["cert-a", "cert-b"]));
     done(&open, &id, "2.63", rebuild(plain())).await;
-    assert_eq!(now(&id).await, json!(["cert-a", "cert-b"]), "who says nothing leaves them");
+    assert_eq!(now(&id).await, json!(["cert-a", "cert-b"]), "a rebuild without certificates changed them");
     let mut none = plain();
     none["trusted_image_certificates"] = Value::Null;
     done(&open, &id, "2.63", rebuild(none)).await;
@@ -263,7 +263,7 @@ async fn live_migrations_use_the_operators_options() {
     let plain = plain.unwrap();
     assert!(
         !plain.auto_converge && !plain.post_copy && !plain.tls && !plain.tunnelled,
-        "nothing by default: {plain:?}"
+        "an option is on by default: {plain:?}"
     );
     assert_eq!((plain.stream, plain.bandwidth, plain.copied), (None, 0, vec!["vda".to_owned()]));
     let permitted = async |converge: bool, post_copy: bool| {
@@ -277,7 +277,7 @@ async fn live_migrations_use_the_operators_options() {
     };
     assert_eq!(permitted(true, false).await, (true, false));
     assert_eq!(permitted(false, true).await, (false, true));
-    assert_eq!(permitted(true, true).await, (true, true), "the host takes post-copy where it can, else the other");
+    assert_eq!(permitted(true, true).await, (true, true), "the driver does not get both options");
     let (secret, _) = journey(&|world| {
         let live = &mut world.options.live;
         (live.native_tls, live.scheme) = (true, Some("tls".to_owned()));
@@ -285,7 +285,7 @@ async fn live_migrations_use_the_operators_options() {
     })
     .await;
     let secret = secret.unwrap();
-    assert!(secret.tls && secret.copied == ["vda"], "disks that are copied are in it: {secret:?}");
+    assert!(secret.tls && secret.copied == ["vda"], "native TLS excludes the copied disks: {secret:?}");
     let stream = secret.stream.unwrap();
     assert!(stream.starts_with("sim-") && stream.ends_with(".migration"), "{stream}");
     assert_eq!(secret.bandwidth, 9);
@@ -313,9 +313,9 @@ async fn live_migrations_use_the_operators_options() {
         }
     };
     let (by_interface, _) = journey(&by(true)).await;
-    assert!(by_interface.unwrap().stream.unwrap().starts_with("192.0.2."), "where the host takes guests in");
+    assert!(by_interface.unwrap().stream.unwrap().starts_with("192.0.2."), "not the interface's address");
     let (none, fault) = journey(&by(false)).await;
-    assert_eq!(none, None, "never by another interface");
+    assert_eq!(none, None, "the move uses another interface");
     assert!(fault.contains("no address of interface moves0 (live_migration_interface)"), "{fault}");
 }
 
@@ -346,7 +346,7 @@ async fn guests_leave_with_native_tls_only_where_both_hosts_have_it() {
         let fault = api.life.fault(id.parse().unwrap());
         let told = format!("Migration pre-check error: host {}: it has libvirt 4.3.0.", api.world.fleet.hostname(at));
         assert_eq!(fault.contains(&told), !goes, "{old:?} {tls}: {fault}");
-        assert_eq!(api.world.brakes.migration_plans().len(), usize::from(goes), "it did not set out");
+        assert_eq!(api.world.brakes.migration_plans().len(), usize::from(goes), "a refused move was started");
         if !goes {
             // The server is unchanged and shows no fault.
             let path = format!("/servers/{id}/os-instance-actions");
@@ -395,7 +395,7 @@ async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
     let now = shown(&api, &id).await;
     assert_eq!((&now["status"], &now["OS-EXT-SRV-ATTR:host"]), (&json!("ERROR"), &json!(home)));
     assert!(now["fault"]["message"].as_str().unwrap().contains("No valid host was found"), "{}", now["fault"]);
-    assert_eq!(now["image"], image, "it has the image that it had");
+    assert_eq!(now["image"], image, "the failed rebuild changed the image");
     // The host is disabled and full, but a rebuild needs no new placement.
     let services = api.get("/os-services?binary=nova-compute", "2.53").await["services"].take();
     for service in services.as_array().unwrap() {

@@ -56,12 +56,12 @@ async fn the_topology_of_a_pinned_server_is_shown_and_its_host_to_administrators
     let live = json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
     assert_eq!(act(&api, &id, live).await.status, 202);
     let after = topology(&api, &id, ADMIN).await["nodes"][0]["cpu_pinning"].clone();
-    assert_ne!(pins, after, "what it has at its destination");
+    assert_ne!(pins, after, "the pinning is still that of the source");
     assert_eq!(act(&api, &id, json!({"shelve": null})).await.status, 202);
     let offload = act(&api, &id, json!({"shelveOffload": null})).await;
     assert_eq!(offload.status, 202, "{}", offload.body);
     let away = topology(&api, &id, ADMIN).await;
-    assert_eq!(away["nodes"], json!([guest]), "on no host there is nothing of a host to be told");
+    assert_eq!(away["nodes"], json!([guest]), "an offloaded server shows data of a host");
     api.stop().await;
 }
 
@@ -91,7 +91,7 @@ async fn two_nodes_of_a_guest_are_two_cells_of_its_host() {
     let pinning = api.world.fleet.guests(0)[&id].pinning.clone();
     let floats: Vec<_> = pinning.nodes.iter().map(|node| node.cpus.clone()).collect();
     let (first, second) = (vec![0, 1, 2, 3], vec![4, 5, 6, 7]);
-    assert_eq!(floats, [vec![(0, first)], vec![(1, second.clone()), (2, second)]], "each over its own cell");
+    assert_eq!(floats, [vec![(0, first)], vec![(1, second.clone()), (2, second)]], "CPUs float over another cell");
     flavor(
         &api,
         "three",

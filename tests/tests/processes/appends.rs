@@ -1,5 +1,5 @@
-//! The appends of ordinary operations, counted. Each append of an operation waits for the one before it, so their
-//! number is the operation's time on a replicated log.
+//! The appends of ordinary operations, counted. Each append of an operation waits for the one before it, so on a
+//! replicated log their number determines the operation's time.
 
 use chronova_events::instance::{PowerAction, RequestedNetworks};
 use chronova_tests::creation::create_request;

@@ -128,6 +128,6 @@ async fn the_checks_detect_a_process_that_undoes_nothing() {
     assert!(life.snapshot(id, None).await.is_err());
     assert!(life.settled().await);
     life.stop().await;
-    assert_eq!(world.given_back_by_reconcilers().await, 1, "the count that the other proofs rely on");
-    assert_eq!(world.images.unfinished().len(), 1, "an image that nobody fills");
+    assert_eq!(world.given_back_by_reconcilers().await, 1, "the checks do not see the lost claim");
+    assert_eq!(world.images.unfinished().len(), 1, "the checks do not see the lost image");
 }

@@ -56,7 +56,7 @@ async fn an_operation_that_the_host_does_not_support_is_refused_before_any_chang
     life.power(id, PowerAction::Pause).await.unwrap();
     life.settled().await;
     assert_eq!(life.fault(id), "Host sim-0001 cannot pause or suspend guests.");
-    assert_eq!((life.status(id), world.fleet.calls(DriverCall::Pause)), ("ACTIVE", 0), "the server goes on");
+    assert_eq!((life.status(id), world.fleet.calls(DriverCall::Pause)), ("ACTIVE", 0), "the guest was paused");
 
     life.rescue(id).await.unwrap();
     life.settled().await;
@@ -64,7 +64,7 @@ async fn an_operation_that_the_host_does_not_support_is_refused_before_any_chang
 
     life.delete(id).await.unwrap();
     life.settled().await;
-    assert_eq!(life.status(id), "DELETED", "a refusal leaves nothing that stands in the way");
+    assert_eq!(life.status(id), "DELETED", "the refused operations block the delete");
     life.stop().await;
     world.check().await;
 }

@@ -85,7 +85,7 @@ async fn all_or_none(world: &World, count: usize, at: &str) -> usize {
     assert!(life.settled().await);
     life.stop().await;
     world.check().await;
-    assert_eq!(world.given_back_by_reconcilers().await, 0, "{at}: the process gives back what it took");
+    assert_eq!(world.given_back_by_reconcilers().await, 0, "{at}: reconcilers gave back what the process took");
     let story = world.story().await;
     let active = story.iter().filter(|(_, status)| *status == "ACTIVE").count();
     let deleted = story.iter().filter(|(_, status)| *status == "DELETED").count();
@@ -149,7 +149,7 @@ async fn a_crash_while_a_creation_is_undone_changes_nothing() {
     assert!(life.settled().await);
     let appends = life.store.appends();
     life.stop().await;
-    assert!(appends > 10, "there is something to be undone");
+    assert!(appends > 10, "the second life has too little to undo");
     let proofs = stream::iter(1..=appends).map(async |fuse| {
         let world = dies_creating(4, first).await;
         let life = world.live(Some(fuse), None).await;
@@ -174,7 +174,7 @@ async fn a_creation_that_succeeds_records_one_claim_and_its_servers() {
     let kinds: Vec<_> = events.iter().filter_map(|event| event.event().ok()).map(|event| event.kind()).collect();
     let ours: Vec<_> = kinds.iter().filter(|kind| !kind.starts_with("host.") && !kind.starts_with("ledger.")).collect();
     assert_eq!(ours[..2], [&"quota.claimed", &"instance.build_requested"], "{kinds:?}");
-    assert!(ours[2..].iter().all(|kind| **kind == "process.started"), "its build begins: {kinds:?}");
+    assert!(ours[2..].iter().all(|kind| **kind == "process.started"), "more than the build began: {kinds:?}");
     assert!(ours.len() <= 3, "{kinds:?}");
 }
 
@@ -187,7 +187,7 @@ async fn a_group_without_room_gets_no_member_and_quota_is_given_back() {
     assert!(matches!(refused, Err(CreateReject::Group(ServerGroupReject::TooManyMembers(2)))), "{refused:?}");
     let held =
         life.context().views.quotas.read(|view| view.by_project.values().map(|quota| quota.held.len()).sum::<usize>());
-    assert_eq!(held, 0, "at the answer already");
+    assert_eq!(held, 0, "quota is still held at the answer");
     life.stop().await;
     assert_eq!(all_or_none(&world, 3, "refused").await, 0);
     assert_eq!(world.story().await, []);
@@ -231,7 +231,7 @@ async fn a_client_that_goes_away_changes_nothing() {
     let life = world.live(None, Some(Arc::clone(&held) as Arc<dyn Interference>)).await;
     life.hosts_up(HOSTS).await;
     let gone = tokio::time::timeout(Duration::from_millis(20), life.create(create_request(3))).await;
-    assert!(gone.is_err(), "the client did not wait for its answer");
+    assert!(gone.is_err(), "the client waited for its answer");
     held.0.store(false, Ordering::SeqCst);
     life.until(|context| context.views.servers.read(|servers| servers.all().count()) == 3).await;
     assert!(life.settled().await);
@@ -260,5 +260,5 @@ async fn quota_that_the_process_forgets_is_seen_to_be_given_back_by_a_reconciler
     assert!(life.create(create_request(3)).await.is_err());
     assert!(life.settled().await);
     life.stop().await;
-    assert_eq!(world.given_back_by_reconcilers().await, 3, "the count that the other proofs rely on");
+    assert_eq!(world.given_back_by_reconcilers().await, 3, "the checks do not see the lost claims");
 }

@@ -59,12 +59,12 @@ async fn emptied(fuse: Option<u64>) -> u64 {
     world.check().await;
     let views = world.views().await;
     let host = views.hosts.read(|hosts| hosts.get(first).unwrap().clone());
-    assert_eq!(host.drain.is_some(), !host.enabled, "both or none: one append");
+    assert_eq!(host.drain.is_some(), !host.enabled, "a drain and a disabled service are not recorded together");
     if acknowledged {
-        let drain: &Drain = host.drain.as_deref().expect("what was acknowledged happens");
+        let drain: &Drain = host.drain.as_deref().expect("the acknowledged drain is lost");
         assert!(drain.ended_at.is_some() && drain.leaving.is_empty(), "{fuse:?} {drain:?}");
         assert_eq!((drain.left.len(), &drain.stays), (3, &std::collections::BTreeMap::new()), "{fuse:?}");
-        assert!(world.fleet.guests(0).is_empty(), "{fuse:?}: the host is empty");
+        assert!(world.fleet.guests(0).is_empty(), "{fuse:?}: a guest is left");
     }
     for (number, status) in THREE {
         let story = world.story().await;

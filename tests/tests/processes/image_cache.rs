@@ -96,7 +96,7 @@ async fn an_image_goes_when_it_is_unused_and_old() {
     let noted = world.fleet.idle_images(0);
     rounds(&world, &life, 3).await;
     assert!(has(&world, 0, sum));
-    assert_eq!(world.fleet.idle_images(0), noted, "the time runs from the first note");
+    assert_eq!(world.fleet.idle_images(0), noted, "a later check changed the idle time");
     driver.image_cache().unwrap().note_idle(sum, Some(ago(23))).await.unwrap();
     rounds(&world, &life, 3).await;
     assert!(has(&world, 0, sum));

@@ -53,7 +53,7 @@ async fn a_copy_on_a_failed_host_is_removed_when_the_host_is_back() {
             ask(&life, subject()).await.unwrap();
             life.settled().await;
             assert!(!world.fleet.is_alive(host));
-            assert_eq!(world.fleet.copies().len(), 1, "nobody could remove it");
+            assert_eq!(world.fleet.copies().len(), 1, "the copy on the failed host is gone");
             world.fleet.set_faults(host, FaultPlan::default());
             world.fleet.revive_host(host, survived).unwrap();
             life.until(|_| world.fleet.copies().is_empty()).await;
@@ -106,7 +106,7 @@ async fn a_copy_that_is_about_to_be_sent_stays() {
             assert_eq!(world.fleet.copies().len(), 1, "{held}");
             world.brakes.release(held);
             life.settled().await;
-            assert_eq!(world.images.made().len(), 1, "{held}: it became an image");
+            assert_eq!(world.images.made().len(), 1, "{held}: the copy did not become an image");
             life.stop().await;
             world.check().await;
         }
@@ -207,7 +207,7 @@ async fn a_guest_has_the_interfaces_of_its_server_when_its_host_is_back() {
             false => life.attach_nic(id).await.unwrap(),
         }
         life.settled().await;
-        assert_eq!(nics(), if detaches { before - 1 } else { before + 1 }, "it was done, and nobody knows");
+        assert_eq!(nics(), if detaches { before - 1 } else { before + 1 }, "the call had no effect on the guest");
         assert_eq!(life.instance_now(id).alive().unwrap().nics.len(), before);
         world.fleet.set_faults(host, FaultPlan::default());
         world.fleet.revive_host(host, survived).unwrap();
@@ -240,7 +240,7 @@ async fn a_guest_has_the_volumes_of_its_server_when_its_host_is_back() {
             false => life.attach(id, 1).await.unwrap(),
         }
         life.settled().await;
-        assert_eq!(volumes(), usize::from(!detaches), "it was done, and nobody knows");
+        assert_eq!(volumes(), usize::from(!detaches), "the call had no effect on the guest");
         assert_eq!(life.instance_now(id).alive().unwrap().disks.len(), usize::from(detaches));
         world.fleet.set_faults(host, FaultPlan::default());
         world.fleet.revive_host(host, survived).unwrap();

@@ -73,7 +73,7 @@ async fn lost_at_its_destination() -> (World, Life, InstanceId, usize, usize) {
     life.resize(id).await.unwrap();
     let stuck = |context: &StepContext| context.views.processes.read(|view| view.stuck().next().is_some());
     assert!(life.until(stuck).await);
-    assert!(!world.fleet.guests(source)[&id].is_on(), "the other one may run");
+    assert!(!world.fleet.guests(source)[&id].is_on(), "the guest also runs at the source");
     (world, life, id, source, target)
 }
 
@@ -132,11 +132,7 @@ async fn an_evacuation_after_a_crash_stops_the_old_guest_first() {
     life.settled().await;
     assert_eq!(life.status(id), "ACTIVE");
     assert_eq!(world.fleet.whereabouts()[&id], [1 - source]);
-    assert_eq!(
-        world.fleet.shared_disk_breaches(),
-        [],
-        "the old guest is off before the new one is started over its disk"
-    );
+    assert_eq!(world.fleet.shared_disk_breaches(), [], "the new guest was started before the old one was off");
     life.stop().await;
     world.check().await;
 }

@@ -143,7 +143,7 @@ async fn moves_choose_processors_of_the_destination() {
     assert_eq!(both[&first.0], first.1.iter().copied().collect());
     life.revert_resize(id(1)).await.unwrap();
     life.settled().await;
-    assert_eq!(own(&life, &world, id(1)), second, "the very ones that it had");
+    assert_eq!(own(&life, &world, id(1)), second, "the revert gave other processors");
 
     life.resize_pinned(id(1)).await.unwrap();
     life.settled().await;
@@ -154,7 +154,7 @@ async fn moves_choose_processors_of_the_destination() {
     life.delete(id(1)).await.unwrap();
     life.settled().await;
     let free = life.context().views.placement.read(|view| view.ledger.fitted.is_empty());
-    assert!(free, "nobody holds a processor any more");
+    assert!(free, "a processor is still assigned");
     life.stop().await;
     world.check().await;
 }

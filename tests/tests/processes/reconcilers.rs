@@ -44,7 +44,7 @@ async fn leaked_quota_is_released_after_two_periodic_runs() {
     reserve(&life).await;
     until_nothing_is_reserved(&life).await;
     let after = tally(&life, "quota-leaks");
-    assert!(after.runs > before.runs, "the first run only remembers: {before:?}, {after:?}");
+    assert!(after.runs > before.runs, "the first run already repaired: {before:?}, {after:?}");
     assert_eq!(after.failures, 0);
     life.stop().await;
 }
@@ -61,7 +61,7 @@ async fn leaked_quota_is_released_at_start_before_the_first_request() {
     assert_eq!((at_start.runs, at_start.failures, at_start.last_run.is_some()), (1, 0, true));
     until_nothing_is_reserved(&life).await;
     assert_eq!(tally(&life, "quota-leaks").runs, 1);
-    assert_eq!(tally(&life, "unconfirmed-moves").runs, 0, "it has no place at start, and the clock has not called it");
+    assert_eq!(tally(&life, "unconfirmed-moves").runs, 0, "a reconciler without AT_START ran before its period");
     life.stop().await;
 }
 

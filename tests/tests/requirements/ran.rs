@@ -10,14 +10,14 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// The test or script said that it lacks something here, and ended.
+    /// The test or script could not run here: it named what was missing, and ended.
     Skipped,
     Failed,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
-    /// By the name of the function, or the path of the script. Several modules may have a function of the same name.
+    /// The outcomes by function name or script path. Several modules may have a function of the same name.
     outcomes: BTreeMap<String, Vec<Outcome>>,
     /// Script, check, outcome.
     checks: Vec<(String, String, Outcome)>,

@@ -120,7 +120,7 @@ async fn the_guest_that_arrives_is_the_one_that_left() {
     scene.life.live_migrate(scene.id).await.unwrap();
     scene.life.settled().await;
     assert_ne!(scene.home(), home);
-    assert_eq!((scene.boots(home), scene.boots(scene.home())), (None, Some(1)), "no restart");
+    assert_eq!((scene.boots(home), scene.boots(scene.home())), (None, Some(1)), "the guest was started again");
     assert_eq!(scene.status().await, MigrationStatus::Completed);
     // Then it migrates back.
     scene.life.live_migrate(scene.id).await.unwrap();
@@ -145,7 +145,7 @@ async fn progress_leaves_few_events() {
 async fn an_abort_leaves_everything_as_it_was() {
     let scene = Scene::on_the_way().await;
     let (source, target) = scene.ends();
-    assert!(scene.life.live_migrate(scene.id).await.is_err(), "one at a time");
+    assert!(scene.life.live_migrate(scene.id).await.is_err(), "a second live migration was accepted");
     scene.life.abort_live(scene.id).await.unwrap();
     scene.life.settled().await;
     assert_eq!((scene.boots(source), scene.boots(target)), (Some(1), None));
@@ -302,11 +302,11 @@ async fn a_source_may_fail_after_the_switch_over() {
     scene.life.settled().await;
     assert_eq!((scene.home(), scene.boots(target)), (target, Some(1)));
     let carried = || scene.world.fleet.guests(target)[&scene.id].carried;
-    assert!(!carried(), "nobody could ask for it");
+    assert!(!carried(), "the output was carried while the source was down");
     scene.world.fleet.revive_host(source, true).unwrap();
     scene.life.hosts_up(2).await;
     cleared(&scene).await;
-    assert!(carried(), "what it wrote at its source is lost");
+    assert!(carried(), "the output from the source is lost");
     scene.end().await;
 }
 
@@ -331,7 +331,7 @@ async fn nothing_is_decided_about_hosts_that_do_not_answer() {
     scene.lose_after_the_switch_over(&[source, target]).await;
     scene.life.until(|context| context.views.hosts.read(|view| view.all().all(|host| !host.up))).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(scene.server().moving.is_some(), "nobody knows where the guest is");
+    assert!(scene.server().moving.is_some(), "the process decided without an answer of a host");
     scene.world.fleet.revive_host(target, true).unwrap();
     scene.life.settled().await;
     assert_eq!(scene.home(), target);

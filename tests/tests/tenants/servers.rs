@@ -164,8 +164,8 @@ async fn a_strangers_images_push_no_backups_out() {
     let strange = [false_backup(&api, &server).await, false_backup(&api, &server).await];
     let second = backup(OWNER).await;
     let kept = api.world.images.made();
-    assert!(kept.contains_key(&first) && kept.contains_key(&second), "the two backups to keep");
-    assert!(strange.iter().all(|image| kept.contains_key(image)), "what is the stranger's stays the stranger's");
+    assert!(kept.contains_key(&first) && kept.contains_key(&second), "a backup to keep is deleted");
+    assert!(strange.iter().all(|image| kept.contains_key(image)), "an image of the stranger is deleted");
     // Backups that an administrator makes of the server belong to the administrator's project.
     let theirs = [backup(ADMIN).await, backup(ADMIN).await, backup(ADMIN).await];
     let kept = api.world.images.made();

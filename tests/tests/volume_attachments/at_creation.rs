@@ -56,7 +56,7 @@ async fn an_existing_volume_is_attached_to_a_new_server() {
     let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": request}))).await;
     assert_eq!(status, 400, "{message}");
     delete(&api, &server).await;
-    assert_eq!(volume_now(&api, &data).await["status"], "available", "it outlives the server");
+    assert_eq!(volume_now(&api, &data).await["status"], "available", "the volume was not kept after the server");
     api.world.check().await;
     api.stop().await;
 }
@@ -336,7 +336,7 @@ async fn guests_see_volumes_on_the_requested_bus_and_as_the_requested_device_typ
     let mut expected: Vec<_> = cases.iter().map(|(_, (.., name))| format!("/dev/{name}")).collect();
     names.sort_unstable();
     expected.sort_unstable();
-    assert_eq!(names, expected, "and these names are shown");
+    assert_eq!(names, expected, "the API shows other names");
     delete(&api, &server).await;
     api.world.check().await;
     api.stop().await;
@@ -410,7 +410,7 @@ async fn a_flavor_without_a_disk_leaves_its_size_to_the_image() {
     assert_eq!((status, message.as_str()), (403, words));
     let server = api.server(ADMIN, request).await;
     let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
-    assert_eq!(spec.root.unwrap().size_gib, 0, "as large as the image");
+    assert_eq!(spec.root.unwrap().size_gib, 0, "the root disk has not the image's size");
     let held = api.ask("GET", &format!("/placement/allocations/{server}"), "1.39", ADMIN, None).await.body;
     let held = held["allocations"].as_object().unwrap().values().next().unwrap().clone();
     assert_eq!(held["resources"].get("DISK_GB"), None, "{held}");

@@ -194,7 +194,7 @@ async fn unsupported_actions_of_volume_backed_servers_are_refused() {
     assert_eq!(refused("2.1", backup).await, (400, no_backup));
     let snapshots = "Quota exceeded for resources: snapshots".to_owned();
     assert_eq!(refused("2.45", json!({"createImage": {"name": "i"}})).await, (403, snapshots));
-    assert!(api.world.images.made().is_empty(), "nothing is left of what was refused");
+    assert!(api.world.images.made().is_empty(), "a refused request left an image");
 
     let other = api.image(&[]).await;
     let different =
@@ -239,7 +239,7 @@ async fn a_rebuild_writes_the_image_to_the_root_volume() {
     assert_eq!(status(&api, &server), "ACTIVE");
     assert!(written().await);
     let after = volumes(&api, &server).await;
-    assert_eq!(words(&after, "id"), words(&before, "id"), "the same volumes");
+    assert_eq!(words(&after, "id"), words(&before, "id"), "the server has other volumes");
     assert_eq!(words(&after, "status"), ["in-use", "in-use"]);
     assert_eq!(after[0]["volume_image_metadata"]["image_id"], json!(other));
     api.world.check().await;
@@ -295,7 +295,7 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     let all = format!("/servers/{server}/os-volume_attachments");
     let free = volume(&api, Some(&server), 1).await;
     assert_eq!(act(&api, &server, "2.1", json!({"shelve": null})).await.0, 202);
-    assert_eq!(status(&api, &server), "SHELVED_OFFLOADED", "there is nothing to copy first");
+    assert_eq!(status(&api, &server), "SHELVED_OFFLOADED", "a volume-backed server was not offloaded at once");
     assert!(api.world.images.made().is_empty());
     assert_eq!(words(&volumes(&api, &server).await, "status"), ["reserved", "reserved"]);
     let log = api.get(&format!("/servers/{server}/os-instance-actions"), "2.58").await;
@@ -419,7 +419,7 @@ async fn volumes_of_another_zone_can_be_kept_from_servers() {
     api.stop().await;
 }
 
-/// Where servers have volumes of their own zone alone, a build asks for its new volumes there.
+/// With `[cinder] cross_az_attach` off, a build creates its new volumes in the server's zone.
 #[actix_rt::test]
 async fn new_volumes_are_asked_for_in_the_zone_of_their_server() {
     for (across, works) in [(true, true), (false, false)] {
@@ -471,7 +471,7 @@ async fn a_guest_is_told_that_its_volume_has_grown() {
         Effect::Refuse,
     ));
     tell(&data).await;
-    assert_eq!(actions().await[0]["message"], "Error", "the host is asked");
+    assert_eq!(actions().await[0]["message"], "Error", "the event did not reach the host");
     api.world.fleet.set_all_faults(&FaultPlan::default());
     api.world.check().await;
     api.stop().await;

@@ -157,7 +157,7 @@ async fn an_attachment_is_reserved_connected_and_completed() {
     assert_eq!(refused.message(), format!("Invalid volume: Volume {id} status must be available or downloading"));
     let path = format!("/attachments/{attachment}");
     let elsewhere = json!({"attachment": {"connector": {"host": "nowhere"}}});
-    assert_eq!(ask(&api, ADMIN, "PUT", &path, elsewhere).await.status, 400, "its bytes are on one host");
+    assert_eq!(ask(&api, ADMIN, "PUT", &path, elsewhere).await.status, 400, "another host connects");
     let connector = json!({"attachment": {"connector": {"host": host, "mountpoint": "/dev/vdb"}}});
     let connected = ask(&api, ADMIN, "PUT", &path, connector).await;
     assert_eq!(connected.status, 200, "{:?}", connected.body);
@@ -175,7 +175,7 @@ async fn an_attachment_is_reserved_connected_and_completed() {
     assert_eq!(act(&api, &id, json!({"os-roll_detaching": null})).await.status, 202);
     assert_eq!(ask(&api, ADMIN, "DELETE", &path, Value::Null).await.status, 200);
     assert_eq!(show(&api, &id).await["status"], "available");
-    // A host outside the cloud may give its initiator only.
+    // The connector of a host outside the cloud may have no `host`.
     let initiator = json!({"initiator": "iqn.1993-08.org.debian:01:a", "ip": "192.0.2.7"});
     let request = json!({"attachment": {"volume_uuid": id, "instance_uuid": server, "connector": initiator}});
     let made = ask(&api, ADMIN, "POST", "/attachments", request).await;

@@ -152,7 +152,7 @@ async fn volumes_deleted_on_a_dead_host_are_removed_when_it_is_back() {
     life.remove_volume(id, false, false).await.unwrap();
     assert!(life.settled().await);
     assert_eq!(word(&world.views().await, id), "ABSENT");
-    assert_eq!(world.fleet.volumes(0).len(), 1, "nobody could remove it");
+    assert_eq!(world.fleet.volumes(0).len(), 1, "the data on the dead host is gone");
     world.fleet.revive_host(0, true).unwrap();
     life.until(|_| world.fleet.volumes(0).is_empty()).await;
     life.stop().await;
@@ -175,7 +175,7 @@ async fn snapshots_deleted_on_a_dead_host_are_removed_when_it_is_back() {
             true => life.remove_volume(id, false, true).await.unwrap(),
         }
         assert!(life.settled().await);
-        assert_eq!(world.fleet.volumes(0).len(), 2, "nobody could remove it");
+        assert_eq!(world.fleet.volumes(0).len(), 2, "the data on the dead host is gone");
         world.fleet.revive_host(0, true).unwrap();
         life.until(|_| world.fleet.volumes(0).len() == usize::from(!cascade)).await;
         life.stop().await;
@@ -205,7 +205,7 @@ async fn a_volume_with_a_lost_answer_is_removed_when_its_host_is_back() {
         let now = life.volumes.look(id).await.unwrap();
         let status = now.snapshots.values().next().map_or(now.status.as_str(), |snapshot| snapshot.status.as_str());
         assert_eq!(status, "error");
-        assert_eq!(world.fleet.volumes(0).len(), kept + 1, "nobody could remove it");
+        assert_eq!(world.fleet.volumes(0).len(), kept + 1, "the data on the dead host is gone");
         world.fleet.set_all_faults(&FaultPlan::default());
         world.fleet.revive_host(0, true).unwrap();
         life.until(|_| world.fleet.volumes(0).len() == kept).await;

@@ -59,7 +59,7 @@ function useServers(everywhere) {
     return true;
   }, ['servers', everywhere], { every: connected ? 30_000 : 2500 });
   useChanges(() => {
-    // A reload during the first load, which may be long, would start that load again.
+    // A reload now would start a long first load again, so the reload waits until that load has ended.
     if (seen.current.of === of) load.reload();
     else missed.current = true;
   });

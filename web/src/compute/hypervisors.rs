@@ -44,6 +44,7 @@ pub(super) const ROUTES: &[Route] = &[
         .as_of(),
     get("hypervisors.uptime", "/os-hypervisors/{id}/uptime", handler!(uptime))
         .until(2, 87)
+        .leader()
         .policy("os_compute_api:os-hypervisors:uptime"),
     get("hypervisors.search", "/os-hypervisors/{id}/search", handler!(search))
         .until(2, 52)

@@ -23,6 +23,8 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("os_compute_api:os-availability-zone:list")
         .query(no_query),
     get("availability_zone.detail", "/os-availability-zone/detail", handler!(detail))
+        // The times of the last reports are known to the leader alone.
+        .leader()
         .policy("os_compute_api:os-availability-zone:detail")
         .query(no_query),
 ];

@@ -39,7 +39,7 @@ impl FailedLogins {
         for key in from.map(network).into_iter().chain([format!("user {user}")]) {
             if let Err(seconds) = limits.take(&key, now) {
                 // This bucket refused the attempt, so the bucket before it gets its token back.
-                attempt.succeeded();
+                attempt.give_back();
                 return Err(seconds);
             }
             attempt.keys.push(key);
@@ -49,7 +49,8 @@ impl FailedLogins {
 }
 
 impl LoginAttempt<'_> {
-    pub(super) fn succeeded(self) {
+    /// The attempt does not count: the password was right, or was not checked.
+    pub(super) fn give_back(self) {
         for key in &self.keys {
             if let Some(limits) = self.limits {
                 limits.give_back(key);
@@ -77,14 +78,14 @@ mod tests {
     fn right_passwords_do_not_count() {
         let logins = FailedLogins::new(3);
         for _ in 0..100 {
-            logins.begin(Some("192.0.2.1".parse().unwrap()), "a").unwrap().succeeded();
+            logins.begin(Some("192.0.2.1".parse().unwrap()), "a").unwrap().give_back();
         }
         for _ in 0..3 {
             drop(logins.begin(Some("192.0.2.1".parse().unwrap()), "a").unwrap());
         }
         assert!(logins.begin(Some("192.0.2.1".parse().unwrap()), "b").is_err(), "the address");
         assert!(logins.begin(Some("192.0.2.2".parse().unwrap()), "a").is_err(), "the user");
-        logins.begin(Some("192.0.2.2".parse().unwrap()), "b").unwrap().succeeded();
+        logins.begin(Some("192.0.2.2".parse().unwrap()), "b").unwrap().give_back();
         assert!(FailedLogins::new(0).begin(None, "a").is_ok());
     }
 

@@ -118,10 +118,17 @@ impl IdentityService {
         let attempt = self.failed.begin(from, named).map_err(|seconds| {
             Fault::too_many_requests("Too many wrong passwords were tried. Try again later.", seconds)
         })?;
-        let right = self.passwords.verify(stored, password).await.map_err(fault::of_password)?;
+        let right = match self.passwords.verify(stored, password).await {
+            Ok(right) => right,
+            // Nobody checked the password, because too many others wait.
+            Err(error) => {
+                attempt.give_back();
+                return Err(fault::of_password(error));
+            }
+        };
         let admitted = user.is_some_and(|user| self.lockout.admits(user, stored, right, self.now()));
         if admitted {
-            attempt.succeeded();
+            attempt.give_back();
         }
         Ok(admitted)
     }

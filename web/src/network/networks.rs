@@ -29,7 +29,8 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// Restricted attributes, with the suffixes of their rules.
-const GUARDED: [(&str, &str, &str); 5] = [
+const GUARDED: [(&str, &str, &str); 6] = [
+    ("is_default", "create_network:is_default", "update_network:is_default"),
     ("shared", "create_network:shared", "update_network:shared"),
     ("router:external", "create_network:router:external", "update_network:router:external"),
     ("provider:network_type", "create_network:provider:network_type", "update_network"),
@@ -126,10 +127,12 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Checks the policy rules of the guarded attributes in the body. Default values need no rule.
+/// Checks the policy rules of the guarded attributes in the body. In a request to create a network, default values need
+/// no rule. An update needs the rule of each attribute that it names, as in Neutron: it may take a value back that only
+/// an administrator may give.
 fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
     for (name, on_create, on_update) in GUARDED {
-        if body.has(name) && !body.is_false_or_null(name) {
+        if body.has(name) && (update || !body.is_false_or_null(name)) {
             ctx.authorize_rule(if update { on_update } else { on_create }, target)?;
         }
     }

@@ -196,11 +196,14 @@ fn of_owner(target: PolicyTarget, body: &Attributes) -> PolicyTarget {
     target.with("device_owner_kind", owner.split(':').next().unwrap_or_default())
 }
 
+/// Checks the policy rules of the guarded attributes in the body. In a request to create a port, default values need no
+/// rule. An update needs the rule of each attribute that it names, as in Neutron: an empty `binding:host_id` unbinds the
+/// port.
 fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
     // The rules check the kind of owner that the body names, not the kind of the port's previous owner.
     let target = &of_owner(target.clone(), body);
     for (name, on_create, on_update) in GUARDED {
-        if body.has(name) && !body.is_default(name) {
+        if body.has(name) && (update || !body.is_default(name)) {
             ctx.authorize_rule(if update { on_update } else { on_create }, target)?;
         }
     }

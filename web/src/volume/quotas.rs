@@ -139,7 +139,14 @@ fn new_limits(known: &[(String, i64)], body: &Map<String, Value>) -> Result<Vec<
         if !known.iter().any(|(known, _)| known == name) {
             return Err(Fault::bad_request(format!("Bad key(s) in quota set: {name}")));
         }
-        limits.push((name.clone(), number(name, value)?));
+        let limit = number(name, value)?;
+        let is_of_type = !COUNTED.contains(&name.as_str()) && !OTHERS.iter().any(|(other, _)| other == name);
+        if is_of_type && limit != -1 {
+            return Err(Fault::bad_request(format!(
+                "Limits of one volume type are not supported: leave {name} at -1 and limit volumes, snapshots or gigabytes"
+            )));
+        }
+        limits.push((name.clone(), limit));
     }
     limits.sort();
     Ok(limits)

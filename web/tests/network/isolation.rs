@@ -88,6 +88,36 @@ async fn projects_cannot_set_a_device_owner_of_the_network_service() {
     world.end().await;
 }
 
+/// As in Neutron, an update needs the rule of each attribute that it names, also if the value is the default.
+#[actix_web::test]
+async fn projects_cannot_reset_what_only_administrators_set() {
+    let world = World::new().await;
+    let (given, _) =
+        network(&world, ADMIN, "10.0.0.0/24", json!({"name": "given", "project_id": "blue", "shared": true})).await;
+    for (name, value) in [("shared", json!(false)), ("router:external", json!(false)), ("is_default", json!(true))] {
+        let path = format!("/networks/{}", id(&given));
+        assert_eq!(
+            world.refused(BOB, "PUT", &path, Some(json!({"network": {name: value}}))).await,
+            forbidden(),
+            "{name}"
+        );
+    }
+    let first = json!({"network": {"name": "n", "is_default": true}});
+    assert_eq!(world.refused(BOB, "POST", "/networks", Some(first)).await, forbidden());
+    network(&world, BOB, "10.1.0.0/24", json!({"name": "own", "shared": false, "is_default": false})).await;
+
+    let bound = json!({"network_id": given["id"], "project_id": "blue", "binding:host_id": "h1"});
+    let path = format!("/ports/{}", id(&world.make(ADMIN, "/ports", "port", bound).await));
+    for (name, value) in
+        [("binding:host_id", json!("")), ("binding:host_id", json!(null)), ("binding:profile", json!({}))]
+    {
+        assert_eq!(world.refused(BOB, "PUT", &path, Some(json!({"port": {name: value}}))).await, forbidden(), "{name}");
+    }
+    assert_eq!(world.get(ADMIN, &path).await["port"]["binding:host_id"], "h1");
+    assert_eq!(world.send(BOB, "PUT", &path, Some(json!({"port": {"name": "mine", "fixed_ips": []}}))).await.0, 200);
+    world.end().await;
+}
+
 #[actix_web::test]
 async fn subnets_avoid_loopback_link_local_and_multicast_ranges() {
     let world = World::new().await;

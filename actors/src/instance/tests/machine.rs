@@ -35,11 +35,11 @@ fn a_machine_type_is_recorded_with_the_first_host_and_kept() {
         first.and(Record::Unplaced { process: BUILD, host: HOST, reason: "no".into() }).and(on(ELSEWHERE, "virt"));
     assert_eq!(of(&next), (Some("virt"), false));
     let built = next.and(Record::Built { process: BUILD });
-    assert_eq!(built.when(Record::MachineType { machine_type: "q35".into() }), Ok(vec![]), "it keeps the first one");
+    assert_eq!(built.when(Record::MachineType { machine_type: "q35".into() }), Ok(vec![]), "the first record stays");
     let older = active();
     assert_eq!(of(&older), (None, false));
     let record = || Record::MachineType { machine_type: "q35".into() };
-    assert_eq!(older.when(record()), Ok(vec!["instance.machine_type_recorded"]), "a server from before gets one");
+    assert_eq!(older.when(record()), Ok(vec!["instance.machine_type_recorded"]), "a server without a record gets one");
     assert_eq!(of(&older.and(record())), (Some("q35"), false));
 }
 
@@ -50,12 +50,12 @@ fn an_operator_changes_the_machine_type_of_a_guest_that_is_off() {
     assert_eq!(off.when(change("pc", false)), Ok(vec![]));
     assert_eq!(off.when(change("pc-i440fx-7.2", false)), Ok(vec!["instance.machine_type_changed"]));
     assert_eq!(off.when(change("q35", false)), refused("q35"));
-    assert_eq!(off.when(change("wonder", true)), refused("wonder"), "force makes no machine of it");
+    assert_eq!(off.when(change("wonder", true)), refused("wonder"), "force does not allow an unknown machine type");
     let state =
         |action| Err(Reject::NotInState { action: "update machine type", attribute: "vm_state", value: action });
     assert_eq!(active().when(change("q35", true)), state("active"));
     let changed = off.and(change("q35", true));
-    assert_eq!(of(&changed), (Some("q35"), true), "its definition is older than this");
+    assert_eq!(of(&changed), (Some("q35"), true), "the definition is outdated after the change");
     let started = changed.and(power(PowerAction::Start)).and(done(POWER, PowerAction::Start));
-    assert_eq!(of(&started), (Some("q35"), false), "the start defined it again");
+    assert_eq!(of(&started), (Some("q35"), false), "the start defines the guest with the new type");
 }

@@ -79,7 +79,7 @@ fn each_stage_of_a_resize_shows_and_the_last_has_the_new_flavor() {
         (FlavorSnapshot::clone(&server.request.flavor), server.placement.as_ref().unwrap().host),
         (larger(), ELSEWHERE)
     );
-    assert!(server.concerns(HOST), "the source keeps its guest");
+    assert!(server.concerns(HOST), "the server no longer concerns its source, which keeps the guest");
 }
 
 #[test]

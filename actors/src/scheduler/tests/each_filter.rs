@@ -37,7 +37,7 @@ fn image_properties_name_what_hosts_run() {
     let pass = |properties: &[(&str, &str)]| cell.pass("ImagePropertiesFilter", &imaged(properties)).0;
     assert_eq!(pass(&[]), ["h1", "h2"]);
     assert_eq!(pass(&[("hw_architecture", "AMD64")]), ["h1"]);
-    assert_eq!(pass(&[("architecture", "arm64")]), ["h2"], "the old name");
+    assert_eq!(pass(&[("architecture", "arm64")]), ["h2"], "the property's old name counts");
     assert_eq!(pass(&[("img_hv_type", "kvm")]), ["h1"]);
     assert_eq!(pass(&[("img_hv_type", "qemu"), ("hw_vm_mode", "hvm")]), ["h1", "h2"]);
     assert_eq!(pass(&[("img_hv_type", "xen")]), Vec::<String>::new());
@@ -69,7 +69,7 @@ fn aggregates_restrict_servers_by_their_metadata() {
     let kept = |project: &str| cell.pass(tenancy, &RequestSpec { project: project.into(), ..small() }).0;
     assert_eq!(kept("p"), Vec::<String>::new());
     for project in ["s", "t", "u"] {
-        assert_eq!(kept(project), ["h3"], "several projects have one aggregate, by keys with any ending");
+        assert_eq!(kept(project), ["h3"], "a key with any suffix adds a project");
     }
     let pass = |filter: &str, request: &RequestSpec| cell.pass(filter, request).0;
     assert_eq!(pass("AggregateTypeAffinityFilter", &small()), ["h1", "h3"]);
@@ -145,7 +145,7 @@ fn queries_are_conditions_in_json() {
     assert_eq!(pass(r#"["or", ["=", "$hypervisor_hostname", "h1"], ["=", "$hypervisor_hostname", "h9"]]"#), ["h1"]);
     assert_eq!(pass(r#"["not", ["=", "$hypervisor_hostname", "h1"]]"#), ["h2"]);
     assert_eq!(pass(r#"["in", "$hypervisor_hostname", "h2", "h3"]"#), ["h2"]);
-    assert_eq!(pass(r#"["=", "$no_such_thing", 1]"#), Vec::<String>::new(), "with one argument left nothing compares");
+    assert_eq!(pass(r#"["=", "$no_such_thing", 1]"#), Vec::<String>::new(), "a comparison of a single value fails");
     assert_eq!(pass("[]"), ["h1", "h2"]);
     assert_eq!(pass("nonsense"), Vec::<String>::new());
     assert_eq!(pass(r#"["explode"]"#), Vec::<String>::new());

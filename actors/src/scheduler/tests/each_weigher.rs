@@ -29,7 +29,11 @@ fn weights_are_normalised_and_a_negative_multiplier_packs() {
     };
     assert_eq!(names(&mut cell, only(1.0, 0.0, 0.0)), ["h1", "h2"]);
     assert_eq!(names(&mut cell, only(-1.0, 0.0, 0.0)), ["h2", "h1"], "the fullest first");
-    assert_eq!(names(&mut cell, only(1.0, 0.0, 1.0)), ["h2", "h1"], "a quarter less memory, nine tenths less disk");
+    assert_eq!(
+        names(&mut cell, only(1.0, 0.0, 1.0)),
+        ["h2", "h1"],
+        "h2 has a quarter less memory, h1 nine tenths less disk"
+    );
     let weighed = cell.decide(&small()).reasons.weighed;
     let parts: Vec<(&str, f64, f64)> =
         weighed[0].parts.iter().map(|part| (part.weigher.as_str(), part.value, part.weight)).collect();

@@ -40,7 +40,7 @@ fn a_valid_qcow2_has_a_virtual_size() {
     assert_eq!(
         verdict(&with(79, &[0b1001]), "qcow2"),
         "Some(1073741824)",
-        "dirty and another compression are harmless"
+        "an image that is dirty or uses another compression is accepted"
     );
 }
 

@@ -140,8 +140,8 @@ impl EventStoreDbEvent {
         Ok(Self::ours(new.event.kind(), &envelope, data))
     }
 
-    /// An event of the log, as stored. Only sealed personal fields are unsealed, because the reader has no keys (see
-    /// `docs/eventstoredb.md`); such an event is encoded in its newest version.
+    /// An event of the log, as stored. Only an event with sealed personal fields is unsealed, because the reader has no
+    /// keys (see `docs/eventstoredb.md`). It is then encoded in its newest version.
     pub fn of_recorded(recorded: &Recorded) -> Result<Self, DecodeError> {
         if let Some(outside) = external(recorded)? {
             return Ok(Self::of_external(&outside));

@@ -1,9 +1,9 @@
 //! The lease: which member leads, until when, and how a member learns that it has lost the lead.
 //!
 //! The head row says until when its holder leads, by the database's clock. No other member takes the epoch before that
-//! time. The holder renews the lease and measures it by its own clock, from before each request. It gives up well
-//! before the end of the lease. Its clock ([`elapsed`]) also runs while the machine or the process is suspended. The
-//! keeper has a thread of its own, because a busy process must not lose the lease.
+//! time. The holder renews the lease and measures it by its own clock, from the moment before it sends each request. It
+//! gives up well before the end of the lease. Its clock ([`elapsed`]) also runs while the machine or the process is
+//! suspended. The keeper has a thread of its own, because a busy process must not lose the lease.
 //!
 //! Each append checks the epoch, which fences the log. The lease fences the leader's other work, such as calls to
 //! hosts: a [`LeaseTimer`] kills the leader's process before another member may begin such work.
@@ -30,7 +30,7 @@ const ASKS: Duration = Duration::from_millis(250);
 pub(super) struct LeaseTerms {
     pub(super) config: DatabaseAddress,
     pub(super) cell: String,
-    /// Drawn at random for each start of a process, and never used again.
+    /// The id of the holder: random, and new at each start of a process.
     pub(super) holder: Vec<u8>,
     /// The name of the member, by which a switchover may request it as the next leader.
     pub(super) name: Option<String>,
@@ -230,7 +230,7 @@ impl KeptLease {
     async fn end_process(&mut self) {
         let Some(timer) = &mut self.timer else { return };
         if let Err(failure) = timer.set(elapsed()) {
-            // The timer keeps its earlier setting, so it ends the process then.
+            // The timer keeps its earlier setting, so it ends the process at the end of the lease.
             tracing::error!(%failure, "cannot set the timer to now: this process ends when the lease does");
         }
         std::future::pending::<()>().await;

@@ -314,8 +314,8 @@ impl PostgresStore {
         self.lost.subscribe()
     }
 
-    /// Whether appends can be acknowledged, as far as is known without asking the database. In a member that follows:
-    /// whether it can follow.
+    /// Whether appends can be acknowledged, by what this process knows without asking the database. In a member that
+    /// follows: whether it can follow.
     pub fn health(&self) -> Result<(), StoreError> {
         if let Some(failure) = self.failed.borrow().clone() {
             return Err(failure);

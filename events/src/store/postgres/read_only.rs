@@ -14,7 +14,8 @@ use crate::sealed::keys::KeyRing;
 use crate::store::tail::{Subscription, Tail};
 use crate::store::{AppendError, Appended, EventStore, Expected, StoreError, StreamSnapshot};
 
-/// The log in a PostgreSQL database as it was at the opening. It takes no epoch and no lease, and writes nothing.
+/// The log in a PostgreSQL database, up to its last event at the opening. This store takes no epoch and no lease, and
+/// writes nothing.
 pub struct ReadOnlyPostgres {
     reader: PostgresReader,
     head: Anchor,

@@ -1,8 +1,8 @@
 //! Kills the process of a leader when its lease ends, even a stopped process.
 //!
-//! A stopped process (SIGSTOP, a debugger) cannot read a clock, and its threads continue in any order. So the kernel
-//! ends the process: its timer sends SIGKILL, which also ends a stopped process. The timer also runs while the machine
-//! is suspended.
+//! A stopped process (SIGSTOP, a debugger) cannot read a clock. When it continues, other threads may run before the one
+//! that checks the lease. So the kernel ends the process: its timer sends SIGKILL, which also ends a stopped process.
+//! The timer also runs while the machine is suspended.
 
 use std::time::Duration;
 

@@ -96,7 +96,8 @@ pub(super) fn place_of(connection: &Connection, position: Position) -> Option<(S
     connection.query_row(sql, [signed(position.0)], read).optional().ok().flatten()
 }
 
-/// The differences between the index and the events: at most `limit` wrong entries, or a note that entries are missing.
+/// The differences between the index and the events: at most `limit` wrong entries, and a line if the number of entries
+/// is wrong.
 pub(super) fn differences(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<String>> {
     let transaction = connection.unchecked_transaction()?;
     let until = until(&transaction)?;

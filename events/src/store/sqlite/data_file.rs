@@ -52,7 +52,7 @@ impl DataFile {
         let found = identity(&file.metadata()?);
         match shared.entry(found) {
             // Meanwhile the name was given to a file that is already open. Closing this descriptor would drop the locks
-            // on that file, so it is never closed.
+            // on that file, so the descriptor stays open.
             Entry::Occupied(_) => std::mem::forget(file),
             Entry::Vacant(place) => {
                 place.insert((Arc::new(file), 0));

@@ -9,7 +9,7 @@ use rusqlite::{Error, ErrorCode, ffi};
 
 use crate::store::StoreError;
 
-/// Translates an error. `position` is the event that was being read or written, as far as known.
+/// Translates an error. `position` is that of the event that was being read or written, if known.
 pub(super) fn explain(error: &Error, position: u64) -> StoreError {
     let corrupt = |reason: String| StoreError::Corrupt { position, reason };
     match error {

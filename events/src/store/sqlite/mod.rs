@@ -12,8 +12,8 @@
 //!   bits, and [`verify`] checks everything.
 //! * **No unencrypted copies**: personal fields are sealed, and [`snapshots`], which repeat them, are encrypted.
 //! * **One writing process** ([`lock`]); other processes use [`read_only`]. Other programs may read the file with a
-//!   SQLite client while it is written. This process opens it beside SQLite only through [`data_file`]. If another
-//!   program removes or replaces the file, acknowledgements stop ([`watch`]).
+//!   SQLite client while it is written. This process opens the file without SQLite only through [`data_file`]. If
+//!   another program removes or replaces the file, acknowledgements stop ([`watch`]).
 //!
 //! The file's layout and its version are in [`schema`].
 

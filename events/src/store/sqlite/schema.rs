@@ -388,7 +388,7 @@ pub(super) fn log_id(connection: &Connection) -> Result<Uuid, StoreError> {
         .map_err(|_| StoreError::Corrupt { position: 0, reason: "the id of the log is damaged".to_owned() })
 }
 
-/// Each transaction writes the head's row, so the row reveals events that are missing at the end.
+/// Each transaction with events also writes the head row, so the row reveals events that are missing at the end.
 fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
     let head = reader::head(connection)?;
     let last: Option<i64> = connection

@@ -5,9 +5,9 @@
 //! So each page has a seal: a CRC-32 over the page's number and its bytes, which detects every single flipped bit.
 //!
 //! Pages change only when a checkpoint moves them from the write-ahead log into the data file. So seals are computed
-//! from the write-ahead log after each checkpoint, before it is reused. After a crash in between, the frames still
-//! exist, and the next opening seals them. If sealing fails, the log continues: the seals are marked stale, and the
-//! next opening computes them from the file. Only a verification reads the seals.
+//! from the write-ahead log after each checkpoint, before SQLite reuses that log. After a crash in between, the frames
+//! still exist, and the next opening seals them. If sealing fails, the log continues: the seals are marked stale, and
+//! the next opening computes them from the file. Only a verification reads the seals.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -119,7 +119,7 @@ pub(super) fn read(data: &Path) -> io::Result<Option<(SealsHeader, Vec<u32>)>> {
 #[derive(Debug)]
 pub(super) struct WalRemains {
     killed: bool,
-    /// Kept open, so that no other file gets the same identity. `None` if it is missing or empty.
+    /// Kept open, so that no other file gets the same identity. `None` if the file is missing or empty.
     wal: Option<File>,
 }
 
@@ -131,8 +131,8 @@ impl WalRemains {
         Self { killed: lock::was_left(data), wal }
     }
 
-    /// Whether the seals may be older than the data file. If a killed writer left no frames, nothing shows whether this
-    /// is so, and the answer is `true`.
+    /// Whether the seals may be older than the data file. If a killed writer left no frames, this cannot be known, and
+    /// the answer is `true`.
     pub(super) fn are_overtaken(&self, data: &Path) -> bool {
         let known = self.wal.as_ref().and_then(|wal| wal.metadata().ok());
         let now = wal::path_of(data).metadata().ok();

@@ -1,8 +1,8 @@
 //! Records outside the log how far the log reached.
 //!
-//! SQLite cannot distinguish a truncated write-ahead log from a complete one: it opens both without an error. So the
-//! writer notes the head and the size of the data file in a small file after each commit. The note is not fsynced.
-//! After a power failure it may be older than the log, which is harmless. It is never newer.
+//! SQLite cannot distinguish a truncated write-ahead log from a complete one: it opens both without an error. So
+//! [`super::sync`] notes the head and the size of the data file in a small file after each sync. The note is not
+//! fsynced. After a power failure it may be older than the log, which is harmless. It is never newer.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -59,7 +59,7 @@ pub(super) enum NoteState {
 pub(super) struct Witness {
     path: PathBuf,
     file: Option<File>,
-    /// Whether the last write failed. The note is written at every commit, and only the first failure is logged.
+    /// Whether the last write failed. The note is written after every sync, and only the first failure is logged.
     failing: bool,
 }
 

@@ -31,7 +31,7 @@ fn secure_boot_has_a_protected_board_and_enrolled_keys() {
     };
     let optional = ("os_secure_boot", "optional");
     assert_eq!(secure_of(&[uefi, ("hw_machine_type", "q35"), optional], &with_firmware()), Ok(true));
-    assert_eq!(secure_of(&[uefi, ("hw_machine_type", "q35"), optional], &host()), Ok(false), "the host has none");
+    assert_eq!(secure_of(&[uefi, ("hw_machine_type", "q35"), optional], &host()), Ok(false), "the host has no UEFI");
     assert_eq!(secure_of(&[uefi, ("hw_machine_type", "pc"), optional], &with_firmware()), Ok(false));
     assert_eq!(secure_of(&[optional], &with_firmware()), Ok(false), "the guest has no UEFI");
     let required = ("os_secure_boot", "required");
@@ -55,7 +55,7 @@ fn a_tpm_is_emulated_and_its_state_is_encrypted() {
     let flat: String = xml.split('\n').map(str::trim).collect();
     assert!(flat.contains(device), "{flat}");
     assert_eq!(render(&with(&tpm), &with_firmware()), Err(HardwareError::NoTpmSecret));
-    assert!(render(&GuestSpec { tpm_secret: secret, ..with(&tpm) }, &host()).is_err(), "the host offers none");
+    assert!(render(&GuestSpec { tpm_secret: secret, ..with(&tpm) }, &host()).is_err(), "the host offers no TPM");
     let wrong = [("hw:tpm_version", "1.2"), ("hw:tpm_model", "tpm-crb")];
     assert!(render(&GuestSpec { tpm_secret: secret, ..with(&wrong) }, &with_firmware()).is_err());
 }

@@ -1,7 +1,7 @@
 //! Raw files without a backing file: `images_type = raw` or `flat`.
 //!
-//! libvirt detects the format of files from their first bytes, which here the guest writes. If libvirt is to read such
-//! a file in any other way than as bytes, the code first checks the format that libvirt detects (`snapshot`).
+//! libvirt detects the format of files from their first bytes, which here the guest writes. Before libvirt reads such a
+//! file other than as bytes, the code checks the format that libvirt detects (`snapshot`).
 
 use virt_sys as sys;
 

@@ -299,6 +299,15 @@ impl<'a> HostStorage<'a> {
         self.make(chosen(self.options), disk, capacity)
     }
 
+    /// Creates an empty disk of a guest, unless it exists. If the guest is defined, the disk holds the user's data: it
+    /// may grow, and is never replaced.
+    pub(super) fn provide_blank(self, disk: &str, capacity: u64, undefined: bool) -> DriverResult<()> {
+        match self.find(disk)? {
+            Some(found) if !undefined => found.grow(self, capacity),
+            _ => self.provide(disk, capacity),
+        }
+    }
+
     fn make(self, backend: &'static dyn ImageBackend, disk: &str, capacity: u64) -> DriverResult<()> {
         backend.make(self, &VolumeToCreate { pool: &backend.pool(self)?, volume: &backend.volume(disk), capacity })
     }
@@ -452,7 +461,7 @@ mod tests {
     fn disks_of_an_earlier_type_are_found_in_a_configured_group() {
         let mut options = options(ImagesType::Qcow2);
         assert!(backend_of(ImagesType::Lvm).is_set_up(&options));
-        assert!(!backend_of(ImagesType::Rbd).is_set_up(&options), "no cluster is asked that nobody chose");
+        assert!(!backend_of(ImagesType::Rbd).is_set_up(&options), "no option names a Ceph cluster");
         options.images.volume_group = None;
         assert!(!backend_of(ImagesType::Lvm).is_set_up(&options));
     }
@@ -465,14 +474,14 @@ mod tests {
             let kind = ImagesType::of_word(word, true).unwrap();
             assert_eq!(BACKENDS.iter().filter(|backend| backend.kind() == kind).count(), 1, "{kind:?}");
             let volume = backend_of(kind).volume(&disk);
-            assert_eq!(volumes::owner(&volume), Some(id), "{kind:?}: leftovers are found by their names");
+            assert_eq!(volumes::owner(&volume), Some(id), "{kind:?}: the volume must name its guest");
             let in_directory = BACKENDS.iter().filter(|backend| !backend.is_apart());
             let claimed: Vec<_> = in_directory
                 .filter(|backend| backend.disk(&volume) == Some(&disk))
                 .map(|backend| backend.kind())
                 .collect();
             if !backend_of(kind).is_apart() {
-                assert_eq!(claimed, [kind], "{volume} is of one back end");
+                assert_eq!(claimed, [kind], "{volume} must belong to one back end");
             }
         }
     }

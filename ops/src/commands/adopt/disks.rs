@@ -1,6 +1,7 @@
 //! The disks of a server, from Nova's block device mappings.
 //!
-//! The disks stay where they are. A volume is known by its serial in the domain, which is the volume's id, as in Nova.
+//! The disks stay where they are. A volume is identified by its serial in the domain, which is the volume's id, as in
+//! Nova.
 
 use chronova_events::ids::{AttachmentId, BlockDeviceId, ImageId, SnapshotId, VolumeId};
 use chronova_events::instance::{BlockConnection, BlockDevice, BlockLocation, BlockSource};

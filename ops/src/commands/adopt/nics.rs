@@ -1,7 +1,7 @@
 //! The interfaces of a server, from Nova's network info cache.
 //!
-//! The guest keeps its interfaces as they are. The adoption refuses an interface that Chronova could not plug again
-//! after a reboot.
+//! The guest keeps its interfaces unchanged. The adoption refuses an interface that Chronova could not plug again after
+//! a reboot.
 
 use std::collections::BTreeMap;
 

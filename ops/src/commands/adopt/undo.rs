@@ -24,7 +24,7 @@ async fn first_change(store: &dyn EventStore) -> Result<Option<String>, CommandF
                 // users.
                 (is_adopted, change) = (true, None);
             }
-            // Reports of hosts about themselves are no changes that Nova would miss.
+            // Reports of hosts about themselves do not count: Nova loses nothing without them.
             Cause::System { .. } => {}
             Cause::User { .. } | Cause::Process { .. } => {
                 let told = || format!("{} of {} at position {}", event.kind, event.stream, event.position);

@@ -1,4 +1,4 @@
-//! Puts the complete log into the data folder, or leaves the data folder as it was.
+//! Puts the complete log into the data folder, or leaves the data folder unchanged.
 //!
 //! The command writes the log into a folder beside the data folder, and renames that folder over the empty data folder.
 //! A kill before the rename leaves the data folder unchanged. The next run removes the unfinished folder.

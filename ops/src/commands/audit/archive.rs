@@ -1,10 +1,10 @@
 //! `chronova audit archive`: old events in compressed files that can be verified and listed without the log.
 //!
-//! A segment is a file of JSON lines (zstd), one stored event each. A manifest beside it has the segment's positions,
-//! the chain's hashes before the first event and at the last one, and the SHA-256 of the file. A manifest is written
-//! atomically after its segment, so a segment without a manifest is ignored. Segments follow each other without gaps.
-//! Nothing is removed from the log: an archive is a copy that can be verified by itself. Personal fields are sealed in
-//! the archive as they are in the log, under the same keys, so an erasure reaches the archive, too.
+//! A segment is a file of JSON lines (zstd), one stored event each. A manifest beside the segment has its positions and
+//! the SHA-256 of its file. It also has the chain's hashes before the first event and at the last event. A manifest is
+//! written atomically after its segment, so a segment without a manifest is ignored. Segments follow each other without
+//! gaps. Nothing is removed from the log: an archive is a copy that can be verified by itself. Personal fields are
+//! sealed in the archive under the same keys as in the log, so an erasure reaches the archive, too.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};

@@ -36,7 +36,7 @@ pub struct Chapter {
     pub title: String,
     pub request_id: Option<String>,
     pub correlation: String,
-    /// The user or the part of the system that asked.
+    /// The user, the process or the part of the system that made the request.
     pub by: String,
     pub began: String,
     pub took_seconds: f64,

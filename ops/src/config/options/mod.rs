@@ -233,7 +233,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         for def in SECTIONS.iter().copied().flatten() {
             for old in def.deprecated {
-                assert!(seen.insert(*old), "{old:?} stands for two options");
+                assert!(seen.insert(*old), "{old:?} is the old name of two options");
                 assert!(find(old.0, old.1).is_none(), "{old:?} is also a current name");
                 assert_eq!(find_deprecated(old.0, old.1).map(|d| d.name), Some(def.name));
             }

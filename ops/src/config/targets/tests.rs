@@ -137,7 +137,7 @@ fn options_of_consoles_reach_the_driver_and_the_api() {
     assert_eq!(listens("").as_deref(), Some("127.0.0.1"));
     assert_eq!(listens("[vnc]\nserver_listen = 0.0.0.0\n").as_deref(), Some("0.0.0.0"));
     assert_eq!(listens("[vnc]\nserver_listen = 0.0.0.0\nenabled = false\n"), None);
-    assert!(!targets("[vnc]\nenabled = false\n").compute.consoles.vnc, "and nobody is sent to one");
+    assert!(!targets("[vnc]\nenabled = false\n").compute.consoles.vnc, "no user may be sent to a VNC console");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn options_of_metadata_proxies_reach_the_metadata_service() {
     let plain = targets("").web.metadata;
     assert!(plain.proxy_secret.is_none() && !plain.use_forwarded_for);
     let unused = targets("[neutron]\nmetadata_proxy_shared_secret = s\n[api]\nuse_forwarded_for = true\n").web.metadata;
-    assert!(unused.proxy_secret.is_none() && unused.use_forwarded_for, "the proxy is off");
+    assert!(unused.proxy_secret.is_none() && unused.use_forwarded_for, "the proxy must be off");
     let text = "[neutron]\nservice_metadata_proxy = true\nmetadata_proxy_shared_secret = s\n";
     assert_eq!(targets(text).web.metadata.proxy_secret, Some(Secret::new("s")));
 }

@@ -1,5 +1,5 @@
 //! Checks that a hand-written `Debug` prints the name of its type. The compiler does not see the name in a literal, so
-//! it stays behind when a type is renamed.
+//! a rename of the type leaves the old name there.
 
 use super::tree::{Finding, Text, has_extension};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chronova_events::ids::ProviderId;
 
 use super::plan::{SearchPlan, Serves, SplitGroup};
-use super::{Candidate, ResourceAmounts};
+use super::{Candidate, MOST, ResourceAmounts};
 use crate::slots::{Slot, Slots};
 
 /// One way to serve one group in one tree. `amounts` has provider, class and amount. `providers` includes those without
@@ -233,7 +233,8 @@ impl Search<'_> {
     }
 }
 
-/// Chooses one provider for each class, in every way that has the required traits.
+/// Chooses one provider for each class, in every way that has the required traits. A wide tree can have more ways than
+/// anybody can use or store, so the function looks at [`MOST`] of them.
 fn combinations(group: &SplitGroup, anchor: Slot, around: &[(Slot, bool)]) -> Vec<GroupOption> {
     let serving = |fitting: &Slots| -> Vec<Slot> {
         let fits = around.iter().filter(|(slot, own)| fitting.contains(*slot) && group.admits(*slot, anchor, *own));
@@ -241,7 +242,7 @@ fn combinations(group: &SplitGroup, anchor: Slot, around: &[(Slot, bool)]) -> Ve
     };
     let choices: Vec<Vec<Slot>> = group.classes.iter().map(|(_, _, fitting)| serving(fitting)).collect();
     let mut options = Vec::new();
-    for chosen in CartesianProduct::new(choices.iter().map(Vec::len)) {
+    for chosen in CartesianProduct::new(choices.iter().map(Vec::len)).take(MOST) {
         let slots: Vec<Slot> = chosen.iter().zip(&choices).map(|(at, choice)| choice[*at]).collect();
         if !group.required.iter().all(|any| slots.iter().any(|slot| any.contains(*slot))) {
             continue;

@@ -29,6 +29,7 @@ pub(super) const RULES: &[RuleDefault] = &[
         .guards("POST /networks"),
     rule("create_network:shared", "rule:admin_only").project().guards("POST /networks"),
     rule("create_network:router:external", "rule:admin_only").project().guards("POST /networks"),
+    rule("create_network:is_default", "rule:admin_only").project().guards("POST /networks"),
     rule("create_network:provider:network_type", "rule:admin_only").project().guards("POST /networks"),
     rule("create_network:provider:physical_network", "rule:admin_only").project().guards("POST /networks"),
     rule("create_network:provider:segmentation_id", "rule:admin_only").project().guards("POST /networks"),
@@ -49,6 +50,7 @@ pub(super) const RULES: &[RuleDefault] = &[
         .guards("PUT /networks/{id}"),
     rule("update_network:shared", "rule:admin_only").project().guards("PUT /networks/{id}"),
     rule("update_network:router:external", "rule:admin_only").project().guards("PUT /networks/{id}"),
+    rule("update_network:is_default", "rule:admin_only").project().guards("PUT /networks/{id}"),
     rule("delete_network", "(rule:admin_only) or (rule:project_member)")
         .project()
         .deprecates("delete_network", "rule:admin_or_owner")

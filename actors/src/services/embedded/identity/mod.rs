@@ -94,7 +94,7 @@ pub enum IdentityCommand {
         change: UserChange,
     },
     DeleteUser(UserId),
-    /// Records that the user's name and attributes up to now are erased. The user may be deleted.
+    /// Records that the user's name and attributes up to now are erased. The user may already be deleted.
     EraseUser {
         user: UserId,
         erasure: ErasureId,

@@ -227,8 +227,8 @@ impl ImageService for EmbeddedImages {
             Ok(stored) => match self.send(image, ImageCommand::Store(stored), &meta).await {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    // The image is gone only after a final refusal. After any other error, the file may still be
-                    // needed.
+                    // Only a final refusal shows that the image is gone. After any other error, the image may still
+                    // need the file.
                     if !matches!(error, PortError::Unavailable(_)) {
                         let _ = self.files.remove(image).await;
                     }

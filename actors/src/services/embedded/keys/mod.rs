@@ -1,7 +1,8 @@
 //! The embedded key manager: one file for each secret, in the folder `secrets` of the data folder.
 //!
-//! The files are private, as the keys of tokens are, and all members of a cluster share them with the data folder. No
-//! secret is in the log of events, in a checkpoint or in an export. A deleted secret is gone.
+//! Only the operating-system user that runs Chronova can read the files. All members of a cluster share the data
+//! folder, and so the files. No secret is in the log of events, in a checkpoint or in an export. A deleted secret is
+//! gone.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,7 +18,7 @@ use uuid::Uuid;
 use crate::ports::PortError;
 use crate::ports::keys::{KeyManager, KeyRequester, SecretPayload};
 
-/// A longer secret is refused.
+/// The limit on a secret's length in bytes. A longer secret is refused.
 const LONGEST: usize = 64 * 1024;
 
 /// The content of a file.
@@ -44,7 +45,7 @@ impl EmbeddedKeyManager {
         Ok(Arc::new(Self { folder }))
     }
 
-    /// The file of a secret. A reference is the secret's id, so no other path can be named.
+    /// The file of a secret. The reference must be an id, so it cannot lead to a file outside the folder.
     fn path(&self, reference: &str) -> Result<PathBuf, PortError> {
         let id: Uuid = reference.parse().map_err(|_| missing(reference))?;
         Ok(self.folder.join(id.to_string()))
@@ -80,14 +81,15 @@ fn look(path: &Path) -> Result<Option<KeptSecret>, PortError> {
     })
 }
 
-/// Writes the file at once: a crash leaves no file or the whole one. Another writer's file stays.
+/// Writes the file atomically: a crash leaves the whole file or none. If another writer has already created the file,
+/// that file stays.
 fn write(path: &Path, kept: &KeptSecret) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     let temporary = path.with_extension(format!("{}.tmp", chronova_events::entropy::uuid()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     file.write_all(&serde_json::to_vec(kept)?)?;
     file.sync_all()?;
-    // A link replaces no file, unlike a renaming.
+    // Unlike a rename, a hard link does not replace an existing file.
     let linked = fs::hard_link(&temporary, path);
     fs::remove_file(&temporary)?;
     match linked {

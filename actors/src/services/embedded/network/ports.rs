@@ -118,7 +118,7 @@ pub(super) fn change(
     Ok(events)
 }
 
-/// Changes the group of all ports of the device. If one of the ports may have no groups, none is changed.
+/// Changes the group of all ports of the device. If one of the ports cannot have groups, no port changes.
 pub(super) fn change_groups(
     state: &Network,
     row: &NetworkRow,

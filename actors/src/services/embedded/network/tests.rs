@@ -351,8 +351,12 @@ fn a_group_applies_to_all_ports_of_a_server_or_to_none() {
         let has = |port: &&Arc<Port>| port.settings().security_groups.contains(&group);
         given.0.ports.values().filter(has).map(|port| port.created.port).collect()
     };
-    assert_eq!(two.when(change(ProjectId::new("other"), true)), Ok(vec![]), "no port of that project");
-    assert_eq!(two.when(change(project(), true)).unwrap().len(), 2, "in one append");
+    assert_eq!(
+        two.when(change(ProjectId::new("other"), true)),
+        Ok(vec![]),
+        "a group of another project applies to no port"
+    );
+    assert_eq!(two.when(change(project(), true)).unwrap().len(), 2, "one append changes both ports");
     let applied = two.and(change(project(), true));
     assert_eq!(having(&applied), [port(1), port(2)]);
     assert_eq!(applied.when(change(project(), true)), Ok(vec![]), "repeated");
@@ -477,7 +481,7 @@ fn floating_addresses_come_from_the_pools_until_they_are_empty() {
     let given = outside().and(allocate(1)).and(allocate(2));
     let addresses: Vec<String> = given.0.floating_ips.values().map(|one| one.address().to_string()).collect();
     assert_eq!(addresses, ["203.0.113.1", "203.0.113.2"]);
-    assert_eq!(given.0.ports.len(), 2, "each is held by a port");
+    assert_eq!(given.0.ports.len(), 2, "a port holds each floating address");
     assert_eq!(given.when(allocate(3)), Err(NetworkReject::NoMoreAddresses(network())));
     assert_eq!(given.when(allocate(1)), Err(NetworkReject::IdTaken(floating(1).to_string())));
     let release = |n| NetworkCommand::ReleaseFloatingIp { floating_ip: floating(n) };
@@ -514,7 +518,7 @@ fn a_fixed_address_has_one_floating_address() {
     assert!(matches!(given.when(give(2, Some(fixed(1)))), Err(NetworkReject::AlreadyAssociated { .. })));
     assert!(given.when(give(2, Some(fixed(2)))).is_ok());
     let end = |port| NetworkCommand::DisassociateFloatingIp { floating_ip: floating(1), port };
-    assert_eq!(given.when(end(port(2))), Ok(vec![]), "the address has another port by now");
+    assert_eq!(given.when(end(port(2))), Ok(vec![]), "an association with another port stays");
     let given = given.and(end(port(1)));
     assert_eq!((given.when(end(port(1))), given.when(give(1, None))), (Ok(vec![]), Ok(vec![])));
     assert!(given.when(give(2, Some(fixed(1)))).is_ok());

@@ -65,7 +65,7 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
     }
 }
 
-/// Ends a reservation without an attachment: the event, if there is one, and the volume after it.
+/// Ends a reservation without an attachment, if there is one. Returns the event, and the volume after it.
 fn let_go(record: &VolumeRecord) -> (Vec<VolumeEvent>, Cow<'_, VolumeRecord>) {
     if record.status != VolumeStatus::Reserved {
         return (vec![], Cow::Borrowed(record));

@@ -65,8 +65,8 @@ fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> VolumeDecision {
     let volume = record.created.volume;
     match command {
         VolumeCommand::Create(created) => Err(VolumeReject::IdTaken(created.volume)),
-        // This repeats the record. Without this arm, `by` refuses the repetition, because the volume's process has
-        // ended.
+        // The command repeats an earlier record. Without this arm, `by` would refuse it, because the volume's process
+        // has ended.
         VolumeCommand::RecordReady { process, .. } if record.created.process == process && record.place.is_some() => {
             Ok(vec![])
         }

@@ -143,7 +143,7 @@ fn the_steps_that_attach_may_be_repeated() {
 fn only_a_multiattach_volume_has_several_servers() {
     let words = format!("Invalid volume: Volume {ID} status must be available or downloading");
     assert_eq!(refused(decide(&in_use(), reserve(SECOND, 2))), words);
-    assert!(decide(&in_use(), reserve(SECOND, 1)).is_ok(), "the same server, about to move");
+    assert!(decide(&in_use(), reserve(SECOND, 1)).is_ok(), "a server that moves gets a second attachment");
     let shared = given([
         created(true),
         ready(),
@@ -206,7 +206,7 @@ fn a_client_s_attachment_is_recorded_in_one_append_or_not_at_all() {
         "{all:?}"
     );
     assert_eq!(record(&available([VolumeCommand::Keep, attached()])).status, VolumeStatus::InUse);
-    // A reservation for another server stays as it is.
+    // A reservation for another server does not change.
     let taken = available([reserve(FIRST, 1)]);
     assert!(refused(decide(&taken, attached())).contains("status must be available"));
 }

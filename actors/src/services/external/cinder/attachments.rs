@@ -1,7 +1,7 @@
 //! The calls on attachments. Cinder's microversion 3.44 has them all.
 //!
 //! An attachment is `reserved`, then `attaching` once it has a connector, then `attached`. Cinder lets a server have two
-//! attachments to a volume, so that it can move to another host.
+//! attachments to a volume, so that the server can move to another host.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ impl CinderVolumes {
         self.pages(&own, ("attachments", "attachments"), &filters).await
     }
 
-    /// Takes the attachment that an interrupted step of the same server left, or makes one. A server's steps on one
-    /// volume never run side by side.
+    /// Returns the incomplete attachment that an interrupted step of the same server left, or creates one. Steps of one
+    /// server on one volume never run at the same time.
     pub(super) async fn reserve_one(
         &self,
         volume: VolumeId,
@@ -50,7 +50,7 @@ impl CinderVolumes {
         shown(&self.must(caller, &CinderCall::get(format!("attachments/{id}"))).await?)
     }
 
-    /// Gives Cinder the host's connector. An attachment that is complete keeps its own.
+    /// Sends the host's connector to Cinder. A complete attachment keeps the connector that it has.
     pub(super) async fn connect_one(
         &self,
         volume: VolumeId,
@@ -76,8 +76,9 @@ impl CinderVolumes {
         Ok(Connection { replaced_by: Some(found.id).filter(|made| *made != id), ..connection })
     }
 
-    /// Gives an attachment its connector. Cinder refuses that while another host is connected to the volume, but takes
-    /// an attachment that is made with its connector: so Nova moves a server, too.
+    /// Sends the connector of an attachment. Cinder refuses the connector of an existing attachment while another host
+    /// is connected to the volume. It accepts a new attachment with this connector. So in this case a new attachment
+    /// replaces the old one, as when Nova moves a server.
     async fn update(
         &self,
         caller: &CinderCaller,
@@ -106,7 +107,7 @@ impl CinderVolumes {
         way(&self.attachment(&own, id).await?, false, host, &self.rbd).map(|(_, disk)| disk)
     }
 
-    /// Completes an attachment. One of a server without a host stays `reserved`, as with Nova.
+    /// Completes an attachment. As in Nova, the attachment of a server without a host stays `reserved`.
     pub(super) async fn complete_one(&self, id: AttachmentId, meta: &Meta) -> Result<(), PortError> {
         let caller = self.caller(meta).await?;
         if self.attachment(&caller, id).await?.status == "reserved" {
@@ -116,7 +117,8 @@ impl CinderVolumes {
         self.must(&caller, &call).await.map(drop)
     }
 
-    /// Ends an attachment. Work that must end goes on by Chronova's own account once the user's token has ended.
+    /// Ends an attachment. If Cinder refuses the user's token (401 or 403), Chronova's own account ends the attachment,
+    /// so that long work can end after the token has expired.
     pub(super) async fn release_one(&self, id: AttachmentId, meta: &Meta) -> Result<(), PortError> {
         let call = CinderCall::delete(format!("attachments/{id}"));
         let mut caller = self.caller(meta).await?;
@@ -151,7 +153,7 @@ impl CinderVolumes {
     }
 }
 
-/// Reads an attachment, with the key or without.
+/// Reads an attachment from the key `attachment`, or from the whole answer if the answer does not have that key.
 fn shown(answer: &ServiceAnswer) -> Result<CinderAttachment, PortError> {
     let mut body: Value = read(answer)?;
     let inner = member(&mut body, "attachment");

@@ -1,4 +1,4 @@
-//! Requests to Cinder: with whose token, to which address, and the meaning of Cinder's refusals.
+//! Makes requests to Cinder: chooses the token and the address, and interprets Cinder's refusals.
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::RequestId;
@@ -10,17 +10,17 @@ use crate::ports::{PortError, UserToken};
 use crate::services::external::http::{CallFailure, ServiceAnswer, ServiceRequest, query_of};
 use crate::services::external::keystone::Asker;
 
-/// The microversion of the attachments API: what the calls need, and not more, so that older Cinders can be called.
+/// The lowest microversion that has all calls on attachments. A higher one would exclude older Cinders.
 pub(super) const ATTACHMENTS: &str = "volume 3.44";
 /// The microversion that writes an image to an existing volume.
 pub(super) const REIMAGE: &str = "volume 3.68";
 
 /// Resources in one page of a list.
 const PAGE: usize = 500;
-/// Pages that are read at most.
+/// The most pages that are read of a list.
 const MOST_PAGES: usize = 20;
 
-/// For whom Cinder is called, and in which project.
+/// The user or the account that calls Cinder, and the project of its token.
 #[derive(Debug, Clone)]
 pub(super) struct CinderCaller {
     /// The user's token; `None`: Chronova's own account.
@@ -39,7 +39,7 @@ impl CinderCaller {
     }
 }
 
-/// A call below the caller's project: its method, path and body.
+/// A call: its method, its path below the caller's project, and its body.
 #[derive(Debug, Clone)]
 pub(super) struct CinderCall {
     make: fn(String) -> ServiceRequest,
@@ -75,7 +75,8 @@ impl CinderCall {
 }
 
 impl CinderVolumes {
-    /// Chronova's own account, for a question or for work whose user is not known any more.
+    /// Chronova's own account. It makes the calls that only read, and the calls of work for which no user's token is
+    /// known any more.
     pub(super) async fn own(&self, request: Option<&RequestId>) -> Result<CinderCaller, PortError> {
         let project = self.service.own_project(request).await.map_err(|failure| unanswered(&failure))?;
         let project = project.ok_or_else(|| {
@@ -111,7 +112,7 @@ impl CinderVolumes {
         answer.map_err(|failure| unanswered(&failure))
     }
 
-    /// Asks, and takes one of the statuses between 200 and 299 alone.
+    /// Makes a call. Any status outside 200 to 299 is an error.
     pub(super) async fn must(&self, caller: &CinderCaller, call: &CinderCall) -> Result<ServiceAnswer, PortError> {
         let answer = self.ask(caller, call).await?;
         match answer.status {
@@ -120,7 +121,7 @@ impl CinderVolumes {
         }
     }
 
-    /// Reads a list of `key` to its end, or to a bound, newest first.
+    /// Reads all pages of a list, newest first, but at most [`MOST_PAGES`]. `key` is the list's key in an answer.
     pub(super) async fn pages<T: for<'a> Deserialize<'a>>(
         &self,
         caller: &CinderCaller,
@@ -168,25 +169,25 @@ pub(super) fn read<T: for<'a> Deserialize<'a>>(answer: &ServiceAnswer) -> Result
     serde_json::from_slice(&answer.body).map_err(|_| senseless())
 }
 
-/// Reads what an answer has under one key.
+/// Reads the value of one key of an answer.
 pub(super) fn read_at<T: for<'a> Deserialize<'a>>(answer: &ServiceAnswer, key: &str) -> Result<T, PortError> {
     let mut body: Value = read(answer)?;
     read_value(member(&mut body, key))
 }
 
-/// The value under a key; `null` where there is none.
+/// The value under a key; `null` if there is none.
 pub(super) fn member(body: &mut Value, key: &str) -> Value {
     body.get_mut(key).map(Value::take).unwrap_or_default()
 }
 
-/// Cinder's message: the only member of its answer holds it, as in `{"badRequest": {"message": ...}}`.
+/// Cinder's message. It is in the only member of the answer, as in `{"badRequest": {"message": ...}}`.
 fn message(answer: &ServiceAnswer) -> Option<String> {
     let body = answer.json()?;
     let fault = body.as_object()?.values().next()?;
     Some(fault.get("message")?.as_str()?.to_owned())
 }
 
-/// Cinder's refusal in the port's words. An exceeded quota is Cinder's 413.
+/// Converts Cinder's refusal into an error of the port. Cinder answers 413 if a quota is exceeded.
 pub(super) fn refused(caller: &CinderCaller, answer: &ServiceAnswer) -> PortError {
     let told = message(answer).unwrap_or_else(|| format!("Cinder answers {}", answer.complaint()));
     match answer.status {

@@ -1,6 +1,6 @@
 //! How a host reaches a volume, from the `connection_info` of an attachment.
 //!
-//! QEMU itself reaches what is in the table. Nothing is done on the host but the definition of a libvirt secret.
+//! QEMU itself connects to the back ends in this table. The host only defines a libvirt secret.
 //!
 //! | `driver_volume_type` | disk |
 //! |---|---|
@@ -8,7 +8,8 @@
 //! | `iscsi` | `<source protocol='iscsi'>`; CHAP with a libvirt secret |
 //! | `nfs` | `<source protocol='nfs'>` |
 //!
-//! Others (`fibre_channel`, `nvmeof`, `local`, ...) need a login, a mount or a device of the host. They are refused.
+//! Other types (`fibre_channel`, `nvmeof`, `local`, ...) need a login, a mount or a device on the host. Chronova
+//! refuses them.
 
 use chronova_hypervisor::guest::{DiskPassword, NetworkDisk};
 use serde_json::{Map, Value};
@@ -24,7 +25,7 @@ pub(super) fn initiator(host: &str) -> String {
     format!("iqn.2008-11.org.linux-kvm:{plain}")
 }
 
-/// The facts of a connection that are recorded, and the disk.
+/// The connection, which callers record, and the disk for QEMU, which may hold a password.
 pub(super) fn way(
     attachment: &CinderAttachment,
     shareable: bool,
@@ -58,7 +59,7 @@ fn unsupported(kind: &str) -> PortError {
 
 type FoundWay = (String, String, NetworkDisk);
 
-/// Cinder puts `data` and its own members into one map.
+/// The connection info of an attachment. Its members are at the top level or in `data`.
 struct ConnectionInfo<'a>(&'a Map<String, Value>);
 
 impl ConnectionInfo<'_> {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::ports::{AttachmentInfo, NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo};
 
-/// The key of the metadata that keeps the id which the caller proposed.
+/// The metadata key of the id that the caller proposed.
 pub(super) const PROPOSED: &str = "chronova:proposed_id";
 /// Metadata that Cinder shows although no user set it.
 const OF_CINDER: [&str; 2] = ["readonly", "attached_mode"];
@@ -20,7 +20,7 @@ fn time(text: Option<&str>) -> Timestamp {
     parsed.map_or(Timestamp(0), |time| Timestamp(time.and_utc().timestamp_micros()))
 }
 
-/// Texts and numbers, as image properties have them.
+/// The value as text. Image properties have texts and numbers.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -72,7 +72,7 @@ pub(super) struct CinderVolume {
     created_at: Option<String>,
 }
 
-/// An attachment in a volume's document. Cinder shows only those that are complete.
+/// An attachment in a volume's document. Cinder shows only complete attachments there.
 #[derive(Debug, Clone, Deserialize)]
 struct CinderVolumeAttachment {
     attachment_id: AttachmentId,
@@ -193,7 +193,7 @@ impl std::fmt::Debug for CinderAttachment {
 pub(super) struct CinderVolumeType {
     pub id: String,
     pub name: String,
-    /// Cinder also shows it as `os-volume-type-access:is_public`. A type that does not say it is not public.
+    /// Cinder also shows it as `os-volume-type-access:is_public`. If the field is missing, the type is not public.
     #[serde(default)]
     pub is_public: bool,
 }
@@ -261,7 +261,7 @@ mod tests {
         });
         let info = serde_json::from_value::<CinderVolume>(shown).unwrap().info();
         assert_eq!((info.size_gb, info.bootable, info.readonly, info.host), (3, true, true, None));
-        assert_eq!(info.metadata, [("of".to_owned(), "ann".to_owned())], "what is the user's own");
+        assert_eq!(info.metadata, [("of".to_owned(), "ann".to_owned())], "only the user's own metadata is shown");
         assert_eq!(info.created_at.iso_micros(), "2030-01-02T03:04:05.000006");
         assert_eq!(info.attachments[0].host.as_deref(), Some("h1"));
         let image = info.image.unwrap();

@@ -1,15 +1,16 @@
 //! Real Cinder, as [`VolumeService`](crate::ports::VolumeService).
 //!
-//! - [`calls`]: requests, with whose token, and the meaning of Cinder's refusals;
+//! - [`calls`]: makes requests, chooses their tokens, and interprets Cinder's refusals;
 //! - [`documents`]: volumes, snapshots and attachments as Cinder shows them;
 //! - [`connections`]: how a host reaches a volume, from an attachment's `connection_info`;
 //! - [`attachments`]: the calls on attachments, as of microversion 3.44;
 //! - [`volumes`]: the port.
 //!
-//! Invariants: a change that a user asked for carries the user's token, so that Cinder judges the user's rights. A question
-//! is asked by Chronova's own account, and the answer is compared with the asker's project. Cinder chooses ids itself. A
-//! new volume or snapshot has the id that the caller proposed in its metadata ([`documents::PROPOSED`]), where a repeated
-//! request finds it. Connection info may hold a password, so it is neither kept nor logged.
+//! Invariants: a change that a user asked for carries the user's token, so that Cinder judges the user's rights.
+//! Chronova's own account reads volumes and snapshots, and the client compares their project with the caller's. Cinder
+//! chooses ids itself. The metadata of a new volume or snapshot has the id that the caller proposed
+//! ([`documents::PROPOSED`]), so a repeated request finds the resource. Connection info may hold a password, so it is
+//! neither kept nor logged.
 
 pub mod attachments;
 pub mod calls;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 use crate::services::external::keystone::{CalledService, SharedUserTokens};
 
-/// `[libvirt]` options about Ceph, which count where Cinder's connection info names none.
+/// `[libvirt]` options on Ceph. They apply if Cinder's connection info names no user or no secret.
 #[derive(Debug, Clone, Default)]
 pub struct RbdAccess {
     /// `rbd_user`.
@@ -37,7 +38,7 @@ pub struct RbdAccess {
 #[derive(Debug)]
 pub struct CinderVolumes {
     service: Arc<CalledService>,
-    /// The tokens of users whose requests began the work that calls.
+    /// The tokens of the users whose requests began the calling processes.
     users: SharedUserTokens,
     rbd: RbdAccess,
 }

@@ -1,4 +1,4 @@
-//! The port on a Cinder that says what it should not, loses its answers, or says nothing.
+//! Tests the port on a Cinder that gives wrong answers, loses its answers, or gives none.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,8 @@ use crate::ports::{NewContent, NewVolume, PortError, UserToken, VolumeService as
 const LOGIN: &str = "POST /v3/auth/tokens";
 const LONG: Duration = Duration::from_mins(1);
 
-/// A Cinder that answers like this, and the Keystone beside it. Chronova's own account works in the project `service`.
+/// Starts a Cinder that answers with `answer`, and a Keystone on the same address. The project of Chronova's own
+/// account is `service`.
 async fn stub(answer: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> StubService {
     StubService::start(move |call, _| match call.line.starts_with(LOGIN) {
         true => {
@@ -142,7 +143,7 @@ async fn a_volume_of_another_project_is_not_found() {
     let unowned = json!({"os-vol-tenant-attr:tenant_id": null});
     let stub = self::stub(move |_| says(200, &json!({"volume": shown(&unowned)}))).await;
     let found = self::cinder(&stub, LONG).find(volume(), &ProjectId::new("p1"), false).await;
-    assert!(matches!(found, Err(PortError::NotFound(_))), "an owner that is not told is nobody: {found:?}");
+    assert!(matches!(found, Err(PortError::NotFound(_))), "a volume without an owner belongs to no project: {found:?}");
 }
 
 #[tokio::test]
@@ -186,10 +187,10 @@ async fn a_lost_answer_costs_no_second_attachment() {
     let again = cinder.reserve(AttachmentId::random(), volume(), server(), work()).await;
     assert_eq!(again, Ok(attachment()));
     assert_eq!(stub.count("POST /v3/p1/attachments"), 1, "{:?}", stub.calls());
-    assert_eq!(stub.count("GET /v3/service/attachments?"), 2, "Chronova's own account looks");
+    assert_eq!(stub.count("GET /v3/service/attachments?"), 2, "Chronova's own account lists the attachments");
 }
 
-/// As above, for a volume: its metadata has the id that was proposed.
+/// The metadata of the volume has the proposed id, so the repeated request finds the volume.
 #[tokio::test]
 async fn a_lost_answer_costs_no_second_volume() {
     let made = Arc::new(AtomicBool::new(false));
@@ -208,6 +209,21 @@ async fn a_lost_answer_costs_no_second_volume() {
     assert!(matches!(cinder.create(wanted(), false, work()).await, Err(PortError::Unavailable(_))));
     assert_eq!(cinder.create(wanted(), false, work()).await.unwrap().id, volume());
     assert_eq!(stub.count("POST /v3/p1/volumes"), 1);
+}
+
+/// Any user can give a volume the metadata that names a proposed id.
+#[tokio::test]
+async fn another_projects_volume_with_the_proposed_id_is_not_taken() {
+    let foreign = json!({"os-vol-tenant-attr:tenant_id": "p2"});
+    let stub = stub(move |call| match call.line.split(' ').next() {
+        Some("POST") => says(502, &json!({})),
+        _ => says(200, &json!({"volumes": [shown(&foreign)]})),
+    })
+    .await;
+    let made = cinder(&stub, LONG).create(wanted(), false, work()).await;
+    assert!(matches!(made, Err(PortError::Unavailable(_))), "{made:?}");
+    assert_eq!(stub.count("POST /v3/p1/volumes"), 1);
+    assert!(stub.calls().iter().any(|call| call.line.contains("sort=created_at")), "the oldest volume counts");
 }
 
 /// Cinder puts a volume into the project of the token.
@@ -252,7 +268,7 @@ async fn an_attachment_that_is_gone_is_ended_and_one_that_only_a_service_may_end
     }
 }
 
-/// Others of the same server go, the one to keep stays.
+/// The attachment in `keep` stays, and all other attachments of the server are ended.
 #[tokio::test]
 async fn what_no_answer_told_is_ended() {
     let other = json!({"id": AttachmentId(Uuid::from_u128(10)), "status": "attaching", "volume_id": volume()});
@@ -269,7 +285,7 @@ async fn what_no_answer_told_is_ended() {
     assert!(asked.contains(&format!("instance_id={}", server())) && asked.contains("all_tenants=1"), "{asked}");
 }
 
-/// A complete attachment keeps its connector; another one gets the host's.
+/// A complete attachment keeps its connector; an incomplete one gets the host's.
 #[tokio::test]
 async fn a_host_is_told_once() {
     let info = json!({"driver_volume_type": "rbd", "name": "volumes/v", "hosts": ["h"], "ports": ["6789"]});
@@ -293,7 +309,7 @@ async fn a_host_is_told_once() {
     }
 }
 
-/// A server that moves: Cinder connects no second host to an attachment that exists, but to one that it makes.
+/// A server moves: Cinder refuses the second host for an existing attachment, but accepts it for a new one.
 #[tokio::test]
 async fn a_second_host_gets_an_attachment_that_is_made_with_it() {
     let stub = stub(|call| match call.line.split(' ').next() {
@@ -311,7 +327,11 @@ async fn a_second_host_gets_an_attachment_that_is_made_with_it() {
     assert_eq!(way.replaced_by, Some(AttachmentId(Uuid::from_u128(10))));
     let made = stub.calls().into_iter().find(|call| call.line == "POST /v3/p1/attachments").unwrap().body;
     assert!(made.contains("node-2") && made.contains(&server().to_string()), "{made}");
-    assert_eq!(stub.count(&format!("DELETE /v3/p1/attachments/{}", attachment())), 1, "the reserved one is ended");
+    assert_eq!(
+        stub.count(&format!("DELETE /v3/p1/attachments/{}", attachment())),
+        1,
+        "the replaced attachment is ended"
+    );
 }
 
 #[tokio::test]

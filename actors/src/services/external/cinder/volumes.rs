@@ -17,13 +17,15 @@ use crate::ports::{
     Connection, NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService,
 };
 
-/// The filter by metadata, in the form of Python's literals, which Cinder reads.
+const OLDEST_FIRST: (&str, &str) = ("sort", "created_at:asc");
+
+/// The filter of a list by a proposed id. Cinder reads it as a literal of Python.
 fn proposed(id: &dyn std::fmt::Display) -> String {
     format!("{{\"{PROPOSED}\": \"{id}\"}}")
 }
 
 impl CinderVolumes {
-    /// The volume with this id, or the one that was asked for with it.
+    /// The volume with this id in Cinder, or else the volume that was created with this proposed id.
     pub(super) async fn show_volume(
         &self,
         volume: VolumeId,
@@ -38,9 +40,11 @@ impl CinderVolumes {
         }
     }
 
+    /// The volume that was asked for with this id. Any user can give a volume such metadata, so the oldest one counts: an
+    /// id is known to others only once its volume exists.
     async fn proposed_volume(&self, own: &CinderCaller, id: VolumeId) -> Result<Option<CinderVolume>, PortError> {
         let metadata = proposed(&id);
-        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str())];
+        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str()), OLDEST_FIRST];
         let found: Vec<CinderVolume> = self.pages(own, ("volumes/detail", "volumes"), &filters).await?;
         Ok(found.into_iter().next())
     }
@@ -61,12 +65,13 @@ impl CinderVolumes {
 
     async fn proposed_snapshot(&self, own: &CinderCaller, id: SnapshotId) -> Result<Option<CinderSnapshot>, PortError> {
         let metadata = proposed(&id);
-        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str())];
+        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str()), OLDEST_FIRST];
         let found: Vec<CinderSnapshot> = self.pages(own, ("snapshots/detail", "snapshots"), &filters).await?;
         Ok(found.into_iter().next())
     }
 
-    /// The caller for a new resource, which Cinder puts into the caller's own project.
+    /// The caller that creates a resource. Cinder creates it in the project of the caller's token, so that must be
+    /// `project`.
     async fn creator(&self, project: &ProjectId, meta: &Meta) -> Result<CinderCaller, PortError> {
         let caller = self.caller(meta).await?;
         if caller.project == project.as_str() {
@@ -81,7 +86,7 @@ impl CinderVolumes {
         }))
     }
 
-    /// The source's own id in Cinder.
+    /// The content of a new volume, with the id of its source in Cinder.
     async fn content(&self, content: &NewContent, request: Option<&RequestId>) -> Result<NewContent, PortError> {
         Ok(match content {
             NewContent::Snapshot(id) => NewContent::Snapshot(self.show_snapshot(*id, request).await?.id),
@@ -95,7 +100,8 @@ impl CinderVolumes {
         self.must(&self.caller(meta).await?, &call).await.map(drop)
     }
 
-    /// Deletes with the user's token, and with Chronova's own once that has ended: the rest of failed work must go.
+    /// Deletes with the user's token. If Cinder does not accept that token any more, Chronova's own account deletes, so
+    /// that failed work leaves nothing behind.
     async fn remove(&self, path: &str, meta: &Meta) -> Result<u16, PortError> {
         let call = CinderCall::delete(path);
         let mut caller = self.caller(meta).await?;
@@ -161,15 +167,16 @@ impl VolumeService for CinderVolumes {
 
     async fn create(&self, wanted: NewVolume, _is_admin: bool, meta: Arc<Meta>) -> Result<VolumeInfo, PortError> {
         let request = meta.request_id.as_ref();
-        if let Some(made) = self.proposed_volume(&self.own(request).await?, wanted.volume).await? {
-            return Ok(made.info());
+        let made = self.proposed_volume(&self.own(request).await?, wanted.volume).await?.map(CinderVolume::info);
+        if let Some(made) = made.filter(|made| made.project == wanted.project) {
+            return Ok(made);
         }
         let caller = self.creator(&wanted.project, &meta).await?;
         let body = new_volume(&wanted, &self.content(&wanted.content, request).await?);
         let made = self.must(&caller, &CinderCall::post("volumes", body)).await?;
         let made: Value = read_at(&made, "volume")?;
         let id = made["id"].as_str().and_then(|id| id.parse().ok());
-        // Only Cinder's administrator sees all of a volume.
+        // Only an administrator of Cinder sees all fields of a volume, so Chronova's own account reads it again.
         match id {
             Some(id) => Ok(self.show_volume(id, request).await?.info()),
             None => Err(PortError::Unavailable("Cinder's answer names no volume".to_owned())),
@@ -196,8 +203,9 @@ impl VolumeService for CinderVolumes {
         meta: Arc<Meta>,
     ) -> Result<SnapshotInfo, PortError> {
         let request = meta.request_id.as_ref();
-        if let Some(made) = self.proposed_snapshot(&self.own(request).await?, wanted.snapshot).await? {
-            return Ok(made.info());
+        let made = self.proposed_snapshot(&self.own(request).await?, wanted.snapshot).await?.map(CinderSnapshot::info);
+        if let Some(made) = made.filter(|made| made.project == wanted.project) {
+            return Ok(made);
         }
         self.find(wanted.volume, &wanted.project, is_admin).await?;
         let caller = self.creator(&wanted.project, &meta).await?;
@@ -220,7 +228,8 @@ impl VolumeService for CinderVolumes {
         }
     }
 
-    /// Cinder has no id of a request to write an image. A volume that is being written is taken for a repetition.
+    /// Cinder has no id for a request to write an image. If an image is being written already, the call counts as a
+    /// repetition.
     async fn reimage(
         &self,
         volume: VolumeId,

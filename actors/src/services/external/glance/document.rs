@@ -38,7 +38,7 @@ const FIELDS: [&str; 25] = [
     "stores",
 ];
 
-/// The prefix of properties that Glance reserves for itself. It refuses them from clients.
+/// The prefix of properties that Glance reserves for itself. Glance refuses such properties from clients.
 const RESERVED: &str = "os_glance";
 
 fn is_property(key: &str) -> bool {

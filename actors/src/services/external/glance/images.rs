@@ -21,7 +21,7 @@ use crate::services::external::keystone::{Asker, CalledService, SharedUserTokens
 const PAGE: usize = 500;
 /// The most pages that are read.
 const MOST_PAGES: usize = 20;
-/// How long Glance may take to give up an upload that broke off. No longer than it may take for an answer.
+/// The longest wait until Glance gives up an interrupted upload. The timeout of a call limits the wait, too.
 const GIVES_UP: Duration = Duration::from_secs(10);
 
 /// Real Glance.
@@ -125,8 +125,8 @@ impl GlanceImages {
         Ok(snapshot)
     }
 
-    /// Waits until Glance has given up an upload that broke off, so that the next one finds the image empty.
-    /// Returns whether it has, as far as it tells.
+    /// Waits until Glance has given up an interrupted upload, so that the next upload finds the image empty. Returns
+    /// `false` if the image is still `saving` after the wait.
     async fn given_up(&self, asker: Asker<'_>, image: ImageId, request: Option<&RequestId>) -> bool {
         let is_saving = async {
             while self.show_image(asker, image, request).await.is_ok_and(|found| found.status == "saving") {
@@ -275,7 +275,7 @@ impl ImageService for GlanceImages {
         let (asker, request) = (asker_of(user.as_ref()), meta.request_id.as_ref());
         match self.show_image(asker, image, request).await?.status.as_str() {
             "active" | "deactivated" => return Ok(()),
-            // A Glance that died while it took bytes never ends that, and takes no others.
+            // If Glance died during an upload, the image stays in `saving`, and Glance accepts no other upload.
             "saving" if !self.given_up(asker, image, request).await => {
                 return Err(PortError::Conflict(format!("Image {image} is still being saved: Glance takes no bytes.")));
             }
@@ -291,7 +291,7 @@ impl ImageService for GlanceImages {
             }
             (Ok(_), Some(sent)) => self.compare(asker, image, &sent, &meta).await,
             (Ok(_), None) => {
-                // Glance may have stored a part of the bytes as if they were all.
+                // Glance may have stored a part of the bytes as if it were the whole image.
                 let _ = ImageService::delete(self, image, meta).await;
                 Err(PortError::Unavailable("the upload of the image's data was interrupted".to_owned()))
             }

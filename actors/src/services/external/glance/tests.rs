@@ -122,7 +122,11 @@ async fn a_glance_that_does_not_answer_is_no_bad_image() {
     .await;
     let opened = glance(&stub, LONG).open(&wanted(&"a".repeat(128))).await.err();
     assert!(matches!(opened, Some(DriverError::ImageUnread { .. })), "{opened:?}");
-    assert_eq!(stub.calls().iter().filter(|call| call.line.ends_with("/file")).count(), 2, "it is asked again");
+    assert_eq!(
+        stub.calls().iter().filter(|call| call.line.ends_with("/file")).count(),
+        2,
+        "the download is tried again"
+    );
     let other = glance(&stub, LONG).open(&wanted(&"b".repeat(128))).await.err();
     assert!(matches!(other, Some(DriverError::BadImage { .. })), "{other:?}");
 }
@@ -161,8 +165,8 @@ async fn nothing_is_written_with_a_token_that_counts_no_more() {
     for refused in [glance.create(draft, work()).await, glance.upload(image(), content(), work()).await] {
         assert!(matches!(&refused, Err(PortError::Forbidden(text)) if text.contains("token")), "{refused:?}");
     }
-    assert_eq!(stub.count(LOGIN), 0, "Chronova's own account does not step in");
-    assert_eq!(glance.delete(image(), work()).await, Ok(()), "what is left goes nevertheless");
+    assert_eq!(stub.count(LOGIN), 0, "Chronova's own account writes nothing");
+    assert_eq!(glance.delete(image(), work()).await, Ok(()), "Chronova's own account deletes the image");
 }
 
 /// Behind a proxy, Glance cannot distinguish an interrupted upload from a complete one.
@@ -179,7 +183,7 @@ async fn an_interrupted_upload_fails() {
     assert!(matches!(sent, Err(PortError::Unavailable(_))), "{sent:?}");
 }
 
-/// It died while it took the bytes of an earlier attempt.
+/// Glance died during an earlier upload.
 #[tokio::test]
 async fn an_image_that_glance_saves_for_ever_gets_no_bytes() {
     let stub = stub(|_| says(200, &shown("saving"))).await;

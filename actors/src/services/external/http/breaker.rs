@@ -80,8 +80,8 @@ mod tests {
         }
         assert_eq!(breaker.admit(start), Err("refused".to_owned()));
         let later = start + FIRST_PAUSE;
-        assert_eq!(breaker.admit(later), Ok(()), "one call tries");
-        assert!(breaker.admit(later).is_err(), "and no other");
+        assert_eq!(breaker.admit(later), Ok(()), "one call is admitted after the pause");
+        assert!(breaker.admit(later).is_err(), "only one call is admitted");
         breaker.failed(later, "timeout");
         assert!(breaker.admit(later + FIRST_PAUSE).is_err(), "the pause grows");
         assert_eq!(breaker.trouble().as_deref(), Some("timeout"));

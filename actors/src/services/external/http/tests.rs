@@ -67,7 +67,7 @@ async fn an_answer_is_read_up_to_a_bound() {
     let stub = StubService::start(|_, _| StubAnswer::Says(200, "x".repeat(9 * 1024 * 1024))).await;
     let failure = client(LONG).call(ServiceRequest::get(&stub.url)).await.unwrap_err();
     assert_eq!(failure, CallFailure::Unanswered("stub sent too large an answer".to_owned()));
-    assert_eq!(stub.calls().len(), 1, "the next answer would be as long");
+    assert_eq!(stub.calls().len(), 1, "a call with too large an answer is not repeated");
 }
 
 #[tokio::test]

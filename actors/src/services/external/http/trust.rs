@@ -65,7 +65,7 @@ impl TlsTrust {
         let system = || AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file());
         let mut roots = RootCertStore::empty();
         if let Some(path) = self.ca_file.clone().or_else(system) {
-            // A bundle of a system may hold an authority of a form that rustls does not read.
+            // A system's file may hold an authority in a form that rustls cannot read. Such an authority is left out.
             let (taken, _) = roots.add_parsable_certificates(certificates(&path)?);
             if taken == 0 {
                 return Err(TrustError::Empty { path });

@@ -174,7 +174,7 @@ mod tests {
         let found = owner(&json!({"application_credential": {"id": "c", "access_rules": rules}})).unwrap();
         assert_eq!(found.access_rules.unwrap().len(), 1);
         let none = owner(&json!({"application_credential": {"id": "c", "access_rules": []}})).unwrap();
-        assert_eq!(none.access_rules, Some(Vec::new()), "good for nothing");
+        assert_eq!(none.access_rules, Some(Vec::new()), "an empty list of rules permits no request");
         assert_eq!(owner(&json!({"application_credential": {"id": "c"}})).unwrap().access_rules, None);
     }
 

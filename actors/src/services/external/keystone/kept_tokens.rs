@@ -19,11 +19,11 @@ const LONGEST: usize = 4 * 1024;
 /// days by default.
 const LONGEST_WORK: Duration = Duration::from_hours(60);
 
-/// A user's token, and the project in which it counts.
+/// A user's token, and the project of its scope.
 #[derive(Debug, Clone)]
 pub struct KeptUserToken {
     pub token: UserToken,
-    /// `None`: the token is for no project.
+    /// `None`: the token's scope is not a project.
     pub project: Option<ProjectId>,
 }
 
@@ -75,7 +75,7 @@ impl KeptUserTokens {
         self.with_project(work).map(|kept| kept.token)
     }
 
-    /// The same, with its project.
+    /// The token of the user whose request began this work, with the token's project.
     pub fn with_project(&self, work: &Meta) -> Option<KeptUserToken> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.tokens.get(work.request_id.as_ref()?).cloned()

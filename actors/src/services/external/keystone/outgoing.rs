@@ -2,8 +2,9 @@
 //!
 //! A call for a user carries the user's token, so the service applies the user's rights. With `[service_user]
 //! send_service_user_token`, the call also carries a token of Chronova's service user. The service then accepts the
-//! user's token for a while after its expiry, so that long work can end. A call without a user carries only the token
-//! of Chronova's own account.
+//! user's token for a while after its expiry, so that long work can end. A call without a user carries the token of
+//! Chronova's own account. For a service with [`ServicePlace::vouches_for_itself`], it also carries the service user's
+//! token.
 
 use std::sync::Arc;
 
@@ -29,11 +30,11 @@ pub struct ServicePlace {
     /// `valid_interfaces`, the best first.
     pub interfaces: Vec<String>,
     pub region: Option<String>,
-    /// The API's version, which an address may name or not: `v2`. A project after it, as in Cinder's endpoints, belongs to
-    /// one token and is left out.
+    /// The API's version, for example `v2`; an endpoint may lack it. Cinder's endpoints have a project after the
+    /// version. The client leaves it out, because each call names its own project.
     pub version: &'static str,
-    /// Whether a call for nobody carries the vouching account's token, too: Cinder lets only a service end an attachment
-    /// that a server has.
+    /// Whether a call without a user carries the token of the service user, too. Cinder lets only a service end an
+    /// attachment that a server has.
     pub vouches_for_itself: bool,
 }
 
@@ -109,7 +110,7 @@ impl CalledService {
         Ok(self.call_once(asker, request, &build).await?.0)
     }
 
-    /// The project of the account with which calls for nobody are made.
+    /// The project of Chronova's own account, which makes the calls without a user.
     pub async fn own_project(&self, request: Option<&RequestId>) -> Result<Option<String>, CallFailure> {
         let own = self.accounts.own.token(request).await.map_err(CallFailure::Unanswered)?;
         Ok(own.project.clone())
@@ -223,7 +224,8 @@ impl CalledService {
         }
     }
 
-    /// Whether a token of Chronova's own may be the one that the service refused; another is got then.
+    /// Whether the service may have refused one of Chronova's own tokens. If so, forgets that token, so that the next
+    /// call gets another.
     async fn doubt(&self, asker: Asker<'_>, tokens: &CallTokens) -> bool {
         let vouching = match (&tokens.vouching, &self.accounts.vouching) {
             (Some(token), Some(account)) => account.doubt(token).await,

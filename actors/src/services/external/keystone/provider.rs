@@ -44,7 +44,8 @@ pub struct KeystoneProvider {
     region: Option<String>,
     include_catalogue: bool,
     cache: TokenCache,
-    /// Each lane lets one question at a time pass, and keeps its last question without an answer.
+    /// Requests with the same token share a lane. In each lane, one request at a time asks Keystone. The lane keeps its
+    /// last failure.
     lanes: Vec<Mutex<Option<UnansweredQuestion>>>,
     clock: Arc<dyn Clock>,
 }

@@ -23,7 +23,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(5);
 pub struct SessionToken {
     pub token: UserToken,
     pub catalogue: Vec<CatalogueService>,
-    /// The project in which the token counts.
+    /// The project of the token's scope.
     pub project: Option<String>,
     expires_at: Timestamp,
     got: Instant,

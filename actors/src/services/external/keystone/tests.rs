@@ -118,7 +118,7 @@ async fn many_requests_with_one_new_token_ask_once() {
     assert_eq!((stub.count(QUESTION), stub.count(LOGIN)), (1, 1));
 }
 
-/// Otherwise each request would wait for its own timeout, one after the other.
+/// If each request asked Keystone by itself, each would wait for its own timeout, one after the other.
 #[tokio::test]
 async fn many_requests_share_a_failure() {
     let stub = judging(|_| StubAnswer::Says(500, String::new())).await;

@@ -59,7 +59,7 @@ fn without_mark(port: &NeutronPort) -> Value {
     Value::Object(profile)
 }
 
-/// The server that gets a port, and its place.
+/// The server that gets a port, with its host and zone.
 pub(super) struct PortOwner<'a> {
     pub instance: InstanceId,
     pub project: &'a ProjectId,
@@ -170,7 +170,8 @@ impl NeutronNetworks {
         }
         let mut body = owner.binding();
         if is_marked(&port) {
-            // It was created for another server, whose user took it away. Now it is a given one, so it stays.
+            // Chronova created the port for another server, and the user detached it there. It is the user's port now,
+            // so it stays when this server is deleted.
             body.insert("binding:profile".to_owned(), without_mark(&port));
         }
         if !owner.hostname.is_empty() && self.calls.has_extension(asker, "dns-integration").await? {

@@ -103,7 +103,8 @@ impl NeutronNetworks {
         Ok(())
     }
 
-    /// A binding that a live migration made is activated. Then the port has no other binding left.
+    /// Binds one port. If a live migration has already created a binding to the host, that binding is activated. All
+    /// other bindings of the port are deleted.
     async fn bind_one(
         &self,
         port: NeutronPort,
@@ -117,7 +118,7 @@ impl NeutronNetworks {
         };
         let mut body = Map::new();
         if !is_there {
-            // A port has one binding for each host at most.
+            // Neutron allows one binding for each host, so an inactive one is deleted first.
             self.drop_bindings(&port, |binding| Some(binding.host.as_str()) == host, asker).await?;
             body.insert("binding:host_id".to_owned(), json!(host));
         }

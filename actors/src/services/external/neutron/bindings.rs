@@ -7,9 +7,9 @@
 //! guest is there.
 //!
 //! Invariants:
-//!  - the active binding is never deleted. Neutron itself would not refuse that;
-//!  - each binding has a profile of its own, so the destination's gets a copy. Otherwise the key that says who created the
-//!    port would be lost.
+//!  - the active binding is never deleted. Neutron itself would allow it;
+//!  - each binding has its own profile, so the destination's binding gets a copy of the source's profile. Otherwise the
+//!    mark of a port that Chronova created would be lost.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use super::documents::{NeutronBinding, NeutronPort};
 use crate::ports::PortError;
 
 const EXTENSION: &str = "binding-extended";
-/// Nova's key of the profile.
+/// Nova's key in the profile, for the host to which the port moves.
 const MIGRATING_TO: &str = "migrating_to";
 
 impl NeutronNetworks {
@@ -59,7 +59,7 @@ impl NeutronNetworks {
         Ok(())
     }
 
-    /// Goes on after a refusal, so that one port does not keep the others.
+    /// Continues after a failure, so that one port does not prevent the others from being unbound.
     pub(super) async fn unbind_all_from_destination(
         &self,
         instance: InstanceId,
@@ -112,7 +112,7 @@ impl NeutronNetworks {
         match self.calls.create::<NeutronBinding>(asker, &bindings(port), "binding", body).await {
             Ok(_) => Ok(()),
             Err(error @ NeutronError::Unavailable(_)) => Err(error.into()),
-            // A request whose answer was lost made it, or the port is gone.
+            // 409: an earlier request, whose answer was lost, created the binding. 404: the port is gone.
             Err(error) if matches!(error.status(), 404 | 409) => Ok(()),
             Err(error) => {
                 let error = PortError::from(error);
@@ -122,7 +122,7 @@ impl NeutronNetworks {
         }
     }
 
-    /// Says in the profile of the source's binding whither the port moves, or that it stays.
+    /// Writes the host to which the port moves into the profile of the source's binding. With `None`, removes it.
     async fn announce(
         &self,
         port: &NeutronPort,
@@ -141,8 +141,8 @@ impl NeutronNetworks {
         }
     }
 
-    /// Makes the binding to this host the active one. Returns whether it is. A port without that binding, or whose binding
-    /// Neutron fails to activate, can still be bound to the host by its `binding:host_id`.
+    /// Activates the binding to this host. Returns `false` if the port has no such binding, or if Neutron fails to
+    /// activate it. The caller can then still bind the port by its `binding:host_id`.
     pub(super) async fn activate(
         &self,
         port: &NeutronPort,
@@ -169,7 +169,7 @@ impl NeutronNetworks {
         }
     }
 
-    /// Deletes inactive bindings. The port needs no binding: one that is gone is success.
+    /// Deletes the inactive bindings that `which` selects. Succeeds if such a binding is already gone.
     pub(super) async fn drop_bindings(
         &self,
         port: &NeutronPort,
@@ -202,7 +202,7 @@ impl NeutronNetworks {
         }
     }
 
-    /// Gives the port the VIF of its binding to this host.
+    /// Replaces the VIF of the port by that of its binding to this host, if there is one.
     pub(super) async fn see_from(
         &self,
         port: &mut NeutronPort,

@@ -1,4 +1,4 @@
-//! Requests to Neutron: for whom, and the meaning of its refusals.
+//! Makes requests to Neutron, for users and for Chronova itself, and interprets Neutron's refusals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const IDS: usize = 100;
 /// The most pages of one list. A Neutron with `pagination_max_limit` sends long lists in pages.
 const PAGES: usize = 100;
 
-/// The one for whom Neutron is asked, and the request that it is asked for.
+/// The user or the account that calls Neutron, and the request for which it does.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NeutronCaller<'a> {
     asker: Asker<'a>,
@@ -43,7 +43,7 @@ impl<'a> NeutronCaller<'a> {
         matches!(self.asker, Asker::User(_))
     }
 
-    /// Chronova, on behalf of the same request.
+    /// The account of `[neutron]`, for the same request.
     const fn as_account(self) -> Self {
         Self { asker: Asker::Own, ..self }
     }
@@ -263,8 +263,8 @@ impl NeutronCalls {
         read(&self.ask(asker, call).await?, key)
     }
 
-    /// An action on a resource, such as `ports/ID/bindings/HOST/activate`. It has no body: Neutron would take one for
-    /// another argument, and fail with 500.
+    /// An action on a resource, such as `ports/ID/bindings/HOST/activate`. The call has no body: Neutron would take a
+    /// body as another argument, and answer 500.
     pub(super) async fn put(&self, asker: NeutronCaller<'_>, path: &str) -> NeutronResult<()> {
         let call = |root: &str| ServiceRequest::put(format!("{root}/{path}"));
         self.ask(asker, call).await.map(drop)

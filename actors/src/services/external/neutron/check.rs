@@ -107,8 +107,8 @@ impl NeutronNetworks {
         let missing = || PortError::Invalid(format!("Network {id} could not be found."));
         let network = networks.get(&id).ok_or_else(missing)?;
         if !network.is_of(project) && !network.shared {
-            // A user sees the networks that are shared with the project alone, and external ones. An account that sees
-            // every network cannot tell the former.
+            // Neutron shows a user only networks that the user's project may use, and external networks. An account
+            // that sees all networks cannot tell whether the project may use this one.
             match (network.external, asker.is_user()) {
                 (true, _) => {
                     let message = format!("It is not allowed to create an interface on external network {id}");

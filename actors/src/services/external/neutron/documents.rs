@@ -85,7 +85,7 @@ impl NeutronPort {
         self.fixed_ips.iter().map(address).collect()
     }
 
-    /// Only ports of servers have several bindings.
+    /// Whether a server has the port. Only such ports can have several bindings.
     pub(super) fn is_of_compute(&self) -> bool {
         self.device_owner.starts_with("compute:")
     }

@@ -1,13 +1,13 @@
 //! Real Neutron: the port of the network service.
 //!
 //! A request of a user goes to Neutron with the user's token, so that Neutron judges the user's rights. A process uses
-//! the account of `[neutron]`. So does whatever only an administrator sees, such as bindings.
+//! the account of `[neutron]`. That account also reads data that only an administrator sees, such as bindings.
 //!
 //! Invariants:
-//!  - a port that is created here is created, given to its server and bound by one request. A key in its
-//!    `binding:profile`, which users can neither see nor set, names its place in the server's request or the process
-//!    that attached it. Such ports are deleted, and those that a Nova created for a server before it was adopted; all
-//!    others are unbound;
+//!  - one request creates a port, gives it to its server and binds it. A mark in the port's `binding:profile` derives
+//!    from the interface in the server's request, or from the process that attached the port. Users can neither see nor
+//!    set the mark. The client deletes ports with a mark, and ports that Nova created for a server before its adoption.
+//!    It only unbinds all other ports;
 //!  - a request that is repeated after a lost answer creates no second port. The MAC address of a new port derives from
 //!    its mark. Neutron refuses a second port with the same MAC address on one network ([`allocate`]);
 //!  - a port of another project is never touched, even if its `device_id` names the server.
@@ -48,7 +48,7 @@ const EVENTS: usize = 256;
 /// Choices of `[neutron]` besides the address and the accounts.
 #[derive(Debug, Clone)]
 pub struct NeutronOptions {
-    /// `ovs_bridge`: the bridge where the details of a port name none.
+    /// `ovs_bridge`: the bridge of a port whose VIF details name none.
     pub ovs_bridge: String,
     /// `extension_sync_interval`.
     pub extension_sync_interval: Duration,
@@ -59,7 +59,7 @@ pub struct NeutronOptions {
 pub struct NeutronNetworks {
     calls: NeutronCalls,
     ovs_bridge: String,
-    /// Neutron's notices about ports: whether a port was plugged, or could not be.
+    /// Neutron's events about ports: `true` if a port was plugged, `false` if it could not be.
     plugged: broadcast::Sender<(PortId, bool)>,
 }
 
@@ -269,7 +269,7 @@ impl NetworkService for NeutronNetworks {
     }
 
     fn heard_of(&self, port: PortId, plugged: bool) {
-        // Nobody may be waiting.
+        // This fails if no process waits for ports.
         let _ = self.plugged.send((port, plugged));
     }
 }

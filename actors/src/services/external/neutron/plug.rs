@@ -22,7 +22,7 @@ const DEVICE_ID: usize = 11;
 const LOOK: Duration = Duration::from_secs(3);
 
 impl NeutronNetworks {
-    /// `host`: the destination of a live migration, whose bindings count there.
+    /// `host`: the destination of a live migration. There, the ports' bindings to that host apply.
     pub(super) async fn setup_of(&self, nics: &[NicInfo], host: Option<&str>) -> Result<HostNetworkSetup, PortError> {
         let meta = Meta::system("neutron");
         let ids: Vec<String> = nics.iter().map(|nic| nic.port.to_string()).collect();

@@ -126,7 +126,7 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
             }
             says(200, &json!({"port": state.ports[at]}))
         }
-        other => panic!("nobody asks this of Neutron: {other:?}"),
+        other => panic!("the stub does not know this call: {other:?}"),
     }
 }
 
@@ -141,7 +141,7 @@ impl NeutronStub {
         Self::of(false).await
     }
 
-    /// `vouches`: a token of the account goes beside a user's.
+    /// `vouches`: calls with a user's token also carry a token of the account.
     async fn of(vouches: bool) -> Self {
         let state = SharedState::default();
         let (seen, url) = (Arc::clone(&state), Arc::new(Mutex::new(String::new())));
@@ -212,7 +212,7 @@ async fn a_port_is_made_bound_and_described() {
     let neutron = NeutronStub::start().await;
     let request = wanted(vec![on_network()]);
     let nics = neutron.networks.allocate(request.clone(), meta()).await.unwrap();
-    let [port] = &neutron.ports()[..] else { panic!("one port was asked for") };
+    let [port] = &neutron.ports()[..] else { panic!("there is not exactly one port") };
     let field = |key: &str| port[key].as_str().unwrap_or_default().to_owned();
     assert_eq!(field("device_id"), request.instance.to_string());
     assert_eq!((field("device_owner"), field("binding:host_id")), ("compute:nova".to_owned(), "h1".to_owned()));
@@ -234,7 +234,7 @@ async fn a_lost_answer_makes_no_second_port() {
     neutron.state.lock().unwrap().loses = 1;
     let lost = neutron.networks.allocate(request.clone(), meta()).await;
     assert!(matches!(lost, Err(PortError::Unavailable(_))), "{lost:?}");
-    assert_eq!(neutron.ports().len(), 1, "Neutron made the port");
+    assert_eq!(neutron.ports().len(), 1, "Neutron creates the port although its answer is lost");
     // A port that becomes visible only after the list was read is found by its MAC address.
     for hides in [0, 1] {
         neutron.state.lock().unwrap().hides = hides;
@@ -267,7 +267,7 @@ async fn a_host_that_neutron_cannot_bind_is_left_for_another() {
         matches!(&failed, Err(PortError::NotHere(text)) if text.starts_with("Binding failed for port")),
         "{failed:?}"
     );
-    assert_eq!(neutron.ports().len(), 0, "the port is deleted");
+    assert_eq!(neutron.ports().len(), 0, "the port that cannot be bound is deleted");
 }
 
 #[tokio::test]
@@ -284,7 +284,7 @@ async fn only_ports_that_were_made_here_are_deleted() {
         neutron.networks.release(request.instance, &request.project, &[], meta()).await.unwrap();
         let left = neutron.ports();
         let of = |id: PortId| left.iter().find(|port| port["id"] == id.to_string()).unwrap().clone();
-        assert_eq!(left.len(), 2, "the port that was made for the server is deleted: {left:?}");
+        assert_eq!(left.len(), 2, "only the port that was created for the server is deleted: {left:?}");
         assert_eq!((&of(own)["device_id"], &of(own)["binding:host_id"]), (&json!(""), &Value::Null));
         assert_eq!(of(foreign)["device_id"], request.instance.to_string(), "a port of another project is not touched");
     }
@@ -318,7 +318,10 @@ async fn a_user_s_request_carries_the_service_s_token_too() {
     let tokens = |call: &StubCall| ["x-auth-token", "x-service-token"].map(|name| call.header(name).map(str::to_owned));
     let (user, own) = (Some("of-the-user".to_owned()), Some("of-the-account".to_owned()));
     assert_eq!(tokens(&calls[0]), [user, own.clone()]);
-    assert!(calls[1..].iter().all(|call| tokens(call) == [own.clone(), None]), "a process calls for nobody: {calls:?}");
+    assert!(
+        calls[1..].iter().all(|call| tokens(call) == [own.clone(), None]),
+        "a process sends no user's token: {calls:?}"
+    );
 }
 
 #[tokio::test]
@@ -364,8 +367,12 @@ fn each_kind_of_binding_has_its_plug() {
     let bridge = |bridge: &str| Some(NicPlug::Bridge { bridge: bridge.to_owned() });
     assert_eq!(plugged("ovs", json!({})), switch("br-int"));
     assert_eq!(plugged("ovs", json!({"bridge_name": "br-ovn"})), switch("br-ovn"));
-    assert_eq!(plugged("ovs", json!({"bridge_name": "br-'><x>"})), switch("br-'><x>"), "XML escapes what it must");
-    assert_eq!(plugged("ovs", json!({"bridge_name": "../../etc"})), switch("br-int"), "that is no device");
+    assert_eq!(
+        plugged("ovs", json!({"bridge_name": "br-'><x>"})),
+        switch("br-'><x>"),
+        "the XML writer escapes the name"
+    );
+    assert_eq!(plugged("ovs", json!({"bridge_name": "../../etc"})), switch("br-int"), "a path is no name of a device");
     assert_eq!(plugged("ovs", json!({"ovs_hybrid_plug": true})), None);
     assert_eq!(plugged("bridge", json!({"bridge_name": "br-ex"})), bridge("br-ex"));
     assert_eq!(plugged("bridge", json!({})), bridge("brq11111111-11"));
@@ -388,7 +395,8 @@ async fn a_port_that_was_created_here_and_is_given_later_stays() {
     assert_eq!((&left["device_id"], &left["binding:host_id"]), (&json!(""), &Value::Null));
 }
 
-/// A Nova created these ports. Only the record of the adopted server tells which of them go with the server.
+/// Nova created these ports, so they have no mark. Only the record of the adopted server says which of them are deleted
+/// with the server.
 #[tokio::test]
 async fn a_port_that_a_nova_created_goes_with_its_adopted_server() {
     let neutron = NeutronStub::start().await;
@@ -400,5 +408,9 @@ async fn a_port_that_a_nova_created_goes_with_its_adopted_server() {
     neutron.networks.release(server, &project, &[second, other], meta()).await.unwrap();
     let left: Vec<_> = neutron.ports().iter().map(|port| (port["id"].clone(), port["device_id"].clone())).collect();
     let id = |port: PortId| json!(port.to_string());
-    assert_eq!(left, [(id(given), json!("")), (id(other), json!("another"))], "one was given, one is another server's");
+    assert_eq!(
+        left,
+        [(id(given), json!("")), (id(other), json!("another"))],
+        "the user's port and the other server's port stay"
+    );
 }

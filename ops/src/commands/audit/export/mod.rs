@@ -33,8 +33,8 @@ use select::ExportSelection;
 
 const FORMAT: &str = "chronova-export";
 const VERSION: u32 = 1;
-/// The longest line, in bytes. A line holds one event: its payload, of at most one mebibyte, is in it as base64 and
-/// again as JSON.
+/// The longest line, in bytes. A line holds one event. Its payload of at most 1 MiB is in the line twice: as base64 and
+/// as JSON.
 const LONGEST_LINE: u64 = 16 << 20;
 
 #[derive(Debug, Clone, Default, clap::Args)]

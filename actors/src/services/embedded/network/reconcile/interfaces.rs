@@ -34,7 +34,7 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
                     context.views.wait_for(subscription.position(), retry).await;
                     concerned(&context, &batch)
                 }
-                // A busy log must not delay the servers that are owed a refresh.
+                // A busy log must not delay the servers that still need a refresh.
                 Ok(_) if !has_come(due) => continue,
                 Ok(_) => BTreeSet::new(),
                 Err(error) => {

@@ -65,7 +65,8 @@ impl Reconciler for DeletedNetworks {
     }
 }
 
-/// Follows the log until the task is dropped. It asks a host that does not answer again at each `resync`.
+/// Follows the log until the task is dropped. At each `resync`, it repeats its question to hosts that have not
+/// answered.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
     let mut pending = PendingNetworkRemovals::new();
     let mut unasked = hosts(&context.drivers);

@@ -123,7 +123,7 @@ pub(super) fn usable_port<'a>(
     }
 }
 
-/// Whether the network is the project's own or shared, whatever its `external` says.
+/// Whether the network is the project's own or shared. It may be external, too.
 fn is_inner(network: &NetworkRow, project: &ProjectId) -> bool {
     network.created.project == *project || network.settings().shared
 }

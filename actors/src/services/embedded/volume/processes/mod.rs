@@ -57,7 +57,7 @@ impl StepRun {
         self.volume().await?.ok_or_else(|| StepError::fatal(404, "The volume is gone.", ""))
     }
 
-    /// A snapshot of the volume, which must be there.
+    /// A snapshot of the volume. If it is gone, the error is fatal (404).
     pub(super) async fn present_snapshot(
         &self,
         id: SnapshotId,

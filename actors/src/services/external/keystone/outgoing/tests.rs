@@ -90,7 +90,7 @@ async fn a_call_for_a_user_carries_both_tokens() {
     assert_eq!(status(&service(&stub, &[], true), Asker::User(&user)).await, Ok(200));
     let calls = asked(&stub);
     assert_eq!(calls[0].header("x-auth-token"), Some("user"));
-    assert_eq!(calls[0].header("x-service-token"), Some("own-2"), "own-1 is the catalogue's");
+    assert_eq!(calls[0].header("x-service-token"), Some("own-2"), "own-1 came with the catalogue");
     assert_eq!(calls[0].header("x-openstack-request-id"), Some("req-1"));
 }
 
@@ -113,7 +113,7 @@ async fn a_call_for_nobody_carries_the_account_s_token() {
     assert_eq!((calls[0].header("x-auth-token"), calls[0].header("x-service-token")), (Some("own-1"), None));
 }
 
-/// Otherwise a user with a bad token would have Chronova log in at each of their requests.
+/// Without this rule, a user with a bad token could make Chronova log in at each request.
 #[tokio::test]
 async fn a_refused_user_does_not_cost_a_new_token() {
     let stub = stub(|_| 401).await;

@@ -65,7 +65,7 @@ pub(super) fn answer(state: &mut NeutronState, method: &str, port: &str, path: &
             }
             StubAnswer::Says(204, String::new())
         }
-        other => panic!("nobody asks this of Neutron: {other:?}"),
+        other => panic!("the stub does not know this call: {other:?}"),
     }
 }
 
@@ -94,7 +94,9 @@ async fn a_port_is_bound_to_both_hosts_and_follows_its_guest() {
         neutron.networks.bind_destination(id, &project, "h2", meta()).await.unwrap();
         let port = &neutron.ports()[0];
         assert_eq!((&port["binding:host_id"], &port["binding:profile"]["migrating_to"]), (&json!("h1"), &json!("h2")));
-        let [there] = &neutron.others()[..] else { panic!("one binding was asked for: {:?}", neutron.others()) };
+        let [there] = &neutron.others()[..] else {
+            panic!("there is not exactly one other binding: {:?}", neutron.others())
+        };
         assert_eq!((&there["host"], &there["profile"]), (&json!("h2"), &json!({MARK: mark})));
     }
     let plug = |setup: Result<crate::ports::HostNetworkSetup, PortError>| setup.unwrap().nics[0].plug.clone();
@@ -104,7 +106,7 @@ async fn a_port_is_bound_to_both_hosts_and_follows_its_guest() {
     for _ in 0..2 {
         neutron.networks.activate_destination(id, &project, "h2", meta()).await.unwrap();
         assert_eq!(neutron.ports()[0]["binding:host_id"], "h2", "the traffic is at the destination");
-        assert_eq!(neutron.others()[0]["host"], "h1", "a post-copy still needs the source's");
+        assert_eq!(neutron.others()[0]["host"], "h1", "post-copy still needs the source's binding");
     }
     for _ in 0..2 {
         neutron.networks.rebind(id, &project, Some("h2"), "nova", meta()).await.unwrap();
@@ -115,7 +117,7 @@ async fn a_port_is_bound_to_both_hosts_and_follows_its_guest() {
         assert_eq!(neutron.ports()[0]["binding:host_id"], "h2", "an active binding is not deleted");
     }
     neutron.networks.release(id, &project, &[], meta()).await.unwrap();
-    assert_eq!(neutron.ports(), [], "the mark moved with the port");
+    assert_eq!(neutron.ports(), [], "the port still has its mark, so it is deleted");
 }
 
 #[tokio::test]
@@ -141,7 +143,7 @@ async fn a_binding_to_a_destination_is_taken_back() {
     let (id, project) = (request.instance, request.project.clone());
     neutron.networks.allocate(request, meta()).await.unwrap();
     let before = neutron.ports();
-    // The answer to the first binding is lost. It is there nevertheless.
+    // The answer to the first request is lost, but Neutron has created the binding.
     neutron.state.lock().unwrap().loses = 1;
     let lost = neutron.networks.bind_destination(id, &project, "h2", meta()).await;
     assert!(matches!(lost, Err(PortError::Unavailable(_))), "{lost:?}");
