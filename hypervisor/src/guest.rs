@@ -76,7 +76,7 @@ pub enum Quiesce {
     Required,
 }
 
-/// A copy of a guest's root disk on its host: one qcow2 file without a backing file.
+/// A copy of a guest's root disk on its host: one file without a backing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskCopy {
     /// The size of the file in bytes.

@@ -26,8 +26,8 @@ use chronova_hypervisor::capability::{
 };
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
-    Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
-    Quiesce, Renew, VolumeDisk,
+    Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageFormat, ImageRef,
+    NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
 };
 use chronova_hypervisor::tpm::{TpmPassphrase, TpmState, TpmVersion};
 use futures::StreamExt;
@@ -466,8 +466,14 @@ impl DeviceLocations for Gate {
 
 #[async_trait]
 impl DiskSnapshots for Gate {
-    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
-        gated!(self, snapshots, copy_root(instance, copy, quiesce))
+    async fn copy_root(
+        &self,
+        instance: InstanceId,
+        copy: ImageId,
+        format: ImageFormat,
+        quiesce: Quiesce,
+    ) -> DriverResult<DiskCopy> {
+        gated!(self, snapshots, copy_root(instance, copy, format, quiesce))
     }
     async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
         gated!(self, snapshots, read_copy(instance, copy))

@@ -4,6 +4,8 @@
 
 #[path = "hosts/options.rs"]
 mod options;
+#[path = "hosts/timeouts.rs"]
+mod timeouts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -442,6 +444,7 @@ async fn a_guest_recreated_during_its_delete_is_removed() {
     let mut world = World::new(1);
     // Only the start process itself can remove the guest here, because the next comparison is an hour away.
     world.options.hosts.resync = std::time::Duration::from_hours(1);
+    (world.options.hosts.power_sync, world.options.hosts.deleted_poll) = (None, None);
     let life = started(&world).await;
     built(&life, id(1)).await;
     world.fleet.lose_guest(0, id(1)).unwrap();

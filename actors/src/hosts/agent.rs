@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::host::{KnownHost, Registered};
@@ -12,11 +13,12 @@ use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, HostSignal, StopMode};
 use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::capacity::{capabilities, inventories, power};
 use super::consoles;
 use super::context::HostContext;
+use super::due::{DueChecks, ResyncClock};
 use super::fleet::ConnectedHost;
 use super::options::DeletedGuests;
 use super::plan::{self, ResyncAction};
@@ -28,15 +30,14 @@ use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::reconcile::{devices, leftovers, placement};
 use crate::topology::host::HostNumaCells;
 
-/// Heartbeats that may fail before a host counts as down.
-const MISSED_BEATS: u32 = 2;
-
 /// Runs the agent of one host until the task is dropped.
 pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
-    let mut agent = Agent { context, store, driver, member: None, missed: 0, connected: false, suspect: true };
+    let clock = ResyncClock::new(&context.options);
+    let mut agent =
+        Agent { context, store, driver, member: None, silent_since: None, clock, connected: false, suspect: true };
     let mut signals = agent.driver.watch();
     let mut beat = interval(agent.context.options.heartbeat);
-    let mut resync = interval(agent.context.options.resync);
+    let mut resync = interval(agent.context.options.resync_period());
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick comes at once and is skipped. The driver's first signal already registers the host, and a
@@ -56,8 +57,11 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
         tokio::select! {
             biased;
             _ = beat.tick() => agent.beat().await,
-            _ = resync.tick() => agent.resync().await,
-            () = resync_requested => agent.resync().await,
+            _ = resync.tick() => {
+                let due = agent.clock.due();
+                agent.resync(due).await;
+            }
+            () = resync_requested => agent.resync(agent.clock.all()).await,
             signal = signals.next() => match signal {
                 Some(signal) => agent.take(signal).await,
                 None => {
@@ -75,7 +79,9 @@ struct Agent {
     driver: Arc<dyn Driver>,
     /// The connected host; `None` until its first answer.
     member: Option<Arc<ConnectedHost>>,
-    missed: u32,
+    /// The time of the first heartbeat without an answer.
+    silent_since: Option<Instant>,
+    clock: ResyncClock,
     connected: bool,
     /// Whether the devices of the host's guests must be compared with the log: the host was away, or its devices were
     /// not compared since start-up.
@@ -87,6 +93,7 @@ impl Agent {
         match signal {
             HostSignal::Connected => self.welcome().await,
             HostSignal::Disconnected { reason } => self.mourn(&reason).await,
+            HostSignal::Guest { .. } | HostSignal::GuestGone { .. } if !self.context.options.follows_guests => {}
             HostSignal::Guest { instance, .. } => self.look_at(instance).await,
             HostSignal::GuestGone { instance } => self.look_at(instance).await,
         }
@@ -95,11 +102,12 @@ impl Agent {
 
     /// Records the capabilities and the guests of a host that answers again, or for the first time.
     async fn welcome(&mut self) {
-        let found = match self.driver.capabilities().await {
+        let mut found = match self.driver.capabilities().await {
             Ok(found) => found,
             Err(error) => return self.mourn(&error.to_string()).await,
         };
         let options = &self.context.options;
+        found.traits.retain(|name| options.offers(name));
         let at_once =
             ConcurrencyLimits { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
         let member = self.context.fleet.join(found.host, &found.hostname, &self.driver, at_once);
@@ -111,17 +119,17 @@ impl Agent {
         // The guests are corrected before the host is reported as up: a server that moved away meanwhile must not run
         // here as well.
         if self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
-            self.put_right(&member).await;
+            self.put_right(&member, self.clock.all()).await;
             self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");
             return;
         }
-        self.missed = 0;
+        self.silent_since = None;
         self.connected = true;
         self.beat_once().await;
-        self.resync().await;
+        self.resync(self.clock.all()).await;
     }
 
     async fn report(&self, found: &HostCapabilities) -> Result<(), String> {
@@ -227,7 +235,7 @@ impl Agent {
             return self.welcome_back().await;
         }
         self.beat_once().await;
-        if self.missed > MISSED_BEATS {
+        if self.silent_since.is_some() && self.silence() >= self.context.options.down_after() {
             self.mourn("heartbeats are missing").await;
         }
     }
@@ -242,16 +250,26 @@ impl Agent {
 
     async fn beat_once(&mut self) {
         let Some(member) = &self.member else { return };
-        match self.driver.usage().await {
-            Ok(usage) => {
+        // A host that does not answer a call is down no later than one that refuses it.
+        let options = &self.context.options;
+        let patience = options.down_after().saturating_sub(self.silence()).max(options.heartbeat);
+        let asked = Instant::now();
+        match timeout(patience, self.driver.usage()).await {
+            Ok(Ok(usage)) => {
                 member.beat(usage, self.context.clock.now().0);
-                self.missed = 0;
+                self.silent_since = None;
+                return;
             }
-            Err(error) => {
-                tracing::debug!(host = %member.hostname, %error, "missed a heartbeat");
-                self.missed += 1;
-            }
+            Ok(Err(error)) => tracing::debug!(host = %member.hostname, %error, "missed a heartbeat"),
+            Err(_) => tracing::debug!(host = %member.hostname, "a heartbeat has no answer"),
         }
+        self.silent_since.get_or_insert(asked);
+    }
+
+    /// The time since the last answer. The agent may have been busy meanwhile, so the time counts from the heartbeat
+    /// before the first one without an answer.
+    fn silence(&self) -> Duration {
+        self.context.options.heartbeat + self.silent_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Reads the power state of a guest that changed, and records it. The signal itself may be older than the state.
@@ -284,17 +302,18 @@ impl Agent {
     }
 
     /// Compares the host with the log.
-    async fn resync(&mut self) {
+    async fn resync(&mut self, due: DueChecks) {
         let Some(member) = self.member.clone().filter(|_| self.connected) else { return };
         if !self.context.fleet.knows_storage_of(member.host) {
             self.see_storage(member.host).await;
         }
-        let Some(present) = self.put_right(&member).await else { return };
+        let Some(present) = self.put_right(&member, due).await else { return };
         let missing: Vec<_> = self.context.views.servers.read(|servers| {
             servers
                 .on_host(member.host)
                 .filter(|row| !present.contains(&row.id))
                 .map(|row| (row.id, plan::missing(&row.instance)))
+                .filter(|(_, remedy)| due.includes(*remedy))
                 .collect()
         });
         for (instance, remedy) in missing {
@@ -308,7 +327,7 @@ impl Agent {
     }
 
     /// Corrects the guests on the host and the disks without a guest. Returns the guests.
-    async fn put_right(&self, member: &ConnectedHost) -> Option<BTreeSet<InstanceId>> {
+    async fn put_right(&self, member: &ConnectedHost, due: DueChecks) -> Option<BTreeSet<InstanceId>> {
         let guests = match self.driver.guests().await {
             Ok(guests) => guests,
             Err(error) => {
@@ -330,7 +349,9 @@ impl Agent {
                 let remedy = plan::found(member.host, believed, seen);
                 plan::spared(believed, remedy, true, |other| self.may_share(member.host, other))
             });
-            self.apply(member, guest.instance, remedy).await;
+            if due.includes(remedy) {
+                self.apply(member, guest.instance, remedy).await;
+            }
         }
         for instance in orphans {
             let remedy = self.believing(instance, |believed| {

@@ -53,7 +53,8 @@ pub(crate) async fn report(
     options: &HostOptions,
     member: &ConnectedHost,
 ) -> Result<(), String> {
-    let found = member.driver.capabilities().await.map_err(|error| error.to_string())?;
+    let mut found = member.driver.capabilities().await.map_err(|error| error.to_string())?;
+    found.traits.retain(|name| options.offers(name));
     let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
     let report = LedgerCommand::Report {
         provider: ProviderId(member.host.0),

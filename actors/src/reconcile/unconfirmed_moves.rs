@@ -3,7 +3,6 @@
 //! The log has the time at which each move ended. So the window also runs while the control plane is down.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Timestamp};
 use chronova_events::ids::{InstanceId, ProcessId};
@@ -12,7 +11,7 @@ use chronova_projections::views::Views;
 
 use crate::instance::{InstanceRequest, InstanceRoot, MoveRequest};
 use crate::reconcile::context::ReconcileContext;
-use crate::reconcile::reconciler::{Reconciler, Situation};
+use crate::reconcile::reconciler::{Reconciler, Situation, moment_before};
 
 /// Servers with a move to confirm now: one that ended at or before `moved_by`, or that a reset of the state left
 /// unconfirmed. Without `moved_by`, only servers whose move a reset left unconfirmed are selected.
@@ -28,13 +27,6 @@ pub fn plan(views: &Views, moved_by: Option<Timestamp>) -> Vec<InstanceId> {
     })
 }
 
-/// Moves that ended at or before this time are due by `[DEFAULT] resize_confirm_window`. `None` if the window is zero:
-/// then no move becomes due by its age.
-fn moved_by(now: Timestamp, window: Duration) -> Option<Timestamp> {
-    let age = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
-    (!window.is_zero()).then(|| Timestamp(now.0.saturating_sub(age)))
-}
-
 /// Confirms due moves. A finding is a server, and the latest end of a move that is due now.
 #[derive(Debug)]
 pub struct UnconfirmedMoves;
@@ -47,7 +39,7 @@ impl Reconciler for UnconfirmedMoves {
         "moves that nobody confirmed in `[DEFAULT] resize_confirm_window`, or that a reset left";
 
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
-        let by = moved_by(situation.now, situation.options.resize_confirm_window);
+        let by = moment_before(situation.now, situation.options.resize_confirm_window);
         plan(situation.views, by).into_iter().map(|instance| (instance, by)).collect()
     }
 

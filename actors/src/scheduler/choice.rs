@@ -177,7 +177,7 @@ pub fn may_rebuild(
     })
 }
 
-/// Runs the enabled filters in their order until no host is left, and then the filters that always run.
+/// Runs the enabled filters in their order until no host is left, and then the filters that are demanded.
 fn filter(
     context: &SchedulingContext<'_>,
     slots: &mut Vec<Slot>,
@@ -186,8 +186,9 @@ fn filter(
 ) {
     let enabled = &context.options.enabled_filters;
     let chosen = enabled.iter().filter_map(|name| filters::named(name));
+    let hosts = slots.len();
     let unasked =
-        |filter: &&filters::Filter| filter.always && !enabled.contains(&filter.name) && (filter.applies)(context);
+        |filter: &&filters::Filter| !enabled.contains(&filter.name) && filters::is_demanded(filter, context, hosts);
     for filter in chosen.chain(filters::FILTERS.iter().filter(unasked)).filter(|filter| which(filter)) {
         let mut refused = Vec::new();
         if (filter.applies)(context) {

@@ -29,6 +29,8 @@ pub struct SchedulerOptions {
     pub image_props_weight_setting: BTreeMap<String, f64>,
     /// `[metrics] weight_setting`: metric and ratio.
     pub metrics_weight_setting: BTreeMap<String, f64>,
+    /// `[metrics] required`: whether no host is chosen if the metrics to weigh are missing.
+    pub metrics_required: bool,
     pub metrics_weight_of_unavailable: f64,
     pub prefilters: PrefilterOptions,
     /// Whether `[compute] consecutive_build_service_disable_threshold` is not 0.

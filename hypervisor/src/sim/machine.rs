@@ -43,6 +43,8 @@ pub(super) struct SimMachine {
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
     pub(super) copies: BTreeSet<(InstanceId, ImageId)>,
+    /// The copies that are raw files; the others are in qcow2.
+    pub(super) raw_copies: BTreeSet<ImageId>,
     /// Guests with a set-aside copy of their disk.
     pub(super) kept: BTreeSet<InstanceId>,
     pub(super) images: BTreeSet<String>,
@@ -86,6 +88,7 @@ impl SimMachine {
             guests: BTreeMap::new(),
             leaks: BTreeSet::new(),
             copies: BTreeSet::new(),
+            raw_copies: BTreeSet::new(),
             kept: BTreeSet::new(),
             images: BTreeSet::new(),
             idle: BTreeMap::new(),

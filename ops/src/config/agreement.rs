@@ -3,6 +3,7 @@
 //! Each rule reports the problem at the option that is set, and says which change solves it.
 
 mod services;
+mod unmade;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -51,6 +52,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         guests_cpus(config),
         memory_in_files(config),
         signatures(config),
+        unmade::choices(config),
         event_store(config),
         identity(config),
         services::service_user(config),

@@ -101,7 +101,6 @@ fn all_problems_are_reported_in_the_order_of_the_files() {
             "0.conf:3: error: [DEFAULT] debug: `maybe` is not a boolean (true, 1, on, yes or false, 0, off, no)",
             "0.conf:4: error: neither a section, a comment nor an assignment (no `=` or `:`)",
             "0.conf:6: error: [api] max_limit: -4 is out of bounds (at least 0)",
-            "1.conf:2: warning: [vnc] novncproxy_port has no effect in this version yet",
             "1.conf:2: error: [vnc] novncproxy_port: 99999 is out of bounds (0 to 65535)",
             "1.conf:4: error: [libvirt] virt_type: `lxc` is not one of auto, kvm, qemu",
         ]
@@ -113,18 +112,52 @@ fn options_that_only_nova_has_cause_a_note_or_a_warning() {
     assert_eq!(
         problems_in(&[concat!(
             "[DEFAULT]\ncompute_driver = fake\n[ironic]\nauth-type = password\n",
-            "[database]\nconnection = mysql://x\n[libvirt]\ndisk-prefix = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
+            "[database]\nconnection = mysql://x\n[libvirt]\nuid-maps = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
         )]),
         [
             "0.conf:2: note: [DEFAULT] compute_driver is an option of Nova and has no effect in Chronova",
             "0.conf:4: note: [ironic] auth-type is an option of Nova and has no effect in Chronova",
             "0.conf:6: warning: [database] connection is an option of Nova and has no effect: the event log under \
              [chronova] data_dir takes the place of Nova's databases",
-            "0.conf:8: warning: [libvirt] disk_prefix has no effect in this version yet",
+            "0.conf:8: note: [libvirt] uid-maps is an option of Nova and has no effect in Chronova",
             "0.conf:9: warning: [libvirt] max_limit is not a known option; did you mean [api] max_limit?",
             "0.conf:11: warning: [quotas] cores is not a known option; did you mean [quota] cores?",
         ]
     );
+}
+
+#[test]
+fn options_without_a_meaning_are_noted_with_their_reason_and_their_choices_cause_a_warning() {
+    let harmless = "[libvirt]\ntx_queue_size =\ninject_password = False\n[quota]\nrecheck_quota = false\n";
+    let reason = "is an option of Nova and has no effect in Chronova: ";
+    assert_eq!(
+        problems_in(&[harmless]),
+        [
+            format!("0.conf:2: note: [libvirt] tx_queue_size {reason}no network here has vhost-user cards"),
+            format!(
+                "0.conf:3: note: [libvirt] inject_password {reason}no file in a guest's disk is changed; the guest reads \
+                 its password from its metadata, or its agent sets it"
+            ),
+            format!(
+                "0.conf:5: note: [quota] recheck_quota {reason}quota is claimed before anything is made, so two requests \
+                 at once cannot exceed it"
+            ),
+        ]
+    );
+    let chosen =
+        problems_in(&["[libvirt]\ntx-queue-size = 512\n[workarounds]\ndisable_deep_image_inspection = true\n"]);
+    assert_eq!(
+        chosen,
+        [
+            format!("0.conf:2: warning: [libvirt] tx-queue-size {reason}no network here has vhost-user cards"),
+            format!(
+                "0.conf:4: warning: [workarounds] disable_deep_image_inspection {reason}for safety every image is \
+                 inspected before a guest uses it, and nothing turns that off"
+            ),
+        ]
+    );
+    let old = problems_in(&["[DEFAULT]\nimage_cache_subdirectory_name = cache\n"]);
+    assert!(old.len() == 1 && old[0].starts_with("0.conf:2: warning: ") && old[0].contains("cached images"), "{old:?}");
 }
 
 /// An operator who names a service believes that Chronova calls it.
@@ -405,6 +438,24 @@ fn options_for_signatures_of_images_stop_the_start() {
     }
     let off = problems_in(&["[glance]\nverify_glance_signatures = false\n"]);
     assert!(!off.iter().any(|line| line.contains("error")), "{off:?}");
+}
+
+#[test]
+fn choices_that_are_not_supported_stop_the_start_and_say_what_to_choose() {
+    for (section, option, advice) in [
+        ("DEFAULT", "config_drive_format = vfat", "iso9660"),
+        ("scheduler", "query_placement_for_routed_network_aggregates = true", "set it to false"),
+        ("quota", "driver = nova.quota.UnifiedLimitsDriver", "set nova.quota.DbQuotaDriver"),
+        ("libvirt", "snapshot_image_format = vmdk", "raw or qcow2"),
+        ("libvirt", "snapshot_image_format = vdi", "raw or qcow2"),
+    ] {
+        let problems = problems_in(&[&format!("[{section}]\n{option}\n")]);
+        assert_eq!(problems.len(), 1, "{option}: {problems:?}");
+        assert!(problems[0].starts_with(&format!("0.conf:2: error: [{section}] ")), "{problems:?}");
+        assert!(problems[0].contains(advice), "{problems:?}");
+    }
+    let supported = "[DEFAULT]\nconfig_drive_format = iso9660\n[quota]\ndriver = nova.quota.NoopQuotaDriver\n";
+    assert_eq!(problems_in(&[supported]), [""; 0]);
 }
 
 #[test]

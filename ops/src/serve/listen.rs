@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context as _, Result, bail};
 use chronova_web::console::{self, ConsoleConfig};
-use chronova_web::server::{HttpOptions, Listener};
+use chronova_web::server::{HttpOptions, Listener, Offer};
 use chronova_web::service::Service;
 use chronova_web::tls::TlsFiles;
 
@@ -35,10 +35,15 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
         let secure = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == api);
         let in_novas_words = in_novas_words(config, only).filter(|_| words.0.is_empty());
         for word in words.0.iter().cloned().chain(in_novas_words) {
-            all.push(Listener { address: resolve(&word)?, only, secure });
+            all.push(Listener { address: resolve(&word)?, offer: only.map_or(Offer::All, Offer::Only), secure });
         }
     }
-    if !all.iter().any(|listener| listener.only.is_none()) {
+    let vnc = &config.vnc;
+    if let Some(word) = host_and_port(&vnc.novncproxy_host, vnc.novncproxy_port) {
+        let secure = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == "osapi_compute");
+        all.push(Listener { address: resolve(&word)?, offer: Offer::Consoles, secure });
+    }
+    if !all.iter().any(|listener| listener.offer == Offer::All) {
         bail!("[chronova] listen is empty: set at least one HOST:PORT");
     }
     if config.api.auth_strategy == "noauth2"
@@ -60,6 +65,11 @@ fn in_novas_words(config: &Config, only: Option<Service>) -> Option<String> {
         Service::Metadata => (&default.metadata_listen, default.metadata_listen_port),
         _ => return None,
     };
+    host_and_port(host, port)
+}
+
+/// `HOST:PORT`; `None` without a port.
+fn host_and_port(host: &str, port: Option<u16>) -> Option<String> {
     let port = port.filter(|port| *port != 0)?;
     Some(if host.contains(':') && !host.starts_with('[') {
         format!("[{host}]:{port}")
@@ -98,7 +108,7 @@ pub fn public_url(config: &Config, listeners: &[Listener]) -> String {
     if let Some(url) = &config.chronova.public_url {
         return url.trim_end_matches('/').to_owned();
     }
-    let Some(first) = listeners.iter().find(|listener| listener.only.is_none()) else { return String::new() };
+    let Some(first) = listeners.iter().find(|listener| listener.offer == Offer::All) else { return String::new() };
     let (address, scheme) = (first.address, if first.secure { "https" } else { "http" });
     match address.ip().is_unspecified() {
         true => format!("{scheme}://{}:{}", config.chronova.public_host, address.port()),

@@ -86,9 +86,8 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     }
     control_plane.app.feeds.close();
     control_plane.app.consoles.close();
-    for handle in handles {
-        handle.stop(true).await;
-    }
+    // All listeners close at once. The limit of `[DEFAULT] graceful_shutdown_timeout` is for all together.
+    futures::future::join_all(handles.iter().map(|handle| handle.stop(true))).await;
     if let Some(peers) = peers {
         peers.close().await;
     }

@@ -13,6 +13,7 @@ use chronova_actors::instance::creation::CreateReject;
 use chronova_actors::instance::unsupported::HostBoundHardware;
 use chronova_actors::keypair::KeypairReject;
 use chronova_actors::operations::interfaces::{AttachInterfaceReject, InterfaceReject};
+use chronova_actors::operations::unique_names::ServerChangeReject;
 use chronova_actors::ports::PortError;
 use chronova_actors::quota::{InsufficientQuota, QuotaReject};
 use chronova_actors::server_group::ServerGroupReject;
@@ -207,6 +208,19 @@ fn over_limit(reject: QuotaReject) -> Fault {
     }
 }
 
+/// Nova's `InstanceExists`.
+fn name_taken(name: &str) -> Fault {
+    Fault::conflict(format!("Instance {name} already exists."))
+}
+
+/// The refusal of a change of a server.
+pub(super) fn server_change(id: InstanceId, reject: ServerChangeReject) -> Fault {
+    match reject {
+        ServerChangeReject::NameTaken(name) => name_taken(&name),
+        ServerChangeReject::Server(error) => instance(id, error),
+    }
+}
+
 /// The refusal of a request for new servers. A server group that was deleted meanwhile counts as missing.
 pub(super) fn create(reject: CreateReject) -> Fault {
     match reject {
@@ -215,6 +229,7 @@ pub(super) fn create(reject: CreateReject) -> Fault {
             Fault::bad_request(server_group(CommandError::Rejected(reject)).message)
         }
         CreateReject::Group(reject) => server_group(CommandError::Rejected(reject)),
+        CreateReject::NameTaken(name) => name_taken(&name),
         CreateReject::Server { instance, reject } => instance_reject(instance, reject),
         CreateReject::Unavailable(error) => quota(CommandError::Unavailable(error)),
     }

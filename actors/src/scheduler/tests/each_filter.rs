@@ -207,6 +207,23 @@ fn a_host_that_does_not_report_a_fact_does_not_pass() {
     assert_eq!(cell.pass("MetricsFilter", &small()).0, Vec::<String>::new());
 }
 
+/// Nova's weigher raises an error where a metric that it must have is missing, which needs at least two hosts.
+#[test]
+fn required_metrics_that_no_host_reports_leave_no_host() {
+    let mut cell = Cell::three();
+    cell.options.metrics_weight_setting = BTreeMap::from([("cpu.percent".to_owned(), -1.0)]);
+    let decision = cell.decide(&small());
+    assert!(decision.ranked.is_empty());
+    assert!(decision.reasons.message().contains("no host reports the metrics"), "{}", decision.reasons.message());
+    let forced = RequestSpec { forced_host: Some("h1".to_owned()), ..small() };
+    assert_eq!(cell.decide(&forced).ranked.len(), 1);
+    cell.options.metrics_required = false;
+    assert_eq!(cell.fitting(&small()).len(), 3);
+    cell.options.metrics_required = true;
+    cell.options.weighers = vec!["RAMWeigher"];
+    assert_eq!(cell.fitting(&small()).len(), 3, "nothing weighs metrics");
+}
+
 /// Two hosts have one cell each. One has free dedicated processors, the other has none.
 #[test]
 fn a_topology_must_fit_on_the_cells_beside_pending_claims() {

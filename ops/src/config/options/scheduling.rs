@@ -3,7 +3,7 @@
 use chronova_actors::scheduler::filters::NAMES;
 use chronova_actors::scheduler::weighers::CLASSES;
 
-use super::super::option::{Default::Text, Multi};
+use super::super::option::Default::Text;
 
 section! {
     /// Nova's `[scheduler]`.
@@ -35,9 +35,9 @@ section! {
         image_metadata_prefilter: bool => runtime.scheduler.prefilters.image_metadata_prefilter {
             help: "Ask for hosts that support the devices an image's properties name.",
         }
-        query_placement_for_routed_network_aggregates: bool => nothing {
+        query_placement_for_routed_network_aggregates: bool => here {
             default: Text("false"),
-            help: "Ask for hosts on the segments of a routed network.",
+            help: "Ask for hosts on the segments of a routed network. Chronova reads no segments, so true stops the start.",
         }
     }
 }
@@ -49,12 +49,6 @@ section! {
             choices: &NAMES,
             deprecated: &[("DEFAULT", "scheduler_default_filters")],
             help: "Filters that a host must pass, in the order of their use.",
-        }
-        available_filters: Multi => nothing {
-            default: Text("nova.scheduler.filters.all_filters"),
-            deprecated: &[("DEFAULT", "scheduler_available_filters")],
-            help: "Filters that may be enabled. Nova loads Python classes by it; all built-in filters are available here, \
-                   whatever it says.",
         }
         weight_classes: Vec<String> => runtime.scheduler.weighers by WeigherClasses {
             choices: &CLASSES,
@@ -78,11 +72,6 @@ section! {
             min: Some(1.0),
             deprecated: &[("DEFAULT", "max_instances_per_host")],
             help: "Servers on a host above which NumInstancesFilter refuses it.",
-        }
-        track_instance_changes: bool => nothing {
-            default: Text("true"),
-            deprecated: &[("DEFAULT", "scheduler_tracks_instance_changes")],
-            help: "Whether the scheduler knows which servers are on a host. It reads the same log here, so it always does.",
         }
         ram_weight_multiplier: f64 => runtime.scheduler.multipliers.ram {
             deprecated: &[("DEFAULT", "ram_weight_multiplier")],
@@ -128,10 +117,6 @@ section! {
         build_failure_weight_multiplier: f64 => runtime.scheduler.multipliers.build_failure {
             help: "Weight against hosts whose last builds failed.",
         }
-        cross_cell_move_weight_multiplier: f64 => nothing {
-            default: Text("1000000.0"),
-            help: "Weight of staying in the same cell when a server moves.",
-        }
         image_properties_default_architecture: Option<String>
             => runtime.scheduler.image_properties_default_architecture {
             help: "Architecture of images that do not say theirs, for ImagePropertiesFilter.",
@@ -172,10 +157,9 @@ section! {
             help: "Metrics to weigh and the ratio of each, as in cpu.percent=-1.0. Hosts report no metrics yet, so with a \
                    setting MetricsFilter refuses every host.",
         }
-        required: bool => nothing {
-            default: Text("true"),
-            help: "Whether a host that lacks a metric of weight_setting is an error. MetricsFilter is what keeps such hosts \
-                   out.",
+        required: bool => runtime.scheduler.metrics_required {
+            help: "Whether a choice between hosts fails if they lack a metric of weight_setting. Hosts report no metrics yet, \
+                   so with a setting no server is built unless this is off.",
         }
         weight_of_unavailable: f64 => runtime.scheduler.metrics_weight_of_unavailable {
             help: "The weight of a host that lacks a metric, where metrics are not required.",
