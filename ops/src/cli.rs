@@ -69,6 +69,9 @@ enum Command {
         #[command(subcommand)]
         command: commands::policy::PolicyCommand,
     },
+    /// Back up the data of the control plane while it runs, and restore it.
+    #[command(subcommand)]
+    Backup(commands::backup::BackupSubcommand),
     /// Move the event log to another engine.
     #[command(subcommand)]
     Log(LogCommand),
@@ -237,9 +240,17 @@ pub fn run() -> ExitCode {
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
+        Command::Backup(command) => backup(command),
         Command::Log(LogCommand::Copy { place, args }) => operate(&place, OperatorCommand::LogCopy(args)),
         Command::Cluster(command) => cluster(command),
         Command::Host(command) => host(&command),
+    }
+}
+
+fn backup(command: commands::backup::BackupSubcommand) -> ExitCode {
+    match command.parts() {
+        (Some(place), command) => operate(&place, OperatorCommand::Backup(command)),
+        (None, command) => operate_alone(OperatorCommand::Backup(command)),
     }
 }
 

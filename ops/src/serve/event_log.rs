@@ -26,6 +26,9 @@ impl EventLog {
     pub(super) async fn open(config: &Config, sqlite: &SqliteOptions, member: Option<&MemberName>) -> Result<Self> {
         let data = DataDir(config.chronova.data_dir.clone());
         private::close(&data.0).with_context(|| format!("cannot use the data folder {}", data.0.display()))?;
+        if data.unfinished_restore().exists() {
+            bail!("a restore to {} was not completed: run `chronova backup restore` again", data.0.display());
+        }
         match EventStoreAddress::parse(&config.chronova.event_store).map_err(anyhow::Error::msg)? {
             EventStoreAddress::Sqlite => Self::file(&data.log(), sqlite),
             EventStoreAddress::Postgres(url) => Self::database(config, &data, url, member).await,
