@@ -17,6 +17,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::capacity::{capabilities, inventories, power};
 use super::consoles;
 use super::context::HostContext;
+use super::fence::{self, FenceVerdict, LogIdentity};
 use super::fleet::ConnectedHost;
 use super::options::DeletedGuests;
 use super::plan::{self, ResyncAction};
@@ -33,7 +34,8 @@ const MISSED_BEATS: u32 = 2;
 
 /// Runs the agent of one host until the task is dropped.
 pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
-    let mut agent = Agent { context, store, driver, member: None, missed: 0, connected: false, suspect: true };
+    let mut agent =
+        Agent { context, store, driver, member: None, identity: None, refusal: None, missed: 0, connected: false, suspect: true };
     let mut signals = agent.driver.watch();
     let mut beat = interval(agent.context.options.heartbeat);
     let mut resync = interval(agent.context.options.resync);
@@ -75,6 +77,10 @@ struct Agent {
     driver: Arc<dyn Driver>,
     /// The connected host; `None` until its first answer.
     member: Option<Arc<ConnectedHost>>,
+    /// `None` until it is needed.
+    identity: Option<LogIdentity>,
+    /// Why the host is refused, as logged last.
+    refusal: Option<String>,
     missed: u32,
     connected: bool,
     /// Whether the devices of the host's guests must be compared with the log: the host was away, or its devices were
@@ -99,6 +105,9 @@ impl Agent {
             Ok(found) => found,
             Err(error) => return self.mourn(&error.to_string()).await,
         };
+        if !self.may_drive().await {
+            return;
+        }
         let options = &self.context.options;
         let at_once =
             ConcurrencyLimits { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
@@ -222,9 +231,51 @@ impl Agent {
         }
     }
 
+    /// Whether this log may drive the host. If a copy of the log drives it, the host is let go at once.
+    async fn may_drive(&mut self) -> bool {
+        if !self.context.options.fenced {
+            return true;
+        }
+        if self.identity.is_none() {
+            match LogIdentity::of(&*self.store).await {
+                Ok(found) => self.identity = found,
+                Err(error) => tracing::error!(%error, "the identity of the log cannot be read"),
+            }
+        }
+        // The first event of an empty log may be about this host.
+        let Some(LogIdentity { owner, .. }) = self.identity else { return self.store.head() == Position::START };
+        let (uri, fleet) = (self.driver.uri(), &self.context.fleet);
+        match fence::judge(&*self.driver, owner).await {
+            FenceVerdict::Admitted => {
+                fleet.admit(uri);
+                self.refusal = None;
+                true
+            }
+            // The heartbeat counts a host that does not answer.
+            FenceVerdict::Unknown(_) if self.connected => true,
+            FenceVerdict::Unknown(reason) => {
+                self.mourn(&reason).await;
+                false
+            }
+            FenceVerdict::Refused(reason) => {
+                fleet.refuse(uri);
+                (self.connected, self.suspect, self.member) = (false, true, None);
+                self.report_known_down(&reason).await;
+                if self.refusal.as_ref() != Some(&reason) {
+                    tracing::error!(uri, "{reason}");
+                    self.refusal = Some(reason);
+                }
+                false
+            }
+        }
+    }
+
     async fn beat(&mut self) {
         if !self.connected {
             return self.welcome_back().await;
+        }
+        if !self.may_drive().await {
+            return;
         }
         self.beat_once().await;
         if self.missed > MISSED_BEATS {
@@ -353,10 +404,10 @@ impl Agent {
 
     fn believing(&self, instance: InstanceId, judge: impl FnOnce(&Instance) -> ResyncAction) -> ResyncAction {
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
-        match &row {
-            Some(row) => judge(&row.instance),
-            None => judge(&Instance::Absent),
-        }
+        let Some(row) = &row else { return judge(&Instance::Absent) };
+        let remedy = judge(&row.instance);
+        let Some(copied_at) = self.identity.and_then(|identity| identity.copied_at) else { return remedy };
+        plan::doubted(remedy, row.actions.last().is_some_and(|action| action.updated_at >= copied_at))
     }
 
     /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. A guest that is not removed
@@ -413,6 +464,9 @@ impl Agent {
                 }
             }
             ResyncAction::Reap => self.reap(member, instance).await,
+            ResyncAction::Doubt => {
+                tracing::warn!(host = %member.hostname, %instance, "the log was restored, and has this guest's server elsewhere: it may have moved since the backup, leaving the guest alone");
+            }
             ResyncAction::Report => {
                 tracing::warn!(host = %member.hostname, %instance, "unknown guest on the host, leaving it alone");
             }

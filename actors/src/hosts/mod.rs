@@ -9,6 +9,7 @@
 //! | [`capacity`] | converts a host's resources into the types of the events and of Placement |
 //! | [`readings`] | the readings of a host that APIs may use |
 //! | [`context`], [`options`] | the parts that all agents share, and their options |
+//! | [`fence`] | refuses a host that a copy of this log drives |
 //! | [`resume`] | starts the guests of a host that lost its power |
 //! | [`plan`] | chooses the action on a difference between a host and the log; pure |
 
@@ -16,6 +17,7 @@ pub mod agent;
 pub mod capacity;
 pub mod consoles;
 pub mod context;
+pub mod fence;
 pub mod fleet;
 pub mod images;
 pub mod options;

@@ -31,6 +31,8 @@ pub struct HostOptions {
     pub heartbeat: Duration,
     /// The period in which an agent compares its host with the log; also the longest wait for the read models.
     pub resync: Duration,
+    /// Whether a host is refused that a copy of this log drives ([`super::fence`]). `chronova serve` sets it.
+    pub fenced: bool,
     /// The hosts' processors for pinned and for floating guests.
     pub host_cpus: HostCpus,
 }
@@ -52,6 +54,7 @@ impl Default for HostOptions {
             deleted_guests: DeletedGuests::Reap,
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_mins(1),
+            fenced: false,
             host_cpus: HostCpus::default(),
         }
     }

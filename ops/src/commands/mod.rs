@@ -15,6 +15,7 @@ pub mod host;
 pub mod inspect;
 pub mod log_copy;
 pub mod log_pages;
+pub mod log_home;
 mod log_place;
 pub mod moments;
 pub mod policy;

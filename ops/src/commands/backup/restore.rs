@@ -10,6 +10,7 @@ use std::path::Path;
 
 use chronova_events::chain::Anchor;
 use chronova_events::envelope::{Recorded, Timestamp};
+use chronova_events::installation::{CopyOrigin, LogGeneration};
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::StoreError;
 use chronova_events::store::sqlite::import::LogImport;
@@ -18,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::audit::archive::{begin, manifests, read_segment};
 use super::super::moments::AsOf;
-use super::super::{CommandFailure, DataDir, Exit, LogPlace};
+use super::super::{CommandFailure, DataDir, Exit, LogPlace, log_home};
 use super::files::{IMAGES, KEYS, SECRETS};
 use super::folder::{BackupFolder, names, remove, sync};
 use super::manifest::{BackupManifest, StoredFile, hexadecimal};
@@ -82,10 +83,11 @@ pub(super) async fn run(
     }
     let end = write_log(&folder, data, newest, bound)?;
     let files = take_files(&folder, data, &backups, end)?;
-    finish(data).await?;
+    finish(data, now).await?;
     let dir = data.0.display();
     writeln!(out, "restored {dir} as of position {}: {files} files beside the log", end.position)?;
     writeln!(out, "verify it with: chronova audit verify --data-dir {dir}")?;
+    writeln!(out, "hosts that the original log drove are refused until: chronova host claim --all --data-dir {dir}")?;
     Ok(Exit::Yes)
 }
 
@@ -210,12 +212,16 @@ fn take(from: &Path, data: &Path, file: &StoredFile, path: &str) -> Result<(), C
     Ok(())
 }
 
-/// Opens the log once for writing, which checks it and seals its pages, and removes the mark.
-async fn finish(data: &DataDir) -> Result<(), CommandFailure> {
+/// Opens the log once for writing, which checks it and seals its pages, and begins its new generation: the hosts refuse
+/// the restored log beside the original. Removes the mark.
+async fn finish(data: &DataDir, now: Timestamp) -> Result<(), CommandFailure> {
     let log = data.log();
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(log, &SqliteOptions::default())).await;
     let store = opened.map_err(|error| StoreError::Io(error.to_string()))??;
+    let begun = LogGeneration::begin(&*store, CopyOrigin::Restored, now).await;
     store.close().await;
+    begun.map_err(|error| CommandFailure::Usage(format!("{}: {error}", data.log().display())))?;
+    log_home::keep(data)?;
     sync(&data.0)?;
     remove(&data.unfinished_restore())?;
     sync(&data.0)
