@@ -43,7 +43,8 @@ fn count(dir: &str) -> usize {
 
 /// The newest position of the log.
 fn head(cloud: &Cloud) -> u64 {
-    let (position, _) = done(cloud.command(&["audit", "head"])).split_once(':').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let (position, _) =
+        done(cloud.command(&["audit", "head"])).split_once(':').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     position.trim().parse().unwrap()
 }
 
@@ -84,7 +85,8 @@ impl Load {
 }
 
 fn create(client: &Client, goods: &Furniture, name: &str) -> String {
-    let server = json!({"server": {"name": name, "imageRef": goods.image, "flavorRef": goods.flavor, "networks": "none"}});
+    let server =
+        json!({"server": {"name": name, "imageRef": goods.image, "flavorRef": goods.flavor, "networks": "none"}});
     client.post("/compute/v2.1/servers", &server).unwrap().expect(202).text("/server/id")
 }
 
@@ -258,7 +260,10 @@ fn a_flipped_byte_in_a_backup_is_located() {
             std::fs::write(&file, changed).unwrap();
             let (code, text) = chronova(&["backup", "verify", &dir]);
             let name = file.file_name().unwrap().to_string_lossy();
-            assert!(code == 1 && text.contains(&*name) && text.contains("NOT whole"), "{name}, byte {at}: {code} {text}");
+            assert!(
+                code == 1 && text.contains(&*name) && text.contains("NOT whole"),
+                "{name}, byte {at}: {code} {text}"
+            );
             flipped += 1;
         }
         std::fs::write(&file, bytes).unwrap();
@@ -320,7 +325,8 @@ fn a_backup_that_dies_at_any_write_spoils_nothing() {
     let now = servers(&cloud.client());
     cloud.stop();
     done(chronova(&["backup", "verify", &dir]));
-    let left: Vec<_> = files(Path::new(&dir)).into_iter().filter(|path| path.extension().is_some_and(|e| e == "tmp")).collect();
+    let left: Vec<_> =
+        files(Path::new(&dir)).into_iter().filter(|path| path.extension().is_some_and(|e| e == "tmp")).collect();
     assert_eq!(left, Vec::<PathBuf>::new(), "the last command removed what was half written");
     run(&mut restored(&dir, &[]), |client| {
         assert_eq!(servers(client), now);
@@ -412,4 +418,47 @@ fn erased_data_stays_erased_in_older_backups() {
 
 fn client_created(answer: &cloud::Answer) {
     assert!((200..300).contains(&answer.status), "{}", answer.body);
+}
+
+/// The commands in the shell blocks of a page.
+fn commands_of(page: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+    let text = std::fs::read_to_string(path).unwrap();
+    let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned());
+    blocks.flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// Runs the commands of the page in its order, with this test's folders in place of the page's.
+#[test]
+fn the_commands_in_the_page_about_backups_work() {
+    let mut cloud = Cloud::new(FLEET);
+    cloud.start();
+    cloud.furnish();
+    cloud.configure(&format!("[chronova]\ndata_dir = {}\n", cloud.data().display()));
+    let here = cloud.folder.path().display().to_string();
+    let mut ran = 0;
+    for command in commands_of("backup.md") {
+        let words = command
+            .replace("/etc/chronova/chronova.conf", &format!("{here}/chronova.conf"))
+            .replace("/srv/backups", &format!("{here}/backups"))
+            .replace("/var/lib/", &format!("{here}/"));
+        let mut words = words.split_whitespace();
+        assert_eq!(words.next(), Some("chronova"), "{command}");
+        if command.contains(" 1s") {
+            pause(1_500);
+            done(chronova(&[
+                "backup",
+                "create",
+                &format!("{here}/backups/cloud"),
+                "--config-file",
+                &format!("{here}/chronova.conf"),
+            ]));
+        }
+        let args: Vec<&str> = words.collect();
+        let (code, text) = chronova(&args);
+        assert_eq!(code, 0, "{command}: {text}");
+        ran += 1;
+    }
+    assert!(ran >= 8, "{ran}");
+    cloud.stop();
 }

@@ -37,7 +37,8 @@ impl CommandFailure {
 
     /// Whether a disk is full.
     pub(super) fn is_full(&self) -> bool {
-        let full = |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let full =
+            |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         match self {
             Self::File { error, .. } | Self::Output(error) => full(error),
             Self::Store(error) => *error == StoreError::Full,

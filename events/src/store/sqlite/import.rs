@@ -151,8 +151,7 @@ mod tests {
         let source = SqliteStore::open(&from, &SqliteOptions::default()).unwrap();
         for n in 0..5 {
             let released = crate::ledger::Released { consumer: n.to_string().into() };
-            let event =
-                NewEvent::new(crate::ledger::LedgerEvent::from(released), Timestamp(n), &Meta::system("test"));
+            let event = NewEvent::new(crate::ledger::LedgerEvent::from(released), Timestamp(n), &Meta::system("test"));
             source.append(&StreamId::new("ledger", &(n % 2)), Expected::Any, vec![event]).await.unwrap();
         }
         let events = source.read_all(Position::START, 9).await.unwrap();
@@ -169,10 +168,16 @@ mod tests {
         let found = verify(&to, &VerifyOptions::default()).unwrap();
         assert!(found.is_whole() && found.events == 5 && found.streams == 2 && found.pages > 0, "{found:?}");
         let read = ReadOnlyLog::open(&to).unwrap();
-        assert_eq!(read.read_stream(&StreamId::new("ledger", &1), crate::envelope::Revision(1), 9).await.unwrap().len(), 1);
+        assert_eq!(
+            read.read_stream(&StreamId::new("ledger", &1), crate::envelope::Revision(1), 9).await.unwrap().len(),
+            1
+        );
 
         let mut forged = LogImport::create(&folder.path().join("forged.db")).unwrap();
-        assert!(matches!(forged.append(part(1, 5)), Err(StoreError::Corrupt { position: 2, .. })), "no event is left out");
+        assert!(
+            matches!(forged.append(part(1, 5)), Err(StoreError::Corrupt { position: 2, .. })),
+            "no event is left out"
+        );
         let mut other = LogImport::create(&folder.path().join("other.db")).unwrap();
         other.chain = Chain::after(EventHash([1; 32]));
         assert!(matches!(other.append(part(0, 1)), Err(StoreError::Corrupt { position: 1, .. })), "nor is one changed");

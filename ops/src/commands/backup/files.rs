@@ -20,8 +20,8 @@ use chronova_events::registry::NounEvent as _;
 use chronova_events::store::EventStore;
 use uuid::Uuid;
 
-use super::super::{CommandFailure, DataDir};
 use super::super::log_pages::payload;
+use super::super::{CommandFailure, DataDir};
 use super::folder::{BackupWriter, modified, names};
 use super::manifest::{BackupManifest, StoredFile};
 

@@ -74,7 +74,8 @@ impl BackupFolder {
 
     /// The manifests from the oldest to the newest; for a damaged one, its name and the damage.
     pub(super) fn manifests(&self) -> Result<Vec<Result<BackupManifest, (String, String)>>, CommandFailure> {
-        let mut names: Vec<String> = names(&self.dir)?.into_iter().filter(|name| BackupManifest::is_name(name)).collect();
+        let mut names: Vec<String> =
+            names(&self.dir)?.into_iter().filter(|name| BackupManifest::is_name(name)).collect();
         names.sort();
         let read = |name: String| {
             let path = self.dir.join(&name);
