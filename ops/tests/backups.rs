@@ -428,37 +428,31 @@ fn commands_of(page: &str) -> Vec<String> {
     blocks.flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// Runs the commands of the page in its order, with this test's folders in place of the page's.
+/// Runs the commands of the pages in their order, with this test's folders in place of the pages'.
 #[test]
-fn the_commands_in_the_page_about_backups_work() {
+fn the_commands_in_the_pages_about_backups_and_disasters_work() {
     let mut cloud = Cloud::new(FLEET);
     cloud.start();
     cloud.furnish();
     cloud.configure(&format!("[chronova]\ndata_dir = {}\n", cloud.data().display()));
     let here = cloud.folder.path().display().to_string();
     let mut ran = 0;
-    for command in commands_of("backup.md") {
+    for command in [commands_of("backup.md"), commands_of("disaster.md")].concat() {
         let words = command
             .replace("/etc/chronova/chronova.conf", &format!("{here}/chronova.conf"))
             .replace("/srv/backups", &format!("{here}/backups"))
             .replace("/var/lib/", &format!("{here}/"));
-        let mut words = words.split_whitespace();
-        assert_eq!(words.next(), Some("chronova"), "{command}");
         if command.contains(" 1s") {
+            // The moment that the page names must lie before the newest backup.
             pause(1_500);
-            done(chronova(&[
-                "backup",
-                "create",
-                &format!("{here}/backups/cloud"),
-                "--config-file",
-                &format!("{here}/chronova.conf"),
-            ]));
+            done(cloud.command(&["backup", "create", &format!("{here}/backups/cloud")]));
         }
-        let args: Vec<&str> = words.collect();
-        let (code, text) = chronova(&args);
+        let words: Vec<&str> = words.split_whitespace().collect();
+        assert_eq!(words[0], "chronova", "{command}");
+        let (code, text) = chronova(&words[1..]);
         assert_eq!(code, 0, "{command}: {text}");
         ran += 1;
     }
-    assert!(ran >= 8, "{ran}");
+    assert!(ran >= 12, "{ran}");
     cloud.stop();
 }
