@@ -220,7 +220,7 @@ enum ConfigCommand {
 
 pub fn run() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve(args) => serve(&args),
+        Command::Serve(args) => serve(args),
         Command::ServeLog { place } => {
             load(&place).map_or(ExitCode::from(2), |config| exit_code(serve::log_only::run(config)))
         }
@@ -350,12 +350,12 @@ async fn operate_on(place: &ConfigPaths, command: OperatorCommand) -> ExitCode {
     }
 }
 
-fn serve(args: &ServeArgs) -> ExitCode {
-    let Some(mut config) = load(&args.place) else { return ExitCode::from(2) };
-    if !args.listen.is_empty() {
-        config.chronova.listen = config::Words(args.listen.clone());
+fn serve(ServeArgs { place, listen }: ServeArgs) -> ExitCode {
+    let Some(mut config) = load(&place) else { return ExitCode::from(2) };
+    if !listen.is_empty() {
+        config.chronova.listen = config::Words(listen);
     }
-    exit_code(serve::run(config))
+    exit_code(serve::run(config, Box::new(move || load(&place))))
 }
 
 fn exit_code(result: anyhow::Result<()>) -> ExitCode {

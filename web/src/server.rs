@@ -26,7 +26,7 @@ use crate::route::Method;
 use crate::service::Service;
 use crate::startup_gate::StartupGate;
 use crate::tables::Routers;
-use crate::tls::TlsFiles;
+use crate::tls::ServedCertificate;
 use crate::{console, cors, dashboard, discovery, openapi};
 
 /// An address to listen on.
@@ -65,7 +65,7 @@ pub struct HttpOptions {
     pub workers: usize,
     pub patience: ClientTimeouts,
     /// The certificate and key of the secure listeners.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<ServedCertificate>,
 }
 
 /// Starts the listeners. Each returned server is a future that ends when it is stopped; their handles stop them.
@@ -76,7 +76,7 @@ pub fn serve(
 ) -> std::io::Result<Vec<(SocketAddr, dev::Server)>> {
     // Each schema is compiled at its first use, because most are never used. A test compiles all of them.
     let routers = Arc::new(Routers::all());
-    let tls = serving.tls.as_ref().map(TlsFiles::server_config).transpose().map_err(std::io::Error::other)?;
+    let tls = serving.tls.as_ref().map(ServedCertificate::server_config).transpose().map_err(std::io::Error::other)?;
     let patience = serving.patience;
     listeners
         .iter()
