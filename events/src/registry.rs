@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::{
-    console, erasure, external, flavor, host, host_aggregate, identity, image, installation, instance, keypair, ledger, network,
-    network_quota, process, quota, quota_class, router, security_group, server_group, volume, volume_quota,
+    console, erasure, external, flavor, host, host_aggregate, identity, image, installation, instance, keypair, ledger,
+    network, network_quota, process, quota, quota_class, router, security_group, server_group, volume, volume_quota,
     volume_type,
 };
 

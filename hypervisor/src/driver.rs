@@ -19,8 +19,8 @@ use futures::Stream;
 pub use crate::answer::{ByteStream, DriverError, DriverResult};
 use crate::capability::{
     Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
-    LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
-    VolumeAttachment, VolumeStore,
+    LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
+    VirtualNetworks, VolumeAttachment, VolumeStore,
 };
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState};
 

@@ -42,7 +42,10 @@ fn the_hosts_of_a_log_refuse_its_copies_until_they_are_claimed() {
     copy(&original.data(), &second.data());
     sees_hosts(&mut second, "down");
     let told = second.log();
-    assert!(told.contains("another copy of this log drives the host") && told.contains("chronova host claim sim://"), "{told}");
+    assert!(
+        told.contains("another copy of this log drives the host") && told.contains("chronova host claim sim://"),
+        "{told}"
+    );
     // A refusal lasts.
     sees_hosts(&mut second, "down");
     claim(&second);

@@ -34,8 +34,17 @@ const MISSED_BEATS: u32 = 2;
 
 /// Runs the agent of one host until the task is dropped.
 pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
-    let mut agent =
-        Agent { context, store, driver, member: None, identity: None, refusal: None, missed: 0, connected: false, suspect: true };
+    let mut agent = Agent {
+        context,
+        store,
+        driver,
+        member: None,
+        identity: None,
+        refusal: None,
+        missed: 0,
+        connected: false,
+        suspect: true,
+    };
     let mut signals = agent.driver.watch();
     let mut beat = interval(agent.context.options.heartbeat);
     let mut resync = interval(agent.context.options.resync);

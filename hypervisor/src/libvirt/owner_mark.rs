@@ -51,10 +51,8 @@ impl OwnerMark for LibvirtDriver {
     }
 
     async fn remember(&self, owner: HostOwner) -> DriverResult<()> {
-        self.ask(CALL, move |connect, _| {
-            connect.define_secret_xml(&mark(owner).render(), 0).during(CALL).map(drop)
-        })
-        .await
+        self.ask(CALL, move |connect, _| connect.define_secret_xml(&mark(owner).render(), 0).during(CALL).map(drop))
+            .await
     }
 }
 

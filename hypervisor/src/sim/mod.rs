@@ -52,8 +52,8 @@ use tokio::time::sleep;
 use self::machine::SimMachine;
 use crate::capability::{
     Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
-    LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
-    VolumeAttachment, VolumeStore, offers,
+    LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
+    VirtualNetworks, VolumeAttachment, VolumeStore, offers,
 };
 use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef};

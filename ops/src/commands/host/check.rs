@@ -41,10 +41,7 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
 }
 
 /// Asks the host when it is connected.
-pub(super) async fn ask<T>(
-    driver: &Arc<dyn Driver>,
-    question: impl AsyncFn() -> DriverResult<T>,
-) -> DriverResult<T> {
+pub(super) async fn ask<T>(driver: &Arc<dyn Driver>, question: impl AsyncFn() -> DriverResult<T>) -> DriverResult<T> {
     let mut signals = driver.watch();
     let asked = async {
         loop {
