@@ -71,7 +71,9 @@ async fn make(
         let segments = extend(&*store, &log, now).await?;
         let head = store.anchor().await?.unwrap_or(Anchor::START);
         files.collect(&place.data, writer)?;
-        if !files.are_complete(head.position, &*store).await? {
+        // A log that is open in a database does not show what is appended later.
+        let later = place.read().await?;
+        if !files.are_complete(head.position, &*later).await? {
             continue;
         }
         let (recorded_at, bytes) = (time_of(&*store, head.position).await?, files.bytes);
