@@ -7,10 +7,9 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::envelope::{Meta, NewEvent, Revision, StreamId, Timestamp};
+use crate::envelope::{StreamId, Timestamp};
 use crate::fold::Fold;
 use crate::registry::NounEvent as _;
-use crate::store::{AppendError, EventStore, Expected, StoreError};
 
 noun! {
     /// Events of the log itself.
@@ -42,41 +41,9 @@ pub struct LogGeneration {
 }
 
 impl LogGeneration {
-    fn stream() -> StreamId {
+    /// The stream of the log's own events.
+    pub fn stream() -> StreamId {
         StreamId::new(InstallationEvent::NOUN, "log")
-    }
-
-    /// The present generation of the log in `store`.
-    ///
-    /// # Errors
-    /// The log cannot be read.
-    pub async fn of(store: &dyn EventStore) -> Result<Self, StoreError> {
-        const PAGE: usize = 64;
-        let (mut state, mut after) = (Self::default(), Revision::NONE);
-        loop {
-            let page = store.read_stream(&Self::stream(), after, PAGE).await?;
-            for recorded in &page {
-                let event = recorded.event().map_err(|error| StoreError::Io(error.to_string()))?;
-                if let Some(event) = InstallationEvent::of(event) {
-                    state.evolve(event, recorded.recorded_at);
-                }
-                after = recorded.revision;
-            }
-            if page.len() < PAGE {
-                return Ok(state);
-            }
-        }
-    }
-
-    /// Begins a new generation of the log in `store`.
-    ///
-    /// # Errors
-    /// The log cannot be written.
-    pub async fn begin(store: &dyn EventStore, origin: CopyOrigin, now: Timestamp) -> Result<Uuid, AppendError> {
-        let generation = crate::entropy::uuid();
-        let begun = InstallationEvent::from(GenerationBegun { generation, origin });
-        let event = NewEvent::new(begun, now, &Meta::system("installation"));
-        store.append(&Self::stream(), Expected::Any, vec![event]).await.map(|_| generation)
     }
 }
 

@@ -92,7 +92,7 @@ fn create(client: &Client, goods: &Furniture, name: &str) -> String {
 
 fn server_comes_and_goes(client: &Client, goods: &Furniture, round: u64) {
     let id = create(client, goods, &format!("s{round}"));
-    if round % 3 == 0 {
+    if round.is_multiple_of(3) {
         client.delete(&format!("/compute/v2.1/servers/{id}")).unwrap().expect(204);
     }
     pause(20);
@@ -103,7 +103,7 @@ fn image_comes_and_goes(client: &Client, _: &Furniture, round: u64) {
     let id = client.post("/image/v2/images", &image).unwrap().expect(201).text("/id");
     client.put_bytes(&format!("/image/v2/images/{id}/file"), &IMAGE).unwrap().expect(204);
     // Most images live for a moment, so that a backup meets images at every stage.
-    if round % 8 != 0 {
+    if !round.is_multiple_of(8) {
         client.delete(&format!("/image/v2/images/{id}")).unwrap().expect(204);
     }
 }

@@ -1,4 +1,4 @@
-//! What a running control plane reads again at SIGHUP: log level, policy, certificates. A mistake changes nothing.
+//! At SIGHUP a running control plane reads log level, policy and certificates again. A mistake changes nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -65,7 +65,9 @@ fn a_hang_up_exchanges_the_certificate() {
     if let Err(reason) = certificates(&folder) {
         return println!("skipped: no certificates can be made: {reason}");
     }
-    let copy = |from: &str, to: &str| drop(std::fs::copy(folder.join(from), folder.join(to)).unwrap());
+    let copy = |from: &str, to: &str| {
+        std::fs::copy(folder.join(from), folder.join(to)).unwrap();
+    };
     let show = |name: &str| {
         copy(&format!("{name}.pem"), "shown.pem");
         copy(&format!("{name}.key"), "shown.key");

@@ -5,8 +5,10 @@
 //! no generation has driven takes the first one that comes. `chronova host claim` makes a host take another one; the
 //! generation that drove it until then notices at its next heartbeat, and lets go of the host.
 
-use chronova_events::envelope::{Position, Timestamp};
-use chronova_events::installation::LogGeneration;
+use chronova_events::envelope::{Position, Revision, Timestamp};
+use chronova_events::fold::Fold as _;
+use chronova_events::installation::{InstallationEvent, LogGeneration};
+use chronova_events::registry::NounEvent as _;
 use chronova_events::store::{EventStore, StoreError};
 use chronova_hypervisor::capability::owner_mark::HostOwner;
 use chronova_hypervisor::driver::{Driver, DriverError};
@@ -21,7 +23,7 @@ pub(super) enum FenceVerdict {
     Unknown(String),
 }
 
-/// What tells a log from its copies.
+/// The difference between a log and its copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogIdentity {
     /// The mark that the hosts of this log remember.
@@ -38,9 +40,27 @@ impl LogIdentity {
     pub async fn of(store: &dyn EventStore) -> Result<Option<Self>, StoreError> {
         let Some(first) = store.read_all(Position::START, 1).await?.into_iter().next() else { return Ok(None) };
         let installation = first.id.0;
-        let begun = LogGeneration::of(store).await?.begun;
+        let begun = generation(store).await?.begun;
         let generation = begun.map_or(installation, |(generation, _)| generation);
         Ok(Some(Self { owner: HostOwner { installation, generation }, copied_at: begun.map(|(_, at)| at) }))
+    }
+}
+
+async fn generation(store: &dyn EventStore) -> Result<LogGeneration, StoreError> {
+    const PAGE: usize = 64;
+    let (mut state, mut after) = (LogGeneration::default(), Revision::NONE);
+    loop {
+        let page = store.read_stream(&LogGeneration::stream(), after, PAGE).await?;
+        for recorded in &page {
+            let event = recorded.event().map_err(|error| StoreError::Io(error.to_string()))?;
+            if let Some(event) = InstallationEvent::of(event) {
+                state.evolve(event, recorded.recorded_at);
+            }
+            after = recorded.revision;
+        }
+        if page.len() < PAGE {
+            return Ok(state);
+        }
     }
 }
 

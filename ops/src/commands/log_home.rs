@@ -12,9 +12,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use chronova_events::clock::{Clock as _, SystemClock};
-use chronova_events::envelope::Position;
-use chronova_events::installation::{CopyOrigin, LogGeneration};
-use chronova_events::store::EventStore;
+use chronova_events::envelope::{Meta, NewEvent, Position, Timestamp};
+use chronova_events::installation::{CopyOrigin, GenerationBegun, InstallationEvent, LogGeneration};
+use chronova_events::store::{AppendError, EventStore, Expected};
+use uuid::Uuid;
 
 use super::audit::archive::begin;
 use super::{CommandFailure, DataDir};
@@ -33,13 +34,21 @@ pub async fn settle(data: &DataDir, log: &dyn EventStore) -> Result<()> {
         return Ok(());
     }
     if noted.is_some() && log.head() != Position::START {
-        let generation = LogGeneration::begin(log, CopyOrigin::Copied, SystemClock.now()).await?;
+        let generation = begin_generation(log, CopyOrigin::Copied, SystemClock.now()).await?;
         tracing::warn!(
             %generation,
             "the log was copied: hosts that the original drives refuse it; if the original is gone, run chronova host claim --all"
         );
     }
     Ok(keep(data)?)
+}
+
+/// Begins a new generation of the log in `store`: hosts that another copy drives refuse it from now on.
+pub async fn begin_generation(store: &dyn EventStore, origin: CopyOrigin, now: Timestamp) -> Result<Uuid, AppendError> {
+    let generation = chronova_events::entropy::uuid();
+    let begun = InstallationEvent::from(GenerationBegun { generation, origin });
+    let event = NewEvent::new(begun, now, &Meta::system("installation"));
+    store.append(&LogGeneration::stream(), Expected::Any, vec![event]).await.map(|_| generation)
 }
 
 /// Notes the identity of the log's file.

@@ -1,4 +1,4 @@
-//! What a running server reads again at SIGHUP: the log level, the policy, the certificates of the APIs.
+//! At SIGHUP a running server reads some things again: the log level, the policy, the certificates of the APIs.
 //!
 //! Each part is read by itself: a mistake in one leaves that part as it was, and is logged. All other options take
 //! effect at the next start.

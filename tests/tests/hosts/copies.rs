@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_actors::hosts::fence::LogIdentity;
-use chronova_events::envelope::{NewEvent, Position, Timestamp};
-use chronova_events::installation::{CopyOrigin, LogGeneration};
+use chronova_events::envelope::{Meta, NewEvent, Position, Timestamp};
+use chronova_events::installation::{CopyOrigin, GenerationBegun, InstallationEvent, LogGeneration};
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::{EventStore, Expected};
 use chronova_hypervisor::sim::DriverCall;
 use chronova_tests::world::{Life, World};
+use uuid::Uuid;
 
 use super::{built, id};
 
@@ -53,7 +54,9 @@ async fn hosts_refuse_a_copy_of_their_log_until_they_are_claimed() {
     built(&first, id(1)).await;
 
     let copy = copy_of(&original).await;
-    LogGeneration::begin(&*copy.log, CopyOrigin::Copied, Timestamp(7)).await.unwrap();
+    let begun = GenerationBegun { generation: Uuid::from_u128(7), origin: CopyOrigin::Copied };
+    let begun = NewEvent::new(InstallationEvent::from(begun), Timestamp(7), &Meta::system("test"));
+    copy.log.append(&LogGeneration::stream(), Expected::Any, vec![begun]).await.unwrap();
     let second = copy.live(None, None).await;
     drives(&second, 0).await;
     let before = original.fleet.calls(DriverCall::Destroy);

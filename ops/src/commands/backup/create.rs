@@ -17,8 +17,8 @@ use super::super::audit::archive::{Manifest, manifests, segment, sha256};
 use super::super::audit::export::hash_at;
 use super::super::{CommandFailure, Exit, LogPlace};
 use super::at;
-use super::files::CopiedFiles;
-use super::folder::BackupWriter;
+use super::files::{CopiedFiles, KEYS};
+use super::folder::{BackupWriter, store as store_file};
 use super::manifest::{BackupManifest, StoredFile};
 
 /// How often the log is copied further because a file was removed meanwhile.
@@ -79,7 +79,7 @@ async fn make(
         let (recorded_at, bytes) = (time_of(&*store, head.position).await?, files.bytes);
         let mut manifest = BackupManifest::new(now, head, recorded_at);
         manifest.segments = descriptions(&log, &segments, newest)?;
-        manifest.keys = writer.store(&place.data.keys(), &writer.folder.keys(), super::files::KEYS.to_owned())?;
+        manifest.keys = store_file(&place.data.keys(), &writer.folder.keys(), KEYS.to_owned())?;
         manifest.files = files.list();
         writer.complete(&manifest)?;
         let all: Vec<BackupManifest> = backups.iter().cloned().chain([manifest.clone()]).collect();

@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::super::log_pages::payload;
 use super::super::{CommandFailure, DataDir};
-use super::folder::{BackupWriter, modified, names};
+use super::folder::{BackupWriter, modified, names, store};
 use super::manifest::{BackupManifest, StoredFile};
 
 const SINGLE: [&str; 2] = ["token.key", "clouds.yaml"];
@@ -74,16 +74,16 @@ impl CopiedFiles {
         let source = data.join(&path);
         let Ok(metadata) = source.metadata() else { return Ok(()) };
         let same = |file: &&StoredFile| file.size == metadata.len() && file.modified == modified(&metadata);
-        if self.copies.get(&path).filter(same).is_some() {
+        if self.copies.get(&path).is_some_and(|copied| same(&copied)) {
             return Ok(());
         }
-        let stored = |file: &&StoredFile| {
+        let is_stored = |file: &&StoredFile| {
             let copy = writer.folder.files().join(&file.sha256);
             copy.metadata().is_ok_and(|copy| copy.len() == file.size)
         };
-        if let Some(known) = self.known.get(&path).filter(same).filter(stored) {
+        if let Some(known) = self.known.get(&path).filter(same).filter(is_stored) {
             self.copies.insert(path, known.clone());
-        } else if let Some(copied) = writer.store(&source, &writer.folder.files(), path.clone())? {
+        } else if let Some(copied) = store(&source, &writer.folder.files(), path.clone())? {
             self.bytes += copied.size;
             self.copies.insert(path, copied);
         }
@@ -97,18 +97,18 @@ impl CopiedFiles {
     /// Whether the copies have every file that belongs to the log at `head`.
     ///
     /// A file is in place before the event that tells of it, and is removed after the event that ends its use. So if no
-    /// such end was recorded since `head`, the files that were found after `head` are all. `store` shows the log after
+    /// such end was recorded since `head`, the files that were found after `head` are all. `log` is opened after
     /// the copies were made.
-    pub(super) async fn are_complete(&self, head: Position, store: &dyn EventStore) -> Result<bool, CommandFailure> {
+    pub(super) async fn are_complete(&self, head: Position, log: &dyn EventStore) -> Result<bool, CommandFailure> {
         let mut at = head;
         loop {
-            let page = store.read_all(at, PAGE).await?;
+            let page = log.read_all(at, PAGE).await?;
             for event in &page {
                 let Some((noun, id)) = event.stream.as_str().split_once('-') else { continue };
                 let gone = match (noun, &*event.kind) {
                     ("image", "image.deleted") => !self.has(IMAGES, id),
                     ("instance", kind) if kind.ends_with("deleted") || kind.ends_with("delete_requested") => {
-                        self.lacks_secret_of(store, &event.stream).await?
+                        self.lacks_secret_of(log, &event.stream).await?
                     }
                     _ => false,
                 };
@@ -124,10 +124,10 @@ impl CopiedFiles {
     }
 
     /// Whether the secret of this server may have been removed before it was copied.
-    async fn lacks_secret_of(&self, store: &dyn EventStore, server: &StreamId) -> Result<bool, CommandFailure> {
+    async fn lacks_secret_of(&self, log: &dyn EventStore, server: &StreamId) -> Result<bool, CommandFailure> {
         let mut after = Revision::NONE;
         loop {
-            let page = store.read_stream(server, after, PAGE).await?;
+            let page = log.read_stream(server, after, PAGE).await?;
             for event in page.iter().filter(|event| &*event.kind == "instance.tpm_secret_stored") {
                 if let Some(InstanceEvent::TpmSecretStored(stored)) = InstanceEvent::of(payload(event)?)
                     && !self.has(SECRETS, &stored.reference)

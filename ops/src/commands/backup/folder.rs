@@ -25,6 +25,9 @@ use super::manifest::{BackupManifest, StoredFile, hexadecimal};
 const TEMPORARY: &str = "tmp";
 const CHUNK: usize = 1 << 18;
 
+/// A manifest, or the name and the damage of a damaged one.
+type ReadManifest = Result<BackupManifest, (String, String)>;
+
 /// The folder of backups.
 #[derive(Debug)]
 pub(super) struct BackupFolder {
@@ -72,8 +75,8 @@ impl BackupFolder {
         self.manifests()?.into_iter().map(|found| found.map_err(damaged)).collect()
     }
 
-    /// The manifests from the oldest to the newest; for a damaged one, its name and the damage.
-    pub(super) fn manifests(&self) -> Result<Vec<Result<BackupManifest, (String, String)>>, CommandFailure> {
+    /// The manifests from the oldest to the newest.
+    pub(super) fn manifests(&self) -> Result<Vec<ReadManifest>, CommandFailure> {
         let mut names: Vec<String> =
             names(&self.dir)?.into_iter().filter(|name| BackupManifest::is_name(name)).collect();
         names.sort();
@@ -120,33 +123,6 @@ impl BackupWriter {
         Ok(())
     }
 
-    /// Copies `source` to `dir` under the hash of its content. `None`: the file is gone.
-    pub(super) fn store(&self, source: &Path, dir: &Path, path: String) -> Result<Option<StoredFile>, CommandFailure> {
-        let mut file = match File::open(source) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(at(source)(error)),
-        };
-        let modified = modified(&file.metadata().map_err(at(source))?);
-        let temporary = dir.join(format!("copy.{TEMPORARY}"));
-        let mut copy = begin(&temporary)?;
-        let (mut hash, mut size, mut chunk) = (Sha256::new(), 0, vec![0; CHUNK]);
-        loop {
-            let read = file.read(&mut chunk).map_err(at(source))?;
-            if read == 0 {
-                break;
-            }
-            hash.update(&chunk[..read]);
-            copy.write_all(&chunk[..read]).map_err(at(&temporary))?;
-            size += read as u64;
-        }
-        copy.sync_all().map_err(at(&temporary))?;
-        let sha256 = hexadecimal(&hash.finalize());
-        let target = dir.join(&sha256);
-        fs::rename(&temporary, &target).map_err(at(&target))?;
-        Ok(Some(StoredFile { path, size, sha256, modified }))
-    }
-
     /// Writes the manifest, which completes the backup.
     pub(super) fn complete(&self, manifest: &BackupManifest) -> Result<(), CommandFailure> {
         let folder = &self.folder;
@@ -178,6 +154,33 @@ impl BackupWriter {
         }
         Ok(())
     }
+}
+
+/// Copies `source` to `dir` under the hash of its content. `None`: the file is gone.
+pub(super) fn store(source: &Path, dir: &Path, path: String) -> Result<Option<StoredFile>, CommandFailure> {
+    let mut file = match File::open(source) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(at(source)(error)),
+    };
+    let modified = modified(&file.metadata().map_err(at(source))?);
+    let temporary = dir.join(format!("copy.{TEMPORARY}"));
+    let mut copy = begin(&temporary)?;
+    let (mut hash, mut size, mut chunk) = (Sha256::new(), 0, vec![0; CHUNK]);
+    loop {
+        let read = file.read(&mut chunk).map_err(at(source))?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&chunk[..read]);
+        copy.write_all(&chunk[..read]).map_err(at(&temporary))?;
+        size += read as u64;
+    }
+    copy.sync_all().map_err(at(&temporary))?;
+    let sha256 = hexadecimal(&hash.finalize());
+    let target = dir.join(&sha256);
+    fs::rename(&temporary, &target).map_err(at(&target))?;
+    Ok(Some(StoredFile { path, size, sha256, modified }))
 }
 
 /// When the file was last changed, in nanoseconds since 1970.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use chronova_events::chain::Anchor;
 use chronova_events::envelope::{Recorded, Timestamp};
-use chronova_events::installation::{CopyOrigin, LogGeneration};
+use chronova_events::installation::CopyOrigin;
 use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::StoreError;
 use chronova_events::store::sqlite::import::LogImport;
@@ -218,7 +218,7 @@ async fn finish(data: &DataDir, now: Timestamp) -> Result<(), CommandFailure> {
     let log = data.log();
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(log, &SqliteOptions::default())).await;
     let store = opened.map_err(|error| StoreError::Io(error.to_string()))??;
-    let begun = LogGeneration::begin(&*store, CopyOrigin::Restored, now).await;
+    let begun = log_home::begin_generation(&*store, CopyOrigin::Restored, now).await;
     store.close().await;
     begun.map_err(|error| CommandFailure::Usage(format!("{}: {error}", data.log().display())))?;
     log_home::keep(data)?;
