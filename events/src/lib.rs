@@ -29,6 +29,7 @@ pub mod host;
 pub mod host_aggregate;
 pub mod identity;
 pub mod image;
+pub mod installation;
 pub mod instance;
 pub mod keypair;
 pub mod ledger;

@@ -40,6 +40,7 @@ pub fn requested_process(key: &str, event: &Event) -> Option<(ProcessId, Task)> 
         | Event::HostAggregateEvent(_)
         | Event::IdentityEvent(_)
         | Event::ImageEvent(_)
+        | Event::InstallationEvent(_)
         | Event::KeypairEvent(_)
         | Event::LedgerEvent(_)
         | Event::NetworkEvent(_)

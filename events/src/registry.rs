@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::{
-    console, erasure, external, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network,
-    network_quota, notification, process, quota, quota_class, router, security_group, server_group, volume,
+    console, erasure, external, flavor, host, host_aggregate, identity, image, installation, instance, keypair, ledger,
+    network, network_quota, notification, process, quota, quota_class, router, security_group, server_group, volume,
     volume_quota, volume_type,
 };
 
@@ -198,6 +198,7 @@ nouns! {
     HostAggregateEvent in host_aggregate,
     IdentityEvent in identity,
     ImageEvent in image,
+    InstallationEvent in installation,
     InstanceEvent in instance,
     KeypairEvent in keypair,
     LedgerEvent in ledger,

@@ -70,6 +70,9 @@ enum Command {
         #[command(subcommand)]
         command: commands::policy::PolicyCommand,
     },
+    /// Back up the data of the control plane while it runs, and restore it.
+    #[command(subcommand)]
+    Backup(commands::backup::BackupSubcommand),
     /// Move the event log to another engine.
     #[command(subcommand)]
     Log(LogCommand),
@@ -250,7 +253,7 @@ pub fn run() -> ExitCode {
 
 fn run_command(command: Command) -> ExitCode {
     match command {
-        Command::Serve(args) => serve(&args),
+        Command::Serve(args) => serve(args),
         Command::ServeLog { place } => {
             load(&place).map_or(ExitCode::from(2), |config| exit_code(serve::log_only::run(config)))
         }
@@ -270,6 +273,7 @@ fn run_command(command: Command) -> ExitCode {
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
+        Command::Backup(command) => backup(command),
         Command::Log(LogCommand::Copy { place, args }) => operate(&place, OperatorCommand::LogCopy(args)),
         Command::Cluster(command) => cluster(command),
         Command::Host(command) => host(&command),
@@ -327,6 +331,13 @@ fn nova_policy(args: &commands::nova_policy::NovaPolicyArgs) -> ExitCode {
             crate::output::complain(&format!("error: {failure}\n"));
             ExitCode::from(1)
         }
+    }
+}
+
+fn backup(command: commands::backup::BackupSubcommand) -> ExitCode {
+    match command.parts() {
+        (Some(place), command) => operate(&place, OperatorCommand::Backup(command)),
+        (None, command) => operate_alone(OperatorCommand::Backup(command)),
     }
 }
 
@@ -426,12 +437,12 @@ async fn operate_on(place: &ConfigPaths, command: OperatorCommand) -> ExitCode {
     }
 }
 
-fn serve(args: &ServeArgs) -> ExitCode {
-    let Some(mut config) = load(&args.place) else { return ExitCode::from(2) };
-    if !args.listen.is_empty() {
-        config.chronova.listen = config::Words(args.listen.clone());
+fn serve(ServeArgs { place, listen }: ServeArgs) -> ExitCode {
+    let Some(mut config) = load(&place) else { return ExitCode::from(2) };
+    if !listen.is_empty() {
+        config.chronova.listen = config::Words(listen);
     }
-    exit_code(serve::run(config))
+    exit_code(serve::run(config, Box::new(move || load(&place))))
 }
 
 fn exit_code(result: anyhow::Result<()>) -> ExitCode {

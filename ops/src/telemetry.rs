@@ -27,7 +27,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer, Registry as Subscriber};
+use tracing_subscriber::{EnvFilter, Layer, Registry as Subscriber, reload};
 
 use daemons::{DaemonLayer, LogDaemon};
 
@@ -41,6 +41,8 @@ pub enum TelemetryError {
     Daemon { daemon: &'static str, source: io::Error },
     #[error("RUST_LOG is not a list of filter directives")]
     Filter(#[source] tracing_subscriber::filter::ParseError),
+    #[error("the level cannot be changed")]
+    Level(#[source] reload::Error),
     #[error("logging is set up already")]
     Twice(#[source] tracing_subscriber::util::TryInitError),
     #[error("the metric {name} cannot be registered")]
@@ -71,6 +73,10 @@ pub struct LogSettings {
 }
 
 impl LogSettings {
+    fn present_filter(&self) -> Result<EnvFilter, TelemetryError> {
+        self.filter(std::env::var("RUST_LOG").ok().as_deref())
+    }
+
     /// The filter; `rust_log` is the environment variable RUST_LOG. `[DEFAULT] debug` turns on DEBUG only for
     /// Chronova's crates: the DEBUG lines of the libraries would outnumber Chronova's own.
     fn filter(&self, rust_log: Option<&str>) -> Result<EnvFilter, TelemetryError> {
@@ -88,15 +94,16 @@ impl LogSettings {
 const OUR_TARGETS: [&str; 1] = ["chronova"];
 
 /// The process's logging and its log file. The server keeps this value until it ends.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Logging {
     file: Option<LogFile>,
+    filter: reload::Handle<EnvFilter, Subscriber>,
 }
 
 impl Logging {
     /// Sets up the process's logging; call it once.
     pub fn start(settings: &LogSettings) -> Result<Self, TelemetryError> {
-        let filter = settings.filter(std::env::var("RUST_LOG").ok().as_deref())?;
+        let (filter, handle) = reload::Layer::new(settings.present_filter()?);
         let file = settings.file.as_deref().map(|path| LogFile::open(path, settings.watch)).transpose()?;
         let elsewhere = file.is_some() || settings.syslog.is_some() || settings.journal || settings.quiet;
         let stderr = !elsewhere || settings.stderr;
@@ -111,7 +118,12 @@ impl Logging {
         ];
         let layers: Vec<_> = layers.into_iter().flatten().collect();
         tracing_subscriber::registry().with(layers.with_filter(filter)).try_init().map_err(TelemetryError::Twice)?;
-        Ok(Self { file })
+        Ok(Self { file, filter: handle })
+    }
+
+    /// Changes the level to that of `settings`.
+    pub fn set_level(&self, settings: &LogSettings) -> Result<(), TelemetryError> {
+        self.filter.reload(settings.present_filter()?).map_err(TelemetryError::Level)
     }
 
     /// Reopens the log file under its name: after a rotation (SIGHUP) lines go to the new file.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "hosts/copies.rs"]
+mod copies;
 #[path = "hosts/options.rs"]
 mod options;
 #[path = "hosts/timeouts.rs"]

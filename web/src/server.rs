@@ -26,7 +26,7 @@ use crate::route::Method;
 use crate::service::Service;
 use crate::startup_gate::StartupGate;
 use crate::tables::Routers;
-use crate::tls::TlsFiles;
+use crate::tls::ServedCertificate;
 use crate::{console, cors, dashboard, discovery, openapi};
 
 /// The services of a listener.
@@ -77,7 +77,7 @@ pub struct HttpOptions {
     /// limit.
     pub graceful: Duration,
     /// The certificate and key of the secure listeners.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<ServedCertificate>,
 }
 
 impl Default for HttpOptions {
@@ -102,7 +102,7 @@ pub fn serve(
 ) -> std::io::Result<Vec<(SocketAddr, dev::Server)>> {
     // Each schema is compiled at its first use, because most are never used. A test compiles all of them.
     let routers = Arc::new(Routers::all());
-    let tls = serving.tls.as_ref().map(TlsFiles::server_config).transpose().map_err(std::io::Error::other)?;
+    let tls = serving.tls.as_ref().map(ServedCertificate::server_config).transpose().map_err(std::io::Error::other)?;
     let patience = serving.patience;
     listeners
         .iter()

@@ -19,6 +19,7 @@ use super::capacity::{capabilities, inventories, power};
 use super::consoles;
 use super::context::HostContext;
 use super::due::{DueChecks, ResyncClock};
+use super::fence::{self, FenceVerdict, LogIdentity};
 use super::fleet::ConnectedHost;
 use super::options::DeletedGuests;
 use super::plan::{self, ResyncAction};
@@ -33,8 +34,18 @@ use crate::topology::host::HostNumaCells;
 /// Runs the agent of one host until the task is dropped.
 pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
     let clock = ResyncClock::new(&context.options);
-    let mut agent =
-        Agent { context, store, driver, member: None, silent_since: None, clock, connected: false, suspect: true };
+    let mut agent = Agent {
+        context,
+        store,
+        driver,
+        member: None,
+        identity: None,
+        refusal: None,
+        silent_since: None,
+        clock,
+        connected: false,
+        suspect: true,
+    };
     let mut signals = agent.driver.watch();
     let mut beat = interval(agent.context.options.heartbeat);
     let mut resync = interval(agent.context.options.resync_period());
@@ -79,6 +90,10 @@ struct Agent {
     driver: Arc<dyn Driver>,
     /// The connected host; `None` until its first answer.
     member: Option<Arc<ConnectedHost>>,
+    /// `None` until it is needed.
+    identity: Option<LogIdentity>,
+    /// Why the host is refused, as logged last.
+    refusal: Option<String>,
     /// The time of the first heartbeat without an answer.
     silent_since: Option<Instant>,
     clock: ResyncClock,
@@ -106,6 +121,9 @@ impl Agent {
             Ok(found) => found,
             Err(error) => return self.mourn(&error.to_string()).await,
         };
+        if !self.may_drive().await {
+            return;
+        }
         let options = &self.context.options;
         found.traits.retain(|name| options.offers(name));
         let at_once =
@@ -230,9 +248,51 @@ impl Agent {
         }
     }
 
+    /// Whether this log may drive the host. If a copy of the log drives it, the host is let go at once.
+    async fn may_drive(&mut self) -> bool {
+        if !self.context.options.fenced {
+            return true;
+        }
+        if self.identity.is_none() {
+            match LogIdentity::of(&*self.store).await {
+                Ok(found) => self.identity = found,
+                Err(error) => tracing::error!(%error, "the identity of the log cannot be read"),
+            }
+        }
+        // The first event of an empty log may be about this host.
+        let Some(LogIdentity { owner, .. }) = self.identity else { return self.store.head() == Position::START };
+        let (uri, fleet) = (self.driver.uri(), &self.context.fleet);
+        match fence::judge(&*self.driver, owner).await {
+            FenceVerdict::Admitted => {
+                fleet.admit(uri);
+                self.refusal = None;
+                true
+            }
+            // The heartbeat counts a host that does not answer.
+            FenceVerdict::Unknown(_) if self.connected => true,
+            FenceVerdict::Unknown(reason) => {
+                self.mourn(&reason).await;
+                false
+            }
+            FenceVerdict::Refused(reason) => {
+                fleet.refuse(uri);
+                (self.connected, self.suspect, self.member) = (false, true, None);
+                self.report_known_down(&reason).await;
+                if self.refusal.as_ref() != Some(&reason) {
+                    tracing::error!(uri, "{reason}");
+                    self.refusal = Some(reason);
+                }
+                false
+            }
+        }
+    }
+
     async fn beat(&mut self) {
         if !self.connected {
             return self.welcome_back().await;
+        }
+        if !self.may_drive().await {
+            return;
         }
         self.beat_once().await;
         if self.silent_since.is_some() && self.silence() >= self.context.options.down_after() {
@@ -374,10 +434,10 @@ impl Agent {
 
     fn believing(&self, instance: InstanceId, judge: impl FnOnce(&Instance) -> ResyncAction) -> ResyncAction {
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
-        match &row {
-            Some(row) => judge(&row.instance),
-            None => judge(&Instance::Absent),
-        }
+        let Some(row) = &row else { return judge(&Instance::Absent) };
+        let remedy = judge(&row.instance);
+        let Some(copied_at) = self.identity.and_then(|identity| identity.copied_at) else { return remedy };
+        plan::doubted(remedy, row.actions.last().is_some_and(|action| action.updated_at >= copied_at))
     }
 
     /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. If the action is not to
@@ -434,6 +494,9 @@ impl Agent {
                 }
             }
             ResyncAction::Reap => self.reap(member, instance).await,
+            ResyncAction::Doubt => {
+                tracing::warn!(host = %member.hostname, %instance, "the log was restored, and has this guest's server elsewhere: it may have moved since the backup, leaving the guest alone");
+            }
             ResyncAction::Report => {
                 tracing::warn!(host = %member.hostname, %instance, "unknown guest on the host, leaving it alone");
             }

@@ -43,6 +43,8 @@ pub struct HostOptions {
     pub follows_guests: bool,
     /// `[compute] image_type_exclude_list`: image formats that no host offers.
     pub excluded_image_types: Vec<String>,
+    /// Whether a host is refused that a copy of this log drives ([`super::fence`]). `chronova serve` sets it.
+    pub fenced: bool,
     /// The hosts' processors for pinned and for floating guests.
     pub host_cpus: HostCpus,
 }
@@ -69,6 +71,7 @@ impl Default for HostOptions {
             deleted_poll: Some(Duration::from_mins(30)),
             follows_guests: true,
             excluded_image_types: Vec::new(),
+            fenced: false,
             host_cpus: HostCpus::default(),
         }
     }

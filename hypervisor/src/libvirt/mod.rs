@@ -17,6 +17,7 @@
 //! | `snapshot`, `disk_snapshots` | copies of a guest's root disk; the driver's calls on them |
 //! | `disk_transfer` | disks that move between hosts, and domains over existing disks |
 //! | `storage_cleanup`, `shared_storage` | leftovers of interrupted operations; storage that several hosts share |
+//! | `owner_mark` | the log that drives the host |
 //! | `live_migration`, `migrations` | the driver's calls on live migrations; those that this process started |
 //! | `migration_plan`, `migration` | a plan as libvirt's parameters; libvirt's calls and states |
 //! | `console` | screens and serial lines |
@@ -66,6 +67,7 @@ mod network;
 mod nics;
 mod node;
 mod nwfilter;
+mod owner_mark;
 mod pool;
 mod redefinition;
 mod secrets;

@@ -11,6 +11,7 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::faults::{Chance, DriverCall, Effect, FaultPlan, SLOW};
 pub use super::guest::SimGuest;
@@ -55,6 +56,8 @@ pub(super) struct SimMachine {
     /// The content of small images that this process uploaded.
     pub(super) image_content: BTreeMap<String, Bytes>,
     pub(super) networks: BTreeSet<NetworkId>,
+    /// The generation that drives the machine, by installation.
+    pub(super) owners: BTreeMap<Uuid, Uuid>,
     pub(super) filters: BTreeSet<String>,
     /// The volumes of the volume service. All machines may share them.
     pub(super) volumes: SimPool,
@@ -95,6 +98,7 @@ impl SimMachine {
             bases: BTreeMap::new(),
             image_content: BTreeMap::new(),
             networks: BTreeSet::new(),
+            owners: BTreeMap::new(),
             filters: BTreeSet::new(),
             volumes: SimPool::default(),
             filter_specs: BTreeMap::new(),
@@ -230,6 +234,9 @@ impl SimMachine {
             | SimChange::Base(..) => {
                 self.apply_to_images(change);
             }
+            SimChange::Owner(installation, generation) => {
+                self.owners.insert(*installation, *generation);
+            }
             SimChange::Network(_) | SimChange::NoNetwork(_) | SimChange::Filter(_) | SimChange::NoFilter(_) => {
                 self.apply_to_surroundings(change);
             }
@@ -275,6 +282,7 @@ impl SimMachine {
         let mut changes: Vec<SimChange> = Vec::new();
         changes.extend(self.image_changes());
         changes.extend(self.networks.iter().copied().map(SimChange::Network));
+        changes.extend(self.owners.iter().map(|(of, generation)| SimChange::Owner(*of, *generation)));
         changes.extend(self.filters.iter().cloned().map(SimChange::Filter));
         changes.extend(self.leaks.iter().copied().map(SimChange::Leak));
         changes.extend(self.volume_changes());

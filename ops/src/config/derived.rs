@@ -22,6 +22,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     ratios(config, to);
     disks(config, to);
     to.runtime.hosts.host_cpus = host_cpus(config);
+    to.runtime.hosts.fenced = true;
     to.drivers.sim_state_dir = Some(config.chronova.data_dir.join("sim"));
     screens(config, to);
     lockout(config, to);

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use chronova_web::console::{self, ConsoleConfig};
 use chronova_web::server::{HttpOptions, Listener, Offer};
 use chronova_web::service::Service;
-use chronova_web::tls::TlsFiles;
+use chronova_web::tls::{ServedCertificate, TlsFiles};
 
 use crate::config::targets::Targets;
 use crate::config::{Config, Words};
@@ -95,7 +95,8 @@ fn tls(config: &Config) -> Result<Option<TlsFiles>> {
 /// The options of the listeners.
 pub fn serving(config: &Config, targets: &Targets) -> Result<HttpOptions> {
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
-    Ok(HttpOptions { workers, tls: tls(config)?, ..targets.serving.clone() })
+    let tls = tls(config)?.map(ServedCertificate::open).transpose()?;
+    Ok(HttpOptions { workers, tls, ..targets.serving.clone() })
 }
 
 fn resolve(word: &str) -> Result<SocketAddr> {

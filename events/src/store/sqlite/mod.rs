@@ -20,6 +20,7 @@
 mod by_stream;
 mod data_file;
 mod error;
+pub mod import;
 mod keys;
 mod lock;
 mod migrate;

@@ -1,9 +1,11 @@
-//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks hosts without it.
+//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks
+//! and claims hosts without it.
 //!
 //! Ending the command does not cancel the drain. The command waits for a server that is restarting. Exit status: 0 the
 //! host is empty, or the command does not wait; 1 servers stay on it, or the drain was cancelled; 2 the command failed.
 
 mod check;
+mod claim;
 mod progress;
 
 use std::io::Write;
@@ -52,6 +54,18 @@ pub enum HostSubcommand {
         #[command(flatten)]
         place: ConfigPaths,
     },
+    /// Take hosts over from another copy of this log, which must never drive them again; a running server follows at
+    /// its next heartbeat. Needs no server.
+    Claim {
+        /// URIs of hosts.
+        #[arg(required_unless_present = "all")]
+        uri: Vec<String>,
+        /// All hosts of `[chronova] hypervisors`.
+        #[arg(long, conflicts_with = "uri")]
+        all: bool,
+        #[command(flatten)]
+        place: ConfigPaths,
+    },
     /// Put a host into maintenance, which drains it, or end the maintenance.
     Maintenance {
         /// Its name or its id.
@@ -68,7 +82,7 @@ pub enum HostSubcommand {
 impl HostSubcommand {
     pub fn place(&self) -> &ConfigPaths {
         match self {
-            Self::Check { place, .. } => place,
+            Self::Check { place, .. } | Self::Claim { place, .. } => place,
             Self::List { access }
             | Self::Show { access, .. }
             | Self::Drain { access, .. }
@@ -121,6 +135,7 @@ const POLL_EVERY: Duration = Duration::from_millis(250);
 pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     match command {
         HostSubcommand::Check { uri, .. } => check::run(uri, config, out),
+        HostSubcommand::Claim { uri, .. } => claim::run(uri, config, out),
         HostSubcommand::List { access } => list(&OperatorClient::open(config, access)?, out),
         HostSubcommand::Show { host, access } => {
             let shown = OperatorClient::open(config, access)?.get(&path(host, ""))?;
