@@ -8,6 +8,7 @@ use chronova_hypervisor::options::MachineTypes;
 
 use crate::guest_name::NameTemplate;
 use crate::metadata::MetadataOptions;
+use crate::pci::alias::PciAliases;
 
 /// Nova's options on servers; the reference of `nova.conf` options says the meaning of each.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +30,8 @@ pub struct ServerOptions {
     pub metadata: MetadataOptions,
     /// `[libvirt] hw_machine_type`: the machine types of new servers whose images have none.
     pub machine_types: MachineTypes,
+    /// `[pci] alias`.
+    pub pci_aliases: PciAliases,
 }
 
 impl Default for ServerOptions {
@@ -42,6 +45,7 @@ impl Default for ServerOptions {
             shelved_offload: Some(Duration::ZERO),
             metadata: MetadataOptions::default(),
             machine_types: MachineTypes::default(),
+            pci_aliases: PciAliases::default(),
         }
     }
 }

@@ -14,7 +14,7 @@ use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::capacity::{capabilities, inventories, power};
+use super::capacity::{capabilities, power, resources};
 use super::consoles;
 use super::context::HostContext;
 use super::fleet::ConnectedHost;
@@ -26,7 +26,6 @@ use crate::host::{HostCommand, HostRoot};
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::reconcile::{devices, leftovers, placement};
-use crate::topology::host::HostNumaCells;
 
 /// Heartbeats that may fail before a host counts as down.
 const MISSED_BEATS: u32 = 2;
@@ -137,14 +136,7 @@ impl Agent {
             capabilities: capabilities(found),
         };
         // The capacity comes first, because the scheduler may choose a host as soon as it is up.
-        let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
-        let inventory = LedgerCommand::Report {
-            provider,
-            name: found.hostname.clone(),
-            inventories: inventories(found, &cells, options, self.look_at_cache().await),
-            traits: found.traits.clone(),
-            cells,
-        };
+        let inventory = resources(found, options, self.look_at_cache().await)?;
         let meta = Meta::system("host-watch");
         let gateway = &self.context.gateway;
         let impose = LedgerCommand::ImposeRatios { provider, ratios: options.imposed_ratios.clone() };

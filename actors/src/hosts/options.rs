@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::pci::HostPciOptions;
 use crate::topology::host::HostCpus;
 
 /// Options on the capacity of hosts and on their agents. The reference of `nova.conf` options explains each.
@@ -33,6 +34,8 @@ pub struct HostOptions {
     pub resync: Duration,
     /// The hosts' processors for pinned and for floating guests.
     pub host_cpus: HostCpus,
+    /// The hosts' PCI devices that guests may get.
+    pub host_pci: HostPciOptions,
 }
 
 impl Default for HostOptions {
@@ -53,6 +56,7 @@ impl Default for HostOptions {
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_mins(1),
             host_cpus: HostCpus::default(),
+            host_pci: HostPciOptions::default(),
         }
     }
 }

@@ -9,7 +9,9 @@ use chronova_events::ledger::{FittedNumaCell, GuestFitted, Inventory, Ledger, Le
 
 use super::commands::GuestClaim;
 use super::decision::LedgerReject;
-use crate::topology::fit::{FitLimits, fit as fit_on};
+use crate::pci::assign::FreePci;
+use crate::topology::GuestNumaTopology;
+use crate::topology::fit::{CellDevices, FitLimits, fit_beside};
 use crate::topology::host::HostNumaCells;
 use crate::topology::usage;
 
@@ -47,7 +49,8 @@ pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mu
 pub(super) fn fit(
     state: &Ledger,
     consumer: ConsumerId,
-    guest: &GuestClaim,
+    (guest, topology): (&GuestClaim, &GuestNumaTopology),
+    free: Option<&FreePci<'_>>,
     others: &[GuestFitted],
 ) -> Result<GuestFitted, LedgerReject> {
     let provider = guest.host;
@@ -55,7 +58,8 @@ pub(super) fn fit(
     let host = state.cells.get(&provider).ok_or_else(|| refused("the host reports no NUMA cells".to_owned()))?;
     let beside = others.iter().filter(|other| other.provider == provider).map(|other| other.cells.as_slice());
     let cells = usage::cells(&host.cells, held(state, provider).chain(beside));
-    let cells = fit_on(&guest.topology, cells, bounds(state, provider, guest.packs)).map_err(refused)?;
+    let devices = CellDevices { free, requests: &guest.devices };
+    let cells = fit_beside(topology, cells, bounds(state, provider, guest.packs), devices).map_err(refused)?;
     Ok(GuestFitted { consumer, provider, cells })
 }
 
@@ -86,7 +90,7 @@ mod tests {
 
     use super::*;
     use crate::ledger::LedgerCommand::{self, ClaimAll, Release, SetAside, TakeBack};
-    use crate::ledger::ServerClaim;
+    use crate::ledger::{ReportedPci, ServerClaim};
     use crate::ledger::decide::decide;
     use crate::ledger::decide::tests::given;
     use crate::topology::host::CpuSets;
@@ -121,6 +125,7 @@ mod tests {
             inventories: lines.into_iter().filter(|line| line.total > 0).collect(),
             traits: vec![],
             cells: HostNumaCells::of(&[cell], &sets).unwrap(),
+            pci: ReportedPci::default(),
         }
     }
 
@@ -144,7 +149,7 @@ mod tests {
                 allocations: vec![Allocation { provider: id(), resources }],
             },
             group: None,
-            guest: Some(GuestClaim { host: id(), topology: Arc::new(topology), packs: true }),
+            guest: Some(GuestClaim { host: id(), topology: Some(Arc::new(topology)), devices: vec![], packs: true }),
         }
     }
 
@@ -176,9 +181,9 @@ mod tests {
     fn a_claim_that_fits_the_inventory_and_no_cell_is_refused() {
         let mut scattered = wants("a", 2);
         if let Some(guest) = &mut scattered.guest {
-            let mut topology = (*guest.topology).clone();
+            let mut topology = (**guest.topology.as_ref().unwrap()).clone();
             topology.nodes = topology.nodes.into_iter().flat_map(|node| [node.clone(), node]).collect();
-            guest.topology = Arc::new(topology);
+            guest.topology = Some(Arc::new(topology));
         }
         let refused = decide(&given([host(4)]), claim([scattered])).unwrap_err();
         assert!(matches!(refused, LedgerReject::CellsDoNotFit { .. }), "{refused}");

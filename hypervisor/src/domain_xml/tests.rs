@@ -62,6 +62,7 @@ fn guest() -> GuestSpec {
         hardware: Vec::new(),
         rescue: None,
         pinning: Pinning::default(),
+            devices: vec![],
         tpm_secret: None,
     }
 }

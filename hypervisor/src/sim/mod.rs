@@ -22,6 +22,7 @@ mod journal;
 mod live_migration;
 mod machine;
 mod parts;
+mod pci;
 mod qcow2;
 mod storage_cleanup;
 mod surroundings;
@@ -34,6 +35,7 @@ pub use fleet::SimFleet;
 pub use journal::JournalError;
 pub use live_migration::SharedDiskBreach;
 pub use machine::SimGuest;
+pub use pci::SimPci;
 pub use uri::{SimUri, SimUriError};
 
 use std::fmt;

@@ -43,6 +43,7 @@ fn host(id: &str, name: &str) -> HostCapabilities {
         emulates_because: None,
         traits: vec![],
         cells: vec![],
+        pci: HostPci::default(),
     }
 }
 

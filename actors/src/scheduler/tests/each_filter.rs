@@ -233,7 +233,7 @@ fn a_topology_must_fit_on_the_cells_beside_pending_claims() {
     for taken in [2, 3] {
         let (resources, fitted) = (vec![], vec![coming(taken)]);
         let entry =
-            PendingClaim { slot: 0, server: None, resources, fitted, group: None, claimed_at: None, placed_at: None };
+            PendingClaim { slot: 0, server: None, resources, fitted, devices: vec![], group: None, claimed_at: None, placed_at: None };
         cell.pending.add(entry);
     }
     assert!(pass(&cell, &[("hw:cpu_policy", "dedicated")]).0.is_empty(), "pending claims have both processors");
