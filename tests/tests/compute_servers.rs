@@ -26,6 +26,8 @@ mod zones;
 #[path = "compute_servers/server_settings.rs"]
 mod server_settings;
 
+#[path = "compute_servers/pci.rs"]
+mod pci;
 #[path = "compute_servers/topologies.rs"]
 mod topologies;
 

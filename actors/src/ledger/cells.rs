@@ -77,10 +77,11 @@ pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     FitLimits { cpu_ratio: ratio("VCPU").unwrap_or(1.0), memory_ratio: ratio("MEMORY_MB").unwrap_or(1.0), packs }
 }
 
-/// The event that moves one consumer's part of the cells to another consumer.
+/// The event that moves one consumer's part of the cells to another consumer, who loses its own.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
-    let fitting = state.fitting(from)?;
-    Some(GuestFitted { consumer: to, provider: fitting.host, cells: fitting.cells.to_vec() }.into())
+    let theirs = state.fitting(from).map(|fitting| (fitting.host, fitting.cells.to_vec()));
+    let (provider, cells) = theirs.or_else(|| state.fitting(&to).map(|own| (own.host, Vec::new())))?;
+    Some(GuestFitted { consumer: to, provider, cells }.into())
 }
 
 #[cfg(test)]
@@ -90,9 +91,9 @@ mod tests {
 
     use super::*;
     use crate::ledger::LedgerCommand::{self, ClaimAll, Release, SetAside, TakeBack};
-    use crate::ledger::{ReportedPci, ServerClaim};
     use crate::ledger::decide::decide;
     use crate::ledger::decide::tests::given;
+    use crate::ledger::{ReportedPci, ServerClaim};
     use crate::topology::host::CpuSets;
     use crate::topology::{CpuPolicy, GuestNumaNode, GuestNumaTopology};
     use chronova_events::ledger::{Allocation, Claimed, InventoryLine};
@@ -211,6 +212,23 @@ mod tests {
             given([host(4), claim([wants("s", 2)]), aside, claim([wants("s", 1)]), Release { consumer: migration }]);
         assert_eq!((processors(&done, "m"), processors(&done, "s")), (vec![], vec![2]));
         assert_eq!(done.fitted.len(), 1);
+    }
+
+    /// The resize on one host to a flavor with dedicated CPUs is reverted: the CPUs are free again.
+    #[test]
+    fn a_revert_to_a_flavor_without_dedicated_cpus_frees_those_of_the_new_one() {
+        let (server, migration) = (ConsumerId::new("s"), ConsumerId::new("m"));
+        let plain = ServerClaim { guest: None, ..wants("s", 1) };
+        let moved = [
+            host(4),
+            claim([plain]),
+            SetAside { server: server.clone(), migration: migration.clone() },
+            claim([wants("s", 2)]),
+            TakeBack { server, migration, host: id() },
+        ];
+        let state = given(moved);
+        assert_eq!(processors(&state, "s"), Vec::<u32>::new());
+        assert!(state.fitted.is_empty());
     }
 
     #[test]

@@ -22,8 +22,8 @@ use chronova_events::envelope::StreamId;
 use chronova_events::ledger::{Ledger, LedgerEvent};
 
 pub use commands::{
-    ConsumerClaim, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, NewInventories, ParentChange, ReportedPci, Reserve,
-    SeenGeneration, ServerClaim,
+    ConsumerClaim, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, NewInventories, ParentChange, ReportedPci,
+    Reserve, SeenGeneration, ServerClaim,
 };
 pub use decision::LedgerReject;
 

@@ -43,10 +43,12 @@ pub(super) fn claim(
     Ok(Some(PciDevicesClaimed { consumer: consumer.clone(), provider: host, devices }))
 }
 
-/// The event that moves one consumer's devices to another consumer.
+/// The event that moves one consumer's devices to another consumer, who loses its own.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
-    let (provider, devices) = state.pci_claims.of(from)?;
-    Some(PciDevicesClaimed { consumer: to, provider, devices: devices.to_vec() }.into())
+    let theirs = state.pci_claims.of(from).map(|(provider, devices)| (provider, devices.to_vec()));
+    let none = || state.pci_claims.of(&to).map(|(provider, _)| (provider, Vec::new()));
+    let (provider, devices) = theirs.or_else(none)?;
+    Some(PciDevicesClaimed { consumer: to, provider, devices }.into())
 }
 
 /// The claim with the allocations of these devices.
@@ -223,12 +225,8 @@ impl PciChange {
 
     /// Moves the allocations of guests to the providers and classes that their devices have now.
     fn move_allocations(&mut self, host: ProviderId, found: &HostPciReplaced) {
-        let holders: Vec<(ConsumerId, Vec<HeldPciDevice>)> = self
-            .scratch
-            .pci_claims
-            .on(host)
-            .map(|(consumer, devices)| (consumer.clone(), devices.to_vec()))
-            .collect();
+        let holders: Vec<(ConsumerId, Vec<HeldPciDevice>)> =
+            self.scratch.pci_claims.on(host).map(|(consumer, devices)| (consumer.clone(), devices.to_vec())).collect();
         for (consumer, held) in holders {
             let now = |device: &HeldPciDevice| {
                 let known = found.device(device.address)?;
@@ -259,3 +257,6 @@ impl PciChange {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{HeldPciDevice, HostPciDevice, HostPciReplaced, Ledger};
+use chronova_events::ledger::{HeldPciDevice, HostPciDevice, HostPciReplaced, InventoryLine, Ledger};
 use chronova_events::pci::PciAddress;
 
 use super::alias::{PciNumaPolicy, PciRequest};
@@ -36,7 +36,7 @@ impl<'a> FreePci<'a> {
             let Some(provider) = device.provider else { continue };
             room.entry(provider).or_insert_with(|| {
                 let line = ledger.providers.get(&provider).and_then(|known| known.inventories.get(&device.class));
-                line.map_or(0, |line| line.free())
+                line.map_or(0, InventoryLine::free)
             });
         }
         for device in beside {
@@ -55,9 +55,8 @@ impl<'a> FreePci<'a> {
                 _ => false,
             };
         }
-        let is_free = |device: &&HostPciDevice| {
-            device.offered && !device.remote_managed && !blocked.contains(&device.address)
-        };
+        let is_free =
+            |device: &&HostPciDevice| device.offered && !device.remote_managed && !blocked.contains(&device.address);
         Some(Self { host: known, free: known.devices.iter().filter(is_free).collect(), room })
     }
 
@@ -130,12 +129,7 @@ impl<'a> FreePci<'a> {
 
     /// The free devices that meet the request, best first. Devices near the guest come first, and devices that ports
     /// could use come last.
-    fn candidates(
-        &self,
-        request: &PciRequest,
-        cells: &[u32],
-        sockets: &BTreeSet<u32>,
-    ) -> Vec<&'a HostPciDevice> {
+    fn candidates(&self, request: &PciRequest, cells: &[u32], sockets: &BTreeSet<u32>) -> Vec<&'a HostPciDevice> {
         let is_near = |device: &HostPciDevice| device.cell.is_some_and(|cell| cells.contains(&cell));
         let on_socket = |device: &HostPciDevice| {
             let socket = self.host.sockets.iter().find(|(cell, _)| Some(*cell) == device.cell);

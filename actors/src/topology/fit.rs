@@ -6,10 +6,10 @@
 use chronova_events::ledger::FittedNumaCell;
 
 use super::cores::pack;
-use crate::pci::alias::PciRequest;
-use crate::pci::assign::FreePci;
 use super::usage::NumaCellUsage;
 use super::{CpuPolicy, GuestNumaNode, GuestNumaTopology, MemPageSize};
+use crate::pci::alias::PciRequest;
+use crate::pci::assign::FreePci;
 use std::cmp::Reverse;
 
 /// The limits of a fit, apart from the cells.

@@ -91,7 +91,7 @@ pub struct PciDevicesClaimed {
     pub consumer: ConsumerId,
     /// The host's provider.
     pub provider: ProviderId,
-    /// In the order of the flavor's requests.
+    /// In the order of the flavor's requests. Empty: the consumer has no devices any more.
     pub devices: Vec<HeldPciDevice>,
 }
 
@@ -121,6 +121,9 @@ impl PciClaims {
 
     pub(super) fn take(&mut self, claimed: &PciDevicesClaimed) {
         self.release(&claimed.consumer);
+        if claimed.devices.is_empty() {
+            return;
+        }
         let here = self.by_host.entry(claimed.provider).or_default();
         here.insert(claimed.consumer.clone(), Arc::new(claimed.devices.clone()));
         self.host_of.insert(claimed.consumer.clone(), claimed.provider);

@@ -57,8 +57,19 @@ struct StoredLedger {
 
 impl From<StoredLedger> for Ledger {
     fn from(kept: StoredLedger) -> Self {
-        let StoredLedger { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on, pci, pci_claims } =
-            kept;
+        let StoredLedger {
+            providers,
+            consumers,
+            classes,
+            traits,
+            groups,
+            member_of,
+            cells,
+            fitted,
+            fitted_on,
+            pci,
+            pci_claims,
+        } = kept;
         let names = providers.values().map(|provider| (provider.name.clone(), provider.id)).collect();
         Self {
             providers,
@@ -278,6 +289,9 @@ impl Ledger {
 
     fn fit(&mut self, fitted: &GuestFitted) {
         self.unfit(&fitted.consumer);
+        if fitted.cells.is_empty() {
+            return;
+        }
         let here = self.fitted.entry(fitted.provider).or_default();
         here.insert(fitted.consumer.clone(), Arc::new(fitted.cells.clone()));
         self.fitted_on.insert(fitted.consumer.clone(), fitted.provider);

@@ -14,7 +14,7 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .children(controllers(guest, hardware))
         .children(pcie_ports(host, hardware))
         .children(guest.nics.iter().map(|nic| interface(nic, guest.vcpus, host, hardware)))
-        .children(guest.devices.iter().map(passed))
+        .children(guest.devices.iter().copied().map(passed))
         .children(serial(guest, host, hardware))
         .children(hardware.guest_agent.then(agent))
         .children(hardware.tablet.then(|| Element::new("input").attr("type", "tablet").attr("bus", "usb")))
@@ -29,7 +29,7 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
 }
 
 /// A PCI device of the host. libvirt loads `vfio-pci` for a managed device, and its former driver afterwards.
-fn passed(device: &PassedDevice) -> Element {
+fn passed(device: PassedDevice) -> Element {
     let at = device.address;
     let address = Element::new("address")
         .attr("domain", format!("0x{:04x}", at.domain))

@@ -50,8 +50,9 @@ fn device(node: Node<'_, '_>) -> Option<PciDevice> {
         let id = child(node, name)?.attribute("id")?.trim_start_matches("0x").to_ascii_lowercase();
         Some(id).filter(|id| id.len() == 4)
     };
-    let capability =
-        |kind: &str| node.children().find(|part| part.has_tag_name("capability") && part.attribute("type") == Some(kind));
+    let capability = |kind: &str| {
+        node.children().find(|part| part.has_tag_name("capability") && part.attribute("type") == Some(kind))
+    };
     let parent = capability("phys_function").and_then(|part| of_attributes(child(part, "address")?));
     // As in Nova, a device that may have virtual functions is a physical function even while it has none.
     let kind = match (parent.is_some(), capability("virt_functions").is_some()) {
