@@ -8,6 +8,7 @@ use chronova_hypervisor::options::MachineTypes;
 
 use crate::guest_name::NameTemplate;
 use crate::metadata::MetadataOptions;
+use crate::pci::alias::PciAliases;
 
 /// Where no two servers have the same host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,6 +44,8 @@ pub struct ServerOptions {
     pub metadata: MetadataOptions,
     /// `[libvirt] hw_machine_type`: the machine types of new servers whose images have none.
     pub machine_types: MachineTypes,
+    /// `[pci] alias`.
+    pub pci_aliases: PciAliases,
 }
 
 impl Default for ServerOptions {
@@ -58,6 +61,7 @@ impl Default for ServerOptions {
             snapshot_format: "qcow2".to_owned(),
             metadata: MetadataOptions::default(),
             machine_types: MachineTypes::default(),
+            pci_aliases: PciAliases::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod error_chain;
 pub mod fold;
 pub mod ids;
 pub mod operations;
+pub mod pci;
 pub mod pointer;
 pub mod sealed;
 pub mod store;

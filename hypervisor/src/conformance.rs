@@ -298,6 +298,7 @@ impl Trial {
             hardware: Vec::new(),
             rescue: None,
             pinning: Pinning::default(),
+            devices: vec![],
             tpm_secret: None,
         }
     }

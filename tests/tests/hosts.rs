@@ -247,6 +247,7 @@ fn stray(n: u128) -> GuestSpec {
         hardware: vec![],
         rescue: None,
         pinning: Pinning::default(),
+        devices: vec![],
         tpm_secret: None,
     }
 }

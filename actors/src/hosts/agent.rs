@@ -15,7 +15,7 @@ use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::capacity::{capabilities, inventories, power};
+use super::capacity::{capabilities, power, resources};
 use super::consoles;
 use super::context::HostContext;
 use super::due::{DueChecks, ResyncClock};
@@ -27,9 +27,8 @@ use super::resume;
 use crate::coordination::host_turns::ConcurrencyLimits;
 use crate::host::{HostCommand, HostRoot};
 use crate::instance::{InstanceRecord, InstanceRoot};
-use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
+use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci};
 use crate::reconcile::{devices, leftovers, placement};
-use crate::topology::host::HostNumaCells;
 
 /// Runs the agent of one host until the task is dropped.
 pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
@@ -163,14 +162,8 @@ impl Agent {
             capabilities: capabilities(found),
         };
         // The capacity comes first, because the scheduler may choose a host as soon as it is up.
-        let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
-        let inventory = LedgerCommand::Report {
-            provider,
-            name: found.hostname.clone(),
-            inventories: inventories(found, &cells, options, self.look_at_cache().await),
-            traits: found.traits.clone(),
-            cells,
-        };
+        let inventory = resources(found, options, self.look_at_cache().await)?;
+        self.warn_of_kept_devices(provider, &inventory);
         let meta = Meta::system("host-watch");
         let gateway = &self.context.gateway;
         let impose = LedgerCommand::ImposeRatios { provider, ratios: options.imposed_ratios.clone() };
@@ -181,6 +174,17 @@ impl Agent {
         let up = HostCommand::Report { report, admitted: options.enable_new_services };
         gateway.send::<HostRoot>(&found.host, up, meta).await.map_err(|e| e.to_string())?;
         Ok(())
+    }
+
+    /// Logs devices that the options do not offer any more and that guests still have. They stay with their guests.
+    fn warn_of_kept_devices(&self, provider: ProviderId, report: &LedgerCommand) {
+        let LedgerCommand::Report { pci: ReportedPci { devices: Some(found), .. }, name, .. } = report else { return };
+        self.context.views.placement.read(|view| {
+            let held = view.ledger.pci_claims.on(provider).flat_map(|(_, devices)| devices);
+            for device in held.filter(|device| found.device(device.address).is_none()) {
+                tracing::warn!(host = %name, address = %device.address, "a guest has a PCI device that is not offered any more");
+            }
+        });
     }
 
     /// The bytes of the image cache to reserve: the last known number if the host does not report one.

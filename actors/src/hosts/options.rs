@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::pci::HostPciOptions;
 use crate::topology::host::HostCpus;
 
 /// Options on the capacity of hosts and on their agents. The reference of `nova.conf` options explains each.
@@ -47,6 +48,8 @@ pub struct HostOptions {
     pub fenced: bool,
     /// The hosts' processors for pinned and for floating guests.
     pub host_cpus: HostCpus,
+    /// The hosts' PCI devices that guests may get.
+    pub host_pci: HostPciOptions,
 }
 
 impl Default for HostOptions {
@@ -73,6 +76,7 @@ impl Default for HostOptions {
             excluded_image_types: Vec::new(),
             fenced: false,
             host_cpus: HostCpus::default(),
+            host_pci: HostPciOptions::default(),
         }
     }
 }

@@ -28,6 +28,8 @@ pub enum HostBoundHardware {
     Sev,
     /// Accelerators that Cyborg manages.
     Accelerators,
+    /// PCI devices of the host.
+    PciDevices,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -330,6 +330,7 @@ async fn spec_of(
         },
         rescue: rescue_disk,
         pinning: pinned::place(work, host, server, holder).await?,
+        devices: pinned::devices(work, host, server, holder).await?,
         tpm_secret: tpm::secret(work, server).await?,
     })
 }

@@ -32,6 +32,8 @@ impl Default for SchedulerOptions {
             counts_build_failures: true,
             disable_fallback_pcpu_query: false,
             packs_cells: true,
+            pci_aliases: crate::pci::alias::PciAliases::default(),
+            pci_in_placement: false,
         }
     }
 }

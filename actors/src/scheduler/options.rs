@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::pci::alias::PciAliases;
+
 /// The options; names and meanings are Nova's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulerOptions {
@@ -39,6 +41,10 @@ pub struct SchedulerOptions {
     pub disable_fallback_pcpu_query: bool,
     /// `[compute] packing_host_numa_cells_allocation_strategy`.
     pub packs_cells: bool,
+    /// `[pci] alias`.
+    pub pci_aliases: PciAliases,
+    /// `[filter_scheduler] pci_in_placement`.
+    pub pci_in_placement: bool,
 }
 
 /// `[scheduler]`: requirements before any host is examined.

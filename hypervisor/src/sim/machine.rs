@@ -176,6 +176,7 @@ impl SimMachine {
                     frozen: false,
                     carried: false,
                     pinning: Pinning::default(),
+                    devices: Vec::new(),
                     started: Instant::now(),
                 };
                 self.guests.insert(*instance, guest);
@@ -365,6 +366,7 @@ impl SimMachine {
     fn define(&mut self, spec: &GuestSpec) -> DriverResult<()> {
         self.require_processors(&spec.pinning)?;
         let instance = spec.instance;
+        self.require_devices(instance, &spec.devices)?;
         let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemerals_gib.iter().sum::<u32>();
         self.change(&SimChange::Define {
             instance,
@@ -374,6 +376,7 @@ impl SimMachine {
             name: spec.domain_name.clone(),
         })?;
         self.pin(instance, &spec.pinning);
+        self.pass(instance, &spec.devices);
         match spec.tpm_secret {
             Some(_) => self.with_tpm.insert(instance),
             None => self.with_tpm.remove(&instance),

@@ -23,6 +23,7 @@ mod live_migration;
 mod machine;
 mod owner_mark;
 mod parts;
+mod pci;
 mod qcow2;
 mod storage_cleanup;
 mod surroundings;
@@ -35,6 +36,7 @@ pub use fleet::SimFleet;
 pub use journal::JournalError;
 pub use live_migration::SharedDiskBreach;
 pub use machine::SimGuest;
+pub use pci::SimPci;
 pub use uri::{SimUri, SimUriError};
 
 use std::fmt;

@@ -37,7 +37,9 @@ impl SimMachine {
         }
         self.power_off(instance)?;
         self.require_processors(&spec.pinning)?;
+        self.require_devices(instance, &spec.devices)?;
         self.pin(instance, &spec.pinning);
+        self.pass(instance, &spec.devices);
         let rescued = self.guest(instance)?.rescued;
         match spec.rescue.is_some() {
             true if !rescued => self.change(&SimChange::Rescue(instance))?,

@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use chronova_actors::pci::HostPciOptions;
+use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_hypervisor::sim::SimUri;
 
@@ -49,6 +51,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         metadata(config),
         reserved(config),
         processors(config),
+        devices(config),
         guests_cpus(config),
         memory_in_files(config),
         signatures(config),
@@ -415,6 +418,29 @@ fn processors(config: &Config) -> Vec<Clash> {
     let named = config.chronova.host_cpus.as_deref().map_or(Ok(()), |text| HostCpus::read_named(text).map(drop));
     clashes.extend(named.err().map(|reason| wrong(("chronova", "host_cpus"), reason)));
     clashes
+}
+
+/// Checks the specs and aliases of PCI devices.
+fn devices(config: &Config) -> Vec<Clash> {
+    let wrong = |at: (&'static str, &'static str), read: Result<(), String>| {
+        let message = |reason| format!("[{}] {}: {reason}", at.0, at.1).into();
+        read.err().map(|reason| Clash { severity: Severity::Error, at, message: message(reason) })
+    };
+    let named = HostPciOptions::read_named(&config.chronova.host_pci_device_spec.0);
+    let untracked = config.filter_scheduler.pci_in_placement && !config.pci.report_in_placement;
+    let found = [
+        wrong(("pci", "device_spec"), DeviceSpec::read_all(&config.pci.device_spec.0).map(drop)),
+        wrong(("pci", "alias"), derived::pci_aliases(config).map(drop)),
+        wrong(("chronova", "host_pci_device_spec"), named.map(drop)),
+        untracked.then(|| {
+            error(
+                ("filter_scheduler", "pci_in_placement"),
+                "[filter_scheduler] pci_in_placement needs [pci] report_in_placement = true: Placement has no devices \
+                 without it",
+            )
+        }),
+    ];
+    found.into_iter().flatten().collect()
 }
 
 /// Whether `lvm(8)` accepts the name.

@@ -7,6 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use chronova_actors::notifications::{NotificationDriver, NotificationFormat, StateChangeUpdates};
+use chronova_actors::pci::HostPciOptions;
+use chronova_actors::pci::alias::PciAliases;
+use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_hypervisor::options::{ImagesType, Spice};
 use chronova_web::auth::Secret;
@@ -23,6 +26,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     disks(config, to);
     to.runtime.hosts.host_cpus = host_cpus(config);
     to.runtime.hosts.fenced = true;
+    devices(config, to);
     to.drivers.sim_state_dir = Some(config.chronova.data_dir.join("sim"));
     screens(config, to);
     lockout(config, to);
@@ -111,6 +115,20 @@ pub(super) fn cpu_sets(config: &Config) -> CpuSets {
 fn host_cpus(config: &Config) -> HostCpus {
     let named = config.chronova.host_cpus.as_deref().map(HostCpus::read_named);
     HostCpus { others: cpu_sets(config), named: named.and_then(Result::ok).unwrap_or_default() }
+}
+
+/// `[pci] alias`.
+pub(super) fn pci_aliases(config: &Config) -> Result<PciAliases, String> {
+    PciAliases::read(&config.pci.alias.0, config.filter_scheduler.pci_in_placement)
+}
+
+fn devices(config: &Config, to: &mut Targets) {
+    let pci = &mut to.runtime.hosts.host_pci;
+    pci.others = DeviceSpec::read_all(&config.pci.device_spec.0).unwrap_or_default();
+    pci.named = HostPciOptions::read_named(&config.chronova.host_pci_device_spec.0).unwrap_or_default();
+    let aliases = pci_aliases(config).unwrap_or_default();
+    to.runtime.servers.pci_aliases = aliases.clone();
+    to.runtime.scheduler.pci_aliases = aliases;
 }
 
 /// Sets the image backend from `images_type` and `use_cow_images`, and the directory of guests' disks. The default of

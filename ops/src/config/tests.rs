@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use chronova_actors::pci::alias::PciAliases;
+
 use super::*;
 
 struct Files {
@@ -535,4 +537,32 @@ fn metadata_proxies_without_a_secret_or_address_are_reported() {
     let nobody = problems_in(&[forwarded]);
     assert!(nobody[0].starts_with("0.conf:2: warning: ") && nobody[0].contains("trusted_proxies"), "{nobody:?}");
     assert_eq!(problems_in(&[&format!("{forwarded}[chronova]\ntrusted_proxies = 10.0.0.1")]), Vec::<String>::new());
+}
+
+#[test]
+fn wrong_pci_devices_stop_the_start() {
+    let text = "[pci]\ndevice_spec = {\"devname\": \"eth0\"}\nalias = {\"name\": \"gpu\"}\n[chronova]\nhost_pci_device_spec = \
+                {}\n[filter_scheduler]\npci_in_placement = true\n";
+    let said = problems_in(&[text]).join("\n");
+    for part in [
+        "0.conf:2: error: [pci] device_spec: ",
+        "write the address of the device",
+        "0.conf:3: error: [pci] alias: ",
+        "does not have vendor_id and product_id",
+        "0.conf:5: error: [chronova] host_pci_device_spec: ",
+        "0.conf:7: error: [filter_scheduler] pci_in_placement needs [pci] report_in_placement = true",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn pci_devices_and_aliases_reach_the_hosts_and_the_scheduler() {
+    let text = "[DEFAULT]\npci_alias = {\"name\": \"gpu\", \"vendor_id\": \"10de\"}\n[pci]\npassthrough_whitelist = \
+                [{\"vendor_id\": \"10de\"}, {\"address\": \"*:81:00.*\"}]\n[chronova]\nhost_pci_device_spec = h1 []\n";
+    let targets = good(&[text]).config.targets();
+    let pci = &targets.runtime.hosts.host_pci;
+    assert_eq!((pci.others.len(), pci.of("h1").len(), pci.reports), (2, 0, false));
+    assert_ne!(targets.runtime.scheduler.pci_aliases, PciAliases::default());
+    assert_eq!(targets.runtime.servers.pci_aliases, targets.runtime.scheduler.pci_aliases);
 }

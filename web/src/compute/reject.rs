@@ -140,6 +140,11 @@ fn not_supported(id: InstanceId, operation: &str, hardware: HostBoundHardware) -
     let what = match hardware {
         HostBoundHardware::Vtpm => "vTPM-enabled",
         HostBoundHardware::Sev => "SEV-enabled",
+        HostBoundHardware::PciDevices => {
+            return Fault::bad_request(format!(
+                "Operation '{operation}' not supported for instance ({id}) with PCI devices."
+            ));
+        }
         HostBoundHardware::Accelerators => {
             return Fault::bad_request("Feature not supported with instances that have accelerators.");
         }

@@ -117,6 +117,7 @@ pub mod keystone;
 pub mod libvirt;
 pub mod neutron;
 pub mod notifications;
+pub mod pci;
 pub mod scheduling;
 pub mod services;
 
@@ -189,6 +190,7 @@ configuration! {
     scheduler: scheduling::Scheduler,
     filter_scheduler: scheduling::FilterScheduler,
     metrics: scheduling::Metrics,
+    pci: pci::Pci,
     keystone_authtoken: keystone::KeystoneAuthtoken,
     service_user: keystone::ServiceUser,
     /// Options of the embedded identity service.

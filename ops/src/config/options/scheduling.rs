@@ -94,13 +94,17 @@ section! {
             deprecated: &[("DEFAULT", "io_ops_weight_multiplier")],
             help: "Weight of servers building or moving on a host; below zero prefers idle hosts.",
         }
+        pci_in_placement: bool => runtime.scheduler.pci_in_placement {
+            help: "Ask Placement for the PCI devices of pci_passthrough:alias. It needs [pci] report_in_placement, and \
+                   hosts that have reported their devices.",
+        }
         image_props_weight_multiplier: f64 => runtime.scheduler.multipliers.image_props {
             help: "Weight of servers on a host whose images have the same properties.",
         }
         image_props_weight_setting: Vec<String> => runtime.scheduler.image_props_weight_setting by WeightSettings {
             help: "Image properties to compare and the weight of each, as in os_distro=1,hw_machine_type=0.",
         }
-        pci_weight_multiplier: f64 => runtime.scheduler.multipliers.pci => nothing {
+        pci_weight_multiplier: f64 => runtime.scheduler.multipliers.pci {
             min: Some(0.0),
             help: "Weight that keeps hosts with PCI devices for servers that ask for some.",
         }
