@@ -203,11 +203,6 @@ fn settle(
     let mut current = Vec::new();
     for entry in entries {
         if let Some(def) = options::find(&entry.section, &entry.key) {
-            if def.has_no_effect() {
-                let message = format!("{} has no effect in this version yet", def.title());
-                let place = Some(entry.place.clone());
-                remarks.push(Problem { severity: Severity::Warning, place, message });
-            }
             current.push((def, entry));
         } else if let Some(def) = options::find_deprecated(&entry.section, &entry.key) {
             old.push((def, entry));

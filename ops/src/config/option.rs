@@ -129,13 +129,8 @@ impl OptionDef {
     pub fn owner_default(&self) -> Option<String> {
         match self.uses.first()? {
             OptionUse::Field(text) => text(owners()),
-            OptionUse::Here | OptionUse::Nothing => None,
+            OptionUse::Here => None,
         }
-    }
-
-    /// Whether the option has no effect yet.
-    pub fn has_no_effect(&self) -> bool {
-        self.uses.iter().any(|one| matches!(one, OptionUse::Nothing))
     }
 
     /// `[section] name`, the form that messages use.

@@ -26,7 +26,6 @@ chronova config check /etc/nova/nova.conf /etc/chronova/chronova.conf
 * An option given more than once: the last one counts, except for repeatable options, which collect all.
 * `config check` lists every problem at once: errors (start-up would stop), warnings (unknown options, with the nearest
   known name; old names; options of Nova whose absence may surprise), notes (options of Nova without a meaning here).
-* Options marked **No effect yet** are checked but have no effect; setting one causes a warning.
 * Secrets are never repeated in messages.
 ";
 
@@ -86,8 +85,7 @@ fn code(text: &str) -> String {
 }
 
 fn meaning(def: &OptionDef) -> String {
-    let mut text = if def.has_no_effect() { "**No effect yet.** ".to_owned() } else { String::new() };
-    text.push_str(&def.help.replace('|', "\\|"));
+    let mut text = def.help.replace('|', "\\|");
     if !def.deprecated.is_empty() {
         let old: Vec<String> = def.deprecated.iter().map(|(section, name)| format!("`[{section}] {name}`")).collect();
         let _ = write!(text, " Old names: {}.", old.join(", "));

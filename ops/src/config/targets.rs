@@ -80,9 +80,6 @@ pub enum OptionUse {
     /// This crate reads the value: `derived.rs` combines several options into one value, or the program reads it
     /// itself.
     Here,
-    /// The option has no effect yet. Its value is still checked, so that a `nova.conf` is checked completely. Setting
-    /// it causes a warning, and the reference page marks it "No effect yet".
-    Nothing,
 }
 
 #[cfg(test)]

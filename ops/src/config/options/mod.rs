@@ -12,14 +12,12 @@
 //!   declaration names none.
 //! * `=> compute.quota["cores"]`: an entry of a map takes the value.
 //! * `=> here`: this crate reads the value, in `derived.rs` or under `serve`.
-//! * `=> nothing`: the option has no effect yet.
 //!
 //! A declaration without `=>` does not compile.
 
 /// One [`OptionUse`](super::targets::OptionUse) of an option.
 macro_rules! use_of {
     ($t:ty; here) => { $crate::config::targets::OptionUse::Here };
-    ($t:ty; nothing) => { $crate::config::targets::OptionUse::Nothing };
     ($t:ty; $($to:ident).+) => { use_of!($t; $($to).+ by Same) };
     ($t:ty; $($to:ident).+ by $form:ident) => {
         $crate::config::targets::OptionUse::Field(|targets| {
