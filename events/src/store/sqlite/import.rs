@@ -152,7 +152,7 @@ mod tests {
         for n in 0..5 {
             let released = crate::ledger::Released { consumer: n.to_string().into() };
             let event = NewEvent::new(crate::ledger::LedgerEvent::from(released), Timestamp(n), &Meta::system("test"));
-            source.append(&StreamId::new("ledger", &(n % 2)), Expected::Any, vec![event]).await.unwrap();
+            source.append(&StreamId::new("ledger", n % 2), Expected::Any, vec![event]).await.unwrap();
         }
         let events = source.read_all(Position::START, 9).await.unwrap();
         let part = |from: usize, to: usize| events[from..to].iter().map(|event| &**event);
@@ -169,7 +169,7 @@ mod tests {
         assert!(found.is_whole() && found.events == 5 && found.streams == 2 && found.pages > 0, "{found:?}");
         let read = ReadOnlyLog::open(&to).unwrap();
         assert_eq!(
-            read.read_stream(&StreamId::new("ledger", &1), crate::envelope::Revision(1), 9).await.unwrap().len(),
+            read.read_stream(&StreamId::new("ledger", 1), crate::envelope::Revision(1), 9).await.unwrap().len(),
             1
         );
 
