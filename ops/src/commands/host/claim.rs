@@ -8,7 +8,6 @@ use std::io::Write;
 use chronova_actors::hosts::fence::LogIdentity;
 use chronova_hypervisor::backend;
 use chronova_hypervisor::capability::Needed as _;
-use chronova_hypervisor::driver::Driver;
 
 use super::super::{CommandFailure, Exit, LogPlace};
 use super::check::ask;
