@@ -16,7 +16,7 @@ URL=http://127.0.0.1:$PORT
 finish() {
   [ -z "${CLIENT:-}" ] || kill "$CLIENT" 2>/dev/null
   house_stop
-  [ $FAILED = 0 ] && rm -rf "$WORK" || echo "what it left: $WORK"
+  [ $FAILED = 0 ] && rm -rf "$WORK" || echo "the files of this run: $WORK"
 }
 trap finish EXIT
 trap 'exit 1' TERM INT
@@ -33,7 +33,7 @@ uuid() { "$PYTHON" -c 'import uuid; print(uuid.uuid4())'; }
 rp() { os resource provider "$@"; }
 value() { "$@" -f value; }
 
-# -------------------------------------------------------------------------------------- resource classes and traits
+# ------------------------------------------------------------------------------------------ resource classes and traits
 
 same "a resource class is created" "$(os resource class create CUSTOM_PC_CARD; os resource class show CUSTOM_PC_CARD -f value -c name)" CUSTOM_PC_CARD
 os resource class set CUSTOM_PC_SLOT
@@ -47,7 +47,7 @@ same "a trait is shown" "$(value os trait show CUSTOM_PC_FAST)" CUSTOM_PC_FAST
 os trait create CUSTOM_PC_GONE && os trait delete CUSTOM_PC_GONE
 unlike "a deleted trait is gone" "$(value os trait list)" '^CUSTOM_PC_GONE$'
 
-# ---------------------------------------------------------------------------------------------------------- providers
+# ------------------------------------------------------------------------------------------------------------ providers
 
 TOP=$(value rp create -c uuid pc-top)
 CARD=$(value rp create -c uuid --parent-provider "$TOP" pc-card)
@@ -61,7 +61,7 @@ OTHER=$(value rp create -c uuid pc-other)
 rp delete "$OTHER"
 unlike "a deleted provider is gone" "$(value rp list -c name)" '^pc-other$'
 
-# -------------------------------------------------------------------------------------------------------- inventories
+# ---------------------------------------------------------------------------------------------------------- inventories
 
 rp inventory set "$TOP" --resource VCPU=8 --resource VCPU:allocation_ratio=2.0 --resource MEMORY_MB=4096 >/dev/null
 same "inventories are set" "$(value rp inventory list "$TOP" -c resource_class -c total | sort | tr '\n' ' ')" "MEMORY_MB 4096 VCPU 8 "
@@ -73,7 +73,7 @@ same "an inventory is amended" "$(value rp inventory list "$TOP" -c resource_cla
 rp inventory delete "$TOP" --resource-class DISK_GB
 unlike "a deleted inventory is gone" "$(value rp inventory list "$TOP" -c resource_class)" '^DISK_GB$'
 
-# -------------------------------------------------------------------------------------------- traits and aggregates
+# ------------------------------------------------------------------------------------------------ traits and aggregates
 
 rp trait set --trait CUSTOM_PC_FAST --trait HW_CPU_X86_AVX "$TOP" >/dev/null
 same "a provider's traits are set" "$(value rp trait list "$TOP" | sort | tr '\n' ' ')" "CUSTOM_PC_FAST HW_CPU_X86_AVX "
@@ -84,7 +84,7 @@ same "a provider's aggregates are set" "$(value rp aggregate list "$TOP")" "$AGG
 same "providers are found by aggregate and trait" "$(value rp list --member-of "$AGGREGATE" --required CUSTOM_PC_FAST -c name)" pc-top
 like "a stale generation is refused" "$(rp aggregate set --aggregate "$AGGREGATE" --generation "$GENERATION" "$TOP" 2>&1)" 'generation|conflict|409'
 
-# --------------------------------------------------------------------------------------- candidates and allocations
+# ------------------------------------------------------------------------------------------- candidates and allocations
 
 like "candidates are found" "$(os allocation candidate list --resource VCPU=2 --resource MEMORY_MB=512 --required CUSTOM_PC_FAST -f json | tr -d '\n')" \
   "\"resource provider\": \"$TOP\""
