@@ -1,7 +1,7 @@
 #!/bin/bash
 # The QEMU guest agent in a real guest: it sets a password, and it quiesces the file systems while an image is made.
-# With CHRONOVA_SOAK=1, a guest on a volume is quiesced, too. Also with CHRONOVA_SOAK=1: without a running agent, no
-# password can be set, and no image is made of a server whose own image requires quiescing.
+# With CHRONOVA_SOAK=1 also: a guest on a volume is quiesced; without a running agent, no password can be set, and no
+# image is made of a server whose own image requires quiescing.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open agent 10.67
@@ -15,7 +15,7 @@ INSIDE_SECONDS=150
 # The client's output is shown only on a failure.
 did() { os "$@" >"$WORK/did" 2>&1 || { tail -n 5 "$WORK/did"; false; }; }
 image() { os image create --disk-format qcow2 --container-format bare --file "$IMAGE" "$@" >"$WORK/image-$1" 2>&1; }
-expect "an image is created that requires its guest agent" image agent-image --property hw_qemu_guest_agent=yes \
+expect "an image is created that requires a guest agent" image agent-image --property hw_qemu_guest_agent=yes \
   --property os_require_quiesce=yes --property os_admin_user=root
 
 # qemu-ga calls this hook at a freeze and at a thaw. The hook prints the word on the console, because the file systems
@@ -63,8 +63,8 @@ on_volume() { # name, image
 expect "a server is made on a volume" on_volume agent-two agent-image
 TWO=$(get server agent-two id)
 ready agent-two "the guest on the volume is booted"
-expect "its agent is restarted with the hook" listen "$TWO"
-within 30 "its restarted agent answers" v qemu-agent-command "$TWO" '{"execute":"guest-ping"}'
+expect "the agent of that guest is restarted with the hook" listen "$TWO"
+within 30 "the restarted agent of that guest answers" v qemu-agent-command "$TWO" '{"execute":"guest-ping"}'
 expect "an image of the server on the volume is made" did server image create --wait --name agent-volumes agent-two
 like "the image consists of snapshots" "$(get image agent-volumes properties)" block_device_mapping
 within 20 "the guest was quiesced for the snapshots, and released" eval '[ "$(heard agent-two)" = "freeze thaw " ]'
@@ -72,7 +72,7 @@ expect "the server on the volume is deleted" did server delete --wait agent-two
 expect "an image is created that requires quiescing but declares no agent" image agent-none --property os_require_quiesce=yes
 expect "a server is created that cannot be quiesced" on_volume agent-three agent-none
 like "an image of the server without an agent is refused" "$(os server image create --name agent-never agent-three 2>&1)" 'QEMU guest agent is not enabled'
-like "a change of the password is refused, too" "$(os server set --password x agent-three 2>&1)" 'QEMU guest agent is not enabled'
+like "a password for the server without an agent is refused" "$(os server set --password x agent-three 2>&1)" 'QEMU guest agent is not enabled'
 expect "the server without an agent is deleted" did server delete --wait agent-three
 for snapshot in $(os volume snapshot list -f value -c ID); do did volume snapshot delete "$snapshot"; done
 within 60 "no snapshot is left" eval '[ -z "$(os volume snapshot list -f value -c ID)" ]'

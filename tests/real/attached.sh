@@ -1,8 +1,8 @@
 #!/bin/bash
 # Volumes and a real guest. The guest boots from a volume. While the guest runs, another volume is attached, extended,
 # swapped and detached. With CHRONOVA_SOAK=1 also: a volume is present after a reboot, and another guest reads it. A
-# server on a volume is rescued, rebuilt and shelved. The deletion of a server keeps or deletes its root volume, as the
-# request for the server wanted.
+# server on a volume is rescued, rebuilt and shelved. The deletion of a server keeps or deletes its root volume, as
+# `delete_on_termination` says.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open attached 10.72
@@ -93,7 +93,7 @@ expect "the guest writes the first word again" write_to "$ONE" vdb carried-over
 
 expect "the server is rebooted hard" os server reboot --hard --wait attached-one
 ready attached-one "the guest is booted again" 2
-same "after the reboot the disk is present with its data" "$(read_from "$ONE" vdb)" carried-over
+same "the disk has its word after the reboot" "$(read_from "$ONE" vdb)" carried-over
 
 # ----------------------------------------------------------------------------------------------- the volume is detached
 
@@ -118,13 +118,13 @@ expect "the second server is deleted" os server delete --wait attached-two
 # ------------------------------------------------------------------- images, rescue and rebuild of a server on a volume
 
 on_volume attached-three "uuid=$IMAGE,source_type=image,volume_size=1,delete_on_termination=false"; THREE=$ID
-ready attached-three "another guest boots from a volume made from an image"
+ready attached-three "the third guest boots from a volume made from an image"
 ROOT=$(root_of attached-three)
 
 # An image of the server is a snapshot of its volume. The server is also rescued and rebuilt.
 mark_three() { inside "$THREE" "mkdir -p /m && mount -t vfat /dev/vda1 /m && echo $1 >/m/marker && sync && umount /m && sync"; } # word
 marker_of() { inside "$1" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/marker; umount /m" 2>/dev/null | tail -n 1; } # uuid
-expect "the guest writes a marker on its volume" mark_three on-a-volume
+expect "the third guest writes a marker on its volume" mark_three on-a-volume
 expect "an image of the third server is made while its guest runs" os server image create --wait --name attached-image attached-three
 like "the image's property names the snapshots" "$(get image attached-image properties)" 'block_device_mapping.*snapshot'
 os server create --wait --flavor "$NAME" --network "$NAME" --image attached-image attached-five >"$WORK/five" 2>&1 \
@@ -141,21 +141,21 @@ act_on() { # uuid, microversion, body
 os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --property hw_rescue_device=disk \
   --property hw_rescue_bus=virtio attached-rescue >"$WORK/rescue-image" 2>&1 || bad "a rescue image is uploaded"
 RESCUE=$(get image attached-rescue id)
-expect "a rescue is requested" act_on "$THREE" 2.87 "{\"rescue\": {\"rescue_image_ref\": \"$RESCUE\"}}"
-within 90 "the server is in rescue" is attached-three RESCUE
+expect "a rescue of the third server is requested" act_on "$THREE" 2.87 "{\"rescue\": {\"rescue_image_ref\": \"$RESCUE\"}}"
+within 90 "the third server is in rescue" is attached-three RESCUE
 same "the first disk of the rescued guest is still the server's volume" "$(marker_of "$THREE")" on-a-volume
 same "the rescued guest has two disks" "$(inside "$THREE" 'ls /sys/block | grep ^vd | tr "\n" " "')" "vda vdb "
-expect "an unrescue is requested" os server unrescue attached-three
-within 90 "the server is ACTIVE" is attached-three ACTIVE
+expect "an unrescue of the third server is requested" os server unrescue attached-three
+within 90 "the third server is ACTIVE" is attached-three ACTIVE
 same "the volume has the marker after the unrescue" "$(marker_of "$THREE")" on-a-volume
-expect "a rebuild is requested" act_on "$THREE" 2.93 "{\"rebuild\": {\"imageRef\": \"$IMAGE\"}}"
-within 120 "the server is ACTIVE again" is attached-three ACTIVE
+expect "a rebuild of the third server is requested" act_on "$THREE" 2.93 "{\"rebuild\": {\"imageRef\": \"$IMAGE\"}}"
+within 120 "the third server is ACTIVE again" is attached-three ACTIVE
 unlike "the rebuilt volume does not have the marker" "$(marker_of "$THREE")" on-a-volume
 same "the root volume is the same as before, and in use" "$(root_of attached-three) $(get volume "$ROOT" status)" "$ROOT in-use"
 expect "the third server is shelved" os server shelve attached-three
 within 60 "the third server is offloaded at once" is attached-three SHELVED_OFFLOADED
 same "the root volume stays reserved for the shelved server" "$(get volume "$ROOT" status)" reserved
-expect "an unshelve is requested" os server unshelve attached-three
+expect "an unshelve of the third server is requested" os server unshelve attached-three
 within 120 "the unshelved server is ACTIVE" is attached-three ACTIVE
 expect "the unshelved guest boots from the volume" inside "$THREE" true
 for snapshot in $(os volume snapshot list -f value -c ID); do os volume snapshot delete "$snapshot"; done

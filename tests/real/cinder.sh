@@ -49,7 +49,7 @@ house_last() {
   [ $FAILED -gt 0 ] || rm -rf "$CLOUD"
 }
 
-# How long Cinder may take for an answer.
+# How many seconds Cinder may take for an answer.
 PATIENCE=20
 web() { os --os-cloud web "$@"; }
 token() { # user, project
@@ -77,7 +77,7 @@ attachments() { curl -s -m 30 -H "X-Auth-Token: $ADMIN" -H 'OpenStack-API-Versio
   | python3 -c 'import json, sys; print(*sorted(a["instance"] + " " + a["status"] for a in json.load(sys.stdin)["attachments"]), sep="\n")'; }
 write_to() { inside "$1" "echo $3 | dd of=/dev/$2 bs=512 seek=200 conv=fsync 2>/dev/null"; } # uuid, disk, word
 read_from() { inside "$1" "dd if=/dev/$2 bs=512 skip=200 count=1 2>/dev/null | head -n 1"; }
-# The message of the server's last failed action.
+# Prints the server's newest action with its events.
 failure_of() { web server event show "$1" "$(web server event list "$1" -f value -c 'Request ID' | head -n 1)" -f json 2>/dev/null; }
 
 CLOUD=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cloud.XXXXXX") HOUSE_CLOUDS=$CLOUD/clouds.yaml
@@ -112,7 +112,7 @@ same "the volume's bytes are in Ceph" "$(rbd ls volumes)" "volume-$VOLUME"
 web_ready() { within 180 "$1 is booted" eval "web console log show $1 2>/dev/null | grep -aq 'GUEST-READY'"; }
 web_ready cinder-one
 expect "the volume is attached to a running guest" web server add volume cinder-one data
-within 60 "Cinder has it in use" volume_is data in-use
+within 60 "Cinder has the volume in use" volume_is data in-use
 same "Cinder has one complete attachment" "$(attachments)" "$ONE attached"
 within 30 "the guest sees the disk" sees_disk "$ONE" vdb
 same "the disk's serial number is the volume's id" "$(inside "$ONE" cat /sys/block/vdb/serial)" "${VOLUME:0:20}"
@@ -140,7 +140,7 @@ volume_goes() {
   same "no attachment is left in Cinder" "$(attachments)" ""
 }
 long_run || {
-  expect "the servers are deleted while one has the volume" web server delete --wait cinder-one cinder-two
+  expect "both servers are deleted while the second has the volume" web server delete --wait cinder-one cinder-two
   within 60 "Cinder has the volume available after the deletion" volume_is data available
   volume_goes
   verdict
@@ -149,7 +149,7 @@ long_run || {
 # -------------------------------------------------------------------------- an extension while the guest has the volume
 
 expect "the volume is extended while the guest has it" web --os-volume-api-version 3.42 volume set --size 2 data
-within 60 "Cinder has the new size" eval '[ "$(web volume show data -f value -c size)" = 2 ]'
+within 60 "Cinder has the volume's new size" eval '[ "$(web volume show data -f value -c size)" = 2 ]'
 within 60 "the running guest sees the new size" eval '[ "$(inside "$TWO" cat /sys/block/vdb/size)" = 4194304 ]'
 like "the server's actions have the extension" "$(web server event list cinder-two -f value -c Action)" extend_volume
 

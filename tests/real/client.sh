@@ -120,7 +120,7 @@ expect "both servers are deleted" os server delete --wait client-uno client-two
 same "the server list is empty" "$(os server list -f value -c Name)" ""
 same "the existing port is still there, and unbound" "$(get port client-port device_id)$(get port client-port status)" DOWN
 same "the port that the first server created is deleted" "$(os port list --network client --device-owner compute:nova -f value -c ID)" ""
-same "nothing is left on the host" "$(leftovers "$ONE" "$PORT_ID"; leftovers "$TWO")" ""
+same "nothing of both servers is left on the host" "$(leftovers "$ONE" "$PORT_ID"; leftovers "$TWO")" ""
 same "nothing is left in Placement" "$(os resource provider usage show "$RP" -f value -c usage | sort -u)" 0
 
 # ------------------------------------------------------------------------------------------------------------- deletion

@@ -113,7 +113,7 @@ expect "the guest's memory went by TLS twice" [ "$(between tls $((8 * MIB)) "$QE
 [ "$STORAGE" = shared ] || like "the disk was sent by TLS, too, in NBD" "$(of tls | cut -f 7)" 'IHAVEOPT'
 same "libvirtd's own traffic used TLS" "$(between tls 4096 $LIBVIRT)" 2
 like "the control plane's traffic used TLS during the three moves" "$(of tls | cut -f 2-3)" "^10\.231\.0\.2:[0-9]+.10\.231\.0\.1[12]:$LIBVIRT$"
-same "no guest used another network" "$(of tls | awk -F'\t' '$3 !~ /:16514$/ && $3 !~ /^10\.233\./')" ""
+same "no other network carried a migration" "$(of tls | awk -F'\t' '$3 !~ /:16514$/ && $3 !~ /^10\.233\./')" ""
 
 # ----------------------------------------------------------------------------------------- a migration that is too slow
 
@@ -145,7 +145,7 @@ HOLDS=$(os resource provider allocation show "$ID" -f value -c resource_provider
 same "the server has an allocation on one host" "$(wc -l <<<"$HOLDS")${HOLDS:+ by its id}" "1 by its id"
 
 with "${SECRET[@]}" 'live_migration_bandwidth = 2' 'live_migration_completion_timeout = 1'
-expect "a slow migration with a timeout of seconds is requested" leaves "$SECOND"
+expect "a slow migration with a short timeout is requested" leaves "$SECOND"
 stays 'was aborted'
 same "the migration is cancelled" "$(moves_of "$ONE" -c Status | tail -n 1)" cancelled
 LATE=$(sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a 'did not complete in time')
@@ -161,15 +161,15 @@ refused() { # pattern of the expected reason
   same "the migration failed" "$(moves_of "$ONE" -c Status | tail -n 1)" error
 }
 wire_open
-expect "$SECOND has certificates of another authority" hosts certify "$SECOND" foreign
+expect "$SECOND gets certificates of another authority" hosts certify "$SECOND" foreign
 refused 'certificate'
-expect "$SECOND has no certificates" hosts certify "$SECOND" none
+expect "$SECOND loses its certificates" hosts certify "$SECOND" none
 refused '/etc/pki/qemu|credentials|TLS'
-expect "$SECOND has our certificates, and the libvirtd of $FIRST has others" eval 'hosts certify "$SECOND" ours && hosts certify "$FIRST" foreign libvirt'
+expect "$SECOND gets the right certificates, the libvirtd of $FIRST those of another authority" eval 'hosts certify "$SECOND" ours && hosts certify "$FIRST" foreign libvirt'
 refused 'certificate|TLS|qemu\+tls'
 kill $WIRE; wait $WIRE
 same "nothing was sent in plain text" "$(of plain)$(seen)" ""
-expect "the libvirtd of $FIRST has our certificates, too" hosts certify "$FIRST" ours libvirt
+expect "the libvirtd of $FIRST gets the right certificates again" hosts certify "$FIRST" ours libvirt
 goes_to "$SECOND"
 expect "the migration is completed" migration_is "$ONE" completed
 
@@ -178,7 +178,7 @@ expect "the migration is completed" migration_is "$ONE" completed
 FIRST=$SECOND SECOND=$(other "$SECOND")
 HOLDS=$(os resource provider allocation show "$ID" -f value -c resource_provider)
 with 'live_migration_scheme = tls' 'live_migration_with_native_tls = true' '[chronova]' 'live_migration_interface = moves0'
-# A libvirt with the netcf backend knows the addresses of interfaces; one with udev does not.
+# A libvirt with the netcf backend knows the addresses of interfaces; a libvirt with the udev backend does not.
 if on "$SECOND" iface-dumpxml moves0 | grep -q '<ip address'; then
   wire_open
   goes_to "$SECOND"

@@ -43,13 +43,13 @@ house_last() {
   [ $FAILED -gt 0 ] || rm -rf "$CLOUD"
 }
 
-# The status of a request to the control plane.
+# Sends a request to the control plane, and prints the status of the answer.
 status() { local token=$1 path=$2; shift 2; ask "$token" "$URL$path" "$@"; } # token, path, more...
-# An answer of Glance to the administrator.
+# Prints an answer of Glance to the administrator.
 glance() { curl -s -m 30 -H "X-Auth-Token: $ADMIN" "$GLANCE/v2/$1"; }
 image_is() { [ "$(glance "images/$1" | field status)" = "$2" ]; } # id, status
 no_image() { [ "$(curl -s -m 30 -o /dev/null -w '%{http_code}' -H "X-Auth-Token: $ADMIN" "$GLANCE/v2/images/$1")" = 404 ]; }
-snapshot_of() { # token of the user, name: the id of the image
+snapshot_of() { # token of the user, name: requests a snapshot, and prints the id of its image
   status "$1" "$SERVERS_PATH/$ONE/action" -H "X-Service-Token: $SERVICE" -H 'OpenStack-API-Version: compute 2.45' \
     -d "{\"createImage\": {\"name\": \"$2\"}}" >"$WORK/status"
   field image_id <"$WORK/answer"
@@ -66,7 +66,7 @@ arrives() { [ -s "$CLOUD/glance/images/$1" ]; }
 on_host() { v pool-refresh chronova >/dev/null; v vol-list chronova | awk '{print $1}' | grep -x "$1"; }
 is_on_host() { [ -n "$(on_host "base-$1")" ]; }
 is_half_on_host() { is_on_host "$1" && [ -z "$(on_host "base-$1.complete")" ]; }
-upload() { # name, file, more...: the id of an image of the project web
+upload() { # name, file, more...: creates an image in the project web, and prints its id
   local name=$1 file=$2; shift 2
   web image create --disk-format raw --container-format bare --file "$file" "$@" "$name" -f value -c id
 }
@@ -98,7 +98,7 @@ web subnet create --network glance --subnet-range 10.84.1.0/24 glance >"$WORK/su
 wait $FLAVORING || bad "the flavor is made" "$(cat "$WORK/flavor")"
 FLAVOR=$(tail -n 1 "$WORK/flavor")
 WANTED=(--flavor glance --network glance --config-drive True)
-asks() { # image, name: a server of the project web, whose id is in ID. Its SERVERS entry lets the house clean up
+asks() { # image, name: requests a server in the project web, and stores its id in ID and, for the clean-up, in SERVERS
   web server create "${WANTED[@]}" --image "$1" "$2" -f value -c id >"$WORK/boot" 2>&1 || bad "$2 is requested" "$(tail -n 20 "$WORK/boot")"
   ID=$(tail -n 1 "$WORK/boot")
   SERVERS+=("$ID")
@@ -203,7 +203,7 @@ head -c 1048576 /dev/urandom | dd of="$WORK/large.raw" conv=notrunc status=none
 LARGE=$(upload glance-large "$WORK/large.raw")
 LARGE_HASH=$(glance "images/$LARGE" | field os_hash_value)
 HASHES+=("$LARGE_HASH")
-begins() { # name: a server from the large image, whose id is in ID. The client would wait for the slow Glance
+begins() { # name: as `asks`, from the large image, without the client, which would wait for the slow Glance
   status "$WEB" "$SERVERS_PATH" -H 'OpenStack-API-Version: compute 2.37' -d "{\"server\": {\"name\": \"$1\", \"imageRef\": \"$LARGE\",
     \"flavorRef\": \"$FLAVOR\", \"networks\": [{\"uuid\": \"$NETWORK\"}]}}" >"$WORK/status"
   ID=$(field server.id <"$WORK/answer")
@@ -216,7 +216,7 @@ KILLED=$ID
 within 60 "the download of a large image has begun" is_half_on_host "$LARGE_HASH"
 signal KILL
 fast
-within 90 "a server fails whose image Glance does not send completely" server_is "$KILLED" ERROR
+within 90 "a server fails if Glance does not send its whole image" server_is "$KILLED" ERROR
 like "the log says that the image cannot be read" "$(cat "$WORK/chronova.log")" "$LARGE cannot be read now: glance"
 same "no incomplete image is left on the host" "$(on_host "base-$LARGE_HASH")" ""
 glance_up

@@ -98,7 +98,7 @@ expect "the guest changes the marker on its own disk" inside "$ONE" 'echo repair
 expect "an unrescue is requested" os server unrescue images-one
 within 90 "the server is ACTIVE" is images-one ACTIVE
 within 180 "the guest booted from its own disk" eval '[ "$(count_said images-one GUEST-READY)" -ge 3 ]'
-same "the own disk has the changed marker" "$(marker "$ONE")" repaired
+same "the server's own disk has the changed marker" "$(marker "$ONE")" repaired
 same "the rescue disk is deleted" "$(v pool-refresh chronova >/dev/null; v vol-list chronova | grep -c "${ONE}_disk.rescue")" 0
 
 # A rescue with stable devices: the rescue disk is the last disk and the first boot device.

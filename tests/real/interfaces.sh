@@ -1,6 +1,6 @@
 #!/bin/bash
-# Network interfaces are attached to a running guest and detached again, both in the running
-# domain and in its persistent definition. The script also checks this from inside the guest.
+# Network interfaces are attached to a running guest and detached again, both in the running domain and in its
+# persistent definition. The script also checks this from inside the guest.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open interfaces 10.85

@@ -45,7 +45,7 @@ for TO in "${WAYS[@]}"; do
   same "the volume belongs to the server" "$(get volume "$NAME-volume" status) $(attached_to "$NAME-volume")" "in-use $ID"
 done
 long_run || { ends_clean; verdict; }
-# The migrations above also brought the image and the network to each host. The following ones all do the same work, so
+# The migrations above also brought the image and the network to each host. The next migrations all do the same work, so
 # their times can be compared.
 for TO in "$SECOND" "$FIRST" "$SECOND" "$FIRST" "$SECOND" "$FIRST"; do
   leaves --host "$TO"
@@ -66,9 +66,9 @@ like "the running migration is shown with its hosts" "$(os server migration show
 expect "the slow migration is aborted" os server migration abort "$ONE" "$(number_of "$ONE")" --os-compute-api-version 2.79
 within 60 "the server is ACTIVE on its old host" is_at "$ONE" "$FIRST"
 expect "the migration is cancelled" migration_is "$ONE" cancelled
-like "a completed migration is not shown" "$(os server migration show "$ONE" "$NAMED" --os-compute-api-version 2.79 2>&1)" 'is not found for server'
-like "a completed migration cannot be aborted" "$(os server migration abort "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
-like "a completed migration cannot be forced" "$(os server migration force complete "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
+like "the cancelled migration is not shown" "$(os server migration show "$ONE" "$NAMED" --os-compute-api-version 2.79 2>&1)" 'is not found for server'
+like "the cancelled migration cannot be aborted" "$(os server migration abort "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
+like "the cancelled migration cannot be forced to complete" "$(os server migration force complete "$ONE" "$NUMBER" --os-compute-api-version 2.79 2>&1)" '409.*task_state None'
 same "nothing of the server is on the other host" "$(left_on "$SECOND" "$ID")" ""
 counts_on "$ONE"
 

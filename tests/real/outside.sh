@@ -42,8 +42,9 @@ like "the log has the observed shutdown" "$("$CHRONOVA_BIN" inspect --data-dir "
 
 # ------------------------------------------------------------------------------------------------------------- the host
 
-# libvirtd is started again with the same command line, so that scripts that search for this command line find it.
-# Another script may use the libvirtd of a testbed's host; that libvirtd is in another network namespace.
+# libvirtd is started again with the same command line, which names its pid file, so that the script that first started
+# libvirtd can still stop it. `here` excludes the libvirtd of a testbed's host, which another script may use: that
+# libvirtd is in another network namespace.
 here() { [ "$(readlink "/proc/$1/ns/net")" = "$(readlink /proc/self/ns/net)" ]; } # process
 DAEMON=$(for process in $(pgrep -x libvirtd); do ! here "$process" || echo "$process"; done | head -n 1)
 if [ -z "$DAEMON" ]; then

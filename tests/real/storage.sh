@@ -146,7 +146,7 @@ same "the rebuilt server has a new disk" "$(marker_at h2 "$ID")" ""
 
 expect "the rebuilt server is stopped" asked server stop "$ONE"
 within 60 "the rebuilt server is SHUTOFF" at_rest "$ONE" SHUTOFF
-# A guest can write such a header to the first sectors of its disk.
+# Writes the header of a qcow2 file to the first sectors of the guest's disk, as the guest itself could do.
 qemu-img create -q -f qcow2 -F raw -b /etc/hostname "$WORK/header" 1G
 case $FORM in
   raw) DISK=$STATE/h2/lib/chronova/${ID}_disk.raw ;;
