@@ -1,7 +1,7 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
 #   setup_packages THEME...           installs the missing Debian packages of build, client, host, guest, testbed,
-#                                     openstack, neutron, cinder, node
+#                                     openstack, neutron, cinder, broker, node
 #   setup_client [NAME==VERSION...]   installs the `openstack` client and the named packages in .venv
 #   setup_dashboard_tools             installs the tools that check the dashboard in tests/browser/node_modules
 #   setup_rust                        checks that the Rust toolchain is new enough, or says how to get one
@@ -41,6 +41,9 @@ PACKAGES_OPENSTACK=(keystone glance-api uwsgi-plugin-python3)
 # Neutron, its database, and OVN with Open vSwitch as its data plane, for tests/testbed/neutron.sh.
 PACKAGES_NEUTRON=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql neutron-api neutron-rpc-server openvswitch-switch
   ovn-central ovn-host ethtool)
+
+# A message broker, and a client of it, for tests/real/notifications.sh.
+PACKAGES_BROKER=(rabbitmq-server python3-kombu)
 
 # Cinder and its database, and Ceph, for tests/testbed/{cinder,ceph}.sh. The host's QEMU and libvirt use Ceph's disks.
 PACKAGES_CINDER=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql cinder-api cinder-scheduler cinder-volume ceph-mon
@@ -82,6 +85,7 @@ setup_packages() { # themes...
       guest) wanted+=("${PACKAGES_GUEST[@]}") ;;
       testbed) wanted+=("${PACKAGES_TESTBED[@]}") ;;
       node) command -v npm >/dev/null || wanted+=("${PACKAGES_NODE[@]}") ;;
+      broker) wanted+=("${PACKAGES_BROKER[@]}") ;;
       openstack) wanted+=("${PACKAGES_OPENSTACK[@]}") ;;
       neutron) wanted+=("${PACKAGES_NEUTRON[@]}") ;;
       cinder) wanted+=("${PACKAGES_CINDER[@]}") ;;

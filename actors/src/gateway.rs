@@ -83,6 +83,7 @@ gateway! {
     ledger: crate::ledger::LedgerRoot,
     network_quotas: crate::services::embedded::network::quota::NetworkQuotaRoot,
     networks: crate::services::embedded::network::NetworkRoot,
+    notification_outboxes: crate::notifications::outbox::NotificationOutboxRoot,
     processes: crate::process::ProcessRoot,
     quota_classes: crate::quota_class::QuotaClassRoot,
     quotas: crate::quota::QuotaRoot,

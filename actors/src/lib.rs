@@ -7,7 +7,7 @@
 //! which compute calls other services, and [`services`] holds the embedded services and the clients of real ones.
 //!
 //! [`runtime`] starts these parts in a member of a cluster. [`coordination`] holds state that only the leader may have.
-//! [`topology`] computes NUMA cells and dedicated processors, [`metadata`] builds a guest's metadata, and [`erasure`]
+//! [`topology`] computes NUMA cells and dedicated processors, [`pci`] the PCI devices of guests, [`metadata`] builds a guest's metadata, and [`erasure`]
 //! erases personal data.
 
 pub mod aggregate;
@@ -28,7 +28,9 @@ pub mod instance;
 pub mod keypair;
 pub mod ledger;
 pub mod metadata;
+pub mod notifications;
 pub mod operations;
+pub mod pci;
 pub mod process;
 pub mod quota;
 pub mod quota_class;

@@ -40,10 +40,12 @@ pub fn requested_process(key: &str, event: &Event) -> Option<(ProcessId, Task)> 
         | Event::HostAggregateEvent(_)
         | Event::IdentityEvent(_)
         | Event::ImageEvent(_)
+        | Event::InstallationEvent(_)
         | Event::KeypairEvent(_)
         | Event::LedgerEvent(_)
         | Event::NetworkEvent(_)
         | Event::NetworkQuotaEvent(_)
+        | Event::NotificationEvent(_)
         | Event::QuotaClassEvent(_)
         | Event::RouterEvent(_)
         | Event::SecurityGroupEvent(_)
@@ -234,7 +236,8 @@ pub fn server_operation(instance: InstanceId, event: &InstanceEvent) -> Option<S
         | InstanceEvent::MigrationAdopted(_)
         | InstanceEvent::MachineTypeRecorded(_)
         | InstanceEvent::MachineTypeChanged(_)
-        | InstanceEvent::TpmSecretStored(_) => return None,
+        | InstanceEvent::TpmSecretStored(_)
+        | InstanceEvent::ImagePropertiesChanged(_) => return None,
     };
     Some(ServerOperation { action, label, process: Some(process), task: Some(task) })
 }

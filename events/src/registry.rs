@@ -9,9 +9,9 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::{
-    console, erasure, external, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network,
-    network_quota, process, quota, quota_class, router, security_group, server_group, volume, volume_quota,
-    volume_type,
+    console, erasure, external, flavor, host, host_aggregate, identity, image, installation, instance, keypair, ledger,
+    network, network_quota, notification, process, quota, quota_class, router, security_group, server_group, volume,
+    volume_quota, volume_type,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -198,11 +198,13 @@ nouns! {
     HostAggregateEvent in host_aggregate,
     IdentityEvent in identity,
     ImageEvent in image,
+    InstallationEvent in installation,
     InstanceEvent in instance,
     KeypairEvent in keypair,
     LedgerEvent in ledger,
     NetworkEvent in network,
     NetworkQuotaEvent in network_quota,
+    NotificationEvent in notification,
     ProcessEvent in process,
     QuotaEvent in quota,
     QuotaClassEvent in quota_class,

@@ -51,7 +51,7 @@ async fn has(store: &PostgresStore, position: Position) {
     until("the follower has the event", || store.head() >= position).await;
 }
 
-/// Waits until `store` can take the lead, while `watch` is called at every attempt.
+/// Waits until `store` has taken the lead. Calls `watch` after each attempt that failed.
 async fn take(store: &PostgresStore, mut watch: impl FnMut()) {
     let begun = tokio::time::Instant::now();
     while !store.lead().await.unwrap() {
@@ -75,7 +75,8 @@ async fn a_follower_has_what_is_acknowledged_and_leads_on_it() {
     assert_eq!(b.confirmed_epoch(), None);
     let mut news = b.subscribe(Position::START);
     let first = append(&a, "1").await.unwrap();
-    // The leader tells `b` the position here. Otherwise `b` would read the position in the head row a moment later.
+    // The test tells `b` the position, as the leader's process would. Otherwise `b` would read the position in the head
+    // row a moment later.
     b.told(first.position);
     assert_eq!(news.next().await.unwrap().len(), 1);
     for text in ["2", "3"] {
@@ -121,7 +122,8 @@ async fn a_follower_does_not_read_unacknowledged_events() {
         "INSERT INTO chronova_events SELECT 3, stream, 3, id, kind, version, codec, recorded_at, meta, data, hash \
          FROM chronova_events WHERE position = 2; UPDATE chronova_head SET position = 3",
     );
-    // The follower looks at the head row several times. Two later announcements show that it has.
+    // A follower writes `seen` just before it reads the head row, at most once a second. When `seen` has changed twice,
+    // `b` has read the head row since the insert.
     let announced = || database.sql("SELECT seen FROM chronova_members WHERE name = 'b'");
     for _ in 0..2 {
         let before = announced();
@@ -130,7 +132,7 @@ async fn a_follower_does_not_read_unacknowledged_events() {
     assert_eq!(b.head(), Position(2));
 }
 
-/// A leader that cannot reach the database stops answering for the log before another member can lead.
+/// A leader that cannot renew its lease stops confirming that it leads before another member can lead.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_members_never_both_confirm_that_they_lead() {
     let database = Postgres::new();

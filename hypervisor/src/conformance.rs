@@ -6,6 +6,7 @@ mod agent;
 mod copies;
 mod image_cache;
 mod moves;
+mod owner_mark;
 mod tpm;
 mod volumes;
 
@@ -101,6 +102,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> CheckOutcome {
     trial.surroundings().await?;
     let guest = trial.guest();
     trial.passphrases(&guest).await?;
+    trial.owner().await?;
     let mut signals = trial.connected().await?;
     trial.spawn(&guest).await?;
     trial.used_image(guest.instance).await?;
@@ -296,6 +298,7 @@ impl Trial {
             hardware: Vec::new(),
             rescue: None,
             pinning: Pinning::default(),
+            devices: vec![],
             tpm_secret: None,
         }
     }

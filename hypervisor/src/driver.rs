@@ -19,8 +19,8 @@ use futures::Stream;
 pub use crate::answer::{ByteStream, DriverError, DriverResult};
 use crate::capability::{
     Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
-    LiveMigration, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
-    VolumeAttachment, VolumeStore,
+    LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
+    VirtualNetworks, VolumeAttachment, VolumeStore,
 };
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState};
 
@@ -113,6 +113,9 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
     fn networks(&self) -> Option<&dyn VirtualNetworks> {
+        None
+    }
+    fn owner_mark(&self) -> Option<&dyn OwnerMark> {
         None
     }
     fn redefinition(&self) -> Option<&dyn Redefinition> {

@@ -4,6 +4,7 @@ use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, PortId, Proje
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::pci::{HostPci, PassedDevice};
 use crate::pinning::{NumaCell, Pinning};
 
 /// Everything that a driver needs to create a guest. Two specs with the same `instance` are the same guest.
@@ -35,6 +36,8 @@ pub struct GuestSpec {
     pub rescue: Option<RescueDisk>,
     /// The placement of the guest's CPUs and memory on its host.
     pub pinning: Pinning,
+    /// The PCI devices of the host that the guest gets, in the order of its requests.
+    pub devices: Vec<PassedDevice>,
     /// libvirt's secret with the passphrase of the guest's emulated TPM, if it has one.
     pub tpm_secret: Option<Uuid>,
 }
@@ -76,7 +79,7 @@ pub enum Quiesce {
     Required,
 }
 
-/// A copy of a guest's root disk on its host: one qcow2 file without a backing file.
+/// A copy of a guest's root disk on its host: one file without a backing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskCopy {
     /// The size of the file in bytes.
@@ -353,6 +356,7 @@ pub struct HostCapabilities {
     pub traits: Vec<String>,
     /// The host's NUMA cells, sorted by id; empty if it does not report any.
     pub cells: Vec<NumaCell>,
+    pub pci: HostPci,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]

@@ -19,6 +19,7 @@ pub mod iso9660;
 #[cfg(feature = "libvirt")]
 pub mod libvirt;
 pub mod options;
+pub mod pci;
 pub mod pinning;
 pub mod sim;
 pub mod tpm;

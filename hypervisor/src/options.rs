@@ -227,11 +227,17 @@ pub struct LibvirtOptions {
     /// The directory of that pool on the host.
     pub volume_pool_path: String,
     pub screens: Screens,
-    /// The address at which clients reach consoles. `None`: the URI's host, or loopback for a local URI.
+    /// `[vnc] server_proxyclient_address`: the address at which the console gateway reaches the VNC servers of a host.
+    /// `%s` stands for the host's name. `None`: the address on which they listen, or else `host_ip`.
+    pub console_address: Option<String>,
+    /// The address of the host. `None`: the URI's host, or loopback for a local URI.
     pub host_ip: Option<String>,
     pub forward: ForwardMode,
     /// How long one hypervisor call may take before its outcome counts as unknown.
     pub call_deadline: Duration,
+    /// `[compute] shutdown_retry_interval`: the period in which a guest that is to shut down is asked again, because a
+    /// booting guest misses the request.
+    pub shutdown_retry: Duration,
     /// `[libvirt] device_detach_attempts`: how often a running guest is asked to release a device.
     pub device_detach_attempts: u32,
     /// `[libvirt] device_detach_timeout`: how long the guest has each time.
@@ -245,6 +251,13 @@ pub struct LibvirtOptions {
     pub keepalive: (u16, u16),
     /// The longest pause between two attempts to connect.
     pub reconnect_max: Duration,
+}
+
+impl LibvirtOptions {
+    /// The address at which the console gateway reaches the VNC servers of the host `name`, if one is chosen.
+    pub fn console_address(&self, name: &str) -> Option<String> {
+        self.console_address.as_ref().map(|address| address.replace("%s", name))
+    }
 }
 
 impl Default for LibvirtOptions {
@@ -262,9 +275,11 @@ impl Default for LibvirtOptions {
             volume_pool_name: "chronova-volumes".to_owned(),
             volume_pool_path: "/var/lib/libvirt/chronova-volumes".to_owned(),
             screens: Screens::default(),
+            console_address: None,
             host_ip: None,
             forward: ForwardMode::Auto,
             call_deadline: Duration::from_mins(2),
+            shutdown_retry: Duration::from_secs(10),
             device_detach_attempts: 8,
             device_detach_timeout: Duration::from_secs(20),
             transfer_stall: Duration::from_mins(1),
@@ -272,5 +287,21 @@ impl Default for LibvirtOptions {
             keepalive: (5, 3),
             reconnect_max: Duration::from_secs(30),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consoles_are_reached_at_the_configured_address() {
+        let at = |address: Option<&str>| {
+            let options = LibvirtOptions { console_address: address.map(str::to_owned), ..LibvirtOptions::default() };
+            options.console_address("node1")
+        };
+        assert_eq!(at(None), None);
+        assert_eq!(at(Some("192.0.2.9")).as_deref(), Some("192.0.2.9"));
+        assert_eq!(at(Some("%s.console.example")).as_deref(), Some("node1.console.example"));
     }
 }

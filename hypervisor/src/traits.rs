@@ -64,7 +64,7 @@ const CPU: [(&str, &str); 54] = [
 ];
 
 /// The traits that every host of this driver has.
-const ALWAYS: [&str; 17] = [
+const ALWAYS: [&str; 18] = [
     "COMPUTE_FIRMWARE_BIOS",
     "COMPUTE_IMAGE_TYPE_ISO",
     "COMPUTE_IMAGE_TYPE_QCOW2",
@@ -78,6 +78,7 @@ const ALWAYS: [&str; 17] = [
     "COMPUTE_NET_VIF_MODEL_VMXNET3",
     "COMPUTE_NODE",
     "COMPUTE_RESCUE_BFV",
+    "COMPUTE_SOCKET_PCI_NUMA_AFFINITY",
     "COMPUTE_STORAGE_BUS_SATA",
     "COMPUTE_STORAGE_BUS_SCSI",
     "COMPUTE_STORAGE_BUS_USB",

@@ -164,6 +164,7 @@ fn empty_guest() -> GuestSpec {
         hardware: Vec::new(),
         rescue: None,
         pinning: Pinning::default(),
+        devices: vec![],
         tpm_secret: None,
     }
 }

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use chronova_events::error_chain::ErrorChain;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::cluster::ClusterCommand;
@@ -69,6 +70,9 @@ enum Command {
         #[command(subcommand)]
         command: commands::policy::PolicyCommand,
     },
+    /// Back up the data of the control plane while it runs, and restore it.
+    #[command(subcommand)]
+    Backup(commands::backup::BackupSubcommand),
     /// Move the event log to another engine.
     #[command(subcommand)]
     Log(LogCommand),
@@ -78,6 +82,10 @@ enum Command {
     /// Drain a compute host, or put it into maintenance and back; calls the running server.
     #[command(subcommand)]
     Host(commands::host::HostSubcommand),
+    /// Do what nova-manage does; the program does it under that name, too.
+    Manage(Box<commands::manage::ManageArgs>),
+    /// Check whether the cloud is ready for this version, as nova-status does.
+    Status(Box<commands::status::StatusArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -199,9 +207,26 @@ pub struct ConfigPaths {
     /// A configuration file in nova.conf format; may be repeated, later files win.
     #[arg(long, value_name = "FILE")]
     pub config_file: Vec<PathBuf>,
+    /// A directory whose *.conf files are read in the order of their names, after every --config-file; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub config_dir: Vec<PathBuf>,
     /// Directory of the event log and all other data; overrides `[chronova] data_dir`.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+}
+
+impl ConfigPaths {
+    /// The files in the order in which they are read.
+    ///
+    /// # Errors
+    /// A directory cannot be read.
+    pub fn files(&self) -> Result<Vec<PathBuf>, config::InvalidConfig> {
+        let mut files = self.config_file.clone();
+        for folder in &self.config_dir {
+            files.extend(config::files_of(folder)?);
+        }
+        Ok(files)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -215,9 +240,20 @@ enum ConfigCommand {
     Reference,
 }
 
+/// Runs the command that the arguments name. The program's own name may be that of one of Nova's tools.
 pub fn run() -> ExitCode {
-    match Cli::parse().command {
-        Command::Serve(args) => serve(&args),
+    let name = std::env::args_os().next().unwrap_or_default();
+    match std::path::Path::new(&name).file_name().and_then(std::ffi::OsStr::to_str) {
+        Some("nova-manage") => manage(&commands::manage::NovaManage::parse().args),
+        Some("nova-status") => status(&commands::status::NovaStatus::parse().args),
+        Some("nova-policy") => nova_policy(&commands::nova_policy::NovaPolicy::parse().args),
+        _ => run_command(Cli::parse().command),
+    }
+}
+
+fn run_command(command: Command) -> ExitCode {
+    match command {
+        Command::Serve(args) => serve(args),
         Command::ServeLog { place } => {
             load(&place).map_or(ExitCode::from(2), |config| exit_code(serve::log_only::run(config)))
         }
@@ -237,9 +273,71 @@ pub fn run() -> ExitCode {
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
+        Command::Backup(command) => backup(command),
         Command::Log(LogCommand::Copy { place, args }) => operate(&place, OperatorCommand::LogCopy(args)),
         Command::Cluster(command) => cluster(command),
         Command::Host(command) => host(&command),
+        Command::Manage(args) => manage(&args),
+        Command::Status(args) => status(&args),
+    }
+}
+
+/// Nova's tools read its configuration where no other file is named.
+const NOVA_CONF: &str = "/etc/nova/nova.conf";
+/// Nova's code for a failure that no sub-command documents.
+const NOVA_FAILURE: u8 = 255;
+
+/// The configuration and the log of one of Nova's tools. Options of the command line win over the files.
+fn load_for_nova(options: &commands::manage::NovaOptions) -> Option<Config> {
+    let mut place = options.place();
+    if place.config_file.is_empty() && place.config_dir.is_empty() && std::path::Path::new(NOVA_CONF).exists() {
+        place.config_file.push(NOVA_CONF.into());
+    }
+    let config = load_with(&place, &options.as_config())?;
+    match crate::telemetry::Logging::start(&config.targets().log) {
+        Ok(_) => Some(config),
+        Err(error) => {
+            crate::output::complain(&format!("chronova: {}\n", ErrorChain(&error)));
+            None
+        }
+    }
+}
+
+fn manage(args: &commands::manage::ManageArgs) -> ExitCode {
+    let Some(config) = load_for_nova(&args.options) else { return ExitCode::from(NOVA_FAILURE) };
+    ExitCode::from(commands::manage::run(args, &config))
+}
+
+fn status(args: &commands::status::StatusArgs) -> ExitCode {
+    let Some(config) = load_for_nova(&args.options) else { return ExitCode::from(NOVA_FAILURE) };
+    let place = match LogPlace::of(&config) {
+        Ok(place) => place,
+        Err(problem) => {
+            crate::output::complain(&format!("chronova: {problem}\n"));
+            return ExitCode::from(NOVA_FAILURE);
+        }
+    };
+    block_on(async {
+        let done = commands::status::run(args, &config, &place, &mut std::io::stdout().lock()).await;
+        ExitCode::from(done.unwrap_or(NOVA_FAILURE))
+    })
+}
+
+fn nova_policy(args: &commands::nova_policy::NovaPolicyArgs) -> ExitCode {
+    let Some(config) = load_for_nova(&args.options) else { return ExitCode::from(1) };
+    match commands::nova_policy::run(args, &config, &mut std::io::stdout().lock()) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            crate::output::complain(&format!("error: {failure}\n"));
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn backup(command: commands::backup::BackupSubcommand) -> ExitCode {
+    match command.parts() {
+        (Some(place), command) => operate(&place, OperatorCommand::Backup(command)),
+        (None, command) => operate_alone(OperatorCommand::Backup(command)),
     }
 }
 
@@ -339,12 +437,12 @@ async fn operate_on(place: &ConfigPaths, command: OperatorCommand) -> ExitCode {
     }
 }
 
-fn serve(args: &ServeArgs) -> ExitCode {
-    let Some(mut config) = load(&args.place) else { return ExitCode::from(2) };
-    if !args.listen.is_empty() {
-        config.chronova.listen = config::Words(args.listen.clone());
+fn serve(ServeArgs { place, listen }: ServeArgs) -> ExitCode {
+    let Some(mut config) = load(&place) else { return ExitCode::from(2) };
+    if !listen.is_empty() {
+        config.chronova.listen = config::Words(listen);
     }
-    exit_code(serve::run(config))
+    exit_code(serve::run(config, Box::new(move || load(&place))))
 }
 
 fn exit_code(result: anyhow::Result<()>) -> ExitCode {
@@ -359,7 +457,12 @@ fn exit_code(result: anyhow::Result<()>) -> ExitCode {
 
 /// The configuration, or `None` after printing its problems.
 pub fn load(place: &ConfigPaths) -> Option<Config> {
-    match config::load(&place.config_file) {
+    load_with(place, "")
+}
+
+/// Like [`load`]; the options of the command line, in the form of a file, win over all files.
+fn load_with(place: &ConfigPaths, said: &str) -> Option<Config> {
+    match place.files().and_then(|files| config::load_with(&files, said)) {
         Ok(loaded) => {
             for remark in loaded.remarks.iter().filter(|remark| remark.severity != Severity::Note) {
                 crate::output::complain(&format!("{remark}\n"));

@@ -4,31 +4,29 @@ use chronova_actors::aggregate::AggregateRoot as _;
 use chronova_actors::host::HostRoot;
 use chronova_actors::hosts::capacity;
 use chronova_actors::hosts::options::HostOptions;
+use chronova_actors::ledger::decide::decide;
 use chronova_actors::ledger::{CELL, LedgerRoot};
-use chronova_actors::topology::host::HostNumaCells;
-use chronova_events::envelope::StreamId;
+use chronova_events::envelope::{StreamId, Timestamp};
+use chronova_events::fold::Fold as _;
 use chronova_events::host::{CameUp, HostEvent, Registered};
-use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{InventoryReplaced, LedgerEvent, ProviderCreated, TraitsReplaced};
+use chronova_events::ledger::{Ledger, LedgerEvent};
 use chronova_events::registry::Event;
 use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::sim::{SimFleet, SimUri};
 
 /// The events of a fleet that has registered once: the ledger's events first, then each host's.
 pub async fn registrations(fleet: &SimUri, options: &HostOptions) -> Result<Vec<(StreamId, Vec<Event>)>, DriverError> {
+    let mut state = Ledger::default();
     let mut ledger: Vec<LedgerEvent> = Vec::new();
     let mut hosts = Vec::new();
     for (driver, number) in SimFleet::new(fleet.clone()).drivers().into_iter().zip(1..) {
         let found = driver.capabilities().await?;
-        let provider = ProviderId(found.host.0);
-        ledger.push(ProviderCreated { provider, name: found.hostname.clone(), parent: None }.into());
-        let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))
-            .map_err(|message| DriverError::Failed { call: "capabilities", message })?;
-        ledger.push(
-            InventoryReplaced { provider, inventories: capacity::inventories(&found, &cells, options, 0) }.into(),
-        );
-        ledger.push(TraitsReplaced { provider, traits: found.traits.clone() }.into());
-        ledger.push(cells.event(provider).into());
+        let failed = |message: String| DriverError::Failed { call: "capabilities", message };
+        let report = capacity::resources(&found, options, 0).map_err(failed)?;
+        for event in decide(&state, report).map_err(|reject| failed(reject.to_string()))? {
+            state.evolve(&event, Timestamp(0));
+            ledger.push(event);
+        }
         let registered = Registered {
             host: found.host,
             number,

@@ -2,31 +2,47 @@
 //!
 //! **Logs** are `tracing` events, one line each, as text or as JSON. A line includes the fields of its enclosing spans.
 //! The HTTP layer opens a span with `request_id`, so an operator can find each line that a request causes.
-//! Level and target come from `[DEFAULT] debug`, `log_file`, `log_dir`, `use_json`, `use_stderr`; the environment
-//! variable `RUST_LOG` overrides the level. Log files are opened for appending and can be reopened after rotation.
+//! Level and target come from `[DEFAULT] debug`, `log_file`, `log_dir`, `use_json`, `use_stderr`, `use_syslog` and
+//! `use_journal`, or from the file of `log_config_append` alone; the environment variable `RUST_LOG` overrides the level.
+//! Log files are opened for appending and can be reopened after rotation.
 //!
 //! **Metrics** are in one Prometheus registry. Every name begins with `chronova_`.
 //!
 //! Invariant: a log line or metric that fails never fails a request.
 
+mod daemons;
+pub mod log_config;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal as _, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use chronova_events::clock::{Clock as _, SystemClock};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use thiserror::Error;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer, Registry as Subscriber};
+use tracing_subscriber::{EnvFilter, Layer, Registry as Subscriber, reload};
+
+use daemons::{DaemonLayer, LogDaemon};
+
+pub use daemons::FACILITIES;
 
 #[derive(Debug, Error)]
 pub enum TelemetryError {
     #[error("the log file {} cannot be opened", .path.display())]
     LogFile { path: PathBuf, source: io::Error },
+    #[error("{daemon} takes no lines")]
+    Daemon { daemon: &'static str, source: io::Error },
     #[error("RUST_LOG is not a list of filter directives")]
     Filter(#[source] tracing_subscriber::filter::ParseError),
+    #[error("the level cannot be changed")]
+    Level(#[source] reload::Error),
     #[error("logging is set up already")]
     Twice(#[source] tracing_subscriber::util::TryInitError),
     #[error("the metric {name} cannot be registered")]
@@ -42,14 +58,31 @@ pub struct LogSettings {
     pub file: Option<PathBuf>,
     /// Whether to log to standard error even if there is a log file.
     pub stderr: bool,
+    /// Whether the log file is opened again when another file has its name.
+    pub watch: bool,
+    /// The facility of syslog; `None` logs nothing there.
+    pub syslog: Option<u8>,
+    /// Whether to log to systemd's journal.
+    pub journal: bool,
+    /// Whether no line at all is wanted.
+    pub quiet: bool,
+    /// The form of times in text lines, as in strftime.
+    pub date_format: Option<String>,
+    /// The filter of `log_config_append`, in place of `debug`.
+    pub levels: Option<String>,
 }
 
 impl LogSettings {
+    fn present_filter(&self) -> Result<EnvFilter, TelemetryError> {
+        self.filter(std::env::var("RUST_LOG").ok().as_deref())
+    }
+
     /// The filter; `rust_log` is the environment variable RUST_LOG. `[DEFAULT] debug` turns on DEBUG only for
     /// Chronova's crates: the DEBUG lines of the libraries would outnumber Chronova's own.
     fn filter(&self, rust_log: Option<&str>) -> Result<EnvFilter, TelemetryError> {
         let directives = match rust_log.filter(|text| !text.trim().is_empty()) {
             Some(text) => text.to_owned(),
+            None if self.levels.is_some() => self.levels.clone().unwrap_or_default(),
             None if self.debug => format!("info,{}", OUR_TARGETS.map(|target| format!("{target}=debug")).join(",")),
             None => "info".to_owned(),
         };
@@ -61,25 +94,36 @@ impl LogSettings {
 const OUR_TARGETS: [&str; 1] = ["chronova"];
 
 /// The process's logging and its log file. The server keeps this value until it ends.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Logging {
     file: Option<LogFile>,
+    filter: reload::Handle<EnvFilter, Subscriber>,
 }
 
 impl Logging {
     /// Sets up the process's logging; call it once.
     pub fn start(settings: &LogSettings) -> Result<Self, TelemetryError> {
-        let filter = settings.filter(std::env::var("RUST_LOG").ok().as_deref())?;
-        let file = settings.file.as_deref().map(LogFile::open).transpose()?;
-        let stderr = file.is_none() || settings.stderr;
+        let (filter, handle) = reload::Layer::new(settings.present_filter()?);
+        let file = settings.file.as_deref().map(|path| LogFile::open(path, settings.watch)).transpose()?;
+        let elsewhere = file.is_some() || settings.syslog.is_some() || settings.journal || settings.quiet;
+        let stderr = !elsewhere || settings.stderr;
         let color = io::stderr().is_terminal();
+        let syslog = settings.syslog.map(|facility| daemon("syslog", LogDaemon::Syslog { facility })).transpose()?;
+        let journal = settings.journal.then(|| daemon("the journal", LogDaemon::Journal)).transpose()?;
         let layers = [
-            file.clone().map(|file| layer(file, settings.json, false)),
-            stderr.then(|| layer(io::stderr, settings.json, color)),
+            file.clone().map(|file| layer(file, settings, false)),
+            stderr.then(|| layer(io::stderr, settings, color)),
+            syslog,
+            journal,
         ];
         let layers: Vec<_> = layers.into_iter().flatten().collect();
         tracing_subscriber::registry().with(layers.with_filter(filter)).try_init().map_err(TelemetryError::Twice)?;
-        Ok(Self { file })
+        Ok(Self { file, filter: handle })
+    }
+
+    /// Changes the level to that of `settings`.
+    pub fn set_level(&self, settings: &LogSettings) -> Result<(), TelemetryError> {
+        self.filter.reload(settings.present_filter()?).map_err(TelemetryError::Level)
     }
 
     /// Reopens the log file under its name: after a rotation (SIGHUP) lines go to the new file.
@@ -88,16 +132,33 @@ impl Logging {
     }
 }
 
-fn layer<W>(writer: W, json: bool, color: bool) -> Box<dyn Layer<Subscriber> + Send + Sync>
+fn daemon(name: &'static str, daemon: LogDaemon) -> Result<Box<dyn Layer<Subscriber> + Send + Sync>, TelemetryError> {
+    let opened = DaemonLayer::open(daemon).map_err(|source| TelemetryError::Daemon { daemon: name, source })?;
+    Ok(opened.boxed())
+}
+
+/// Times in the operator's form, which was checked before.
+struct OperatorTime(String);
+
+impl FormatTime for OperatorTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        write!(writer, "{}", SystemClock.now().to_utc().format(&self.0))
+    }
+}
+
+fn layer<W>(writer: W, settings: &LogSettings, color: bool) -> Box<dyn Layer<Subscriber> + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
-    if json {
+    if settings.json {
         // `spans` has the fields of the enclosing spans, request_id among them; the outermost span comes first.
         layer.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed()
     } else {
-        layer.with_ansi(color).boxed()
+        match &settings.date_format {
+            Some(form) => layer.with_ansi(color).with_timer(OperatorTime(form.clone())).boxed(),
+            None => layer.with_ansi(color).boxed(),
+        }
     }
 }
 
@@ -106,11 +167,27 @@ where
 struct LogFile {
     path: Arc<Path>,
     file: Arc<Mutex<File>>,
+    /// Whether each line looks whether another file has the name now.
+    watch: bool,
 }
 
 impl LogFile {
-    fn open(path: &Path) -> Result<Self, TelemetryError> {
-        Ok(Self { path: path.into(), file: Arc::new(Mutex::new(append_to(path)?)) })
+    fn open(path: &Path, watch: bool) -> Result<Self, TelemetryError> {
+        Ok(Self { path: path.into(), file: Arc::new(Mutex::new(append_to(path)?)), watch })
+    }
+
+    /// Opens the file again if another one, or none, has its name. A failure keeps the old one.
+    fn follow(&self, file: &mut File) {
+        let same =
+            |now: &std::fs::Metadata, known: &std::fs::Metadata| (now.dev(), now.ino()) == (known.dev(), known.ino());
+        let known = file.metadata();
+        let stays = match (std::fs::metadata(&self.path), &known) {
+            (Ok(now), Ok(known)) => same(&now, known),
+            _ => false,
+        };
+        if !stays && let Ok(opened) = append_to(&self.path) {
+            *file = opened;
+        }
     }
 
     fn reopen(&self) -> Result<(), TelemetryError> {
@@ -138,7 +215,11 @@ impl<'w> MakeWriter<'w> for LogFile {
 
 impl Write for LogFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.watch {
+            self.follow(&mut file);
+        }
+        file.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -227,8 +308,9 @@ mod tests {
     fn line(json: bool) -> String {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        let file = LogFile::open(&path).unwrap();
-        let subscriber = tracing_subscriber::registry().with(vec![layer(file, json, false)]);
+        let file = LogFile::open(&path, false).unwrap();
+        let settings = LogSettings { json, ..LogSettings::default() };
+        let subscriber = tracing_subscriber::registry().with(vec![layer(file, &settings, false)]);
         tracing::subscriber::with_default(subscriber, || {
             let span = tracing::info_span!("request", request_id = "req-1");
             span.in_scope(|| tracing::info!(instance = "i-1", "built"));
@@ -255,12 +337,35 @@ mod tests {
     fn after_a_rotation_lines_go_to_the_new_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        let mut file = LogFile::open(&path).unwrap();
+        let mut file = LogFile::open(&path, false).unwrap();
         file.write_all(b"old\n").unwrap();
         std::fs::rename(&path, dir.path().join("log.1")).unwrap();
         file.reopen().unwrap();
         file.write_all(b"new\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
+    }
+
+    #[test]
+    fn a_watched_file_is_followed_without_a_signal() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut file = LogFile::open(&path, true).unwrap();
+        file.write_all(b"old\n").unwrap();
+        std::fs::rename(&path, dir.path().join("log.1")).unwrap();
+        file.write_all(b"new\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
+    }
+
+    #[test]
+    fn times_have_the_operators_form() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let settings = LogSettings { date_format: Some("%Y year".to_owned()), ..LogSettings::default() };
+        let file = LogFile::open(&path, false).unwrap();
+        let subscriber = tracing_subscriber::registry().with(vec![layer(file, &settings, false)]);
+        tracing::subscriber::with_default(subscriber, || tracing::info!("built"));
+        let line = std::fs::read_to_string(&path).unwrap();
+        assert!(line[4..].starts_with(" year"), "{line}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Kills the server with `kill -9` in the middle of a request for fifty servers. After the next start, all fifty
-//! servers exist or none. The project's quota usage equals the existing servers before any reconciler runs.
+//! Kills the control plane with `kill -9` in the middle of a request for fifty servers. After the next start, all fifty
+//! servers exist or none. The project's quota usage equals the number of existing servers, and no reconciler had to
+//! release quota for that.
 //!
 //! `CHRONOVA_KILLS` sets the number of kills (6, and 60 with `CHRONOVA_SOAK`).
 
@@ -105,7 +106,9 @@ fn a_request_that_a_kill_interrupts_leaves_all_of_its_servers_or_none() {
         let found = requests(&cloud.client()).get(&name).copied().unwrap_or(0);
         println!("kill {kill}: answered {answered:?}, {found} servers");
         match answered {
-            Some(status) => assert_eq!((status, found), (202, COUNT), "acknowledged servers are missing"),
+            Some(status) => {
+                assert_eq!((status, found), (202, COUNT), "the answer is not 202, or acknowledged servers are missing")
+            }
             None => assert!(found == 0 || found == COUNT, "{found} of {COUNT} servers"),
         }
         interrupted += u32::from(found == 0);
@@ -113,7 +116,7 @@ fn a_request_that_a_kill_interrupts_leaves_all_of_its_servers_or_none() {
         delete_all(&mut cloud);
         assert_eq!(instances_in_use(&cloud.client()), 0);
     }
-    assert!(interrupted > 0, "no kill interrupted a request");
+    assert!(interrupted > 0, "all servers exist after every kill");
     cloud.stop();
     let (code, text) = cloud.command(&["audit", "--kind", "quota.released"]);
     assert_eq!(code, 0, "{text}");

@@ -82,6 +82,19 @@ fn a_control_plane_moves_from_sqlite_to_a_database() {
     create(&cloud, &furniture, "two");
     cloud.wait("and begins more", |cloud| active(cloud) == 2);
 
+    // The log in the database is backed up like one in a file, while a member leads.
+    let backups = cloud.folder.path().join("backups").display().to_string();
+    let (code, output) = command(&cloud, &["backup", "create", &backups]);
+    assert_eq!(code, 0, "{output}");
+    let mut restored = Cloud::new(FLEET);
+    let (code, output) = restored.command(&["backup", "restore", &backups]);
+    assert_eq!(code, 0, "{output}");
+    let (code, output) = restored.command(&["audit", "verify", "--against", head.trim()]);
+    assert!(code == 0 && output.contains("holds"), "{code} {output}");
+    restored.start();
+    assert_eq!(active(&restored), 2);
+    restored.stop();
+
     // A copy is refused while a member leads, and when the database has more events than the old log.
     let old = cloud.folder.path().join("old.db").display().to_string();
     let copy_old = |cloud: &Cloud| {

@@ -17,21 +17,23 @@ use chronova_hypervisor::capability::image_cache::CachedImage;
 use chronova_hypervisor::capability::live_migration::{
     ForceComplete, GuestMigrationState, MigrationAddressing, MigrationData, MigrationPlan, MigrationUris,
 };
+use chronova_hypervisor::capability::owner_mark::HostOwner;
 use chronova_hypervisor::capability::storage_cleanup::Leftover;
 use chronova_hypervisor::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent};
 use chronova_hypervisor::capability::{
     Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
-    LiveMigration, Needed as _, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
+    LiveMigration, Needed as _, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
     VirtualNetworks, VolumeAttachment, VolumeStore,
 };
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
-    Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
-    Quiesce, Renew, VolumeDisk,
+    Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageFormat, ImageRef,
+    NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
 };
 use chronova_hypervisor::tpm::{TpmPassphrase, TpmState, TpmVersion};
 use futures::StreamExt;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 /// Pauses driver calls of every host: the point `spawn` is before the work, `spawn:answer` after it. Also records the
 /// calls about guests.
@@ -319,6 +321,7 @@ impl Driver for Gate {
         interfaces: InterfaceAttachment,
         live_migration: LiveMigration,
         networks: VirtualNetworks,
+        owner_mark: OwnerMark,
         redefinition: Redefinition,
         shared_storage: SharedStorage,
         snapshots: DiskSnapshots,
@@ -466,8 +469,14 @@ impl DeviceLocations for Gate {
 
 #[async_trait]
 impl DiskSnapshots for Gate {
-    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
-        gated!(self, snapshots, copy_root(instance, copy, quiesce))
+    async fn copy_root(
+        &self,
+        instance: InstanceId,
+        copy: ImageId,
+        format: ImageFormat,
+        quiesce: Quiesce,
+    ) -> DriverResult<DiskCopy> {
+        gated!(self, snapshots, copy_root(instance, copy, format, quiesce))
     }
     async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
         gated!(self, snapshots, read_copy(instance, copy))
@@ -494,6 +503,16 @@ impl SharedStorage for Gate {
     }
     async fn undefine(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, shared_storage, undefine(instance))
+    }
+}
+
+#[async_trait]
+impl OwnerMark for Gate {
+    async fn generation_of(&self, installation: Uuid) -> DriverResult<Option<Uuid>> {
+        gated!(self, owner_mark, generation_of(installation))
+    }
+    async fn remember(&self, owner: HostOwner) -> DriverResult<()> {
+        gated!(self, owner_mark, remember(owner))
     }
 }
 

@@ -17,6 +17,7 @@ pub mod memory_keys;
 pub mod mixed_images;
 pub mod mixed_networks;
 pub mod moves;
+pub mod pci;
 pub mod pinned;
 pub mod placement_model;
 pub mod ports;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chronova_actors::ports::{ImageDraft, ImageResources, ImageService, PortError};
 use chronova_actors::runtime::Leadership;
+use chronova_actors::services::embedded::image::PropertyLimit;
 use chronova_actors::services::embedded::image::records::ImageRecords;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
@@ -24,7 +25,12 @@ pub struct MixedImages {
 
 impl MixedImages {
     pub fn new(disks: Arc<OneImage>, leadership: &Leadership) -> Arc<Self> {
-        let records = ImageRecords::new(Arc::clone(&leadership.views), Arc::clone(&leadership.gateway), None);
+        let records = ImageRecords::new(
+            Arc::clone(&leadership.views),
+            Arc::clone(&leadership.gateway),
+            None,
+            PropertyLimit::default(),
+        );
         Arc::new(Self { disks, records })
     }
 }
@@ -44,6 +50,10 @@ impl ImageService for MixedImages {
 
     async fn create(&self, draft: ImageDraft, meta: Arc<Meta>) -> Result<(), PortError> {
         self.disks.create(draft, meta).await
+    }
+
+    async fn format_of(&self, image: ImageId, work: &Arc<Meta>) -> Result<String, PortError> {
+        self.disks.format_of(image, work).await
     }
 
     async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError> {

@@ -34,6 +34,7 @@ pub use self::events_at_steps::lose_host_in_undo;
 use self::interferences::{FailingOnce, RepeatingSteps};
 use self::sample::Sample;
 use self::unwinding::Unwinding;
+use crate::pci::PciTracking;
 use crate::world::{Life, Setting, World};
 
 /// One test case: a process, its initial state and its expected ends.
@@ -62,6 +63,8 @@ pub struct Case {
     pub one_storage: bool,
     /// Whether the hosts have dedicated processors, with different numbers on each host.
     pub dedicated: bool,
+    /// Whether the hosts have PCI devices for guests, and Placement knows them.
+    pub pci: Option<PciTracking>,
     /// Whether the hosts offer emulated TPMs.
     pub tpm: bool,
     /// Whether the image caches of the hosts are constantly cleared of unused images.
@@ -91,6 +94,7 @@ impl Case {
             shared: false,
             one_storage: false,
             dedicated: false,
+            pci: None,
             tpm: false,
             swept: false,
             choosing_volumes: false,
@@ -111,7 +115,11 @@ fn subject() -> InstanceId {
 
 /// A world in which `before` has happened.
 async fn prepared(case: &Case) -> World {
-    let mut world = if case.tpm { World::with_tpms(HOSTS) } else { World::new(HOSTS) };
+    let mut world = match case.pci {
+        Some(tracking) => World::with_pci(HOSTS, "10de:1eb8*3", tracking),
+        None if case.tpm => World::with_tpms(HOSTS),
+        None => World::new(HOSTS),
+    };
     world.options.volume.shared = case.shared;
     world.choosing_volumes = case.choosing_volumes;
     world.fleet.share_storage(case.one_storage);

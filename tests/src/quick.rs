@@ -14,7 +14,10 @@ pub fn quick() -> RuntimeOptions {
         servers: ServerOptions { shelved_offload: None, ..ServerOptions::default() },
         hosts: HostOptions {
             heartbeat: Duration::from_millis(200),
+            down_time: Duration::from_secs(1),
             resync: Duration::from_millis(200),
+            power_sync: Some(Duration::from_millis(200)),
+            deleted_poll: Some(Duration::from_millis(200)),
             ..HostOptions::default()
         },
         processes: ProcessOptions {

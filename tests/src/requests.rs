@@ -12,7 +12,7 @@ use chronova_events::instance::{Alive, FlavorSnapshot, Instance, Rotation};
 use crate::world::{ADMIN, Life, user_meta};
 
 /// The limits of a project without quota limits.
-pub(crate) const UNLIMITED: DefaultLimits = DefaultLimits { instances: -1, cores: -1, memory_mib: -1 };
+pub(crate) const UNLIMITED: DefaultLimits = DefaultLimits::NONE;
 
 impl Life {
     /// Requests a resize to another flavor.

@@ -31,6 +31,8 @@ pub struct OneNetwork {
     others: Mutex<BTreeSet<(InstanceId, String)>>,
     /// A destination host to which no port can be bound.
     unsuitable: Mutex<Option<String>>,
+    /// The number of allocations that fail from now on.
+    refused_allocations: Mutex<u32>,
 }
 
 impl OneNetwork {
@@ -59,6 +61,11 @@ impl OneNetwork {
     /// From now on, no port can be bound to this destination.
     pub fn refuse_destination(&self, host: &str) {
         *self.unsuitable.lock().unwrap() = Some(host.to_owned());
+    }
+
+    /// The next `number` allocations for new servers fail.
+    pub fn refuse_allocations(&self, number: u32) {
+        *self.refused_allocations.lock().unwrap() = number;
     }
 
     /// The ports of a server.
@@ -108,6 +115,10 @@ impl NetworkService for OneNetwork {
     async fn allocate(&self, wanted: InterfacesRequest, _: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
         if matches!(wanted.networks, RequestedNetworks::None) {
             return Ok(vec![]);
+        }
+        if let Some(left) = self.refused_allocations.lock().unwrap().checked_sub(1) {
+            *self.refused_allocations.lock().unwrap() = left;
+            return Err(PortError::Invalid("the network refuses".to_owned()));
         }
         let mut ports = self.ports.lock().unwrap();
         self.hosts.lock().unwrap().insert(wanted.instance, Some(wanted.host.clone()));
@@ -395,6 +406,12 @@ impl ImageService for OneImage {
         let number = made.values().map(|made| made.number + 1).max().unwrap_or(0);
         made.insert(draft.image, Made { draft, bytes: None, number });
         Ok(())
+    }
+
+    async fn format_of(&self, image: ImageId, _: &Arc<Meta>) -> Result<String, PortError> {
+        let made = self.made.lock().unwrap();
+        let made = made.get(&image).ok_or_else(|| PortError::NotFound(image.to_string()))?;
+        Ok(made.draft.format.clone())
     }
 
     async fn upload(&self, image: ImageId, mut bytes: ByteStream, _: Arc<Meta>) -> Result<(), PortError> {

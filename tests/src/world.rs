@@ -76,7 +76,7 @@ pub struct Setting {
     pub hosts: Option<usize>,
 }
 
-fn small(hosts: usize) -> SimUri {
+pub(crate) fn small(hosts: usize) -> SimUri {
     SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, ..SimUri::new(hosts) }
 }
 
@@ -208,6 +208,7 @@ impl World {
         let spoilt: Vec<_> = shared_disk_breaches.filter(|breach| placed.contains(&breach.instance)).collect();
         assert_eq!(spoilt, [], "a disk is removed or overwritten while another host uses it");
         views.placement.read(|view| crate::pinned::check(&self.fleet, &view.ledger));
+        views.placement.read(|view| crate::pci::check(&self.fleet, &view.ledger));
         assert_eq!(self.fleet.leaks(), [], "a disk is left behind");
         assert_eq!(self.fleet.baseless(), [], "a disk has lost the image that it is based on");
         assert_eq!(self.fleet.copies(), [], "a copy of a disk is left behind");

@@ -25,7 +25,11 @@ mod zones;
 
 #[path = "compute_servers/server_settings.rs"]
 mod server_settings;
+#[path = "compute_servers/unique_names.rs"]
+mod unique_names;
 
+#[path = "compute_servers/pci.rs"]
+mod pci;
 #[path = "compute_servers/topologies.rs"]
 mod topologies;
 

@@ -237,6 +237,7 @@ async fn hosts_of_old_count_flavors_and_what_is_reserved() {
     world.options.hosts.reserved_host_disk_mb = 2048;
     world.options.hosts.heartbeat = std::time::Duration::from_hours(1);
     world.options.hosts.resync = std::time::Duration::from_hours(1);
+    (world.options.hosts.power_sync, world.options.hosts.deleted_poll) = (None, None);
     let api = Api::start_of(world, "", None).await;
     let flavor = json!({"flavor": {"id": "f", "name": "f", "ram": 3000, "vcpus": 4, "disk": 5,
         "OS-FLV-EXT-DATA:ephemeral": 3, "swap": 0}});

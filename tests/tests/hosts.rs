@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "hosts/copies.rs"]
+mod copies;
 #[path = "hosts/options.rs"]
 mod options;
+#[path = "hosts/timeouts.rs"]
+mod timeouts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +62,7 @@ async fn kinds(world: &World) -> BTreeMap<String, usize> {
     kinds
 }
 
-/// Waits until every host was compared with the log `times` more times.
+/// Waits until the hosts were listed often enough for `times` more comparisons of each host with the log.
 async fn resynced(world: &World, life: &Life, times: u64) {
     let before = world.fleet.calls(DriverCall::Guests);
     let wanted = before + (times + 1) * world.fleet.len() as u64;
@@ -243,6 +247,7 @@ fn stray(n: u128) -> GuestSpec {
         hardware: vec![],
         rescue: None,
         pinning: Pinning::default(),
+        devices: vec![],
         tpm_secret: None,
     }
 }
@@ -442,6 +447,7 @@ async fn a_guest_recreated_during_its_delete_is_removed() {
     let mut world = World::new(1);
     // Only the start process itself can remove the guest here, because the next comparison is an hour away.
     world.options.hosts.resync = std::time::Duration::from_hours(1);
+    (world.options.hosts.power_sync, world.options.hosts.deleted_poll) = (None, None);
     let life = started(&world).await;
     built(&life, id(1)).await;
     world.fleet.lose_guest(0, id(1)).unwrap();

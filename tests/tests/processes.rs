@@ -28,6 +28,8 @@ mod moves;
 mod on_volumes;
 #[path = "processes/one_storage.rs"]
 mod one_storage;
+#[path = "processes/pci.rs"]
+mod pci;
 #[path = "processes/pinned.rs"]
 mod pinned;
 #[path = "processes/reconcilers.rs"]

@@ -73,6 +73,28 @@ fn property<'a>(properties: &'a [(String, String)], name: &str) -> Option<&'a st
     properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
+/// `[libvirt] snapshot_image_format`: the image's record and the copy on the host have the same format.
+#[actix_rt::test]
+async fn images_of_servers_have_the_configured_format() {
+    for (format, begins) in [("raw", "raw "), ("qcow2", "QFI")] {
+        let mut world = World::new(2);
+        world.options.servers.snapshot_format = format.to_owned();
+        let api = Api::start_of(world, "", None).await;
+        let server = Subject::new(&api, Api::wish("web")).await;
+        for action in [json!({"createImage": {"name": "snap"}}), json!({"shelve": null})] {
+            assert_eq!(server.ask("2.45", action).await.status, 202);
+            api.life.settled().await;
+        }
+        let made = api.world.images.made();
+        assert_eq!(made.len(), 2);
+        for image in made.values() {
+            assert_eq!(image.draft.format, format);
+            assert!(image.bytes.as_ref().unwrap().starts_with(begins.as_bytes()), "{format}");
+        }
+        api.stop().await;
+    }
+}
+
 #[actix_rt::test]
 async fn images_are_made_of_servers() {
     let api = Api::start().await;

@@ -26,16 +26,25 @@ use crate::route::Method;
 use crate::service::Service;
 use crate::startup_gate::StartupGate;
 use crate::tables::Routers;
-use crate::tls::TlsFiles;
+use crate::tls::ServedCertificate;
 use crate::{console, cors, dashboard, discovery, openapi};
+
+/// The services of a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// Every service under its prefix, the console gateway and the dashboard.
+    All,
+    /// One service at the root, as on the service's usual port.
+    Only(Service),
+    /// The console gateway at the root, as on the port of `nova-novncproxy`.
+    Consoles,
+}
 
 /// An address to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listener {
     pub address: SocketAddr,
-    /// `None`: the listener serves every service under its prefix. Otherwise it serves one service at the root, as on
-    /// the service's usual port.
-    pub only: Option<Service>,
+    pub offer: Offer,
     /// Whether the listener uses TLS.
     pub secure: bool,
 }
@@ -60,12 +69,28 @@ impl Default for ClientTimeouts {
 }
 
 /// The options of the HTTP server.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct HttpOptions {
     pub workers: usize,
     pub patience: ClientTimeouts,
+    /// `[DEFAULT] graceful_shutdown_timeout`: how long requests under way may take during shutdown; zero means without
+    /// limit.
+    pub graceful: Duration,
     /// The certificate and key of the secure listeners.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<ServedCertificate>,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self { workers: 0, patience: ClientTimeouts::default(), graceful: Duration::from_mins(3), tls: None }
+    }
+}
+
+impl HttpOptions {
+    /// The time limit in the server's whole seconds.
+    fn shutdown_seconds(&self) -> u64 {
+        if self.graceful.is_zero() { u64::MAX } else { self.graceful.as_secs().max(1) }
+    }
 }
 
 /// Starts the listeners. Returns each server with its address. A server is a future; it ends after its handle has
@@ -77,18 +102,18 @@ pub fn serve(
 ) -> std::io::Result<Vec<(SocketAddr, dev::Server)>> {
     // Each schema is compiled at its first use, because most are never used. A test compiles all of them.
     let routers = Arc::new(Routers::all());
-    let tls = serving.tls.as_ref().map(TlsFiles::server_config).transpose().map_err(std::io::Error::other)?;
+    let tls = serving.tls.as_ref().map(ServedCertificate::server_config).transpose().map_err(std::io::Error::other)?;
     let patience = serving.patience;
     listeners
         .iter()
         .map(|listener| {
-            let (door, routers, only) = (door.clone(), Arc::clone(&routers), listener.only);
+            let (door, routers, offer) = (door.clone(), Arc::clone(&routers), listener.offer);
             let server = HttpServer::new(move || {
-                actix_web::App::new().configure(configure_behind(door.clone(), Arc::clone(&routers), only))
+                actix_web::App::new().configure(configure_behind(door.clone(), Arc::clone(&routers), offer))
             })
             .workers(serving.workers.max(1))
             .disable_signals()
-            .shutdown_timeout(30)
+            .shutdown_timeout(serving.shutdown_seconds())
             .client_request_timeout(patience.head)
             .tls_handshake_timeout(patience.head)
             .keep_alive(patience.idle.map_or(KeepAlive::Disabled, KeepAlive::Timeout));
@@ -125,24 +150,24 @@ pub fn configure(
     routers: Arc<Routers>,
     only: Option<Service>,
 ) -> impl FnOnce(&mut ServiceConfig) + Clone {
-    configure_behind(StartupGate::open(app), routers, only)
+    configure_behind(StartupGate::open(app), routers, only.map_or(Offer::All, Offer::Only))
 }
 
 /// Like [`configure`], behind a start-up gate that may still be closed.
 pub fn configure_behind(
     door: StartupGate,
     routers: Arc<Routers>,
-    only: Option<Service>,
+    offer: Offer,
 ) -> impl FnOnce(&mut ServiceConfig) + Clone {
     move |config: &mut ServiceConfig| {
-        config.app_data(Data::new(ListenerContext { door, routers, only })).default_service(web::to(entry));
+        config.app_data(Data::new(ListenerContext { door, routers, offer })).default_service(web::to(entry));
     }
 }
 
 struct ListenerContext {
     door: StartupGate,
     routers: Arc<Routers>,
-    only: Option<Service>,
+    offer: Offer,
 }
 
 /// The application, once it has started.
@@ -157,15 +182,22 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Liste
         Ok(app) => app,
         Err(reply) => return finish(reply, request.head().method == "HEAD"),
     };
-    if entrance.only.is_none() && console::is_here(request.path()) {
-        return console::answer(&app, &request, payload).await;
+    let everything = entrance.offer == Offer::All;
+    let consoles = match entrance.offer {
+        Offer::All => console::below(request.path()),
+        Offer::Consoles => Some(request.path()),
+        Offer::Only(_) => None,
+    };
+    if let Some(path) = consoles {
+        return console::answer(&app, &request, path, payload).await;
     }
     // The dashboard logs in at the identity API of its own address.
     let dashboard = app.config.dashboard && app.elsewhere(Service::Identity).is_none();
-    if entrance.only.is_none() && dashboard && dashboard::is_here(request.path()) {
+    if everything && dashboard && dashboard::is_here(request.path()) {
         return dashboard::answer(&request);
     }
-    let mut front = OpenedApp { app, routers: &entrance.routers, only: entrance.only };
+    let only = if let Offer::Only(service) = entrance.offer { Some(service) } else { None };
+    let mut front = OpenedApp { app, routers: &entrance.routers, only };
     let request_id = RequestId::new(format!("req-{}", chronova_events::entropy::uuid()));
     let span = tracing::info_span!("request", request_id = request_id.as_str());
     let answered = async {
@@ -389,8 +421,8 @@ mod tests {
         let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
         let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
         let door = StartupGate::open(Arc::new(App::new(config, policy, Authentication::NoAuth, metrics)));
-        let listener = Listener { address: ([127, 0, 0, 1], 0).into(), only: None, secure: false };
-        let serving = HttpOptions { workers: 1, patience, tls: None };
+        let listener = Listener { address: ([127, 0, 0, 1], 0).into(), offer: Offer::All, secure: false };
+        let serving = HttpOptions { workers: 1, patience, ..HttpOptions::default() };
         let (address, server) = serve(&door, &[listener], &serving).unwrap().remove(0);
         let handle = server.handle();
         actix_web::rt::spawn(server);
@@ -464,13 +496,59 @@ mod tests {
         server.stop(false).await;
     }
 
+    /// The gate is closed, so the request is under way until the server gives up.
+    #[actix_web::test]
+    async fn a_shutdown_waits_for_requests_no_longer_than_the_option_says() {
+        let (_opener, door) = StartupGate::closed(Arc::new(|| serde_json::json!(null)));
+        let listener = Listener { address: ([127, 0, 0, 1], 0).into(), offer: Offer::All, secure: false };
+        let serving = HttpOptions { workers: 1, graceful: Duration::from_secs(1), ..HttpOptions::default() };
+        let (address, server) = serve(&door, &[listener], &serving).unwrap().remove(0);
+        let handle = server.handle();
+        actix_web::rt::spawn(server);
+        let mut socket = connect(address);
+        socket.write_all(b"GET /servers HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        // The request is with a worker, which would otherwise be idle and end at once.
+        actix_web::rt::time::sleep(Duration::from_millis(300)).await;
+        let began = Instant::now();
+        handle.stop(true).await;
+        let took = began.elapsed();
+        assert!((Duration::from_millis(700)..Duration::from_secs(15)).contains(&took), "{took:?}");
+        assert_eq!(until_closed(&mut socket), "", "it got no answer");
+        assert_eq!(HttpOptions { graceful: Duration::ZERO, ..HttpOptions::default() }.shutdown_seconds(), u64::MAX);
+    }
+
+    #[actix_web::test]
+    async fn a_request_under_way_is_answered_during_a_shutdown() {
+        let config = WebConfig::default();
+        let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
+        let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
+        let app = Arc::new(App::new(config, policy, Authentication::NoAuth, metrics));
+        let (opener, door) = StartupGate::closed(Arc::new(|| serde_json::json!(null)));
+        let listener = Listener { address: ([127, 0, 0, 1], 0).into(), offer: Offer::All, secure: false };
+        let serving = HttpOptions { workers: 1, ..HttpOptions::default() };
+        let (address, server) = serve(&door, &[listener], &serving).unwrap().remove(0);
+        let handle = server.handle();
+        actix_web::rt::spawn(server);
+        let mut socket = connect(address);
+        socket.write_all(b"GET /compute/ HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        actix_web::rt::time::sleep(Duration::from_millis(300)).await;
+        let stopping = actix_web::rt::spawn(handle.stop(true));
+        actix_web::rt::time::sleep(Duration::from_millis(300)).await;
+        assert!(!stopping.is_finished(), "it waits for the request");
+        opener.open(&app);
+        stopping.await.unwrap();
+        let said = until_closed(&mut socket);
+        assert!(said.starts_with("HTTP/1.1 ") && said.contains("v2.1"), "{said}");
+        assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+    }
+
     #[actix_web::test]
     async fn a_secure_listener_needs_a_certificate() {
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
         let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
         let door = StartupGate::open(Arc::new(App::new(config, policy, Authentication::NoAuth, metrics)));
-        let listener = Listener { address: ([127, 0, 0, 1], 0).into(), only: None, secure: true };
+        let listener = Listener { address: ([127, 0, 0, 1], 0).into(), offer: Offer::All, secure: true };
         assert!(serve(&door, &[listener], &HttpOptions::default()).is_err());
     }
 }

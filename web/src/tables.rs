@@ -23,6 +23,9 @@ pub const fn of(service: Service) -> &'static [&'static [Route]] {
             crate::operator::HOSTS,
             crate::operator::FORECASTS,
             crate::operator::PERMISSIONS,
+            crate::operator::ALLOCATIONS,
+            crate::operator::MACHINE_TYPES,
+            crate::operator::SERVERS,
         ],
     }
 }

@@ -1,16 +1,18 @@
 //! TLS with rustls: certificates and keys from files, for every listener that has them.
 //!
-//! TLS 1.2 and 1.3 are offered, with the cipher suites that rustls considers safe. The files are read once, at
-//! start-up. Start-up fails with the name of a file that cannot be used.
+//! TLS 1.2 and 1.3 are offered, with the cipher suites that rustls considers safe. The files are read at start-up, which
+//! fails with the name of a file that cannot be used. The certificates of the APIs' listeners are read again on request
+//! ([`ServedCertificate`]).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use thiserror::Error;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// A certificate (with its chain) and its private key, in PEM.
@@ -32,17 +34,61 @@ pub enum TlsError {
     Pair { certificate: PathBuf, key: PathBuf, reason: String },
 }
 
+/// The certificate of running listeners. Connections that begin after a [`ServedCertificate::reload`] get the new one.
+#[derive(Debug, Clone)]
+pub struct ServedCertificate(Arc<ServedPair>);
+
+#[derive(Debug)]
+struct ServedPair {
+    files: TlsFiles,
+    current: RwLock<Arc<CertifiedKey>>,
+}
+
+impl ServedCertificate {
+    pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        let current = RwLock::new(Arc::new(files.certified()?));
+        Ok(Self(Arc::new(ServedPair { files, current })))
+    }
+
+    /// Reads the certificate and the key again. After an error the present ones stay. The authorities of clients stay
+    /// until the next start.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let fresh = Arc::new(self.0.files.certified()?);
+        *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    /// The configuration of a listener that shows the present certificate.
+    pub fn server_config(&self) -> Result<ServerConfig, TlsError> {
+        self.0.files.server_config_with(Arc::clone(&self.0) as _)
+    }
+}
+
+impl ResolvesServerCert for ServedPair {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
 impl TlsFiles {
     /// The configuration of a listener.
     pub fn server_config(&self) -> Result<ServerConfig, TlsError> {
+        ServedCertificate::open(self.clone())?.server_config()
+    }
+
+    fn pair_error(&self, error: &tokio_rustls::rustls::Error) -> TlsError {
+        TlsError::Pair { certificate: self.certificate.clone(), key: self.key.clone(), reason: error.to_string() }
+    }
+
+    fn certified(&self) -> Result<CertifiedKey, TlsError> {
         let certificates = certificates(&self.certificate)?;
-        let key = read(&self.key)?;
-        let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| unusable(&self.key, error))?;
-        let pair = |error: tokio_rustls::rustls::Error| TlsError::Pair {
-            certificate: self.certificate.clone(),
-            key: self.key.clone(),
-            reason: error.to_string(),
-        };
+        let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(|error| unusable(&self.key, error))?;
+        let certified = CertifiedKey::from_der(certificates, key, &ring::default_provider());
+        certified.map_err(|error| self.pair_error(&error))
+    }
+
+    fn server_config_with(&self, resolver: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, TlsError> {
+        let pair = |error: tokio_rustls::rustls::Error| self.pair_error(&error);
         // The provider is explicit, because another crate may have installed a different default.
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -55,7 +101,7 @@ impl TlsFiles {
                 builder.with_client_cert_verifier(verifier.map_err(|error| unusable(path, error))?)
             }
         };
-        builder.with_single_cert(certificates, key).map_err(pair)
+        Ok(builder.with_cert_resolver(resolver))
     }
 
     /// Checks that `client_ca` has signed this certificate, so that peers with the same authority accept it.
@@ -78,11 +124,7 @@ impl TlsFiles {
     /// `client_ca` has signed.
     pub fn client_config(&self) -> Result<ClientConfig, TlsError> {
         let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(|error| unusable(&self.key, error))?;
-        let pair = |error: tokio_rustls::rustls::Error| TlsError::Pair {
-            certificate: self.certificate.clone(),
-            key: self.key.clone(),
-            reason: error.to_string(),
-        };
+        let pair = |error: tokio_rustls::rustls::Error| self.pair_error(&error);
         let roots = self.client_ca.as_deref().map_or_else(|| Ok(RootCertStore::empty()), roots)?;
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

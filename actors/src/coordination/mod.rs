@@ -15,6 +15,7 @@ pub mod host_turns;
 pub mod image_holds;
 pub mod lockouts;
 pub mod migration_queues;
+pub mod name_turns;
 pub mod passwords;
 pub mod pending_claims;
 pub mod project_turns;

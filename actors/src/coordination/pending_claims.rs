@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use chronova_events::envelope::Position;
 use chronova_events::ids::{InstanceId, ServerGroupId};
-use chronova_events::ledger::FittedNumaCell;
+use chronova_events::ledger::{FittedNumaCell, HeldPciDevice};
 use chronova_projections::fleet::{Slot, Slots};
 
 /// One pending decision.
@@ -21,6 +21,8 @@ pub struct PendingClaim {
     pub resources: Vec<(String, u64)>,
     /// The part of the host's NUMA cells that the guest will probably get.
     pub fitted: Vec<FittedNumaCell>,
+    /// The PCI devices that the guest will probably get.
+    pub devices: Vec<HeldPciDevice>,
     pub group: Option<ServerGroupId>,
     /// The claim's position in the log; `None` until it is recorded.
     pub claimed_at: Option<Position>,
@@ -96,6 +98,7 @@ impl PendingClaims {
             if entry.claimed_at.is_some_and(|at| at <= seen) && !entry.resources.is_empty() {
                 entry.resources.clear();
                 entry.fitted.clear();
+                entry.devices.clear();
                 changed = true;
             }
             let stays = entry.placed_at.is_none_or(|at| at > seen);
@@ -120,6 +123,11 @@ impl PendingClaims {
     /// The pending claims on a host's NUMA cells.
     pub fn fitted(&self, slot: Slot) -> impl Iterator<Item = &[FittedNumaCell]> {
         self.entries.values().filter(move |entry| entry.slot == slot).map(|entry| entry.fitted.as_slice())
+    }
+
+    /// The PCI devices of a host in pending claims.
+    pub fn devices(&self, slot: Slot) -> impl Iterator<Item = &HeldPciDevice> {
+        self.entries.values().filter(move |entry| entry.slot == slot).flat_map(|entry| &entry.devices)
     }
 
     fn load(&mut self, entry: &PendingClaim) {
@@ -148,7 +156,16 @@ mod tests {
 
     fn entry(slot: Slot) -> PendingClaim {
         let resources = vec![("VCPU".to_owned(), 2)];
-        PendingClaim { slot, server: None, resources, fitted: vec![], group: None, claimed_at: None, placed_at: None }
+        PendingClaim {
+            slot,
+            server: None,
+            resources,
+            fitted: vec![],
+            devices: vec![],
+            group: None,
+            claimed_at: None,
+            placed_at: None,
+        }
     }
 
     #[test]

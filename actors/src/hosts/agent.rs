@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::host::{KnownHost, Registered};
@@ -12,11 +13,13 @@ use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, HostSignal, StopMode};
 use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::capacity::{capabilities, inventories, power};
+use super::capacity::{capabilities, power, resources};
 use super::consoles;
 use super::context::HostContext;
+use super::due::{DueChecks, ResyncClock};
+use super::fence::{self, FenceVerdict, LogIdentity};
 use super::fleet::ConnectedHost;
 use super::options::DeletedGuests;
 use super::plan::{self, ResyncAction};
@@ -24,19 +27,27 @@ use super::resume;
 use crate::coordination::host_turns::ConcurrencyLimits;
 use crate::host::{HostCommand, HostRoot};
 use crate::instance::{InstanceRecord, InstanceRoot};
-use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
+use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci};
 use crate::reconcile::{devices, leftovers, placement};
-use crate::topology::host::HostNumaCells;
-
-/// Heartbeats that may fail before a host counts as down.
-const MISSED_BEATS: u32 = 2;
 
 /// Runs the agent of one host until the task is dropped.
 pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
-    let mut agent = Agent { context, store, driver, member: None, missed: 0, connected: false, suspect: true };
+    let clock = ResyncClock::new(&context.options);
+    let mut agent = Agent {
+        context,
+        store,
+        driver,
+        member: None,
+        identity: None,
+        refusal: None,
+        silent_since: None,
+        clock,
+        connected: false,
+        suspect: true,
+    };
     let mut signals = agent.driver.watch();
     let mut beat = interval(agent.context.options.heartbeat);
-    let mut resync = interval(agent.context.options.resync);
+    let mut resync = interval(agent.context.options.resync_period());
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick comes at once and is skipped. The driver's first signal already registers the host, and a
@@ -56,8 +67,11 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
         tokio::select! {
             biased;
             _ = beat.tick() => agent.beat().await,
-            _ = resync.tick() => agent.resync().await,
-            () = resync_requested => agent.resync().await,
+            _ = resync.tick() => {
+                let due = agent.clock.due();
+                agent.resync(due).await;
+            }
+            () = resync_requested => agent.resync(agent.clock.all()).await,
             signal = signals.next() => match signal {
                 Some(signal) => agent.take(signal).await,
                 None => {
@@ -75,7 +89,13 @@ struct Agent {
     driver: Arc<dyn Driver>,
     /// The connected host; `None` until its first answer.
     member: Option<Arc<ConnectedHost>>,
-    missed: u32,
+    /// `None` until it is needed.
+    identity: Option<LogIdentity>,
+    /// Why the host is refused, as logged last.
+    refusal: Option<String>,
+    /// The time of the first heartbeat without an answer.
+    silent_since: Option<Instant>,
+    clock: ResyncClock,
     connected: bool,
     /// Whether the devices of the host's guests must be compared with the log: the host was away, or its devices were
     /// not compared since start-up.
@@ -87,6 +107,7 @@ impl Agent {
         match signal {
             HostSignal::Connected => self.welcome().await,
             HostSignal::Disconnected { reason } => self.mourn(&reason).await,
+            HostSignal::Guest { .. } | HostSignal::GuestGone { .. } if !self.context.options.follows_guests => {}
             HostSignal::Guest { instance, .. } => self.look_at(instance).await,
             HostSignal::GuestGone { instance } => self.look_at(instance).await,
         }
@@ -95,11 +116,15 @@ impl Agent {
 
     /// Records the capabilities and the guests of a host that answers again, or for the first time.
     async fn welcome(&mut self) {
-        let found = match self.driver.capabilities().await {
+        let mut found = match self.driver.capabilities().await {
             Ok(found) => found,
             Err(error) => return self.mourn(&error.to_string()).await,
         };
+        if !self.may_drive().await {
+            return;
+        }
         let options = &self.context.options;
+        found.traits.retain(|name| options.offers(name));
         let at_once =
             ConcurrencyLimits { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
         let member = self.context.fleet.join(found.host, &found.hostname, &self.driver, at_once);
@@ -111,17 +136,17 @@ impl Agent {
         // The guests are corrected before the host is reported as up: a server that moved away meanwhile must not run
         // here as well.
         if self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
-            self.put_right(&member).await;
+            self.put_right(&member, self.clock.all()).await;
             self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");
             return;
         }
-        self.missed = 0;
+        self.silent_since = None;
         self.connected = true;
         self.beat_once().await;
-        self.resync().await;
+        self.resync(self.clock.all()).await;
     }
 
     async fn report(&self, found: &HostCapabilities) -> Result<(), String> {
@@ -137,14 +162,8 @@ impl Agent {
             capabilities: capabilities(found),
         };
         // The capacity comes first, because the scheduler may choose a host as soon as it is up.
-        let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
-        let inventory = LedgerCommand::Report {
-            provider,
-            name: found.hostname.clone(),
-            inventories: inventories(found, &cells, options, self.look_at_cache().await),
-            traits: found.traits.clone(),
-            cells,
-        };
+        let inventory = resources(found, options, self.look_at_cache().await)?;
+        self.warn_of_kept_devices(provider, &inventory);
         let meta = Meta::system("host-watch");
         let gateway = &self.context.gateway;
         let impose = LedgerCommand::ImposeRatios { provider, ratios: options.imposed_ratios.clone() };
@@ -155,6 +174,17 @@ impl Agent {
         let up = HostCommand::Report { report, admitted: options.enable_new_services };
         gateway.send::<HostRoot>(&found.host, up, meta).await.map_err(|e| e.to_string())?;
         Ok(())
+    }
+
+    /// Logs devices that the options do not offer any more and that guests still have. They stay with their guests.
+    fn warn_of_kept_devices(&self, provider: ProviderId, report: &LedgerCommand) {
+        let LedgerCommand::Report { pci: ReportedPci { devices: Some(found), .. }, name, .. } = report else { return };
+        self.context.views.placement.read(|view| {
+            let held = view.ledger.pci_claims.on(provider).flat_map(|(_, devices)| devices);
+            for device in held.filter(|device| found.device(device.address).is_none()) {
+                tracing::warn!(host = %name, address = %device.address, "a guest has a PCI device that is not offered any more");
+            }
+        });
     }
 
     /// The bytes of the image cache to reserve: the last known number if the host does not report one.
@@ -222,12 +252,54 @@ impl Agent {
         }
     }
 
+    /// Whether this log may drive the host. If a copy of the log drives it, the host is let go at once.
+    async fn may_drive(&mut self) -> bool {
+        if !self.context.options.fenced {
+            return true;
+        }
+        if self.identity.is_none() {
+            match LogIdentity::of(&*self.store).await {
+                Ok(found) => self.identity = found,
+                Err(error) => tracing::error!(%error, "the identity of the log cannot be read"),
+            }
+        }
+        // The first event of an empty log may be about this host.
+        let Some(LogIdentity { owner, .. }) = self.identity else { return self.store.head() == Position::START };
+        let (uri, fleet) = (self.driver.uri(), &self.context.fleet);
+        match fence::judge(&*self.driver, owner).await {
+            FenceVerdict::Admitted => {
+                fleet.admit(uri);
+                self.refusal = None;
+                true
+            }
+            // The heartbeat counts a host that does not answer.
+            FenceVerdict::Unknown(_) if self.connected => true,
+            FenceVerdict::Unknown(reason) => {
+                self.mourn(&reason).await;
+                false
+            }
+            FenceVerdict::Refused(reason) => {
+                fleet.refuse(uri);
+                (self.connected, self.suspect, self.member) = (false, true, None);
+                self.report_known_down(&reason).await;
+                if self.refusal.as_ref() != Some(&reason) {
+                    tracing::error!(uri, "{reason}");
+                    self.refusal = Some(reason);
+                }
+                false
+            }
+        }
+    }
+
     async fn beat(&mut self) {
         if !self.connected {
             return self.welcome_back().await;
         }
+        if !self.may_drive().await {
+            return;
+        }
         self.beat_once().await;
-        if self.missed > MISSED_BEATS {
+        if self.silent_since.is_some() && self.silence() >= self.context.options.down_after() {
             self.mourn("heartbeats are missing").await;
         }
     }
@@ -242,16 +314,26 @@ impl Agent {
 
     async fn beat_once(&mut self) {
         let Some(member) = &self.member else { return };
-        match self.driver.usage().await {
-            Ok(usage) => {
+        // A host that does not answer a call is down no later than one that refuses it.
+        let options = &self.context.options;
+        let patience = options.down_after().saturating_sub(self.silence()).max(options.heartbeat);
+        let asked = Instant::now();
+        match timeout(patience, self.driver.usage()).await {
+            Ok(Ok(usage)) => {
                 member.beat(usage, self.context.clock.now().0);
-                self.missed = 0;
+                self.silent_since = None;
+                return;
             }
-            Err(error) => {
-                tracing::debug!(host = %member.hostname, %error, "missed a heartbeat");
-                self.missed += 1;
-            }
+            Ok(Err(error)) => tracing::debug!(host = %member.hostname, %error, "missed a heartbeat"),
+            Err(_) => tracing::debug!(host = %member.hostname, "a heartbeat has no answer"),
         }
+        self.silent_since.get_or_insert(asked);
+    }
+
+    /// The time since the last answer. The agent may have been busy meanwhile, so the time counts from the heartbeat
+    /// before the first one without an answer.
+    fn silence(&self) -> Duration {
+        self.context.options.heartbeat + self.silent_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Reads the power state of a guest that changed, and records it. The signal itself may be older than the state.
@@ -284,17 +366,18 @@ impl Agent {
     }
 
     /// Compares the host with the log.
-    async fn resync(&mut self) {
+    async fn resync(&mut self, due: DueChecks) {
         let Some(member) = self.member.clone().filter(|_| self.connected) else { return };
         if !self.context.fleet.knows_storage_of(member.host) {
             self.see_storage(member.host).await;
         }
-        let Some(present) = self.put_right(&member).await else { return };
+        let Some(present) = self.put_right(&member, due).await else { return };
         let missing: Vec<_> = self.context.views.servers.read(|servers| {
             servers
                 .on_host(member.host)
                 .filter(|row| !present.contains(&row.id))
                 .map(|row| (row.id, plan::missing(&row.instance)))
+                .filter(|(_, remedy)| due.includes(*remedy))
                 .collect()
         });
         for (instance, remedy) in missing {
@@ -308,7 +391,7 @@ impl Agent {
     }
 
     /// Corrects the guests on the host and the disks without a guest. Returns the guests.
-    async fn put_right(&self, member: &ConnectedHost) -> Option<BTreeSet<InstanceId>> {
+    async fn put_right(&self, member: &ConnectedHost, due: DueChecks) -> Option<BTreeSet<InstanceId>> {
         let guests = match self.driver.guests().await {
             Ok(guests) => guests,
             Err(error) => {
@@ -330,7 +413,9 @@ impl Agent {
                 let remedy = plan::found(member.host, believed, seen);
                 plan::spared(believed, remedy, true, |other| self.may_share(member.host, other))
             });
-            self.apply(member, guest.instance, remedy).await;
+            if due.includes(remedy) {
+                self.apply(member, guest.instance, remedy).await;
+            }
         }
         for instance in orphans {
             let remedy = self.believing(instance, |believed| {
@@ -353,10 +438,10 @@ impl Agent {
 
     fn believing(&self, instance: InstanceId, judge: impl FnOnce(&Instance) -> ResyncAction) -> ResyncAction {
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
-        match &row {
-            Some(row) => judge(&row.instance),
-            None => judge(&Instance::Absent),
-        }
+        let Some(row) = &row else { return judge(&Instance::Absent) };
+        let remedy = judge(&row.instance);
+        let Some(copied_at) = self.identity.and_then(|identity| identity.copied_at) else { return remedy };
+        plan::doubted(remedy, row.actions.last().is_some_and(|action| action.updated_at >= copied_at))
     }
 
     /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. If the action is not to
@@ -413,6 +498,9 @@ impl Agent {
                 }
             }
             ResyncAction::Reap => self.reap(member, instance).await,
+            ResyncAction::Doubt => {
+                tracing::warn!(host = %member.hostname, %instance, "the log was restored, and has this guest's server elsewhere: it may have moved since the backup, leaving the guest alone");
+            }
             ResyncAction::Report => {
                 tracing::warn!(host = %member.hostname, %instance, "unknown guest on the host, leaving it alone");
             }

@@ -10,7 +10,8 @@ use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use super::fleet::ConnectedHost;
 use super::options::HostOptions;
 use crate::gateway::CommandGateway;
-use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
+use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci};
+use crate::pci;
 use crate::topology::host::HostNumaCells;
 
 /// Converts a driver's power state into the events' type.
@@ -53,17 +54,30 @@ pub(crate) async fn report(
     options: &HostOptions,
     member: &ConnectedHost,
 ) -> Result<(), String> {
-    let found = member.driver.capabilities().await.map_err(|error| error.to_string())?;
-    let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
-    let report = LedgerCommand::Report {
-        provider: ProviderId(member.host.0),
-        name: found.hostname.clone(),
-        inventories: inventories(&found, &cells, options, member.cached()),
-        traits: found.traits.clone(),
-        cells,
-    };
+    let mut found = member.driver.capabilities().await.map_err(|error| error.to_string())?;
+    found.traits.retain(|name| options.offers(name));
+    let report = resources(&found, options, member.cached())?;
     let sent = gateway.send::<LedgerRoot>(&CELL, report, Meta::system("host-watch")).await;
     sent.map(drop).map_err(|error| error.to_string())
+}
+
+/// The report of the host's resources, less the bytes of its image cache.
+///
+/// # Errors
+/// The operator's options do not fit the host.
+pub fn resources(found: &HostCapabilities, options: &HostOptions, cached: u64) -> Result<LedgerCommand, String> {
+    let provider = ProviderId(found.host.0);
+    let cells = HostNumaCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
+    let (specs, tracked) = (options.host_pci.of(&found.hostname), options.host_pci.reports);
+    let devices = pci::host::offered(&found.pci, specs, provider, tracked)?;
+    Ok(LedgerCommand::Report {
+        provider,
+        name: found.hostname.clone(),
+        inventories: inventories(found, &cells, options, cached),
+        traits: found.traits.clone(),
+        cells,
+        pci: ReportedPci { devices: Some(devices), tracked },
+    })
 }
 
 /// The host's inventories, as in `update_provider_tree` of Nova's libvirt driver. `cached` is the number of bytes to

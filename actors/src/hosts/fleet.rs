@@ -63,6 +63,8 @@ pub struct ConnectedHosts {
     members: RwLock<BTreeMap<HostId, Arc<ConnectedHost>>>,
     /// The URIs of hosts that have an agent but have neither answered nor failed since start-up.
     unheard: RwLock<BTreeSet<String>>,
+    /// The URIs of hosts that have confirmed that this log drives them.
+    admitted: RwLock<BTreeSet<String>>,
     numbers: HostNumbers,
 }
 
@@ -70,7 +72,7 @@ impl ConnectedHosts {
     /// `highest` is the highest number of a host so far; numbers may have gaps. `uris` are the configured hosts.
     pub fn new(highest: u64, uris: impl Iterator<Item = String>) -> Arc<Self> {
         let (members, unheard) = (RwLock::default(), RwLock::new(uris.collect()));
-        Arc::new(Self { members, unheard, numbers: HostNumbers::after(highest) })
+        Arc::new(Self { members, unheard, admitted: RwLock::default(), numbers: HostNumbers::after(highest) })
     }
 
     /// Whether the host's state in the log is from before the start-up. If so, its agent will soon know whether the
@@ -84,6 +86,24 @@ impl ConnectedHosts {
         if self.is_unheard(uri) {
             self.unheard.write().unwrap_or_else(PoisonError::into_inner).remove(uri);
         }
+    }
+
+    /// Records that a copy of this log drives the host: no call may reach it any more.
+    pub(crate) fn refuse(&self, uri: &str) {
+        self.admitted.write().unwrap_or_else(PoisonError::into_inner).remove(uri);
+        self.members.write().unwrap_or_else(PoisonError::into_inner).retain(|_, member| member.driver.uri() != uri);
+    }
+
+    /// Records that this log drives the host.
+    pub(crate) fn admit(&self, uri: &str) {
+        if !self.is_admitted(uri) {
+            self.admitted.write().unwrap_or_else(PoisonError::into_inner).insert(uri.to_owned());
+        }
+    }
+
+    /// Whether the host has confirmed that this log drives it.
+    pub(crate) fn is_admitted(&self, uri: &str) -> bool {
+        self.admitted.read().unwrap_or_else(PoisonError::into_inner).contains(uri)
     }
 
     pub fn member(&self, host: HostId) -> Option<Arc<ConnectedHost>> {

@@ -9,6 +9,8 @@
 //! | [`capacity`] | converts a host's resources into the types of the events and of Placement |
 //! | [`readings`] | the readings of a host that APIs may use |
 //! | [`context`], [`options`] | the parts that all agents share, and their options |
+//! | [`due`] | which comparisons of a host with the log are due |
+//! | [`fence`] | refuses a host that a copy of this log drives |
 //! | [`resume`] | starts the guests of a host that lost its power |
 //! | [`plan`] | chooses the action on a difference between a host and the log; pure |
 
@@ -16,6 +18,8 @@ pub mod agent;
 pub mod capacity;
 pub mod consoles;
 pub mod context;
+mod due;
+pub mod fence;
 pub mod fleet;
 pub mod images;
 pub mod options;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::pci::HostPciOptions;
 use crate::topology::host::HostCpus;
 
 /// Options on the capacity of hosts and on their agents. The reference of `nova.conf` options explains each.
@@ -29,10 +30,26 @@ pub struct HostOptions {
     pub deleted_guests: DeletedGuests,
     /// The period of heartbeats.
     pub heartbeat: Duration,
-    /// The period in which an agent compares its host with the log; also the longest wait for the read models.
+    /// `[DEFAULT] service_down_time`: the time without an answer after which a host is down.
+    pub down_time: Duration,
+    /// The longest period in which an agent compares its host with the log; also the longest wait for the read models.
     pub resync: Duration,
+    /// `[DEFAULT] sync_power_state_interval`: the period in which the power states of all guests are compared; `None`
+    /// means only when the host connects.
+    pub power_sync: Option<Duration>,
+    /// `[DEFAULT] running_deleted_instance_poll_interval`: the period of the search for guests of deleted servers;
+    /// `None` means never.
+    pub deleted_poll: Option<Duration>,
+    /// `[workarounds] handle_virt_lifecycle_events`: whether a change that a host reports is looked at at once.
+    pub follows_guests: bool,
+    /// `[compute] image_type_exclude_list`: image formats that no host offers.
+    pub excluded_image_types: Vec<String>,
+    /// Whether a host is refused that a copy of this log drives ([`super::fence`]). `chronova serve` sets it.
+    pub fenced: bool,
     /// The hosts' processors for pinned and for floating guests.
     pub host_cpus: HostCpus,
+    /// The hosts' PCI devices that guests may get.
+    pub host_pci: HostPciOptions,
 }
 
 impl Default for HostOptions {
@@ -51,9 +68,35 @@ impl Default for HostOptions {
             resume_guests: false,
             deleted_guests: DeletedGuests::Reap,
             heartbeat: Duration::from_secs(10),
+            down_time: Duration::from_mins(1),
             resync: Duration::from_mins(1),
+            power_sync: Some(Duration::from_mins(10)),
+            deleted_poll: Some(Duration::from_mins(30)),
+            follows_guests: true,
+            excluded_image_types: Vec::new(),
+            fenced: false,
             host_cpus: HostCpus::default(),
+            host_pci: HostPciOptions::default(),
         }
+    }
+}
+
+impl HostOptions {
+    /// The time without an answer after which a host is down. As in Nova, a time that is not above the period of
+    /// heartbeats becomes 2.5 periods, so that one lost heartbeat takes no host down.
+    pub fn down_after(&self) -> Duration {
+        if self.down_time > self.heartbeat { self.down_time } else { self.heartbeat * 5 / 2 }
+    }
+
+    /// The period of the agents' clocks: the shortest of the periods of their comparisons.
+    pub(super) fn resync_period(&self) -> Duration {
+        [self.power_sync, self.deleted_poll].into_iter().flatten().fold(self.resync, Duration::min)
+    }
+
+    /// Whether hosts offer a trait of their drivers.
+    pub(super) fn offers(&self, name: &str) -> bool {
+        let format = name.strip_prefix("COMPUTE_IMAGE_TYPE_");
+        format.is_none_or(|format| !self.excluded_image_types.iter().any(|known| known.eq_ignore_ascii_case(format)))
     }
 }
 

@@ -19,6 +19,8 @@ pub enum ResyncAction {
     Pull,
     /// Log a warning and leave the guest alone: it may be another control plane's.
     Report,
+    /// Log a warning and leave the guest alone: the log was restored, and the server may have moved since the backup.
+    Doubt,
 }
 
 /// The action on a guest that `host` has in the power state `seen`. `believed` is the guest's server, as the log knows
@@ -80,6 +82,15 @@ pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: im
     match (remedy, theirs, guest) {
         (ResyncAction::Destroy, true, true) => ResyncAction::Forget,
         (ResyncAction::Destroy, true, false) => ResyncAction::Nothing,
+        _ => remedy,
+    }
+}
+
+/// Adapts the action to a restored log. Where its servers were after the backup is not in the log, so it does not remove
+/// what it finds elsewhere. `changed`: the server was changed since the restore, so the log knows where it is.
+pub fn doubted(remedy: ResyncAction, changed: bool) -> ResyncAction {
+    match remedy {
+        ResyncAction::Destroy | ResyncAction::Forget if !changed => ResyncAction::Doubt,
         _ => remedy,
     }
 }

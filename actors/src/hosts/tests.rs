@@ -9,7 +9,7 @@ use chronova_events::instance::{
 };
 use uuid::Uuid;
 
-use super::plan::{ResyncAction, found, is_expected, missing, orphaned, spared};
+use super::plan::{ResyncAction, doubted, found, is_expected, missing, orphaned, spared};
 
 const HERE: HostId = HostId(Uuid::from_u128(1));
 const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
@@ -135,4 +135,15 @@ fn a_missing_guest_stops_its_server_if_no_process_works_on_it() {
     }
     assert_eq!(missing(&deleted()), ResyncAction::Nothing);
     assert_eq!(missing(&Instance::Absent), ResyncAction::Nothing);
+}
+
+#[test]
+fn a_restored_log_removes_no_guest_of_a_server_that_it_has_elsewhere() {
+    let believed = alive(Phase::Active { power: Power::Running }, Some(ELSEWHERE));
+    let remedy = found(HERE, &believed, Power::Running);
+    assert_eq!(doubted(remedy, false), ResyncAction::Doubt);
+    assert_eq!(doubted(remedy, true), ResyncAction::Destroy, "the server was changed since");
+    assert_eq!(doubted(orphaned(HERE, &believed), false), ResyncAction::Doubt, "disks stay, too");
+    let gone = found(HERE, &deleted(), Power::Running);
+    assert_eq!(doubted(gone, false), ResyncAction::Reap, "the original has deleted the server as well");
 }

@@ -54,6 +54,7 @@ pub enum ServerAction {
     AbortLiveMigration,
     ForceCompleteLiveMigration,
     Evacuate,
+    SetImageProperties,
 }
 
 /// The tasks during which an action is allowed.
@@ -189,6 +190,11 @@ pub const TABLE: &[ActionRule] = &[
         tasks: AllowedTasks::Any,
         refused_while_locked: false,
         ..rule(ServerAction::Evacuate, "evacuate", &["active", "stopped", "error"])
+    },
+    ActionRule {
+        launched: false,
+        refused_while_locked: false,
+        ..rule(ServerAction::SetImageProperties, "image_property set", &["stopped", "shelved", "shelved_offloaded"])
     },
 ];
 

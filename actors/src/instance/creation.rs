@@ -47,6 +47,9 @@ pub enum CreateReject {
     Quota(QuotaReject),
     #[error(transparent)]
     Group(ServerGroupReject),
+    /// Nova's `InstanceExists`: another server has this host name.
+    #[error("a server with the host name {0} exists")]
+    NameTaken(String),
     #[error("server {instance}: {reject}")]
     Server { instance: InstanceId, reject: InstanceReject },
     /// The log did not append an event in time. The process is undone, so no server stays.
@@ -72,6 +75,17 @@ impl CreateServersRequest {
         };
         let mapped = self.mapped.as_ref().map(|mapped| Box::new(disks_of(mapped, instance)));
         InstanceRequest::Build { request: Box::new(request), mapped, files: self.files.clone() }
+    }
+
+    /// The host names that the servers of this request may get. A name that a server would get from its id is left out,
+    /// because it is unique.
+    pub fn hostnames(&self) -> Vec<String> {
+        const NOBODY: InstanceId = InstanceId(uuid::Uuid::nil());
+        let own = |index, of| self.names(NOBODY, index, of).1;
+        let single = (self.min_count <= 1).then(|| own(0, 1));
+        let several = if self.max_count > 1 { self.max_count.min(self.most) } else { 0 };
+        let several = (0..usize::try_from(several).unwrap_or(usize::MAX)).map(|index| own(index, 2));
+        single.into_iter().chain(several).filter(|name| *name != hostname("", NOBODY)).collect()
     }
 
     /// Name and hostname of the server `index` out of `of`.

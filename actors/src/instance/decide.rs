@@ -16,7 +16,7 @@ use super::actions::{ServerAction, admit, check_lock};
 use super::decision::{CallerRights, InstanceDecision, InstanceReject, one};
 use super::records::InstanceRecord;
 use super::requests::{InstanceChange, InstanceRequest};
-use super::{InstanceCommand, interfaces, labels, machine, moving, volumes, work};
+use super::{InstanceCommand, image_properties, interfaces, labels, machine, moving, volumes, work};
 
 pub fn decide(state: &Instance, command: InstanceCommand) -> InstanceDecision {
     match (command, state) {
@@ -68,7 +68,9 @@ fn request_of(server: &Alive, request: InstanceRequest) -> InstanceDecision {
         InstanceRequest::DetachNic { process, port, asker } => interfaces::detach(server, process, port, asker),
         InstanceRequest::LoseNic { process, port } => interfaces::lose(server, process, port),
         InstanceRequest::Power { process, action, asker } => power(server, process, action, asker),
+        InstanceRequest::RebootDue { process, overtakes } => reboot_due(server, process, overtakes),
         InstanceRequest::Change { changes, asker } => change(server, changes, asker),
+        InstanceRequest::SetImageProperties { properties } => image_properties::change(server, properties),
         InstanceRequest::Volume(request) => volumes::decide(server, request),
         InstanceRequest::Lock { lock: wanted } => lock(server, wanted),
         InstanceRequest::Unlock { by_admin } => unlock(server, by_admin),
@@ -130,6 +132,16 @@ fn reclaim(server: &Alive, process: ProcessId, deleted_by: Timestamp) -> Instanc
 fn power(server: &Alive, process: ProcessId, action: PowerAction, asker: CallerRights) -> InstanceDecision {
     admit(server, action.into(), asker)?;
     one(PowerRequested { process, action })
+}
+
+/// Nova's `_poll_rebooting_instances`. The operator's reboot overrides a lock.
+fn reboot_due(server: &Alive, process: ProcessId, overtakes: ProcessId) -> InstanceDecision {
+    match server.ongoing {
+        Some(OngoingTask::Power { process: soft, action: PowerAction::RebootSoft }) if soft == overtakes => {
+            power(server, process, PowerAction::RebootHard, CallerRights { overrides_lock: true })
+        }
+        _ => Ok(vec![]),
+    }
 }
 
 fn change(server: &Alive, changes: Vec<InstanceChange>, asker: CallerRights) -> InstanceDecision {

@@ -28,6 +28,8 @@ pub enum HostBoundHardware {
     Sev,
     /// Accelerators that Cyborg manages.
     Accelerators,
+    /// PCI devices of the host.
+    PciDevices,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -67,6 +69,13 @@ pub enum InstanceReject {
     GuestPasswordKept,
     #[error("the server has no metadata item of this name")]
     NoSuchMetadata,
+    /// Nova's `InvalidImagePropertyName`.
+    #[error("there is no image property {name:?}")]
+    UnknownImageProperty { name: String },
+    #[error("image property {name} cannot be {value:?}")]
+    BadImageProperty { name: String, value: String },
+    #[error("the server has no image whose properties it keeps")]
+    WithoutImage,
     #[error("a server has at most {limit} tags")]
     TooManyTags { limit: usize },
     #[error("the server has no tag {tag:?}")]

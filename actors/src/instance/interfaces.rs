@@ -1,5 +1,6 @@
 //! The decisions on a server's interfaces. As in Nova, these changes set no task of the server: several interfaces may
-//! be attached and detached at the same time. A delete overtakes all these changes.
+//! be attached and detached at the same time. A delete does not wait for these changes: a change that finds its server
+//! being deleted fails and is undone.
 
 use chronova_events::ids::{PortId, ProcessId};
 use chronova_events::instance::{
@@ -28,8 +29,8 @@ pub(super) fn detach(server: &Alive, process: ProcessId, port: PortId, asker: Ca
     }
 }
 
-/// Detaches the port without a check of the state. A server that is being built or deleted is left alone; a delete
-/// releases all interfaces anyway.
+/// Requests the detachment of a port that no longer exists. Neither a lock nor another task refuses it. A server that is
+/// being built or deleted keeps the port; a delete releases all interfaces anyway.
 pub(super) fn lose(server: &Alive, process: ProcessId, port: PortId) -> InstanceDecision {
     let leaving = matches!(server.ongoing, Some(OngoingTask::Delete { .. }));
     match has(server, port) && !leaving && server.building().is_none() {
@@ -38,8 +39,8 @@ pub(super) fn lose(server: &Alive, process: ProcessId, port: PortId) -> Instance
     }
 }
 
-/// Updates only interfaces that the server has. Interfaces that were attached or detached meanwhile stay as their
-/// processes recorded them.
+/// Updates the interfaces that the server has. `nics` is an earlier answer of the network service. An interface that was
+/// attached or detached since then stays as its process recorded it.
 pub(super) fn refresh(server: &Alive, nics: &[NicInfo]) -> InstanceDecision {
     let now: Vec<NicInfo> = server
         .nics

@@ -1,7 +1,8 @@
 //! Decisions about the machine type of a server's guest.
 //!
 //! States and allowed changes are those of Nova's `nova-manage libvirt update_machine_type`: the guest is off, and the
-//! new type is a version of the same board that is not older. `force` skips the second rule.
+//! new type is a version of the same board that is not older. An alias (`q35`) and a version (`pc-q35-7.2`) do not replace
+//! each other. `force` skips these rules, but the guest must be off, and the board a known one.
 
 use chronova_events::instance::{Alive, MachineTypeChanged, MachineTypeRecorded, Phase, status};
 
@@ -42,17 +43,32 @@ pub(super) fn change(server: &Alive, machine_type: String, force: bool) -> Insta
     }
 }
 
-/// Whether the new type is the same board in the same or a newer version. The versions are compared only if both types
-/// have one.
+/// Whether both are aliases of the same board, or the new type is a version of it that is not older.
 fn is_update(from: &str, to: &str) -> bool {
     match (board(from), board(to)) {
-        (Some((from, was)), Some((to, is))) => from == to && was.zip(is).is_none_or(|(was, is)| was <= is),
+        (Some((from, None)), Some((to, None))) => from == to,
+        (Some((from, Some(was))), Some((to, Some(is)))) => from == to && was.vendor == is.vendor && was <= is,
         _ => false,
     }
 }
 
+/// The version of a board: `7.2`, or `rhel8.2.0` of Red Hat's QEMU.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct BoardVersion {
+    vendor: &'static str,
+    numbers: Vec<u32>,
+}
+
+impl BoardVersion {
+    fn of(text: &str) -> Option<Self> {
+        let (vendor, numbers) = text.strip_prefix("rhel").map_or(("", text), |numbers| ("rhel", numbers));
+        let numbers: Vec<u32> = numbers.split('.').map(|number| number.parse().ok()).collect::<Option<_>>()?;
+        matches!(numbers.len(), 2 | 3).then_some(Self { vendor, numbers })
+    }
+}
+
 /// The board of a machine type, and its version: `pc-q35-7.2` is `q35` in version 7.2. `None`: an unknown machine.
-fn board(machine_type: &str) -> Option<(&'static str, Option<(u32, u32)>)> {
+fn board(machine_type: &str) -> Option<(&'static str, Option<BoardVersion>)> {
     // The longer names come first: `pc-q35-7.2` is not a version of `pc`.
     const BOARDS: [(&str, &str); 8] = [
         ("pc-q35", "q35"),
@@ -67,10 +83,7 @@ fn board(machine_type: &str) -> Option<(&'static str, Option<(u32, u32)>)> {
     let (rest, board) = BOARDS.iter().find_map(|(name, board)| Some((machine_type.strip_prefix(name)?, *board)))?;
     match rest.strip_prefix('-') {
         None => rest.is_empty().then_some((board, None)),
-        Some(version) => {
-            let (major, minor) = version.split_once('.')?;
-            Some((board, Some((major.parse().ok()?, minor.parse().ok()?))))
-        }
+        Some(version) => Some((board, Some(BoardVersion::of(version)?))),
     }
 }
 
@@ -79,15 +92,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_type_gives_way_to_a_newer_version_of_its_board() {
-        for (from, to) in
-            [("pc", "pc-i440fx-7.2"), ("q35", "pc-q35-7.2"), ("pc-q35-6.0", "pc-q35-7.2"), ("virt", "virt-7.2")]
-        {
+    fn a_version_gives_way_to_a_newer_one_of_its_board_and_never_to_an_alias() {
+        for (from, to) in [
+            ("pc-i440fx-6.0", "pc-i440fx-7.2"),
+            ("pc-q35-6.0", "pc-q35-7.2"),
+            ("pc-q35-9.2", "pc-q35-10.0"),
+            ("pc-q35-rhel8.2.0", "pc-q35-rhel8.2.1"),
+            ("virt-7.2", "virt-7.2"),
+            ("q35", "pc-q35"),
+        ] {
             assert!(is_update(from, to), "{from} to {to}");
         }
-        for (from, to) in
-            [("pc", "q35"), ("pc-q35-7.2", "pc-q35-6.0"), ("pc", "virt"), ("q35", "wonder"), ("q35", "q35-x")]
-        {
+        for (from, to) in [
+            ("pc", "q35"),
+            ("pc-q35-7.2", "pc-q35-6.0"),
+            ("pc", "virt"),
+            ("q35", "wonder"),
+            ("q35", "q35-x"),
+            ("q35", "pc-q35-7.2"),
+            ("pc-q35-7.2", "q35"),
+            ("pc-q35-7.2", "pc-q35-rhel8.2.0"),
+        ] {
             assert!(!is_update(from, to), "{from} to {to}");
         }
     }

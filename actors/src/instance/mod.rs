@@ -10,6 +10,7 @@ pub mod decide;
 mod decision;
 pub mod disks;
 mod evacuation;
+mod image_properties;
 mod interfaces;
 mod labels;
 mod live;

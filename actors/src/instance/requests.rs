@@ -33,6 +33,11 @@ pub enum InstanceRequest {
         action: PowerAction,
         asker: CallerRights,
     },
+    /// Reboots the server hard if the soft reboot `overtakes` is still under way.
+    RebootDue {
+        process: ProcessId,
+        overtakes: ProcessId,
+    },
     /// Soft-deletes the server; deletes it for good if there never was a guest.
     SoftDelete {
         process: ProcessId,
@@ -84,6 +89,10 @@ pub enum InstanceRequest {
     Change {
         changes: Vec<InstanceChange>,
         asker: CallerRights,
+    },
+    /// Sets image properties of a server that is off. Only an operator's tool asks for this.
+    SetImageProperties {
+        properties: SortedPairs,
     },
     Lock {
         lock: Locked,
@@ -165,6 +174,11 @@ pub enum WorkRequest {
     Unrescue {
         process: ProcessId,
         asker: CallerRights,
+    },
+    /// Ends the rescue of a server that has not changed since `unchanged_since` and has no task.
+    UnrescueDue {
+        process: ProcessId,
+        unchanged_since: Timestamp,
     },
     /// Shelves the server. The image for its disk already exists, without data; `None` if the disk is a volume.
     Shelve {

@@ -23,6 +23,7 @@ mod diagram;
 mod labels;
 mod machine;
 mod moving;
+mod operators;
 mod work;
 
 const USER: CallerRights = CallerRights { overrides_lock: false };

@@ -1,14 +1,16 @@
 //! The one table of operations that are not possible with certain hardware.
 //!
 //! The lines follow the decorators of Nova's `compute/api.py` (`reject_vtpm_instances`, `reject_sev_instances`,
-//! `block_accelerators`), which are checked before lock and state. Since Xena, all of them answer 400. Only the process
-//! of a live migration checks passed-through devices ([`tied_by_devices`]), as in Nova.
+//! `block_accelerators`), which are checked before lock and state. Since Xena, all of them answer 400. libvirt saves no
+//! guest with a PCI device of its host. Nova takes the devices away first; here the suspension is refused. Only the
+//! process of a live migration checks passed-through devices ([`tied_by_devices`]), as in Nova.
 
 use chronova_events::instance::Alive;
 
 use super::actions::ServerAction;
 pub use super::decision::HostBoundHardware;
 use super::decision::InstanceReject;
+use crate::pci::alias;
 
 /// Each line has an action, the hardware, and the action's name in the refusal.
 const TABLE: &[(ServerAction, HostBoundHardware, &str)] = &[
@@ -21,6 +23,7 @@ const TABLE: &[(ServerAction, HostBoundHardware, &str)] = &[
     (ServerAction::Shelve, HostBoundHardware::Vtpm, "shelve"),
     (ServerAction::Suspend, HostBoundHardware::Accelerators, "suspend"),
     (ServerAction::Suspend, HostBoundHardware::Sev, "suspend"),
+    (ServerAction::Suspend, HostBoundHardware::PciDevices, "suspend"),
     (ServerAction::Resize, HostBoundHardware::Accelerators, "resize"),
     (ServerAction::Migrate, HostBoundHardware::Accelerators, "migrate"),
 ];
@@ -31,6 +34,7 @@ impl HostBoundHardware {
             Self::Vtpm => asks_for(server, "hw:tpm_version", "hw_tpm_version"),
             Self::Sev => asks_for(server, "hw:mem_encryption", "hw_mem_encryption"),
             Self::Accelerators => asks_for(server, "accel:device_profile", ""),
+            Self::PciDevices => asks_for(server, alias::SPEC, ""),
         }
     }
 }

@@ -31,6 +31,13 @@ pub(super) fn decide(server: &Alive, request: WorkRequest) -> InstanceDecision {
         WorkRequest::Unrescue { process, asker } => {
             asked(ServerAction::Unrescue, asker, UnrescueRequested { process }.into())
         }
+        WorkRequest::UnrescueDue { process, unchanged_since } => {
+            let rescued = matches!(server.phase, Phase::Rescued { .. }) && server.ongoing.is_none();
+            match rescued && server.updated_at <= unchanged_since {
+                true => Ok(vec![UnrescueRequested { process }.into()]),
+                false => Ok(vec![]),
+            }
+        }
         WorkRequest::Shelve { process, image, asker } => {
             asked(ServerAction::Shelve, asker, ShelveRequested { process, image }.into())
         }

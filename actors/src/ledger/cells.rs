@@ -9,7 +9,9 @@ use chronova_events::ledger::{FittedNumaCell, GuestFitted, Inventory, Ledger, Le
 
 use super::commands::GuestClaim;
 use super::decision::LedgerReject;
-use crate::topology::fit::{FitLimits, fit as fit_on};
+use crate::pci::assign::FreePci;
+use crate::topology::GuestNumaTopology;
+use crate::topology::fit::{CellDevices, FitLimits, fit_beside};
 use crate::topology::host::HostNumaCells;
 use crate::topology::usage;
 
@@ -48,7 +50,8 @@ pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mu
 pub(super) fn fit(
     state: &Ledger,
     consumer: ConsumerId,
-    guest: &GuestClaim,
+    (guest, topology): (&GuestClaim, &GuestNumaTopology),
+    free: Option<&FreePci<'_>>,
     others: &[GuestFitted],
 ) -> Result<GuestFitted, LedgerReject> {
     let provider = guest.host;
@@ -56,7 +59,8 @@ pub(super) fn fit(
     let host = state.cells.get(&provider).ok_or_else(|| refused("the host reports no NUMA cells".to_owned()))?;
     let beside = others.iter().filter(|other| other.provider == provider).map(|other| other.cells.as_slice());
     let cells = usage::cells(&host.cells, held(state, provider).chain(beside));
-    let cells = fit_on(&guest.topology, cells, bounds(state, provider, guest.packs)).map_err(refused)?;
+    let devices = CellDevices { free, requests: &guest.devices };
+    let cells = fit_beside(topology, cells, bounds(state, provider, guest.packs), devices).map_err(refused)?;
     Ok(GuestFitted { consumer, provider, cells })
 }
 
@@ -74,10 +78,11 @@ pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     FitLimits { cpu_ratio: ratio("VCPU").unwrap_or(1.0), memory_ratio: ratio("MEMORY_MB").unwrap_or(1.0), packs }
 }
 
-/// The event that moves one consumer's part of the cells to another consumer.
+/// The event that moves one consumer's part of the cells to another consumer, who loses its own.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
-    let fitting = state.fitting(from)?;
-    Some(GuestFitted { consumer: to, provider: fitting.host, cells: fitting.cells.to_vec() }.into())
+    let theirs = state.fitting(from).map(|fitting| (fitting.host, fitting.cells.to_vec()));
+    let (provider, cells) = theirs.or_else(|| state.fitting(&to).map(|own| (own.host, Vec::new())))?;
+    Some(GuestFitted { consumer: to, provider, cells }.into())
 }
 
 #[cfg(test)]
@@ -87,9 +92,9 @@ mod tests {
 
     use super::*;
     use crate::ledger::LedgerCommand::{self, ClaimAll, Release, SetAside, TakeBack};
-    use crate::ledger::ServerClaim;
     use crate::ledger::decide::decide;
     use crate::ledger::decide::tests::given;
+    use crate::ledger::{ReportedPci, ServerClaim};
     use crate::topology::host::CpuSets;
     use crate::topology::{CpuPolicy, GuestNumaNode, GuestNumaTopology};
     use chronova_events::ledger::{Allocation, Claimed, InventoryLine};
@@ -122,6 +127,7 @@ mod tests {
             inventories: lines.into_iter().filter(|line| line.total > 0).collect(),
             traits: vec![],
             cells: HostNumaCells::of(&[cell], &sets).unwrap(),
+            pci: ReportedPci::default(),
         }
     }
 
@@ -145,7 +151,7 @@ mod tests {
                 allocations: vec![Allocation { provider: id(), resources }],
             },
             group: None,
-            guest: Some(GuestClaim { host: id(), topology: Arc::new(topology), packs: true }),
+            guest: Some(GuestClaim { host: id(), topology: Some(Arc::new(topology)), devices: vec![], packs: true }),
         }
     }
 
@@ -177,9 +183,9 @@ mod tests {
     fn a_claim_that_fits_the_inventory_and_no_cell_is_refused() {
         let mut scattered = wants("a", 2);
         if let Some(guest) = &mut scattered.guest {
-            let mut topology = (*guest.topology).clone();
+            let mut topology = (**guest.topology.as_ref().unwrap()).clone();
             topology.nodes = topology.nodes.into_iter().flat_map(|node| [node.clone(), node]).collect();
-            guest.topology = Arc::new(topology);
+            guest.topology = Some(Arc::new(topology));
         }
         let refused = decide(&given([host(4)]), claim([scattered])).unwrap_err();
         assert!(matches!(refused, LedgerReject::CellsDoNotFit { .. }), "{refused}");
@@ -207,6 +213,23 @@ mod tests {
             given([host(4), claim([wants("s", 2)]), aside, claim([wants("s", 1)]), Release { consumer: migration }]);
         assert_eq!((processors(&done, "m"), processors(&done, "s")), (vec![], vec![2]));
         assert_eq!(done.fitted.len(), 1);
+    }
+
+    /// The resize on one host to a flavor with dedicated CPUs is reverted: the CPUs are free again.
+    #[test]
+    fn a_revert_to_a_flavor_without_dedicated_cpus_frees_those_of_the_new_one() {
+        let (server, migration) = (ConsumerId::new("s"), ConsumerId::new("m"));
+        let plain = ServerClaim { guest: None, ..wants("s", 1) };
+        let moved = [
+            host(4),
+            claim([plain]),
+            SetAside { server: server.clone(), migration: migration.clone() },
+            claim([wants("s", 2)]),
+            TakeBack { server, migration, host: id() },
+        ];
+        let state = given(moved);
+        assert_eq!(processors(&state, "s"), Vec::<u32>::new());
+        assert!(state.fitted.is_empty());
     }
 
     #[test]

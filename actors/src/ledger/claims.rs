@@ -6,27 +6,32 @@
 
 use std::collections::BTreeMap;
 
-use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{Claimed, GroupMemberPlaced, GuestFitted, Ledger, LedgerEvent};
+use chronova_events::ids::{ConsumerId, ProviderId};
+use chronova_events::ledger::{Claimed, GroupMemberPlaced, GuestFitted, Ledger, LedgerEvent, PciDevicesClaimed};
 
-use super::cells;
-use super::commands::{GroupPolicy, GroupRule, ServerClaim};
+use super::commands::{GroupPolicy, GroupRule, GuestClaim, ServerClaim};
 use super::decision::LedgerReject;
+use super::{cells, pci};
 
 pub(super) fn admit(state: &Ledger, claims: Vec<ServerClaim>) -> Result<Vec<LedgerEvent>, LedgerReject> {
     let mut taken: BTreeMap<(ProviderId, String), u64> = BTreeMap::new();
     let mut joined: Vec<GroupRule> = Vec::new();
     let mut events: Vec<LedgerEvent> = Vec::with_capacity(claims.len());
-    let mut fitted: Vec<GuestFitted> = Vec::new();
+    let mut shares = GuestShares::default();
     for ServerClaim { claim, group, guest } in claims {
         if let Some(held) = state.consumers.get(&claim.consumer) {
-            if held.claim.allocations == claim.allocations {
+            if pci::without_devices(state, &held.claim) == claim.allocations {
                 continue;
             }
             return Err(LedgerReject::HoldsOther(claim.consumer));
         }
-        fits(state, &claim, &mut taken)?;
         let consumer = claim.consumer.clone();
+        let share = guest.map(|guest| GuestShare::of(state, &consumer, &guest, &shares)).transpose()?;
+        let claim = match share.as_ref().and_then(|share| share.devices.as_ref()) {
+            Some(devices) => pci::with_devices(claim, &devices.devices),
+            None => claim,
+        };
+        fits(state, &claim, &mut taken)?;
         events.push(claim.into());
         if let Some(rule) = group {
             keeps(state, rule, &joined)?;
@@ -34,13 +39,48 @@ pub(super) fn admit(state: &Ledger, claims: Vec<ServerClaim>) -> Result<Vec<Ledg
             let consumer = consumer.clone();
             events.push(GroupMemberPlaced { group: rule.group, consumer, provider: rule.host }.into());
         }
-        if let Some(guest) = guest {
-            let own = cells::fit(state, consumer, &guest, &fitted)?;
-            events.push(own.clone().into());
-            fitted.push(own);
+        if let Some(share) = share {
+            events.extend(share.fitted.clone().map(LedgerEvent::from));
+            events.extend(share.devices.clone().map(LedgerEvent::from));
+            shares.fitted.extend(share.fitted);
+            shares.devices.extend(share.devices);
         }
     }
     Ok(events)
+}
+
+/// The shares that the servers of one command got so far.
+#[derive(Debug, Default)]
+struct GuestShares {
+    fitted: Vec<GuestFitted>,
+    devices: Vec<PciDevicesClaimed>,
+}
+
+/// A guest's share of its host's NUMA cells and PCI devices.
+#[derive(Debug)]
+struct GuestShare {
+    fitted: Option<GuestFitted>,
+    devices: Option<PciDevicesClaimed>,
+}
+
+impl GuestShare {
+    fn of(
+        state: &Ledger,
+        consumer: &ConsumerId,
+        guest: &GuestClaim,
+        others: &GuestShares,
+    ) -> Result<Self, LedgerReject> {
+        let free = pci::free(state, guest.host, &others.devices);
+        let fitted = match &guest.topology {
+            Some(topology) => {
+                Some(cells::fit(state, consumer.clone(), (guest, topology), free.as_ref(), &others.fitted)?)
+            }
+            None => None,
+        };
+        let near: Vec<u32> = fitted.iter().flat_map(|fitted| &fitted.cells).map(|cell| cell.cell).collect();
+        let devices = pci::claim(consumer, guest, free.as_ref(), &near)?;
+        Ok(Self { fitted, devices })
+    }
 }
 
 fn fits(state: &Ledger, claim: &Claimed, taken: &mut BTreeMap<(ProviderId, String), u64>) -> Result<(), LedgerReject> {
@@ -80,7 +120,7 @@ mod tests {
     use crate::ledger::LedgerCommand::{self, ClaimAll};
     use crate::ledger::decide::decide;
     use crate::ledger::decide::tests::{given, host};
-    use chronova_events::ids::{ConsumerId, ServerGroupId};
+    use chronova_events::ids::ServerGroupId;
     use chronova_events::ledger::{Allocation, Inventory};
     use uuid::Uuid;
 
@@ -90,9 +130,9 @@ mod tests {
 
     /// Reports of two hosts of 4 CPUs with an allocation ratio of 2.
     fn hosts() -> [LedgerCommand; 2] {
-        let LedgerCommand::Report { inventories, cells, .. } = host(4) else { unreachable!() };
+        let LedgerCommand::Report { inventories, cells, pci, .. } = host(4) else { unreachable!() };
         let (provider, name) = (provider(2), "h2".to_owned());
-        let second = LedgerCommand::Report { provider, name, inventories, traits: vec![], cells };
+        let second = LedgerCommand::Report { provider, name, inventories, traits: vec![], cells, pci };
         [host(4), second]
     }
 
@@ -172,8 +212,8 @@ mod tests {
             step_size: 4,
             allocation_ratio: 1.0,
         };
-        let LedgerCommand::Report { provider, name, traits, cells, .. } = host(4) else { unreachable!() };
-        let report = LedgerCommand::Report { provider, name, inventories: vec![odd], traits, cells };
+        let LedgerCommand::Report { provider, name, traits, cells, pci, .. } = host(4) else { unreachable!() };
+        let report = LedgerCommand::Report { provider, name, inventories: vec![odd], traits, cells, pci };
         assert!(matches!(decide(&with([report]), all([on(1, "a", None)])), Err(LedgerReject::DoesNotFit { .. })));
     }
 }

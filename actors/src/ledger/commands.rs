@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, UserId};
-use chronova_events::ledger::{Allocation, Claimed, Inventory};
+use chronova_events::ledger::{Allocation, Claimed, HostPciReplaced, Inventory};
 
+use crate::pci::alias::PciRequest;
 use crate::topology::GuestNumaTopology;
 use crate::topology::host::HostNumaCells;
 
@@ -19,6 +20,7 @@ pub enum LedgerCommand {
         traits: Vec<String>,
         /// The NUMA cells of the host.
         cells: HostNumaCells,
+        pci: ReportedPci,
     },
     /// Adds and removes traits of a host's provider, and keeps its other traits. Ignores an unknown provider.
     AdjustTraits {
@@ -153,7 +155,16 @@ pub enum Reserve {
     All,
 }
 
-/// The claim of one server, with the rule of its server group and its request for NUMA cells.
+/// The PCI devices of a host that guests may get.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReportedPci {
+    /// `None`: the report does not speak of devices.
+    pub devices: Option<HostPciReplaced>,
+    /// `[pci] report_in_placement`.
+    pub tracked: bool,
+}
+
+/// The claim of one server, with the rule of its server group and its request for NUMA cells and PCI devices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerClaim {
     pub claim: Claimed,
@@ -161,12 +172,13 @@ pub struct ServerClaim {
     pub guest: Option<GuestClaim>,
 }
 
-/// The guest's request for the NUMA cells of its host.
+/// The guest's request for NUMA cells and PCI devices of its host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GuestClaim {
     /// The provider of the host.
     pub host: ProviderId,
-    pub topology: Arc<GuestNumaTopology>,
+    pub topology: Option<Arc<GuestNumaTopology>>,
+    pub devices: Vec<PciRequest>,
     /// `[compute] packing_host_numa_cells_allocation_strategy`.
     pub packs: bool,
 }

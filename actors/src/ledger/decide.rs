@@ -9,13 +9,15 @@ use chronova_events::ledger::{
 
 use super::commands::LedgerCommand;
 use super::decision::LedgerReject;
-use super::{allocations, cells, claims, inventories, mirror, moves, names, providers};
+use super::{allocations, cells, claims, inventories, mirror, moves, names, pci, providers};
 
 pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
     match command {
-        LedgerCommand::Report { provider, name, inventories, traits, cells: found } => {
+        LedgerCommand::Report { provider, name, inventories, traits, cells: found, pci: devices } => {
+            let devices = pci::reported(state, provider, &name, devices)?;
             let mut events = report(state, provider, name, inventories, traits)?;
             events.extend(cells::replaced(state, provider, &found));
+            events.extend(devices);
             Ok(events)
         }
         LedgerCommand::AdjustTraits { provider, add, remove } => {
@@ -109,7 +111,7 @@ fn report(
 #[cfg(test)]
 pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::commands::ServerClaim;
+    use super::super::commands::{ReportedPci, ServerClaim};
     use super::*;
     use crate::topology::host::HostNumaCells;
     use chronova_events::envelope::Timestamp;
@@ -139,7 +141,8 @@ pub(super) mod tests {
         };
         let provider = ProviderId(uuid::Uuid::from_u128(1));
         let cells = HostNumaCells::default();
-        LedgerCommand::Report { provider, name: "h1".into(), inventories: vec![vcpu], traits: vec![], cells }
+        let (name, pci) = ("h1".into(), ReportedPci::default());
+        LedgerCommand::Report { provider, name, inventories: vec![vcpu], traits: vec![], cells, pci }
     }
 
     pub(in crate::ledger) fn claim(consumer: &str, amount: u64) -> LedgerCommand {

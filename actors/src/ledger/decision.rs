@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chronova_events::ids::{ConsumerId, ProviderId, ServerGroupId};
 use chronova_events::ledger::{Ledger, LedgerEvent, Provider};
+use chronova_events::pci::PciAddress;
 use thiserror::Error;
 
 use super::commands::Reserve;
@@ -86,4 +87,13 @@ pub enum LedgerReject {
     GroupPolicyBroken { group: ServerGroupId, host: ProviderId },
     #[error("the guest does not fit on the NUMA cells of {host}: {reason}")]
     CellsDoNotFit { host: ProviderId, reason: String },
+    #[error("{host} has no PCI devices for the guest: {reason}")]
+    NoDevices { host: ProviderId, reason: String },
+    #[error("[pci] report_in_placement was on for {0}, and cannot be turned off")]
+    DevicesStayReported(String),
+    #[error(
+        "[pci] device_spec now names {offered}, but a guest still has {held} of the same card: name {held} until the \
+         guest is gone"
+    )]
+    DependentDevice { offered: PciAddress, held: PciAddress },
 }

@@ -15,14 +15,15 @@ mod inventories;
 mod mirror;
 mod moves;
 mod names;
+mod pci;
 mod providers;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ledger::{Ledger, LedgerEvent};
 
 pub use commands::{
-    ConsumerClaim, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, NewInventories, ParentChange, Reserve,
-    SeenGeneration, ServerClaim,
+    ConsumerClaim, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, NewInventories, ParentChange, ReportedPci,
+    Reserve, SeenGeneration, ServerClaim,
 };
 pub use decision::LedgerReject;
 

@@ -7,7 +7,7 @@
 use chronova_events::ids::{ConsumerId, ProviderId};
 use chronova_events::ledger::{AllocationsReplaced, Claimed, GroupMemberPlaced, Ledger, LedgerEvent};
 
-use super::cells;
+use super::{cells, pci};
 
 /// Moves the allocations of `server` to `migration`. Nothing changes if this was already done, or if the server has no
 /// allocations.
@@ -17,9 +17,10 @@ pub(super) fn set_aside(state: &Ledger, server: ConsumerId, migration: ConsumerI
     };
     let kind = Some("MIGRATION".to_owned());
     let claim = Claimed { consumer: migration.clone(), consumer_type: kind, ..held.claim.clone() };
+    let devices = pci::handed_over(state, &server, migration.clone());
     let fitted = cells::handed_over(state, &server, migration);
     let mut events = vec![AllocationsReplaced { claims: vec![claim], released: vec![server] }.into()];
-    events.extend(fitted);
+    events.extend(fitted.into_iter().chain(devices));
     events
 }
 
@@ -37,11 +38,12 @@ pub(super) fn take_back(
     let Some(aside) = state.consumers.get(&migration) else { return vec![] };
     let claim = Claimed { consumer: server.clone(), consumer_type: Some("INSTANCE".to_owned()), ..aside.claim.clone() };
     let fitted = cells::handed_over(state, &migration, server.clone());
+    let devices = pci::handed_over(state, &migration, server.clone());
     let mut events = vec![AllocationsReplaced { claims: vec![claim], released: vec![migration] }.into()];
     if let Some(group) = state.member_of.get(server) {
         events.push(GroupMemberPlaced { group: *group, consumer: server.clone(), provider: host }.into());
     }
-    events.extend(fitted);
+    events.extend(fitted.into_iter().chain(devices));
     events
 }
 

@@ -12,13 +12,18 @@ use chronova_events::quota::QuotaEvent;
 use chronova_events::registry::NounEvent as _;
 use chronova_events::store::StoreError;
 
+use chronova_projections::views::Views;
+
 use super::Operations;
+use super::unique_names::{PATIENCE, reserve};
 use crate::aggregate::{CommandError, Committed};
+use crate::coordination::name_turns::NameTurns;
 use crate::coordination::passwords::OneTimePasswords;
 use crate::coordination::waiting_requests::{CreateOrder, CreateRequests};
 use crate::gateway::CommandGateway;
 use crate::instance::creation::{CreateReject, CreateServersRequest};
 use crate::quota::{QuotaCommand, QuotaRoot, ServersWanted};
+use crate::server_options::NameScope;
 
 /// The servers that a request created.
 #[derive(Debug, Clone)]
@@ -42,8 +47,14 @@ impl Operations {
         request: CreateServersRequest,
         password: Option<String>,
     ) -> Result<CreatedServers, CreateReject> {
-        let (gateway, passwords) = (Arc::clone(&self.gateway), Arc::clone(&self.passwords));
-        let admission = Admission { gateway, passwords, create_requests: Arc::clone(&self.create_requests) };
+        let admission = Admission {
+            gateway: Arc::clone(&self.gateway),
+            passwords: Arc::clone(&self.passwords),
+            create_requests: Arc::clone(&self.create_requests),
+            views: Arc::clone(&self.queries.views),
+            names: Arc::clone(&self.names),
+            scope: self.reconcile.server_options.name_scope,
+        };
         // The creation runs in its own task, so that it also completes if the client goes away.
         let creation = tokio::spawn(admission.create(meta, request, password));
         creation.await.unwrap_or_else(|_| Err(lost()))
@@ -54,10 +65,30 @@ struct Admission {
     gateway: Arc<CommandGateway>,
     passwords: Arc<OneTimePasswords>,
     create_requests: Arc<CreateRequests>,
+    views: Arc<Views>,
+    names: Arc<NameTurns>,
+    scope: NameScope,
 }
 
 impl Admission {
+    /// Creates the servers in the turn of their names, if names are unique.
     async fn create(
+        self,
+        meta: Arc<Meta>,
+        request: CreateServersRequest,
+        password: Option<String>,
+    ) -> Result<CreatedServers, CreateReject> {
+        let turn = reserve(&self.names, &self.views, self.scope, &request).await;
+        let turn = turn.map_err(CreateReject::NameTaken)?;
+        let views = Arc::clone(&self.views);
+        let created = self.claim(meta, request, password).await?;
+        if turn.is_some() {
+            views.wait_for(created.position, PATIENCE).await;
+        }
+        Ok(created)
+    }
+
+    async fn claim(
         self,
         meta: Arc<Meta>,
         request: CreateServersRequest,

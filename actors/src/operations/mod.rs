@@ -6,8 +6,10 @@
 mod ask_server;
 pub mod create_servers;
 pub mod forecasts;
+pub mod heal_allocations;
 mod images_of_volumes;
 pub mod interfaces;
+pub mod orphaned_allocations;
 pub mod queries;
 pub mod remove_host;
 pub mod security_groups;
@@ -15,6 +17,7 @@ mod server_call;
 pub mod server_images;
 pub mod server_moves;
 pub mod server_volumes;
+pub mod unique_names;
 mod waiting;
 
 use std::sync::Arc;
@@ -26,6 +29,7 @@ use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 
 use crate::aggregate::{CommandError, Committed};
+use crate::coordination::name_turns::NameTurns;
 use crate::coordination::passwords::OneTimePasswords;
 use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::erasure::work::Eraser;
@@ -47,6 +51,7 @@ pub struct Operations {
     pub(crate) passwords: Arc<OneTimePasswords>,
     pub(crate) create_requests: Arc<CreateRequests>,
     pub(crate) server_requests: Arc<ServerRequests>,
+    pub(crate) names: Arc<NameTurns>,
 }
 
 impl std::fmt::Debug for Operations {

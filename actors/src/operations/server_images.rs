@@ -83,7 +83,7 @@ impl Operations {
         let process = ProcessId::random();
         let draft = match call.server.is_volume_backed() {
             true => self.draft_of_volumes(call.server, request, process).await?,
-            false => draft_of_disk(&call, request, "snapshot"),
+            false => self.draft_of_disk(&call, request, "snapshot"),
         };
         let (image, asker) = (draft.image, call.asker);
         let snapshot = WorkRequest::Snapshot { process, image, backup: None, asker };
@@ -107,7 +107,7 @@ impl Operations {
             return Err(ServerImageReject::BackupOfVolumes);
         }
         set(&mut request.metadata, "backup_type", &rotation.kind);
-        let draft = draft_of_disk(&call, request, "backup");
+        let draft = self.draft_of_disk(&call, request, "backup");
         let (process, image, asker) = (ProcessId::random(), draft.image, call.asker);
         let snapshot = WorkRequest::Snapshot { process, image, backup: Some(rotation), asker };
         self.make_image(meta, call, draft, process, snapshot).await
@@ -132,9 +132,15 @@ impl Operations {
         }
         let name = format!("{}-shelved", call.server.request.name);
         let request = ServerImageRequest { image: ImageId::random(), name, project, user, metadata: vec![] };
-        let draft = draft_of_disk(&call, request, "snapshot");
+        let draft = self.draft_of_disk(&call, request, "snapshot");
         let image = Some(draft.image);
         self.make_image(meta, call, draft, process, WorkRequest::Shelve { process, image, asker }).await
+    }
+
+    /// The image of a server's own disk, in the format of `[libvirt] snapshot_image_format`.
+    fn draft_of_disk(&self, call: &ServerCall<'_>, request: ServerImageRequest, kind: &str) -> ImageDraft {
+        let format = self.reconcile.server_options.snapshot_format.clone();
+        ImageDraft { format, ..draft_of_root(call, request, kind) }
     }
 
     /// Creates the image, without bytes, and asks the server to start the process that fills the image.
@@ -188,8 +194,8 @@ impl Operations {
     }
 }
 
-/// The image of a server's own disk.
-fn draft_of_disk(call: &ServerCall<'_>, request: ServerImageRequest, kind: &str) -> ImageDraft {
+/// The image of a server's own root disk.
+fn draft_of_root(call: &ServerCall<'_>, request: ServerImageRequest, kind: &str) -> ImageDraft {
     let (server, base) = (call.server, call.server.request.image.as_ref());
     let mut properties = inherited(base.map(|image| &image.properties));
     let id = call.id.to_string();

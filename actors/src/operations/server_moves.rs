@@ -16,6 +16,7 @@ use crate::hardware;
 use crate::instance::actions::ServerAction;
 use crate::instance::asking::{AskServerReject, ServerRequest, TakenFirst, asking_process};
 use crate::instance::{InstanceReject, InstanceRequest, MoveRequest};
+use crate::pci::alias::PciAliases;
 use crate::quota::{DefaultLimits, ServerQuotaClaim};
 use crate::topology;
 
@@ -77,7 +78,7 @@ impl Operations {
     ) -> Result<Position, ServerMoveReject> {
         call.admit(ServerAction::Resize)?;
         let ResizeRequest { flavor, disk_config, defaults } = request;
-        check_flavor(call.server, &flavor)?;
+        check_flavor(call.server, &flavor, &self.queries.server_options.pci_aliases)?;
         let process = ProcessId::random();
         let claim = claim(&call, process, &flavor, defaults);
         let (flavor, asker) = (Box::new(flavor), call.asker);
@@ -166,7 +167,7 @@ fn claim(
 }
 
 /// Nova's checks of a new flavor.
-fn check_flavor(server: &Alive, flavor: &FlavorSnapshot) -> Result<(), ServerMoveReject> {
+fn check_flavor(server: &Alive, flavor: &FlavorSnapshot, aliases: &PciAliases) -> Result<(), ServerMoveReject> {
     let (now, volume_backed) = (&server.request.flavor, server.is_volume_backed());
     if flavor.root_gib == 0 && now.root_gib != 0 && !volume_backed {
         return Err(ServerMoveReject::NoDisk);
@@ -185,5 +186,7 @@ fn check_flavor(server: &Alive, flavor: &FlavorSnapshot) -> Result<(), ServerMov
         }
     }
     hardware::check(flavor, server.hardware_image()).map_err(ServerMoveReject::Topology)?;
-    topology::ask(flavor, server.hardware_image()).map(|_| ()).map_err(ServerMoveReject::Topology)
+    topology::ask(flavor, server.hardware_image()).map(|_| ()).map_err(ServerMoveReject::Topology)?;
+    let devices = aliases.requests(flavor, server.hardware_image());
+    devices.map(|_| ()).map_err(ServerMoveReject::Topology)
 }

@@ -48,6 +48,9 @@ pub trait ImageService: ImageSource + 'static {
     /// Creates a private image without data.
     async fn create(&self, draft: ImageDraft, meta: Arc<Meta>) -> Result<(), PortError>;
 
+    /// The disk format of an image that may have no data yet, for work with this cause.
+    async fn format_of(&self, image: ImageId, work: &Arc<Meta>) -> Result<String, PortError>;
+
     /// Uploads the data of an image. Succeeds without reading anything if the image already has data.
     async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError>;
 

@@ -9,10 +9,14 @@
 //! | `spawn_guest` | creates the disks, defines and starts the domain, waits for its network | destroying the guest |
 //! | `complete_volumes` | tells the volume service that the guest has its volumes | (with the attachments) |
 //!
-//! If a host fails, the build tries another, `[scheduler] max_attempts` in all.
+//! If a host fails, the build tries another, `[scheduler] max_attempts` in all. A build that takes longer than
+//! `[DEFAULT] instance_build_timeout` does no further step and is undone.
 
+use std::time::Duration;
+
+use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{ConsumerId, HostId, PortId};
-use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated, RequestedNetworks};
+use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated, NicInfo, RequestedNetworks};
 use chronova_events::process::{ProcessOutcome, StepOutput};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -76,11 +80,26 @@ fn max_retries_exceeded(work: &StepRun, details: String) -> StepError {
 }
 
 /// The server, while it still has to be built. After a crash, a step may run again although the build has succeeded,
-/// and the user may have done something else with the server since.
+/// and the user may have done something else with the server since. A build that takes too long fails here, before its
+/// next step or the next attempt at one.
 pub(super) async fn unbuilt(work: &StepRun) -> Result<Option<Alive>, StepError> {
     let server = work.present_server().await?;
-    let is_built = server.launched_at.is_some() && server.request.process == work.running.process;
-    Ok(Some(server).filter(|_| !is_built))
+    if server.launched_at.is_some() && server.request.process == work.running.process {
+        return Ok(None);
+    }
+    let timeout = work.context.options.build_timeout;
+    if is_overdue(&server, work.context.clock.now(), timeout) {
+        let details = format!("The build took longer than {} seconds.", timeout.as_secs());
+        return Err(StepError::fatal(500, "Instance build timed out. Set to error state.", details));
+    }
+    Ok(Some(server))
+}
+
+/// Whether the server was asked for longer ago than `timeout`, which is never with a timeout of zero. As in Nova, the
+/// time during which no control plane ran counts.
+fn is_overdue(server: &Alive, now: Timestamp, timeout: Duration) -> bool {
+    let allowed = i64::try_from(timeout.as_micros()).unwrap_or(i64::MAX);
+    !timeout.is_zero() && now.0.saturating_sub(server.created_at.0) > allowed
 }
 
 async fn claim_host(work: &StepRun) -> Result<StepOutput, StepError> {
@@ -183,13 +202,32 @@ async fn allocate_network(work: &StepRun) -> Result<StepOutput, StepError> {
         networks: server.request.networks.clone(),
         security_groups: server.request.security_groups.clone(),
     };
-    let nics = work.context.networks.allocate(wanted, work.meta.clone()).await?;
+    let nics = allocate(work, wanted).await?;
     if server.has_interfaces(&nics) {
         return Ok(StepOutput::Nics(nics));
     }
     let record = InstanceRecord::Network(NetworkAllocated { process: work.running.process, nics: nics.clone() });
     work.context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await?;
     Ok(StepOutput::Nics(nics))
+}
+
+/// Allocates the interfaces. As in Nova, any failure is tried again as often as `[DEFAULT] network_allocate_retries`
+/// says. What an attempt has allocated, the next one finds.
+async fn allocate(work: &StepRun, wanted: InterfacesRequest) -> Result<Vec<NicInfo>, StepError> {
+    const LONGEST: Duration = Duration::from_secs(30);
+    let (networks, options) = (&work.context.networks, &work.context.options);
+    let mut pause = options.network_pause;
+    for attempt in 1..=options.network_retries {
+        match networks.allocate(wanted.clone(), work.meta.clone()).await {
+            Ok(nics) => return Ok(nics),
+            Err(error) => {
+                tracing::warn!(instance = %wanted.instance, attempt, %error, "allocating interfaces failed, retrying");
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST);
+    }
+    Ok(networks.allocate(wanted, work.meta.clone()).await?)
 }
 
 fn placed_zone(work: &StepRun, server: &Alive) -> String {

@@ -93,6 +93,9 @@ pub fn why_not(reject: &InstanceReject) -> String {
         InstanceReject::NotSupported { hardware: HostBoundHardware::Sev, .. } => {
             "its memory is encrypted by this host".to_owned()
         }
+        InstanceReject::NotSupported { hardware: HostBoundHardware::PciDevices, .. } => {
+            "it has PCI devices of this host".to_owned()
+        }
         InstanceReject::NotSupported { hardware: HostBoundHardware::Accelerators, .. } => {
             "it has accelerators of this host".to_owned()
         }

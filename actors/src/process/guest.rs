@@ -330,6 +330,7 @@ async fn spec_of(
         },
         rescue: rescue_disk,
         pinning: pinned::place(work, host, server, holder).await?,
+        devices: pinned::devices(work, host, server, holder).await?,
         tpm_secret: tpm::secret(work, server).await?,
     })
 }
@@ -441,15 +442,20 @@ pub(super) async fn destroy(work: &StepRun, host: HostId) -> Result<(), StepErro
     Ok(())
 }
 
+/// The driver's format for the image service's word.
+pub(super) fn image_format(word: &str) -> ImageFormat {
+    match word {
+        "qcow2" => ImageFormat::Qcow2,
+        "iso" => ImageFormat::Iso,
+        _ => ImageFormat::Raw,
+    }
+}
+
 pub(crate) fn image_ref(image: &ImageSnapshot) -> ImageRef {
     ImageRef {
         id: image.id,
         checksum: image.checksum.clone(),
-        format: match image.format.as_str() {
-            "qcow2" => ImageFormat::Qcow2,
-            "iso" => ImageFormat::Iso,
-            _ => ImageFormat::Raw,
-        },
+        format: image_format(&image.format),
         size: image.size,
         virtual_size: image.virtual_size,
     }

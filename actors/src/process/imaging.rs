@@ -10,7 +10,7 @@ use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::guest::Quiesce;
 
 use super::definition::{StepError, StepRun};
-use super::turn;
+use super::{guest, turn};
 use crate::coordination::host_turns::HostTurn;
 use crate::ports::PortError;
 
@@ -31,7 +31,9 @@ pub(super) async fn copy_disk(work: &StepRun, image: ImageId) -> Result<(), Step
     turn::advance(work, WorkStage::PendingUpload).await?;
     let driver = work.driver(placed.host)?;
     let snapshots = driver.snapshots().needed().map_err(StepError::only_here)?;
-    match snapshots.copy_root(work.instance_id(), image, quiesce(&server)).await {
+    // The image was created with its format, whatever the option says by now.
+    let format = guest::image_format(&work.context.images.format_of(image, &work.meta).await?);
+    match snapshots.copy_root(work.instance_id(), image, format, quiesce(&server)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_transient() => Err(StepError::again(error)),
         Err(error @ (DriverError::NoAgent | DriverError::Failed { call: QUIESCE, .. })) => Err(no_rest(&error)),

@@ -20,6 +20,12 @@ pub struct ProcessOptions {
     pub vif_plugging_timeout: Duration,
     /// `[DEFAULT] vif_plugging_is_fatal`: whether a guest without its network fails.
     pub vif_plugging_is_fatal: bool,
+    /// `[DEFAULT] instance_build_timeout`: the time after which a build does no further step; zero means never.
+    pub build_timeout: Duration,
+    /// `[DEFAULT] network_allocate_retries`: further attempts at the interfaces of a new server.
+    pub network_retries: u32,
+    /// The pause before the first of these attempts. It doubles up to 30 seconds, as in Nova.
+    pub network_pause: Duration,
     /// `[DEFAULT] allow_resize_to_same_host`.
     pub allow_resize_to_same_host: bool,
     /// The first pause before a step is retried. It doubles up to `retry_cap`.
@@ -46,6 +52,9 @@ impl Default for ProcessOptions {
             cross_az_attach: true,
             vif_plugging_timeout: Duration::from_mins(5),
             vif_plugging_is_fatal: true,
+            build_timeout: Duration::ZERO,
+            network_retries: 0,
+            network_pause: Duration::from_secs(1),
             allow_resize_to_same_host: false,
             retry_base: Duration::from_millis(100),
             retry_cap: Duration::from_secs(5),

@@ -1,14 +1,17 @@
-//! The CPUs and NUMA cells that a new guest gets on its host, as claimed in the placement ledger.
+//! The CPUs, NUMA cells and PCI devices that a new guest gets on its host, as claimed in the placement ledger.
 
 use std::collections::BTreeSet;
 
 use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
 use chronova_events::instance::Alive;
+use chronova_events::ledger::{HeldPciDevice, Ledger};
+use chronova_hypervisor::pci::PassedDevice;
 use chronova_hypervisor::pinning::Pinning;
 
 use super::definition::{StepError, StepRun};
 use super::guest::LAG;
 use super::moving::{self, MovingServer};
+use crate::pci::alias;
 use crate::topology::{self, GuestNumaTopology, pinning::pinning};
 
 /// The consumer in the ledger with the claim that the guest uses.
@@ -17,6 +20,17 @@ pub(super) enum ClaimHolder {
     Server,
     /// The migration has the allocations on the source host until the move ends. An undo returns them to the server.
     Migration(ProcessId),
+}
+
+impl ClaimHolder {
+    fn consumer(self, work: &StepRun, ledger: &Ledger) -> ConsumerId {
+        match self {
+            Self::Migration(migration) if ledger.consumers.contains_key(&moving::consumer(migration)) => {
+                moving::consumer(migration)
+            }
+            Self::Migration(_) | Self::Server => ConsumerId::new(work.instance_id().to_string()),
+        }
+    }
 }
 
 /// The NUMA topology that the server requests. An old server may request an impossible topology, because the API did
@@ -44,13 +58,7 @@ pub(super) async fn place(
         let ledger = &view.ledger;
         let cells = ledger.cells.get(&provider).map(|cells| &**cells);
         let Some(topology) = asked else { return Ok(pinning(cells, &[], None, &BTreeSet::new())) };
-        let own = ConsumerId::new(work.instance_id().to_string());
-        let consumer = match holder {
-            ClaimHolder::Migration(migration) if ledger.consumers.contains_key(&moving::consumer(migration)) => {
-                moving::consumer(migration)
-            }
-            ClaimHolder::Migration(_) | ClaimHolder::Server => own,
-        };
+        let consumer = holder.consumer(work, ledger);
         match ledger.fitting(&consumer).filter(|fitting| fitting.host == provider) {
             Some(fitting) => Ok(pinning(cells, &fitting.cells, topology.emulator, &topology.realtime)),
             None => {
@@ -59,6 +67,48 @@ pub(super) async fn place(
             }
         }
     })
+}
+
+/// The PCI devices that the guest gets on the host.
+///
+/// # Errors
+/// The ledger has assigned no devices to a guest whose flavor requests some, or the read models lag behind the log.
+pub(super) async fn devices(
+    work: &StepRun,
+    host: HostId,
+    server: &Alive,
+    holder: ClaimHolder,
+) -> Result<Vec<PassedDevice>, StepError> {
+    if !server.request.flavor.extra_specs.iter().any(|(name, _)| name == alias::SPEC) {
+        return Ok(Vec::new());
+    }
+    caught_up(work).await?;
+    let provider = ProviderId(host.0);
+    work.context.views.placement.read(|view| {
+        let ledger = &view.ledger;
+        let consumer = holder.consumer(work, ledger);
+        let held = ledger.pci_claims.of(&consumer).filter(|(on, _)| *on == provider);
+        let known = ledger.pci.get(&provider);
+        let passed = |device: &HeldPciDevice| {
+            let known = known.and_then(|known| known.device(device.address));
+            PassedDevice { address: device.address, managed: known.is_none_or(|known| known.managed) }
+        };
+        match held {
+            Some((_, devices)) => Ok(devices.iter().map(passed).collect()),
+            None if asks_for_none(server) => Ok(Vec::new()),
+            None => {
+                let message = "The guest has no PCI devices of its own on its host.";
+                Err(StepError::fatal(500, message, format!("{consumer} holds none of {provider}")))
+            }
+        }
+    })
+}
+
+/// Whether the flavor requests no device of any alias: `gpu:0`.
+fn asks_for_none(server: &Alive) -> bool {
+    let specs = server.request.flavor.extra_specs.iter().filter(|(name, _)| name == alias::SPEC);
+    let counts = specs.flat_map(|(_, wanted)| wanted.split(',')).map(|part| part.rsplit(':').next().unwrap_or(part));
+    counts.into_iter().all(|count| count.trim().parse() == Ok(0_u32))
 }
 
 /// The page size of the guest's memory, if the server requests one. A live migration cannot change it.

@@ -117,7 +117,10 @@ fn overdrawn(
         "cores" => (state.cores, defaults.cores),
         _ => (state.memory_mib, defaults.memory_mib),
     };
-    let limit = state.limits.get(resource).copied().unwrap_or(default);
+    let limit = match defaults.enforced {
+        true => state.limits.get(resource).copied().unwrap_or(default),
+        false => -1,
+    };
     let fits = u64::try_from(limit).map_or(true, |limit| used.saturating_add(requested) <= limit);
     (!fits && requested > 0).then_some(InsufficientQuota { resource, requested, used, limit })
 }
@@ -128,7 +131,7 @@ mod tests {
     use super::*;
     use chronova_events::fold::Fold;
 
-    const UNLIMITED: DefaultLimits = DefaultLimits { instances: -1, cores: -1, memory_mib: -1 };
+    const UNLIMITED: DefaultLimits = DefaultLimits::NONE;
 
     fn claim_of(instance: InstanceId, process: u128, cores: u32, memory_mib: u64) -> ServerQuotaClaim {
         let (project, process) = (ProjectId::new("p"), ProcessId(uuid::Uuid::from_u128(process)));
@@ -142,7 +145,7 @@ mod tests {
 
     /// The claim of a new server in a small project.
     fn reserve(instance: InstanceId) -> QuotaCommand {
-        let defaults = DefaultLimits { instances: 2, cores: -1, memory_mib: 1024 };
+        let defaults = DefaultLimits { instances: 2, memory_mib: 1024, ..UNLIMITED };
         claim_command(ServerQuotaClaim { defaults, ..claim_of(instance, 1, 100, 512) })
     }
 
@@ -180,7 +183,7 @@ mod tests {
             cores: 2,
             memory_mib: 512,
             group: None,
-            defaults: DefaultLimits { instances, cores, memory_mib },
+            defaults: DefaultLimits { instances, cores, memory_mib, enforced: true },
         }
     }
 
@@ -239,6 +242,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_limited_if_limits_are_not_enforced() {
+        let limited = LimitsSet { project: ProjectId::new("p"), limits: vec![("instances".to_owned(), 0)] };
+        let mut state = Quota::default();
+        state.evolve(&limited.into(), chronova_events::envelope::Timestamp(0));
+        let mut asked = wanted(3, 3, [1, 1, 1]);
+        assert_eq!(overdrawn_by(&state, QuotaCommand::Claim(Box::new(asked.clone()))).len(), 3);
+        asked.defaults.enforced = false;
+        assert_eq!(decide(&state, QuotaCommand::Claim(Box::new(asked))).unwrap().len(), 1);
+    }
+
+    #[test]
     fn quota_is_reserved_once_and_never_beyond_the_limit() {
         let mut state = Quota::default();
         let (a, b, c) = (InstanceId::random(), InstanceId::random(), InstanceId::random());
@@ -258,7 +272,7 @@ mod tests {
         let (a, project) = (InstanceId::random(), ProjectId::new("p"));
         told(&mut state, reserve(a));
         let widen = |cores, memory_mib| {
-            let defaults = DefaultLimits { instances: 1, cores: 101, memory_mib: 1024 };
+            let defaults = DefaultLimits { instances: 1, cores: 101, memory_mib: 1024, enforced: true };
             claim_command(ServerQuotaClaim { defaults, ..claim_of(a, 2, cores, memory_mib) })
         };
         let over = overdrawn_by(&state, widen(102, 1025));

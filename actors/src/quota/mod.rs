@@ -12,19 +12,26 @@ use crate::aggregate::AggregateRoot;
 #[derive(Debug, Clone, Copy)]
 pub enum QuotaRoot {}
 
-/// The limits of projects that have none of their own, from `[quota]`. -1 means no limit.
+/// The limits of projects that have none of their own, from `[quota]` or the default class. -1 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DefaultLimits {
     pub instances: i64,
     pub cores: i64,
     pub memory_mib: i64,
+    /// Whether the limits of projects count. Without them nothing is limited (`NoopQuotaDriver`).
+    pub enforced: bool,
 }
 
 impl Default for DefaultLimits {
     /// Nova's defaults.
     fn default() -> Self {
-        Self { instances: 10, cores: 20, memory_mib: 50 * 1024 }
+        Self { instances: 10, cores: 20, memory_mib: 50 * 1024, enforced: true }
     }
+}
+
+impl DefaultLimits {
+    /// No limit but those of projects themselves.
+    pub const NONE: Self = Self { instances: -1, cores: -1, memory_mib: -1, enforced: true };
 }
 
 #[derive(Debug, Clone)]

@@ -24,7 +24,7 @@ pub struct ReconcileContext {
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
     pub fleet: Arc<ConnectedHosts>,
-    /// The drivers of all configured hosts, including hosts that have not answered yet.
+    /// The drivers of all configured hosts, including hosts that have not answered yet. A call needs [`Self::driven`].
     pub drivers: Vec<Arc<dyn Driver>>,
     pub networks: Arc<dyn NetworkService>,
     pub image_holds: Arc<ImageHolds>,
@@ -42,6 +42,17 @@ impl std::fmt::Debug for ReconcileContext {
 }
 
 impl ReconcileContext {
+    /// The drivers of the hosts that this log may drive.
+    pub fn driven(&self) -> impl Iterator<Item = &Arc<dyn Driver>> {
+        let may = |driver: &&Arc<dyn Driver>| !self.host_options.fenced || self.fleet.is_admitted(driver.uri());
+        self.drivers.iter().filter(may)
+    }
+
+    /// Whether a host has not answered yet since start-up, so that nobody knows whether this log may drive it.
+    pub fn awaits_hosts(&self) -> bool {
+        self.host_options.fenced && self.drivers.iter().any(|driver| self.fleet.is_unheard(driver.uri()))
+    }
+
     /// The present input of plans.
     pub fn situation(&self) -> Situation<'_> {
         Situation {

@@ -10,6 +10,8 @@ pub mod image_cache;
 pub mod interfaces;
 pub mod leftovers;
 pub mod options;
+pub mod overdue_reboots;
+pub mod overdue_rescues;
 pub mod placement;
 pub mod quota;
 pub mod reclaim;

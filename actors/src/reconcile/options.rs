@@ -9,6 +9,10 @@ pub struct ReconcileOptions {
     pub period: Duration,
     /// `[DEFAULT] resize_confirm_window`: the time after which a move is confirmed automatically; zero means never.
     pub resize_confirm_window: Duration,
+    /// `[DEFAULT] reboot_timeout`: the time after which a soft reboot becomes a hard one; zero means never.
+    pub reboot_timeout: Duration,
+    /// `[DEFAULT] rescue_timeout`: the time after which a rescue ends; zero means never.
+    pub rescue_timeout: Duration,
     /// How long changes of security groups are gathered before running guests get new filters.
     pub filter_pause: Duration,
 }
@@ -18,6 +22,8 @@ impl Default for ReconcileOptions {
         Self {
             period: Duration::from_mins(1),
             resize_confirm_window: Duration::ZERO,
+            reboot_timeout: Duration::ZERO,
+            rescue_timeout: Duration::ZERO,
             filter_pause: Duration::from_secs(1),
         }
     }

@@ -23,7 +23,7 @@ pub fn plan(views: &Views, deleted_by: Timestamp) -> Vec<InstanceId> {
     })
 }
 
-/// Soft-deleted servers that are due, and the time limit of their deletion.
+/// Deletes soft-deleted servers that are due. A finding is a server, and the latest deletion that is due now.
 #[derive(Debug)]
 pub struct DeletedServers;
 

@@ -28,6 +28,12 @@ pub struct Situation<'a> {
     pub server_options: &'a ServerOptions,
 }
 
+/// The moment `age` before `now`; `None` if the age is zero, which means never.
+pub(super) fn moment_before(now: Timestamp, age: Duration) -> Option<Timestamp> {
+    let micros = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+    (!age.is_zero()).then(|| Timestamp(now.0.saturating_sub(micros)))
+}
+
 /// Compares the present state with the intended state, and repairs the differences.
 pub trait Reconciler: Send + Sync + 'static {
     /// One difference to repair.

@@ -21,7 +21,7 @@ pub fn plan(views: &Views, shelved_by: Timestamp) -> Vec<InstanceId> {
     })
 }
 
-/// Shelved servers that are due, and the time limit of their shelving.
+/// Offloads shelved servers that are due. A finding is a server, and the latest shelving that is due now.
 #[derive(Debug)]
 pub struct ShelvedServers;
 

@@ -6,6 +6,8 @@ use futures::future::BoxFuture;
 
 use super::context::ReconcileContext;
 use super::image_cache::UnusedImages;
+use super::overdue_reboots::OverdueReboots;
+use super::overdue_rescues::OverdueRescues;
 use super::placement::OutdatedProviders;
 use super::quota::{LeakedQuota, MisfitQuota};
 use super::reclaim::DeletedServers;
@@ -68,6 +70,8 @@ pub static RECONCILERS: &[ReconcilerRow] = &[
     row::<OrphanedNetworkResources>(),
     row::<OutdatedProviders>(),
     row::<UnconfirmedMoves>(),
+    row::<OverdueReboots>(),
+    row::<OverdueRescues>(),
     row::<DeletedServers>(),
     row::<ShelvedServers>(),
     row::<UnusedImages>(),

@@ -1,9 +1,8 @@
 //! Confirms moves that were not confirmed in time, and moves that a reset of the server's state left unconfirmed.
 //!
-//! The log has the time of each move, so the time while the control plane is down is included.
+//! The log has the time at which each move ended. So the window also runs while the control plane is down.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Timestamp};
 use chronova_events::ids::{InstanceId, ProcessId};
@@ -12,10 +11,10 @@ use chronova_projections::views::Views;
 
 use crate::instance::{InstanceRequest, InstanceRoot, MoveRequest};
 use crate::reconcile::context::ReconcileContext;
-use crate::reconcile::reconciler::{Reconciler, Situation};
+use crate::reconcile::reconciler::{Reconciler, Situation, moment_before};
 
 /// Servers with a move to confirm now: one that ended at or before `moved_by`, or that a reset of the state left
-/// unconfirmed. Without `moved_by`, only moves after a reset are selected.
+/// unconfirmed. Without `moved_by`, only servers whose move a reset left unconfirmed are selected.
 pub fn plan(views: &Views, moved_by: Option<Timestamp>) -> Vec<InstanceId> {
     let due = |server: &Alive| match server.phase {
         Phase::Resized { since, .. } => moved_by.is_some_and(|by| since <= by),
@@ -28,13 +27,7 @@ pub fn plan(views: &Views, moved_by: Option<Timestamp>) -> Vec<InstanceId> {
     })
 }
 
-/// The time limit by `[DEFAULT] resize_confirm_window`; `None` if the window is zero, which means never.
-fn moved_by(now: Timestamp, window: Duration) -> Option<Timestamp> {
-    let age = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
-    (!window.is_zero()).then(|| Timestamp(now.0.saturating_sub(age)))
-}
-
-/// Moves to confirm, and the time limit of their end.
+/// Confirms due moves. A finding is a server, and the latest end of a move that is due now.
 #[derive(Debug)]
 pub struct UnconfirmedMoves;
 
@@ -42,10 +35,11 @@ impl Reconciler for UnconfirmedMoves {
     type Finding = (InstanceId, Option<Timestamp>);
 
     const NAME: &'static str = "unconfirmed-moves";
-    const REPAIRS: &'static str = "moves that nobody confirmed in `[DEFAULT] resize_confirm_window`";
+    const REPAIRS: &'static str =
+        "moves that nobody confirmed in `[DEFAULT] resize_confirm_window`, or that a reset left";
 
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
-        let by = moved_by(situation.now, situation.options.resize_confirm_window);
+        let by = moment_before(situation.now, situation.options.resize_confirm_window);
         plan(situation.views, by).into_iter().map(|instance| (instance, by)).collect()
     }
 
@@ -62,7 +56,7 @@ impl Reconciler for UnconfirmedMoves {
             let (command, meta) = (InstanceRequest::from(due), Meta::system("resize-confirm-window"));
             if let Err(error) = context.gateway.send::<InstanceRoot>(&instance, command, meta).await {
                 failures += 1;
-                tracing::warn!(%instance, %error, "confirming a resize failed, retrying");
+                tracing::warn!(%instance, %error, "a move could not be confirmed; the next run tries again");
             }
         }
         failures

@@ -1,5 +1,5 @@
 //! The read models of a member, kept in checkpoints. They are loaded from checkpoint and log at start-up, checkpointed
-//! while the member works, and rebuilt beside the live ones if their version changed.
+//! while the member works, and rebuilt beside the live ones if their version changed or an operator requests it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct KeptCheckpoints {
     pub keeper: Arc<CheckpointKeeper>,
     /// Long jobs that are under way.
     pub works: Arc<WorkRegistry>,
-    /// Remarks on checkpoints that were skipped at start-up.
+    /// Remarks on the checkpoints at start-up: on those that were skipped, and on the one that was used.
     pub remarks: Vec<String>,
     log: Arc<dyn EventStore>,
     /// The read models of an older version, which are shown until they are rebuilt.
@@ -84,7 +84,8 @@ impl KeptCheckpoints {
         let replaying = works.begin(&progress);
         replay::replay(&**log, &views, ReplayEnd::Head, &progress).await.map_err(LoadError::Fold)?;
         drop(replaying);
-        // The next checkpoint cannot build on one that was skipped or that lacks a read model.
+        // If there are remarks, the keeper starts at position 0, as if no checkpoint existed. So the next checkpoint is
+        // due soon, and `write_last` does not skip it.
         let good = from.filter(|_| remarks.is_empty());
         let from = good.map(|found| found.mark.position).unwrap_or_default();
         let keeper = CheckpointKeeper::new(Arc::clone(&views), Arc::clone(&checkpoints), keeper, from);
@@ -113,7 +114,8 @@ impl KeptCheckpoints {
         self.renew(&names, TOLD_DIFFERENCES).await;
     }
 
-    /// Folds the events that the read models do not have yet, and writes a checkpoint.
+    /// Folds the events that the read models do not have yet, and writes a checkpoint unless the newest one is at that
+    /// position.
     pub(super) async fn write_last(&self) {
         match runner::catch_up(&*self.log, &self.views).await {
             Ok(position) if position == self.keeper.kept().position => {}
@@ -139,7 +141,7 @@ impl KeptCheckpoints {
             }
             Err(error) => {
                 let error = ErrorChain(&error);
-                tracing::error!(%error, "cannot rebuild the read models; those of the older version stay in use");
+                tracing::error!(%error, "cannot rebuild the read models; the present ones stay in use");
                 false
             }
         }

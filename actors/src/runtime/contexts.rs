@@ -123,6 +123,7 @@ impl Contexts {
             passwords: Arc::clone(&passwords),
             create_requests: Arc::clone(&create_requests),
             server_requests: Arc::clone(&server_requests),
+            names: Arc::default(),
         });
         let steps = Arc::new(StepContext {
             scheduler: Scheduler::new(Arc::clone(&gateway), Arc::clone(&views), options.scheduler),

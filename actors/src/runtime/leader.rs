@@ -15,11 +15,14 @@ use super::leadership::Leadership;
 use super::options::RuntimeOptions;
 use crate::host::{HostCommand, HostRoot};
 use crate::hosts::agent;
+use crate::notifications::publisher::NotificationPublisher;
+use crate::notifications::{NotificationOptions, NotificationTransport};
 use crate::operations::Operations;
 use crate::process::context::StepContext;
 use crate::process::supervisor;
 use crate::reconcile::run_counts::ReconcilerTally;
 use crate::reconcile::table::RECONCILERS;
+use crate::services::external::amqp::AmqpTransport;
 
 /// The leader's work.
 #[derive(Debug)]
@@ -38,6 +41,7 @@ impl Leader {
         ports: Ports,
         options: RuntimeOptions,
     ) -> Self {
+        let notifications = options.notifications.clone();
         let contexts = Contexts::assemble(leadership, drivers, ports, options);
         let (store, drivers) = (&contexts.reconcile.log, &contexts.reconcile.drivers);
         retire(&contexts.steps, drivers).await;
@@ -53,6 +57,7 @@ impl Leader {
         for driver in drivers {
             tasks.spawn(agent::attend(Arc::clone(&contexts.hosts), Arc::clone(store), Arc::clone(driver)));
         }
+        tasks.spawn(publisher(&contexts, *notifications).run());
         Self { contexts, tasks, tallies }
     }
 
@@ -71,6 +76,25 @@ impl Leader {
         self.tasks.shutdown().await;
         self.contexts.steps.gateway.stop();
     }
+}
+
+/// The publisher of notifications. `config check` has refused a transport URL that cannot be used.
+fn publisher(contexts: &Contexts, options: NotificationOptions) -> NotificationPublisher {
+    let transport = options.needs_broker().then(|| AmqpTransport::new(options.broker.clone()));
+    let transport = match transport {
+        Some(Err(reason)) => {
+            tracing::error!("no notification is sent: the transport URL {reason}");
+            None
+        }
+        Some(Ok(transport)) => Some(Box::new(transport) as Box<dyn NotificationTransport>),
+        None => None,
+    };
+    let options = match transport.is_none() && options.needs_broker() {
+        true => NotificationOptions { drivers: Vec::new(), ..options },
+        false => options,
+    };
+    let (gateway, log) = (Arc::clone(&contexts.steps.gateway), Arc::clone(&contexts.reconcile.log));
+    NotificationPublisher { gateway, log, options, servers: Arc::clone(&contexts.steps.server_options), transport }
 }
 
 /// Records as down the hosts that are not configured any more: they will never answer.

@@ -1,6 +1,7 @@
 //! All options of this crate, grouped by owner.
 
 use crate::hosts::options::HostOptions;
+use crate::notifications::NotificationOptions;
 use crate::process::options::{LiveOptions, ProcessOptions};
 use crate::reconcile::options::{ImageCacheOptions, ReconcileOptions};
 use crate::scheduler::SchedulerOptions;
@@ -19,6 +20,8 @@ pub struct RuntimeOptions {
     /// The hosts' image caches.
     pub image_cache: ImageCacheOptions,
     pub scheduler: SchedulerOptions,
+    /// The notifications that other services get. Boxed, because futures hold the options by value.
+    pub notifications: Box<NotificationOptions>,
     /// `[volume]`: the embedded volume service.
     pub volume: VolumeOptions,
 }

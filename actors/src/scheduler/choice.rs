@@ -2,13 +2,13 @@
 
 use chronova_events::ids::{HostId, ProcessId, ProviderId};
 use chronova_events::instance::{CheckRecord, RefusedHost, Scheduled, WeighedHost};
-use chronova_events::ledger::{Allocation, FittedNumaCell};
+use chronova_events::ledger::{Allocation, FittedNumaCell, HeldPciDevice};
 use chronova_projections::fleet::Slot;
 use chronova_projections::views::Views;
 
 use super::context::{SchedulerViews, SchedulingContext};
 use super::options::SchedulerOptions;
-use super::request::RequestSpec;
+use super::request::{RequestSpec, ResourceRequest};
 use super::{candidates, filters, weighers};
 use crate::coordination::pending_claims::PendingClaims;
 
@@ -27,6 +27,8 @@ pub struct RankedHost {
     pub allocations: Vec<Allocation>,
     /// The part of the host's NUMA cells that the guest will probably get; the ledger has the last word.
     pub fitted: Vec<FittedNumaCell>,
+    /// The PCI devices that the guest will probably get.
+    pub devices: Vec<HeldPciDevice>,
 }
 
 /// The decision, and its reasons.
@@ -139,15 +141,41 @@ pub fn choose_among(
         let slot = weighed.slot(*place);
         let row = context.fleet.row(slot);
         let allocations = match &mut found.allocations {
-            Some(by_slot) => by_slot.remove(&slot).unwrap_or_default(),
+            Some(by_slot) => without_devices(&context, row.id, by_slot.remove(&slot).unwrap_or_default()),
             None => vec![Allocation { provider: ProviderId(row.id.0), resources: reasons.wanted.clone() }],
         };
         let zone = context.fleet.zone_of(slot).map(str::to_owned);
         let fitted = context.host(slot).fitting().ok().flatten().unwrap_or_default();
-        RankedHost { host: row.id, hostname: row.name.clone(), slot, zone, allocations, fitted }
+        let devices = context.host(slot).passed(&fitted).unwrap_or_default();
+        RankedHost { host: row.id, hostname: row.name.clone(), slot, zone, allocations, fitted, devices }
     };
     let ranked = places.iter().take(options.max_attempts.max(1)).map(chosen).collect();
     SchedulingDecision { ranked, reasons }
+}
+
+/// The allocations without those of PCI devices that `pci_in_placement` asked for. The ledger chooses the devices, and
+/// adds the allocations of these.
+fn without_devices(context: &SchedulingContext<'_>, host: HostId, mut all: Vec<Allocation>) -> Vec<Allocation> {
+    let (true, Ok(requests)) = (context.options.pci_in_placement, &context.devices) else { return all };
+    let mut wanted = ResourceRequest::default();
+    wanted.add_devices(requests);
+    let mut left = wanted.totals();
+    let known = context.placement.ledger.pci.get(&ProviderId(host.0));
+    let is_card = |provider: ProviderId| {
+        known.is_some_and(|known| known.devices.iter().any(|device| device.provider == Some(provider)))
+    };
+    for allocation in all.iter_mut().filter(|allocation| is_card(allocation.provider)) {
+        for (class, amount) in &mut allocation.resources {
+            let part = left.get(class).copied().unwrap_or(0).min(*amount);
+            *amount -= part;
+            if let Some(left) = left.get_mut(class) {
+                *left -= part;
+            }
+        }
+        allocation.resources.retain(|(_, amount)| *amount > 0);
+    }
+    all.retain(|allocation| !allocation.resources.is_empty());
+    all
 }
 
 /// Checks that a server may be rebuilt with another image on its host. Only some filters run, and only on that host.
@@ -177,7 +205,7 @@ pub fn may_rebuild(
     })
 }
 
-/// Runs the enabled filters in their order until no host is left, and then the filters that always run.
+/// Runs the enabled filters in their order until no host is left, and then the filters that are demanded.
 fn filter(
     context: &SchedulingContext<'_>,
     slots: &mut Vec<Slot>,
@@ -186,8 +214,9 @@ fn filter(
 ) {
     let enabled = &context.options.enabled_filters;
     let chosen = enabled.iter().filter_map(|name| filters::named(name));
+    let hosts = slots.len();
     let unasked =
-        |filter: &&filters::Filter| filter.always && !enabled.contains(&filter.name) && (filter.applies)(context);
+        |filter: &&filters::Filter| !enabled.contains(&filter.name) && filters::is_demanded(filter, context, hosts);
     for filter in chosen.chain(filters::FILTERS.iter().filter(unasked)).filter(|filter| which(filter)) {
         let mut refused = Vec::new();
         if (filter.applies)(context) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chronova_events::ids::{InstanceId, ProviderId};
-use chronova_events::ledger::FittedNumaCell;
+use chronova_events::ledger::{FittedNumaCell, HeldPciDevice};
 use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::fleet::{AggregateRow, FleetView, HostInventory, HostResourceColumn, HostRow, Slot, Slots};
 use chronova_projections::placement::Placement;
@@ -16,7 +16,10 @@ use super::options::SchedulerOptions;
 use super::request::RequestSpec;
 use crate::coordination::pending_claims::PendingClaims;
 use crate::ledger::cells::{bounds, held};
-use crate::topology::{GuestNumaTopology, fit, usage};
+use crate::pci::alias::PciRequest;
+use crate::pci::assign::FreePci;
+use crate::topology::fit::{CellDevices, fit_beside};
+use crate::topology::{GuestNumaTopology, usage};
 
 /// The read models that a decision reads.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +44,8 @@ pub struct SchedulingContext<'a> {
     pub hints: SchedulerHints,
     /// The guest's NUMA topology, or why it is impossible.
     pub topology: Result<Option<GuestNumaTopology>, String>,
+    /// The flavor's PCI devices, or why they are impossible.
+    pub devices: Result<Vec<PciRequest>, String>,
     /// Values that weighers need for every host, looked up once.
     memory: Option<&'a HostResourceColumn>,
     cpus: Option<&'a HostResourceColumn>,
@@ -82,6 +87,7 @@ impl<'a> SchedulingContext<'a> {
             group: None,
             hints,
             topology: request.topology(),
+            devices: options.pci_aliases.requests(&request.flavor, request.image.as_deref()),
             memory: fleet.column("MEMORY_MB"),
             cpus: fleet.column("VCPU"),
             disk: fleet.column("DISK_GB"),
@@ -180,6 +186,26 @@ impl<'a> HostState<'a> {
         self.line(class).map_or(0, |line| line.total)
     }
 
+    /// The PCI devices of the host that no guest has; `None` for a host without devices.
+    pub fn free_devices(&self) -> Option<FreePci<'a>> {
+        let beside = self.context.pending.devices(self.slot);
+        FreePci::of(&self.context.placement.ledger, ProviderId(self.row.id.0), beside)
+    }
+
+    /// The PCI devices that the guest would get, if its NUMA nodes are on these cells.
+    ///
+    /// # Errors
+    /// The reason why there are not enough.
+    pub fn passed(&self, fitted: &[FittedNumaCell]) -> Result<Vec<HeldPciDevice>, String> {
+        let requests = self.context.devices.as_ref().map_err(Clone::clone)?;
+        if requests.is_empty() {
+            return Ok(Vec::new());
+        }
+        let cells: Vec<u32> = fitted.iter().map(|cell| cell.cell).collect();
+        let free = self.free_devices().ok_or("PCI devices: the host offers none")?;
+        free.assign(requests, &cells)
+    }
+
     /// The part of the host's NUMA cells that the guest would get; `None` if it requests none.
     ///
     /// # Errors
@@ -190,7 +216,10 @@ impl<'a> HostState<'a> {
         let cells = ledger.cells.get(&host).map_or(&[][..], |host| &host.cells);
         let bounds = bounds(ledger, host, self.context.options.packs_cells);
         let guests = held(ledger, host).chain(self.context.pending.fitted(self.slot));
-        fit(topology, usage::cells(cells, guests), bounds).map(Some)
+        let free = self.free_devices();
+        let requests = self.context.devices.as_ref().map_err(Clone::clone)?;
+        let devices = CellDevices { free: free.as_ref(), requests };
+        fit_beside(topology, usage::cells(cells, guests), bounds, devices).map(Some)
     }
 
     fn coming(&self) -> u32 {

@@ -26,11 +26,14 @@ impl Default for SchedulerOptions {
             image_properties_default_architecture: None,
             image_props_weight_setting: BTreeMap::new(),
             metrics_weight_setting: BTreeMap::new(),
+            metrics_required: true,
             metrics_weight_of_unavailable: -10_000.0,
             prefilters: PrefilterOptions::default(),
             counts_build_failures: true,
             disable_fallback_pcpu_query: false,
             packs_cells: true,
+            pci_aliases: crate::pci::alias::PciAliases::default(),
+            pci_in_placement: false,
         }
     }
 }

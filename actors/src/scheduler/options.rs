@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::pci::alias::PciAliases;
+
 /// The options; names and meanings are Nova's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchedulerOptions {
@@ -29,6 +31,8 @@ pub struct SchedulerOptions {
     pub image_props_weight_setting: BTreeMap<String, f64>,
     /// `[metrics] weight_setting`: metric and ratio.
     pub metrics_weight_setting: BTreeMap<String, f64>,
+    /// `[metrics] required`: whether no host is chosen if the metrics to weigh are missing.
+    pub metrics_required: bool,
     pub metrics_weight_of_unavailable: f64,
     pub prefilters: PrefilterOptions,
     /// Whether `[compute] consecutive_build_service_disable_threshold` is not 0.
@@ -37,6 +41,10 @@ pub struct SchedulerOptions {
     pub disable_fallback_pcpu_query: bool,
     /// `[compute] packing_host_numa_cells_allocation_strategy`.
     pub packs_cells: bool,
+    /// `[pci] alias`.
+    pub pci_aliases: PciAliases,
+    /// `[filter_scheduler] pci_in_placement`.
+    pub pci_in_placement: bool,
 }
 
 /// `[scheduler]`: requirements before any host is examined.

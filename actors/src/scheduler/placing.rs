@@ -259,6 +259,7 @@ pub(crate) fn pending_claim(request: &RequestSpec, chosen: &RankedHost) -> Pendi
         server: request.server,
         resources: own.flat_map(|allocation| allocation.resources.iter().cloned()).collect(),
         fitted: chosen.fitted.clone(),
+        devices: chosen.devices.clone(),
         group: request.group(),
         claimed_at: None,
         placed_at: None,
@@ -292,9 +293,12 @@ fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost
     let group = rule(scheduler, &asked.request, chosen.host).filter(|_| asked.request.forced_host.is_none());
     // A filter has already refused an impossible topology.
     let topology = asked.request.topology().ok().flatten();
-    let guest = topology.map(|topology| GuestClaim {
+    let (flavor, image) = (&asked.request.flavor, asked.request.image.as_deref());
+    let devices = scheduler.options.pci_aliases.requests(flavor, image).unwrap_or_default();
+    let guest = (topology.is_some() || !devices.is_empty()).then(|| GuestClaim {
         host: ProviderId(chosen.host.0),
-        topology: Arc::new(topology),
+        topology: topology.map(Arc::new),
+        devices,
         packs: scheduler.options.packs_cells,
     });
     ServerClaim { claim, group, guest }

@@ -8,6 +8,7 @@ use chronova_events::ids::{HostId, InstanceId, ProjectId, ServerGroupId};
 use chronova_events::instance::{BuildRequested, FlavorSnapshot, ImageSnapshot};
 use chronova_projections::placement::candidates::RequestGroup;
 
+use crate::pci::alias::PciRequest;
 use crate::topology::{self, GuestNumaTopology, MemPageSize};
 
 /// One server that needs a host. Nova: `RequestSpec`.
@@ -131,6 +132,20 @@ impl ResourceRequest {
         wanted.groups.retain(|_, group| !group.resources.is_empty() || !group.traits.is_empty());
         wanted.undecided = !has_policy && wanted.groups.keys().filter(|suffix| !suffix.is_empty()).count() > 1;
         wanted
+    }
+
+    /// Adds the flavor's PCI devices. Each device is a group of its own, because two devices may be of two providers. As
+    /// in Nova, such groups need no `group_policy`.
+    pub fn add_devices(&mut self, requests: &[PciRequest]) {
+        let all = requests.iter().flat_map(|request| (0..request.count).map(move |_| request));
+        for (number, request) in all.enumerate() {
+            let Some((class, traits)) = request.specs.first().and_then(|spec| spec.in_placement()) else { continue };
+            let suffix = format!("_pci_{number}");
+            self.take(&suffix, &class, 1);
+            for name in traits {
+                self.take_trait(&suffix, name, "required");
+            }
+        }
     }
 
     /// The total of every class.

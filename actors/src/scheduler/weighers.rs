@@ -9,7 +9,7 @@ use chronova_events::instance::{WeighedHost, WeightPart};
 use chronova_events::server_group::ServerGroupPolicy;
 use chronova_projections::fleet::Slot;
 
-use super::context::{HostState, SchedulingContext};
+use super::context::{HostState, SchedulingContext, number};
 use super::options::Multipliers;
 
 /// One weigher.
@@ -70,8 +70,19 @@ pub const WEIGHERS: &[Weigher] = &[
         value: |host| f64::from(host.num_instances()),
         ..PLAIN
     },
-    // Hosts report no PCI devices yet, so all hosts have the same value, and the weigher prefers none.
-    Weigher { name: "PCIWeigher", key: "pci_weight_multiplier", multiplier: |m| m.pci, value: |_| 100.0, ..PLAIN },
+    // Hosts with few free devices are preferred. So servers without devices stay away from hosts with devices, and
+    // requests of devices fill up one host after the other.
+    Weigher {
+        name: "PCIWeigher",
+        key: "pci_weight_multiplier",
+        multiplier: |m| m.pci,
+        from_zero: true,
+        value: |host| {
+            let free = host.free_devices().map_or(0, |free| free.count().min(99));
+            number((100 - free) as u64)
+        },
+        ..PLAIN
+    },
     Weigher {
         name: "ServerGroupSoftAffinityWeigher",
         key: "soft_affinity_weight_multiplier",

@@ -8,6 +8,8 @@ use chronova_events::ledger::FittedNumaCell;
 use super::cores::pack;
 use super::usage::NumaCellUsage;
 use super::{CpuPolicy, GuestNumaNode, GuestNumaTopology, MemPageSize};
+use crate::pci::alias::PciRequest;
+use crate::pci::assign::FreePci;
 use std::cmp::Reverse;
 
 /// The limits of a fit, apart from the cells.
@@ -26,14 +28,49 @@ impl Default for FitLimits {
     }
 }
 
+/// The most assignments of nodes to cells that are tried for the guest's PCI devices. A search without a bound could
+/// keep the ledger busy.
+const MOST_TRIED: usize = 1_000;
+
+/// The free PCI devices of the host, if it has some, and those that the guest requests.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CellDevices<'a> {
+    pub free: Option<&'a FreePci<'a>>,
+    pub requests: &'a [PciRequest],
+}
+
+impl CellDevices<'_> {
+    /// Checks that the guest gets its devices if its nodes are on these cells.
+    fn admit(&self, cells: &[u32]) -> Result<(), String> {
+        match self.free {
+            _ if self.requests.is_empty() => Ok(()),
+            None => Err("PCI devices: the host offers none".to_owned()),
+            Some(free) => free.assign(self.requests, cells).map(drop),
+        }
+    }
+}
+
 /// The parts of the host's cells that the guest gets, in the order of the guest's nodes.
 ///
 /// # Errors
 /// The reason why the guest does not fit, with the numbers.
 pub fn fit(
     topology: &GuestNumaTopology,
+    cells: Vec<NumaCellUsage<'_>>,
+    bounds: FitLimits,
+) -> Result<Vec<FittedNumaCell>, String> {
+    fit_beside(topology, cells, bounds, CellDevices::default())
+}
+
+/// Like [`fit`], on cells from which the guest also gets its PCI devices.
+///
+/// # Errors
+/// The reason why the guest does not fit, with the numbers.
+pub fn fit_beside(
+    topology: &GuestNumaTopology,
     mut cells: Vec<NumaCellUsage<'_>>,
     bounds: FitLimits,
+    devices: CellDevices<'_>,
 ) -> Result<Vec<FittedNumaCell>, String> {
     let wanted = topology.nodes.len();
     if cells.len() < wanted {
@@ -43,7 +80,7 @@ pub fn fit(
         });
     }
     if cells.len() > wanted {
-        order(topology, &mut cells, bounds.packs);
+        order(topology, &mut cells, bounds.packs, devices);
     }
     // Whether a node fits on a cell does not depend on the cells of the other nodes.
     let mut fits_by_node: Vec<Vec<Option<FittedNumaCell>>> = Vec::with_capacity(wanted);
@@ -60,20 +97,35 @@ pub fn fit(
         }
         fits_by_node.push(tried.into_iter().map(Result::ok).collect());
     }
+    let ids: Vec<u32> = cells.iter().map(|cell| cell.is.id).collect();
     let mut chosen = Vec::with_capacity(wanted);
-    match choose(&fits_by_node, &mut chosen) {
+    let (mut tried, mut refused) = (0, None);
+    let mut admits = |chosen: &[usize]| {
+        tried += 1;
+        let cells: Vec<u32> = chosen.iter().map(|cell| ids[*cell]).collect();
+        match devices.admit(&cells) {
+            Ok(()) => Some(true),
+            Err(reason) => {
+                refused.get_or_insert(reason);
+                (tried < MOST_TRIED).then_some(false)
+            }
+        }
+    };
+    match choose(&fits_by_node, &mut chosen, &mut admits) == Some(true) {
         true => Ok(chosen
             .iter()
             .zip(fits_by_node)
             .filter_map(|(cell, mut fits_by_cell)| fits_by_cell.get_mut(*cell)?.take())
             .collect()),
-        false => Err(format!("the host has no {wanted} NUMA cells that together have room for the guest's nodes")),
+        false => Err(refused.unwrap_or_else(|| {
+            format!("the host has no {wanted} NUMA cells that together have room for the guest's nodes")
+        })),
     }
 }
 
-/// Sorts the cells, fuller ones first if guests are packed. Nova also sorts by PCI devices, which Chronova's hosts do
-/// not report.
-fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: bool) {
+/// Sorts the cells, fuller ones first if guests are packed. Cells with free PCI devices come first for a guest that
+/// requests some, and last for another guest. As in Nova, the last of the stable sorts matters most.
+fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: bool, devices: CellDevices<'_>) {
     match packs {
         true => cells.sort_by_key(NumaCellUsage::free_memory),
         false => cells.sort_by_key(|cell| Reverse(cell.free_memory())),
@@ -85,28 +137,40 @@ fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: b
         (true, true) => cells.sort_by_key(free),
         (true, false) => cells.sort_by_key(|cell| Reverse(free(cell))),
     }
+    let Some(on_cells) = devices.free.map(FreePci::on_cells) else { return };
+    let count = |cell: &NumaCellUsage<'_>| on_cells.get(&cell.is.id).copied().unwrap_or(0);
+    match devices.requests.is_empty() {
+        true => cells.sort_by_key(count),
+        false => cells.sort_by_key(|cell| Reverse(count(cell))),
+    }
 }
 
-/// Finds the first assignment of nodes to cells, in the order of the cells.
-fn choose(fits_by_node: &[Vec<Option<FittedNumaCell>>], chosen: &mut Vec<usize>) -> bool {
-    let Some(node_fits) = fits_by_node.get(chosen.len()) else { return true };
+/// Finds the first assignment of nodes to cells, in the order of the cells, that `admits` admits. `None`: the search was
+/// ended.
+fn choose(
+    fits_by_node: &[Vec<Option<FittedNumaCell>>],
+    chosen: &mut Vec<usize>,
+    admits: &mut dyn FnMut(&[usize]) -> Option<bool>,
+) -> Option<bool> {
+    let Some(node_fits) = fits_by_node.get(chosen.len()) else { return admits(chosen) };
     // If no free cell is left for a node, this assignment fails early.
     let has_free_cell = |fits_by_cell: &Vec<Option<FittedNumaCell>>, chosen: &[usize]| {
         fits_by_cell.iter().enumerate().any(|(cell, fitted)| fitted.is_some() && !chosen.contains(&cell))
     };
     if !fits_by_node[chosen.len()..].iter().all(|fits_by_cell| has_free_cell(fits_by_cell, chosen)) {
-        return false;
+        return Some(false);
     }
     for (cell, fitted) in node_fits.iter().enumerate() {
         if fitted.is_some() && !chosen.contains(&cell) {
             chosen.push(cell);
-            if choose(fits_by_node, chosen) {
-                return true;
+            match choose(fits_by_node, chosen, admits) {
+                Some(false) => {}
+                ended => return ended,
             }
             chosen.pop();
         }
     }
-    false
+    Some(false)
 }
 
 fn fit_node(

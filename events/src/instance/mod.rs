@@ -36,6 +36,7 @@ mod adopted;
 mod block;
 mod evacuation;
 mod guest_data;
+mod image_properties;
 mod imaging;
 mod interfaces;
 mod live;
@@ -68,6 +69,7 @@ pub use guest_data::{
     FilesGiven, GuestPasswordCleared, GuestPasswordPosted, PasswordChangeFailed, PasswordChangeRequested,
     PasswordChanged,
 };
+pub use image_properties::ImagePropertiesChanged;
 pub use imaging::{Rotation, SnapshotFailed, SnapshotRequested, SnapshotTaken, WorkAdvanced, WorkStage};
 pub use interfaces::{
     NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
@@ -298,5 +300,7 @@ noun! {
         MachineTypeChanged = "machine_type_changed" @ 1,
         /// The key manager has the passphrase of the server's emulated TPM.
         TpmSecretStored = "tpm_secret_stored" @ 1,
+        /// An operator changed image properties of the server, which its guest has from its next start on.
+        ImagePropertiesChanged = "image_properties_changed" @ 1,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
+use super::image_properties::ImagePropertiesChanged;
 use super::machine::{MachineTypeChanged, MachineTypeRecorded, TpmSecretStored};
 use crate::ids::{
     ErasureId, FlavorId, HostId, ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId, RequestId, UserId,
@@ -366,6 +367,7 @@ fn of_machines() -> Vec<InstanceEvent> {
         MachineTypeRecorded { machine_type: "pc".into() }.into(),
         MachineTypeChanged { machine_type: "q35".into() }.into(),
         TpmSecretStored { secret, reference: secret.to_string() }.into(),
+        ImagePropertiesChanged { properties: vec![("hw_disk_bus".into(), "scsi".into())] }.into(),
     ]
 }
 

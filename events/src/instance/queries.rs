@@ -55,6 +55,10 @@ impl Alive {
         self.request.image.as_deref().or(self.boot_image.as_deref())
     }
 
+    pub(super) fn hardware_image_mut(&mut self) -> Option<&mut ImageSnapshot> {
+        self.request.image.as_mut().or(self.boot_image.as_mut()).map(Arc::make_mut)
+    }
+
     /// [`hardware_image`](Self::hardware_image) as an `Arc`, for callers that store it.
     pub fn shared_hardware_image(&self) -> Option<Arc<ImageSnapshot>> {
         self.request.image.clone().or_else(|| self.boot_image.clone())

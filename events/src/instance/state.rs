@@ -409,6 +409,12 @@ impl Alive {
                 self.machine_type = Some(changed.machine_type.clone());
                 self.outdated_definition = true;
             }
+            InstanceEvent::ImagePropertiesChanged(changed) => {
+                if let Some(image) = self.hardware_image_mut() {
+                    changed.merge_into(&mut image.properties);
+                }
+                self.outdated_definition = true;
+            }
             InstanceEvent::PasswordChangeRequested(asked) => {
                 self.ongoing = Some(OngoingTask::ChangePassword { process: asked.process });
             }

@@ -74,7 +74,7 @@ pub struct GuestFitted {
     pub consumer: ConsumerId,
     /// The host's provider.
     pub provider: ProviderId,
-    /// The shares in the order of the guest's NUMA nodes.
+    /// The shares in the order of the guest's NUMA nodes. Empty: the consumer has no share any more.
     pub cells: Vec<FittedNumaCell>,
 }
 

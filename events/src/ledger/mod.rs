@@ -6,12 +6,14 @@
 
 mod cells;
 mod payloads;
+mod pci;
 pub mod standard;
 mod standard_traits;
 mod state;
 
 pub use cells::{FittedNumaCell, GuestFitted, HostCellsReplaced, HostNumaCell, HostPages};
 pub use payloads::*;
+pub use pci::{HeldPciDevice, HostPciDevice, HostPciReplaced, PciClaims, PciDeviceType, PciDevicesClaimed};
 pub use state::{Consumer, InventoryLine, Ledger, NumaFitting, Provider};
 
 noun! {
@@ -55,5 +57,9 @@ noun! {
         ProviderAdopted = "provider_adopted" @ 1,
         /// A consumer of another control plane was taken over.
         ConsumerAdopted = "consumer_adopted" @ 1,
+        /// The PCI devices of a host that guests may get are now these.
+        HostPciReplaced = "host_pci_replaced" @ 1,
+        /// A consumer got PCI devices of a host.
+        PciDevicesClaimed = "pci_devices_claimed" @ 1,
     }
 }

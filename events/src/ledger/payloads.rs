@@ -192,6 +192,7 @@ pub fn samples() -> Vec<LedgerEvent> {
         GroupMemberPlaced { group: ServerGroupId(uuid(5)), consumer: consumer.clone(), provider }.into(),
     ];
     all.extend(super::cells::samples());
+    all.extend(super::pci::samples());
     let (created_at, updated_at) = (Timestamp(1_760_000_000_000_000), Timestamp(1_760_000_001_000_000));
     all.push(ProviderAdopted { provider, generation: 12, created_at, updated_at }.into());
     all.push(ConsumerAdopted { consumer, generation: 3, created_at, updated_at }.into());

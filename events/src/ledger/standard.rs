@@ -1,4 +1,4 @@
-//! The standard names of resource classes and traits, and the form of custom names.
+//! The standard names of resource classes and traits.
 
 pub use super::standard_traits::TRAITS;
 

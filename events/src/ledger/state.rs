@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cells::{FittedNumaCell, GuestFitted, HostCellsReplaced};
 use super::payloads::{Allocation, AllocationsReplaced, Claimed, Inventory};
+use super::pci::{HostPciReplaced, PciClaims};
 use super::{LedgerEvent, standard};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
@@ -30,6 +31,9 @@ pub struct Ledger {
     pub fitted: BTreeMap<ProviderId, BTreeMap<ConsumerId, Arc<Vec<FittedNumaCell>>>>,
     /// The host of each consumer that has a share of a cell.
     pub fitted_on: BTreeMap<ConsumerId, ProviderId>,
+    /// The PCI devices of the hosts that report some.
+    pub pci: BTreeMap<ProviderId, Arc<HostPciReplaced>>,
+    pub pci_claims: PciClaims,
     /// The provider of each name. It is computed from the providers whenever a ledger is decoded.
     #[serde(skip_serializing)]
     names: BTreeMap<String, ProviderId>,
@@ -47,13 +51,40 @@ struct StoredLedger {
     cells: BTreeMap<ProviderId, Arc<HostCellsReplaced>>,
     fitted: BTreeMap<ProviderId, BTreeMap<ConsumerId, Arc<Vec<FittedNumaCell>>>>,
     fitted_on: BTreeMap<ConsumerId, ProviderId>,
+    pci: BTreeMap<ProviderId, Arc<HostPciReplaced>>,
+    pci_claims: PciClaims,
 }
 
 impl From<StoredLedger> for Ledger {
     fn from(kept: StoredLedger) -> Self {
-        let StoredLedger { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on } = kept;
+        let StoredLedger {
+            providers,
+            consumers,
+            classes,
+            traits,
+            groups,
+            member_of,
+            cells,
+            fitted,
+            fitted_on,
+            pci,
+            pci_claims,
+        } = kept;
         let names = providers.values().map(|provider| (provider.name.clone(), provider.id)).collect();
-        Self { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on, names }
+        Self {
+            providers,
+            consumers,
+            classes,
+            traits,
+            groups,
+            member_of,
+            cells,
+            fitted,
+            fitted_on,
+            pci,
+            pci_claims,
+            names,
+        }
     }
 }
 
@@ -112,7 +143,7 @@ pub struct NumaFitting {
 
 impl Fold for Ledger {
     type Event = LedgerEvent;
-    const STATE_VERSION: u32 = 3;
+    const STATE_VERSION: u32 = 4;
 
     fn evolve(&mut self, event: &LedgerEvent, at: Timestamp) {
         match event {
@@ -148,6 +179,8 @@ impl Fold for Ledger {
                     self.names.remove(&gone.name);
                 }
                 self.cells.remove(&deleted.provider);
+                self.pci.remove(&deleted.provider);
+                self.pci_claims.forget_host(deleted.provider);
                 for (consumer, _) in self.fitted.remove(&deleted.provider).into_iter().flatten() {
                     self.fitted_on.remove(&consumer);
                 }
@@ -179,6 +212,7 @@ impl Fold for Ledger {
             LedgerEvent::Released(released) => {
                 self.leave_group(&released.consumer);
                 self.unfit(&released.consumer);
+                self.pci_claims.release(&released.consumer);
                 self.take_back(&released.consumer, at);
             }
             LedgerEvent::ResourceClassCreated(created) => {
@@ -203,6 +237,10 @@ impl Fold for Ledger {
                 self.cells.insert(replaced.provider, Arc::new(replaced.clone()));
             }
             LedgerEvent::GuestFitted(fitted) => self.fit(fitted),
+            LedgerEvent::HostPciReplaced(replaced) => {
+                self.pci.insert(replaced.provider, Arc::new(replaced.clone()));
+            }
+            LedgerEvent::PciDevicesClaimed(claimed) => self.pci_claims.take(claimed),
             LedgerEvent::ProviderAdopted(adopted) => self.change(adopted.provider, adopted.updated_at, |provider| {
                 provider.generation = adopted.generation;
                 provider.created_at = adopted.created_at;
@@ -238,8 +276,8 @@ impl Ledger {
         groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
         member_of: BTreeMap<ConsumerId, ServerGroupId>,
     ) -> Self {
-        let (cells, fitted, fitted_on) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        StoredLedger { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on }.into()
+        let names = providers.values().map(|provider| (provider.name.clone(), provider.id)).collect();
+        Self { providers, consumers, classes, traits, groups, member_of, names, ..Self::default() }
     }
 
     /// A consumer's host, and its share of the host's cells.
@@ -251,6 +289,9 @@ impl Ledger {
 
     fn fit(&mut self, fitted: &GuestFitted) {
         self.unfit(&fitted.consumer);
+        if fitted.cells.is_empty() {
+            return;
+        }
         let here = self.fitted.entry(fitted.provider).or_default();
         here.insert(fitted.consumer.clone(), Arc::new(fitted.cells.clone()));
         self.fitted_on.insert(fitted.consumer.clone(), fitted.provider);
@@ -266,8 +307,9 @@ impl Ledger {
         }
     }
 
-    /// Removes the consumer's share of a host's cells if the claim has no allocation on the host.
+    /// Removes the consumer's share of a host's cells, and its devices, if the claim has no allocation on the host.
     fn keep_fit(&mut self, claimed: &Claimed) {
+        self.pci_claims.keep(&claimed.consumer, |host| claimed.allocations.iter().any(|held| held.provider == host));
         let host = self.fitted_on.get(&claimed.consumer);
         if host.is_some_and(|host| !claimed.allocations.iter().any(|held| held.provider == *host)) {
             self.unfit(&claimed.consumer);
@@ -367,6 +409,7 @@ impl Ledger {
         for consumer in &replaced.released {
             self.leave_group(consumer);
             self.unfit(consumer);
+            self.pci_claims.release(consumer);
             let old = self.take_back(consumer, at);
             touched.extend(old.iter().flat_map(|old| &old.claim.allocations).map(|held| held.provider));
         }

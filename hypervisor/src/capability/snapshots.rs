@@ -4,13 +4,19 @@ use async_trait::async_trait;
 use chronova_events::ids::{ImageId, InstanceId};
 
 use crate::driver::{ByteStream, DriverResult};
-use crate::guest::{DiskCopy, Quiesce};
+use crate::guest::{DiskCopy, ImageFormat, Quiesce};
 
 #[async_trait]
 pub trait DiskSnapshots: Send + Sync {
     /// Copies the content that the guest's root disk has at one moment into one file on the host. `copy` names the
-    /// file. The guest continues to run. Succeeds if the copy already exists.
-    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy>;
+    /// file, and `format` is its format. The guest continues to run. Succeeds if the copy already exists.
+    async fn copy_root(
+        &self,
+        instance: InstanceId,
+        copy: ImageId,
+        format: ImageFormat,
+        quiesce: Quiesce,
+    ) -> DriverResult<DiskCopy>;
     /// Reads a complete copy.
     async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream>;
     /// Removes a copy, complete or not. Succeeds if there is none.

@@ -5,7 +5,7 @@ use chronova_events::ids::{ImageId, InstanceId};
 use super::{CheckOutcome, Checked as _, Trial, require};
 use crate::capability::Needed as _;
 use crate::driver::DriverError;
-use crate::guest::{PowerState, Quiesce};
+use crate::guest::{ImageFormat, PowerState, Quiesce};
 
 impl Trial {
     /// The guest may have a channel for an agent or not. All calls must agree on whether it has one.
@@ -35,7 +35,8 @@ impl Trial {
         }
         self.is(instance, "a guest runs after a thaw", PowerState::Running).await?;
         let copy = ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | 3));
-        let copied = driver.snapshots().needed()?.copy_root(instance, copy, Quiesce::Required).await;
+        let copied =
+            driver.snapshots().needed()?.copy_root(instance, copy, ImageFormat::Qcow2, Quiesce::Required).await;
         require(
             "a copy that requires a freeze succeeds only with an agent",
             matches!((has, &copied), (true, Ok(_)) | (false, Err(DriverError::NoAgent))),

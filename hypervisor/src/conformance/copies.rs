@@ -8,24 +8,27 @@ use super::{CheckOutcome, Checked as _, Trial, is_gone, require, violation};
 use crate::capability::Needed as _;
 use crate::capability::storage_cleanup::Leftover;
 use crate::driver::StopMode;
-use crate::guest::{PowerState, Quiesce};
+use crate::guest::{ImageFormat, PowerState, Quiesce};
 
 impl Trial {
     /// Copies the root disk of a running guest and of one that is off.
     pub(super) async fn copies(&self, instance: InstanceId) -> CheckOutcome {
         let driver = &self.driver;
-        let [live, off] = [1, 2].map(|n| ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | n)));
-        self.copy(instance, live).await?;
+        let [live, raw, off] = [1, 2, 3].map(|n| ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | n)));
+        self.copy(instance, live, ImageFormat::Qcow2).await?;
+        self.copy(instance, raw, ImageFormat::Raw).await?;
         self.is(instance, "a copied guest runs on", PowerState::Running).await?;
         driver.stop(instance, StopMode::Hard).await.check("stop before a copy")?;
-        self.copy(instance, off).await?;
+        self.copy(instance, off, ImageFormat::Qcow2).await?;
+        self.copy(instance, raw, ImageFormat::Raw).await?;
         self.is(instance, "a copied guest stays off", PowerState::Shutdown).await?;
-        let absent = driver.snapshots().needed()?.copy_root(InstanceId::random(), live, Quiesce::No).await;
+        let snapshots = driver.snapshots().needed()?;
+        let absent = snapshots.copy_root(InstanceId::random(), live, ImageFormat::Qcow2, Quiesce::No).await;
         is_gone("copy of an absent guest", &absent)?;
         driver.start(instance).await.check("start after a copy")
     }
 
-    async fn copy(&self, instance: InstanceId, copy: ImageId) -> CheckOutcome {
+    async fn copy(&self, instance: InstanceId, copy: ImageId, format: ImageFormat) -> CheckOutcome {
         let driver = &self.driver;
         let none = driver.snapshots().needed()?.read_copy(instance, copy).await;
         let none = match none {
@@ -33,9 +36,9 @@ impl Trial {
             Err(_) => true,
         };
         require("a copy that was not made cannot be read", none, copy)?;
-        let made = driver.snapshots().needed()?.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy")?;
-        let again =
-            driver.snapshots().needed()?.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy again")?;
+        let snapshots = driver.snapshots().needed()?;
+        let made = snapshots.copy_root(instance, copy, format, Quiesce::IfPossible).await.check("copy")?;
+        let again = snapshots.copy_root(instance, copy, format, Quiesce::IfPossible).await.check("copy again")?;
         require("a second request for a copy changes nothing", made == again, (made, again))?;
         let left = Leftover::Copy { instance, copy };
         let listed = driver.storage_cleanup().needed()?.leftovers().await.check("leftovers")?;
@@ -52,7 +55,7 @@ impl Trial {
             size += chunk.len() as u64;
         }
         require("the size of a copy is the number of bytes read", size == made.size, (size, made))?;
-        require("a copy is a qcow2 file", magic == b"QFI\xfb", &magic)?;
+        require("a copy has the wanted format", (magic == b"QFI\xfb") == (format == ImageFormat::Qcow2), &magic)?;
         driver.snapshots().needed()?.remove_copy(instance, copy).await.check("copy removal")?;
         driver.snapshots().needed()?.remove_copy(instance, copy).await.check("copy removal again")?;
         let listed = driver.storage_cleanup().needed()?.leftovers().await.check("leftovers")?;

@@ -4,6 +4,7 @@ use super::plugs::plug;
 use super::{DiskBus, DiskSource, Hardware, HostFacts};
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, Spice};
+use crate::pci::PassedDevice;
 use crate::volumes;
 use crate::xml::Element;
 
@@ -13,6 +14,7 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .children(controllers(guest, hardware))
         .children(pcie_ports(host, hardware))
         .children(guest.nics.iter().map(|nic| interface(nic, guest.vcpus, host, hardware)))
+        .children(guest.devices.iter().copied().map(passed))
         .children(serial(guest, host, hardware))
         .children(hardware.guest_agent.then(agent))
         .children(hardware.tablet.then(|| Element::new("input").attr("type", "tablet").attr("bus", "usb")))
@@ -24,6 +26,21 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .children(hardware.watchdog.as_deref().map(watchdog))
         .children(hardware.tpm.zip(guest.tpm_secret).map(|(tpm, secret)| tpm.device(secret)))
         .child(balloon(host))
+}
+
+/// A PCI device of the host. libvirt loads `vfio-pci` for a managed device, and its former driver afterwards.
+fn passed(device: PassedDevice) -> Element {
+    let at = device.address;
+    let address = Element::new("address")
+        .attr("domain", format!("0x{:04x}", at.domain))
+        .attr("bus", format!("0x{:02x}", at.bus))
+        .attr("slot", format!("0x{:02x}", at.slot))
+        .attr("function", format!("0x{:x}", at.function));
+    Element::new("hostdev")
+        .attr("mode", "subsystem")
+        .attr("type", "pci")
+        .attr("managed", if device.managed { "yes" } else { "no" })
+        .child(Element::new("source").child(address))
 }
 
 /// Chooses device names per prefix: `vda`, `vdb`, ...; SCSI, SATA and USB share `sd`. Skips the names of volumes.

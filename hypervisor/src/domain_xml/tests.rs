@@ -2,6 +2,7 @@
 use super::*;
 use crate::guest::{DiskPassword, ImageRef, NetworkDisk, Nic, NicPlug, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
 use crate::options::{CacheModes, CpuFlag, Serial, Spice};
+use crate::pci::PassedDevice;
 use crate::pinning::{GuestNode, Pinning};
 use crate::volumes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
@@ -62,6 +63,7 @@ fn guest() -> GuestSpec {
         hardware: Vec::new(),
         rescue: None,
         pinning: Pinning::default(),
+        devices: vec![],
         tpm_secret: None,
     }
 }
@@ -537,6 +539,14 @@ fn a_pinned_guest() {
     let xml = golden("pinned", &limited, &HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, ..host() });
     assert_eq!(xml.matches("<cputune>").count(), 1, "limits and pins must be in one element");
     assert!(!xml.contains("memoryBacking"), "no page size was requested");
+}
+
+#[test]
+fn a_guest_with_pci_devices_of_its_host() {
+    let passed = |address: &str, managed| PassedDevice { address: address.parse().unwrap(), managed };
+    let devices = vec![passed("0000:81:00.1", true), passed("0001:0a:1f.7", false)];
+    let xml = golden("devices", &GuestSpec { devices, ..guest() }, &host());
+    assert_eq!(xml.matches("<hostdev mode='subsystem' type='pci' managed='yes'>").count(), 1);
 }
 
 #[test]

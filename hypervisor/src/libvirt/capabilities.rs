@@ -8,7 +8,7 @@ use virt::connect::Connect;
 
 use super::cpu_models::{self, HostCpu};
 use super::error::Context;
-use super::{cells, node, pool, storage};
+use super::{cells, node, pci, pool, storage};
 use crate::domain_xml::{CpuModel, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
@@ -263,6 +263,7 @@ pub(super) fn capabilities(
         emulates_because: known.emulates_because.map(str::to_owned),
         traits: traits(known, options),
         cells: cells::learn(connect)?,
+        pci: pci::learn(connect)?,
     })
 }
 

@@ -67,8 +67,16 @@ fn log(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, max: u
 #[async_trait]
 impl Consoles for LibvirtDriver {
     async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
-        let host = self.capabilities().await?.host_ip;
-        self.ask(SCREEN, move |connect, _| address(&domain::require(connect, instance)?, screen, host)).await
+        let known = self.capabilities().await?;
+        let chosen = match screen {
+            Screen::Vnc => self.options.console_address(&known.hostname),
+            Screen::Spice => None,
+        };
+        self.ask(SCREEN, move |connect, _| {
+            let found = address(&domain::require(connect, instance)?, screen, known.host_ip)?;
+            Ok(ConsoleAddress { host: chosen.unwrap_or(found.host), ..found })
+        })
+        .await
     }
 
     async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine> {

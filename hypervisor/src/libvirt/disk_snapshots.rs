@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use chronova_events::ids::{ImageId, InstanceId};
 use tokio::time::{Instant, sleep};
 
+use super::cached_image::format_name;
 use super::host::{COPY_LIMIT, LibvirtDriver};
 use super::snapshot;
 use crate::capability::DiskSnapshots;
 use crate::driver::{ByteStream, DriverError, DriverResult};
-use crate::guest::{DiskCopy, Quiesce};
+use crate::guest::{DiskCopy, ImageFormat, Quiesce};
 
 /// The pause between two checks of a running copy.
 const COPY_POLL: Duration = Duration::from_millis(250);
@@ -20,12 +21,18 @@ const COPY_DEPTH: usize = 8;
 
 #[async_trait]
 impl DiskSnapshots for LibvirtDriver {
-    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
+    async fn copy_root(
+        &self,
+        instance: InstanceId,
+        copy: ImageId,
+        format: ImageFormat,
+        quiesce: Quiesce,
+    ) -> DriverResult<DiskCopy> {
         let pass = self.guests.enter(&instance, "disk copy", self.options.call_deadline).await?;
         let mut begun = self
             .call_within("disk copy", COPY_LIMIT, move |connect, options| {
                 let _until_begun = pass;
-                snapshot::begin(connect, options, instance, copy, quiesce)
+                snapshot::begin(connect, options, (instance, copy), format_name(format), quiesce)
             })
             .await?;
         // Other calls may change the guest meanwhile. If the guest is destroyed, the copy ends.

@@ -11,8 +11,8 @@ use super::host::LibvirtDriver;
 use super::{capabilities, definition, domain, managed_save, watch};
 use crate::capability::{
     Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
-    LiveMigration, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
-    VolumeAttachment, VolumeStore, offers,
+    LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
+    VirtualNetworks, VolumeAttachment, VolumeStore, offers,
 };
 use crate::domain_xml::HostFacts;
 use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
@@ -137,6 +137,7 @@ impl Driver for LibvirtDriver {
         interfaces: InterfaceAttachment,
         live_migration: LiveMigration,
         networks: VirtualNetworks,
+        owner_mark: OwnerMark,
         redefinition: Redefinition,
         shared_storage: SharedStorage,
         snapshots: DiskSnapshots,

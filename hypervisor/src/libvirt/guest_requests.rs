@@ -9,13 +9,32 @@ use super::host::LibvirtDriver;
 use super::{disks, domain};
 use crate::driver::{Driver as _, DriverError, DriverResult};
 use crate::guest::PowerState;
+use crate::options::LibvirtOptions;
 
 /// The pause between two checks of a guest that must release a disk, or of a running copy of a disk.
 pub(super) const DISK_POLL: Duration = Duration::from_millis(250);
 /// The interval between two checks of a guest that was asked to power off.
 const STOP_POLL: Duration = Duration::from_millis(500);
-/// The interval at which the request is repeated, because a booting guest misses it. Nova retries every 10 s.
-const STOP_RETRY: Duration = Duration::from_secs(10);
+
+/// A request that a guest may miss and that is therefore repeated.
+struct RepeatedRequest {
+    period: Duration,
+    next: Instant,
+}
+
+impl RepeatedRequest {
+    fn to_shut_down(options: &LibvirtOptions, now: Instant) -> Self {
+        Self { period: options.shutdown_retry, next: now }
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let due = now >= self.next;
+        if due {
+            self.next = now + self.period;
+        }
+        due
+    }
+}
 
 impl LibvirtDriver {
     async fn power(&self, instance: InstanceId) -> DriverResult<PowerState> {
@@ -25,7 +44,7 @@ impl LibvirtDriver {
     /// Asks the guest to power off, and waits up to `timeout`. Returns whether it is off.
     pub(super) async fn shut_down(&self, instance: InstanceId, timeout: Duration) -> DriverResult<bool> {
         let end = Instant::now() + timeout;
-        let mut ask_at = Instant::now();
+        let mut request = RepeatedRequest::to_shut_down(&self.options, Instant::now());
         loop {
             if matches!(self.power(instance).await?, PowerState::Shutdown | PowerState::Crashed) {
                 return Ok(true);
@@ -34,10 +53,9 @@ impl LibvirtDriver {
             if now >= end {
                 return Ok(false);
             }
-            if now >= ask_at {
+            if request.is_due(now) {
                 self.ask("shutdown", move |connect, _| domain::ask_to_stop(&domain::require(connect, instance)?))
                     .await?;
-                ask_at = now + STOP_RETRY;
             }
             sleep(STOP_POLL.min(end - now)).await;
         }
@@ -66,5 +84,19 @@ impl LibvirtDriver {
         }
         let message = format!("the guest does not release the disk {serial}");
         Err(DriverError::Failed { call: "disk detachment", message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_is_asked_again_after_the_configured_time() {
+        let options = LibvirtOptions { shutdown_retry: Duration::from_secs(4), ..LibvirtOptions::default() };
+        let begin = Instant::now();
+        let mut request = RepeatedRequest::to_shut_down(&options, begin);
+        let asked: Vec<u64> = (0..12).filter(|second| request.is_due(begin + Duration::from_secs(*second))).collect();
+        assert_eq!(asked, [0, 4, 8]);
     }
 }

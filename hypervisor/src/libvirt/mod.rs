@@ -7,7 +7,7 @@
 //! | `call_threads`, `gates` | the threads for a host's blocking calls; locks for calls that must not overlap |
 //! | `events`, `watch` | libvirt's event loop; turns lifecycle events into host signals |
 //! | `error` | translates libvirt's errors |
-//! | `capabilities`, `cells`, `node` | a host's properties, resources and usage; its NUMA cells; its id and memory |
+//! | `capabilities`, `cells`, `pci`, `node` | a host's properties, resources and usage; its NUMA cells; its PCI devices; its id and memory |
 //! | `pool`, `images`, `cached_image`, `unused_images` | volumes; the image cache; one of its images; the unused ones |
 //! | `storage`, `sparse` | the back ends of guests' disks; streams with holes |
 //! | `network`, `nwfilter`, `virtual_networks` | virtual networks; packet filters; the driver's calls on both |
@@ -17,6 +17,7 @@
 //! | `snapshot`, `disk_snapshots` | copies of a guest's root disk; the driver's calls on them |
 //! | `disk_transfer` | disks that move between hosts, and domains over existing disks |
 //! | `storage_cleanup`, `shared_storage` | leftovers of interrupted operations; storage that several hosts share |
+//! | `owner_mark` | the log that drives the host |
 //! | `live_migration`, `migrations` | the driver's calls on live migrations; those that this process started |
 //! | `migration_plan`, `migration` | a plan as libvirt's parameters; libvirt's calls and states |
 //! | `console` | screens and serial lines |
@@ -66,6 +67,8 @@ mod network;
 mod nics;
 mod node;
 mod nwfilter;
+mod owner_mark;
+mod pci;
 mod pool;
 mod redefinition;
 mod secrets;

@@ -46,13 +46,13 @@ fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
 }
 
-/// Starts a copy, unless it is complete. Removes an incomplete one first, and ends a copy that an earlier process left
+/// Starts a copy in libvirt's format `format`, unless it is complete. Removes an incomplete one first, and ends a copy that an earlier process left
 /// running. The guest's other jobs continue, and libvirt refuses a second job: a copy of a volume, or a migration.
 pub(super) fn begin(
     connect: &Connect,
     options: &LibvirtOptions,
-    instance: InstanceId,
-    copy: ImageId,
+    (instance, copy): (InstanceId, ImageId),
+    format: &'static str,
     quiesce: Quiesce,
 ) -> DriverResult<SnapshotStart> {
     let guest = domain::require(connect, instance)?;
@@ -67,13 +67,13 @@ pub(super) fn begin(
     let root = HostStorage::new(connect, options).find(&volumes::root(instance))?.ok_or_else(no_disk)?;
     let capacity = root.capacity()?;
     // The new volume has no backing file, so the pool copies the whole content.
-    let xml = pool::volume_xml(&volumes::copy(instance, copy), capacity, "qcow2", "0600", None);
+    let xml = pool::volume_xml(&volumes::copy(instance, copy), capacity, format, "0600", None);
     if guest.is_active().during(CALL)? {
         // The pool creates the volume, because it knows only volumes that it created or found at a refresh. QEMU fills
         // the volume.
         StorageVol::create_xml(&pool, &xml, 0).during(CALL)?;
         let target = format!("{}/{}", options.pool_path, volumes::copy(instance, copy));
-        return back_up(&guest, &root.source(options), &target, quiesce).map(|()| SnapshotStart::Running);
+        return back_up(&guest, &root.source(options), (&target, format), quiesce).map(|()| SnapshotStart::Running);
     }
     if root.is_guessed() {
         is_taken_as_bytes(&root)?;
@@ -199,8 +199,8 @@ fn is_taken_as_bytes(disk: &StoredDisk) -> DriverResult<()> {
     }
 }
 
-fn back_up(guest: &Domain, root: &DiskSource, target: &str, quiesce: Quiesce) -> DriverResult<()> {
-    let xml = backup_xml(&guest.xml_desc(0).during(CALL)?, root, target)?;
+fn back_up(guest: &Domain, root: &DiskSource, (target, format): (&str, &str), quiesce: Quiesce) -> DriverResult<()> {
+    let xml = backup_xml(&guest.xml_desc(0).during(CALL)?, root, target, format)?;
     let xml = CString::new(xml).map_err(|_| failed("a path has a zero byte"))?;
     let frozen = freeze_if_wanted(guest, quiesce)?;
     // The target file exists and is formatted.
@@ -214,8 +214,8 @@ fn back_up(guest: &Domain, root: &DiskSource, target: &str, quiesce: Quiesce) ->
     begun
 }
 
-/// Describes a full copy of the disk at `root`, and of no other disk, to `target`.
-fn backup_xml(domain: &str, root: &DiskSource, target: &str) -> DriverResult<String> {
+/// Describes a full copy of the disk at `root`, and of no other disk, to the file `target` of this format.
+fn backup_xml(domain: &str, root: &DiskSource, target: &str, format: &str) -> DriverResult<String> {
     let document = Document::parse(domain).map_err(|error| failed(format!("the domain cannot be read: {error}")))?;
     let mut disks = Element::new("disks");
     let mut found = false;
@@ -232,7 +232,7 @@ fn backup_xml(domain: &str, root: &DiskSource, target: &str) -> DriverResult<Str
         disks = disks.child(match is_root {
             true => element
                 .attr("type", "file")
-                .child(Element::new("driver").attr("type", "qcow2"))
+                .child(Element::new("driver").attr("type", format))
                 .child(Element::new("target").attr("file", target)),
             false => element,
         });
@@ -355,7 +355,8 @@ mod tests {
             <disk type='file' device='cdrom'><source file='/p/a_disk.config'/><target dev='hda' bus='ide'/></disk>\
             </devices></domain>";
         let root = |path: &str| DiskSource::File { path: path.to_owned(), format: "qcow2" };
-        let xml = backup_xml(domain, &root("/p/a_disk"), "/p/a_copy.1").unwrap();
+        let xml = backup_xml(domain, &root("/p/a_disk"), "/p/a_copy.1", "raw").unwrap();
+        assert!(xml.contains("<driver type='raw'/>"), "{xml}");
         let document = Document::parse(&xml).unwrap();
         let disks: Vec<_> = document
             .descendants()
@@ -364,7 +365,7 @@ mod tests {
             .collect();
         assert_eq!(disks, [("vda", "yes"), ("hda", "no")]);
         assert!(xml.contains("file='/p/a_copy.1'"));
-        assert!(matches!(backup_xml(domain, &root("/p/other"), "/p/x"), Err(DriverError::Unsupported(_))));
+        assert!(matches!(backup_xml(domain, &root("/p/other"), "/p/x", "raw"), Err(DriverError::Unsupported(_))));
         assert!(backs_up_to(&xml, "/p/a_copy.1"));
         assert!(!backs_up_to(&xml, "/p/a_copy.2"), "a copy to another file must not count");
         let block = domain.replace(
@@ -372,6 +373,6 @@ mod tests {
             "type='block' device='disk'><source dev='/dev/vg/a_disk'",
         );
         let root = DiskSource::Block { path: "/dev/vg/a_disk".to_owned() };
-        assert!(backup_xml(&block, &root, "/p/a_copy.1").unwrap().contains("name='vda' backup='yes'"));
+        assert!(backup_xml(&block, &root, "/p/a_copy.1", "qcow2").unwrap().contains("name='vda' backup='yes'"));
     }
 }

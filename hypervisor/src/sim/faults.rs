@@ -80,6 +80,8 @@ calls! {
     MigrationData = "migration_data",
     DestinationObstacles = "destination_obstacles",
     StorageSharers = "storage_sharers",
+    GenerationOf = "generation_of",
+    Remember = "remember",
     PrepareDestination = "prepare_destination",
     StartMigration = "start_migration",
     MigrationState = "migration_state",

@@ -9,6 +9,7 @@ use super::machine::SimMachine;
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::PowerState;
+use crate::pci::PassedDevice;
 use crate::pinning::{NumaCell, Pinning};
 
 /// A guest on a simulated machine.
@@ -45,6 +46,8 @@ pub struct SimGuest {
     pub carried: bool,
     /// The placement of its CPUs and memory, as last defined in this process.
     pub pinning: Pinning,
+    /// The PCI devices that it has, as last defined in this process.
+    pub devices: Vec<PassedDevice>,
     pub(super) started: Instant,
 }
 

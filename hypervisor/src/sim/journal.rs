@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use thiserror::Error;
+use uuid::Uuid;
 
 #[derive(Debug, Error)]
 pub enum JournalError {
@@ -76,6 +77,8 @@ pub(super) enum SimChange {
     /// The time since which the image is unused.
     Idle(String, Timestamp),
     Busy(String),
+    /// The generation of this installation drives the host.
+    Owner(Uuid, Uuid),
     /// The disk with this suffix is based on the image.
     Base(InstanceId, String, String),
 }
@@ -118,6 +121,7 @@ impl SimChange {
             Self::NoImage(checksum) => format!("{host} no-image {checksum}\n"),
             Self::Idle(checksum, since) => format!("{host} idle {checksum} {}\n", since.0),
             Self::Busy(checksum) => format!("{host} busy {checksum}\n"),
+            Self::Owner(installation, generation) => format!("{host} owner {installation} {generation}\n"),
             Self::Base(instance, disk, checksum) => format!("{host} base {instance} {disk} {checksum}\n"),
         }
     }
@@ -178,6 +182,10 @@ impl SimChange {
                 Self::Idle(checksum.to_owned(), Timestamp(since.parse().ok()?))
             }
             "busy" => Self::Busy(rest.to_owned()),
+            "owner" => {
+                let (installation, generation) = rest.split_once(' ')?;
+                Self::Owner(installation.parse().ok()?, generation.parse().ok()?)
+            }
             "base" => {
                 let (instance, disk) = device(rest)?;
                 let (disk, checksum) = disk.split_once(' ')?;

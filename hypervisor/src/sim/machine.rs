@@ -11,6 +11,7 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::faults::{Chance, DriverCall, Effect, FaultPlan, SLOW};
 pub use super::guest::SimGuest;
@@ -43,6 +44,8 @@ pub(super) struct SimMachine {
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
     pub(super) copies: BTreeSet<(InstanceId, ImageId)>,
+    /// The copies that are raw files; the others are in qcow2.
+    pub(super) raw_copies: BTreeSet<ImageId>,
     /// Guests with a set-aside copy of their disk.
     pub(super) kept: BTreeSet<InstanceId>,
     pub(super) images: BTreeSet<String>,
@@ -53,6 +56,8 @@ pub(super) struct SimMachine {
     /// The content of small images that this process uploaded.
     pub(super) image_content: BTreeMap<String, Bytes>,
     pub(super) networks: BTreeSet<NetworkId>,
+    /// The generation that drives the machine, by installation.
+    pub(super) owners: BTreeMap<Uuid, Uuid>,
     pub(super) filters: BTreeSet<String>,
     /// The volumes of the volume service. All machines may share them.
     pub(super) volumes: SimPool,
@@ -86,12 +91,14 @@ impl SimMachine {
             guests: BTreeMap::new(),
             leaks: BTreeSet::new(),
             copies: BTreeSet::new(),
+            raw_copies: BTreeSet::new(),
             kept: BTreeSet::new(),
             images: BTreeSet::new(),
             idle: BTreeMap::new(),
             bases: BTreeMap::new(),
             image_content: BTreeMap::new(),
             networks: BTreeSet::new(),
+            owners: BTreeMap::new(),
             filters: BTreeSet::new(),
             volumes: SimPool::default(),
             filter_specs: BTreeMap::new(),
@@ -169,6 +176,7 @@ impl SimMachine {
                     frozen: false,
                     carried: false,
                     pinning: Pinning::default(),
+                    devices: Vec::new(),
                     started: Instant::now(),
                 };
                 self.guests.insert(*instance, guest);
@@ -227,6 +235,9 @@ impl SimMachine {
             | SimChange::Base(..) => {
                 self.apply_to_images(change);
             }
+            SimChange::Owner(installation, generation) => {
+                self.owners.insert(*installation, *generation);
+            }
             SimChange::Network(_) | SimChange::NoNetwork(_) | SimChange::Filter(_) | SimChange::NoFilter(_) => {
                 self.apply_to_surroundings(change);
             }
@@ -272,6 +283,7 @@ impl SimMachine {
         let mut changes: Vec<SimChange> = Vec::new();
         changes.extend(self.image_changes());
         changes.extend(self.networks.iter().copied().map(SimChange::Network));
+        changes.extend(self.owners.iter().map(|(of, generation)| SimChange::Owner(*of, *generation)));
         changes.extend(self.filters.iter().cloned().map(SimChange::Filter));
         changes.extend(self.leaks.iter().copied().map(SimChange::Leak));
         changes.extend(self.volume_changes());
@@ -354,6 +366,7 @@ impl SimMachine {
     fn define(&mut self, spec: &GuestSpec) -> DriverResult<()> {
         self.require_processors(&spec.pinning)?;
         let instance = spec.instance;
+        self.require_devices(instance, &spec.devices)?;
         let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemerals_gib.iter().sum::<u32>();
         self.change(&SimChange::Define {
             instance,
@@ -363,6 +376,7 @@ impl SimMachine {
             name: spec.domain_name.clone(),
         })?;
         self.pin(instance, &spec.pinning);
+        self.pass(instance, &spec.devices);
         match spec.tpm_secret {
             Some(_) => self.with_tpm.insert(instance),
             None => self.with_tpm.remove(&instance),

@@ -21,7 +21,9 @@ mod image_caches;
 mod journal;
 mod live_migration;
 mod machine;
+mod owner_mark;
 mod parts;
+mod pci;
 mod qcow2;
 mod storage_cleanup;
 mod surroundings;
@@ -34,6 +36,7 @@ pub use fleet::SimFleet;
 pub use journal::JournalError;
 pub use live_migration::SharedDiskBreach;
 pub use machine::SimGuest;
+pub use pci::SimPci;
 pub use uri::{SimUri, SimUriError};
 
 use std::fmt;
@@ -51,8 +54,8 @@ use tokio::time::sleep;
 use self::machine::SimMachine;
 use crate::capability::{
     Consoles, DeviceLocations, DiskSnapshots, DiskTransfer, EmulatedTpm, GuestAgent, ImageCache, InterfaceAttachment,
-    LiveMigration, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting, VirtualNetworks,
-    VolumeAttachment, VolumeStore, offers,
+    LiveMigration, OwnerMark, Redefinition, SharedStorage, StorageCleanup, Suspension, Troubleshooting,
+    VirtualNetworks, VolumeAttachment, VolumeStore, offers,
 };
 use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef};
@@ -243,6 +246,7 @@ impl Driver for SimHost {
         interfaces: InterfaceAttachment,
         live_migration: LiveMigration,
         networks: VirtualNetworks,
+        owner_mark: OwnerMark,
         redefinition: Redefinition,
         shared_storage: SharedStorage,
         snapshots: DiskSnapshots,

@@ -14,7 +14,9 @@ use crate::capability::{
     VolumeAttachment,
 };
 use crate::driver::{ByteStream, DriverResult};
-use crate::guest::{Diagnostics, DiskCopy, FilterSpec, GuestSpec, NetworkSpec, Nic, Quiesce, Renew, VolumeDisk};
+use crate::guest::{
+    Diagnostics, DiskCopy, FilterSpec, GuestSpec, ImageFormat, NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
+};
 
 #[async_trait]
 impl VirtualNetworks for SimHost {
@@ -112,9 +114,15 @@ impl DeviceLocations for SimHost {
 
 #[async_trait]
 impl DiskSnapshots for SimHost {
-    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
+    async fn copy_root(
+        &self,
+        instance: InstanceId,
+        copy: ImageId,
+        format: ImageFormat,
+        quiesce: Quiesce,
+    ) -> DriverResult<DiskCopy> {
         self.perform(DriverCall::CopyRoot, |machine| {
-            machine.copy_root(instance, copy, quiesce)?;
+            machine.copy_root(instance, copy, format, quiesce)?;
             Ok(DiskCopy { size: machine.copied(instance, copy)?.len() as u64 })
         })
         .await

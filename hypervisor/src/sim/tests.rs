@@ -29,6 +29,7 @@ fn guest(n: u128) -> GuestSpec {
         hardware: Vec::new(),
         rescue: None,
         pinning: Pinning::default(),
+        devices: vec![],
         tpm_secret: None,
     }
 }

@@ -8,13 +8,14 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::faults::FaultPlan;
+use super::pci::SimPci;
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum SimUriError {
     #[error("a simulated fleet is written sim://N, N from 1 to 100000")]
     Hosts,
     #[error(
-        "unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, tpm, fail)"
+        "unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, tpm, pci, fail)"
     )]
     Unknown(String),
     #[error("{value:?} is not a value of {name}")]
@@ -45,6 +46,8 @@ pub struct SimUri {
     pub huge_pages: u64,
     /// Whether the hosts offer secure boot and emulated TPMs.
     pub tpm: bool,
+    /// The PCI devices of each host.
+    pub pci: SimPci,
     pub faults: FaultPlan,
 }
 
@@ -64,6 +67,7 @@ impl SimUri {
             threads: 1,
             huge_pages: 0,
             tpm: false,
+            pci: SimPci::default(),
             faults: FaultPlan::default(),
         }
     }
@@ -97,6 +101,10 @@ impl SimUri {
             "threads" => self.threads = parsed("threads", value)?,
             "huge_pages" => self.huge_pages = parsed("huge_pages", value)?,
             "tpm" => self.tpm = parsed("tpm", value)?,
+            "pci" => {
+                let wrong = |()| SimUriError::Value { name: "pci", value: value.to_owned() };
+                self.pci = value.parse().map_err(wrong)?;
+            }
             "fail" => self.faults = parsed("fail", value)?,
             _ => return Err(SimUriError::Unknown(name.to_owned())),
         }

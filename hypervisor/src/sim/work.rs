@@ -9,7 +9,7 @@ use super::journal::SimChange;
 use super::machine::{SimMachine, not_cached};
 use super::qcow2;
 use crate::driver::{DriverError, DriverResult};
-use crate::guest::{GuestSpec, Quiesce, Renew};
+use crate::guest::{GuestSpec, ImageFormat, Quiesce, Renew};
 
 impl SimMachine {
     /// Switches the guest off, changes its definition and switches it on.
@@ -37,7 +37,9 @@ impl SimMachine {
         }
         self.power_off(instance)?;
         self.require_processors(&spec.pinning)?;
+        self.require_devices(instance, &spec.devices)?;
         self.pin(instance, &spec.pinning);
+        self.pass(instance, &spec.devices);
         let rescued = self.guest(instance)?.rescued;
         match spec.rescue.is_some() {
             true if !rescued => self.change(&SimChange::Rescue(instance))?,
@@ -47,11 +49,21 @@ impl SimMachine {
         self.reboot(instance)
     }
 
-    pub(super) fn copy_root(&mut self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<()> {
+    pub(super) fn copy_root(
+        &mut self,
+        instance: InstanceId,
+        copy: ImageId,
+        format: ImageFormat,
+        quiesce: Quiesce,
+    ) -> DriverResult<()> {
         // A freeze lasts only until the copy has begun, which takes no time here.
         if self.guest(instance)?.is_on() && quiesce == Quiesce::Required {
             self.require_agent("quiesce", instance)?;
         }
+        match format {
+            ImageFormat::Qcow2 => self.raw_copies.remove(&copy),
+            ImageFormat::Raw | ImageFormat::Iso => self.raw_copies.insert(copy),
+        };
         match self.copies.contains(&(instance, copy)) {
             true => Ok(()),
             false => self.change(&SimChange::Copy(instance, copy)),
@@ -63,6 +75,9 @@ impl SimMachine {
         let guest = self.guest(instance)?;
         if !self.copies.contains(&(instance, copy)) {
             return Err(DriverError::Failed { call: "read copy", message: "there is no such copy".to_owned() });
+        }
+        if self.raw_copies.contains(&copy) {
+            return Ok(Bytes::from(format!("raw {instance} {}", guest.disks)));
         }
         Ok(qcow2::empty(guest.disk_gib.max(1) << 30, &format!("{instance} {}", guest.disks)))
     }

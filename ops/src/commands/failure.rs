@@ -1,6 +1,7 @@
 //! How an operator's command ends: its exit code, or why it failed.
 
 use std::io;
+use std::path::PathBuf;
 
 use chronova_events::envelope::Recorded;
 use chronova_events::registry::DecodeError;
@@ -23,6 +24,8 @@ pub enum CommandFailure {
     ReadModels(#[from] ProjectionError),
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
+    #[error("{}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
     #[error("{0}")]
     Usage(String),
 }
@@ -30,6 +33,17 @@ pub enum CommandFailure {
 impl CommandFailure {
     pub(super) fn decode(recorded: &Recorded, source: DecodeError) -> Self {
         Self::Decode { position: recorded.position.0, source }
+    }
+
+    /// Whether a disk is full.
+    pub(super) fn is_full(&self) -> bool {
+        let full =
+            |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        match self {
+            Self::File { error, .. } | Self::Output(error) => full(error),
+            Self::Store(error) => *error == StoreError::Full,
+            _ => false,
+        }
     }
 }
 

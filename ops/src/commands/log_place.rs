@@ -34,6 +34,16 @@ impl DataDir {
         self.0.join("archive")
     }
 
+    /// A file that is there while a restore is not complete.
+    pub fn unfinished_restore(&self) -> PathBuf {
+        self.0.join("restore.unfinished")
+    }
+
+    /// The note by which a copy of the log is recognised.
+    pub fn home(&self) -> PathBuf {
+        self.0.join("log.db.home")
+    }
+
     /// The folder of the read models' checkpoints.
     pub fn views(&self) -> PathBuf {
         self.0.join("views")

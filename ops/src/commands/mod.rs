@@ -1,5 +1,5 @@
 //! The operator's commands. Most of them read the log. `host` calls the running server, `cluster` asks the log's
-//! database who leads, and `policy` reads the policy files. `adopt` and `log copy` write a new log. Only `audit erase`
+//! database who leads, and `policy` reads the policy files. `adopt`, `backup restore` and `log copy` write a new log. Only `audit erase`
 //! appends to an existing log.
 //!
 //! A command that reads opens the log for reading only, so it works beside a running server. Exit codes for scripts: 0
@@ -8,17 +8,23 @@
 
 pub mod adopt;
 pub mod audit;
+pub mod backup;
 pub mod cluster;
 mod failure;
 pub mod host;
 pub mod inspect;
 pub mod log_copy;
+pub mod log_home;
 pub mod log_pages;
 mod log_place;
+pub mod manage;
 pub mod moments;
+pub mod nova_policy;
+mod operator_client;
 pub mod policy;
 pub mod rebuild;
 pub mod schedule;
+pub mod status;
 pub mod verify;
 
 use std::io::{self, Write};
@@ -36,6 +42,7 @@ pub use self::log_place::{DataDir, LogPlace};
 pub enum OperatorCommand {
     Adopt(adopt::AdoptArgs),
     Audit(audit::AuditArgs),
+    Backup(backup::BackupCommand),
     Cluster(cluster::ClusterCommand),
     AuditErase(audit::erase::EraseArgs),
     AuditExport(audit::export::ExportArgs),
@@ -78,6 +85,7 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             let keys = KeyRing::open_read_only(data.keys()).map_err(StoreError::from)?;
             audit::archive::list(&args, &args.archive.clone().unwrap_or_default(), &keys, now, out)
         }
+        OperatorCommand::Backup(command) => backup::run(&command, place, now, out).await,
         OperatorCommand::Cluster(command) => cluster::run(&command, place.in_database("cluster")?, out).await,
         OperatorCommand::AuditExport(args) => audit::export::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::AuditVerifyExport(args) => audit::export::verify(&args, out),

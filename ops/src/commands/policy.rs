@@ -212,6 +212,19 @@ fn judge(
     Ok(if who.rule.is_some() && allowed == 0 { Exit::No } else { Exit::Yes })
 }
 
+/// The compute rules that the caller passes.
+///
+/// # Errors
+/// The configured policy is not valid, or a target is not.
+pub(super) fn passed(who: &PolicyCallerArgs, config: &PolicyConfig) -> Result<Vec<&'static str>, CommandFailure> {
+    let overrides = Overrides::configured(config).map_err(|error| wrong(&error))?;
+    let enforcer = Enforcer::new(config, &overrides).map_err(|error| wrong(&error))?;
+    let caller = caller(who);
+    let target = target(who, &caller)?;
+    let names = rules(Service::Compute).map(|rule| rule.name);
+    Ok(names.filter(|name| enforcer.allows(Service::Compute, name, &caller, &target)).collect())
+}
+
 fn caller(who: &PolicyCallerArgs) -> Caller {
     let mut caller = Caller::of_user(UserId::new(who.user.as_str()));
     caller.roles.clone_from(&who.role);

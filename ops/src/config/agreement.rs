@@ -3,15 +3,21 @@
 //! Each rule reports the problem at the option that is set, and says which change solves it.
 
 mod services;
+mod unmade;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use chronova_actors::pci::HostPciOptions;
+use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_hypervisor::sim::SimUri;
 
+use chrono::format::{Item, StrftimeItems};
 use uuid::Uuid;
+
+use crate::telemetry::log_config;
 
 use super::account::HasAccount as _;
 use super::event_store::EventStoreAddress;
@@ -39,14 +45,17 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         message: clash.message.into_owned(),
     };
     let agreements = [
+        logging(config),
         storage(config),
         migration(config),
         metadata(config),
         reserved(config),
         processors(config),
+        devices(config),
         guests_cpus(config),
         memory_in_files(config),
         signatures(config),
+        unmade::choices(config),
         event_store(config),
         identity(config),
         services::service_user(config),
@@ -54,11 +63,32 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         unused_keystone(config, texts),
         services::images(config),
         services::unused_glance(config, texts),
+        services::notifications(config),
         services::volumes(config),
         services::unused_cinder(config, texts),
         fleets(config),
     ];
     agreements.into_iter().flatten().map(told).collect()
+}
+
+/// A file of logging that cannot be used, and a form of times that is none.
+fn logging(config: &Config) -> Vec<Clash> {
+    let default = &config.default;
+    let mut clashes = Vec::new();
+    if let Some(path) = &default.log_config_append
+        && let Err(reason) = log_config::read(path)
+    {
+        let message = format!("[DEFAULT] log_config_append: {} {reason}", path.display()).into();
+        clashes.push(Clash { severity: Severity::Error, at: ("DEFAULT", "log_config_append"), message });
+    }
+    let unknown = |form: &str| StrftimeItems::new(form).any(|item| matches!(item, Item::Error));
+    if default.log_date_format.as_deref().is_some_and(unknown) {
+        clashes.push(error(
+            ("DEFAULT", "log_date_format"),
+            "[DEFAULT] log_date_format has a specifier that strftime does not know",
+        ));
+    }
+    clashes
 }
 
 /// Checks the account of Keystone, and tells which identity service is in use.
@@ -388,6 +418,29 @@ fn processors(config: &Config) -> Vec<Clash> {
     let named = config.chronova.host_cpus.as_deref().map_or(Ok(()), |text| HostCpus::read_named(text).map(drop));
     clashes.extend(named.err().map(|reason| wrong(("chronova", "host_cpus"), reason)));
     clashes
+}
+
+/// Checks the specs and aliases of PCI devices.
+fn devices(config: &Config) -> Vec<Clash> {
+    let wrong = |at: (&'static str, &'static str), read: Result<(), String>| {
+        let message = |reason| format!("[{}] {}: {reason}", at.0, at.1).into();
+        read.err().map(|reason| Clash { severity: Severity::Error, at, message: message(reason) })
+    };
+    let named = HostPciOptions::read_named(&config.chronova.host_pci_device_spec.0);
+    let untracked = config.filter_scheduler.pci_in_placement && !config.pci.report_in_placement;
+    let found = [
+        wrong(("pci", "device_spec"), DeviceSpec::read_all(&config.pci.device_spec.0).map(drop)),
+        wrong(("pci", "alias"), derived::pci_aliases(config).map(drop)),
+        wrong(("chronova", "host_pci_device_spec"), named.map(drop)),
+        untracked.then(|| {
+            error(
+                ("filter_scheduler", "pci_in_placement"),
+                "[filter_scheduler] pci_in_placement needs [pci] report_in_placement = true: Placement has no devices \
+                 without it",
+            )
+        }),
+    ];
+    found.into_iter().flatten().collect()
 }
 
 /// Whether `lvm(8)` accepts the name.

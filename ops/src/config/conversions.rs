@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use chronova_actors::hosts::options::DeletedGuests;
 use chronova_actors::scheduler::{SchedulerOptions, names as scheduler, weighers};
+use chronova_actors::server_options::NameScope;
 use chronova_hypervisor::options::{
     CacheMode, CacheModes, CpuFlag, CpuMode, MachineTypes, Serial, VirtType, VolumeClear,
 };
@@ -87,6 +88,81 @@ impl Conversion<i32, Option<Duration>> for SecondsOrNever {
 
     fn back(field: &Option<Duration>) -> Option<i32> {
         field.map_or(Some(-1), |time| i32::try_from(time.as_secs()).ok())
+    }
+}
+
+/// Seconds; zero is "never".
+pub(super) struct SecondsOrZero;
+
+impl Conversion<u32, Option<Duration>> for SecondsOrZero {
+    fn give(value: &u32) -> Option<Duration> {
+        (*value > 0).then(|| Duration::from_secs((*value).into()))
+    }
+
+    fn back(field: &Option<Duration>) -> Option<u32> {
+        field.map_or(Some(0), |time| u32::try_from(time.as_secs()).ok())
+    }
+}
+
+/// `[quota] driver`: whether quotas are enforced. `agreement.rs` refuses the third driver.
+pub(super) struct QuotaDriverWords;
+
+impl QuotaDriverWords {
+    const ENFORCED: &str = "nova.quota.DbQuotaDriver";
+    const NOOP: &str = "nova.quota.NoopQuotaDriver";
+}
+
+impl Conversion<String, bool> for QuotaDriverWords {
+    fn give(value: &String) -> bool {
+        value != Self::NOOP
+    }
+
+    fn back(field: &bool) -> Option<String> {
+        Some(if *field { Self::ENFORCED } else { Self::NOOP }.to_owned())
+    }
+}
+
+/// The address of a host's consoles. Nova's default is loopback, which is `None`: the host's own address.
+pub(super) struct ProxyAddress;
+
+impl Conversion<String, Option<String>> for ProxyAddress {
+    fn give(value: &String) -> Option<String> {
+        Some(value.clone()).filter(|address| !address.is_empty() && address != "127.0.0.1")
+    }
+
+    fn back(field: &Option<String>) -> Option<String> {
+        Some(field.clone().unwrap_or_else(|| "127.0.0.1".to_owned()))
+    }
+}
+
+/// The format of images of servers. `agreement.rs` refuses the formats that no host makes.
+pub(super) struct SnapshotFormat;
+
+impl Conversion<Option<String>, String> for SnapshotFormat {
+    fn give(value: &Option<String>) -> String {
+        value.clone().unwrap_or_else(|| "qcow2".to_owned())
+    }
+
+    fn back(field: &String) -> Option<Option<String>> {
+        Some(Some(field.clone()).filter(|format| format != "qcow2"))
+    }
+}
+
+/// The scope of unique host names, in Nova's words.
+pub(super) struct NameScopeWords;
+
+impl NameScopeWords {
+    const ALL: [(&str, NameScope); 3] =
+        [("", NameScope::Unbound), ("project", NameScope::Project), ("global", NameScope::Global)];
+}
+
+impl Conversion<String, NameScope> for NameScopeWords {
+    fn give(value: &String) -> NameScope {
+        Self::ALL.into_iter().find(|(word, _)| word == value).map(|(_, scope)| scope).unwrap_or_default()
+    }
+
+    fn back(field: &NameScope) -> Option<String> {
+        Self::ALL.into_iter().find(|(_, scope)| scope == field).map(|(word, _)| word.to_owned())
     }
 }
 

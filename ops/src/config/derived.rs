@@ -6,6 +6,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use chronova_actors::notifications::{NotificationDriver, NotificationFormat, StateChangeUpdates};
+use chronova_actors::pci::HostPciOptions;
+use chronova_actors::pci::alias::PciAliases;
+use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_hypervisor::options::{ImagesType, Spice};
 use chronova_web::auth::Secret;
@@ -13,6 +17,7 @@ use chronova_web::identity::LockoutRule;
 
 use super::Config;
 use super::targets::Targets;
+use crate::telemetry;
 
 /// Fills the fields of `to` that derive from several options.
 pub(super) fn settle(config: &Config, to: &mut Targets) {
@@ -20,9 +25,12 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     ratios(config, to);
     disks(config, to);
     to.runtime.hosts.host_cpus = host_cpus(config);
+    to.runtime.hosts.fenced = true;
+    devices(config, to);
     to.drivers.sim_state_dir = Some(config.chronova.data_dir.join("sim"));
     screens(config, to);
     lockout(config, to);
+    notifications(config, to);
     let neutron = &config.neutron;
     let secret = || Secret::new(neutron.metadata_proxy_shared_secret.clone());
     to.web.metadata.proxy_secret = neutron.service_metadata_proxy.then(secret);
@@ -32,12 +40,52 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     patience.idle = patience.idle.filter(|_| config.wsgi.keep_alive).map(|idle| idle.min(most));
 }
 
+/// The brokers that a transport URL names, or the drivers that are not known, were checked before.
+fn notifications(config: &Config, to: &mut Targets) {
+    let (section, oslo) = (&config.notifications, &config.oslo_messaging_notifications);
+    let options = &mut to.runtime.notifications;
+    options.format = match section.notification_format.as_str() {
+        "versioned" => NotificationFormat::Versioned,
+        "both" => NotificationFormat::Both,
+        _ => NotificationFormat::Unversioned,
+    };
+    options.state_changes = match section.notify_on_state_change.as_deref() {
+        Some("vm_state") => StateChangeUpdates::VmState,
+        Some(_) => StateChangeUpdates::VmAndTaskState,
+        None => StateChangeUpdates::Never,
+    };
+    options.drivers = oslo.driver.0.iter().filter_map(|word| notification_driver(word).ok().flatten()).collect();
+    options.host = config.default.host.clone().unwrap_or_default();
+    let url = oslo.transport_url.as_ref().or(config.default.transport_url.as_ref());
+    options.broker.transport_url = url.map(String::as_str).unwrap_or_default().into();
+}
+
+/// The driver of a word; `None` for `noop`.
+///
+/// # Errors
+/// There is no such driver here.
+pub(super) fn notification_driver(word: &str) -> Result<Option<NotificationDriver>, ()> {
+    match word.trim() {
+        "messagingv2" => Ok(Some(NotificationDriver::MessagingV2)),
+        "messaging" => Ok(Some(NotificationDriver::Messaging)),
+        "log" => Ok(Some(NotificationDriver::Log)),
+        "noop" | "" => Ok(None),
+        _ => Err(()),
+    }
+}
+
 fn log_file(config: &Config, to: &mut Targets) {
     let default = &config.default;
     to.log.file = match (&default.log_dir, &default.log_file) {
         (None, file) => file.clone(),
         (Some(dir), file) => Some(dir.join(file.as_deref().unwrap_or(Path::new("chronova.log")))),
     };
+    let facility = telemetry::FACILITIES.iter().find(|(name, _)| *name == default.syslog_log_facility);
+    to.log.syslog = facility.filter(|_| default.use_syslog).map(|(_, number)| *number);
+    // A file that cannot be used has stopped the start.
+    if let Some(Ok(settings)) = default.log_config_append.as_deref().map(telemetry::log_config::read) {
+        to.log = settings;
+    }
 }
 
 /// As in Nova, a ratio of 0.0 or none means the initial ratio. Any other ratio overwrites the provider's at each report
@@ -67,6 +115,20 @@ pub(super) fn cpu_sets(config: &Config) -> CpuSets {
 fn host_cpus(config: &Config) -> HostCpus {
     let named = config.chronova.host_cpus.as_deref().map(HostCpus::read_named);
     HostCpus { others: cpu_sets(config), named: named.and_then(Result::ok).unwrap_or_default() }
+}
+
+/// `[pci] alias`.
+pub(super) fn pci_aliases(config: &Config) -> Result<PciAliases, String> {
+    PciAliases::read(&config.pci.alias.0, config.filter_scheduler.pci_in_placement)
+}
+
+fn devices(config: &Config, to: &mut Targets) {
+    let pci = &mut to.runtime.hosts.host_pci;
+    pci.others = DeviceSpec::read_all(&config.pci.device_spec.0).unwrap_or_default();
+    pci.named = HostPciOptions::read_named(&config.chronova.host_pci_device_spec.0).unwrap_or_default();
+    let aliases = pci_aliases(config).unwrap_or_default();
+    to.runtime.servers.pci_aliases = aliases.clone();
+    to.runtime.scheduler.pci_aliases = aliases;
 }
 
 /// Sets the image backend from `images_type` and `use_cow_images`, and the directory of guests' disks. The default of

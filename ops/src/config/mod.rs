@@ -90,17 +90,55 @@ pub struct InvalidConfig {
 
 /// Reads the files in order. Without files, every option has its default.
 pub fn load(files: &[PathBuf]) -> Result<Loaded, InvalidConfig> {
-    load_on(&MachineDefaults::here(), files)
+    load_with(files, "")
+}
+
+/// Like [`load`]. `said` has the options of the command line in the form of a file, which wins over all files.
+pub fn load_with(files: &[PathBuf], said: &str) -> Result<Loaded, InvalidConfig> {
+    load_from(&MachineDefaults::here(), files, said)
 }
 
 /// Like [`load`], with the defaults of a given machine.
 pub fn load_on(machine: &MachineDefaults, files: &[PathBuf]) -> Result<Loaded, InvalidConfig> {
+    load_from(machine, files, "")
+}
+
+/// The files of a `--config-dir`: those that end in `.conf`, in the order of their names.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn files_of(folder: &Path) -> Result<Vec<PathBuf>, InvalidConfig> {
+    let read = || -> std::io::Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "conf") && path.is_file() {
+                files.push(path);
+            }
+        }
+        files.sort();
+        Ok(files)
+    };
+    read().map_err(|error| {
+        let place = Some(ConfigLine { file: folder.to_owned(), line: 0 });
+        let message = format!("cannot be read: {error}");
+        InvalidConfig { problems: vec![Problem { severity: Severity::Error, place, message }] }
+    })
+}
+
+/// The place of the options of the command line in messages.
+const COMMAND_LINE: &str = "command line";
+
+fn load_from(machine: &MachineDefaults, files: &[PathBuf], said: &str) -> Result<Loaded, InvalidConfig> {
     let mut problems = Vec::new();
     let texts: Vec<(&Path, String)> = files
         .iter()
         .filter_map(|file| read_file(file).map_err(|problem| problems.push(problem)).ok().map(|text| (&**file, text)))
         .collect();
-    let texts: Vec<(&Path, &str)> = texts.iter().map(|(file, text)| (*file, text.as_str())).collect();
+    let mut texts: Vec<(&Path, &str)> = texts.iter().map(|(file, text)| (*file, text.as_str())).collect();
+    if !said.is_empty() {
+        texts.push((Path::new(COMMAND_LINE), said));
+    }
     let config = judge(machine, &texts, &mut problems);
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
     match config {

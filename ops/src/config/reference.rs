@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::option::{Default, OptionDef, OptionType};
 use super::options::SECTIONS;
+use super::unknown_options;
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -29,6 +30,16 @@ chronova config check /etc/nova/nova.conf /etc/chronova/chronova.conf
 * Secrets are never repeated in messages.
 ";
 
+const WITHOUT_MEANING: &str = "
+## Options of Nova without a meaning here
+
+Chronova notes and skips these options. Where a file sets another value than Nova's default and that value asks for
+something that Chronova does not do, `config check` and the start warn, with the reason.
+
+| option | reason |
+|---|---|
+";
+
 /// The whole page, in Markdown.
 pub fn render() -> String {
     let mut page = INTRODUCTION.to_owned();
@@ -39,6 +50,10 @@ pub fn render() -> String {
         for def in *options {
             let _ = writeln!(page, "| `{}` | {} | {} | {} |", def.name, value(def), default(def), meaning(def));
         }
+    }
+    page.push_str(WITHOUT_MEANING);
+    for (section, name, reason) in unknown_options::reasons() {
+        let _ = writeln!(page, "| `[{section}] {name}` | {reason} |");
     }
     page
 }

@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use chronova_actors::pci::alias::PciAliases;
+
 use super::*;
 
 struct Files {
@@ -101,7 +103,6 @@ fn all_problems_are_reported_in_the_order_of_the_files() {
             "0.conf:3: error: [DEFAULT] debug: `maybe` is not a boolean (true, 1, on, yes or false, 0, off, no)",
             "0.conf:4: error: neither a section, a comment nor an assignment (no `=` or `:`)",
             "0.conf:6: error: [api] max_limit: -4 is out of bounds (at least 0)",
-            "1.conf:2: warning: [vnc] novncproxy_port has no effect in this version yet",
             "1.conf:2: error: [vnc] novncproxy_port: 99999 is out of bounds (0 to 65535)",
             "1.conf:4: error: [libvirt] virt_type: `lxc` is not one of auto, kvm, qemu",
         ]
@@ -112,19 +113,53 @@ fn all_problems_are_reported_in_the_order_of_the_files() {
 fn options_that_only_nova_has_cause_a_note_or_a_warning() {
     assert_eq!(
         problems_in(&[concat!(
-            "[DEFAULT]\ntransport_url = rabbit://a\n[ironic]\nauth-type = password\n",
-            "[database]\nconnection = mysql://x\n[libvirt]\ndisk-prefix = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
+            "[DEFAULT]\ncompute_driver = fake\n[ironic]\nauth-type = password\n",
+            "[database]\nconnection = mysql://x\n[libvirt]\nuid-maps = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
         )]),
         [
-            "0.conf:2: note: [DEFAULT] transport_url is an option of Nova and has no effect in Chronova",
+            "0.conf:2: note: [DEFAULT] compute_driver is an option of Nova and has no effect in Chronova",
             "0.conf:4: note: [ironic] auth-type is an option of Nova and has no effect in Chronova",
             "0.conf:6: warning: [database] connection is an option of Nova and has no effect: the event log under \
              [chronova] data_dir takes the place of Nova's databases",
-            "0.conf:8: warning: [libvirt] disk_prefix has no effect in this version yet",
+            "0.conf:8: note: [libvirt] uid-maps is an option of Nova and has no effect in Chronova",
             "0.conf:9: warning: [libvirt] max_limit is not a known option; did you mean [api] max_limit?",
             "0.conf:11: warning: [quotas] cores is not a known option; did you mean [quota] cores?",
         ]
     );
+}
+
+#[test]
+fn options_without_a_meaning_are_noted_with_their_reason_and_their_choices_cause_a_warning() {
+    let harmless = "[libvirt]\ntx_queue_size =\ninject_password = False\n[quota]\nrecheck_quota = false\n";
+    let reason = "is an option of Nova and has no effect in Chronova: ";
+    assert_eq!(
+        problems_in(&[harmless]),
+        [
+            format!("0.conf:2: note: [libvirt] tx_queue_size {reason}no network here has vhost-user cards"),
+            format!(
+                "0.conf:3: note: [libvirt] inject_password {reason}no file in a guest's disk is changed; the guest reads \
+                 its password from its metadata, or its agent sets it"
+            ),
+            format!(
+                "0.conf:5: note: [quota] recheck_quota {reason}quota is claimed before anything is made, so two requests \
+                 at once cannot exceed it"
+            ),
+        ]
+    );
+    let chosen =
+        problems_in(&["[libvirt]\ntx-queue-size = 512\n[workarounds]\ndisable_deep_image_inspection = true\n"]);
+    assert_eq!(
+        chosen,
+        [
+            format!("0.conf:2: warning: [libvirt] tx-queue-size {reason}no network here has vhost-user cards"),
+            format!(
+                "0.conf:4: warning: [workarounds] disable_deep_image_inspection {reason}for safety every image is \
+                 inspected before a guest uses it, and nothing turns that off"
+            ),
+        ]
+    );
+    let old = problems_in(&["[DEFAULT]\nimage_cache_subdirectory_name = cache\n"]);
+    assert!(old.len() == 1 && old[0].starts_with("0.conf:2: warning: ") && old[0].contains("cached images"), "{old:?}");
 }
 
 /// An operator who names a service believes that Chronova calls it.
@@ -408,6 +443,24 @@ fn options_for_signatures_of_images_stop_the_start() {
 }
 
 #[test]
+fn choices_that_are_not_supported_stop_the_start_and_say_what_to_choose() {
+    for (section, option, advice) in [
+        ("DEFAULT", "config_drive_format = vfat", "iso9660"),
+        ("scheduler", "query_placement_for_routed_network_aggregates = true", "set it to false"),
+        ("quota", "driver = nova.quota.UnifiedLimitsDriver", "set nova.quota.DbQuotaDriver"),
+        ("libvirt", "snapshot_image_format = vmdk", "raw or qcow2"),
+        ("libvirt", "snapshot_image_format = vdi", "raw or qcow2"),
+    ] {
+        let problems = problems_in(&[&format!("[{section}]\n{option}\n")]);
+        assert_eq!(problems.len(), 1, "{option}: {problems:?}");
+        assert!(problems[0].starts_with(&format!("0.conf:2: error: [{section}] ")), "{problems:?}");
+        assert!(problems[0].contains(advice), "{problems:?}");
+    }
+    let supported = "[DEFAULT]\nconfig_drive_format = iso9660\n[quota]\ndriver = nova.quota.NoopQuotaDriver\n";
+    assert_eq!(problems_in(&[supported]), [""; 0]);
+}
+
+#[test]
 fn contradictory_storage_options_stop_the_start() {
     let lines = |text: &str| problems_in(&[&format!("[libvirt]\n{text}")]);
     for (text, place, option, advice) in [
@@ -446,6 +499,32 @@ fn contradictory_storage_options_stop_the_start() {
     assert_eq!(problems_in(&[&format!("{space}use_cow_images = false")]), Vec::<String>::new());
 }
 
+#[test]
+fn syslog_has_the_facility_of_the_option() {
+    let facility = |text: &str| good(&[&format!("[DEFAULT]\n{text}")]).config.targets().log.syslog;
+    assert_eq!(facility("syslog_log_facility = LOG_LOCAL0\n"), None, "it is off by default");
+    assert_eq!(facility("use_syslog = true\n"), Some(1));
+    for local in 0..8_u8 {
+        let text = format!("debug = False\nuse_syslog = True\nsyslog_log_facility = LOG_LOCAL{local}\n");
+        assert_eq!(facility(&text), Some(16 + local));
+    }
+    assert!(problems_in(&["[DEFAULT]\nsyslog_log_facility = LOG_LOCAL8\n"])[0].contains("LOG_LOCAL8"));
+}
+
+#[test]
+fn notifications_need_a_known_driver_and_a_broker() {
+    let of = |text: &str| problems_in(&[text]);
+    assert_eq!(of("[oslo_messaging_notifications]\ndriver = noop\n"), [""; 0]);
+    assert!(of("[oslo_messaging_notifications]\ndriver = pigeon\n")[0].contains("pigeon is not supported"));
+    assert!(of("[oslo_messaging_notifications]\ndriver = messagingv2\n")[0].contains("no transport_url says where"));
+    let both = good(&["[DEFAULT]\ntransport_url = rabbit://u:p@rpc:5672/\n[oslo_messaging_notifications]\n\
+                       driver = messagingv2\ntransport_url = rabbit://u:p@notes:5672/\n"]);
+    let options = both.config.targets().runtime.notifications;
+    assert_eq!(&*options.broker.transport_url, "rabbit://u:p@notes:5672/", "a queue of their own");
+    let off = good(&["[oslo_messaging_notifications]\ndriver = noop\n"]).config.targets().runtime.notifications;
+    assert!(off.drivers.is_empty());
+}
+
 /// A guest's metadata contains secrets of its owner, so only known proxies may ask for it.
 #[test]
 fn metadata_proxies_without_a_secret_or_address_are_reported() {
@@ -458,4 +537,32 @@ fn metadata_proxies_without_a_secret_or_address_are_reported() {
     let nobody = problems_in(&[forwarded]);
     assert!(nobody[0].starts_with("0.conf:2: warning: ") && nobody[0].contains("trusted_proxies"), "{nobody:?}");
     assert_eq!(problems_in(&[&format!("{forwarded}[chronova]\ntrusted_proxies = 10.0.0.1")]), Vec::<String>::new());
+}
+
+#[test]
+fn wrong_pci_devices_stop_the_start() {
+    let text = "[pci]\ndevice_spec = {\"devname\": \"eth0\"}\nalias = {\"name\": \"gpu\"}\n[chronova]\nhost_pci_device_spec = \
+                {}\n[filter_scheduler]\npci_in_placement = true\n";
+    let said = problems_in(&[text]).join("\n");
+    for part in [
+        "0.conf:2: error: [pci] device_spec: ",
+        "write the address of the device",
+        "0.conf:3: error: [pci] alias: ",
+        "does not have vendor_id and product_id",
+        "0.conf:5: error: [chronova] host_pci_device_spec: ",
+        "0.conf:7: error: [filter_scheduler] pci_in_placement needs [pci] report_in_placement = true",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn pci_devices_and_aliases_reach_the_hosts_and_the_scheduler() {
+    let text = "[DEFAULT]\npci_alias = {\"name\": \"gpu\", \"vendor_id\": \"10de\"}\n[pci]\npassthrough_whitelist = \
+                [{\"vendor_id\": \"10de\"}, {\"address\": \"*:81:00.*\"}]\n[chronova]\nhost_pci_device_spec = h1 []\n";
+    let targets = good(&[text]).config.targets();
+    let pci = &targets.runtime.hosts.host_pci;
+    assert_eq!((pci.others.len(), pci.of("h1").len(), pci.reports), (2, 0, false));
+    assert_ne!(targets.runtime.scheduler.pci_aliases, PciAliases::default());
+    assert_eq!(targets.runtime.servers.pci_aliases, targets.runtime.scheduler.pci_aliases);
 }

@@ -1,15 +1,19 @@
 //! Assignments to options that Chronova does not have.
 //!
 //! `nova_options.txt` lists the options of Nova and of its libraries that have no meaning here, as `section.option`;
-//! `section.*` means a whole section (clients of other services, drivers of other hypervisors, message queues). A file
-//! that sets them is a normal `nova.conf`.
+//! `section.*` means a whole section (clients of other services, drivers of other hypervisors, message queues). A
+//! file that sets them is a normal `nova.conf`, so the remark is a note.
+//!
+//! `section.option = VALUE: reason` is an option whose other values choose something that Chronova does not do. With
+//! `VALUE`, Nova's default, the remark is a note, with another value a warning; both have the reason. `unset` stands for
+//! no value, and `any` for an option of which no value makes a difference.
 
 use super::ini::IniAssignment;
 use super::options::SECTIONS;
 use super::suggest::nearest;
 use super::{Problem, Severity};
 
-static NAMES: &str = include_str!("nova_options.txt");
+static LIST: &str = include_str!("nova_options.txt");
 
 /// Sections that have no effect although an operator may rely on them. Setting them causes a warning.
 const WORTH_A_WARNING: [(&str, &str); 4] = [
@@ -19,16 +23,66 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
     ("barbican", "no key manager is used: features that need stored secrets are not available"),
 ];
 
+/// A line of the list.
+struct ForeignOption {
+    section: &'static str,
+    /// `*` stands for every option of the section.
+    name: &'static str,
+    /// The harmless value and the reason why the option has no meaning here.
+    reason: Option<(&'static str, &'static str)>,
+}
+
+impl ForeignOption {
+    fn parse(line: &'static str) -> Option<Self> {
+        let (title, reason) = match line.split_once(" = ") {
+            Some((title, rest)) => (title, Some(rest.split_once(": ")?)),
+            None => (line, None),
+        };
+        let (section, name) = title.split_once('.')?;
+        Some(Self { section, name, reason })
+    }
+
+    fn is(&self, section: &str, name: &str) -> bool {
+        self.section.eq_ignore_ascii_case(section) && (self.name == "*" || self.name == name)
+    }
+
+    /// The remark about an assignment of `value`.
+    fn remark(&self, title: &str, value: &str) -> (Severity, String) {
+        let message = format!("{title} is an option of Nova and has no effect in Chronova");
+        match self.reason {
+            None => (Severity::Note, message),
+            Some((harmless, reason)) if is_harmless(value, harmless) => {
+                (Severity::Note, format!("{message}: {reason}"))
+            }
+            Some((_, reason)) => (Severity::Warning, format!("{message}: {reason}")),
+        }
+    }
+}
+
+/// Whether the value of a file is the harmless one, with oslo's spellings of booleans, numbers and lists.
+fn is_harmless(value: &str, harmless: &str) -> bool {
+    let plain = value.to_ascii_lowercase().split(',').map(str::trim).collect::<Vec<_>>().join(",");
+    match harmless {
+        "any" => true,
+        "unset" => plain.is_empty(),
+        "true" => ["true", "1", "on", "yes"].contains(&plain.as_str()),
+        "false" => ["false", "0", "off", "no"].contains(&plain.as_str()),
+        _ => plain == harmless.to_ascii_lowercase() || number(&plain).is_some_and(|it| number(harmless) == Some(it)),
+    }
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok()
+}
+
 /// The remark about an assignment to an option that Chronova does not have.
 pub(super) fn remark(entry: &IniAssignment) -> Problem {
     let title = format!("[{}] {}", entry.section, entry.key);
     let (section, name) = (entry.section.to_ascii_lowercase(), entry.key.replace('-', "_"));
-    let (severity, message) = match worth_a_warning(&section) {
-        Some(reason) => (Severity::Warning, format!("{title} is an option of Nova and has no effect: {reason}")),
-        None if is_known(&section, &name) => {
-            (Severity::Note, format!("{title} is an option of Nova and has no effect in Chronova"))
-        }
-        None => (Severity::Warning, format!("{title} is not a known option{}", suggestion(entry))),
+    let (severity, message) = match (worth_a_warning(&section), foreign(&section, &name)) {
+        (Some(reason), _) => (Severity::Warning, format!("{title} is an option of Nova and has no effect: {reason}")),
+        (None, Some(option)) => option.remark(&title, &entry.value),
+        (None, None) => (Severity::Warning, format!("{title} is not a known option{}", suggestion(entry))),
     };
     Problem { severity, place: Some(entry.place.clone()), message }
 }
@@ -38,12 +92,21 @@ fn worth_a_warning(section: &str) -> Option<&'static str> {
     WORTH_A_WARNING.iter().find(|(worth, _)| *worth == section).map(|(_, reason)| *reason)
 }
 
-fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
-    NAMES.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('.'))
+fn all() -> impl Iterator<Item = ForeignOption> {
+    LIST.lines().filter(|line| !line.starts_with('#')).filter_map(ForeignOption::parse)
 }
 
-fn is_known(section: &str, name: &str) -> bool {
-    names().any(|(s, n)| s.eq_ignore_ascii_case(section) && (n == "*" || n == name))
+fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    all().map(|option| (option.section, option.name))
+}
+
+fn foreign(section: &str, name: &str) -> Option<ForeignOption> {
+    all().find(|option| option.is(section, name))
+}
+
+/// The options with a reason, as section, name and reason, for the reference page.
+pub(super) fn reasons() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    all().filter_map(|option| option.reason.map(|(_, reason)| (option.section, option.name, reason)))
 }
 
 /// Suggests the nearest name in the same section, else a section that has this name, else the nearest section.
@@ -79,5 +142,35 @@ mod tests {
     fn the_list_is_sorted_and_without_repeats() {
         let all: Vec<_> = names().collect();
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "sort nova_options.txt (LC_ALL=C sort -u)");
+    }
+
+    /// A line that is not read would make a known option an unknown one.
+    #[test]
+    fn every_line_of_the_list_is_read() {
+        let lines = LIST.lines().filter(|line| !line.starts_with('#'));
+        assert_eq!(all().count(), lines.count());
+        for (section, name, reason) in reasons() {
+            assert!(reason.len() > 15 && !reason.ends_with('.'), "{section}.{name}: {reason}");
+        }
+    }
+
+    #[test]
+    fn harmless_values_are_spelled_as_in_oslo() {
+        for (value, harmless) in [
+            ("False", "false"),
+            ("0", "false"),
+            ("on", "true"),
+            ("", "unset"),
+            ("whatever", "any"),
+            ("streamOptimized, monolithicSparse", "streamOptimized,monolithicSparse"),
+            ("1000000", "1000000.0"),
+        ] {
+            assert!(is_harmless(value, harmless), "{value} {harmless}");
+        }
+        for (value, harmless) in
+            [("true", "false"), ("no", "true"), ("256", "unset"), ("", "_base"), ("-1", "1000000.0")]
+        {
+            assert!(!is_harmless(value, harmless), "{value} {harmless}");
+        }
     }
 }

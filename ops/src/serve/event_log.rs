@@ -9,7 +9,7 @@ use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
 
 use super::{identity, private};
-use crate::commands::DataDir;
+use crate::commands::{DataDir, log_home};
 use crate::config::Config;
 use crate::config::event_store::{self, EventStoreAddress};
 
@@ -26,8 +26,15 @@ impl EventLog {
     pub(super) async fn open(config: &Config, sqlite: &SqliteOptions, member: Option<&MemberName>) -> Result<Self> {
         let data = DataDir(config.chronova.data_dir.clone());
         private::close(&data.0).with_context(|| format!("cannot use the data folder {}", data.0.display()))?;
+        if data.unfinished_restore().exists() {
+            bail!("a restore to {} was not completed: run `chronova backup restore` again", data.0.display());
+        }
         match EventStoreAddress::parse(&config.chronova.event_store).map_err(anyhow::Error::msg)? {
-            EventStoreAddress::Sqlite => Self::file(&data.log(), sqlite),
+            EventStoreAddress::Sqlite => {
+                let opened = Self::file(&data.log(), sqlite)?;
+                log_home::settle(&data, &*opened.store()).await?;
+                Ok(opened)
+            }
             EventStoreAddress::Postgres(url) => Self::database(config, &data, url, member).await,
         }
     }

@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result, bail};
 use chronova_actors::gateway::CommandGateway;
 use chronova_actors::ports::ImageService;
 use chronova_actors::runtime::{Leadership, Member};
-use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
+use chronova_actors::services::embedded::image::PropertyLimit;
+use chronova_actors::services::embedded::image::embedded::{EmbeddedImages, ImageLimits};
 use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_actors::services::external::glance::GlanceImages;
 use chronova_actors::services::external::http::CallOptions;
@@ -80,8 +81,10 @@ pub(super) fn open(
 fn embedded(config: &Config, member: &Member, gateway: &Arc<CommandGateway>) -> Result<OpenedImages> {
     let (folder, size_cap) = (&config.chronova.data_dir, config.glance.image_size_cap);
     let files = ImageFiles::open(folder, size_cap).context("cannot use the folder of the images")?;
-    let most = usize::try_from(config.glance.image_count_total).ok();
-    Ok(OpenedImages::Embedded(EmbeddedImages::limited(files, Arc::clone(&member.views), Arc::clone(gateway), most)))
+    let limit = |number: i64| usize::try_from(number).ok();
+    let (images, properties) = (config.glance.image_count_total, config.glance.image_property_quota);
+    let limits = ImageLimits { images: limit(images), properties: PropertyLimit(limit(properties)) };
+    Ok(OpenedImages::Embedded(EmbeddedImages::limited(files, Arc::clone(&member.views), Arc::clone(gateway), limits)))
 }
 
 fn glance(config: &Config, accounts: CallingAccounts, users: SharedUserTokens) -> Result<OpenedImages> {

@@ -4,9 +4,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context as _, Result, bail};
 use chronova_web::console::{self, ConsoleConfig};
-use chronova_web::server::{HttpOptions, Listener};
+use chronova_web::server::{HttpOptions, Listener, Offer};
 use chronova_web::service::Service;
-use chronova_web::tls::TlsFiles;
+use chronova_web::tls::{ServedCertificate, TlsFiles};
 
 use crate::config::targets::Targets;
 use crate::config::{Config, Words};
@@ -28,13 +28,22 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
     let mut all = Vec::new();
     for (words, only) in groups {
         let api = if only == Some(Service::Metadata) { "metadata" } else { "osapi_compute" };
+        let is_novas = matches!(only, Some(Service::Compute | Service::Metadata));
+        if is_novas && !config.default.enabled_apis.iter().any(|enabled| enabled == api) {
+            continue;
+        }
         let secure = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == api);
         let in_novas_words = in_novas_words(config, only).filter(|_| words.0.is_empty());
         for word in words.0.iter().cloned().chain(in_novas_words) {
-            all.push(Listener { address: resolve(&word)?, only, secure });
+            all.push(Listener { address: resolve(&word)?, offer: only.map_or(Offer::All, Offer::Only), secure });
         }
     }
-    if !all.iter().any(|listener| listener.only.is_none()) {
+    let vnc = &config.vnc;
+    if let Some(word) = host_and_port(&vnc.novncproxy_host, vnc.novncproxy_port) {
+        let secure = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == "osapi_compute");
+        all.push(Listener { address: resolve(&word)?, offer: Offer::Consoles, secure });
+    }
+    if !all.iter().any(|listener| listener.offer == Offer::All) {
         bail!("[chronova] listen is empty: set at least one HOST:PORT");
     }
     if config.api.auth_strategy == "noauth2"
@@ -56,6 +65,11 @@ fn in_novas_words(config: &Config, only: Option<Service>) -> Option<String> {
         Service::Metadata => (&default.metadata_listen, default.metadata_listen_port),
         _ => return None,
     };
+    host_and_port(host, port)
+}
+
+/// `HOST:PORT`; `None` without a port.
+fn host_and_port(host: &str, port: Option<u16>) -> Option<String> {
     let port = port.filter(|port| *port != 0)?;
     Some(if host.contains(':') && !host.starts_with('[') {
         format!("[{host}]:{port}")
@@ -81,7 +95,8 @@ fn tls(config: &Config) -> Result<Option<TlsFiles>> {
 /// The options of the listeners.
 pub fn serving(config: &Config, targets: &Targets) -> Result<HttpOptions> {
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
-    Ok(HttpOptions { workers, tls: tls(config)?, ..targets.serving.clone() })
+    let tls = tls(config)?.map(ServedCertificate::open).transpose()?;
+    Ok(HttpOptions { workers, tls, ..targets.serving.clone() })
 }
 
 fn resolve(word: &str) -> Result<SocketAddr> {
@@ -94,7 +109,7 @@ pub fn public_url(config: &Config, listeners: &[Listener]) -> String {
     if let Some(url) = &config.chronova.public_url {
         return url.trim_end_matches('/').to_owned();
     }
-    let Some(first) = listeners.iter().find(|listener| listener.only.is_none()) else { return String::new() };
+    let Some(first) = listeners.iter().find(|listener| listener.offer == Offer::All) else { return String::new() };
     let (address, scheme) = (first.address, if first.secure { "https" } else { "http" });
     match address.ip().is_unspecified() {
         true => format!("{scheme}://{}:{}", config.chronova.public_host, address.port()),

@@ -13,6 +13,8 @@ mod network;
 mod private;
 mod read_models;
 mod reconcilers;
+mod reload;
+mod report;
 mod vendor_data;
 mod volumes;
 mod wiring;
@@ -30,19 +32,22 @@ use crate::config::Config;
 use crate::telemetry::Logging;
 use cluster::{ClusterMembership, ClusterOptions};
 use event_log::EventLog;
+pub use reload::ReadConfig;
+use reload::Reload;
 use wiring::ControlPlane;
 
-/// Serves until SIGTERM or SIGINT. An error says why the server could not start or had to stop.
-pub fn run(config: Config) -> Result<()> {
+/// Serves until SIGTERM or SIGINT. `read_config` reads the configuration again at SIGHUP. An error says why the server
+/// could not start or had to stop.
+pub fn run(config: Config, read_config: ReadConfig) -> Result<()> {
     let logging = Logging::start(&config.targets().log)?;
     let system = actix_rt::System::with_tokio_rt(|| {
         #[expect(clippy::expect_used, reason = "without the runtime's threads the server can do nothing")]
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("the threads can be started")
     });
-    system.block_on(serve(config, logging))
+    system.block_on(serve(config, logging, read_config))
 }
 
-async fn serve(config: Config, logging: Logging) -> Result<()> {
+async fn serve(config: Config, logging: Logging, read_config: ReadConfig) -> Result<()> {
     let targets = config.targets();
     let cluster = ClusterOptions::of(&config)?;
     let mut signals = ServeSignals::new()?;
@@ -75,19 +80,19 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     };
     opener.open(&control_plane.app);
     tracing::info!("ready");
+    let reload = Reload { logging, certificate: serving.tls.clone(), read_config };
     let mut ended = Ok(WorkEnd::Leads);
     if let Some(membership) = &membership {
-        ended = follow((&logging, &mut signals), &config, &mut control_plane, membership, &opener).await;
+        ended = follow((&reload, &mut signals), &config, &mut control_plane, membership, &opener).await;
     }
     if let Ok(WorkEnd::Leads) = ended {
         let over = handed_over(membership.as_ref());
-        ended = until_told((&logging, &mut signals), &mut control_plane, over).await;
+        ended = until_told((&reload, &mut signals), &config, &mut control_plane, over).await;
     }
     control_plane.app.feeds.close();
     control_plane.app.consoles.close();
-    for handle in handles {
-        handle.stop(true).await;
-    }
+    // All listeners close at once. The limit of `[DEFAULT] graceful_shutdown_timeout` is for all together.
+    futures::future::join_all(handles.iter().map(|handle| handle.stop(true))).await;
     if let Some(peers) = peers {
         peers.close().await;
     }
@@ -131,14 +136,14 @@ enum WorkEnd {
 
 /// Follows the leader until this member has taken the lead, and begins to lead.
 async fn follow(
-    (logging, signals): (&Logging, &mut ServeSignals),
+    (reload, signals): (&Reload, &mut ServeSignals),
     config: &Config,
     control_plane: &mut ControlPlane,
     membership: &ClusterMembership,
     opener: &StartupGateOpener,
 ) -> Result<WorkEnd> {
     let leads = async { membership.lead().await.map(|()| WorkEnd::Leads) };
-    let ended = until_told((logging, signals), control_plane, leads).await?;
+    let ended = until_told((reload, signals), config, control_plane, leads).await?;
     if let WorkEnd::Leads = ended {
         control_plane.lead(config, membership).await?;
         opener.open(&control_plane.app);
@@ -181,6 +186,7 @@ struct ServeSignals {
     end: EndSignals,
     hang_up: Signal,
     rebuild: Signal,
+    report: Signal,
 }
 
 impl ServeSignals {
@@ -189,26 +195,31 @@ impl ServeSignals {
             end: EndSignals::new()?,
             hang_up: signal(SignalKind::hangup())?,
             rebuild: signal(SignalKind::user_defined1())?,
+            report: signal(SignalKind::user_defined2())?,
         })
     }
 }
 
 /// Waits for a reason to stop, or for a change of the member's role.
 async fn until_told(
-    (logging, signals): (&Logging, &mut ServeSignals),
+    (reload, signals): (&Reload, &mut ServeSignals),
+    config: &Config,
     control_plane: &mut ControlPlane,
     changes: impl Future<Output = Result<WorkEnd>>,
 ) -> Result<WorkEnd> {
-    let ServeSignals { end, hang_up, rebuild } = signals;
+    let ServeSignals { end, hang_up, rebuild, report } = signals;
     let mut broken = control_plane.member.broken();
     let mut changes = std::pin::pin!(changes);
     loop {
         tokio::select! {
             () = end.told() => return Ok(WorkEnd::Told),
-            _ = hang_up.recv() => if let Err(error) = logging.reopen() {
-                tracing::error!(%error, "cannot reopen the log file");
-            },
+            _ = hang_up.recv() => reload.all(&control_plane.app.policy),
             _ = rebuild.recv() => control_plane.member.rebuild_all(),
+            _ = report.recv() => {
+                let now = control_plane.member.clock.now();
+                let text = report::render(config, &control_plane.member.views, now);
+                report::write(&text, config.oslo_reports.log_dir.as_deref(), now);
+            },
             changed = &mut changes => return changed,
             reason = broken.wait_for(Option::is_some) => {
                 let reason = reason.ok().and_then(|reason| (*reason).clone()).unwrap_or_default();

@@ -234,7 +234,9 @@ impl ProviderIndex {
             | LedgerEvent::TraitDeleted(_)
             | LedgerEvent::GroupMemberPlaced(_)
             | LedgerEvent::HostCellsReplaced(_)
-            | LedgerEvent::GuestFitted(_) => evolve(ledger),
+            | LedgerEvent::GuestFitted(_)
+            | LedgerEvent::HostPciReplaced(_)
+            | LedgerEvent::PciDevicesClaimed(_) => evolve(ledger),
         }
     }
 

@@ -13,7 +13,7 @@ use chronova_events::codec;
 use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{ConsumerId, ProviderId, ServerGroupId};
-use chronova_events::ledger::{Consumer, Ledger, LedgerEvent, Provider};
+use chronova_events::ledger::{Consumer, FittedNumaCell, HostCellsReplaced, Ledger, LedgerEvent, Provider};
 use chronova_events::registry::{Event, NounEvent};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,25 @@ struct StoredPlacementV2 {
     ledger: LedgerV2,
 }
 
+/// The content of a checkpoint of version 3.
+#[derive(Deserialize)]
+struct StoredPlacementV3 {
+    ledger: LedgerV3,
+}
+
+#[derive(Deserialize)]
+struct LedgerV3 {
+    providers: BTreeMap<ProviderId, Arc<Provider>>,
+    consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
+    classes: BTreeSet<String>,
+    traits: BTreeSet<String>,
+    groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
+    member_of: BTreeMap<ConsumerId, ServerGroupId>,
+    cells: BTreeMap<ProviderId, Arc<HostCellsReplaced>>,
+    fitted: BTreeMap<ProviderId, BTreeMap<ConsumerId, Arc<Vec<FittedNumaCell>>>>,
+    fitted_on: BTreeMap<ConsumerId, ProviderId>,
+}
+
 #[derive(Deserialize)]
 struct LedgerV2 {
     providers: BTreeMap<ProviderId, Arc<Provider>>,
@@ -73,7 +92,7 @@ impl From<StoredPlacement> for Placement {
 
 impl Projection for Placement {
     const NAME: &'static str = "placement";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["ledger"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -82,8 +101,8 @@ impl Projection for Placement {
         }
     }
 
-    /// Version 1 had no server groups, and version 2 no NUMA cells. In this view both matter only to proposals: the
-    /// ledger's `decide` has the last word and does not read the view.
+    /// Version 1 had no server groups, version 2 no NUMA cells, and version 3 no PCI devices. In this view they matter
+    /// only to proposals: the ledger's `decide` has the last word and does not read the view.
     fn older(version: u32, bytes: &[u8]) -> Option<Self> {
         let ledger = match version {
             1 => {
@@ -95,6 +114,14 @@ impl Projection for Placement {
                 let StoredPlacementV2 { ledger } = codec::decode_snapshot(bytes).ok()?;
                 let LedgerV2 { providers, consumers, classes, traits, groups, member_of } = ledger;
                 Ledger::of_second(providers, consumers, classes, traits, groups, member_of)
+            }
+            3 => {
+                let StoredPlacementV3 { ledger } = codec::decode_snapshot(bytes).ok()?;
+                let LedgerV3 { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on } =
+                    ledger;
+                let mut ledger = Ledger::of_second(providers, consumers, classes, traits, groups, member_of);
+                (ledger.cells, ledger.fitted, ledger.fitted_on) = (cells, fitted, fitted_on);
+                ledger
             }
             _ => return None,
         };

@@ -91,6 +91,10 @@ impl ImageService for BrokenImages {
         self.images.create(draft, meta).await
     }
 
+    async fn format_of(&self, image: ImageId, work: &Arc<Meta>) -> Result<String, PortError> {
+        self.images.format_of(image, work).await
+    }
+
     async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError> {
         let active = self.images.find(image, &ProjectId::new("anybody"), true).await.is_ok();
         if self.has(ImageFault::UploadsOnlyOnce) && active {

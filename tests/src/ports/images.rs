@@ -139,6 +139,8 @@ async fn withholds(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::R
     port.create(wanted, meta()).await?;
     let queued = port.find(image, &own, false).await;
     promise!(matches!(queued, Err(PortError::Invalid(_))), "an image without bytes is given out: {queued:?}");
+    let format = port.format_of(image, &meta()).await?;
+    promise!(format == "raw", "an image without bytes has another format: {format}");
     Ok(())
 }
 

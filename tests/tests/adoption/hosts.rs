@@ -7,6 +7,7 @@ use chronova_events::host::HostEvent;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::store::EventStore;
 use chronova_hypervisor::guest::{CpuInfo, GuestStatus, HostCapabilities, PowerState};
+use chronova_hypervisor::pci::HostPci;
 use chronova_projections::processes::Processes;
 use serde_json::{Value, json};
 
@@ -43,6 +44,7 @@ fn host(id: &str, name: &str) -> HostCapabilities {
         emulates_because: None,
         traits: vec![],
         cells: vec![],
+        pci: HostPci::default(),
     }
 }
 

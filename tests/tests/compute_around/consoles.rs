@@ -16,7 +16,7 @@ use chronova_web::config::WebConfig;
 use chronova_web::console::ConsoleConfig;
 use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::{Enforcer, Overrides};
-use chronova_web::server::{HttpOptions, Listener, serve};
+use chronova_web::server::{HttpOptions, Listener, Offer, serve};
 use chronova_web::startup_gate::StartupGate;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -202,10 +202,14 @@ struct Viewer(TcpStream);
 impl Viewer {
     /// Requests a WebSocket; returns the status of the answer.
     async fn ask(address: SocketAddr, query: &str, origin: Option<&str>) -> (u16, Self) {
+        Self::ask_at(address, &format!("/console{query}"), origin).await
+    }
+
+    async fn ask_at(address: SocketAddr, path: &str, origin: Option<&str>) -> (u16, Self) {
         let mut socket = TcpStream::connect(address).await.unwrap();
         let origin = origin.map(|origin| format!("Origin: {origin}\r\n")).unwrap_or_default();
         let request = format!(
-            "GET /console{query} HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
              Sec-WebSocket-Protocol: binary, base64\r\n{origin}\r\n"
         );
@@ -246,12 +250,36 @@ impl Viewer {
 
 /// The cloud on a listener, to which clients can connect.
 fn listening(api: &Api) -> (SocketAddr, ServerHandle) {
-    let listener = Listener { address: ([127, 0, 0, 1], 0).into(), only: None, secure: false };
+    offering(api, Offer::All)
+}
+
+fn offering(api: &Api, offer: Offer) -> (SocketAddr, ServerHandle) {
+    let listener = Listener { address: ([127, 0, 0, 1], 0).into(), offer, secure: false };
     let serving = HttpOptions { workers: 1, ..HttpOptions::default() };
     let (address, running) = serve(&StartupGate::open(Arc::clone(&api.app)), &[listener], &serving).unwrap().remove(0);
     let handle = running.handle();
     actix_rt::spawn(running);
     (address, handle)
+}
+
+/// Nova's URLs have the gateway at the root of its own port.
+#[actix_rt::test]
+async fn a_listener_of_the_gateway_alone_has_it_at_its_root() {
+    let api = with_all_kinds(Api::start().await);
+    let server = api.server(USER, Api::wish("web")).await;
+    let (address, handle) = offering(&api, Offer::Consoles);
+    let made = open(&api, &server, "2.6", "serial", "serial").await;
+    let url = made.body["remote_console"]["url"].as_str().unwrap().to_owned();
+    let query = format!("/?{}", url.split_once('?').unwrap().1);
+    let (status, viewer) = Viewer::ask_at(address, &query, Some(&format!("http://{address}"))).await;
+    assert_eq!(status, 101);
+    drop(viewer);
+    assert_eq!(Viewer::ask_at(address, "/?token=nonsense", None).await.0, 403);
+    for (path, status) in [("/vnc_auto.html", 200), ("/compute/v2.1", 404), ("/console", 404), ("/dashboard/", 404)] {
+        assert_eq!(Viewer::ask_at(address, path, None).await.0, status, "{path}");
+    }
+    handle.stop(true).await;
+    api.stop().await;
 }
 
 /// A port that belonged to one guest may now belong to another.

@@ -1,6 +1,9 @@
 //! Quotas under races, and the quota class that holds the defaults.
 
+use std::sync::Arc;
+
 use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_web::compute::{ComputeConfig, ComputeState};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -38,6 +41,36 @@ async fn concurrent_requests_never_exceed_the_quota() {
         api.life.settled().await;
     }
     api.world.check().await;
+    api.stop().await;
+}
+
+/// Nova's `NoopQuotaDriver`: nothing is limited, and every limit is -1, whatever projects and classes have been given.
+#[actix_rt::test]
+async fn without_a_driver_of_quotas_nothing_is_limited() {
+    let mut api = Api::start().await;
+    let put = async |api: &Api, path: &str, body: Value| api.call("PUT", path, "2.57", ADMIN, Some(body)).await.status;
+    let own = json!({"quota_set": {"instances": 0, "key_pairs": 0}});
+    assert_eq!(put(&api, "/os-quota-sets/web", own).await, 200);
+    let class = json!({"quota_class_set": {"cores": 0}});
+    assert_eq!(put(&api, "/os-quota-class-sets/default", class).await, 200);
+    let make = async |api: &Api| {
+        let body = json!({"server": Api::wish("one")});
+        api.call("POST", "/servers", "2.1", USER, Some(body)).await.status
+    };
+    assert_eq!(make(&api).await, 403);
+    let config = ComputeConfig { enforces_quota: false, ..ComputeConfig::default() };
+    Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config);
+    assert_eq!(make(&api).await, 202);
+    let key = Some(json!({"keypair": {"name": "k"}}));
+    assert_eq!(api.call("POST", "/os-keypairs", "2.1", USER, key).await.status, 200);
+    let shown = api.get("/os-quota-sets/web", "2.57").await["quota_set"].take();
+    let limits: Vec<&Value> = shown.as_object().unwrap().values().filter(|value| value.is_number()).collect();
+    assert!(limits.len() > 5 && limits.iter().all(|limit| **limit == json!(-1)), "{shown}");
+    let class = api.get("/os-quota-class-sets/default", "2.57").await["quota_class_set"]["cores"].take();
+    assert_eq!(class, json!(-1));
+    let absolute = api.get("/limits?tenant_id=web", "2.57").await["limits"]["absolute"].take();
+    assert_eq!((&absolute["maxTotalInstances"], &absolute["totalInstancesUsed"]), (&json!(-1), &json!(1)));
+    api.life.settled().await;
     api.stop().await;
 }
 

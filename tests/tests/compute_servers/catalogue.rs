@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chronova_actors::pci::alias::PciAliases;
+use chronova_actors::pci::device_spec::DeviceSpec;
 use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_hypervisor::domain_xml::{CpuModel, HostFacts, render};
 use chronova_hypervisor::firmware::FirmwareFacts;
@@ -60,7 +62,8 @@ use Heed::{Describes, Elsewhere, Guest, Refused, Scheduler};
 
 const DEDICATED: &[(&str, &str)] = &[("hw:cpu_policy", "dedicated")];
 const REALTIME_MASK: &[(&str, &str)] = &[("hw:cpu_policy", "dedicated"), ("hw:cpu_realtime_mask", "^0")];
-const TWO_NODES: &[(&str, &str)] = &[("hw:numa_nodes", "1")];
+/// The host does not report the NUMA cell of this device.
+const ON_A_NODE: &[(&str, &str)] = &[("hw:numa_nodes", "1"), ("pci_passthrough:alias", "card:1")];
 
 const SPECS: &[Entry] = &[
     entry("accel:device_profile", "gzip", Scheduler),
@@ -106,7 +109,7 @@ const SPECS: &[Entry] = &[
         Elsewhere("the_request_becomes_nodes"),
     ),
     entry("hw:numa_nodes", "1", Guest),
-    beside("hw:pci_numa_affinity_policy", "socket", TWO_NODES, Scheduler),
+    beside("hw:pci_numa_affinity_policy", "required", ON_A_NODE, Scheduler),
     entry("hw:pmem", "6GB", Scheduler),
     entry("hw:pmu", "false", Guest),
     entry("hw:redirected_usb_ports", "2", Refused),
@@ -125,7 +128,7 @@ const SPECS: &[Entry] = &[
     beside("hw_rng:rate_period", "500", &[("hw_rng:rate_bytes", "1024")], Guest),
     entry("hw_video:ram_max_mb", "16", Elsewhere("an_image_stays_within_the_flavors_bounds")),
     beside("os:secure_boot", "required", &[], Elsewhere("secure_boot_needs_uefi_and_a_board_that_protects_it")),
-    entry("pci_passthrough:alias", "gpu:1", Scheduler),
+    entry("pci_passthrough:alias", "gpu:1", Guest),
     entry("quota:cpu_limit", "1", Refused),
     entry("quota:cpu_period", "50000", Guest),
     entry("quota:cpu_quota", "20000", Guest),
@@ -213,7 +216,7 @@ const PROPERTIES: &[Entry] = &[
         Elsewhere("the_request_becomes_nodes"),
     ),
     entry("hw_numa_nodes", "1", Guest),
-    entry("hw_pci_numa_affinity_policy", "socket", Scheduler),
+    entry("hw_pci_numa_affinity_policy", "socket", Elsewhere("a_flavor_requests_devices_by_aliases")),
     entry("hw_pmu", "false", Guest),
     entry("hw_pointer_model", "ps2mouse", Guest),
     entry("hw_qemu_guest_agent", "yes", Guest),
@@ -319,8 +322,15 @@ struct Walk {
 
 impl Walk {
     async fn begin() -> Self {
-        let uri = SimUri { tpm: true, huge_pages: 512, vcpus: 64, memory_mib: 16_384, disk_gib: 100, ..SimUri::new(1) };
+        let pci = "10de:1eb8,1af4:1000@-".parse().unwrap();
+        let uri =
+            SimUri { tpm: true, huge_pages: 512, vcpus: 64, memory_mib: 16_384, disk_gib: 100, pci, ..SimUri::new(1) };
         let mut world = World::of(uri);
+        world.options.hosts.host_pci.others = DeviceSpec::read_all(&["{}".to_owned()]).unwrap();
+        let aliases = [r#"{"name": "gpu", "vendor_id": "10de"}"#, r#"{"name": "card", "vendor_id": "1af4"}"#];
+        let aliases = PciAliases::read(&aliases.map(str::to_owned), false).unwrap();
+        world.options.servers.pci_aliases = aliases.clone();
+        world.options.scheduler.pci_aliases = aliases;
         let sets = CpuSets { shared: Some((0..16).collect()), dedicated: Some((16..32).collect()) };
         let named = [(world.fleet.hostname(0), sets)].into();
         world.options.hosts.host_cpus = HostCpus { named, ..HostCpus::default() };

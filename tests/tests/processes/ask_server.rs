@@ -96,7 +96,7 @@ async fn a_request_beyond_the_quota_does_not_reach_the_server() {
     let life = world.live(None, None).await;
     life.hosts_up(HOSTS).await;
     let before = held(&life);
-    let limits = DefaultLimits { instances: -1, cores: 1, memory_mib: -1 };
+    let limits = DefaultLimits { cores: 1, ..DefaultLimits::NONE };
     let refused = life.resize_within(id, larger(), limits).await.unwrap_err();
     assert_eq!(refused, "quota exceeded");
     assert_eq!(held(&life), before);

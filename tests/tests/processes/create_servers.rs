@@ -199,7 +199,7 @@ async fn quota_bounds_a_request_before_anything_is_made() {
     let world = furnished().await;
     let life = world.live(None, None).await;
     life.hosts_up(HOSTS).await;
-    let limits = DefaultLimits { instances: 2, cores: -1, memory_mib: -1 };
+    let limits = DefaultLimits { instances: 2, ..DefaultLimits::NONE };
     let request =
         CreateServersRequest { min_count: BILLION, max_count: BILLION, defaults: limits, ..create_request(1) };
     let refused = life.create(request.clone()).await;

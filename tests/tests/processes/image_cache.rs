@@ -76,6 +76,7 @@ fn stranger(image: &ImageRef) -> GuestSpec {
         hardware: vec![],
         rescue: None,
         pinning: Pinning::default(),
+        devices: vec![],
         tpm_secret: None,
     }
 }

@@ -191,6 +191,7 @@ const TYPES: &[(&str, &str)] = &[
     ("ledger", "service/compute/placement"),
     ("network", "network"),
     ("network_quota", "service/network/quota"),
+    ("notification", "service/oss/notification"),
     ("process", "data/workload/task"),
     ("quota", "service/compute/quota"),
     ("quota_class", "service/compute/quota"),

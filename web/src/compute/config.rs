@@ -27,6 +27,8 @@ pub struct ComputeConfig {
     pub max_disk_devices: Option<usize>,
     /// `[chronova] max_servers_per_request`
     pub max_servers_per_request: u32,
+    /// `[quota] driver`: whether quotas are enforced.
+    pub enforces_quota: bool,
     /// `[cinder] cross_az_attach`
     pub cross_az_attach: bool,
     /// `[glance] unchecked_certificates`: accept trusted certificates in requests, although Chronova verifies no image
@@ -67,6 +69,7 @@ impl Default for ComputeConfig {
             max_local_block_devices: 3,
             max_disk_devices: None,
             max_servers_per_request: 10_000,
+            enforces_quota: true,
             cross_az_attach: true,
             unchecked_certificates: false,
             host: None,
@@ -77,6 +80,6 @@ impl Default for ComputeConfig {
 impl ComputeConfig {
     /// The default limit of a resource; -1 means unlimited.
     pub fn limit(&self, resource: &str) -> i64 {
-        self.quota.get(resource).copied().unwrap_or(-1)
+        self.quota.get(resource).copied().filter(|_| self.enforces_quota).unwrap_or(-1)
     }
 }

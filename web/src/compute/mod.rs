@@ -23,7 +23,7 @@ mod migrations;
 mod paging;
 mod proxies;
 mod quotas;
-mod reject;
+pub(crate) mod reject;
 mod rendered;
 mod server_groups;
 mod servers;

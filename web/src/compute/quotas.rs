@@ -1,7 +1,10 @@
 //! Quotas, limits and quota classes.
 //!
 //! Limits are kept per project; `user_id` is accepted and ignored, as with unified limits. Resources that Chronova does
-//! not count (fixed addresses, security groups, injected files) show their configured limit and a usage of 0.
+//! not count (fixed addresses, security groups, injected files) show their configured limit and a usage of 0. With
+//! `[quota] driver = nova.quota.NoopQuotaDriver`, every limit is -1; limits that are set are kept for later.
+
+use std::collections::BTreeMap;
 
 use chronova_actors::quota::{DefaultLimits, QuotaCommand, QuotaRoot};
 use chronova_actors::quota_class::{QuotaClassCommand, QuotaClassRoot, QuotaClassesId};
@@ -53,20 +56,13 @@ const GROUPS: &[&str] = &["server_group_members", "server_groups"];
 
 /// The limit of a project for one resource; -1 means unlimited.
 pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
-    let own = ctx
-        .queries()?
-        .views
-        .quotas
-        .read(|view| view.by_project.get(project).and_then(|quota| quota.limits.get(resource).copied()));
+    let own = state(ctx, project)?.limits.get(resource).copied();
     own.map_or_else(|| default(ctx, resource), Ok)
 }
 
 /// The default limit of a resource: the limit of the class `default`, or else the configured limit.
 pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
-    let of_class =
-        ctx.queries()?.views.quotas.read(|view| {
-            view.classes.by_name.get(quota_class::DEFAULT).and_then(|limits| limits.get(resource).copied())
-        });
+    let of_class = class_of(ctx, quota_class::DEFAULT)?.get(resource).copied();
     Ok(of_class.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
 }
 
@@ -76,7 +72,14 @@ pub(super) fn default_limits(ctx: &Ctx) -> Result<DefaultLimits, Fault> {
         instances: default(ctx, "instances")?,
         cores: default(ctx, "cores")?,
         memory_mib: default(ctx, "ram")?,
+        enforced: ctx.app.compute.config.enforces_quota,
     })
+}
+
+/// The limits that a class has of its own; none where quotas are not enforced.
+fn class_of(ctx: &Ctx, class: &str) -> Result<BTreeMap<String, i64>, Fault> {
+    let own = ctx.queries()?.views.quotas.read(|view| view.classes.by_name.get(class).cloned());
+    Ok(own.filter(|_| ctx.app.compute.config.enforces_quota).unwrap_or_default())
 }
 
 /// A project's limits and usage.
@@ -95,7 +98,10 @@ impl std::ops::Deref for ProjectQuotaState {
 
 fn state(ctx: &Ctx, project: &ProjectId) -> Result<ProjectQuotaState, Fault> {
     let views = &ctx.queries()?.views;
-    let quota = views.quotas.read(|view| view.by_project.get(project).cloned()).unwrap_or_default();
+    let mut quota = views.quotas.read(|view| view.by_project.get(project).cloned()).unwrap_or_default();
+    if !ctx.app.compute.config.enforces_quota {
+        quota.limits.clear();
+    }
     Ok(ProjectQuotaState { quota, server_groups: views.server_groups.read(|groups| groups.of_project(project).len()) })
 }
 
@@ -235,7 +241,7 @@ const LONGEST_CLASS: usize = 255;
 /// The limits of a class; a limit that the class lacks has its configured value. Limits of server groups are shown from
 /// 2.50 on.
 fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
-    let said = ctx.queries()?.views.quotas.read(|view| view.classes.by_name.get(class).cloned()).unwrap_or_default();
+    let said = class_of(ctx, class)?;
     let limit = |name: &str| json!(said.get(name).copied().unwrap_or_else(|| ctx.app.compute.config.limit(name)));
     let mut limits: Map<String, Value> =
         resources(ctx)?.into_iter().map(|(name, _)| (name.to_owned(), limit(name))).collect();

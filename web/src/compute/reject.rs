@@ -13,6 +13,7 @@ use chronova_actors::instance::creation::CreateReject;
 use chronova_actors::instance::unsupported::HostBoundHardware;
 use chronova_actors::keypair::KeypairReject;
 use chronova_actors::operations::interfaces::{AttachInterfaceReject, InterfaceReject};
+use chronova_actors::operations::unique_names::ServerChangeReject;
 use chronova_actors::ports::PortError;
 use chronova_actors::quota::{InsufficientQuota, QuotaReject};
 use chronova_actors::server_group::ServerGroupReject;
@@ -71,7 +72,7 @@ pub(super) fn no_marker(marker: &str) -> Fault {
 }
 
 /// The refusal of an action on a server. `action` is the API's name of the action (`stop`, `reboot`, `delete`).
-pub(super) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> Fault {
+pub(crate) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> Fault {
     refused(error, |reject| instance_reject(id, reject))
 }
 
@@ -103,6 +104,16 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
         InstanceReject::TooManyTags { limit } => {
             Fault::bad_request(format!("The number of tags exceeded the per-server limit {limit}"))
         }
+        InstanceReject::UnknownImageProperty { name } => {
+            Fault::bad_request(format!("Invalid image property name {name}.")).key("invalidImagePropertyName")
+        }
+        InstanceReject::BadImageProperty { name, value } => {
+            Fault::bad_request(format!("Field value {value} of image property {name} is invalid."))
+                .key("invalidImagePropertyValue")
+        }
+        InstanceReject::WithoutImage => {
+            Fault::conflict(format!("Instance {id} was made from no image, so it keeps no image properties."))
+        }
         InstanceReject::NoSuchPort(port) => Fault::not_found(format!("Port id {port} could not be found.")),
         InstanceReject::NoSuchTag { tag } => Fault::not_found(format!("Server {id} has no tag '{tag}'")),
         InstanceReject::VolumeAttached { volume } => {
@@ -129,6 +140,11 @@ fn not_supported(id: InstanceId, operation: &str, hardware: HostBoundHardware) -
     let what = match hardware {
         HostBoundHardware::Vtpm => "vTPM-enabled",
         HostBoundHardware::Sev => "SEV-enabled",
+        HostBoundHardware::PciDevices => {
+            return Fault::bad_request(format!(
+                "Operation '{operation}' not supported for instance ({id}) with PCI devices."
+            ));
+        }
         HostBoundHardware::Accelerators => {
             return Fault::bad_request("Feature not supported with instances that have accelerators.");
         }
@@ -197,6 +213,19 @@ fn over_limit(reject: QuotaReject) -> Fault {
     }
 }
 
+/// Nova's `InstanceExists`.
+fn name_taken(name: &str) -> Fault {
+    Fault::conflict(format!("Instance {name} already exists."))
+}
+
+/// The refusal of a change of a server.
+pub(super) fn server_change(id: InstanceId, reject: ServerChangeReject) -> Fault {
+    match reject {
+        ServerChangeReject::NameTaken(name) => name_taken(&name),
+        ServerChangeReject::Server(error) => instance(id, error),
+    }
+}
+
 /// The refusal of a request for new servers. A server group that was deleted meanwhile counts as missing.
 pub(super) fn create(reject: CreateReject) -> Fault {
     match reject {
@@ -205,6 +234,7 @@ pub(super) fn create(reject: CreateReject) -> Fault {
             Fault::bad_request(server_group(CommandError::Rejected(reject)).message)
         }
         CreateReject::Group(reject) => server_group(CommandError::Rejected(reject)),
+        CreateReject::NameTaken(name) => name_taken(&name),
         CreateReject::Server { instance, reject } => instance_reject(instance, reject),
         CreateReject::Unavailable(error) => quota(CommandError::Unavailable(error)),
     }

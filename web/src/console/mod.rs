@@ -2,7 +2,8 @@
 //!
 //! `GET /console?token=...` becomes a WebSocket, which relays to and from the token's console. A screen is a TCP
 //! connection to the guest's host. A serial line uses the hypervisor's own connection, so that no host needs a port for
-//! it. `/console/FILE` serves the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5).
+//! it. `/console/FILE` serves the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5). A listener of the gateway
+//! alone has the same at its root, as Nova's proxies.
 //!
 //! The gateway checks a request in Nova's order. First, the token must be known and not expired, and its server must
 //! exist. Second, a browser's `Origin` must be this host or one of `[console] allowed_origins`, and as secure as the
@@ -96,15 +97,14 @@ impl From<Fault> for ConsoleRefusal {
     }
 }
 
-/// Whether a path belongs to the gateway.
-pub(crate) fn is_here(path: &str) -> bool {
-    path.strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+/// The part of a path below [`PATH`]; `None` if the path does not belong to the gateway.
+pub(crate) fn below(path: &str) -> Option<&str> {
+    path.strip_prefix(PATH).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Answers every request below [`PATH`].
-pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, payload: web::Payload) -> HttpResponse {
-    let file = request.path().strip_prefix(PATH).and_then(|rest| rest.strip_prefix('/'));
-    if let Some(file) = file.filter(|file| !file.is_empty()) {
+/// Answers every request of the gateway. `path` is the part below its root.
+pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, path: &str, payload: web::Payload) -> HttpResponse {
+    if let Some(file) = path.strip_prefix('/').filter(|file| !file.is_empty()) {
         return pages::answer(&app.compute.config.consoles.pages, file, request).await;
     }
     match open(app, request).await {

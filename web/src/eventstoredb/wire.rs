@@ -1,10 +1,10 @@
 //! The messages of EventStoreDB's protocol that this server supports.
 //!
 //! Written by hand from the protocol's published field numbers. A generator for `.proto` files would be one more
-//! program to install for these few messages. Fields that the server never reads are left out, because protobuf skips
-//! unknown fields.
+//! program to install for these few messages. Most fields that the server never reads are left out, because protobuf
+//! skips unknown fields.
 
-/// Declares messages. The names of fields are the protocol's.
+/// Declares messages. Plain fields have the protocol's names; a `oneof` has a shorter one.
 macro_rules! messages {
     ($( $(#[$doc:meta])* $name:ident { $( $(#[$field_meta:meta])* $field:ident : $ty:ty ),* $(,)? } )+) => {$(
         $(#[$doc])*

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronova_actors::aggregate::{CommandError, Committed};
-use chronova_actors::services::embedded::image::{ImageCommand, ImageRoot, access};
+use chronova_actors::services::embedded::image::{ImageChange, ImageCommand, ImageRoot, PropertyLimit, access};
 use chronova_events::ids::ImageId;
 use chronova_events::image::{ImageCreated, ImageRecord};
 use chronova_projections::images::is_visible;
@@ -56,6 +56,16 @@ pub(crate) async fn command(
     dispatch::send::<ImageRoot>(dispatch, permit, &image, command).await.map_err(|error| fault::of(image, error))
 }
 
+/// The command for changes of an image, with the operator's limit of properties.
+pub(super) fn change(ctx: &Ctx, changes: Vec<ImageChange>) -> ImageCommand {
+    ImageCommand::Change(changes, property_limit(ctx))
+}
+
+/// Some tests have image records without the service that stores the bytes.
+fn property_limit(ctx: &Ctx) -> PropertyLimit {
+    ctx.app.images().map(|images| images.property_limit()).unwrap_or_default()
+}
+
 /// Creates an image, if the owner's quota allows one more.
 pub(super) async fn make(ctx: &Ctx, permit: &Permit, created: ImageCreated) -> Result<(), Fault> {
     let (image, owner) = (created.image, created.attributes.owner.as_ref());
@@ -67,7 +77,7 @@ pub(super) async fn make(ctx: &Ctx, permit: &Permit, created: ImageCreated) -> R
         // Some tests have image records without the service that stores the bytes.
         Err(_) => None,
     };
-    command(ctx, permit, image, ImageCommand::Create(created)).await.map(drop)
+    command(ctx, permit, image, ImageCommand::Create(created, property_limit(ctx))).await.map(drop)
 }
 
 /// Creates an image that another service will upload, under the image service's policy.

@@ -115,7 +115,7 @@ fn announced(ctx: &Ctx) -> Result<(ImageId, ImageAttributes), Fault> {
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, permit) = permitted(&ctx)?;
     let changes = patch::changes(&ctx, &target(&ctx, &image))?;
-    command(&ctx, &permit, image.id, ImageCommand::Change(changes)).await?;
+    command(&ctx, &permit, image.id, super::access::change(&ctx, changes)).await?;
     let changed = ctx.app.queries()?.views.images.read(|images| images.get(image.id));
     let changed = changed.ok_or_else(|| super::fault::not_found(&image.id.to_string()))?;
     Ok(Reply::ok(views::image(&changed)))

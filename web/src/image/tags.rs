@@ -1,8 +1,8 @@
 //! `/v2/images/{image_id}/tags/{tag}`.
 
-use chronova_actors::services::embedded::image::{ImageChange, ImageCommand};
+use chronova_actors::services::embedded::image::ImageChange;
 
-use super::access::{command, permitted};
+use super::access::{self, command, permitted};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -20,13 +20,13 @@ async fn add(ctx: Ctx) -> Result<Reply, Fault> {
     if tag.chars().count() > 255 {
         return Err(Fault::bad_request("A tag may have 255 characters."));
     }
-    command(&ctx, &permit, image.id, ImageCommand::Change(vec![ImageChange::AddTag(tag)])).await?;
+    command(&ctx, &permit, image.id, access::change(&ctx, vec![ImageChange::AddTag(tag)])).await?;
     Ok(Reply::empty(204))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, permit) = permitted(&ctx)?;
     let tag = ctx.param("tag").to_owned();
-    command(&ctx, &permit, image.id, ImageCommand::Change(vec![ImageChange::RemoveTag(tag)])).await?;
+    command(&ctx, &permit, image.id, access::change(&ctx, vec![ImageChange::RemoveTag(tag)])).await?;
     Ok(Reply::empty(204))
 }

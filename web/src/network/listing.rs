@@ -1,7 +1,8 @@
 //! Collections: filters, order, pages and selected fields, the same for every resource.
 //!
-//! A filter is an attribute's name and a value; several values of one name are alternatives. Unknown names are ignored,
-//! as in Neutron without the extension `filter-validation`.
+//! A filter is an attribute's name and a value. Several values of one name are alternatives, except for `tags` and
+//! `not-tags`, where a row must have all of them. Unknown names are ignored, as in Neutron without the extension
+//! `filter-validation`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,8 +68,8 @@ fn id_of(row: &Value) -> String {
     row["id"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The filters of a query, parsed once. Matching a row costs one look-up per different name, regardless of the number
-/// of parameters.
+/// The filters of a query, parsed once. Repeated parameters cost nothing more per row. Matching a row costs one look-up
+/// per different name, and one per different tag or condition on addresses.
 struct ListFilters<'a>(BTreeMap<&'a str, ValueFilter<'a>>);
 
 /// The values of one name.
@@ -77,12 +78,16 @@ enum ValueFilter<'a> {
     AnyTag(BTreeSet<&'a str>),
     NotAllTags(BTreeSet<&'a str>),
     NoTag(BTreeSet<&'a str>),
-    FixedIps(BTreeSet<&'a str>),
-    OneOf { values: BTreeSet<&'a str>, truths: BTreeSet<bool> },
+    /// The values of each of `ip_address`, `subnet_id` and `ip_address_substr`.
+    FixedIps(BTreeMap<&'a str, BTreeSet<&'a str>>),
+    OneOf {
+        values: BTreeSet<&'a str>,
+        truths: BTreeSet<bool>,
+    },
 }
 
 impl<'a> ListFilters<'a> {
-    /// Reads the filters; skips names that no row has as an attribute.
+    /// Reads the filters. Skips [`RESERVED`] names, and names that are neither an attribute of a row nor a filter by tags.
     fn of(query: &'a Query, rows: &[Value]) -> Self {
         let attributes: BTreeSet<&str> =
             rows.iter().filter_map(Value::as_object).flat_map(Map::keys).map(String::as_str).chain(OF_TAGS).collect();
@@ -108,7 +113,7 @@ impl<'a> ValueFilter<'a> {
             "tags-any" => Self::AnyTag(listed()),
             "not-tags" => Self::NotAllTags(listed()),
             "not-tags-any" => Self::NoTag(listed()),
-            "fixed_ips" => Self::FixedIps(values),
+            "fixed_ips" => Self::FixedIps(conditions(&values)),
             _ => {
                 let truths = values.iter().filter_map(|text| as_boolean(&json!(text))).collect();
                 Self::OneOf { values, truths }
@@ -122,7 +127,7 @@ impl<'a> ValueFilter<'a> {
             Self::AnyTag(tags) => has_any(row, tags),
             Self::NotAllTags(tags) => !has_all(row, tags),
             Self::NoTag(tags) => !has_any(row, tags),
-            Self::FixedIps(conditions) => conditions.iter().all(|condition| has_fixed_ip(row, condition)),
+            Self::FixedIps(conditions) => has_fixed_ip(row, conditions),
             Self::OneOf { values, truths } => row.get(key).is_none_or(|value| equals_any(value, values, truths)),
         }
     }
@@ -141,14 +146,25 @@ fn has_any(row: &Value, wanted: &BTreeSet<&str>) -> bool {
     tags(row).any(|tag| wanted.contains(tag))
 }
 
-/// Whether the row has a fixed address as `condition` describes it: `ip_address=10.0.0.5`, `subnet_id=...` or
-/// `ip_address_substr=10.0`.
-fn has_fixed_ip(row: &Value, condition: &str) -> bool {
-    let Some((name, value)) = condition.split_once('=') else { return false };
-    row["fixed_ips"].as_array().into_iter().flatten().any(|fixed| match name {
+/// The conditions of `fixed_ips` by their names: `ip_address=10.0.0.5`, `subnet_id=...` or `ip_address_substr=10.0`.
+fn conditions<'a>(values: &BTreeSet<&'a str>) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let mut named: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for text in values {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        named.entry(name).or_default().insert(value);
+    }
+    named
+}
+
+/// Whether one fixed address of the row meets a condition of each name.
+fn has_fixed_ip(row: &Value, conditions: &BTreeMap<&str, BTreeSet<&str>>) -> bool {
+    let meets = |fixed: &Value, name: &str, value: &str| match name {
         "ip_address_substr" => fixed["ip_address"].as_str().is_some_and(|address| address.contains(value)),
         _ => fixed[name] == value,
-    })
+    };
+    let each =
+        |fixed: &Value| conditions.iter().all(|(name, values)| values.iter().any(|value| meets(fixed, name, value)));
+    row["fixed_ips"].as_array().into_iter().flatten().any(each)
 }
 
 fn equals_any(value: &Value, wanted: &BTreeSet<&str>, truths: &BTreeSet<bool>) -> bool {

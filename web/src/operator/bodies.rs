@@ -1,5 +1,9 @@
-//! The bodies of operations on a host.
+//! The bodies of the operators' operations.
 
+use std::collections::BTreeMap;
+
+use chronova_actors::operations::heal_allocations::HealRequest;
+use chronova_events::instance::SortedPairs;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -55,6 +59,79 @@ impl DrainRequest {
 
     pub(super) fn reason(self, otherwise: &str) -> Option<String> {
         Some(self.reason.unwrap_or_else(|| otherwise.to_owned()))
+    }
+}
+
+/// The most image properties of one request.
+const MOST_PROPERTIES: usize = 128;
+
+/// `{"image_properties": {"hw_disk_bus": "scsi"}}`.
+pub(super) struct ImagePropertiesBody(pub(super) SortedPairs);
+
+impl ImagePropertiesBody {
+    pub(super) fn of(ctx: &Ctx) -> Result<Self, Fault> {
+        let wrong = |error: String| Fault::bad_request(format!("The body is not valid image_properties: {error}."));
+        let given = match &ctx.body {
+            Value::Object(body) if body.len() == 1 => body.get("image_properties"),
+            _ => None,
+        };
+        let given = given.ok_or_else(|| wrong("it must have image_properties and nothing else".to_owned()))?;
+        let pairs: BTreeMap<String, String> = parsed(given).map_err(wrong)?;
+        match pairs.len() {
+            1..=MOST_PROPERTIES => Ok(Self(pairs.into_iter().collect())),
+            _ => Err(wrong(format!("give 1 to {MOST_PROPERTIES} properties"))),
+        }
+    }
+}
+
+/// `{"machine_type": {"name": "pc-q35-7.2", "force": false}}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MachineTypeBody {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) force: bool,
+}
+
+impl MachineTypeBody {
+    pub(super) fn of(ctx: &Ctx) -> Result<Self, Fault> {
+        let wrong = |error: String| Fault::bad_request(format!("The body is not a valid machine_type: {error}."));
+        let given = match &ctx.body {
+            Value::Object(body) if body.len() == 1 => body.get("machine_type"),
+            _ => None,
+        };
+        let given = given.ok_or_else(|| wrong("it must have machine_type and nothing else".to_owned()))?;
+        parsed(given).map_err(wrong)
+    }
+}
+
+/// The wish to heal a server's allocations.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HealBody {
+    force: bool,
+    dry_run: bool,
+}
+
+impl HealBody {
+    /// Reads `{"heal": {"force": false, "dry_run": false}}`. An empty body is accepted.
+    pub(super) fn of(ctx: &Ctx) -> Result<Self, Fault> {
+        let wrong = |error: String| Fault::bad_request(format!("The body is not a valid heal: {error}."));
+        match &ctx.body {
+            Value::Null => Ok(Self::default()),
+            Value::Object(body) if body.is_empty() => Ok(Self::default()),
+            Value::Object(body) if body.len() == 1 => {
+                let value = body.get("heal").ok_or_else(|| wrong("it has no heal".to_owned()))?;
+                parsed(value).map_err(wrong)
+            }
+            _ => Err(wrong("it must have heal and nothing else".to_owned())),
+        }
+    }
+}
+
+impl From<HealBody> for HealRequest {
+    fn from(body: HealBody) -> Self {
+        Self { force: body.force, dry_run: body.dry_run }
     }
 }
 

@@ -1,12 +1,16 @@
-//! The operators' API under `/chronova/v1`: drains and maintenance of hosts, forecasts, and the caller's own rights.
+//! The operators' API under `/chronova/v1`: drains and maintenance of hosts, forecasts, the caller's own rights, the care
+//! of Placement, and records of servers.
 //!
 //! Nova leaves drains to its clients, which move servers one by one and lose their state when they crash. In Chronova a
 //! process performs the drain. Operators start, watch and cancel it over HTTP, and it continues after any crash.
 
+mod allocations;
 mod bodies;
 mod forecasts;
 mod hosts;
+mod machine_types;
 mod permissions;
+mod servers;
 mod views;
 
 use crate::route::Route;
@@ -17,3 +21,9 @@ pub const FORECASTS: &[Route] = forecasts::ROUTES;
 pub const PERMISSIONS: &[Route] = permissions::ROUTES;
 /// The routes of the hosts.
 pub const HOSTS: &[Route] = hosts::ROUTES;
+/// The routes of the care of Placement.
+pub const ALLOCATIONS: &[Route] = allocations::ROUTES;
+/// The routes of machine types.
+pub const MACHINE_TYPES: &[Route] = machine_types::ROUTES;
+/// The routes of a server's records.
+pub const SERVERS: &[Route] = servers::ROUTES;

@@ -26,6 +26,7 @@ pub(super) fn brief(queries: &Queries, host: &KnownHost) -> Value {
 /// A single host, with its drain.
 pub(super) fn whole(queries: &Queries, host: &KnownHost) -> Value {
     let mut shown = brief(queries, host);
+    shown["cpu_arch"] = json!(host.capabilities.cpu_arch);
     shown["drain"] = host.drain.as_ref().map_or(Value::Null, |shown| drain(queries, host, shown));
     shown
 }

@@ -5,7 +5,7 @@
 //! unless `enforce_new_defaults` is set, the predecessor's default grants access, too.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::check::{self, PolicyCheck};
 use super::defaults::{self, RuleDefault, ScopeType};
@@ -158,10 +158,14 @@ fn effective(default: &RuleDefault, overrides: &Overrides, new_only: bool) -> Re
 }
 
 /// The rules of all services.
+///
+/// Clones share the rules, also after a [`Enforcer::reload`].
 #[derive(Debug, Clone)]
 pub struct Enforcer {
-    sets: BTreeMap<Service, RuleSet>,
+    sets: Arc<RwLock<RuleSets>>,
 }
+
+type RuleSets = BTreeMap<Service, Arc<RuleSet>>;
 
 impl Enforcer {
     /// Reads the files that the configuration names.
@@ -174,26 +178,38 @@ impl Enforcer {
                 Some((_, path)) => Self::set(service, &Overrides::load(path)?, config)?,
                 None => Self::set(service, &shared, config)?,
             };
-            sets.insert(service, set);
+            sets.insert(service, Arc::new(set));
         }
-        Ok(Self { sets })
+        Ok(Self::with(sets))
     }
 
     /// Uses the same overrides for every service.
     pub fn new(config: &PolicyConfig, overrides: &Overrides) -> Result<Self, PolicyError> {
         let sets = Service::ALL
             .into_iter()
-            .map(|service| Ok((service, Self::set(service, overrides, config)?)))
+            .map(|service| Ok((service, Arc::new(Self::set(service, overrides, config)?))))
             .collect::<Result<_, PolicyError>>()?;
-        Ok(Self { sets })
+        Ok(Self::with(sets))
+    }
+
+    fn with(sets: RuleSets) -> Self {
+        Self { sets: Arc::new(RwLock::new(sets)) }
+    }
+
+    /// Reads the files again. After an error the rules stay as they are.
+    pub fn reload(&self, config: &PolicyConfig) -> Result<(), PolicyError> {
+        let fresh = Self::load(config)?;
+        let sets = std::mem::take(&mut *fresh.sets.write().unwrap_or_else(PoisonError::into_inner));
+        *self.sets.write().unwrap_or_else(PoisonError::into_inner) = sets;
+        Ok(())
     }
 
     fn set(service: Service, overrides: &Overrides, config: &PolicyConfig) -> Result<RuleSet, PolicyError> {
         RuleSet::build(defaults::of(service), overrides, config)
     }
 
-    pub fn rules(&self, service: Service) -> Option<&RuleSet> {
-        self.sets.get(&service)
+    pub fn rules(&self, service: Service) -> Option<Arc<RuleSet>> {
+        self.sets.read().unwrap_or_else(PoisonError::into_inner).get(&service).cloned()
     }
 
     /// Decides whether the rule grants access. The permit proves that it does.
@@ -219,7 +235,7 @@ impl Enforcer {
         if service != Service::Identity && caller.is_unscoped() {
             return false;
         }
-        self.sets.get(&service).is_some_and(|set| set.allows(rule, caller, target))
+        self.rules(service).is_some_and(|set| set.allows(rule, caller, target))
     }
 
     /// Whether the caller is an administrator of the service, by its `context_is_admin` or the equivalent rule. At

@@ -153,8 +153,30 @@ async fn properties_of_images_are_bounded_together() {
 }
 
 #[actix_web::test]
+async fn the_properties_of_an_image_are_as_many_as_the_operator_allows() {
+    let world = World::with_images(9, 2).await;
+    let (_, _, token) = world.tenant("alice", "member").await;
+    let make = async |body: Value| world.call(&token, "POST", "/image/v2/images", Some(body)).await;
+    let refused = make(json!({"name": "i", "a": "1", "b": "2", "c": "3"})).await;
+    let text = String::from_utf8_lossy(&refused.bytes).into_owned();
+    assert!(text.contains("The limit has been exceeded on the number of allowed image properties: 2."), "{text}");
+    refused.expect(413);
+    let image = make(json!({"name": "i", "a": "1", "b": "2"})).await.expect(201)["id"].as_str().unwrap().to_owned();
+    let change = async |change: Value| {
+        let asked = TestRequest::patch()
+            .uri(&format!("/image/v2/images/{image}"))
+            .insert_header(("X-Auth-Token", token.as_str()))
+            .insert_header(("Content-Type", "application/openstack-images-v2.1-json-patch"))
+            .set_payload(json!([change]).to_string());
+        world.send(asked).await.status
+    };
+    assert_eq!(change(json!({"op": "add", "path": "/c", "value": "3"})).await, 413);
+    assert_eq!(change(json!({"op": "replace", "path": "/b", "value": "3"})).await, 200);
+}
+
+#[actix_web::test]
 async fn the_images_of_a_project_are_limited() {
-    let world = World::with_images(3).await;
+    let world = World::with_images(3, 128).await;
     let (_, _, token) = world.tenant("alice", "member").await;
     let (_, _, other) = world.tenant("bob", "member").await;
     let make = async |token: &str| {

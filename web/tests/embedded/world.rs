@@ -12,7 +12,8 @@ use chronova_actors::ports::keys::NoKeyManager;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
 use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};
-use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
+use chronova_actors::services::embedded::image::PropertyLimit;
+use chronova_actors::services::embedded::image::embedded::{EmbeddedImages, ImageLimits};
 use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_events::clock::Clock;
@@ -60,6 +61,9 @@ pub struct World {
     pub leader: Leader,
 }
 
+/// As many images as wanted, with Glance's number of properties.
+const UNLIMITED: ImageLimits = ImageLimits { images: None, properties: PropertyLimit(Some(128)) };
+
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -90,20 +94,21 @@ impl World {
 
     /// A process with these settings.
     pub async fn with(config: WebConfig) -> Self {
-        Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), config, None).await
+        Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), config, UNLIMITED).await
     }
 
-    /// A process with this image quota for projects.
-    pub async fn with_images(most: usize) -> Self {
-        Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), WebConfig::default(), Some(most)).await
+    /// A process with this image quota for projects, and this number of properties for images.
+    pub async fn with_images(most: usize, properties: usize) -> Self {
+        let limits = ImageLimits { images: Some(most), properties: PropertyLimit(Some(properties)) };
+        Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), WebConfig::default(), limits).await
     }
 
     /// A process on this log and these files, new or from an earlier process.
     pub async fn on(store: Arc<MemoryStore>, folder: tempfile::TempDir) -> Self {
-        Self::of(store, folder, WebConfig::default(), None).await
+        Self::of(store, folder, WebConfig::default(), UNLIMITED).await
     }
 
-    async fn of(store: Arc<MemoryStore>, folder: tempfile::TempDir, config: WebConfig, images: Option<usize>) -> Self {
+    async fn of(store: Arc<MemoryStore>, folder: tempfile::TempDir, config: WebConfig, limits: ImageLimits) -> Self {
         let clock = Arc::new(Hands::default());
         let member = Member::start(Arc::clone(&store) as _, Arc::clone(&clock) as _, Views::new()).await.unwrap();
         let leadership = Leadership::take(&member, 1).unwrap();
@@ -114,7 +119,7 @@ impl World {
         let identity = IdentityService::with_signer(Signer::new([7; 32]), passwords, options, views, time);
         let files = ImageFiles::open(folder.path(), IMAGE_LIMIT).unwrap();
         let images =
-            EmbeddedImages::limited(files, Arc::clone(&leadership.views), Arc::clone(&leadership.gateway), images);
+            EmbeddedImages::limited(files, Arc::clone(&leadership.views), Arc::clone(&leadership.gateway), limits);
         images.recover(&leadership.gateway).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let leader = {

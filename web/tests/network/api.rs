@@ -100,6 +100,8 @@ async fn ports_hold_addresses() {
         ("device_id=x", 0),
         ("fixed_ips=ip_address%3D10.0.0.2", 1),
         ("fixed_ips=ip_address_substr%3D10.9", 0),
+        ("fixed_ips=ip_address%3D10.0.0.9&fixed_ips=ip_address%3D10.0.0.2", 1),
+        ("fixed_ips=ip_address%3D10.0.0.2&fixed_ips=subnet_id%3Dx", 0),
         ("network_id=3d2f4a5c-0000-0000-0000-000000000000", 0),
         ("status=ACTIVE&admin_state_up=True&fields=id", 1),
     ] {

@@ -43,6 +43,9 @@ impl ImageService for NoImages {
     async fn create(&self, draft: ImageDraft, _: Arc<Meta>) -> Result<(), PortError> {
         Err(PortError::NotFound(draft.image.to_string()))
     }
+    async fn format_of(&self, image: ImageId, _: &Arc<Meta>) -> Result<String, PortError> {
+        Err(PortError::NotFound(image.to_string()))
+    }
     async fn upload(&self, image: ImageId, _: ByteStream, _: Arc<Meta>) -> Result<(), PortError> {
         Err(PortError::NotFound(image.to_string()))
     }

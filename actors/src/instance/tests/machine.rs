@@ -48,7 +48,10 @@ fn an_operator_changes_the_machine_type_of_a_guest_that_is_off() {
     let off = stopped().and(Record::MachineType { machine_type: "pc".into() });
     let refused = |to: &str| Err(Reject::MachineType { from: "pc".into(), to: to.into() });
     assert_eq!(off.when(change("pc", false)), Ok(vec![]));
-    assert_eq!(off.when(change("pc-i440fx-7.2", false)), Ok(vec!["instance.machine_type_changed"]));
+    assert_eq!(off.when(change("pc-i440fx-7.2", false)), refused("pc-i440fx-7.2"), "an alias stays an alias");
+    assert_eq!(off.when(change("pc-i440fx-7.2", true)), Ok(vec!["instance.machine_type_changed"]));
+    let versioned = stopped().and(Record::MachineType { machine_type: "pc-i440fx-7.2".into() });
+    assert_eq!(versioned.when(change("pc-i440fx-8.0", false)), Ok(vec!["instance.machine_type_changed"]));
     assert_eq!(off.when(change("q35", false)), refused("q35"));
     assert_eq!(off.when(change("wonder", true)), refused("wonder"), "force does not allow an unknown machine type");
     let state =

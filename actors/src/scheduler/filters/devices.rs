@@ -1,7 +1,7 @@
 //! Filters on NUMA cells, PCI devices and metrics.
 //!
-//! Hosts report their NUMA cells, but neither PCI devices for `pci_passthrough:alias` nor metrics. So the filters on
-//! devices and on metrics pass no host when they apply. Nova's filters do the same without PCI pools or the metric.
+//! Hosts report their NUMA cells and PCI devices, but no metrics. So the filter on metrics passes no host when it
+//! applies, as Nova's filter does without the metric.
 
 use super::filter::{Filter, PLAIN};
 use crate::scheduler::context::SchedulingContext;
@@ -20,13 +20,14 @@ pub(super) const NUMA_TOPOLOGY: Filter = Filter {
 pub(super) const PCI_PASSTHROUGH: Filter = Filter {
     name: "PciPassthroughFilter",
     always: true,
-    applies: |context| context.request.spec("pci_passthrough:alias").is_some(),
-    passes: |_| false,
-    says: |host| {
-        let alias = host.context.request.spec("pci_passthrough:alias").unwrap_or_default();
-        format!("PCI devices: wants {alias}, the host offers none")
+    applies: |context| !matches!(&context.devices, Ok(devices) if devices.is_empty()),
+    // The filter on NUMA cells looks for devices near the guest's nodes.
+    passes: |host| host.passed(&[]).is_ok(),
+    says: |host| host.passed(&[]).err().unwrap_or_default(),
+    lacks: |context| match &context.devices {
+        Err(reason) => reason.clone(),
+        Ok(_) => "no suitable host has the PCI devices that the flavor asks for free".to_owned(),
     },
-    lacks: |_| "no host offers the PCI devices that the flavor asks for".to_owned(),
     ..PLAIN
 };
 

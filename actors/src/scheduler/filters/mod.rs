@@ -18,6 +18,8 @@ pub use filter::Filter;
 
 use filter::PLAIN;
 
+use super::context::SchedulingContext;
+
 /// All filters.
 pub const FILTERS: &[Filter] = &[
     aggregates::IMAGE_PROPERTIES,
@@ -64,6 +66,14 @@ pub const DEFAULT: &[&str] = &[
     "ServerGroupAntiAffinityFilter",
     "ServerGroupAffinityFilter",
 ];
+
+/// Whether a filter that is not enabled applies all the same: those that always run, and that of the metrics which the
+/// weigher between several hosts must have (`[metrics] required`).
+pub fn is_demanded(filter: &Filter, context: &SchedulingContext<'_>, hosts: usize) -> bool {
+    let weighs = || context.options.weighers.contains(&"MetricsWeigher");
+    let metrics = filter.name == devices::METRICS.name && context.options.metrics_required && hosts > 1 && weighs();
+    (filter.always || metrics) && (filter.applies)(context)
+}
 
 /// The filter of this name.
 pub fn named(name: &str) -> Option<&'static Filter> {

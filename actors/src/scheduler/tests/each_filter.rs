@@ -1,9 +1,14 @@
 //! Tests each filter on a table of hosts.
 
 use chronova_events::envelope::Timestamp;
-use chronova_events::ledger::{FittedNumaCell, HostCellsReplaced, HostNumaCell};
+use chronova_events::ledger::{
+    FittedNumaCell, HeldPciDevice, HostCellsReplaced, HostNumaCell, HostPciDevice, HostPciReplaced, PciDeviceType,
+    PciDevicesClaimed,
+};
+use chronova_events::pci::PciAddress;
 
 use super::*;
+use crate::pci::alias::PciAliases;
 
 #[test]
 fn capabilities_are_compared_with_extra_specs() {
@@ -198,13 +203,123 @@ fn a_host_that_does_not_report_a_fact_does_not_pass() {
     let mut cell = Cell::three();
     assert_eq!(cell.pass("NUMATopologyFilter", &small()).0.len(), 3);
     assert_eq!(cell.pass("NUMATopologyFilter", &specs(&[("hw:numa_nodes", "2")])).0, Vec::<String>::new());
-    assert_eq!(
-        cell.pass("PciPassthroughFilter", &specs(&[("pci_passthrough:alias", "gpu:1")])).0,
-        Vec::<String>::new()
-    );
+    let (passing, said) = cell.pass("PciPassthroughFilter", &specs(&[("pci_passthrough:alias", "gpu:1")]));
+    assert_eq!((passing, said.as_str()), (vec![], "PCI alias gpu is not defined"));
     assert_eq!(cell.pass("MetricsFilter", &small()).0.len(), 3);
     cell.options.metrics_weight_setting = BTreeMap::from([("cpu.percent".to_owned(), -1.0)]);
     assert_eq!(cell.pass("MetricsFilter", &small()).0, Vec::<String>::new());
+}
+
+/// Nova's weigher raises an error where a metric that it must have is missing, which needs at least two hosts.
+#[test]
+fn required_metrics_that_no_host_reports_leave_no_host() {
+    let mut cell = Cell::three();
+    cell.options.metrics_weight_setting = BTreeMap::from([("cpu.percent".to_owned(), -1.0)]);
+    let decision = cell.decide(&small());
+    assert!(decision.ranked.is_empty());
+    assert!(decision.reasons.message().contains("no host reports the metrics"), "{}", decision.reasons.message());
+    let forced = RequestSpec { forced_host: Some("h1".to_owned()), ..small() };
+    assert_eq!(cell.decide(&forced).ranked.len(), 1);
+    cell.options.metrics_required = false;
+    assert_eq!(cell.fitting(&small()).len(), 3);
+    cell.options.metrics_required = true;
+    cell.options.weighers = vec!["RAMWeigher"];
+    assert_eq!(cell.fitting(&small()).len(), 3, "nothing weighs metrics");
+}
+
+/// Hosts `h1` and `h2` have these numbers of free devices, each on cell 0.
+pub(super) fn with_devices(cell: &mut Cell, counts: [u8; 2]) {
+    let alias = r#"{"name": "gpu", "vendor_id": "10de", "product_id": "1eb8"}"#;
+    cell.options.pci_aliases = PciAliases::read(&[alias.to_owned()], false).unwrap();
+    for (host, count) in (1..).zip(counts) {
+        let device = |slot| HostPciDevice {
+            address: PciAddress { domain: 0, bus: 0x81, slot, function: 0 },
+            vendor: "10de".into(),
+            product: "1eb8".into(),
+            kind: PciDeviceType::Pci,
+            parent: None,
+            cell: Some(0),
+            class: "CUSTOM_PCI_10DE_1EB8".into(),
+            traits: vec![],
+            provider: None,
+            network: None,
+            remote_managed: false,
+            managed: true,
+            offered: true,
+        };
+        let provider = ProviderId(host_id(host).0);
+        let devices = (0..count).map(device).collect();
+        let told = HostPciReplaced { provider, sockets: vec![], devices };
+        cell.placement.take_in(&told.into(), Timestamp(0));
+    }
+}
+
+fn held(slot: u8) -> HeldPciDevice {
+    let address = PciAddress { domain: 0, bus: 0x81, slot, function: 0 };
+    HeldPciDevice { address, alias: "gpu".into(), tracked: None }
+}
+
+#[test]
+fn a_host_needs_free_pci_devices_beside_pending_claims() {
+    let mut cell = Cell::three();
+    with_devices(&mut cell, [1, 2]);
+    let gpus = |count: u32| specs(&[("pci_passthrough:alias", &format!("gpu:{count}"))]);
+    assert_eq!(cell.pass("PciPassthroughFilter", &small()).0.len(), 3);
+    assert_eq!(cell.pass("PciPassthroughFilter", &gpus(1)).0, ["h1", "h2"]);
+    let (passing, said) = cell.pass("PciPassthroughFilter", &gpus(2));
+    assert_eq!((passing, said.as_str()), (vec!["h2".to_owned()], "PCI devices: wants 2 of alias gpu, free 1"));
+    let entry = PendingClaim {
+        slot: 1,
+        server: None,
+        resources: vec![],
+        fitted: vec![],
+        devices: vec![held(0)],
+        group: None,
+        claimed_at: None,
+        placed_at: None,
+    };
+    cell.pending.add(entry);
+    assert_eq!(cell.pass("PciPassthroughFilter", &gpus(2)).0, Vec::<String>::new());
+    let provider = ProviderId(host_id(1).0);
+    let claimed = PciDevicesClaimed { consumer: "other".into(), provider, devices: vec![held(0)] };
+    cell.placement.take_in(&claimed.into(), Timestamp(0));
+    assert_eq!(cell.pass("PciPassthroughFilter", &gpus(1)).0, ["h2"]);
+    let decided = cell.decide(&gpus(3));
+    let lacks = "no suitable host has the PCI devices that the flavor asks for free";
+    assert_eq!(decided.reasons.lacks.as_deref(), Some(lacks), "the filter always runs");
+}
+
+/// A guest's node is on the cell with the device, whether the guest is packed or spread.
+#[test]
+fn a_guests_node_is_near_its_device() {
+    let mut cell = Cell::three();
+    with_devices(&mut cell, [1, 1]);
+    for (host, order) in [(1, [0, 1]), (2, [1, 2])] {
+        let own = |id| HostNumaCell {
+            id,
+            shared: vec![4 * id, 4 * id + 1, 4 * id + 2, 4 * id + 3],
+            dedicated: vec![],
+            siblings: vec![],
+            memory_mib: 8192,
+            pages: vec![],
+        };
+        let provider = ProviderId(host_id(host).0);
+        let told = HostCellsReplaced { provider, confines: true, cells: order.map(own).to_vec() };
+        cell.placement.take_in(&told.into(), Timestamp(0));
+    }
+    let node = [("hw:numa_nodes", "1"), ("pci_passthrough:alias", "gpu:1")];
+    for packs in [true, false] {
+        cell.options.packs_cells = packs;
+        assert_eq!(cell.pass("NUMATopologyFilter", &specs(&node)).0, ["h1"], "h2 has no cell 0");
+        let chosen = |wanted: &[(&str, &str)]| {
+            let request = specs(wanted);
+            let context = SchedulingContext::new(cell.sources(), &request, &cell.options);
+            context.host(0).fitting().unwrap().unwrap()[0].cell
+        };
+        assert_eq!((chosen(&node), chosen(&node[..1])), (0, 1), "cells without devices are for guests without");
+    }
+    let anywhere = specs(&[node[0], node[1], ("hw:pci_numa_affinity_policy", "preferred")]);
+    assert_eq!(cell.pass("NUMATopologyFilter", &anywhere).0, ["h1", "h2"]);
 }
 
 /// Two hosts have one cell each. One has free dedicated processors, the other has none.
@@ -232,8 +347,16 @@ fn a_topology_must_fit_on_the_cells_beside_pending_claims() {
     };
     for taken in [2, 3] {
         let (resources, fitted) = (vec![], vec![coming(taken)]);
-        let entry =
-            PendingClaim { slot: 0, server: None, resources, fitted, group: None, claimed_at: None, placed_at: None };
+        let entry = PendingClaim {
+            slot: 0,
+            server: None,
+            resources,
+            fitted,
+            devices: vec![],
+            group: None,
+            claimed_at: None,
+            placed_at: None,
+        };
         cell.pending.add(entry);
     }
     assert!(pass(&cell, &[("hw:cpu_policy", "dedicated")]).0.is_empty(), "pending claims have both processors");

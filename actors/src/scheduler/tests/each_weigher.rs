@@ -115,3 +115,17 @@ fn the_random_choice_is_among_the_best_hosts() {
     let chosen: std::collections::BTreeSet<String> = (0..8).map(|dice| first(&same, dice)).collect();
     assert_eq!(chosen.into_iter().collect::<Vec<_>>(), ["h1", "h2", "h3"]);
 }
+
+#[test]
+fn hosts_with_few_free_pci_devices_are_best() {
+    let mut cell = Cell::three();
+    each_filter::with_devices(&mut cell, [2, 1]);
+    assert_eq!(cell.names(&small()), ["h3", "h2", "h1"], "a server without devices avoids those that have some");
+    let wanted = specs(&[("pci_passthrough:alias", "gpu:1")]);
+    assert_eq!(cell.names(&wanted), ["h2", "h1"]);
+    let weighed = cell.decide(&wanted).reasons.weighed;
+    let part = weighed[0].parts.iter().find(|part| part.weigher == "PCIWeigher").unwrap();
+    assert!((part.value - 99.0).abs() < f64::EPSILON && (part.weight - 1.0).abs() < f64::EPSILON);
+    cell.options.multipliers.pci = 0.0;
+    assert_eq!(cell.names(&small()), ["h1", "h2", "h3"]);
+}

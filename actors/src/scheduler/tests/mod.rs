@@ -256,6 +256,7 @@ fn pending_claims_count() {
         resources: vec![("VCPU".into(), 7)],
         group: None,
         fitted: vec![],
+        devices: vec![],
         claimed_at: None,
         placed_at: None,
     };

@@ -1,8 +1,9 @@
-//! Clients of services that run elsewhere: the real Keystone, Glance, Cinder and Neutron.
+//! Clients of services that run elsewhere: the real Keystone, Glance, Cinder and Neutron, and a message broker ([`amqp`]).
 //!
-//! Only [`http`] calls other services. Each service has a folder, which implements the same port of [`crate::ports`] as
+//! Only [`http`] calls services over HTTP. Each service has a folder, which implements the same port of [`crate::ports`] as
 //! the embedded service.
 
+pub mod amqp;
 pub mod cinder;
 pub mod glance;
 pub mod http;

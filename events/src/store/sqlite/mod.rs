@@ -20,6 +20,7 @@
 mod by_stream;
 mod data_file;
 mod error;
+pub mod import;
 mod keys;
 mod lock;
 mod migrate;
@@ -58,6 +59,7 @@ use writer::{AppendJob, EncodedEvent, WriteJob, Writer};
 
 pub use read_only::ReadOnlyLog;
 pub use reader::Verified;
+pub use schema::FORMAT;
 
 /// The options of a log. The defaults suit nearly every deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -29,7 +29,7 @@ use crate::store::StoreError;
 /// "Chro", the magic number for `file(1)`.
 const APPLICATION_ID: i32 = 0x4368_726f;
 /// The version of the layout.
-pub(super) const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 3;
 /// The number of the newest events that the opening reads before it trusts the log.
 const TRUST: u64 = 256;
 
@@ -277,7 +277,7 @@ fn check_size(path: &Path, note: Option<WitnessNote>) -> Result<(), StoreError> 
     Ok(())
 }
 
-fn sync_folder(path: &Path) -> Result<(), StoreError> {
+pub(super) fn sync_folder(path: &Path) -> Result<(), StoreError> {
     match path.parent() {
         Some(folder) => File::open(folder).and_then(|folder| folder.sync_all()).map_err(|e| io(folder, &e)),
         None => Ok(()),
@@ -349,7 +349,7 @@ fn check_format(path: &Path, connection: &Connection) -> Result<Option<u32>, Sto
     }
 }
 
-fn prepare(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+pub(super) fn prepare(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         tracing::error!(mode, "the file system of the log does not allow a write-ahead log");
@@ -369,7 +369,7 @@ fn prepare(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result
     Ok(())
 }
 
-fn begin(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn begin(connection: &Connection) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
     transaction.execute_batch(LAYOUT)?;
     transaction.execute_batch(by_stream::LAYOUT)?;

@@ -93,6 +93,10 @@ impl ImageService for ChaosImages {
         })
     }
 
+    async fn format_of(&self, image: ImageId, _: &Arc<Meta>) -> Result<String, PortError> {
+        self.made().get(&image).map(|made| made.draft.format.clone()).ok_or_else(|| gone(image))
+    }
+
     async fn create(&self, draft: ImageDraft, _: Arc<Meta>) -> Result<(), PortError> {
         let mut made = self.made();
         let number = made.values().map(|image| image.number + 1).max().unwrap_or(0);

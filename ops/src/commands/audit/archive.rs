@@ -71,18 +71,25 @@ pub struct ArchiveVerifyArgs {
 pub struct Manifest {
     format: String,
     version: u32,
-    file: String,
+    pub file: String,
     pub first: u64,
     pub last: u64,
     /// The chain's hash before the first event, and at the last one.
-    before: String,
+    pub before: String,
     pub end: String,
     sha256: String,
     archived_at: String,
 }
 
+impl Manifest {
+    /// The name of the file that has this description.
+    pub fn described_in(&self) -> String {
+        self.file.trim_end_matches(".jsonl.zst").to_owned() + ".json"
+    }
+}
+
 fn at(path: &Path) -> impl Fn(std::io::Error) -> CommandFailure + '_ {
-    move |error| CommandFailure::Usage(format!("{}: {error}", path.display()))
+    move |error| CommandFailure::File { path: path.to_owned(), error }
 }
 
 /// The segments of an archive, in order.
@@ -130,7 +137,7 @@ pub async fn run(
         return Ok(Exit::Yes);
     }
     while next <= last {
-        let manifest = segment(store, folder, next, last.min(next + SEGMENT - 1), now).await?;
+        let manifest = segment(store, folder, next, last, now).await?;
         writeln!(out, "{}: positions {} to {}", manifest.file, manifest.first, manifest.last)?;
         next = manifest.last + 1;
     }
@@ -154,13 +161,15 @@ async fn first_at(store: &dyn EventStore, time: Timestamp) -> Result<u64, Comman
     }
 }
 
-async fn segment(
+/// Writes the next segment: the events from `first` to `last`, or fewer if there are too many for one segment.
+pub async fn segment(
     store: &dyn EventStore,
     folder: &Path,
     first: u64,
     last: u64,
     now: Timestamp,
 ) -> Result<Manifest, CommandFailure> {
+    let last = last.min(first + SEGMENT - 1);
     let name = format!("log-{first:020}-{last:020}.jsonl.zst");
     let (target, temporary) = (folder.join(&name), folder.join(format!("{name}.tmp")));
     let file = begin(&temporary)?;
@@ -170,16 +179,16 @@ async fn segment(
         let page =
             store.read_all(Position(position), PAGE.min(usize::try_from(last - position).unwrap_or(PAGE))).await?;
         for recorded in &page {
-            serde_json::to_writer(&mut lines, &ExportEntry::shown(recorded, None)).map_err(io::Error::other)?;
-            lines.write_all(b"\n")?;
+            let line = serde_json::to_vec(&ExportEntry::shown(recorded, None)).map_err(io::Error::other)?;
+            lines.write_all(&line).and_then(|()| lines.write_all(b"\n")).map_err(at(&temporary))?;
             position = recorded.position.0;
         }
         if page.is_empty() {
             return Err(CommandFailure::Usage(format!("the log ends at position {position}")));
         }
     }
-    let file = lines.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()?;
+    let file = lines.finish().and_then(|file| file.into_inner().map_err(io::IntoInnerError::into_error));
+    file.and_then(|file| file.sync_all()).map_err(at(&temporary))?;
     let manifest = Manifest {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -195,15 +204,16 @@ async fn segment(
     let described = target.with_extension("").with_extension("json");
     let temporary = described.with_extension("tmp");
     let mut file = begin(&temporary)?;
-    serde_json::to_writer_pretty(&mut file, &manifest).map_err(io::Error::other)?;
-    file.write_all(b"\n").and_then(|()| file.sync_all()).map_err(at(&temporary))?;
+    let text = serde_json::to_vec_pretty(&manifest).map_err(io::Error::other)?;
+    let written = file.write_all(&text).and_then(|()| file.write_all(b"\n"));
+    written.and_then(|()| file.sync_all()).map_err(at(&temporary))?;
     std::fs::rename(&temporary, &described).map_err(at(&described))?;
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))?;
     Ok(manifest)
 }
 
 /// Creates a file that only its owner may read, like the log itself. Overwrites a file that a crash left.
-fn begin(path: &Path) -> Result<File, CommandFailure> {
+pub fn begin(path: &Path) -> Result<File, CommandFailure> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(path)(error)),
         _ => {}
@@ -211,7 +221,8 @@ fn begin(path: &Path) -> Result<File, CommandFailure> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(at(path))
 }
 
-fn sha256(path: &Path) -> Result<String, CommandFailure> {
+/// The hash of a file's bytes, in hexadecimal digits.
+pub fn sha256(path: &Path) -> Result<String, CommandFailure> {
     let mut file = File::open(path).map_err(at(path))?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
     loop {
@@ -224,7 +235,7 @@ fn sha256(path: &Path) -> Result<String, CommandFailure> {
 }
 
 /// Calls `each` for every event of a segment, one at a time.
-fn read_segment(
+pub fn read_segment(
     folder: &Path,
     manifest: &Manifest,
     mut each: impl FnMut(ExportEntry) -> Result<(), CommandFailure>,
@@ -280,7 +291,7 @@ pub async fn verify(
 }
 
 /// The fault of a segment, if it has one.
-fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Result<Option<String>, CommandFailure> {
+pub fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Result<Option<String>, CommandFailure> {
     if manifest.first != next || manifest.before != chain {
         return Ok(Some(format!("it does not follow position {}", next - 1)));
     }

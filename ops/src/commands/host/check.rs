@@ -31,7 +31,7 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
         let _entered = runtime.enter();
         let drivers = backend::open(uri, &options).map_err(|error| CommandFailure::Usage(error.to_string()))?;
         for driver in drivers {
-            let asked = runtime.block_on(ask(&driver));
+            let asked = runtime.block_on(ask(&driver, async || driver.capabilities().await));
             if !tell(driver.uri(), &asked, out)? {
                 exit = Exit::No;
             }
@@ -40,19 +40,20 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
     Ok(exit)
 }
 
-async fn ask(driver: &Arc<dyn Driver>) -> DriverResult<HostCapabilities> {
+/// Asks the host when it is connected.
+pub(super) async fn ask<T>(driver: &Arc<dyn Driver>, question: impl AsyncFn() -> DriverResult<T>) -> DriverResult<T> {
     let mut signals = driver.watch();
     let asked = async {
         loop {
             match signals.next().await {
-                Some(HostSignal::Connected) => return driver.capabilities().await,
+                Some(HostSignal::Connected) => return question().await,
                 Some(HostSignal::Disconnected { reason }) => return Err(DriverError::Unreachable(reason)),
                 Some(_) => {}
                 None => return Err(DriverError::Unreachable("its driver ended".to_owned())),
             }
         }
     };
-    let late = || DriverError::Timeout { call: "host check", seconds: PATIENCE.as_secs() };
+    let late = || DriverError::Timeout { call: "connect", seconds: PATIENCE.as_secs() };
     tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(late()))
 }
 

@@ -1,10 +1,11 @@
-//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks hosts without it.
+//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks
+//! and claims hosts without it.
 //!
 //! Ending the command does not cancel the drain. The command waits for a server that is restarting. Exit status: 0 the
 //! host is empty, or the command does not wait; 1 servers stay on it, or the drain was cancelled; 2 the command failed.
 
 mod check;
-mod client;
+mod claim;
 mod progress;
 
 use std::io::Write;
@@ -13,8 +14,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use self::client::OperatorClient;
 use self::progress::DrainProgress;
+use super::operator_client::OperatorClient;
 use super::{CommandFailure, Exit};
 use crate::cli::ConfigPaths;
 use crate::config::Config;
@@ -53,6 +54,18 @@ pub enum HostSubcommand {
         #[command(flatten)]
         place: ConfigPaths,
     },
+    /// Take hosts over from another copy of this log, which must never drive them again; a running server follows at
+    /// its next heartbeat. Needs no server.
+    Claim {
+        /// URIs of hosts.
+        #[arg(required_unless_present = "all")]
+        uri: Vec<String>,
+        /// All hosts of `[chronova] hypervisors`.
+        #[arg(long, conflicts_with = "uri")]
+        all: bool,
+        #[command(flatten)]
+        place: ConfigPaths,
+    },
     /// Put a host into maintenance, which drains it, or end the maintenance.
     Maintenance {
         /// Its name or its id.
@@ -69,7 +82,7 @@ pub enum HostSubcommand {
 impl HostSubcommand {
     pub fn place(&self) -> &ConfigPaths {
         match self {
-            Self::Check { place, .. } => place,
+            Self::Check { place, .. } | Self::Claim { place, .. } => place,
             Self::List { access }
             | Self::Show { access, .. }
             | Self::Drain { access, .. }
@@ -122,6 +135,7 @@ const POLL_EVERY: Duration = Duration::from_millis(250);
 pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     match command {
         HostSubcommand::Check { uri, .. } => check::run(uri, config, out),
+        HostSubcommand::Claim { uri, .. } => claim::run(uri, config, out),
         HostSubcommand::List { access } => list(&OperatorClient::open(config, access)?, out),
         HostSubcommand::Show { host, access } => {
             let shown = OperatorClient::open(config, access)?.get(&path(host, ""))?;
@@ -153,7 +167,7 @@ pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Re
 fn path(host: &str, rest: &str) -> String {
     // Names of hosts and ids need no escapes; the server refuses anything else as an unknown host.
     let plain: String = host.chars().filter(|sign| sign.is_ascii_alphanumeric() || "-._".contains(*sign)).collect();
-    format!("/hosts/{plain}{rest}")
+    format!("/chronova/v1/hosts/{plain}{rest}")
 }
 
 fn drain_request(how: &DrainArgs) -> Value {
@@ -168,7 +182,7 @@ fn drain_request(how: &DrainArgs) -> Value {
 }
 
 fn list(client: &OperatorClient, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
-    let shown = client.get("/hosts")?;
+    let shown = client.get("/chronova/v1/hosts")?;
     writeln!(out, "{:<32} {:>7}  {:<5} {:<9} REASON", "HOST", "SERVERS", "STATE", "TAKES NEW")?;
     for host in shown["hosts"].as_array().into_iter().flatten() {
         let (name, servers) = (host["name"].as_str().unwrap_or_default(), host["servers"].as_u64().unwrap_or(0));
@@ -221,6 +235,6 @@ fn follow(
 }
 
 #[expect(clippy::disallowed_methods, reason = "the command has this thread for itself")]
-fn pause(duration: Duration) {
+pub(super) fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }

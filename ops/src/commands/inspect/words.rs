@@ -183,6 +183,11 @@ fn ledger(event: &LedgerEvent) -> Option<String> {
             let cells = cells.collect::<Vec<_>>().join(", ");
             format!("{} has {cells} of {}", fitted.consumer, fitted.provider)
         }
+        LedgerEvent::PciDevicesClaimed(claimed) => {
+            let devices = claimed.devices.iter().map(|device| format!("{} ({})", device.address, device.alias));
+            let devices = devices.collect::<Vec<_>>().join(", ");
+            format!("{} has PCI devices {devices} of {}", claimed.consumer, claimed.provider)
+        }
         _ => return None,
     })
 }

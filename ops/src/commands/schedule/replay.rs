@@ -165,18 +165,9 @@ impl Replay<'_> {
                     _ => self.other.take(recorded),
                 }
             }
-            // The processors that the other host would have assigned are unknown.
-            LedgerEvent::GuestFitted(fitted) => match self.server(&fitted.consumer).map(|request| request.instance) {
-                Some(server)
-                    if self.chosen.get(&server).is_some_and(|chosen| {
-                        chosen.as_ref().is_none_or(|chosen| chosen.host.0 != fitted.provider.0)
-                    }) =>
-                {
-                    Ok(())
-                }
-                _ if self.other_fleet => Ok(()),
-                _ => self.other.take(recorded),
-            },
+            // The processors and devices that the other host would have assigned are unknown.
+            LedgerEvent::GuestFitted(fitted) => self.take_share(recorded, &fitted.consumer, fitted.provider),
+            LedgerEvent::PciDevicesClaimed(claimed) => self.take_share(recorded, &claimed.consumer, claimed.provider),
             LedgerEvent::ProviderCreated(_)
             | LedgerEvent::ProviderChanged(_)
             | LedgerEvent::ProviderDeleted(_)
@@ -185,12 +176,25 @@ impl Replay<'_> {
             | LedgerEvent::AggregatesReplaced(_)
             | LedgerEvent::AllocationsReplaced(_)
             | LedgerEvent::HostCellsReplaced(_)
+            | LedgerEvent::HostPciReplaced(_)
                 if self.other_fleet =>
             {
                 Ok(())
             }
             _ => self.other.take(recorded),
         }
+    }
+
+    /// Folds a guest's share of a host, unless the guest is on another host in the alternative history.
+    fn take_share(
+        &mut self,
+        recorded: &Arc<Recorded>,
+        consumer: &ConsumerId,
+        host: ProviderId,
+    ) -> Result<(), CommandFailure> {
+        let server = self.server(consumer).and_then(|request| self.chosen.get(&request.instance));
+        let elsewhere = server.is_some_and(|chosen| chosen.as_ref().is_none_or(|chosen| chosen.host.0 != host.0));
+        if elsewhere || self.other_fleet { Ok(()) } else { self.other.take(recorded) }
     }
 
     async fn live_through_server(

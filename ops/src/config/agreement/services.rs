@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use chronova_actors::services::external::amqp::transport_url;
+
 use super::super::account::{HasAccount as _, glance_trust};
 use super::super::options::SECTIONS;
-use super::super::{Config, Severity};
+use super::super::{Config, Severity, derived};
 use super::{Clash, error, place};
 
 /// Checks `[service_user]`: the account whose token is sent beside a user's token to other services.
@@ -42,6 +44,54 @@ pub(super) fn service_user(config: &Config) -> Vec<Clash> {
         ),
         _ => Vec::new(),
     }
+}
+
+/// The longest name of an exchange or a topic in bytes. AMQP allows 255 bytes for a queue, which is a topic, a dot and a
+/// priority.
+const MAX_NAME: usize = 200;
+
+/// Drivers of notifications that are not known, names that are too long for AMQP, and a message broker that cannot be called.
+pub(super) fn notifications(config: &Config) -> Vec<Clash> {
+    const DRIVER: (&str, &str) = ("oslo_messaging_notifications", "driver");
+    let oslo = &config.oslo_messaging_notifications;
+    let unknown = oslo.driver.0.iter().filter(|word| derived::notification_driver(word).is_err());
+    let mut clashes: Vec<Clash> = unknown
+        .map(|word| Clash {
+            severity: Severity::Error,
+            at: DRIVER,
+            message: format!(
+                "[oslo_messaging_notifications] driver: {word} is not supported; it is one of messagingv2, messaging, log and \
+                 noop"
+            )
+            .into(),
+        })
+        .collect();
+    let messaging = oslo.driver.0.iter().any(|word| matches!(word.trim(), "messagingv2" | "messaging"));
+    let (at, url) = match (&oslo.transport_url, &config.default.transport_url) {
+        (Some(url), _) => (("oslo_messaging_notifications", "transport_url"), url.as_str()),
+        (None, Some(url)) => (("DEFAULT", "transport_url"), url.as_str()),
+        (None, None) => (DRIVER, ""),
+    };
+    if messaging && let Err(reason) = transport_url::brokers(url, config.oslo_messaging_rabbit.ssl) {
+        let message = match url {
+            "" => "[oslo_messaging_notifications] driver sends to RabbitMQ, and no transport_url says where it is"
+                .to_owned(),
+            _ => format!("[{}] {} {reason}", at.0, at.1),
+        };
+        clashes.push(Clash { severity: Severity::Error, at, message: message.into() });
+    }
+    let names = [
+        (("oslo_messaging_notifications", "topics"), oslo.topics.as_slice()),
+        (("notifications", "versioned_notifications_topics"), &config.notifications.versioned_notifications_topics),
+        (("DEFAULT", "control_exchange"), std::slice::from_ref(&config.default.control_exchange)),
+    ];
+    for (at, all) in names {
+        if all.iter().any(|name| name.is_empty() || name.len() > MAX_NAME) {
+            let message = format!("[{}] {}: a name in RabbitMQ has 1 to {MAX_NAME} bytes", at.0, at.1);
+            clashes.push(Clash { severity: Severity::Error, at, message: message.into() });
+        }
+    }
+    clashes
 }
 
 /// Whether images are in Glance.

@@ -26,15 +26,6 @@ section! {
             deprecated: &[("DEFAULT", "osapi_glance_link_prefix")],
             help: "Scheme, host and port that replace the request's own in links to images.",
         }
-        instance_list_per_project_cells: bool => nothing {
-            default: Text("false"),
-            help: "Ask only the cells in which a project has servers. All cells are read from one view here, so either \
-                   value lists the same.",
-        }
-        list_records_by_skipping_down_cells: bool => nothing {
-            default: Text("true"),
-            help: "Omit servers of a cell that is down from lists; off, the request fails.",
-        }
         enable_instance_password: bool => compute.enable_instance_password {
             deprecated: &[("DEFAULT", "enable_instance_password")],
             help: "Show `adminPass` in answers to create, rebuild, evacuate and rescue.",
@@ -164,12 +155,12 @@ section! {
 section! {
     /// Nova's default quotas; -1 is no bound.
     Quota = "quota" from Nova {
-        driver: String => nothing {
-            default: Text("nova.quota.DbQuotaDriver"),
+        driver: String => compute.enforces_quota by QuotaDriverWords {
             choices: &["nova.quota.DbQuotaDriver", "nova.quota.NoopQuotaDriver", "nova.quota.UnifiedLimitsDriver"],
             deprecated: &[("DEFAULT", "quota_driver")],
-            help: "How quotas are kept: in the event log (the name is Nova's), not at all, or as limits of the identity \
-                   service.",
+            help: "DbQuotaDriver keeps quotas in the event log (the name is Nova's). With NoopQuotaDriver nothing is limited, \
+                   and every limit is shown as -1. UnifiedLimitsDriver, which reads limits of the identity service, is not \
+                   supported and stops the start.",
         }
         instances: i64 => compute.quota["instances"] {
             min: Some(-1.0),
@@ -220,15 +211,6 @@ section! {
             min: Some(-1.0),
             deprecated: &[("DEFAULT", "quota_server_group_members")],
             help: "Members of one server group.",
-        }
-        recheck_quota: bool => nothing {
-            default: Text("true"),
-            help: "Nova counts again after it has made something, because two requests may have counted at once. Here \
-                   usage is claimed before anything is made, so either value refuses the same requests.",
-        }
-        count_usage_from_placement: bool => nothing {
-            default: Text("false"),
-            help: "Count cores and memory from allocations rather than from servers.",
         }
     }
 }

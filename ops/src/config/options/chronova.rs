@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::super::option::{
     Default::{HostAddress, Text},
-    Words,
+    Multi, Words,
 };
 
 section! {
@@ -92,6 +92,10 @@ section! {
             help: "Processors of hosts that differ from [compute] cpu_shared_set and cpu_dedicated_set, by host name: \
                    `node1 dedicated=4-15 shared=0-3; node2 dedicated=2-7`. Those two options do not apply to a host \
                    named here.",
+        }
+        host_pci_device_spec: Multi => here {
+            help: "PCI devices of a host that differs from [pci] device_spec: the host's name, a blank, and a device \
+                   spec; repeated for more specs and hosts. [pci] device_spec does not apply to a host named here.",
         }
         live_migration_interface: Option<String> => runtime.live.interface {
             help: "Network interface of the compute hosts that live migrations come in by, as each host's libvirt \

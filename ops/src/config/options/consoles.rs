@@ -13,25 +13,28 @@ section! {
             deprecated: &[("DEFAULT", "vncserver_listen"), ("vnc", "vncserver_listen")],
             help: "Address on the compute hosts that guests' VNC servers listen on.",
         }
-        server_proxyclient_address: String => nothing {
-            default: Text("127.0.0.1"),
+        server_proxyclient_address: String => drivers.libvirt.console_address by ProxyAddress {
             deprecated: &[("DEFAULT", "vncserver_proxyclient_address"), ("vnc", "vncserver_proxyclient_address")],
-            help: "Address under which the console proxy reaches a compute host's VNC servers.",
+            help: "Address at which the console gateway reaches a compute host's VNC servers, `%s` standing for the host's \
+                   name. Nova's default, which means the machine of the compute service there, means here the host in the URI \
+                   of its libvirtd.",
         }
         novncproxy_base_url: String => compute.consoles.novnc_url {
             deprecated: &[("DEFAULT", "novncproxy_base_url")],
             help: "URL of the console page that users are sent to. \
                    Left at Nova's default, where nobody listens, they are sent to the gateway of this server.",
         }
-        novncproxy_host: String => nothing {
+        novncproxy_host: String => here {
             default: Text("0.0.0.0"),
             deprecated: &[("DEFAULT", "novncproxy_host")],
-            help: "Address that the console proxy listens on.",
+            help: "Address of Nova's own console proxy. Read with novncproxy_port, and only where the port is set.",
         }
-        novncproxy_port: u16 => nothing {
-            default: Text("6080"), min: Some(0.0), max: Some(65535.0),
+        novncproxy_port: Option<u16> => here {
+            min: Some(0.0), max: Some(65535.0),
             deprecated: &[("DEFAULT", "novncproxy_port")],
-            help: "Port that the console proxy listens on.",
+            help: "Port of a further listener of the console gateway at its root, for URLs as those of Nova's proxy: \
+                   http://HOST:6080/vnc_auto.html. Nova's default is 6080; here it is unset, and 0 means unset, because \
+                   [chronova] listen serves the gateway.",
         }
     }
 }

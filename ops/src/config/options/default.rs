@@ -27,15 +27,61 @@ section! {
             origin: super::super::OptionOrigin::Oslo,
             help: "Log one JSON object a line instead of text.",
         }
+        use_syslog: bool => here {
+            default: Text("false"), origin: super::super::OptionOrigin::Oslo,
+            help: "Log to syslog as well, in the form of RFC 5424.",
+        }
+        syslog_log_facility: String => here {
+            default: Text("LOG_USER"), origin: super::super::OptionOrigin::Oslo,
+            choices: &[
+                "LOG_KERN", "LOG_USER", "LOG_MAIL", "LOG_DAEMON", "LOG_AUTH", "LOG_SYSLOG", "LOG_LPR", "LOG_NEWS", "LOG_CRON",
+                "LOG_AUTHPRIV", "LOG_LOCAL0", "LOG_LOCAL1", "LOG_LOCAL2", "LOG_LOCAL3", "LOG_LOCAL4", "LOG_LOCAL5", "LOG_LOCAL6",
+                "LOG_LOCAL7",
+            ],
+            help: "Facility of the lines in syslog.",
+        }
+        use_journal: bool => log.journal {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Log to systemd's journal as well, with fields.",
+        }
+        watch_log_file: bool => log.watch {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Open the log file again as soon as another file, or none, has its name.",
+        }
+        log_date_format: Option<String> => log.date_format {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Form of times in text lines, as in strftime. Unset: ISO 8601 with microseconds, in UTC.",
+        }
+        log_config_append: Option<PathBuf> => here {
+            origin: super::super::OptionOrigin::Oslo,
+            deprecated: &[("DEFAULT", "log_config")],
+            help: "File in the form of Python's logging.config.fileConfig. Levels and handlers come from it, and the other \
+                   options of logging are ignored.",
+        }
         use_stderr: bool => log.stderr {
             origin: super::super::OptionOrigin::Oslo,
             help: "Log to standard error as well when a log file is set.",
+        }
+        enabled_apis: Vec<String> => here {
+            default: Text("osapi_compute,metadata"), choices: &["osapi_compute", "metadata"],
+            help: "Which APIs have listeners of their own: without `osapi_compute` or `metadata`, compute_listen or \
+                   metadata_listen of [chronova] and Nova's options in their place open nothing. [chronova] listen always \
+                   serves every API.",
         }
         enabled_ssl_apis: Vec<String> => here {
             default: Text("osapi_compute"), choices: &["osapi_compute", "metadata"],
             help: "Which listeners speak TLS once [wsgi] ssl_cert_file and ssl_key_file are set: `osapi_compute` stands for \
                    all but those of metadata_listen, `metadata` for those. Nova's default is none; here a certificate \
                    that is configured is used, except for guests, who ask for their metadata without TLS.",
+        }
+        transport_url: Option<String> => here {
+            origin: super::super::OptionOrigin::Oslo, secret: true,
+            help: "RabbitMQ for notifications, unless [oslo_messaging_notifications] transport_url names another one. Chronova \
+                   has no RPC, so nothing else uses it.",
+        }
+        control_exchange: String => runtime.notifications.broker.exchange {
+            origin: super::super::OptionOrigin::Oslo,
+            help: "Exchange of notifications.",
         }
         host: Option<String> => compute.host {
             default: HostName,
@@ -59,9 +105,11 @@ section! {
             help: "Template of the name that the hypervisor knows an instance by: one of `%d`, `%x` (padded: `%08x`), \
                    `%(id)d` and `%(id)x` for the instance's number, or `%(uuid)s` for its id.",
         }
-        osapi_compute_unique_server_name_scope: String => nothing {
-            default: Text(""), choices: &["", "project", "global"],
-            help: "Refuse a second server of the same name within this scope; empty lets names repeat.",
+        osapi_compute_unique_server_name_scope: String => runtime.servers.name_scope by NameScopeWords {
+            choices: &["", "project", "global"],
+            help: "Refuse a second server with the same host name within this scope, with 409: in its `project` or in the whole \
+                   cloud (`global`); empty lets names repeat. As in Nova, the host name is made of the name, and upper case \
+                   does not count. Two requests at once get two names. Servers that exist keep theirs.",
         }
         osapi_compute_listen: String => here {
             default: Text("0.0.0.0"),
@@ -142,9 +190,10 @@ section! {
         force_config_drive: bool => compute.force_config_drive {
             help: "Give every server a config drive, whether or not it asks for one.",
         }
-        config_drive_format: String => nothing {
+        config_drive_format: String => here {
             default: Text("iso9660"), choices: &["iso9660", "vfat"],
-            help: "File system of config drives.",
+            help: "File system of config drives. Chronova makes iso9660; vfat, which Nova keeps for old guests, stops the \
+                   start.",
         }
         enable_new_services: bool => runtime.hosts.enable_new_services {
             help: "Let new compute hosts take servers at once; otherwise they start disabled.",
@@ -177,35 +226,40 @@ section! {
             min: Some(0.0), unit: "seconds",
             help: "How long a build waits between two such questions.",
         }
-        network_allocate_retries: u32 => nothing {
-            default: Text("0"), min: Some(0.0),
-            help: "How often a failed allocation of networks is tried again.",
+        network_allocate_retries: u32 => runtime.processes.network_retries {
+            min: Some(0.0),
+            help: "How often a failed allocation of a new server's interfaces is tried again, after 1 second, 2 seconds and \
+                   so on up to 30.",
         }
         resume_guests_state_on_host_boot: bool => runtime.hosts.resume_guests {
             help: "Start the guests that ran when their compute host went down, once it is back. A host on which \
                    any guest runs was not off.",
         }
-        sync_power_state_interval: i32 => nothing {
-            default: Text("600"), min: Some(-1.0), unit: "seconds",
-            help: "Period in which all guests of a host are compared with what is recorded. Changes that libvirt \
-                   announces are seen at once; this finds the others. 0 is the default period, below zero never.",
+        sync_power_state_interval: i32 => runtime.hosts.power_sync by TaskPeriod {
+            min: Some(-1.0), unit: "seconds",
+            help: "Period in which the power states of all guests of a host are compared with what is recorded. Changes that \
+                   libvirt announces are seen at once; this finds the others. 0 is every minute. Below zero, they are \
+                   compared only when the host connects.",
         }
         shutdown_timeout: u32 => runtime.servers.shutdown_timeout {
             min: Some(0.0), unit: "seconds",
             help: "How long a guest has to shut itself down before its power is cut; 0 cuts at once. The image property \
                    os_shutdown_timeout wins.",
         }
-        reboot_timeout: u32 => nothing {
-            default: Text("0"), min: Some(0.0), unit: "seconds",
-            help: "Time after which a server stuck in rebooting is rebooted hard; 0 never.",
+        reboot_timeout: u32 => runtime.reconcile.reboot_timeout by Seconds {
+            min: Some(0.0), unit: "seconds",
+            help: "Time after which a soft reboot that is still under way becomes a hard one; 0 never. A guest that does not \
+                   react is rebooted hard after [libvirt] wait_soft_reboot_seconds in any case.",
         }
-        instance_build_timeout: u32 => nothing {
-            default: Text("0"), min: Some(0.0), unit: "seconds",
-            help: "Time after which a build still under way fails; 0 never.",
+        instance_build_timeout: u32 => runtime.processes.build_timeout by Seconds {
+            min: Some(0.0), unit: "seconds",
+            help: "Time after which a build that is still under way fails; 0 never. The step under way ends first. Then what \
+                   was made is removed, and the server is in error.",
         }
-        rescue_timeout: u32 => nothing {
-            default: Text("0"), min: Some(0.0), unit: "seconds",
-            help: "Time after which a rescued server is unrescued; 0 never.",
+        rescue_timeout: u32 => runtime.reconcile.rescue_timeout by Seconds {
+            min: Some(0.0), unit: "seconds",
+            help: "Time after which a rescued server is unrescued; 0 never. A server that changes meanwhile is looked at again \
+                   within a minute.",
         }
         resize_confirm_window: u32 => runtime.reconcile.resize_confirm_window by Seconds {
             min: Some(0.0), unit: "seconds",
@@ -224,22 +278,24 @@ section! {
             help: "The action on a guest of a deleted server on a host: remove it; report it in the log, if \
                    it runs; also switch it off; do nothing.",
         }
-        running_deleted_instance_poll_interval: u32 => nothing {
-            default: Text("1800"), min: Some(0.0), unit: "seconds",
-            help: "Period of the search for guests of deleted servers; 0 never searches.",
+        running_deleted_instance_poll_interval: u32 => runtime.hosts.deleted_poll by SecondsOrZero {
+            min: Some(0.0), unit: "seconds",
+            help: "Period of the search for guests of deleted servers; 0 never searches. A host that connects is searched at \
+                   once.",
         }
         report_interval: u32 => runtime.hosts.heartbeat by Seconds {
             min: Some(1.0), unit: "seconds",
             help: "Period of the heartbeat of every compute host.",
         }
-        service_down_time: u32 => nothing {
-            default: Text("60"), min: Some(1.0), unit: "seconds",
-            help: "Time without an answer after which a compute host counts as down. Should be well above \
-                   report_interval.",
+        service_down_time: u32 => runtime.hosts.down_time by Seconds {
+            min: Some(1.0), unit: "seconds",
+            help: "Time without an answer after which a compute host is down. A host whose connection breaks is down at once. A \
+                   time that is not above report_interval becomes 2.5 times that, as in Nova.",
         }
-        graceful_shutdown_timeout: u32 => nothing {
-            default: Text("180"), min: Some(0.0), unit: "seconds",
-            help: "How long requests under way may take during shutdown; 0 waits without limit.",
+        graceful_shutdown_timeout: u32 => serving.graceful by Seconds {
+            min: Some(0.0), unit: "seconds",
+            help: "How long requests under way may take during shutdown; 0 waits without limit. Work in the background needs no \
+                   time: the next start continues it.",
         }
         use_cow_images: bool => here {
             default: Text("true"),
@@ -262,6 +318,15 @@ section! {
         pointer_model: Option<String> => drivers.libvirt.guests.tablet by PointerWords {
             choices: &["usbtablet", "ps2mouse"],
             help: "Pointing device of guests that have a graphical console.",
+        }
+    }
+}
+
+section! {
+    /// Reports of the server's state.
+    OsloReports = "oslo_reports" from Oslo {
+        log_dir: Option<PathBuf> => here {
+            help: "Directory in which SIGUSR2 makes the server write a report of its state. Unset: standard error.",
         }
     }
 }

@@ -96,9 +96,10 @@ section! {
         rbd_secret_uuid: Option<String> => drivers.libvirt.images.rbd.secret {
             help: "libvirt secret that holds the Ceph user's key on the compute hosts.",
         }
-        snapshot_image_format: Option<String> => nothing {
+        snapshot_image_format: Option<String> => runtime.servers.snapshot_format by SnapshotFormat {
             choices: &["raw", "qcow2", "vmdk", "vdi"],
-            help: "Format of snapshots. Unset: that of the disk.",
+            help: "Format of the images that are made of servers' disks: raw or qcow2. Unset: qcow2, where Nova takes the \
+                   format of the disk. vmdk and vdi are not supported and stop the start.",
         }
         disk_cachemodes: Vec<String> => drivers.libvirt.guests.cache by CacheWords {
             choices: CACHE_MODES,
@@ -110,9 +111,6 @@ section! {
             choices: &["ignore", "unmap"],
             help: "Whether space that guests give up on their local disks is given back to the host (`unmap`) or not. \
                    Unset: the hypervisor's choice.",
-        }
-        disk_prefix: Option<String> => nothing {
-            help: "Prefix of disk device names in place of the one that the bus implies (vd, sd, hd).",
         }
         rng_dev_path: PathBuf => drivers.libvirt.guests.rng_device by PathOnHost {
             help: "Device on the compute hosts that guests' random number generators read.",
@@ -135,11 +133,6 @@ section! {
             min: Some(0.0), unit: "seconds",
             help: "How long a guest may take to shut down for a soft reboot before it is rebooted hard.",
         }
-        inject_password: bool => nothing {
-            default: Text("false"),
-            help: "Put the administrator's password into the guest's disk at boot. Not possible without access to the \
-                   compute hosts' files; accepted and reported, never done.",
-        }
         device_detach_attempts: u32 => drivers.libvirt.device_detach_attempts {
             min: Some(1.0),
             help: "How often a live guest is asked to give a device up.",
@@ -151,10 +144,6 @@ section! {
         rx_queue_size: Option<String> => drivers.libvirt.guests.rx_queue_size by ChosenNumber {
             choices: &["256", "512", "1024"],
             help: "Receive queue size of virtio network cards, in packets; with kvm only.",
-        }
-        tx_queue_size: Option<String> => nothing {
-            choices: &["256", "512", "1024"],
-            help: "Transmit queue size of vhost-user network cards, in packets; no network here has such cards.",
         }
         max_queues: Option<u32> => drivers.libvirt.guests.max_queues {
             min: Some(1.0),
@@ -232,8 +221,8 @@ section! {
             default: Text("10"), min: Some(0.0),
             help: "Failed builds in a row after which a host weighs less for the scheduler; 0 never.",
         }
-        shutdown_retry_interval: u32 => nothing {
-            default: Text("10"), min: Some(1.0), unit: "seconds",
+        shutdown_retry_interval: u32 => drivers.libvirt.shutdown_retry by Seconds {
+            min: Some(1.0), unit: "seconds",
             help: "Period in which a guest that is to shut down is asked again.",
         }
         cpu_shared_set: Option<String> => here {
@@ -255,12 +244,10 @@ section! {
             min: Some(-1.0),
             help: "Most disks of one server; -1 is no bound but the machine's own.",
         }
-        image_type_exclude_list: Vec<String> => nothing {
-            help: "Image formats that hosts do not offer although they could.",
-        }
-        vmdk_allowed_types: Vec<String> => nothing {
-            default: Text("streamOptimized,monolithicSparse"),
-            help: "Kinds of VMDK images that may be used; the others can name files of the host.",
+        image_type_exclude_list: Vec<String> => runtime.hosts.excluded_image_types {
+            help: "Image formats (raw, qcow2, iso) that hosts do not offer although they could: they lack the trait \
+                   COMPUTE_IMAGE_TYPE_... With [scheduler] query_placement_for_image_type_support, no server is built of \
+                   such an image.",
         }
     }
 }
@@ -272,11 +259,6 @@ section! {
             min: Some(-1.0), unit: "seconds",
             deprecated: &[("DEFAULT", "image_cache_manager_interval")],
             help: "Period of the search for unused images in hosts' image caches; 0 is every minute, -1 never.",
-        }
-        subdirectory_name: String => nothing {
-            default: Text("_base"),
-            deprecated: &[("DEFAULT", "image_cache_subdirectory_name")],
-            help: "Directory of cached images below instances_path.",
         }
         remove_unused_base_images: bool => runtime.image_cache.remove_unused {
             deprecated: &[("DEFAULT", "remove_unused_base_images")],
@@ -297,14 +279,9 @@ section! {
 section! {
     /// Nova's `[workarounds]`.
     Workarounds = "workarounds" from Nova {
-        handle_virt_lifecycle_events: bool => nothing {
-            default: Text("true"),
-            help: "React to libvirt's lifecycle events (a guest stopped, crashed, resumed).",
-        }
-        disable_deep_image_inspection: bool => nothing {
-            default: Text("false"),
-            help: "Trust an image's declared format. Leave it off: inspection is what keeps an image from naming files \
-                   of the host.",
+        handle_virt_lifecycle_events: bool => runtime.hosts.follows_guests {
+            help: "React to libvirt's lifecycle events (a guest stopped, crashed, resumed). Off: such changes are found by \
+                   [DEFAULT] sync_power_state_interval alone.",
         }
         disable_fallback_pcpu_query: bool => runtime.scheduler.disable_fallback_pcpu_query {
             help: "Never place a server that asks for dedicated CPUs on a host that has only shared ones.",

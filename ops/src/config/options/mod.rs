@@ -90,6 +90,14 @@ macro_rules! section {
                 Some(Self { $( $field: $field?, )* })
             }
 
+            /// Adds each value as text for a file.
+            pub(in $crate::config) fn show(&self, into: &mut $crate::config::options::ShownValues) {
+                $( into.insert(
+                    ($section, stringify!($field)),
+                    $crate::config::OptionValue::text(&self.$field),
+                ); )*
+            }
+
             /// Gives each value to the fields that take it.
             #[allow(unused_variables, reason = "this crate reads every option of some sections")]
             pub(in $crate::config) fn hand_over(&self, targets: &mut $crate::config::targets::Targets) {
@@ -108,12 +116,19 @@ pub mod eventstoredb;
 pub mod keystone;
 pub mod libvirt;
 pub mod neutron;
+pub mod notifications;
+pub mod pci;
 pub mod scheduling;
 pub mod services;
+
+use std::collections::BTreeMap;
 
 use super::targets::Targets;
 use super::values::Values;
 use super::{OptionDef, derived};
+
+/// Values by section and name.
+pub type ShownValues = BTreeMap<(&'static str, &'static str), Option<String>>;
 
 /// Combines the sections into the configuration that the program reads and the list of all options.
 macro_rules! configuration {
@@ -128,6 +143,13 @@ macro_rules! configuration {
             pub(in crate::config) fn read(values: &mut Values<'_>) -> Option<Self> {
                 $( let $field = <$ty>::read(values); )+
                 Some(Self { $( $field: $field?, )+ })
+            }
+
+            /// The value of each option as text for a file; `None` if it is unset. Secrets are among them.
+            pub fn shown(&self) -> ShownValues {
+                let mut shown = ShownValues::new();
+                $( self.$field.show(&mut shown); )+
+                shown
             }
 
             /// The options of every crate, with the values of this configuration.
@@ -149,6 +171,7 @@ configuration! {
     cluster: cluster::Cluster,
     eventstoredb: eventstoredb::EventStoreDb,
     default: default::Default,
+    oslo_reports: default::OsloReports,
     api: api::Api,
     oslo_policy: api::OsloPolicy,
     cors: api::Cors,
@@ -167,6 +190,7 @@ configuration! {
     scheduler: scheduling::Scheduler,
     filter_scheduler: scheduling::FilterScheduler,
     metrics: scheduling::Metrics,
+    pci: pci::Pci,
     keystone_authtoken: keystone::KeystoneAuthtoken,
     service_user: keystone::ServiceUser,
     /// Options of the embedded identity service.
@@ -174,6 +198,9 @@ configuration! {
     security_compliance: services::SecurityCompliance,
     glance: services::Glance,
     neutron: neutron::Neutron,
+    notifications: notifications::Notifications,
+    oslo_messaging_notifications: notifications::OsloMessagingNotifications,
+    oslo_messaging_rabbit: notifications::OsloMessagingRabbit,
     cinder: services::Cinder,
     volume: services::Volume,
 }

@@ -3,7 +3,7 @@
 use chronova_actors::scheduler::filters::NAMES;
 use chronova_actors::scheduler::weighers::CLASSES;
 
-use super::super::option::{Default::Text, Multi};
+use super::super::option::Default::Text;
 
 section! {
     /// Nova's `[scheduler]`.
@@ -35,9 +35,9 @@ section! {
         image_metadata_prefilter: bool => runtime.scheduler.prefilters.image_metadata_prefilter {
             help: "Ask for hosts that support the devices an image's properties name.",
         }
-        query_placement_for_routed_network_aggregates: bool => nothing {
+        query_placement_for_routed_network_aggregates: bool => here {
             default: Text("false"),
-            help: "Ask for hosts on the segments of a routed network.",
+            help: "Ask for hosts on the segments of a routed network. Chronova reads no segments, so true stops the start.",
         }
     }
 }
@@ -49,12 +49,6 @@ section! {
             choices: &NAMES,
             deprecated: &[("DEFAULT", "scheduler_default_filters")],
             help: "Filters that a host must pass, in the order of their use.",
-        }
-        available_filters: Multi => nothing {
-            default: Text("nova.scheduler.filters.all_filters"),
-            deprecated: &[("DEFAULT", "scheduler_available_filters")],
-            help: "Filters that may be enabled. Nova loads Python classes by it; all built-in filters are available here, \
-                   whatever it says.",
         }
         weight_classes: Vec<String> => runtime.scheduler.weighers by WeigherClasses {
             choices: &CLASSES,
@@ -79,11 +73,6 @@ section! {
             deprecated: &[("DEFAULT", "max_instances_per_host")],
             help: "Servers on a host above which NumInstancesFilter refuses it.",
         }
-        track_instance_changes: bool => nothing {
-            default: Text("true"),
-            deprecated: &[("DEFAULT", "scheduler_tracks_instance_changes")],
-            help: "Whether the scheduler knows which servers are on a host. It reads the same log here, so it always does.",
-        }
         ram_weight_multiplier: f64 => runtime.scheduler.multipliers.ram {
             deprecated: &[("DEFAULT", "ram_weight_multiplier")],
             help: "Weight of free memory; below zero fills hosts up.",
@@ -105,13 +94,17 @@ section! {
             deprecated: &[("DEFAULT", "io_ops_weight_multiplier")],
             help: "Weight of servers building or moving on a host; below zero prefers idle hosts.",
         }
+        pci_in_placement: bool => runtime.scheduler.pci_in_placement {
+            help: "Ask Placement for the PCI devices of pci_passthrough:alias. It needs [pci] report_in_placement, and \
+                   hosts that have reported their devices.",
+        }
         image_props_weight_multiplier: f64 => runtime.scheduler.multipliers.image_props {
             help: "Weight of servers on a host whose images have the same properties.",
         }
         image_props_weight_setting: Vec<String> => runtime.scheduler.image_props_weight_setting by WeightSettings {
             help: "Image properties to compare and the weight of each, as in os_distro=1,hw_machine_type=0.",
         }
-        pci_weight_multiplier: f64 => runtime.scheduler.multipliers.pci => nothing {
+        pci_weight_multiplier: f64 => runtime.scheduler.multipliers.pci {
             min: Some(0.0),
             help: "Weight that keeps hosts with PCI devices for servers that ask for some.",
         }
@@ -127,10 +120,6 @@ section! {
         }
         build_failure_weight_multiplier: f64 => runtime.scheduler.multipliers.build_failure {
             help: "Weight against hosts whose last builds failed.",
-        }
-        cross_cell_move_weight_multiplier: f64 => nothing {
-            default: Text("1000000.0"),
-            help: "Weight of staying in the same cell when a server moves.",
         }
         image_properties_default_architecture: Option<String>
             => runtime.scheduler.image_properties_default_architecture {
@@ -172,10 +161,9 @@ section! {
             help: "Metrics to weigh and the ratio of each, as in cpu.percent=-1.0. Hosts report no metrics yet, so with a \
                    setting MetricsFilter refuses every host.",
         }
-        required: bool => nothing {
-            default: Text("true"),
-            help: "Whether a host that lacks a metric of weight_setting is an error. MetricsFilter is what keeps such hosts \
-                   out.",
+        required: bool => runtime.scheduler.metrics_required {
+            help: "Whether a choice between hosts fails if they lack a metric of weight_setting. Hosts report no metrics yet, \
+                   so with a setting no server is built unless this is off.",
         }
         weight_of_unavailable: f64 => runtime.scheduler.metrics_weight_of_unavailable {
             help: "The weight of a host that lacks a metric, where metrics are not required.",

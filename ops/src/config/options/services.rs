@@ -85,20 +85,20 @@ section! {
             default: Text("1000"), min: Some(-1.0), origin: super::super::OptionOrigin::Glance,
             help: "Images that one project may have; -1 is no bound. In Glance this is a limit that Keystone keeps.",
         }
-        image_property_quota: i64 => nothing {
+        image_property_quota: i64 => here {
             default: Text("128"), min: Some(-1.0), origin: super::super::OptionOrigin::Glance,
-            help: "Properties of one image; -1 is no bound. In Glance this option stands in [DEFAULT].",
+            help: "Properties of one image; -1 is no bound but their size of 64 KiB together. In Glance this option stands in [DEFAULT].",
         }
-        verify_glance_signatures: bool => nothing {
+        verify_glance_signatures: bool => here {
             default: Text("false"),
-            help: "Refuse images whose signature is missing or wrong. Signatures are not verified yet, so true stops the start.",
+            help: "Refuse images whose signature is missing or wrong. Chronova verifies no signature, so true stops the start.",
         }
-        enable_certificate_validation: bool => nothing {
+        enable_certificate_validation: bool => here {
             default: Text("false"),
-            help: "Check an image signature's certificate against the trusted certificates of the request. Certificates are \
-                   not validated yet, so true stops the start.",
+            help: "Check an image signature's certificate against the trusted certificates of the request. Chronova \
+                   validates no certificate, so true stops the start.",
         }
-        default_trusted_certificate_ids: Vec<String> => nothing {
+        default_trusted_certificate_ids: Vec<String> => here {
             help: "Certificates that are trusted where a request names none. A list that is not empty stops the start.",
         }
         unchecked_certificates: bool => compute.unchecked_certificates {

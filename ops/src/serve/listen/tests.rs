@@ -14,20 +14,30 @@ fn config(text: &str) -> Config {
 
 #[test]
 fn listeners_come_from_novas_options_too() {
-    let all = |text: &str| -> Vec<(String, Option<Service>)> {
+    let all = |text: &str| -> Vec<(String, Offer)> {
         let found = listeners(&config(text)).unwrap();
-        found.iter().map(|listener| (listener.address.to_string(), listener.only)).collect()
+        found.iter().map(|listener| (listener.address.to_string(), listener.offer)).collect()
     };
-    let common = ("127.0.0.1:8774".to_owned(), None);
+    let common = ("127.0.0.1:8774".to_owned(), Offer::All);
     assert_eq!(all(""), std::slice::from_ref(&common));
     assert_eq!(
         all("[DEFAULT]\nmetadata_listen = 192.0.2.1\nmetadata_listen_port = 0\n"),
         std::slice::from_ref(&common)
     );
     let nova = "[DEFAULT]\nmetadata_listen = ::1\nmetadata_listen_port = 8775\nosapi_compute_listen_port = 9774\n";
-    let compute = ("0.0.0.0:9774".to_owned(), Some(Service::Compute));
-    let metadata = |address: &str| (address.to_owned(), Some(Service::Metadata));
+    let compute = ("0.0.0.0:9774".to_owned(), Offer::Only(Service::Compute));
+    let metadata = |address: &str| (address.to_owned(), Offer::Only(Service::Metadata));
     assert_eq!(all(nova), [common.clone(), compute.clone(), metadata("[::1]:8775")]);
     let both = format!("{nova}[chronova]\nmetadata_listen = 192.0.2.1:1\n");
     assert_eq!(all(&both), [common, compute, metadata("192.0.2.1:1")], "ours win");
+    let proxy = "[vnc]\nnovncproxy_host = ::1\nnovncproxy_port = 6080\n";
+    assert_eq!(all(proxy), [("127.0.0.1:8774".to_owned(), Offer::All), ("[::1]:6080".to_owned(), Offer::Consoles)]);
+    assert_eq!(all("[vnc]\nnovncproxy_port = 0\n").len(), 1);
+}
+
+#[test]
+fn apis_that_are_not_enabled_have_no_listener() {
+    let nova = "[DEFAULT]\nmetadata_listen_port = 8775\nosapi_compute_listen_port = 9774\n";
+    let count = |apis: &str| listeners(&config(&format!("{nova}enabled_apis = {apis}\n"))).unwrap().len();
+    assert_eq!([count("osapi_compute, metadata"), count("metadata"), count("osapi_compute")], [3, 2, 2]);
 }

@@ -76,6 +76,13 @@ pub(crate) static RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "amqp",
+        why: "notifications know a transport, not a message broker",
+        check: |source, report| {
+            confine(source, report, &["lapin"], &["actors/src/services/external/amqp"], "AMQP");
+        },
+    },
+    Rule {
         name: "bincode",
         why: "the bytes of the log are made and read in one place, or they drift",
         check: |source, report| confine(source, report, &["bincode"], &["events/src/codec.rs"], "bincode"),

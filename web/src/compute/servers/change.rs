@@ -39,7 +39,11 @@ pub(super) async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let changes = changes(&ctx, &found)?;
     // As in Nova, a lock does not prevent these changes.
     let asker = CallerRights { overrides_lock: true };
-    send(&ctx, &found, InstanceRequest::Change { changes, asker }).await?;
+    let server = (found.id, &found.server()?.request.project);
+    let changed = dispatch::perform(ctx.dispatch()?, &found.permit, async |operations, meta| {
+        operations.change_server(meta, server, changes, asker).await
+    });
+    changed.await.map_err(|reject| reject::server_change(found.id, reject))?;
     let sees = sees(&ctx, true, versions::update_answers_briefly(ctx.version))?;
     Ok(Reply::ok(json!({"server": render(&ctx, found.id, &sees).await?})))
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chronova_actors::hardware;
+use chronova_actors::operations::Queries;
 use chronova_actors::topology::{self, GuestNumaTopology};
 use chronova_events::ids::{ConsumerId, ProviderId};
 use chronova_events::instance::{Alive, FlavorSnapshot, ImageSnapshot};
@@ -21,6 +22,16 @@ pub(super) fn check(
 ) -> Result<Option<GuestNumaTopology>, Fault> {
     hardware::check(flavor, image).map_err(Fault::bad_request)?;
     topology::ask(flavor, image).map_err(Fault::bad_request)
+}
+
+/// Checks the PCI devices that a flavor and an image request.
+pub(super) fn check_devices(
+    queries: &Queries,
+    flavor: &FlavorSnapshot,
+    image: Option<&ImageSnapshot>,
+) -> Result<(), Fault> {
+    let asked = queries.server_options.pci_aliases.requests(flavor, image);
+    asked.map(drop).map_err(Fault::bad_request)
 }
 
 /// Nova's `ImageNUMATopologyRebuildConflict`: a rebuild keeps the server's NUMA placement on its host.

@@ -14,7 +14,7 @@ pub struct HostLoad {
     pub memory_used_mib: u64,
     pub disk_gib: u64,
     pub disk_used_gib: u64,
-    /// The free amount that the host itself reports.
+    /// The free disk that the host reports; without a report, the capacity minus the used part.
     pub disk_free_gib: u64,
     pub running: u64,
     /// The number of servers with a task.
@@ -60,7 +60,7 @@ fn servers(view: &HypervisorView) -> Value {
     view.servers.iter().flatten().map(|(name, uuid)| json!({"name": name, "uuid": uuid})).collect()
 }
 
-/// The fields of a single hypervisor and in `detail`.
+/// The fields in the replies for one hypervisor and for the list `detail`.
 pub static HYPERVISOR: FieldTable<HypervisorView> = FieldTable::new(&[
     field("id", |v: &HypervisorView| json!(v.host.number)).until(2, 52),
     field("id", |v: &HypervisorView| json!(v.host.id)).since(2, 53),

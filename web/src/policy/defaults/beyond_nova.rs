@@ -1,5 +1,5 @@
-//! Defaults of Chronova's own rules: who may read the log over HTTP, who may erase personal data, and who may drain
-//! hosts.
+//! Defaults of Chronova's own rules: who may read the log over HTTP, erase personal data, drain hosts, and put
+//! Placement right.
 
 use super::rule::{RuleDefault, ScopeType, rule};
 
@@ -35,4 +35,25 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:scheduler:what_if", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("POST /chronova/v1/scheduler/what-if; GET /chronova/v1/hosts/{host}/drain/plan"),
+    rule("chronova:servers:show", "role:admin or (role:reader and system_scope:all)")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("GET /chronova/v1/servers/{server}; GET /chronova/v1/machine-types/unset"),
+    rule("chronova:image_properties:set", "role:admin")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("PUT /chronova/v1/servers/{server}/image-properties"),
+    rule("chronova:machine_types:set", "role:admin")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("PUT /chronova/v1/servers/{server}/machine-type"),
+    rule("chronova:orphans:list", "role:admin or (role:reader and system_scope:all)")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("GET /chronova/v1/placement/orphans"),
+    rule("chronova:orphans:delete", "role:admin")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("DELETE /chronova/v1/placement/orphans/{consumer}/{provider}"),
+    rule("chronova:allocations:heal", "role:admin")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("POST /chronova/v1/servers/{server}/allocations/heal"),
+    rule("chronova:aggregates:mirror", "role:admin")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("POST /chronova/v1/placement/aggregates/mirror"),
 ];

@@ -7,22 +7,23 @@ use chronova_events::image::{
     UploadStarted, Visibility,
 };
 
-use super::{ImageChange, ImageCommand, ImageReject, MAX_MEMBERS, MAX_PROPERTIES, MAX_PROPERTY_BYTES, MAX_TAGS};
+use super::{ImageChange, ImageCommand, ImageReject, MAX_MEMBERS, MAX_PROPERTY_BYTES, MAX_TAGS, PropertyLimit};
 
 type ImageDecision = Result<Vec<ImageEvent>, ImageReject>;
 
 pub fn decide(state: &Image, command: ImageCommand) -> ImageDecision {
     let reject = match (state, command) {
-        (Image::Unknown, ImageCommand::Create(created)) => return create(created),
-        (_, ImageCommand::Create(created)) => return Err(ImageReject::IdTaken(created.image)),
+        (Image::Unknown, ImageCommand::Create(created, most)) => return create(created, most),
+        (_, ImageCommand::Create(created, _)) => return Err(ImageReject::IdTaken(created.image)),
         (Image::Here(record), command) => return on_image(record, command),
         (Image::Unknown | Image::Deleted, _) => ImageReject::NotFound,
     };
     Err(reject)
 }
 
-fn create(mut created: ImageCreated) -> ImageDecision {
+fn create(mut created: ImageCreated, most: PropertyLimit) -> ImageDecision {
     sort(&mut created.attributes);
+    check_count(0, &created.attributes, most)?;
     check(&created.attributes)?;
     check_size(0, &created.attributes)?;
     Ok(vec![created.into()])
@@ -47,10 +48,16 @@ fn check_size(before: usize, attributes: &ImageAttributes) -> Result<(), ImageRe
     }
 }
 
-fn check(attributes: &ImageAttributes) -> Result<(), ImageReject> {
-    if attributes.properties.len() > MAX_PROPERTIES {
-        return Err(ImageReject::TooMany { what: "properties", limit: MAX_PROPERTIES });
+/// Checks the number of properties. As in Glance, an image that has too many may be changed, but gets no more.
+fn check_count(before: usize, attributes: &ImageAttributes, most: PropertyLimit) -> Result<(), ImageReject> {
+    let now = attributes.properties.len();
+    match most.0.filter(|limit| now > *limit && now > before) {
+        Some(limit) => Err(ImageReject::TooMany { what: "properties", limit }),
+        None => Ok(()),
     }
+}
+
+fn check(attributes: &ImageAttributes) -> Result<(), ImageReject> {
     if attributes.tags.len() > MAX_TAGS {
         return Err(ImageReject::TooMany { what: "tags", limit: MAX_TAGS });
     }
@@ -67,8 +74,8 @@ fn check(attributes: &ImageAttributes) -> Result<(), ImageReject> {
 fn on_image(record: &ImageRecord, command: ImageCommand) -> ImageDecision {
     let image = record.id;
     match command {
-        ImageCommand::Create(created) => Err(ImageReject::IdTaken(created.image)),
-        ImageCommand::Change(changes) => change(record, changes),
+        ImageCommand::Create(created, _) => Err(ImageReject::IdTaken(created.image)),
+        ImageCommand::Change(changes, most) => change(record, changes, most),
         ImageCommand::StartUpload(upload) => start_upload(record, upload),
         ImageCommand::AbandonUpload { upload, reason } if is_saving(record, upload) => {
             Ok(vec![UploadAbandoned { image, upload, reason }.into()])
@@ -143,12 +150,13 @@ fn store(record: &ImageRecord, stored: ContentStored) -> ImageDecision {
     }
 }
 
-fn change(record: &ImageRecord, changes: Vec<ImageChange>) -> ImageDecision {
+fn change(record: &ImageRecord, changes: Vec<ImageChange>, most: PropertyLimit) -> ImageDecision {
     let mut attributes = record.attributes.clone();
     for change in changes {
         apply(record, &mut attributes, change)?;
     }
     sort(&mut attributes);
+    check_count(record.attributes.properties.len(), &attributes, most)?;
     check(&attributes)?;
     check_size(property_bytes(&record.attributes), &attributes)?;
     if attributes == record.attributes {
@@ -227,6 +235,11 @@ mod tests {
     use super::*;
 
     const ID: ImageId = ImageId(Uuid::from_u128(1));
+
+    fn changed(changes: Vec<ImageChange>) -> ImageCommand {
+        ImageCommand::Change(changes, PropertyLimit::default())
+    }
+
     const UPLOAD: UploadId = UploadId(Uuid::from_u128(2));
 
     fn attributes() -> ImageAttributes {
@@ -258,7 +271,8 @@ mod tests {
 
     fn given(commands: impl IntoIterator<Item = ImageCommand>) -> Image {
         let mut state = Image::default();
-        let create = ImageCommand::Create(ImageCreated { image: ID, attributes: attributes() });
+        let create =
+            ImageCommand::Create(ImageCreated { image: ID, attributes: attributes() }, PropertyLimit::default());
         for command in [create].into_iter().chain(commands) {
             for event in decide(&state, command).expect("given") {
                 state.evolve(&event, Timestamp(1));
@@ -295,24 +309,24 @@ mod tests {
 
     #[test]
     fn formats_are_fixed_once_there_is_data() {
-        let other = ImageCommand::Change(vec![ImageChange::DiskFormat(Some("qcow2".into()))]);
+        let other = changed(vec![ImageChange::DiskFormat(Some("qcow2".into()))]);
         assert_eq!(decide(&active(), other.clone()), Err(ImageReject::OnlyWhileQueued("disk_format")));
         assert!(decide(&given([]), other).is_ok());
-        let none = given([ImageCommand::Change(vec![ImageChange::DiskFormat(None)])]);
+        let none = given([changed(vec![ImageChange::DiskFormat(None)])]);
         assert_eq!(decide(&none, ImageCommand::StartUpload(UPLOAD)), Err(ImageReject::FormatMissing));
-        let mixed = ImageCommand::Change(vec![ImageChange::DiskFormat(Some("ami".into()))]);
+        let mixed = changed(vec![ImageChange::DiskFormat(Some("ami".into()))]);
         assert!(matches!(decide(&given([]), mixed), Err(ImageReject::FormatsDisagree { .. })));
     }
 
     #[test]
     fn all_changes_of_a_request_apply_or_none() {
         let state = given([]);
-        let mixed = ImageCommand::Change(vec![
+        let mixed = changed(vec![
             ImageChange::Name(Some("new".into())),
             ImageChange::ReplaceProperty { name: "nope".into(), value: "x".into() },
         ]);
         assert_eq!(decide(&state, mixed), Err(ImageReject::NoProperty("nope".into())));
-        let good = ImageCommand::Change(vec![
+        let good = changed(vec![
             ImageChange::SetProperty { name: "b".into(), value: "2".into() },
             ImageChange::RemoveProperty { name: "a".into() },
             ImageChange::Tags(vec!["y".into(), "x".into(), "y".into()]),
@@ -321,41 +335,60 @@ mod tests {
         let now = &after.here().unwrap().attributes;
         assert_eq!(now.properties, [("b".to_owned(), "2".to_owned())]);
         assert_eq!(now.tags, ["x", "y"]);
-        let nothing = ImageCommand::Change(vec![ImageChange::AddTag("x".into())]);
+        let nothing = changed(vec![ImageChange::AddTag("x".into())]);
         assert_eq!(decide(&after, nothing), Ok(vec![]));
+    }
+
+    #[test]
+    fn the_number_of_properties_is_limited_unless_the_operator_lifts_the_limit() {
+        let set = |name: &str| ImageChange::SetProperty { name: name.to_owned(), value: "1".to_owned() };
+        let state = given([]);
+        let more = || vec![set("b"), set("c")];
+        let refused = |limit| Err(ImageReject::TooMany { what: "properties", limit });
+        let ask = |changes, most| decide(&state, ImageCommand::Change(changes, PropertyLimit(most)));
+        assert_eq!(ask(more(), Some(2)), refused(2));
+        assert!(ask(more(), Some(3)).is_ok() && ask(more(), None).is_ok());
+        assert!(ask(vec![set("a")], Some(0)).is_ok(), "it has one already, and gets no more");
+        let create = |most| {
+            let create = ImageCreated { image: ID, attributes: attributes() };
+            decide(&Image::Unknown, ImageCommand::Create(create, PropertyLimit(most)))
+        };
+        assert_eq!(create(Some(0)), refused(0));
+        assert!(create(Some(1)).is_ok());
     }
 
     #[test]
     fn the_total_size_of_properties_is_limited() {
         let set = |name: &str, bytes: usize| ImageChange::SetProperty { name: name.into(), value: "x".repeat(bytes) };
         let half = MAX_PROPERTY_BYTES / 2;
-        let state = given([ImageCommand::Change(vec![set("b", half)])]);
+        let state = given([changed(vec![set("b", half)])]);
         let refused = Err(ImageReject::TooLarge { limit: MAX_PROPERTY_BYTES });
-        assert_eq!(decide(&state, ImageCommand::Change(vec![set("c", half)])), refused);
-        assert!(decide(&state, ImageCommand::Change(vec![set("b", half + 1)])).is_ok());
+        assert_eq!(decide(&state, changed(vec![set("c", half)])), refused);
+        assert!(decide(&state, changed(vec![set("b", half + 1)])).is_ok());
         // This image is from before the limit and exceeds it.
         let Image::Here(mut record) = state else { unreachable!() };
         record.attributes.properties.push(("d".into(), "x".repeat(MAX_PROPERTY_BYTES)));
         let state = Image::Here(record);
-        assert!(decide(&state, ImageCommand::Change(vec![set("b", 1)])).is_ok());
-        assert_eq!(decide(&state, ImageCommand::Change(vec![set("e", 1)])), refused);
+        assert!(decide(&state, changed(vec![set("b", 1)])).is_ok());
+        assert_eq!(decide(&state, changed(vec![set("e", 1)])), refused);
     }
 
     #[test]
     fn a_protected_image_is_not_deleted_and_a_deleted_id_stays_taken() {
-        let shielded = given([ImageCommand::Change(vec![ImageChange::Protected(true)])]);
+        let shielded = given([changed(vec![ImageChange::Protected(true)])]);
         assert_eq!(decide(&shielded, ImageCommand::Delete), Err(ImageReject::Protected));
         let gone = given([ImageCommand::StartUpload(UPLOAD), ImageCommand::Delete]);
         assert_eq!(gone, Image::Deleted);
         assert_eq!(decide(&gone, ImageCommand::Store(stored())), Err(ImageReject::NotFound));
-        let again = ImageCommand::Create(ImageCreated { image: ID, attributes: attributes() });
+        let again =
+            ImageCommand::Create(ImageCreated { image: ID, attributes: attributes() }, PropertyLimit::default());
         assert_eq!(decide(&gone, again), Err(ImageReject::IdTaken(ID)));
     }
 
     #[test]
     fn only_shared_images_have_members() {
         let invite = ImageCommand::Invite("q".into());
-        let private = given([ImageCommand::Change(vec![ImageChange::Visibility(Visibility::Private)])]);
+        let private = given([changed(vec![ImageChange::Visibility(Visibility::Private)])]);
         assert_eq!(decide(&private, invite.clone()), Err(ImageReject::NotShared));
         let state = given([invite.clone()]);
         assert_eq!(decide(&state, invite), Err(ImageReject::MemberExists("q".into())));

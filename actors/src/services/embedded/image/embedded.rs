@@ -16,11 +16,25 @@ use chronova_projections::views::Views;
 
 use super::files::{ImageFiles, IncomingUpload, ReceiveError};
 use super::records::ImageRecords;
-use super::{ImageCommand, ImageReject, ImageRoot, MAX_IMAGES};
+use super::{ImageCommand, ImageReject, ImageRoot, MAX_IMAGES, PropertyLimit};
 use crate::aggregate::CommandError;
 use crate::coordination::project_turns::{ProjectTurn, ProjectTurns};
 use crate::gateway::CommandGateway;
 use crate::ports::{ImageDraft, ImageResources, ImageService, PortError};
+
+/// The operator's limits of images.
+#[derive(Debug, Clone, Copy)]
+pub struct ImageLimits {
+    /// The most images of a project; `None` means no limit.
+    pub images: Option<usize>,
+    pub properties: PropertyLimit,
+}
+
+impl Default for ImageLimits {
+    fn default() -> Self {
+        Self { images: Some(MAX_IMAGES), properties: PropertyLimit::default() }
+    }
+}
 
 /// The embedded image service.
 #[derive(Debug)]
@@ -29,31 +43,36 @@ pub struct EmbeddedImages {
     views: Arc<Views>,
     gateway: Arc<CommandGateway>,
     records: ImageRecords,
-    /// The most images of a project; `None` means no limit.
-    most: Option<usize>,
+    limits: ImageLimits,
     creates: ProjectTurns,
 }
 
 impl EmbeddedImages {
     pub fn new(files: ImageFiles, views: Arc<Views>, gateway: Arc<CommandGateway>) -> Arc<Self> {
-        Self::limited(files, views, gateway, Some(MAX_IMAGES))
+        Self::limited(files, views, gateway, ImageLimits::default())
     }
 
-    /// Sets another limit of images per project; `None` means no limit.
+    /// Sets other limits.
     pub fn limited(
         files: ImageFiles,
         views: Arc<Views>,
         gateway: Arc<CommandGateway>,
-        most: Option<usize>,
+        limits: ImageLimits,
     ) -> Arc<Self> {
-        let records = ImageRecords::new(Arc::clone(&views), Arc::clone(&gateway), Some(files.clone()));
-        Arc::new(Self { files, views, gateway, records, most, creates: ProjectTurns::default() })
+        let (read, sender) = (Arc::clone(&views), Arc::clone(&gateway));
+        let records = ImageRecords::new(read, sender, Some(files.clone()), limits.properties);
+        Arc::new(Self { files, views, gateway, records, limits, creates: ProjectTurns::default() })
+    }
+
+    /// The limit of an image's properties.
+    pub fn property_limit(&self) -> PropertyLimit {
+        self.limits.properties
     }
 
     /// Waits for the owner's turn to create an image; `None` without a limit. The caller drops the turn when the read
     /// models show the image.
     pub async fn turn(&self, owner: Option<&ProjectId>) -> Result<Option<ProjectTurn>, ImageReject> {
-        let (Some(owner), Some(limit)) = (owner, self.most) else { return Ok(None) };
+        let (Some(owner), Some(limit)) = (owner, self.limits.images) else { return Ok(None) };
         let turn = self.creates.turn(owner).await;
         match self.views.images.read(|images| images.count_of(owner)) < limit {
             true => Ok(Some(turn)),
@@ -180,7 +199,15 @@ impl ImageService for EmbeddedImages {
         }
         let turn = self.turn(attributes.owner.as_ref()).await;
         let _turn = turn.map_err(|reject| port_error(CommandError::Rejected(reject)))?;
-        self.send(image, ImageCommand::Create(ImageCreated { image, attributes }), &meta).await
+        self.send(image, ImageCommand::Create(ImageCreated { image, attributes }, self.limits.properties), &meta).await
+    }
+
+    async fn format_of(&self, image: ImageId, _: &Arc<Meta>) -> Result<String, PortError> {
+        let gone = || PortError::NotFound(format!("Image {image} could not be found."));
+        let state = self.gateway.look::<ImageRoot>(&image).await;
+        let state = state.map_err(|error| PortError::Unavailable(error.to_string()))?;
+        let known = state.here().ok_or_else(gone)?;
+        Ok(known.attributes.disk_format.clone().unwrap_or_default())
     }
 
     async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError> {

@@ -51,9 +51,9 @@ pub enum ImageChange {
 
 #[derive(Debug, Clone)]
 pub enum ImageCommand {
-    Create(ImageCreated),
+    Create(ImageCreated, PropertyLimit),
     /// Applies all changes, or none.
-    Change(Vec<ImageChange>),
+    Change(Vec<ImageChange>, PropertyLimit),
     StartUpload(UploadId),
     AbandonUpload {
         upload: UploadId,
@@ -71,8 +71,18 @@ pub enum ImageCommand {
     Delete,
 }
 
+/// `[glance] image_property_quota`: the most properties of an image; `None` means no limit but [`MAX_PROPERTY_BYTES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PropertyLimit(pub Option<usize>);
+
+impl Default for PropertyLimit {
+    /// Glance's default.
+    fn default() -> Self {
+        Self(Some(128))
+    }
+}
+
 /// The limits of an image; Glance's defaults.
-pub const MAX_PROPERTIES: usize = 128;
 pub const MAX_TAGS: usize = 128;
 pub const MAX_MEMBERS: usize = 128;
 /// The most bytes in the names and the values of an image's properties together. Each change of an image writes all of

@@ -12,7 +12,7 @@ use chronova_projections::views::Views;
 use super::access::{ImageScope, attributes};
 use super::embedded::{PATIENCE, port_error};
 use super::files::ImageFiles;
-use super::{ImageChange, ImageCommand, ImageReject, ImageRoot};
+use super::{ImageChange, ImageCommand, ImageReject, ImageRoot, PropertyLimit};
 use crate::aggregate::CommandError;
 use crate::gateway::CommandGateway;
 use crate::ports::{
@@ -26,11 +26,17 @@ pub struct ImageRecords {
     gateway: Arc<CommandGateway>,
     /// The files; `None` if another service has the data.
     files: Option<ImageFiles>,
+    properties: PropertyLimit,
 }
 
 impl ImageRecords {
-    pub fn new(views: Arc<Views>, gateway: Arc<CommandGateway>, files: Option<ImageFiles>) -> Self {
-        Self { views, gateway, files }
+    pub fn new(
+        views: Arc<Views>,
+        gateway: Arc<CommandGateway>,
+        files: Option<ImageFiles>,
+        properties: PropertyLimit,
+    ) -> Self {
+        Self { views, gateway, files, properties }
     }
 
     /// Sends a command, and waits until the read models show its events.
@@ -108,7 +114,7 @@ impl ImageResources for ImageRecords {
         self.permitted(image, "modify_image", caller)?;
         let removed = change.remove.into_iter().map(|name| ImageChange::RemoveProperty { name });
         let set = change.set.into_iter().map(|(name, value)| ImageChange::SetProperty { name, value });
-        let command = ImageCommand::Change(removed.chain(set).collect());
+        let command = ImageCommand::Change(removed.chain(set).collect(), self.properties);
         self.send(image, command, caller).await.map_err(|error| match error {
             CommandError::Rejected(ImageReject::TooMany { what, limit }) => PortError::Invalid(format!(
                 "The limit has been exceeded on the number of allowed image {what}: {limit}."

@@ -33,8 +33,9 @@ pub enum FloatingIpTargetReject {
     NoSuchAddress { port: PortId, address: IpAddr },
 }
 
-/// The allocations of a project wait for each other. A network counts its own floating addresses only. Those that the
-/// project has on other networks must not change between the count and the allocation.
+/// The allocations of a project wait for each other. A network checks the project's quota, but it knows only its own
+/// floating addresses. The caller counts those on other networks ([`elsewhere`]), and that number must not change before
+/// the network allocates.
 static TURNS: LazyLock<ProjectTurns> = LazyLock::new(ProjectTurns::default);
 
 /// Waits until no other allocation of the project is under way.
@@ -42,7 +43,8 @@ pub async fn turn(project: &ProjectId) -> ProjectTurn {
     TURNS.turn(project).await
 }
 
-/// A request for any floating address without a port.
+/// A request to allocate a floating address: any address of the network, associated with no port. The caller sets the
+/// quota.
 pub fn any(project: ProjectId) -> FloatingIpRequest {
     let floating_ip = FloatingIpId::random();
     FloatingIpRequest {
@@ -66,7 +68,8 @@ pub fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -
 /// The association of a floating address of `external` with a port: the fixed address and the router.
 ///
 /// # Errors
-/// The port has no such IPv4 address, or no router connects the networks.
+/// The port does not have the named address, the address is not IPv4, the port has several IPv4 addresses and none is
+/// named, or no router connects the networks.
 pub fn association(
     view: &NetworksView,
     external: NetworkId,

@@ -247,6 +247,12 @@ impl ImageService for GlanceImages {
         self.complete(found, Some(&caller.meta)).await
     }
 
+    async fn format_of(&self, image: ImageId, work: &Arc<Meta>) -> Result<String, PortError> {
+        let user = self.users.of(work);
+        let found = self.show_image(asker_of(user.as_ref()), image, work.request_id.as_ref()).await?;
+        Ok(found.disk_format.unwrap_or_default())
+    }
+
     async fn create(&self, draft: ImageDraft, meta: Arc<Meta>) -> Result<(), PortError> {
         let user = self.users.of(&meta);
         let (asker, request, image) = (asker_of(user.as_ref()), meta.request_id.as_ref(), draft.image);

@@ -48,6 +48,7 @@ pub(super) async fn admit(
     let (devices, mut disks) = volumes::plan(ctx, queries, request, &project, &flavor, found.as_ref()).await?;
     check_image(ctx, &flavor, &disks, found.as_ref())?;
     topology::check(&flavor, disks.boot_image.as_ref())?;
+    topology::check_devices(queries, &flavor, disks.boot_image.as_ref())?;
     let availability_zone =
         volumes::admit(ctx, queries, &project, &flavor, devices, &mut disks, availability_zone).await?;
     // A volume-backed server has no image, even if its root volume was created from one.

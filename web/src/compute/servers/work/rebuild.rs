@@ -80,6 +80,7 @@ async fn image(ctx: &Ctx, found: &PermittedServer, body: &Value) -> Result<Image
         create::fits(&image, &server.request.flavor)?;
     }
     topology::check_rebuild(server, &image)?;
+    topology::check_devices(ctx.queries()?, &server.request.flavor, Some(&image))?;
     Ok(image)
 }
 

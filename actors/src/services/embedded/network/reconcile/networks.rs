@@ -10,7 +10,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chronova_events::envelope::{Recorded, Revision, StreamId};
 use chronova_events::ids::NetworkId;
@@ -27,6 +27,8 @@ use crate::reconcile::run_counts::ReconcilerTally;
 
 /// Events of a network's stream that are read at a time.
 const PAGE: usize = 512;
+/// The pause until hosts are asked again that have not answered yet since start-up.
+const SOON: Duration = Duration::from_millis(500);
 
 /// The pending work: deleted networks, and the hosts (by URI) that have not confirmed the removal yet.
 type PendingNetworkRemovals = BTreeMap<NetworkId, BTreeSet<String>>;
@@ -55,7 +57,7 @@ impl Reconciler for DeletedNetworks {
 
     async fn act(context: &ReconcileContext, networks: BTreeSet<NetworkId>) -> usize {
         let mut pending = networks.into_iter().map(|network| (network, hosts(&context.drivers))).collect();
-        remove(&context.drivers, &mut pending).await;
+        remove(context, &mut pending).await;
         pending.len()
     }
 
@@ -76,13 +78,14 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
         }
         if !pending.is_empty() {
             let begun = Instant::now();
-            remove(&context.drivers, &mut pending).await;
+            remove(&context, &mut pending).await;
             tally.record(begun, context.clock.now(), pending.len());
         }
         let batch = if pending.is_empty() && unasked.is_empty() {
             subscription.next().await
         } else {
-            tokio::time::sleep(context.host_options.resync).await;
+            let pause = if context.awaits_hosts() { SOON } else { context.host_options.resync };
+            tokio::time::sleep(pause).await;
             subscription.poll().await
         };
         let Ok(batch) = batch else { return };
@@ -104,7 +107,7 @@ fn deleted_by(recorded: &Recorded) -> Option<NetworkId> {
 /// Asks hosts for their networks, and notes the networks that are deleted in this log. A host that does not answer
 /// stays in `unasked`.
 async fn ask(context: &ReconcileContext, unasked: &mut BTreeSet<String>, pending: &mut PendingNetworkRemovals) {
-    let drivers = context.drivers.iter().filter(|driver| unasked.contains(driver.uri()));
+    let drivers = context.driven().filter(|driver| unasked.contains(driver.uri()));
     let answers = join_all(drivers.map(async |driver| match driver.networks() {
         Some(networks) => (driver.uri(), networks.list_networks().await),
         None => (driver.uri(), Ok(BTreeSet::new())),
@@ -150,9 +153,9 @@ fn hosts(drivers: &[Arc<dyn Driver>]) -> BTreeSet<String> {
     drivers.iter().map(|driver| driver.uri().to_owned()).collect()
 }
 
-async fn remove(drivers: &[Arc<dyn Driver>], pending: &mut PendingNetworkRemovals) {
+async fn remove(context: &ReconcileContext, pending: &mut PendingNetworkRemovals) {
     for (network, hosts) in pending.iter_mut() {
-        let asked = drivers.iter().filter(|driver| hosts.contains(driver.uri()));
+        let asked = context.driven().filter(|driver| hosts.contains(driver.uri()));
         let answers = join_all(asked.map(async |driver| {
             let answer = match driver.networks() {
                 Some(networks) => networks.remove_network(*network).await,

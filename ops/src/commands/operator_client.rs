@@ -13,8 +13,8 @@ use tokio_rustls::rustls::crypto::ring;
 use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
-use super::super::CommandFailure;
-use super::{CloudAccess, pause};
+use super::CommandFailure;
+use super::host::{CloudAccess, pause};
 use crate::config::Config;
 use crate::serve::listen;
 
@@ -70,7 +70,7 @@ enum Login {
 
 pub(super) struct OperatorClient {
     agent: Agent,
-    /// The base address with Chronova's own namespace (`/chronova/v1`).
+    /// The address below which every API is served.
     base: String,
     login: Login,
     token: RefCell<Secret>,
@@ -169,7 +169,7 @@ impl OperatorClient {
         let base = access.url.clone().or(base).filter(|base| !base.is_empty());
         let base =
             base.ok_or_else(|| usage("the identity service runs on another host: give the server's URL with --url"))?;
-        let base = format!("{}/chronova/v1", base.trim_end_matches('/'));
+        let base = base.trim_end_matches('/').to_owned();
         let cacert = access.os_cacert.clone().or(cacert);
         let agent = agent(cacert.as_deref(), access.insecure || !verify)?;
         let client = Self { agent, base, login, token: RefCell::new(Secret::new("admin")) };
@@ -187,6 +187,14 @@ impl OperatorClient {
         let token = token.ok_or_else(|| usage(format!("{url}: the answer has no token")))?;
         self.token.replace(Secret::new(token));
         Ok(())
+    }
+
+    /// Asks any API. Returns the status with the body, `Null` if that is not JSON.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub(super) fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value), CommandFailure> {
+        self.send(method, path, body).map_err(|error| self.away(&error))
     }
 
     pub(super) fn get(&self, path: &str) -> Result<Value, CommandFailure> {
@@ -233,16 +241,20 @@ impl OperatorClient {
 
     fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value), ureq::Error> {
         let (url, token) = (format!("{}{path}", self.base), self.token.borrow());
-        let token = token.expose();
+        let head = [("X-Auth-Token", token.expose()), ("OpenStack-API-Version", "compute latest, placement latest")];
         let mut answer = match (method, body) {
-            ("POST", Some(body)) => self.agent.post(&url).header("X-Auth-Token", token).send_json(body)?,
-            ("PUT", Some(body)) => self.agent.put(&url).header("X-Auth-Token", token).send_json(body)?,
-            ("DELETE", _) => self.agent.delete(&url).header("X-Auth-Token", token).call()?,
-            _ => self.agent.get(&url).header("X-Auth-Token", token).call()?,
+            ("POST", Some(body)) => with(self.agent.post(&url), head).send_json(body)?,
+            ("PUT", Some(body)) => with(self.agent.put(&url), head).send_json(body)?,
+            ("DELETE", _) => with(self.agent.delete(&url), head).call()?,
+            _ => with(self.agent.get(&url), head).call()?,
         };
         let text = answer.body_mut().read_to_string()?;
         Ok((answer.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::Null)))
     }
+}
+
+fn with<B>(request: ureq::RequestBuilder<B>, head: [(&str, &str); 2]) -> ureq::RequestBuilder<B> {
+    head.into_iter().fold(request, |request, (name, value)| request.header(name, value))
 }
 
 /// Fails with `error` when the server has been unreachable since `since` for too long.
@@ -250,7 +262,7 @@ fn waited(since: Instant, error: CommandFailure) -> Result<(), CommandFailure> {
     if since.elapsed() > AWAY { Err(error) } else { Ok(()) }
 }
 
-fn refused(method: &str, path: &str, status: u16, answer: &Value) -> CommandFailure {
+pub(super) fn refused(method: &str, path: &str, status: u16, answer: &Value) -> CommandFailure {
     let fault = answer.as_object().and_then(|body| body.values().next());
     match fault.and_then(|fault| fault["message"].as_str()) {
         Some(message) => usage(message),

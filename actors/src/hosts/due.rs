@@ -1,0 +1,73 @@
+//! Which comparisons of a host with the log are due.
+//!
+//! An agent compares its host often, and repairs what a process left behind each time. Nova's options say how often the
+//! power states of all guests are compared, and how often guests of deleted servers are searched for.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::options::HostOptions;
+use super::plan::ResyncAction;
+
+/// The comparisons that are due, besides those of each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DueChecks {
+    power: bool,
+    deleted: bool,
+}
+
+impl DueChecks {
+    pub(super) fn includes(self, action: ResyncAction) -> bool {
+        match action {
+            ResyncAction::Look => self.power,
+            ResyncAction::Reap => self.deleted,
+            _ => true,
+        }
+    }
+}
+
+/// Says at each tick of the agent's clock which comparisons are due.
+#[derive(Debug)]
+pub(super) struct ResyncClock {
+    tick: Duration,
+    power: PeriodicCheck,
+    deleted: PeriodicCheck,
+}
+
+#[derive(Debug)]
+struct PeriodicCheck {
+    period: Option<Duration>,
+    last: Instant,
+}
+
+impl PeriodicCheck {
+    fn new(period: Option<Duration>) -> Self {
+        Self { period, last: Instant::now() }
+    }
+
+    /// Whether the check is due. The ticks are not exact, so half a tick early is in time.
+    fn is_due(&mut self, tick: Duration) -> bool {
+        let due = self.period.is_some_and(|period| self.last.elapsed() + tick / 2 >= period);
+        if due {
+            self.last = Instant::now();
+        }
+        due
+    }
+}
+
+impl ResyncClock {
+    pub(super) fn new(options: &HostOptions) -> Self {
+        let (power, deleted) = (PeriodicCheck::new(options.power_sync), PeriodicCheck::new(options.deleted_poll));
+        Self { tick: options.resync_period(), power, deleted }
+    }
+
+    /// The checks when the host has connected, or when a process asks for them.
+    pub(super) fn all(&self) -> DueChecks {
+        DueChecks { power: true, deleted: self.deleted.period.is_some() }
+    }
+
+    pub(super) fn due(&mut self) -> DueChecks {
+        DueChecks { power: self.power.is_due(self.tick), deleted: self.deleted.is_due(self.tick) }
+    }
+}

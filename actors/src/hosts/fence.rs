@@ -1,0 +1,91 @@
+//! Refuses a host that a copy of this log drives.
+//!
+//! A log that was copied or restored ([`chronova_events::installation`]) must not drive hosts beside the original: both
+//! would delete guests that only the other one knows. So each host remembers the generation that drives it. A host that
+//! no generation has driven takes the first one that comes. `chronova host claim` makes a host take another one; the
+//! generation that drove it until then notices at its next heartbeat, and lets go of the host.
+
+use chronova_events::envelope::{Position, Revision, Timestamp};
+use chronova_events::fold::Fold as _;
+use chronova_events::installation::{InstallationEvent, LogGeneration};
+use chronova_events::registry::NounEvent as _;
+use chronova_events::store::{EventStore, StoreError};
+use chronova_hypervisor::capability::owner_mark::HostOwner;
+use chronova_hypervisor::driver::{Driver, DriverError};
+
+/// Whether this control plane may drive a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum FenceVerdict {
+    Admitted,
+    /// Why not, and what to do, for operators.
+    Refused(String),
+    /// The host did not tell.
+    Unknown(String),
+}
+
+/// The difference between a log and its copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogIdentity {
+    /// The mark that the hosts of this log remember.
+    pub owner: HostOwner,
+    /// When the log was copied or restored: what happened to its servers elsewhere shortly before is not in it.
+    pub copied_at: Option<Timestamp>,
+}
+
+impl LogIdentity {
+    /// The identity of the log in `store`; `None` while the log is empty.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub async fn of(store: &dyn EventStore) -> Result<Option<Self>, StoreError> {
+        let Some(first) = store.read_all(Position::START, 1).await?.into_iter().next() else { return Ok(None) };
+        let installation = first.id.0;
+        let begun = generation(store).await?.begun;
+        let generation = begun.map_or(installation, |(generation, _)| generation);
+        Ok(Some(Self { owner: HostOwner { installation, generation }, copied_at: begun.map(|(_, at)| at) }))
+    }
+}
+
+async fn generation(store: &dyn EventStore) -> Result<LogGeneration, StoreError> {
+    const PAGE: usize = 64;
+    let (mut state, mut after) = (LogGeneration::default(), Revision::NONE);
+    loop {
+        let page = store.read_stream(&LogGeneration::stream(), after, PAGE).await?;
+        for recorded in &page {
+            let event = recorded.event().map_err(|error| StoreError::Io(error.to_string()))?;
+            if let Some(event) = InstallationEvent::of(event) {
+                state.evolve(event, recorded.recorded_at);
+            }
+            after = recorded.revision;
+        }
+        if page.len() < PAGE {
+            return Ok(state);
+        }
+    }
+}
+
+/// Asks the host who drives it, and marks a host that nobody has driven.
+pub(super) async fn judge(driver: &dyn Driver, owner: HostOwner) -> FenceVerdict {
+    // A host that cannot remember anything is driven as before.
+    let Some(mark) = driver.owner_mark() else { return FenceVerdict::Admitted };
+    let seen = match mark.generation_of(owner.installation).await {
+        Ok(None) => match mark.remember(owner).await {
+            // Another copy may have done the same at the same time.
+            Ok(()) => mark.generation_of(owner.installation).await,
+            Err(error) => Err(error),
+        },
+        seen => seen,
+    };
+    match seen {
+        Ok(Some(generation)) if generation == owner.generation => FenceVerdict::Admitted,
+        Ok(Some(generation)) => FenceVerdict::Refused(format!(
+            "another copy of this log drives the host (generation {generation}; this log is generation {}): if that \
+             copy will never run again, take the host with: chronova host claim {}",
+            owner.generation,
+            driver.uri()
+        )),
+        Ok(None) => FenceVerdict::Unknown("the host did not keep the mark of this log".to_owned()),
+        Err(DriverError::Unsupported(_)) => FenceVerdict::Admitted,
+        Err(error) => FenceVerdict::Unknown(error.to_string()),
+    }
+}

@@ -1,0 +1,29 @@
+//! Notifications: what Nova's services tell other services over the message bus, derived from the log.
+//!
+//! | part | file |
+//! |---|---|
+//! | which event is which notification | `occurrences` |
+//! | the state of a server at an event | `server_history` |
+//! | the payloads | `versioned`, `unversioned` |
+//! | oslo.messaging's message | `message` |
+//! | reads the log, publishes, records the position | `publisher` |
+//! | the recorded position | `outbox` |
+//!
+//! Guarantee: each event after the one at which notifications were turned on is notified at least once, in the order of
+//! the log. The position is recorded after the broker has confirmed, so a crash of either side loses nothing. A
+//! message that the broker confirmed shortly before a crash is published again. Such a double has the same `message_id` and `_unique_id`,
+//! which derive from the event's id, so that a consumer can drop it. Whether the broker keeps a confirmed message over
+//! its own restart depends on the queue: `[oslo_messaging_rabbit] amqp_durable_queues`.
+
+mod message;
+mod occurrences;
+pub mod options;
+pub mod outbox;
+pub mod publisher;
+mod server_history;
+mod unversioned;
+mod versioned;
+
+pub use message::OutgoingNotification;
+pub use options::{NotificationDriver, NotificationFormat, NotificationOptions, StateChangeUpdates};
+pub use publisher::{NotificationTransport, TransportError};

@@ -1,0 +1,209 @@
+//! Gives a server the allocations back that Placement lost, for example after its data was recreated.
+//!
+//! The server gets the resources of its flavor on the provider of its host, as `nova-manage placement heal_allocations`
+//! claims them. Not restored are the allocations that a migration holds, and those of nested providers.
+//!
+//! A heal is one command, so a crash leaves no half of it. A server may be deleted between the look at it and the
+//! command. Its deletion then found nothing to release, so the heal releases the new claim itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProviderId};
+use chronova_events::instance::{Alive, OngoingTask, status};
+use chronova_events::ledger::{Allocation, Claimed, Consumer};
+use thiserror::Error;
+
+use super::Operations;
+use crate::aggregate::CommandError;
+use crate::ledger::{
+    CELL, ConsumerClaim, GuestClaim, LedgerCommand, LedgerReject, LedgerRoot, SeenGeneration, ServerClaim,
+};
+use crate::process::destination::fit;
+use crate::scheduler::RequestSpec;
+use crate::scheduler::request::ResourceRequest;
+
+/// The longest wait for the read models.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The wish of the operator.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HealRequest {
+    /// Replaces existing allocations, too.
+    pub force: bool,
+    /// Says what would be done, and does nothing.
+    pub dry_run: bool,
+}
+
+/// The result of a heal.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HealedServer {
+    /// A task is under way; it claims by itself.
+    InTask(&'static str),
+    OnNoHost,
+    UpToDate,
+    /// The server had no allocations.
+    Created(Vec<Allocation>),
+    /// The server had other allocations, or they named another owner.
+    Updated(Vec<Allocation>),
+}
+
+/// Why a server was not healed.
+#[derive(Debug, Error)]
+pub enum HealReject {
+    #[error("the server could not be found")]
+    NotFound,
+    #[error("the host {0} has no provider in Placement")]
+    NoProvider(String),
+    /// Nova's `HealvGPUAllocationNotSupported` and `HealDeviceProfileAllocationNotSupported`.
+    #[error("healing {0} allocations is not supported")]
+    NestedResources(&'static str),
+    #[error("the flavor cannot be read: {0}")]
+    Topology(String),
+    #[error(transparent)]
+    Ledger(CommandError<LedgerReject>),
+}
+
+/// The change that heals a server.
+enum Healing {
+    Create(Box<ServerClaim>),
+    Update(ConsumerClaim),
+}
+
+impl Operations {
+    /// Heals the allocations of one server. Returns the position up to which the read models must show.
+    ///
+    /// # Errors
+    /// There is no such server, its host has no provider, its flavor needs nested providers, or the ledger refuses.
+    pub async fn heal_allocations(
+        &self,
+        server: InstanceId,
+        request: HealRequest,
+        meta: Arc<Meta>,
+    ) -> Result<(HealedServer, Position), HealReject> {
+        let views = &self.queries.views;
+        let row = views.servers.read(|servers| servers.get(server).cloned());
+        let alive = row.as_ref().and_then(|row| row.instance.alive()).ok_or(HealReject::NotFound)?;
+        if let Some(task) = status::of_alive(alive).task_state {
+            return Ok((HealedServer::InTask(task), views.position()));
+        }
+        let Some(placed) = &alive.placement else { return Ok((HealedServer::OnNoHost, views.position())) };
+        let Some(healing) = self.healing(server, alive, placed.host, request.force)? else {
+            return Ok((HealedServer::UpToDate, views.position()));
+        };
+        let (healed, command) = match healing {
+            Healing::Create(claim) => (
+                HealedServer::Created(claim.claim.allocations.clone()),
+                LedgerCommand::ClaimAll { claims: vec![*claim] },
+            ),
+            Healing::Update(claim) => {
+                (HealedServer::Updated(claim.allocations.clone()), LedgerCommand::Allocate { claims: vec![claim] })
+            }
+        };
+        if request.dry_run {
+            return Ok((healed, views.position()));
+        }
+        let sent = self.send::<LedgerRoot>(&CELL, command, Arc::clone(&meta)).await.map_err(HealReject::Ledger)?;
+        self.unless_deleted(server, sent.position, healed, meta).await
+    }
+
+    /// Decides how to heal a settled server; `None` if its allocations are in order.
+    fn healing(
+        &self,
+        server: InstanceId,
+        alive: &Alive,
+        host: HostId,
+        force: bool,
+    ) -> Result<Option<Healing>, HealReject> {
+        check_nested(alive)?;
+        let consumer = ConsumerId::new(server.to_string());
+        let held = self.queries.views.placement.read(|view| view.ledger.consumers.get(&consumer).cloned());
+        match held {
+            None => Ok(Some(Healing::Create(Box::new(self.claim(consumer, alive, host)?)))),
+            Some(held) if force => {
+                let allocations = self.claim(consumer, alive, host)?.claim.allocations;
+                Ok(Some(Healing::Update(owned(alive, &held, allocations))))
+            }
+            Some(held) if held.claim.project != alive.request.project || held.claim.user != alive.request.user => {
+                Ok(Some(Healing::Update(owned(alive, &held, held.claim.allocations.clone()))))
+            }
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// The claim of the server's flavor on its host.
+    fn claim(&self, consumer: ConsumerId, alive: &Alive, host: HostId) -> Result<ServerClaim, HealReject> {
+        let provider = ProviderId(host.0);
+        let pinned = self
+            .queries
+            .views
+            .placement
+            .read(|view| view.ledger.providers.get(&provider).map(|known| known.inventories.contains_key("PCPU")));
+        let hostname = || alive.placement.as_ref().map(|placed| placed.hostname.clone()).unwrap_or_default();
+        let pinned = pinned.ok_or_else(|| HealReject::NoProvider(hostname()))?;
+        let zone = &self.queries.server_options.availability_zone;
+        let mut spec = RequestSpec::of_build(&alive.request, &BTreeSet::new(), zone);
+        fit(&mut spec, alive);
+        let resources = ResourceRequest::of(&spec, pinned).totals().into_iter().collect();
+        let topology = spec.topology().map_err(HealReject::Topology)?;
+        let packs = self.queries.scheduler_options.packs_cells;
+        Ok(ServerClaim {
+            claim: Claimed {
+                consumer,
+                project: alive.request.project.clone(),
+                user: alive.request.user.clone(),
+                consumer_type: Some("INSTANCE".to_owned()),
+                allocations: vec![Allocation { provider, resources }],
+            },
+            // The server is on this host already, so the policy of its group has no say.
+            group: None,
+            guest: topology.map(|topology| GuestClaim { host: provider, topology: Arc::new(topology), packs }),
+        })
+    }
+
+    /// Releases the new claim if the server is being deleted.
+    async fn unless_deleted(
+        &self,
+        server: InstanceId,
+        position: Position,
+        healed: HealedServer,
+        meta: Arc<Meta>,
+    ) -> Result<(HealedServer, Position), HealReject> {
+        let views = &self.queries.views;
+        views.wait_for(self.queries.log.head().max(position), PATIENCE).await;
+        let stays = views.servers.read(|servers| {
+            let alive = servers.get(server).and_then(|row| row.instance.alive());
+            alive.is_some_and(|alive| !matches!(alive.ongoing, Some(OngoingTask::Delete { .. })))
+        });
+        if stays {
+            return Ok((healed, position));
+        }
+        let release = LedgerCommand::Release { consumer: ConsumerId::new(server.to_string()) };
+        let released = self.send::<LedgerRoot>(&CELL, release, meta).await.map_err(HealReject::Ledger)?;
+        Ok((HealedServer::InTask("deleting"), released.position))
+    }
+}
+
+/// As in Nova: which of several nested providers a guest uses is not recorded in its flavor.
+fn check_nested(alive: &Alive) -> Result<(), HealReject> {
+    let has = |name: &str| alive.request.flavor.extra_specs.iter().any(|(key, _)| key == name);
+    match (has("resources:VGPU"), has("accel:device_profile")) {
+        (true, _) => Err(HealReject::NestedResources("vGPU")),
+        (_, true) => Err(HealReject::NestedResources("device profile")),
+        _ => Ok(()),
+    }
+}
+
+/// Allocations in the name of the server's owner, at the generation that was seen.
+fn owned(alive: &Alive, held: &Consumer, allocations: Vec<Allocation>) -> ConsumerClaim {
+    ConsumerClaim {
+        consumer: held.claim.consumer.clone(),
+        project: alive.request.project.clone(),
+        user: alive.request.user.clone(),
+        consumer_type: held.claim.consumer_type.clone().or_else(|| Some("INSTANCE".to_owned())),
+        generation: SeenGeneration::Said(Some(held.generation)),
+        allocations,
+    }
+}

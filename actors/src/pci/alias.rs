@@ -1,0 +1,214 @@
+//! `[pci] alias`, and the devices that a flavor requests by it.
+
+use std::collections::BTreeMap;
+
+use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
+use chronova_events::ledger::{HostPciDevice, PciDeviceType};
+
+use super::{class_of_product, nothing_left, objects, resource_class, take_flag, take_id, take_text, traits};
+
+/// The extra spec that requests devices: `ALIAS:COUNT`, separated by commas.
+pub const SPEC: &str = "pci_passthrough:alias";
+
+/// The most devices of one server. Without a bound, one request could keep the scheduler busy.
+pub const MOST_DEVICES: u32 = 256;
+
+const KNOWN: &str = "name, vendor_id, product_id, device_type, numa_policy, capability_type, resource_class, traits";
+
+/// A flavor's request for devices of one alias.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PciRequest {
+    pub alias: String,
+    pub count: u32,
+    /// The device meets one of these.
+    pub specs: Vec<AliasSpec>,
+    pub policy: PciNumaPolicy,
+}
+
+/// A kind of devices that an alias names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AliasSpec {
+    vendor: Option<String>,
+    product: Option<String>,
+    kind: PciDeviceType,
+    class: Option<String>,
+    traits: Vec<String>,
+}
+
+impl AliasSpec {
+    pub fn admits(&self, device: &HostPciDevice) -> bool {
+        let is = |wanted: &Option<String>, has: &str| wanted.as_deref().is_none_or(|wanted| wanted == has);
+        self.kind == device.kind
+            && is(&self.vendor, &device.vendor)
+            && is(&self.product, &device.product)
+            && is(&self.class, &device.class)
+            && self.traits.iter().all(|name| device.traits.contains(name))
+    }
+
+    /// The request to Placement: resource class and required traits. `None` for an alias that names no class.
+    pub fn in_placement(&self) -> Option<(String, &[String])> {
+        let of_product = || Some(class_of_product(self.vendor.as_deref()?, self.product.as_deref()?));
+        Some((self.class.clone().or_else(of_product)?, &self.traits))
+    }
+}
+
+/// The position of a device relative to the guest's NUMA nodes. A guest without NUMA nodes gets any device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PciNumaPolicy {
+    /// On a cell of the guest.
+    Required,
+    /// On a cell of the guest, or on a cell that the host does not report.
+    Legacy,
+    /// Anywhere; on a cell of the guest, if possible.
+    Preferred,
+    /// On the socket of a cell of the guest.
+    Socket,
+}
+
+impl PciNumaPolicy {
+    fn of_word(word: &str) -> Option<Self> {
+        match word {
+            "required" => Some(Self::Required),
+            "legacy" => Some(Self::Legacy),
+            "preferred" => Some(Self::Preferred),
+            "socket" => Some(Self::Socket),
+            _ => None,
+        }
+    }
+}
+
+/// The aliases by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PciAliases(BTreeMap<String, PciAlias>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PciAlias {
+    policy: PciNumaPolicy,
+    specs: Vec<AliasSpec>,
+}
+
+impl PciAliases {
+    /// Reads the values of the option. Aliases of one name name devices of either kind. `in_placement`: whether
+    /// Placement is asked for the devices, which knows one resource class per request.
+    ///
+    /// # Errors
+    /// The value that cannot be read, and why.
+    pub fn read(texts: &[String], in_placement: bool) -> Result<Self, String> {
+        let mut aliases: BTreeMap<String, PciAlias> = BTreeMap::new();
+        for text in texts {
+            for object in objects(text, false)? {
+                let (name, alias) = read(object, in_placement).map_err(|reason| format!("{text}: {reason}"))?;
+                match aliases.get_mut(&name) {
+                    None => {
+                        aliases.insert(name, alias);
+                    }
+                    Some(_) if in_placement => {
+                        return Err(format!(
+                            "alias {name} is there twice, and [filter_scheduler] pci_in_placement asks for one resource \
+                             class: give the device specs of its devices the same resource_class, and name that"
+                        ));
+                    }
+                    Some(known) if known.policy != alias.policy => {
+                        return Err(format!("NUMA policy mismatch for alias '{name}'"));
+                    }
+                    Some(known) if known.specs[0].kind != alias.specs[0].kind => {
+                        return Err(format!("Device type mismatch for alias '{name}'"));
+                    }
+                    Some(known) => known.specs.extend(alias.specs),
+                }
+            }
+        }
+        Ok(Self(aliases))
+    }
+
+    /// The devices that a flavor and an image request.
+    ///
+    /// # Errors
+    /// In Nova's words: an alias is not defined, or flavor and image contradict each other.
+    pub fn requests(&self, flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Vec<PciRequest>, String> {
+        let forced = forced_policy(flavor, image)?;
+        let Some(wanted) = spec(flavor, SPEC) else { return Ok(Vec::new()) };
+        let mut requests = Vec::new();
+        let mut total = 0_u32;
+        for part in wanted.split(',') {
+            let wrong = || format!("{SPEC} has {part:?}, which is not ALIAS:COUNT");
+            let (name, count) = part.split_once(':').ok_or_else(wrong)?;
+            let (name, count) = (name.trim(), count.trim().parse::<u32>().map_err(|_| wrong())?);
+            let alias = self.0.get(name).ok_or_else(|| format!("PCI alias {name} is not defined"))?;
+            total = total.saturating_add(count);
+            let policy = forced.unwrap_or(alias.policy);
+            requests.push(PciRequest { alias: name.to_owned(), count, specs: alias.specs.clone(), policy });
+        }
+        if total > MOST_DEVICES {
+            return Err(format!("{SPEC} requests {total} devices; a server may have {MOST_DEVICES}"));
+        }
+        requests.retain(|request| request.count > 0);
+        Ok(requests)
+    }
+}
+
+fn read(mut object: super::JsonObject, in_placement: bool) -> Result<(String, PciAlias), String> {
+    let name = take_text(&mut object, "name")?.map(|name| name.trim().to_owned()).unwrap_or_default();
+    if !(1..=256).contains(&name.len()) || name.contains([':', ',']) {
+        return Err("name is needed: 1 to 256 characters without : and ,".to_owned());
+    }
+    if take_text(&mut object, "capability_type")?.is_some_and(|kind| kind != "pci") {
+        return Err("capability_type can only be pci".to_owned());
+    }
+    if take_flag(&mut object, "live_migratable")? == Some(true) {
+        return Err("live_migratable is not supported: no server with PCI devices is migrated live".to_owned());
+    }
+    let kind = match take_text(&mut object, "device_type")?.as_deref() {
+        None | Some("type-PCI") => PciDeviceType::Pci,
+        Some("type-PF") => PciDeviceType::Pf,
+        Some("type-VF") => PciDeviceType::Vf,
+        Some(other) => return Err(format!("device_type {other:?} is not one of type-PCI, type-PF, type-VF")),
+    };
+    let policy = match take_text(&mut object, "numa_policy")? {
+        None => PciNumaPolicy::Legacy,
+        Some(word) => PciNumaPolicy::of_word(&word)
+            .ok_or_else(|| format!("numa_policy {word:?} is not one of required, legacy, preferred, socket"))?,
+    };
+    let spec = AliasSpec {
+        vendor: take_id(&mut object, "vendor_id")?,
+        product: take_id(&mut object, "product_id")?,
+        kind,
+        class: take_text(&mut object, "resource_class")?.map(|name| resource_class(&name)).transpose()?,
+        traits: traits(take_text(&mut object, "traits")?)?,
+    };
+    nothing_left(&object, KNOWN)?;
+    if in_placement && spec.in_placement().is_none() {
+        return Err(format!(
+            "the PCI alias {name} does not have vendor_id and product_id fields set or resource_class field set"
+        ));
+    }
+    if !in_placement && spec.vendor.is_none() {
+        return Err(format!("the PCI alias {name} does not have vendor_id set"));
+    }
+    Ok((name, PciAlias { policy, specs: vec![spec] }))
+}
+
+fn spec<'a>(flavor: &'a FlavorSnapshot, key: &str) -> Option<&'a str> {
+    flavor.extra_specs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+}
+
+/// The policy of flavor or image, which precedes that of an alias.
+fn forced_policy(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Option<PciNumaPolicy>, String> {
+    let read = |word: &str| {
+        PciNumaPolicy::of_word(word).ok_or_else(|| {
+            format!("Invalid PCI NUMA affinity policy {word:?}: it is one of required, legacy, preferred, socket")
+        })
+    };
+    let flavor = spec(flavor, "hw:pci_numa_affinity_policy").map(read).transpose()?;
+    let property = image.and_then(|image| {
+        image.properties.iter().find(|(name, _)| name == "hw_pci_numa_affinity_policy").map(|(_, value)| value.as_str())
+    });
+    match (flavor, property.map(read).transpose()?) {
+        (Some(flavor), Some(image)) if flavor != image => {
+            Err("Image property 'hw_pci_numa_affinity_policy' is not permitted to override the \
+                 'hw:pci_numa_affinity_policy' flavor extra spec."
+                .to_owned())
+        }
+        (flavor, image) => Ok(flavor.or(image)),
+    }
+}

@@ -1,0 +1,121 @@
+//! The devices that a host offers: those of its devices that a device spec names.
+
+use std::collections::BTreeMap;
+
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::{HostPciDevice, HostPciReplaced, PciDeviceType};
+use chronova_events::pci::PciAddress;
+use chronova_hypervisor::pci::{HostPci, PciDevice};
+
+use super::class_of_product;
+use super::device_spec::DeviceSpec;
+
+/// The provider of a device in Placement. A virtual function belongs to the provider of its physical function.
+pub fn provider_of(host: ProviderId, root: PciAddress) -> ProviderId {
+    ProviderId::derive(host.0, &root.to_string())
+}
+
+/// Nova's name of that provider: `<hypervisor_hostname>_<ADDRESS>`.
+pub fn provider_name(hostname: &str, root: PciAddress) -> String {
+    format!("{hostname}_{}", root.to_string().to_ascii_uppercase())
+}
+
+/// The address of the device that has a provider of its own.
+pub fn root_of(device: &HostPciDevice) -> PciAddress {
+    device.parent.filter(|_| device.kind == PciDeviceType::Vf).unwrap_or(device.address)
+}
+
+/// The devices of a host that guests may get. `reports`: whether they are in Placement.
+///
+/// # Errors
+/// The device specs contradict each other on this host.
+pub fn offered(
+    found: &HostPci,
+    specs: &[DeviceSpec],
+    host: ProviderId,
+    reports: bool,
+) -> Result<HostPciReplaced, String> {
+    let mut devices = Vec::new();
+    for device in &found.devices {
+        let Some(spec) = specs.iter().find(|spec| spec.names(device)) else { continue };
+        if let Some(device) = offered_device(device, spec, found)? {
+            devices.push(device);
+        }
+    }
+    devices.sort_by_key(|device| device.address);
+    if reports {
+        track(&mut devices, host)?;
+    }
+    Ok(HostPciReplaced { provider: host, sockets: found.sockets.clone(), devices })
+}
+
+fn offered_device(device: &PciDevice, spec: &DeviceSpec, found: &HostPci) -> Result<Option<HostPciDevice>, String> {
+    let address = device.address;
+    if spec.remote_managed {
+        if device.kind != PciDeviceType::Vf {
+            return Err(format!(
+                "[pci] device_spec: {address} is remote_managed and not a virtual function: let the spec name its \
+                 virtual functions only, by their product_id"
+            ));
+        }
+        // Without a serial number, the network service cannot tell which card serves the port.
+        let parent = found.devices.iter().find(|other| Some(other.address) == device.parent);
+        if device.card_serial.is_none() && parent.is_none_or(|parent| parent.card_serial.is_none()) {
+            tracing::warn!(%address, "a remote-managed PCI device has no card serial number, so no guest gets it");
+            return Ok(None);
+        }
+    }
+    Ok(Some(HostPciDevice {
+        address,
+        vendor: device.vendor.clone(),
+        product: device.product.clone(),
+        kind: device.kind,
+        parent: device.parent,
+        cell: device.cell,
+        class: spec.class.clone().unwrap_or_else(|| class_of_product(&device.vendor, &device.product)),
+        traits: spec.traits.clone(),
+        provider: None,
+        network: spec.network.clone(),
+        remote_managed: spec.remote_managed,
+        managed: spec.managed,
+        offered: true,
+    }))
+}
+
+/// Gives the devices their providers. Devices of a physical network are for ports, which Placement does not track.
+fn track(devices: &mut [HostPciDevice], host: ProviderId) -> Result<(), String> {
+    let mut roots: BTreeMap<PciAddress, HostPciDevice> = BTreeMap::new();
+    for device in devices.iter_mut().filter(|device| !matches!(device.network, Some(Some(_)))) {
+        let root = root_of(device);
+        if device.kind == PciDeviceType::Vf && device.parent.is_none() {
+            return Err(format!("the host reports no physical function of the virtual function {}", device.address));
+        }
+        device.provider = Some(provider_of(host, root));
+        let Some(first) = roots.get(&root) else {
+            roots.insert(root, device.clone());
+            continue;
+        };
+        let (one, two) = (first.address, device.address);
+        if first.kind != device.kind {
+            return Err(format!(
+                "[pci] device_spec names the physical function {root} and its virtual functions; with \
+                 report_in_placement it can name only either of them"
+            ));
+        }
+        if first.class != device.class {
+            return Err(format!(
+                "[pci] device_spec gives {one} the resource class {} and {two} {}; virtual functions of one physical \
+                 function need the same",
+                first.class, device.class
+            ));
+        }
+        if first.traits != device.traits {
+            return Err(format!(
+                "[pci] device_spec gives {one} the traits {:?} and {two} {:?}; virtual functions of one physical \
+                 function need the same",
+                first.traits, device.traits
+            ));
+        }
+    }
+    Ok(())
+}

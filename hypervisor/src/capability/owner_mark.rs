@@ -1,0 +1,26 @@
+//! The mark by which a host remembers the log that drives it.
+//!
+//! A log that is copied or restored is the same installation in another generation. A host that one generation drives
+//! must not be driven by another one beside it. Different installations may share a host, so each has its own mark.
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::driver::DriverResult;
+
+/// The log that drives a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostOwner {
+    /// The same for a log and for all its copies.
+    pub installation: Uuid,
+    /// Another one for each copy.
+    pub generation: Uuid,
+}
+
+#[async_trait]
+pub trait OwnerMark: Send + Sync {
+    /// The generation of this installation that drives the host; `None` if none has.
+    async fn generation_of(&self, installation: Uuid) -> DriverResult<Option<Uuid>>;
+    /// Makes the host remember `owner` instead of another generation of the same installation.
+    async fn remember(&self, owner: HostOwner) -> DriverResult<()>;
+}

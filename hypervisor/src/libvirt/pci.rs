@@ -1,0 +1,148 @@
+//! The PCI devices of a host, from libvirt's node devices.
+
+use chronova_events::ledger::PciDeviceType;
+use chronova_events::pci::PciAddress;
+use roxmltree::{Document, Node};
+use virt::connect::Connect;
+use virt::error::ErrorNumber;
+
+use super::error::Context;
+use crate::driver::{DriverError, DriverResult};
+use crate::pci::{HostPci, PciDevice};
+
+const CALL: &str = "PCI devices";
+
+/// Reads the devices. Nothing is cached, because operators create virtual functions while the host runs.
+pub(super) fn learn(connect: &Connect) -> DriverResult<HostPci> {
+    let listed = match connect.list_all_node_devices(virt_sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV) {
+        Ok(listed) => listed,
+        // A libvirt without node devices (`test:///`) has no device to offer.
+        Err(error) if error.code() == ErrorNumber::NoSupport.into() => return Ok(HostPci::default()),
+        Err(error) => return Err(error).during(CALL),
+    };
+    let mut devices = Vec::with_capacity(listed.len());
+    for device in listed {
+        // A device may disappear between the list and this call.
+        let Ok(xml) = device.xml_desc(0) else { continue };
+        let unreadable = |error| DriverError::Failed { call: CALL, message: format!("unreadable answer: {error}") };
+        devices.extend(read(&xml).map_err(unreadable)?);
+    }
+    devices.sort_by_key(|device| device.address);
+    let xml = connect.capabilities().during(CALL)?;
+    Ok(HostPci { devices, sockets: sockets(&xml).unwrap_or_default() })
+}
+
+fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
+    node.children().find(|child| child.has_tag_name(name))
+}
+
+/// Reads one device; `None` if Nova's options cannot name its address.
+fn read(xml: &str) -> Result<Option<PciDevice>, roxmltree::Error> {
+    let document = Document::parse(xml)?;
+    let capabilities = document.root_element().children().filter(|node| node.has_tag_name("capability"));
+    Ok(capabilities.filter(|node| node.attribute("type") == Some("pci")).find_map(device))
+}
+
+fn device(node: Node<'_, '_>) -> Option<PciDevice> {
+    let number = |name: &str| child(node, name)?.text()?.trim().parse::<u32>().ok();
+    let address = PciAddress::of(number("domain")?, number("bus")?, number("slot")?, number("function")?)?;
+    let id = |name: &str| {
+        let id = child(node, name)?.attribute("id")?.trim_start_matches("0x").to_ascii_lowercase();
+        Some(id).filter(|id| id.len() == 4)
+    };
+    let capability = |kind: &str| {
+        node.children().find(|part| part.has_tag_name("capability") && part.attribute("type") == Some(kind))
+    };
+    let parent = capability("phys_function").and_then(|part| of_attributes(child(part, "address")?));
+    // As in Nova, a device that may have virtual functions is a physical function even while it has none.
+    let kind = match (parent.is_some(), capability("virt_functions").is_some()) {
+        (true, _) => PciDeviceType::Vf,
+        (false, true) => PciDeviceType::Pf,
+        (false, false) => PciDeviceType::Pci,
+    };
+    let serial = capability("vpd").and_then(|vpd| {
+        let field = vpd.descendants().find(|node| node.has_tag_name("serial_number"))?;
+        Some(field.text()?.trim().to_owned()).filter(|serial| !serial.is_empty())
+    });
+    let cell = child(node, "numa").and_then(|numa| numa.attribute("node")?.parse::<u32>().ok());
+    Some(PciDevice { address, vendor: id("vendor")?, product: id("product")?, kind, parent, cell, card_serial: serial })
+}
+
+/// `<address domain='0x0000' bus='0x81' slot='0x00' function='0x0'/>`.
+fn of_attributes(node: Node<'_, '_>) -> Option<PciAddress> {
+    let number = |name: &str| u32::from_str_radix(node.attribute(name)?.trim_start_matches("0x"), 16).ok();
+    PciAddress::of(number("domain")?, number("bus")?, number("slot")?, number("function")?)
+}
+
+/// The socket of each NUMA cell. A cell whose processors are in several sockets has none.
+fn sockets(capabilities: &str) -> Result<Vec<(u32, u32)>, roxmltree::Error> {
+    let document = Document::parse(capabilities)?;
+    let cells = document.root_element().descendants().filter(|node| node.has_tag_name("cell"));
+    let mut all: Vec<(u32, u32)> = cells
+        .filter_map(|cell| {
+            let cpus = cell.descendants().filter(|node| node.has_tag_name("cpu"));
+            let mut sockets = cpus.filter_map(|cpu| cpu.attribute("socket_id")?.parse::<u32>().ok());
+            let first = sockets.next()?;
+            let id = cell.attribute("id")?.parse().ok()?;
+            sockets.all(|other| other == first).then_some((id, first))
+        })
+        .collect();
+    all.sort_unstable();
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn xml(more: &str) -> String {
+        format!(
+            "<device><name>pci_0000_81_00_1</name><capability type='pci'><class>0x020000</class><domain>0</domain>\
+             <bus>129</bus><slot>0</slot><function>1</function><product id='0x10ED'>VF</product>\
+             <vendor id='0x8086'>Intel</vendor>{more}</capability></device>"
+        )
+    }
+
+    #[test]
+    fn devices_are_read_as_libvirt_describes_them() {
+        let plain = read(&xml("")).unwrap().unwrap();
+        let address = "0000:81:00.1".parse().unwrap();
+        let expected = PciDevice {
+            address,
+            vendor: "8086".into(),
+            product: "10ed".into(),
+            kind: PciDeviceType::Pci,
+            parent: None,
+            cell: None,
+            card_serial: None,
+        };
+        assert_eq!(plain, expected);
+        let function = "<numa node='1'/><capability type='phys_function'><address domain='0x0000' bus='0x81' slot='0x00' \
+                        function='0x0'/></capability>";
+        let function = read(&xml(function)).unwrap().unwrap();
+        assert_eq!((function.kind, function.cell), (PciDeviceType::Vf, Some(1)));
+        assert_eq!(function.parent.unwrap().to_string(), "0000:81:00.0");
+        let parent = read(&xml("<capability type='virt_functions' maxCount='63'/>")).unwrap().unwrap();
+        assert_eq!(parent.kind, PciDeviceType::Pf, "it has no virtual function yet");
+        let card = "<capability type='vpd'><name>card</name><fields access='readonly'><serial_number> MT2113X00000 \
+                    </serial_number></fields></capability>";
+        assert_eq!(read(&xml(card)).unwrap().unwrap().card_serial.as_deref(), Some("MT2113X00000"));
+    }
+
+    #[test]
+    fn a_device_beyond_the_bounds_is_left_out() {
+        assert_eq!(read(&xml("").replace("<domain>0<", "<domain>65536<")).unwrap(), None);
+        assert_eq!(read(&xml("").replace("<slot>0<", "<slot>32<")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_cell_has_the_socket_of_all_its_processors() {
+        let cell = |id, sockets: [u32; 2]| {
+            let [a, b] = sockets;
+            format!("<cell id='{id}'><cpus><cpu id='0' socket_id='{a}'/><cpu id='1' socket_id='{b}'/></cpus></cell>")
+        };
+        let all = format!("<capabilities>{}{}</capabilities>", cell(1, [1, 1]), cell(0, [0, 1]));
+        assert_eq!(sockets(&all).unwrap(), [(1, 1)]);
+    }
+}

@@ -1,0 +1,39 @@
+//! PCI devices: those that a host reports, and those that a guest gets.
+
+use chronova_events::ledger::PciDeviceType;
+use chronova_events::pci::PciAddress;
+use serde::{Deserialize, Serialize};
+
+/// The PCI devices of a host, and the sockets of its NUMA cells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPci {
+    /// Sorted by address. Devices with an address that Nova's options cannot name are left out.
+    pub devices: Vec<PciDevice>,
+    /// Pairs of NUMA cell and socket, sorted; a cell without one certain socket is left out.
+    pub sockets: Vec<(u32, u32)>,
+}
+
+/// A PCI device, as its host reports it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciDevice {
+    pub address: PciAddress,
+    /// Four hexadecimal digits in lower case.
+    pub vendor: String,
+    /// Four hexadecimal digits in lower case.
+    pub product: String,
+    pub kind: PciDeviceType,
+    /// The physical function of a virtual function.
+    pub parent: Option<PciAddress>,
+    /// The NUMA cell, if the host reports it.
+    pub cell: Option<u32>,
+    /// The serial number of the card in its vital product data, which identifies a remote-managed NIC.
+    pub card_serial: Option<String>,
+}
+
+/// A device of the host that a guest gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PassedDevice {
+    pub address: PciAddress,
+    /// Whether libvirt detaches the device from the host's driver, and gives it back.
+    pub managed: bool,
+}

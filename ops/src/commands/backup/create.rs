@@ -1,0 +1,147 @@
+//! `chronova backup create`.
+//!
+//! The order makes a backup consistent beside a running server. The files are copied first, which takes the time. Then
+//! the log is copied up to its present end, and after it the files that came meanwhile. If one of them was removed
+//! before it was copied, the log is copied further, up to an end that no longer needs the file.
+//!
+//! A killed command leaves no backup, and nothing that a later one cannot use: the next continues the log's segments.
+
+use std::io::Write;
+use std::path::Path;
+
+use chronova_events::chain::Anchor;
+use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::store::EventStore;
+
+use super::super::audit::archive::{Manifest, manifests, segment, sha256};
+use super::super::audit::export::hash_at;
+use super::super::{CommandFailure, Exit, LogPlace};
+use super::at;
+use super::files::{CopiedFiles, KEYS};
+use super::folder::{BackupWriter, store as store_file};
+use super::manifest::{BackupManifest, StoredFile};
+
+/// How often the log is copied further because a file was removed meanwhile.
+const ROUNDS: usize = 100;
+
+pub(super) async fn run(
+    dir: &Path,
+    place: &LogPlace,
+    now: Timestamp,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    if let (Ok(dir), Ok(data)) = (std::path::absolute(dir), std::path::absolute(&place.data.0))
+        && dir.starts_with(&data)
+    {
+        let told = format!("{} is in the data directory, which it would be lost with: name another", dir.display());
+        return Err(CommandFailure::Usage(told));
+    }
+    // Without a log there is nothing to back up, and no folder is made.
+    drop(place.read().await?);
+    let writer = BackupWriter::open(dir)?;
+    let backups = writer.folder.backups()?;
+    match make(&writer, &backups, place, now, out).await {
+        Err(failure) if failure.is_full() => {
+            writer.remove_unfinished()?;
+            Err(CommandFailure::Usage(format!(
+                "{failure}: no backup was made; the {} older backups in {} are whole. Free space, then run the command \
+                 again: it continues where it stopped",
+                backups.len(),
+                dir.display()
+            )))
+        }
+        made => made,
+    }
+}
+
+async fn make(
+    writer: &BackupWriter,
+    backups: &[BackupManifest],
+    place: &LogPlace,
+    now: Timestamp,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let newest = backups.last();
+    let mut files = CopiedFiles::after(newest);
+    let log = writer.folder.log();
+    files.collect(&place.data, writer)?;
+    for _ in 0..ROUNDS {
+        // Opening the log makes its events durable, so that the backup has no event that the log may yet lose.
+        let store = place.read().await?;
+        let segments = extend(&*store, &log, now).await?;
+        let head = store.anchor().await?.unwrap_or(Anchor::START);
+        files.collect(&place.data, writer)?;
+        // A log that is open in a database does not show what is appended later.
+        let later = place.read().await?;
+        if !files.are_complete(head.position, &*later).await? {
+            continue;
+        }
+        let (recorded_at, bytes) = (time_of(&*store, head.position).await?, files.bytes);
+        let mut manifest = BackupManifest::new(now, head, recorded_at);
+        manifest.segments = descriptions(&log, &segments, newest)?;
+        manifest.keys = store_file(&place.data.keys(), &writer.folder.keys(), KEYS.to_owned())?;
+        manifest.files = files.list();
+        writer.complete(&manifest)?;
+        let all: Vec<BackupManifest> = backups.iter().cloned().chain([manifest.clone()]).collect();
+        writer.remove_unneeded(&all)?;
+        let before = newest.map_or(0, |newest| newest.position);
+        writeln!(
+            out,
+            "backed up to position {} ({} events and {bytes} bytes of files are new)",
+            manifest.position,
+            manifest.position - before
+        )?;
+        return Ok(Exit::Yes);
+    }
+    Err(CommandFailure::Usage("images are deleted faster than they can be copied: run the command again".to_owned()))
+}
+
+/// Continues the archive up to the end of the log. Returns all segments.
+async fn extend(store: &dyn EventStore, log: &Path, now: Timestamp) -> Result<Vec<Manifest>, CommandFailure> {
+    let mut segments = manifests(log)?;
+    check_same_log(store, log, segments.last()).await?;
+    let (mut next, last) = (segments.last().map_or(1, |newest| newest.last + 1), store.head().0);
+    while next <= last {
+        let written = segment(store, log, next, last, now).await?;
+        next = written.last + 1;
+        segments.push(written);
+    }
+    Ok(segments)
+}
+
+/// Refuses a log that is not the one in the backups: another cloud's, or one that was restored to an earlier position
+/// and went on from there.
+async fn check_same_log(store: &dyn EventStore, log: &Path, newest: Option<&Manifest>) -> Result<(), CommandFailure> {
+    let Some(newest) = newest else { return Ok(()) };
+    if newest.last <= store.head().0 && hash_at(store, newest.last).await?.to_string() == newest.end {
+        return Ok(());
+    }
+    Err(CommandFailure::Usage(format!(
+        "{} has another log, which reaches position {}: a log that was restored to an earlier position needs a backup \
+         folder of its own",
+        log.display(),
+        newest.last
+    )))
+}
+
+/// The descriptions of the segments after the newest backup.
+fn descriptions(
+    log: &Path,
+    segments: &[Manifest],
+    newest: Option<&BackupManifest>,
+) -> Result<Vec<StoredFile>, CommandFailure> {
+    let before = newest.map_or(0, |newest| newest.position);
+    let describe = |segment: &Manifest| {
+        let name = segment.described_in();
+        let path = log.join(&name);
+        let size = path.metadata().map_err(at(&path))?.len();
+        Ok(StoredFile { path: name, size, sha256: sha256(&path)?, modified: None })
+    };
+    segments.iter().filter(|segment| segment.first > before).map(describe).collect()
+}
+
+async fn time_of(store: &dyn EventStore, position: Position) -> Result<Timestamp, CommandFailure> {
+    let Some(before) = position.0.checked_sub(1) else { return Ok(Timestamp(0)) };
+    let found = store.read_all(Position(before), 1).await?;
+    Ok(found.first().map_or(Timestamp(0), |event| event.recorded_at))
+}

@@ -1,0 +1,144 @@
+//! The files of the data folder that a backup has beside the log.
+//!
+//! | name | contents |
+//! |---|---|
+//! | `log.db.keys` | the keys of the personal fields |
+//! | `token.key` | the key that signs tokens |
+//! | `clouds.yaml` | the credentials of the first administrator |
+//! | `images/` | the content of images; the log has their names |
+//! | `secrets/` | the secrets of the embedded key manager |
+//!
+//! Everything else is rebuilt from the log (`views/`, `log.db.seals`, `log.db.witness`), belongs to a running process
+//! (`log.db.lock`, `log.db-wal`), is a copy of the log (`archive/`), or simulates hosts (`sim/`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use chronova_events::envelope::{Position, Revision, StreamId};
+use chronova_events::instance::InstanceEvent;
+use chronova_events::registry::NounEvent as _;
+use chronova_events::store::EventStore;
+use uuid::Uuid;
+
+use super::super::log_pages::payload;
+use super::super::{CommandFailure, DataDir};
+use super::folder::{BackupWriter, modified, names, store};
+use super::manifest::{BackupManifest, StoredFile};
+
+const SINGLE: [&str; 2] = ["token.key", "clouds.yaml"];
+pub(super) const IMAGES: &str = "images";
+pub(super) const SECRETS: &str = "secrets";
+/// The name of the keys in a backup and in a data folder.
+pub(super) const KEYS: &str = "log.db.keys";
+/// Events that are read at once.
+const PAGE: usize = 1_024;
+
+/// The copies of this backup so far, by path.
+#[derive(Debug, Default)]
+pub(super) struct CopiedFiles {
+    copies: BTreeMap<String, StoredFile>,
+    /// The copies of earlier backups.
+    known: BTreeMap<String, StoredFile>,
+    pub(super) bytes: u64,
+}
+
+impl CopiedFiles {
+    /// `newest`: the newest backup, whose copies of unchanged files are used again.
+    pub(super) fn after(newest: Option<&BackupManifest>) -> Self {
+        let known = newest.map(|backup| backup.files.iter().map(|file| (file.path.clone(), file.clone())).collect());
+        Self { known: known.unwrap_or_default(), ..Self::default() }
+    }
+
+    pub(super) fn list(self) -> Vec<StoredFile> {
+        self.copies.into_values().collect()
+    }
+
+    /// Copies the files that have no copy yet.
+    pub(super) fn collect(&mut self, data: &DataDir, writer: &BackupWriter) -> Result<(), CommandFailure> {
+        for name in SINGLE {
+            self.copy(&data.0, name.to_owned(), writer)?;
+        }
+        for folder in [IMAGES, SECRETS] {
+            // Uploads and secrets that are being written have other names.
+            let named = names(&data.0.join(folder))?;
+            for name in named.into_iter().filter(|name| name.parse::<Uuid>().is_ok()) {
+                self.copy(&data.0, format!("{folder}/{name}"), writer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies one file, unless an earlier copy has its present content. The content of an image or a secret is written
+    /// once under its name, so the size and the time of the last change tell a changed file.
+    fn copy(&mut self, data: &Path, path: String, writer: &BackupWriter) -> Result<(), CommandFailure> {
+        let source = data.join(&path);
+        let Ok(metadata) = source.metadata() else { return Ok(()) };
+        let same = |file: &&StoredFile| file.size == metadata.len() && file.modified == modified(&metadata);
+        if self.copies.get(&path).is_some_and(|copied| same(&copied)) {
+            return Ok(());
+        }
+        let is_stored = |file: &&StoredFile| {
+            let copy = writer.folder.files().join(&file.sha256);
+            copy.metadata().is_ok_and(|copy| copy.len() == file.size)
+        };
+        if let Some(known) = self.known.get(&path).filter(same).filter(is_stored) {
+            self.copies.insert(path, known.clone());
+        } else if let Some(copied) = store(&source, &writer.folder.files(), path.clone())? {
+            self.bytes += copied.size;
+            self.copies.insert(path, copied);
+        }
+        Ok(())
+    }
+
+    fn has(&self, folder: &str, id: &str) -> bool {
+        self.copies.contains_key(&format!("{folder}/{id}"))
+    }
+
+    /// Whether the copies have every file that belongs to the log at `head`.
+    ///
+    /// A file is in place before the event that tells of it, and is removed after the event that ends its use. So if no
+    /// such end was recorded since `head`, the files that were found after `head` are all. `log` is opened after
+    /// the copies were made.
+    pub(super) async fn are_complete(&self, head: Position, log: &dyn EventStore) -> Result<bool, CommandFailure> {
+        let mut at = head;
+        loop {
+            let page = log.read_all(at, PAGE).await?;
+            for event in &page {
+                let Some((noun, id)) = event.stream.as_str().split_once('-') else { continue };
+                let gone = match (noun, &*event.kind) {
+                    ("image", "image.deleted") => !self.has(IMAGES, id),
+                    ("instance", kind) if kind.ends_with("deleted") || kind.ends_with("delete_requested") => {
+                        self.lacks_secret_of(log, &event.stream).await?
+                    }
+                    _ => false,
+                };
+                if gone {
+                    return Ok(false);
+                }
+                at = event.position;
+            }
+            if page.len() < PAGE {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Whether the secret of this server may have been removed before it was copied.
+    async fn lacks_secret_of(&self, log: &dyn EventStore, server: &StreamId) -> Result<bool, CommandFailure> {
+        let mut after = Revision::NONE;
+        loop {
+            let page = log.read_stream(server, after, PAGE).await?;
+            for event in page.iter().filter(|event| &*event.kind == "instance.tpm_secret_stored") {
+                if let Some(InstanceEvent::TpmSecretStored(stored)) = InstanceEvent::of(payload(event)?)
+                    && !self.has(SECRETS, &stored.reference)
+                {
+                    return Ok(true);
+                }
+            }
+            match page.last() {
+                Some(last) => after = last.revision,
+                None => return Ok(false),
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The folder of backups.
+//!
+//! | name | contents |
+//! |---|---|
+//! | `backup-POSITION-TIME.HASH.json` | the manifest of one backup |
+//! | `log/` | the log, as an archive that `chronova audit --archive DIR/log` reads |
+//! | `files/HASH` | the content of a file of the data folder |
+//! | `keys/HASH` | the keys of the personal fields: the newest backup's alone, because they have every older key |
+//! | `lock` | held by the command that writes |
+//!
+//! A name that ends in `.tmp` belongs to a command that was ended; the next one removes the file.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::super::CommandFailure;
+use super::super::audit::archive::begin;
+use super::at;
+use super::manifest::{BackupManifest, StoredFile, hexadecimal};
+
+const TEMPORARY: &str = "tmp";
+const CHUNK: usize = 1 << 18;
+
+/// A manifest, or the name and the damage of a damaged one.
+type ReadManifest = Result<BackupManifest, (String, String)>;
+
+/// The folder of backups.
+#[derive(Debug)]
+pub(super) struct BackupFolder {
+    dir: PathBuf,
+}
+
+/// The right to write to the folder.
+#[derive(Debug)]
+pub(super) struct BackupWriter {
+    pub(super) folder: BackupFolder,
+    _lock: File,
+}
+
+impl BackupFolder {
+    /// A folder that exists.
+    pub(super) fn open(dir: &Path) -> Result<Self, CommandFailure> {
+        if !fs::metadata(dir).map_err(at(dir))?.is_dir() {
+            return Err(CommandFailure::Usage(format!("{} is not a folder", dir.display())));
+        }
+        Ok(Self { dir: dir.to_owned() })
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    pub(super) fn files(&self) -> PathBuf {
+        self.dir.join("files")
+    }
+
+    pub(super) fn keys(&self) -> PathBuf {
+        self.dir.join("keys")
+    }
+
+    pub(super) fn display(&self) -> std::path::Display<'_> {
+        self.dir.display()
+    }
+
+    /// The backups from the oldest to the newest.
+    pub(super) fn backups(&self) -> Result<Vec<BackupManifest>, CommandFailure> {
+        let damaged = |(name, problem): (String, String)| {
+            let dir = self.dir.display();
+            CommandFailure::Usage(format!("{dir}/{name}: {problem}; `chronova backup verify {dir}` shows all damage"))
+        };
+        self.manifests()?.into_iter().map(|found| found.map_err(damaged)).collect()
+    }
+
+    /// The manifests from the oldest to the newest.
+    pub(super) fn manifests(&self) -> Result<Vec<ReadManifest>, CommandFailure> {
+        let mut names: Vec<String> =
+            names(&self.dir)?.into_iter().filter(|name| BackupManifest::is_name(name)).collect();
+        names.sort();
+        let read = |name: String| {
+            let path = self.dir.join(&name);
+            let content = fs::read(&path).map_err(at(&path))?;
+            Ok(BackupManifest::parse(&name, &content).map_err(|problem| (name, problem)))
+        };
+        names.into_iter().map(read).collect()
+    }
+}
+
+impl BackupWriter {
+    /// Opens the folder for writing, and creates it. Removes what an ended command left half written.
+    pub(super) fn open(dir: &Path) -> Result<Self, CommandFailure> {
+        let folder = BackupFolder { dir: dir.to_owned() };
+        for dir in [dir, &folder.log(), &folder.files(), &folder.keys()] {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(at(dir))?;
+        }
+        let path = dir.join("lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let lock = lock.map_err(at(&path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let told = format!("another command writes to the backups in {}: wait until it ends", dir.display());
+                return Err(CommandFailure::Usage(told));
+            }
+            Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
+        }
+        let writer = Self { folder, _lock: lock };
+        writer.remove_unfinished()?;
+        Ok(writer)
+    }
+
+    /// Removes the files that are not complete.
+    pub(super) fn remove_unfinished(&self) -> Result<(), CommandFailure> {
+        let folder = &self.folder;
+        for dir in [folder.dir.clone(), folder.log(), folder.files(), folder.keys()] {
+            for name in names(&dir)?.iter().filter(|name| name.ends_with(&format!(".{TEMPORARY}"))) {
+                remove(&dir.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the manifest, which completes the backup.
+    pub(super) fn complete(&self, manifest: &BackupManifest) -> Result<(), CommandFailure> {
+        let folder = &self.folder;
+        // The manifest must not be durable before the files that it names.
+        for dir in [folder.log(), folder.files(), folder.keys()] {
+            sync(&dir)?;
+        }
+        let (name, content) = manifest.file().map_err(io::Error::other)?;
+        let (temporary, target) = (folder.dir.join(format!("manifest.{TEMPORARY}")), folder.dir.join(name));
+        let mut file = begin(&temporary)?;
+        file.write_all(&content).and_then(|()| file.sync_all()).map_err(at(&temporary))?;
+        fs::rename(&temporary, &target).map_err(at(&target))?;
+        sync(&folder.dir)
+    }
+
+    /// Removes copies that no backup needs: those of a backup that was never completed, and older files of keys.
+    ///
+    /// An erasure destroys keys. The newest file of keys has all keys that still exist, so an older one would only keep
+    /// what was erased.
+    pub(super) fn remove_unneeded(&self, backups: &[BackupManifest]) -> Result<(), CommandFailure> {
+        let files = |backup: &BackupManifest| backup.files.iter().map(|file| file.sha256.clone()).collect::<Vec<_>>();
+        let needed: std::collections::BTreeSet<String> = backups.iter().flat_map(files).collect();
+        let keys = backups.iter().rev().find_map(|backup| backup.keys.as_ref());
+        for name in names(&self.folder.files())?.iter().filter(|name| !needed.contains(*name)) {
+            remove(&self.folder.files().join(name))?;
+        }
+        for name in names(&self.folder.keys())?.iter().filter(|name| keys.is_none_or(|keys| keys.sha256 != **name)) {
+            remove(&self.folder.keys().join(name))?;
+        }
+        Ok(())
+    }
+}
+
+/// Copies `source` to `dir` under the hash of its content. `None`: the file is gone.
+pub(super) fn store(source: &Path, dir: &Path, path: String) -> Result<Option<StoredFile>, CommandFailure> {
+    let mut file = match File::open(source) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(at(source)(error)),
+    };
+    let modified = modified(&file.metadata().map_err(at(source))?);
+    let temporary = dir.join(format!("copy.{TEMPORARY}"));
+    let mut copy = begin(&temporary)?;
+    let (mut hash, mut size, mut chunk) = (Sha256::new(), 0, vec![0; CHUNK]);
+    loop {
+        let read = file.read(&mut chunk).map_err(at(source))?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&chunk[..read]);
+        copy.write_all(&chunk[..read]).map_err(at(&temporary))?;
+        size += read as u64;
+    }
+    copy.sync_all().map_err(at(&temporary))?;
+    let sha256 = hexadecimal(&hash.finalize());
+    let target = dir.join(&sha256);
+    fs::rename(&temporary, &target).map_err(at(&target))?;
+    Ok(Some(StoredFile { path, size, sha256, modified }))
+}
+
+/// When the file was last changed, in nanoseconds since 1970.
+pub(super) fn modified(metadata: &fs::Metadata) -> Option<i64> {
+    let since = metadata.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_nanos()).ok()
+}
+
+/// The names in a folder; none if there is no folder.
+pub(super) fn names(dir: &Path) -> Result<Vec<String>, CommandFailure> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(at(dir)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        // Every name that Chronova gives is a text.
+        if let Ok(name) = entry.map_err(at(dir))?.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+pub(super) fn remove(path: &Path) -> Result<(), CommandFailure> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn sync(dir: &Path) -> Result<(), CommandFailure> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(at(dir))
+}

@@ -1,0 +1,150 @@
+//! `chronova backup`: copies of a control plane's data in a folder, made while the server runs.
+//!
+//! | file | contents |
+//! |---|---|
+//! | [`folder`] | the folder of backups: its layout, its lock, how files get there |
+//! | [`manifest`] | the description of one backup |
+//! | [`files`] | the files of the data folder that are copied beside the log |
+//! | [`create`], [`list`], [`verify`], [`restore`] | the commands |
+//!
+//! The log is copied as an archive ([`super::audit::archive`]) that each backup continues with one more segment. Every
+//! other file is stored under the hash of its content, so that an unchanged file is copied once. A backup exists when
+//! its manifest does: the manifest is written last, and its name has the hash of its content.
+//!
+//! Invariants: a file appears under its name only when it is complete and durable. Nothing that an older backup needs
+//! is changed or removed. A restored image, secret and key belongs to the restored position of the log.
+
+mod create;
+mod files;
+mod folder;
+mod list;
+mod manifest;
+mod restore;
+mod verify;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use chronova_events::envelope::Timestamp;
+use clap::{Args, Subcommand};
+
+use super::moments::AsOf;
+use super::{CommandFailure, Exit, LogPlace};
+use crate::cli::ConfigPaths;
+
+#[derive(Debug, Subcommand)]
+pub enum BackupSubcommand {
+    /// Back up the data of the control plane, which may run meanwhile; only what is new is copied.
+    Create {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: BackupPlace,
+    },
+    /// List the backups in a folder.
+    List {
+        #[command(flatten)]
+        args: BackupListArgs,
+    },
+    /// Read every byte of the backups in a folder, and name each damaged file.
+    Verify {
+        #[command(flatten)]
+        args: BackupPlace,
+    },
+    /// Write the data of a backup to an empty data directory.
+    Restore {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: BackupRestoreArgs,
+    },
+}
+
+/// A backup command with its arguments, without the configuration.
+#[derive(Debug)]
+pub enum BackupCommand {
+    Create(BackupPlace),
+    List(BackupListArgs),
+    Verify(BackupPlace),
+    Restore(BackupRestoreArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct BackupPlace {
+    /// The folder of the backups
+    #[arg(value_name = "DIR", value_parser = backup_dir)]
+    pub dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct BackupListArgs {
+    #[command(flatten)]
+    pub place: BackupPlace,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct BackupRestoreArgs {
+    #[command(flatten)]
+    pub place: BackupPlace,
+    /// Restore the state as of this position or time [default: the newest backup]
+    #[arg(long, value_name = "POSITION|TIME")]
+    pub at: Option<AsOf>,
+}
+
+/// Refuses URLs: the mistake would otherwise become a folder with a strange name.
+fn backup_dir(text: &str) -> Result<PathBuf, String> {
+    match text.split_once("://") {
+        Some((scheme, _)) => Err(format!(
+            "backups go to a directory, and {scheme}:// is a URL: back up to a directory and copy it to the object \
+             store, or mount the store as a file system"
+        )),
+        None => Ok(PathBuf::from(text)),
+    }
+}
+
+impl BackupSubcommand {
+    /// The command, and the configuration that it needs.
+    pub fn parts(self) -> (Option<ConfigPaths>, BackupCommand) {
+        match self {
+            Self::Create { place, args } => (Some(place), BackupCommand::Create(args)),
+            Self::List { args } => (None, BackupCommand::List(args)),
+            Self::Verify { args } => (None, BackupCommand::Verify(args)),
+            Self::Restore { place, args } => (Some(place), BackupCommand::Restore(args)),
+        }
+    }
+}
+
+pub async fn run(
+    command: &BackupCommand,
+    place: &LogPlace,
+    now: Timestamp,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    match command {
+        BackupCommand::Create(args) => create::run(&args.dir, place, now, out).await,
+        BackupCommand::List(args) => list::run(args, out),
+        BackupCommand::Verify(args) => verify::run(&args.dir, out),
+        BackupCommand::Restore(args) => restore::run(args, place, now, out).await,
+    }
+}
+
+fn at(path: &Path) -> impl Fn(std::io::Error) -> CommandFailure + '_ {
+    move |error| CommandFailure::File { path: path.to_owned(), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_refused_with_a_way_out() {
+        for url in ["s3://bucket/prefix", "https://store/bucket", "file:///srv"] {
+            let told = backup_dir(url).map_err(|told| told.contains("directory"));
+            assert_eq!(told, Err(true), "{url}");
+        }
+        assert_eq!(backup_dir("/srv/backups"), Ok(PathBuf::from("/srv/backups")));
+    }
+}

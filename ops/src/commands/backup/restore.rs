@@ -1,0 +1,228 @@
+//! `chronova backup restore`: writes the data of a backup to an empty data directory.
+//!
+//! A file in the directory marks the restore as unfinished until its end. `chronova serve` refuses such a directory, and
+//! the same command begins the restore again.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{Read as _, Write};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+use chronova_events::chain::Anchor;
+use chronova_events::envelope::{Recorded, Timestamp};
+use chronova_events::installation::CopyOrigin;
+use chronova_events::sealed::keys::KeyRing;
+use chronova_events::store::StoreError;
+use chronova_events::store::sqlite::import::LogImport;
+use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
+use sha2::{Digest as _, Sha256};
+
+use super::super::audit::archive::{begin, manifests, read_segment};
+use super::super::moments::AsOf;
+use super::super::{CommandFailure, DataDir, Exit, LogPlace, log_home};
+use super::files::{IMAGES, KEYS, SECRETS};
+use super::folder::{BackupFolder, names, remove, sync};
+use super::manifest::{BackupManifest, StoredFile, hexadecimal};
+use super::{BackupRestoreArgs, at};
+
+/// Events in one transaction of the new log.
+const BATCH: usize = 8_192;
+
+/// The end of the restored log.
+#[derive(Debug, Clone, Copy)]
+enum RestoreBound {
+    Position(u64),
+    Time(Timestamp),
+}
+
+impl RestoreBound {
+    fn of(args: &BackupRestoreArgs, newest: &BackupManifest, now: Timestamp) -> Result<Self, CommandFailure> {
+        let refused = |told: String| Err(CommandFailure::Usage(told));
+        match args.at {
+            None => Ok(Self::Position(newest.position)),
+            Some(AsOf::Position(0)) => refused("the first position is 1".to_owned()),
+            Some(AsOf::Position(position)) if position > newest.position => {
+                refused(format!("the newest backup ends at position {}, before {position}", newest.position))
+            }
+            Some(AsOf::Position(position)) => Ok(Self::Position(position)),
+            Some(AsOf::Time(when)) => {
+                let time = when.resolve(now);
+                if time.0 > newest.made_at {
+                    return refused(format!("the newest backup was made at {}, before {time}", newest.made_at()));
+                }
+                Ok(Self::Time(time))
+            }
+        }
+    }
+
+    fn admits(self, event: &Recorded) -> bool {
+        match self {
+            Self::Position(last) => event.position.0 <= last,
+            Self::Time(last) => event.recorded_at <= last,
+        }
+    }
+}
+
+pub(super) async fn run(
+    args: &BackupRestoreArgs,
+    place: &LogPlace,
+    now: Timestamp,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    place.in_file("backup restore")?;
+    let folder = BackupFolder::open(&args.place.dir)?;
+    let backups = folder.backups()?;
+    let none = || CommandFailure::Usage(format!("there is no backup in {}", folder.display()));
+    let newest = backups.last().ok_or_else(none)?;
+    let bound = RestoreBound::of(args, newest, now)?;
+    let data = &place.data;
+    begin_in(data)?;
+    // The newest keys have all older ones, except those that an erasure has destroyed since.
+    if let Some(keys) = backups.iter().rev().find_map(|backup| backup.keys.as_ref()) {
+        take(&folder.keys(), &data.0, keys, KEYS)?;
+    }
+    let end = write_log(&folder, data, newest, bound)?;
+    let files = take_files(&folder, data, &backups, end)?;
+    finish(data, now).await?;
+    let dir = data.0.display();
+    writeln!(out, "restored {dir} as of position {}: {files} files beside the log", end.position)?;
+    writeln!(out, "verify it with: chronova audit verify --data-dir {dir}")?;
+    writeln!(out, "hosts that the original log drove are refused until: chronova host claim --all --data-dir {dir}")?;
+    Ok(Exit::Yes)
+}
+
+/// Marks the directory. It must be empty, or have the remains of an earlier restore.
+fn begin_in(data: &DataDir) -> Result<(), CommandFailure> {
+    let (dir, mark) = (&data.0, data.unfinished_restore());
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(at(dir))?;
+    let found: Vec<String> = names(dir)?.into_iter().filter(|name| name != "lost+found").collect();
+    if !found.is_empty() && !mark.exists() {
+        let told = format!("{} is not empty: a backup is restored to an empty directory only", dir.display());
+        return Err(CommandFailure::Usage(told));
+    }
+    for name in found.iter().filter(|name| dir.join(name) != mark) {
+        let path = dir.join(name);
+        match path.is_dir() {
+            true => fs::remove_dir_all(&path).map_err(at(&path))?,
+            false => remove(&path)?,
+        }
+    }
+    drop(begin(&mark)?);
+    sync(dir)
+}
+
+fn write_log(
+    folder: &BackupFolder,
+    data: &DataDir,
+    newest: &BackupManifest,
+    bound: RestoreBound,
+) -> Result<Anchor, CommandFailure> {
+    let mut import = LogImport::create(&data.log())?;
+    let (mut batch, mut over) = (Vec::with_capacity(BATCH), false);
+    for segment in manifests(&folder.log())?.iter().filter(|segment| segment.first <= newest.position) {
+        if over {
+            break;
+        }
+        read_segment(&folder.log(), segment, |entry| {
+            if over {
+                return Ok(());
+            }
+            let malformed = || StoreError::Corrupt { position: entry.position, reason: "malformed".to_owned() };
+            let event = entry.recorded(None).ok_or_else(malformed)?;
+            if !bound.admits(&event) {
+                over = true;
+                return Ok(());
+            }
+            batch.push(event);
+            if batch.len() == BATCH {
+                import.append(batch.iter())?;
+                batch.clear();
+            }
+            Ok(())
+        })?;
+    }
+    import.append(batch.iter())?;
+    let end = import.head();
+    if end.position.0 == 0 {
+        return Err(CommandFailure::Usage("no event of the backups is so old".to_owned()));
+    }
+    if let RestoreBound::Position(last) = bound
+        && end.position.0 != last
+    {
+        let (folder, end) = (folder.display(), end.position);
+        let told = format!("the log in the backup ends at position {end}: chronova backup verify {folder} shows why");
+        return Err(CommandFailure::Usage(told));
+    }
+    let keys = KeyRing::open_read_only(data.keys()).map_err(StoreError::from)?;
+    Ok(import.finish(Some(&*keys).filter(|keys| keys.is_there()))?)
+}
+
+/// Copies the files that belong to the log up to `end`. Returns their number.
+///
+/// They are those of the first backup that reaches `end`. Between two backups, a file that was removed before the later
+/// one may still be in use at `end`: it is in the earlier one.
+fn take_files(
+    folder: &BackupFolder,
+    data: &DataDir,
+    backups: &[BackupManifest],
+    end: Anchor,
+) -> Result<usize, CommandFailure> {
+    let reaches = backups.iter().position(|backup| backup.position() >= end.position).unwrap_or(backups.len() - 1);
+    let later = &backups[reaches];
+    let earlier = reaches.checked_sub(1).filter(|_| later.position() > end.position).map(|before| &backups[before]);
+    let has = |path: &str| later.files.iter().any(|file| file.path == path);
+    let removed = earlier.iter().flat_map(|backup| &backup.files).filter(|file| !has(&file.path));
+    let files: Vec<&StoredFile> = later.files.iter().chain(removed).collect();
+    for dir in [IMAGES, SECRETS] {
+        let dir = data.0.join(dir);
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(at(&dir))?;
+    }
+    for file in &files {
+        take(&folder.files(), &data.0, file, &file.path)?;
+    }
+    for dir in [IMAGES, SECRETS] {
+        sync(&data.0.join(dir))?;
+    }
+    Ok(files.len())
+}
+
+/// Copies one file out of the backup, and compares its hash.
+fn take(from: &Path, data: &Path, file: &StoredFile, path: &str) -> Result<(), CommandFailure> {
+    let plain = Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let damaged = |what: &str| CommandFailure::Usage(format!("{}: {path} {what}", from.join(&file.sha256).display()));
+    if !plain {
+        return Err(damaged("is no path in a data directory"));
+    }
+    let (source, target) = (from.join(&file.sha256), data.join(path));
+    let mut source_file = File::open(&source).map_err(at(&source))?;
+    let mut target_file = begin(&target)?;
+    let (mut hash, mut chunk) = (Sha256::new(), vec![0; 1 << 18]);
+    loop {
+        let read = source_file.read(&mut chunk).map_err(at(&source))?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&chunk[..read]);
+        target_file.write_all(&chunk[..read]).map_err(at(&target))?;
+    }
+    target_file.sync_all().map_err(at(&target))?;
+    if hexadecimal(&hash.finalize()) != file.sha256 {
+        return Err(damaged("was changed after it was written"));
+    }
+    Ok(())
+}
+
+/// Opens the log once for writing, which checks it and seals its pages, and begins its new generation: the hosts refuse
+/// the restored log beside the original. Removes the mark.
+async fn finish(data: &DataDir, now: Timestamp) -> Result<(), CommandFailure> {
+    let log = data.log();
+    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(log, &SqliteOptions::default())).await;
+    let store = opened.map_err(|error| StoreError::Io(error.to_string()))??;
+    let begun = log_home::begin_generation(&*store, CopyOrigin::Restored, now).await;
+    store.close().await;
+    begun.map_err(|error| CommandFailure::Usage(format!("{}: {error}", data.log().display())))?;
+    log_home::keep(data)?;
+    sync(&data.0)?;
+    remove(&data.unfinished_restore())?;
+    sync(&data.0)
+}

@@ -1,0 +1,102 @@
+//! `chronova backup verify`: reads every byte of a folder of backups, and names each damaged file.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use super::super::audit::archive::{check, manifests, sha256};
+use super::super::{CommandFailure, Exit};
+use super::folder::BackupFolder;
+use super::manifest::{BackupManifest, StoredFile};
+
+pub(super) fn run(dir: &Path, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let folder = BackupFolder::open(dir)?;
+    let mut damages = Vec::new();
+    let mut backups = Vec::new();
+    for found in folder.manifests()? {
+        match found {
+            Ok(backup) => backups.push(backup),
+            Err((name, problem)) => damages.push(format!("{name}: {problem}")),
+        }
+    }
+    let log = folder.log();
+    let described: Vec<&StoredFile> = backups.iter().flat_map(|backup| &backup.segments).collect();
+    damages.extend(described.iter().filter_map(|file| damage(&log, &file.path, file, "log")));
+    let ends = check_log(&log, &mut damages)?;
+    for backup in &backups {
+        if backup.position > 0 && ends.get(&backup.position) != Some(&backup.hash) {
+            damages.push(format!("log: it does not reach position {} with the hash of that backup", backup.position));
+        }
+    }
+    let files: BTreeMap<&str, &StoredFile> =
+        backups.iter().flat_map(|backup| &backup.files).map(|file| (file.sha256.as_str(), file)).collect();
+    damages.extend(files.values().filter_map(|file| damage(&folder.files(), &file.sha256, file, "files")));
+    if let Some(keys) = backups.iter().rev().find_map(|backup| backup.keys.as_ref()) {
+        damages.extend(damage(&folder.keys(), &keys.sha256, keys, "keys"));
+    }
+    damages.sort();
+    tell(&folder, &backups, &damages, (&ends, files.len()), out)
+}
+
+fn tell(
+    folder: &BackupFolder,
+    backups: &[BackupManifest],
+    damages: &[String],
+    (ends, files): (&BTreeMap<u64, String>, usize),
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    for damage in damages {
+        writeln!(out, "DAMAGE  {damage}")?;
+    }
+    let end = ends.keys().next_back().copied().unwrap_or_default();
+    let (count, dir) = (backups.len(), folder.display());
+    writeln!(out, "{count} backups in {dir}: the log up to position {end}, {files} files")?;
+    if damages.is_empty() && count > 0 {
+        writeln!(out, "the backups are whole")?;
+        return Ok(Exit::Yes);
+    }
+    writeln!(out, "{}", if count == 0 { "there is NO backup" } else { "the backups are NOT whole" })?;
+    Ok(Exit::No)
+}
+
+/// The damage of a copy, if it has any.
+fn damage(dir: &Path, name: &str, file: &StoredFile, shown: &str) -> Option<String> {
+    let what = match sha256(&dir.join(name)) {
+        Ok(found) if found == file.sha256 => return None,
+        Ok(_) => "it was changed after it was written".to_owned(),
+        Err(failure) => failure.to_string(),
+    };
+    Some(match name == file.path {
+        true => format!("{shown}/{name}: {what}"),
+        false => format!("{shown}/{name} ({}): {what}", file.path),
+    })
+}
+
+/// Checks the segments of the log, and returns the chain's hash at the end of each.
+fn check_log(log: &Path, damages: &mut Vec<String>) -> Result<BTreeMap<u64, String>, CommandFailure> {
+    let segments = match manifests(log) {
+        Ok(segments) => segments,
+        Err(failure @ CommandFailure::Usage(_)) => {
+            // A description that cannot be parsed. The hash of its file has told its name, if a backup needs it.
+            damages.push(format!("log: {failure}"));
+            return Ok(BTreeMap::new());
+        }
+        Err(failure) => return Err(failure),
+    };
+    let (mut ends, mut next) = (BTreeMap::new(), 1);
+    let mut chain = segments.first().map_or_else(String::new, |first| first.before.clone());
+    for segment in &segments {
+        let problem = match check(log, segment, &chain, next) {
+            Ok(problem) => problem,
+            Err(failure) => Some(failure.to_string()),
+        };
+        if let Some(problem) = problem {
+            let (first, last) = (segment.first, segment.last);
+            damages.push(format!("log/{} (positions {first} to {last}): {problem}", segment.file));
+        }
+        ends.insert(segment.last, segment.end.clone());
+        chain.clone_from(&segment.end);
+        next = segment.last + 1;
+    }
+    Ok(ends)
+}

@@ -1,0 +1,368 @@
+//! `cell_v2`: the one cell of Chronova, and `cell0`, which is empty here: servers that never got a host are in the one
+//! cell, too. A host belongs to the cell as soon as it is registered, so nothing has to be mapped or discovered.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::cloud::{RunningCloud, plain};
+use super::{Align, CommandFailure, ManageExit, PrettyTable, UNEXPECTED};
+use crate::output::complain;
+
+/// Nova's id of `cell0`.
+pub(super) const CELL0: &str = "00000000-0000-0000-0000-000000000000";
+/// The id of the one cell, the same in every cloud.
+const CELL1: &str = "c3110001-0000-4000-8000-000000000001";
+const CELL1_NAME: &str = "cell1";
+const BAD_INPUT: ManageExit = 127;
+
+#[derive(Debug, Subcommand)]
+#[command(rename_all = "snake_case")]
+pub enum CellCommand {
+    /// Set up the cells: they are there.
+    SimpleCellSetup {
+        #[arg(long = "transport-url", value_name = "URL")]
+        transport_url: Option<String>,
+    },
+    /// Map cell0: it is there.
+    #[command(name = "map_cell0")]
+    MapCell0 {
+        #[arg(long = "database_connection", alias = "database-connection", value_name = "URL")]
+        database_connection: Option<String>,
+    },
+    /// Map servers to a cell: they are mapped when they are created.
+    MapInstances {
+        #[arg(long = "cell_uuid", alias = "cell-uuid", value_name = "UUID")]
+        cell_uuid: String,
+        #[arg(long = "max-count", value_name = "NUMBER")]
+        max_count: Option<String>,
+        #[arg(long)]
+        reset: bool,
+    },
+    /// Map a cell and its hosts: they are mapped when they are registered.
+    MapCellAndHosts {
+        #[arg(long = "transport-url", value_name = "URL")]
+        transport_url: Option<String>,
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        #[arg(long)]
+        verbose: bool,
+    },
+    /// Show the cell of a server.
+    VerifyInstance {
+        #[arg(long, value_name = "UUID")]
+        uuid: String,
+        #[arg(long)]
+        quiet: bool,
+    },
+    /// Create a cell: there is one, and there can be no other.
+    CreateCell(NewCellArgs),
+    /// Discover hosts: they register themselves.
+    DiscoverHosts {
+        #[arg(long = "cell_uuid", alias = "cell-uuid", value_name = "UUID")]
+        cell_uuid: Option<String>,
+        #[arg(long)]
+        verbose: bool,
+        /// Exit with 1 if no host was discovered.
+        #[arg(long)]
+        strict: bool,
+        #[arg(long = "by-service")]
+        by_service: bool,
+    },
+    /// List the cells.
+    ListCells {
+        /// Show passwords.
+        #[arg(long)]
+        verbose: bool,
+    },
+    /// Delete a cell: the one cell cannot be deleted.
+    DeleteCell {
+        #[arg(long = "cell_uuid", alias = "cell-uuid", value_name = "UUID")]
+        cell_uuid: String,
+        #[arg(long)]
+        force: bool,
+    },
+    /// List the hosts of the cells.
+    ListHosts {
+        #[arg(long = "cell_uuid", alias = "cell-uuid", value_name = "UUID")]
+        cell_uuid: Option<String>,
+    },
+    /// Change a cell: it has neither message queue nor database.
+    UpdateCell(ChangedCellArgs),
+    /// Take a host without servers out of the cloud.
+    DeleteHost {
+        #[arg(long = "cell_uuid", alias = "cell-uuid", value_name = "UUID")]
+        cell_uuid: String,
+        #[arg(long, value_name = "HOST")]
+        host: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct NewCellArgs {
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[arg(long = "database_connection", alias = "database-connection", value_name = "URL")]
+    database_connection: Option<String>,
+    #[arg(long = "transport-url", value_name = "URL")]
+    transport_url: Option<String>,
+    #[arg(long)]
+    verbose: bool,
+    #[arg(long)]
+    disabled: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ChangedCellArgs {
+    #[arg(long = "cell_uuid", alias = "cell-uuid", value_name = "UUID")]
+    cell_uuid: String,
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[arg(long = "transport-url", value_name = "URL")]
+    transport_url: Option<String>,
+    #[arg(long = "database_connection", alias = "database-connection", value_name = "URL")]
+    database_connection: Option<String>,
+    #[arg(long)]
+    disable: bool,
+    #[arg(long)]
+    enable: bool,
+}
+
+pub(super) fn run(
+    command: &CellCommand,
+    cloud: &RunningCloud<'_>,
+    out: &mut dyn Write,
+) -> Result<ManageExit, CommandFailure> {
+    match command {
+        CellCommand::SimpleCellSetup { .. } | CellCommand::MapCell0 { .. } => {
+            writeln!(out, "Cell0 is already setup")?;
+            Ok(0)
+        }
+        CellCommand::MapInstances { cell_uuid, max_count, .. } => map_instances(cell_uuid, max_count.as_deref(), out),
+        CellCommand::MapCellAndHosts { verbose, .. } => {
+            writeln!(out, "All hosts are already mapped to cell(s).")?;
+            if *verbose {
+                writeln!(out, "{CELL1}")?;
+            }
+            Ok(0)
+        }
+        CellCommand::VerifyInstance { uuid, quiet } => verify_instance(uuid, *quiet, cloud, out),
+        CellCommand::CreateCell(_) => {
+            writeln!(out, "The cell {CELL1_NAME} ({CELL1}) exists already, and Chronova has no other cells.")?;
+            Ok(2)
+        }
+        CellCommand::DiscoverHosts { cell_uuid, verbose, strict, .. } => {
+            discover(cell_uuid.as_deref(), *verbose, *strict, cloud, out)
+        }
+        CellCommand::ListCells { verbose } => list_cells(*verbose, cloud, out),
+        CellCommand::DeleteCell { cell_uuid, force } => delete_cell(cell_uuid, *force, out),
+        CellCommand::ListHosts { cell_uuid } => list_hosts(cell_uuid.as_deref(), cloud, out),
+        CellCommand::UpdateCell(args) => update_cell(args, out),
+        CellCommand::DeleteHost { cell_uuid, host } => delete_host(cell_uuid, host, cloud, out),
+    }
+}
+
+pub(super) fn is_known(cell: &str) -> bool {
+    cell == CELL0 || cell == CELL1
+}
+
+fn not_found(cell: &str, code: ManageExit, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+    writeln!(out, "Cell with uuid {cell} was not found.")?;
+    Ok(code)
+}
+
+fn map_instances(cell: &str, max_count: Option<&str>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+    if max_count.is_some_and(|text| !matches!(text.parse::<u64>(), Ok(1..))) {
+        writeln!(out, "Must supply a positive value for max-count")?;
+        return Ok(BAD_INPUT);
+    }
+    if !is_known(cell) {
+        return not_found(cell, UNEXPECTED, out);
+    }
+    complain("Servers belong to the one cell from their creation on, so none is left to map.\n");
+    Ok(0)
+}
+
+fn verify_instance(
+    uuid: &str,
+    quiet: bool,
+    cloud: &RunningCloud<'_>,
+    out: &mut dyn Write,
+) -> Result<ManageExit, CommandFailure> {
+    let server = cloud.server(uuid)?;
+    let (code, words) = match server {
+        None => {
+            (1, format!("Instance {uuid} is not mapped to a cell (upgrade is incomplete) or instance does not exist"))
+        }
+        Some(server) if server["deleted"] == true => (
+            3,
+            format!("The instance with uuid {uuid} has been deleted. The event log keeps it, as it keeps everything."),
+        ),
+        Some(_) => (0, format!("Instance {uuid} is in cell: {CELL1_NAME} ({CELL1})")),
+    };
+    if !quiet {
+        writeln!(out, "{words}")?;
+    }
+    Ok(code)
+}
+
+fn hosts(cloud: &RunningCloud<'_>) -> Result<Vec<Value>, CommandFailure> {
+    let mut shown = cloud.get("/chronova/v1/hosts")?;
+    Ok(shown["hosts"].as_array_mut().map(std::mem::take).unwrap_or_default())
+}
+
+/// A host is mapped when it is registered, so none is ever discovered. Only a verbose answer needs the server.
+fn discover(
+    cell: Option<&str>,
+    verbose: bool,
+    strict: bool,
+    cloud: &RunningCloud<'_>,
+    out: &mut dyn Write,
+) -> Result<ManageExit, CommandFailure> {
+    if let Some(unknown) = cell.filter(|cell| !is_known(cell)) {
+        return not_found(unknown, UNEXPECTED, out);
+    }
+    if verbose {
+        writeln!(out, "Found {} cell mappings.", if cell.is_some() { 1 } else { 2 })?;
+        writeln!(out, "Skipping cell0 since it does not contain hosts.")?;
+        if cell != Some(CELL0) {
+            writeln!(out, "Getting computes from cell '{CELL1_NAME}': {CELL1}")?;
+            for host in hosts(cloud)? {
+                let text = |key: &str| host[key].as_str().unwrap_or_default().to_owned();
+                writeln!(out, "Checking host mapping for compute host '{}': {}", text("name"), text("id"))?;
+            }
+            writeln!(out, "Found 0 unmapped computes in cell: {CELL1}")?;
+        }
+    }
+    complain("Hosts belong to the one cell as soon as they are registered, so there are none to discover.\n");
+    Ok(u8::from(strict))
+}
+
+/// The address without its password, as a URL or as `host=... password=...`.
+fn masked(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else {
+        let hide =
+            |word: &str| if word.starts_with("password=") { "password=****".to_owned() } else { word.to_owned() };
+        return address.split(' ').map(hide).collect::<Vec<String>>().join(" ");
+    };
+    let Some((account, place)) = rest.rsplit_once('@') else { return address.to_owned() };
+    match account.split_once(':') {
+        Some((user, _)) => format!("{scheme}://{user}:****@{place}"),
+        None => address.to_owned(),
+    }
+}
+
+fn list_cells(verbose: bool, cloud: &RunningCloud<'_>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+    let own = &cloud.config.chronova;
+    let store = match own.event_store.as_str() {
+        "" | "sqlite" => format!("sqlite:///{}", own.data_dir.join("log.db").display()),
+        url => url.to_owned(),
+    };
+    let store = if verbose { store } else { masked(&store) };
+    let head = ["Name", "UUID", "Transport URL", "Database Connection", "Disabled"];
+    let mut table = PrettyTable::new(Align::Centre, &head);
+    for (name, id) in [("cell0", CELL0), (CELL1_NAME, CELL1)] {
+        table.row(vec![name.to_owned(), id.to_owned(), "none:///".to_owned(), store.clone(), "False".to_owned()]);
+    }
+    write!(out, "{}", table.render())?;
+    Ok(0)
+}
+
+fn delete_cell(cell: &str, force: bool, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+    if !is_known(cell) {
+        return not_found(cell, 1, out);
+    }
+    match force {
+        false => writeln!(out, "There are existing hosts mapped to cell with uuid {cell}.")?,
+        true => writeln!(out, "There are existing instances mapped to cell with uuid {cell}.")?,
+    }
+    complain("Chronova has one cell, which cannot be deleted.\n");
+    Ok(if force { 3 } else { 2 })
+}
+
+fn list_hosts(cell: Option<&str>, cloud: &RunningCloud<'_>, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+    if let Some(unknown) = cell.filter(|cell| !is_known(cell)) {
+        return not_found(unknown, 1, out);
+    }
+    let mut table = PrettyTable::new(Align::Centre, &["Cell Name", "Cell UUID", "Hostname"]);
+    if cell != Some(CELL0) {
+        for host in hosts(cloud)? {
+            let name = host["name"].as_str().unwrap_or_default().to_owned();
+            table.row(vec![CELL1_NAME.to_owned(), CELL1.to_owned(), name]);
+        }
+    }
+    write!(out, "{}", table.render())?;
+    Ok(0)
+}
+
+/// The order of the checks is Nova's. Deployment tools repeat the addresses in every run, so these are no error.
+fn update_cell(args: &ChangedCellArgs, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
+    let cell = &args.cell_uuid;
+    if !is_known(cell) {
+        return not_found(cell, 1, out);
+    }
+    if args.disable && args.enable {
+        writeln!(out, "Cell cannot be disabled and enabled at the same time.")?;
+        return Ok(4);
+    }
+    if (args.disable || args.enable) && cell == CELL0 {
+        writeln!(out, "Cell0 cannot be disabled.")?;
+        return Ok(5);
+    }
+    let renamed = args.name.as_deref().filter(|name| *name != if cell == CELL0 { "cell0" } else { CELL1_NAME });
+    if renamed.is_some() || args.disable {
+        writeln!(out, "Unable to update CellMapping: Chronova has one cell, whose name and state are fixed")?;
+        complain("To keep new servers off all hosts, disable their services.\n");
+        return Ok(2);
+    }
+    if args.enable {
+        writeln!(out, "Cell {cell} is already enabled")?;
+    }
+    if args.transport_url.is_some() || args.database_connection.is_some() {
+        complain("Chronova's cell has neither message queue nor database, so their addresses are not kept.\n");
+    }
+    Ok(0)
+}
+
+fn delete_host(
+    cell: &str,
+    host: &str,
+    cloud: &RunningCloud<'_>,
+    out: &mut dyn Write,
+) -> Result<ManageExit, CommandFailure> {
+    if !is_known(cell) {
+        return not_found(cell, 1, out);
+    }
+    let services = cloud.get(&format!("/compute/v2.1/os-services?binary=nova-compute&host={}", plain(host)))?;
+    let Some(service) = services["services"].as_array().and_then(|all| all.first()) else {
+        writeln!(out, "The host {host} was not found.")?;
+        return Ok(2);
+    };
+    if cell == CELL0 {
+        writeln!(out, "The host {host} was not found in the cell {cell}.")?;
+        return Ok(3);
+    }
+    let id = service["id"].as_str().unwrap_or_default();
+    match cloud.call("DELETE", &format!("/compute/v2.1/os-services/{}", plain(id)), None)? {
+        Ok(_) => Ok(0),
+        Err(refused) if refused.status == 409 => {
+            writeln!(out, "There are instances on the host {host}.")?;
+            Ok(4)
+        }
+        Err(refused) => Err(CommandFailure::Usage(refused.message)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_of_addresses_are_masked() {
+        assert_eq!(masked("postgresql://nova:se:cret@db/nova"), "postgresql://nova:****@db/nova");
+        assert_eq!(masked("host=db user=nova password=secret"), "host=db user=nova password=****");
+        assert_eq!(masked("postgresql://nova@db/nova"), "postgresql://nova@db/nova");
+        assert_eq!(masked("sqlite:////var/lib/log.db"), "sqlite:////var/lib/log.db");
+    }
+}

@@ -1,0 +1,34 @@
+//! Choices of Nova's that Chronova does not offer. An operator who makes one relies on it, so the start stops.
+
+use super::{Clash, error};
+use crate::config::Config;
+
+pub(super) fn choices(config: &Config) -> Vec<Clash> {
+    let choices = [
+        (
+            config.default.config_drive_format == "vfat",
+            ("DEFAULT", "config_drive_format"),
+            "[DEFAULT] config_drive_format = vfat is not supported: take it out. Config drives are made as iso9660, which \
+             cloud-init reads everywhere",
+        ),
+        (
+            config.libvirt.snapshot_image_format.as_deref().is_some_and(|format| matches!(format, "vmdk" | "vdi")),
+            ("libvirt", "snapshot_image_format"),
+            "[libvirt] snapshot_image_format: hosts make images of disks as raw or qcow2 only: choose one of them",
+        ),
+        (
+            config.scheduler.query_placement_for_routed_network_aggregates,
+            ("scheduler", "query_placement_for_routed_network_aggregates"),
+            "[scheduler] query_placement_for_routed_network_aggregates = true is not supported: set it to false. No segments of \
+             networks are read; availability zones or host aggregates keep servers to the hosts of a segment",
+        ),
+        (
+            config.quota.driver == "nova.quota.UnifiedLimitsDriver",
+            ("quota", "driver"),
+            "[quota] driver = nova.quota.UnifiedLimitsDriver is not supported, since limits of the identity service are not \
+             read: set nova.quota.DbQuotaDriver, and set the limits with `openstack quota set`",
+        ),
+    ];
+    let made = choices.into_iter().filter(|(is_made, ..)| *is_made);
+    made.map(|(_, at, message)| error(at, message)).collect()
+}

@@ -1,0 +1,44 @@
+//! At SIGHUP a running server reads some things again: the log level, the policy, the certificates of the APIs.
+//!
+//! Each part is read by itself: a mistake in one leaves that part as it was, and is logged. All other options take
+//! effect at the next start.
+
+use chronova_events::error_chain::ErrorChain;
+use chronova_web::policy::Enforcer;
+use chronova_web::tls::ServedCertificate;
+
+use crate::config::Config;
+use crate::telemetry::Logging;
+
+/// Reads the configuration files again; `None` after it has told what is wrong with them.
+pub type ReadConfig = Box<dyn Fn() -> Option<Config>>;
+
+pub(super) struct Reload {
+    pub(super) logging: Logging,
+    pub(super) certificate: Option<ServedCertificate>,
+    pub(super) read_config: ReadConfig,
+}
+
+impl Reload {
+    /// Reopens the log file, and reads everything again.
+    pub(super) fn all(&self, policy: &Enforcer) {
+        if let Err(error) = self.logging.reopen() {
+            tracing::error!(error = %ErrorChain(&error), "cannot reopen the log file");
+        }
+        let Some(config) = (self.read_config)() else {
+            tracing::error!("the configuration is not valid, and nothing was read from it: run chronova config check");
+            return;
+        };
+        let targets = config.targets();
+        if let Err(error) = self.logging.set_level(&targets.log) {
+            tracing::error!(error = %ErrorChain(&error), "the log level stays");
+        }
+        if let Err(error) = policy.reload(&targets.web.policy) {
+            tracing::error!(error = %ErrorChain(&error), "the policy stays as it was");
+        }
+        if let Some(Err(error)) = self.certificate.as_ref().map(ServedCertificate::reload) {
+            tracing::error!(error = %ErrorChain(&error), "the certificate stays as it was");
+        }
+        tracing::info!("read again on SIGHUP: log level, policy, certificates");
+    }
+}

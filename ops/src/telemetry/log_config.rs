@@ -1,0 +1,135 @@
+//! `log_config_append`: a file in the form of Python's `logging.config.fileConfig`, as Nova's operators have it.
+//!
+//! Levels of loggers and four classes of handlers are heeded: streams, files, syslog and none. Any other class is an
+//! error, because lines would be lost. Formatters are not heeded: the form of a line is Chronova's.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::LogSettings;
+use crate::config::ini;
+
+/// Reads the file.
+///
+/// # Errors
+/// The file cannot be read, or it asks for something that Chronova cannot do.
+pub fn read(path: &Path) -> Result<LogSettings, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
+    parse(&text, path)
+}
+
+type Sections = BTreeMap<String, BTreeMap<String, String>>;
+
+fn parse(text: &str, path: &Path) -> Result<LogSettings, String> {
+    let mut sections = Sections::new();
+    for entry in ini::parse(text, path).entries {
+        sections.entry(entry.section).or_default().insert(entry.key, entry.value);
+    }
+    let root = sections.get("logger_root").ok_or("has no section [logger_root]")?;
+    let mut settings = LogSettings { levels: Some(levels(&sections)?), ..LogSettings::default() };
+    for handler in words(root.get("handlers")) {
+        let section = sections.get(&format!("handler_{handler}"));
+        handle(section.ok_or_else(|| format!("has no section [handler_{handler}]"))?, &mut settings)?;
+    }
+    Ok(settings)
+}
+
+fn words(value: Option<&String>) -> impl Iterator<Item = &str> {
+    value.into_iter().flat_map(|text| text.split(',')).map(str::trim).filter(|word| !word.is_empty())
+}
+
+/// The directives of the filter: the root's level, then each logger's. Loggers of Nova are those of Chronova.
+fn levels(sections: &Sections) -> Result<String, String> {
+    let loggers = sections.get("loggers").map(|section| words(section.get("keys")).collect::<Vec<&str>>());
+    let mut directives = Vec::new();
+    for logger in loggers.unwrap_or_else(|| vec!["root"]) {
+        let section =
+            sections.get(&format!("logger_{logger}")).ok_or_else(|| format!("has no section [logger_{logger}]"))?;
+        let level = level(section.get("level").map_or("NOTSET", String::as_str))?;
+        match (logger, section.get("qualname").map(String::as_str)) {
+            ("root", _) => directives.insert(0, level.to_owned()),
+            (_, Some(name)) if name == "nova" || name.starts_with("nova.") => {
+                directives.push(format!("chronova={level}"));
+            }
+            // Loggers of Python's libraries have no lines here.
+            _ => {}
+        }
+    }
+    Ok(directives.join(","))
+}
+
+fn level(word: &str) -> Result<&'static str, String> {
+    match word.to_ascii_uppercase().as_str() {
+        "CRITICAL" | "FATAL" | "ERROR" => Ok("error"),
+        "WARNING" | "WARN" => Ok("warn"),
+        "INFO" | "AUDIT" => Ok("info"),
+        "DEBUG" => Ok("debug"),
+        "NOTSET" | "TRACE" => Ok("trace"),
+        _ => Err(format!("has the level {word}, which is none of CRITICAL, ERROR, WARNING, INFO and DEBUG")),
+    }
+}
+
+fn handle(section: &BTreeMap<String, String>, settings: &mut LogSettings) -> Result<(), String> {
+    let class = section.get("class").map_or("", String::as_str);
+    let args = section.get("args").map_or("", String::as_str);
+    match class.rsplit(['.', ':']).next().unwrap_or_default() {
+        "StreamHandler" | "ColorHandler" => settings.stderr = true,
+        "FileHandler" => settings.file = Some(path_in(args)?),
+        "WatchedFileHandler" => {
+            settings.file = Some(path_in(args)?);
+            settings.watch = true;
+        }
+        "SysLogHandler" | "OSSysLogHandler" => settings.syslog = Some(1),
+        "OSJournalHandler" => settings.journal = true,
+        "NullHandler" => settings.quiet = true,
+        other => return Err(format!("has a handler of the class {other}, which Chronova does not have")),
+    }
+    Ok(())
+}
+
+/// The first text of a Python tuple: `('/var/log/nova.log', 'a')`.
+fn path_in(args: &str) -> Result<PathBuf, String> {
+    let quote = args.find(['\'', '"']).ok_or("has a handler of a file, and its args name none")?;
+    let sign = &args[quote..=quote];
+    let rest = &args[quote + 1..];
+    let end = rest.find(sign).ok_or("has a handler whose args have no end")?;
+    Ok(PathBuf::from(&rest[..end]))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn of(text: &str) -> Result<LogSettings, String> {
+        parse(text, Path::new("logging.conf"))
+    }
+
+    #[test]
+    fn levels_and_handlers_are_heeded() {
+        let settings = of("[loggers]\nkeys = root, nova, amqp\n[handlers]\nkeys = file, syslog\n\
+             [logger_root]\nlevel = WARNING\nhandlers = file, syslog\n[logger_nova]\nlevel = DEBUG\nqualname = nova\n\
+             [logger_amqp]\nlevel = INFO\nqualname = amqp\n\
+             [handler_file]\nclass = handlers.WatchedFileHandler\nargs = ('/var/log/nova.log', 'a')\n\
+             [handler_syslog]\nclass = handlers.SysLogHandler\nargs = ('/dev/log',)\n")
+        .unwrap();
+        assert_eq!(settings.levels.as_deref(), Some("warn,chronova=debug"));
+        assert_eq!(settings.file.as_deref(), Some(Path::new("/var/log/nova.log")));
+        assert!(settings.watch && settings.syslog == Some(1) && !settings.stderr);
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        let root = "[logger_root]\nlevel = INFO\nhandlers = x\n";
+        for (rest, words) in [
+            ("", "has no section [handler_x]"),
+            ("[handler_x]\nclass = handlers.SMTPHandler\n", "SMTPHandler"),
+            ("[handler_x]\nclass = FileHandler\nargs = ()\n", "name none"),
+        ] {
+            let error = of(&format!("{root}{rest}")).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+        assert!(of("[logger_root]\nlevel = LOUD\nhandlers =\n").unwrap_err().contains("LOUD"));
+        assert!(of("").unwrap_err().contains("[logger_root]"));
+    }
+}

@@ -1,0 +1,284 @@
+//! `nova-manage`, `nova-status` and `nova-policy`: the exit code of each sub-command, and the outputs that scripts read.
+//! The commands run under Nova's names, as links to the program, against a running control plane.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
+
+mod cloud;
+#[path = "manage/servers.rs"]
+mod servers;
+#[path = "manage/site.rs"]
+mod site;
+#[path = "manage/tools.rs"]
+mod tools;
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use site::{CELL0, CELL1, ManagedCloud, NOBODY};
+
+#[test]
+fn categories_and_sub_commands_are_listed() {
+    let site = ManagedCloud::stopped();
+    for (words, lists) in [("", "cell_v2"), ("db", "archive_deleted_rows"), ("cell_v2", "map_cell0")] {
+        let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
+        let output = Command::new(site.cloud.folder.path().join("nova-manage")).args(words).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(lists), "{text}");
+    }
+    let categories = site.manage("bash-completion", 0);
+    let expected = "db api_db cell_v2 placement libvirt volume_attachment image_property limits\n";
+    assert_eq!(categories, expected);
+    assert_eq!(
+        site.manage("bash-completion libvirt", 0),
+        "get_machine_type update_machine_type list_unset_machine_type\n"
+    );
+    assert_eq!(site.manage("version", 0), concat!(env!("CARGO_PKG_VERSION"), "\n"));
+    for (words, lists) in [(&[][..], "upgrade"), (&["upgrade"][..], "check")] {
+        let output = Command::new(site.cloud.folder.path().join("nova-status")).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(lists), "{words:?}");
+    }
+}
+
+#[test]
+fn databases_that_do_not_exist_have_novas_codes() {
+    let site = ManagedCloud::stopped();
+    for line in
+        ["db sync", "db sync --local_cell", "db sync 960aac0e09ea", "api_db sync", "db version", "api_db version"]
+    {
+        site.manage(line, 0);
+    }
+    let version: u32 = site.manage("db version", 0).trim().parse().unwrap();
+    assert!(version > 0);
+    for line in ["db sync 402", "api_db sync 67", "db ironic_compute_node_move"] {
+        site.manage(line, 255);
+    }
+    assert_eq!(site.manage("db archive_deleted_rows --until-complete --all-cells --purge --task-log --sleep 1", 0), "");
+    assert_eq!(site.manage("db archive_deleted_rows --verbose --before 2026-01-31", 0), "Nothing was archived.\n");
+    for line in ["db archive_deleted_rows --max_rows -1", "db archive_deleted_rows --max_rows 2147483648"] {
+        site.manage(line, 2);
+    }
+    site.manage("db archive_deleted_rows --before yesterday", 4);
+    site.manage("db purge", 1);
+    site.manage("db purge --before tomorrow", 2);
+    site.manage("db purge --all --all-cells", 3);
+    assert!(site.manage("db online_data_migrations", 0).contains("| Migration | Total Needed | Completed |"));
+    site.manage("db online_data_migrations --max-count 10", 0);
+    for line in ["db online_data_migrations --max-count 0", "db online_data_migrations --max-count many"] {
+        site.manage(line, 127);
+    }
+    // Each says so in one sentence.
+    let (_, _, said) = site.run("nova-manage", &["db", "sync"]);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("Chronova has no database to synchronise"), "{said}");
+}
+
+#[test]
+fn there_is_one_cell_and_novas_cell0() {
+    let site = ManagedCloud::stopped();
+    let cells = site.manage("cell_v2 list_cells", 0);
+    assert!(
+        cells.contains(&format!("| cell0 | {CELL0} |")) && cells.contains(&format!("| cell1 | {CELL1} |")),
+        "{cells}"
+    );
+    assert!(cells.contains("none:///"), "{cells}");
+    site.cloud.replace("[chronova]\n", "[chronova]\nevent_store = postgresql://nova:secret@127.0.0.1/nova\n");
+    assert!(site.manage("cell_v2 list_cells", 0).contains("postgresql://nova:****@127.0.0.1/nova"));
+    assert!(site.manage("cell_v2 list_cells --verbose", 0).contains("postgresql://nova:secret@127.0.0.1/nova"));
+    site.manage("cell_v2 map_cell0 --database_connection mysql://x", 0);
+    site.manage("cell_v2 simple_cell_setup --transport-url rabbit://x", 0);
+    assert_eq!(
+        site.manage("cell_v2 map_cell_and_hosts --verbose", 0),
+        format!("All hosts are already mapped to cell(s).\n{CELL1}\n")
+    );
+    site.manage("cell_v2 map_cell_and_hosts --name cell1 --transport-url rabbit://x", 0);
+    site.manage(&format!("cell_v2 map_instances --cell_uuid {CELL1} --max-count 5 --reset"), 0);
+    site.manage(&format!("cell_v2 map_instances --cell_uuid {CELL1} --max-count 0"), 127);
+    site.manage(&format!("cell_v2 map_instances --cell_uuid {NOBODY}"), 255);
+    site.manage("cell_v2 create_cell --name=cell1 --verbose", 2);
+    site.manage("cell_v2 discover_hosts", 0);
+    site.manage(&format!("cell_v2 discover_hosts --cell_uuid {CELL1}"), 0);
+    site.manage("cell_v2 discover_hosts --strict --by-service", 1);
+    site.manage(&format!("cell_v2 delete_cell --cell_uuid {NOBODY}"), 1);
+    site.manage(&format!("cell_v2 delete_cell --cell_uuid {CELL1}"), 2);
+    site.manage(&format!("cell_v2 delete_cell --cell_uuid {CELL1} --force"), 3);
+    for (rest, code) in [
+        ("--transport-url rabbit://x --database_connection mysql://x", 0),
+        ("--name cell1 --enable", 0),
+        ("--name north", 2),
+        ("--disable", 2),
+        ("--disable --enable", 4),
+    ] {
+        site.manage(&format!("cell_v2 update_cell --cell_uuid {CELL1} {rest}"), code);
+    }
+    site.manage(&format!("cell_v2 update_cell --cell_uuid {CELL0} --disable"), 5);
+    site.manage(&format!("cell_v2 update_cell --cell_uuid {NOBODY}"), 1);
+    // A sub-command that needs the server says which program to start.
+    let (code, _, said) = site.run("nova-manage", &["cell_v2", "list_hosts"]);
+    assert_eq!(code, 255);
+    assert!(said.contains("start it with `chronova serve`"), "{said}");
+}
+
+#[test]
+fn hosts_and_servers_of_the_cell_are_shown() {
+    let mut site = ManagedCloud::running();
+    let server = site.server("web");
+    let hosts = site.manage("cell_v2 list_hosts", 0);
+    assert_eq!(hosts.lines().filter(|line| line.contains(CELL1)).count(), 2, "{hosts}");
+    assert_eq!(site.manage(&format!("cell_v2 list_hosts --cell_uuid {CELL0}"), 0).matches(CELL1).count(), 0);
+    site.manage(&format!("cell_v2 list_hosts --cell_uuid {NOBODY}"), 1);
+    let found = site.manage("cell_v2 discover_hosts --verbose", 0);
+    assert!(found.starts_with("Found 2 cell mappings.\nSkipping cell0 since it does not contain hosts.\n"), "{found}");
+    assert_eq!(found.matches("Checking host mapping for compute host '").count(), 2, "{found}");
+    let of_hosts = site.client().get("/chronova/v1/hosts").unwrap().expect(200);
+    for number in 0..2 {
+        let text = |key: &str| of_hosts.text(&format!("/hosts/{number}/{key}"));
+        assert!(found.contains(&format!("compute host '{}': {}\n", text("name"), text("id"))), "{found}");
+    }
+    assert!(found.ends_with(&format!("Found 0 unmapped computes in cell: {CELL1}\n")), "{found}");
+    let verify = |id: &str| format!("cell_v2 verify_instance --uuid {id}");
+    assert_eq!(site.manage(&verify(&server), 0), format!("Instance {server} is in cell: cell1 ({CELL1})\n"));
+    assert_eq!(site.manage(&format!("{} --quiet", verify(NOBODY)), 1), "");
+    let shown = site.client().get(&format!("/compute/v2.1/servers/{server}")).unwrap().body;
+    let host = shown["server"]["OS-EXT-SRV-ATTR:host"].as_str().unwrap().to_owned();
+    let delete = |cell: &str, host: &str| format!("cell_v2 delete_host --cell_uuid {cell} --host {host}");
+    site.manage(&delete(NOBODY, &host), 1);
+    site.manage(&delete(CELL1, "nowhere"), 2);
+    site.manage(&delete(CELL0, &host), 3);
+    site.manage(&delete(CELL1, &host), 4);
+    site.client().delete(&format!("/compute/v2.1/servers/{server}")).unwrap().expect(204);
+    site.cloud.wait("the server is deleted", |cloud| {
+        cloud.client().get(&format!("/compute/v2.1/servers/{server}")).unwrap().status == 404
+    });
+    site.manage(&verify(&server), 3);
+    site.manage(&delete(CELL1, &host), 0);
+}
+
+#[test]
+fn lost_allocations_are_healed() {
+    let mut site = ManagedCloud::running();
+    let (one, two) = (site.server("one"), site.server("two"));
+    let before = site.allocations(&one)["allocations"].clone();
+    let heal = "placement heal_allocations";
+    let nothing = site.manage(&format!("{heal} --verbose"), 4);
+    assert!(nothing.starts_with("Running batches of 50 until complete\n"), "{nothing}");
+    assert!(nothing.contains("is up-to-date. Nothing to be healed."), "{nothing}");
+    // One server is healed whatever the count.
+    site.manage(&format!("{heal} --instance {one} --max-count 0"), 4);
+    for line in ["--force", "--max-count 0", "--max-count -1", "--max-count many"] {
+        site.manage(&format!("{heal} {line}"), 127);
+    }
+    site.manage(&format!("{heal} --instance {one} --cell {CELL1}"), 127);
+    site.manage(&format!("{heal} --instance {NOBODY}"), 127);
+    site.manage(&format!("{heal} --cell {NOBODY}"), 127);
+    for id in [&one, &two] {
+        site.client().delete(&format!("/placement/allocations/{id}")).unwrap().expect(204);
+    }
+    let shown = site.manage(&format!("{heal} --dry-run --verbose"), 4);
+    assert_eq!(shown.matches("[dry-run] Create allocations for instance").count(), 2, "{shown}");
+    assert_eq!(site.allocations(&one)["allocations"], json!({}), "a dry run changes nothing");
+    site.manage(&format!("{heal} --max-count 1"), 1);
+    let healed = site.manage(&format!("{heal} --verbose --skip-port-allocations --cell {CELL1}"), 0);
+    assert!(healed.ends_with("Processed 1 instances.\n"), "{healed}");
+    let shape = |allocations: &Value| {
+        let mut all = allocations.as_object().unwrap().clone();
+        all.values_mut().for_each(|held| held.as_object_mut().unwrap().retain(|key, _| key == "resources"));
+        all
+    };
+    let after = site.allocations(&one);
+    assert_eq!(shape(&after["allocations"]), shape(&before), "the same as the scheduler claimed");
+    assert_eq!((&after["project_id"], &after["consumer_type"]), (&json!("admin"), &json!("INSTANCE")));
+    site.manage(heal, 4);
+    // Another owner in Placement is put right; forced, the amounts are, too.
+    let mut theirs = after.clone();
+    theirs["project_id"] = json!("somebody");
+    site.client().put_at(&format!("/placement/allocations/{one}"), &theirs).unwrap().expect(204);
+    assert!(
+        site.manage(&format!("{heal} --verbose"), 0)
+            .contains(&format!("Successfully updated allocations for instance {one}."))
+    );
+    let mut less = site.allocations(&one);
+    assert_eq!(less["project_id"], "admin");
+    for held in less["allocations"].as_object_mut().unwrap().values_mut() {
+        *held = json!({"resources": {"MEMORY_MB": 1}});
+    }
+    site.client().put_at(&format!("/placement/allocations/{one}"), &less).unwrap().expect(204);
+    site.manage(&format!("{heal} --instance {one}"), 4);
+    site.manage(&format!("{heal} --instance {one} --force"), 0);
+    assert_eq!(shape(&site.allocations(&one)["allocations"]), shape(&before));
+    // A host without room: the ledger refuses.
+    site.client().delete(&format!("/placement/allocations/{two}")).unwrap().expect(204);
+    let provider = site.client().get(&format!("/compute/v2.1/servers/{two}")).unwrap().body;
+    let host = provider["server"]["OS-EXT-SRV-ATTR:host"].as_str().unwrap().to_owned();
+    let found = site.client().get(&format!("/placement/resource_providers?name={host}")).unwrap().expect(200);
+    let provider = found.text("/resource_providers/0/uuid");
+    let about = |what: &str| {
+        let path = format!("/placement/resource_providers/{provider}/{what}");
+        site.client().get(&path).unwrap().expect(200).body
+    };
+    let memory = about("inventories")["inventories"]["MEMORY_MB"].clone();
+    let used = about("usages")["usages"]["MEMORY_MB"].as_u64().unwrap();
+    let room = memory["total"].as_u64().unwrap() - memory["reserved"].as_u64().unwrap() - used;
+    let all = json!({
+        "allocations": {provider.clone(): {"resources": {"MEMORY_MB": room - 1}}},
+        "project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE",
+    });
+    site.client().put_at(&format!("/placement/allocations/{NOBODY}"), &all).unwrap().expect(204);
+    let full = site.manage(heal, 3);
+    assert!(full.contains(&format!("Failed to update allocations for consumer {two}.")), "{full}");
+    site.cloud.stop();
+    assert!(site.manage(heal, 3).is_empty(), "a server that does not answer is a failure of Placement");
+}
+
+#[test]
+fn orphaned_allocations_are_found_and_deleted() {
+    let mut site = ManagedCloud::running();
+    let server = site.server("web");
+    let provider = site.provider();
+    assert_eq!(site.manage("placement audit --verbose", 0), "");
+    for option in ["--resource_provider", "--resource-provider"] {
+        site.manage(&format!("placement audit {option} {NOBODY}"), 127);
+    }
+    let theirs = json!({
+        "allocations": {provider.clone(): {"resources": {"VCPU": 1}}},
+        "project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE",
+    });
+    site.client().put_at(&format!("/placement/allocations/{NOBODY}"), &theirs).unwrap().expect(204);
+    let found = site.manage(&format!("placement audit --verbose --resource_provider {provider}"), 3);
+    assert!(
+        found.contains(&format!(
+            "Allocations for consumer UUID {NOBODY} on Resource Provider {provider} can be deleted"
+        )),
+        "{found}"
+    );
+    assert!(!found.contains(&server), "{found}");
+    assert!(found.ends_with("Processed 1 allocation.\n"), "{found}");
+    assert_eq!(site.manage("placement audit", 3), "");
+    assert!(site.manage("placement audit --delete --verbose", 4).contains("Deleted allocations for consumer UUID"));
+    assert_eq!(site.allocations(NOBODY)["allocations"], json!({}));
+    assert_ne!(site.allocations(&server)["allocations"], json!({}), "the server keeps its own");
+    site.manage("placement audit --delete", 0);
+    site.cloud.stop();
+    site.manage("placement audit", 1);
+}
+
+#[test]
+fn host_aggregates_are_mirrored() {
+    let mut site = ManagedCloud::running();
+    site.manage("placement sync_aggregates", 0);
+    let host = site.client().get("/chronova/v1/hosts").unwrap().expect(200).text("/hosts/0/name");
+    let aggregate = json!({"aggregate": {"name": "fast"}});
+    let made = site.client().post("/compute/v2.1/os-aggregates", &aggregate).unwrap().expect(200);
+    let (number, uuid) = (made.body["aggregate"]["id"].clone(), made.text("/aggregate/uuid"));
+    let add = json!({"add_host": {"host": host}});
+    site.client().post(&format!("/compute/v2.1/os-aggregates/{number}/action"), &add).unwrap().expect(200);
+    let said = site.manage("placement sync_aggregates --verbose", 0);
+    assert!(said.contains("Processing aggregate: fast\n"), "{said}");
+    assert!(
+        said.contains(&format!("Successfully added host ({host}) and provider (")) && said.contains(&uuid),
+        "{said}"
+    );
+    site.cloud.stop();
+    site.manage("placement sync_aggregates", 2);
+}

@@ -1,0 +1,132 @@
+//! `volume_attachment`, `image_property` and `libvirt`: what servers keep.
+
+use serde_json::{Value, json};
+
+use super::site::{CELL0, ManagedCloud, NOBODY};
+
+#[test]
+fn volume_attachments_are_shown_and_refreshed_by_shelving() {
+    let mut site = ManagedCloud::running();
+    let server = site.server("web");
+    let volume = json!({"volume": {"size": 1, "name": "data"}});
+    let volume = site.client().post("/volume/v3/admin/volumes", &volume).unwrap().expect(202).text("/volume/id");
+    site.cloud.wait("the volume is there", |cloud| {
+        cloud.client().get(&format!("/volume/v3/admin/volumes/{volume}")).unwrap().body["volume"]["status"]
+            == "available"
+    });
+    let show = |server: &str, volume: &str, rest: &str| format!("volume_attachment show {server} {volume} {rest}");
+    site.manage(&show(&server, &volume, ""), 3);
+    site.manage(&show(NOBODY, &volume, ""), 2);
+    let attach = json!({"volumeAttachment": {"volumeId": volume}});
+    site.client().post(&format!("/compute/v2.1/servers/{server}/os-volume_attachments"), &attach).unwrap().expect(200);
+    site.cloud.wait("the volume is attached", |cloud| {
+        cloud.client().get(&format!("/volume/v3/admin/volumes/{volume}")).unwrap().body["volume"]["status"] == "in-use"
+    });
+    let shown: Value = serde_json::from_str(&site.manage(&show(&server, &volume, "--json"), 0)).unwrap();
+    assert_eq!((&shown["volume_id"], &shown["instance_uuid"]), (&json!(volume), &json!(server)));
+    let connection: Value =
+        serde_json::from_str(&site.manage(&show(&server, &volume, "--json --connection_info"), 0)).unwrap();
+    assert_eq!(connection["serial"], json!(volume));
+    assert_eq!(shown["connection_info"], connection);
+    let table = site.manage(&show(&server, &volume, "--connection_info"), 0);
+    assert!(table.contains("| Property ") && table.contains("| serial "), "{table}");
+    let connector = site.cloud.folder.path().join("connector.json");
+    let (path, other) = (connector.to_str().unwrap(), NOBODY);
+    let refresh =
+        |server: &str, volume: &str, path: &str| format!("volume_attachment refresh {server} {volume} {path}");
+    site.manage(&refresh(&server, &volume, path), 2);
+    std::fs::write(&connector, "{").unwrap();
+    site.manage(&refresh(&server, &volume, path), 3);
+    std::fs::write(&connector, "{\"host\": \"elsewhere\"}").unwrap();
+    site.manage(&refresh(other, &volume, path), 4);
+    assert!(site.manage(&refresh(&server, &volume, path), 5).contains("is active"));
+    site.act(&server, &json!({"os-stop": null}), "SHUTOFF");
+    site.manage(&refresh(&server, other, path), 6);
+    site.act(&server, &json!({"lock": null}), "SHUTOFF");
+    assert!(site.manage(&refresh(&server, &volume, path), 5).contains("stopped and locked"));
+    site.act(&server, &json!({"unlock": null}), "SHUTOFF");
+    // It is refused with the advice; the advice works: each volume gets another attachment.
+    assert!(site.manage(&refresh(&server, &volume, path), 1).contains("Shelve and unshelve the server"));
+    site.act(&server, &json!({"shelve": null}), "SHELVED_OFFLOADED");
+    site.act(&server, &json!({"unshelve": null}), "ACTIVE");
+    let renewed: Value = serde_json::from_str(&site.manage(&show(&server, &volume, "--json"), 0)).unwrap();
+    assert!(shown["attachment_id"].is_string() && renewed["attachment_id"].is_string());
+    assert_ne!(shown["attachment_id"], renewed["attachment_id"]);
+    assert_eq!(renewed["volume_id"], shown["volume_id"]);
+    let host = site.client().get("/chronova/v1/hosts").unwrap().expect(200).text("/hosts/0/name");
+    let connector = site.manage(&format!("volume_attachment get_connector --json --host {host}"), 0);
+    assert_eq!(serde_json::from_str::<Value>(&connector).unwrap()["host"], json!(host));
+    assert!(site.manage(&format!("volume_attachment get_connector --host {host}"), 0).contains("| multipath"));
+    site.manage("volume_attachment get_connector --host nowhere", 1);
+    site.cloud.stop();
+    site.manage(&show(&server, &volume, ""), 1);
+}
+
+#[test]
+fn image_properties_are_shown_and_set() {
+    let mut site = ManagedCloud::running();
+    let server = site.server("web");
+    let show = |id: &str, name: &str| format!("image_property show {id} {name}");
+    let set = |id: &str, rest: &str| format!("image_property set {id} {rest}");
+    site.manage(&show(NOBODY, "hw_disk_bus"), 2);
+    assert_eq!(
+        site.manage(&show(&server, "hw_disk_bus"), 3),
+        format!("Image property hw_disk_bus not found for instance {server}.\n")
+    );
+    site.manage(&set(NOBODY, "--property hw_disk_bus=scsi"), 2);
+    let active = site.manage(&set(&server, "--property hw_disk_bus=scsi"), 3);
+    assert!(active.contains("while it is in vm_state active"), "{active}");
+    site.act(&server, &json!({"os-stop": null}), "SHUTOFF");
+    site.manage(&set(&server, "--property hw_disk_bus"), 4);
+    site.manage(&set(&server, "--property hw_disk_buss=scsi"), 5);
+    site.manage(&set(&server, "--property hw_disk_bus=nvme"), 6);
+    site.manage(&show(&server, "hw_disk_bus"), 3);
+    site.manage(&set(&server, "--property hw_disk_bus=scsi --property hw_cdrom_bus=sata"), 0);
+    assert_eq!(site.manage(&show(&server, "hw_disk_bus"), 0), "scsi\n");
+    assert_eq!(site.manage(&show(&server, "hw_cdrom_bus"), 0), "sata\n");
+    site.act(&server, &json!({"os-start": null}), "ACTIVE");
+    site.cloud.stop();
+    site.manage(&show(&server, "hw_disk_bus"), 1);
+}
+
+#[test]
+fn machine_types_are_shown_and_changed() {
+    let mut site = ManagedCloud::running();
+    let server = site.server("web");
+    site.manage(&format!("libvirt get_machine_type {NOBODY}"), 2);
+    let machine = site.manage(&format!("libvirt get_machine_type {server}"), 0);
+    assert!(!machine.trim().is_empty());
+    assert_eq!(site.manage("libvirt list_unset_machine_type", 0), "No instances found without hw_machine_type set.\n");
+    site.manage(&format!("libvirt list_unset_machine_type --cell-uuid {NOBODY}"), 2);
+    let update = |id: &str, rest: &str| format!("libvirt update_machine_type {id} {rest}");
+    site.manage(&update(NOBODY, "pc"), 2);
+    site.manage(&update(&server, "wonder"), 5);
+    site.manage(&update(&server, machine.trim()), 3);
+    site.act(&server, &json!({"os-stop": null}), "SHUTOFF");
+    site.manage(&update(&server, "virt-7.2"), 4);
+    let said = site.manage(&update(&server, "virt-7.2 --force"), 0);
+    assert!(said.contains(&format!("machine type to virt-7.2 (previously {})", machine.trim())), "{said}");
+    assert_eq!(site.manage(&format!("libvirt get_machine_type {server}"), 0), "virt-7.2\n");
+    site.manage(&update(&server, "virt-7.0"), 4);
+    site.manage(&update(&server, "virt"), 4);
+    site.manage(&update(&server, "virt-8.0"), 0);
+    site.act(&server, &json!({"shelve": null}), "SHELVED_OFFLOADED");
+    site.manage(&update(&server, "virt-9.0"), 0);
+    assert_eq!(site.manage(&format!("libvirt get_machine_type {server}"), 0), "virt-9.0\n");
+    // A server that never got a host has no machine type.
+    let huge = json!({"flavor": {"name": "huge", "vcpus": 1, "ram": 1 << 30, "disk": 1}});
+    let huge = site.client().post("/compute/v2.1/flavors", &huge).unwrap().expect(200).text("/flavor/id");
+    let unplaced = site.request("unplaced", &huge);
+    site.settle(&unplaced, "ERROR");
+    assert_eq!(
+        site.manage(&format!("libvirt get_machine_type {unplaced}"), 3),
+        format!("No machine type registered for instance {unplaced}\n")
+    );
+    assert_eq!(site.manage("libvirt list_unset_machine_type", 3), format!("{unplaced}\n"));
+    site.manage(&format!("libvirt list_unset_machine_type --cell-uuid {CELL0}"), 0);
+    let (code, table, _) = site.run("nova-status", &["upgrade", "check"]);
+    assert_eq!(code, 1, "{table}");
+    assert!(table.contains("Result: Warning") && table.contains("Instances found without hw_machine_type"), "{table}");
+    site.cloud.stop();
+    site.manage(&format!("libvirt get_machine_type {server}"), 1);
+}

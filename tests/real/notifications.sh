@@ -1,0 +1,84 @@
+#!/bin/bash
+# Notifications reach a real RabbitMQ, each once and in order for each server, although the broker and the control plane
+# are killed while servers are created, stopped, started and deleted. Needs no hypervisor.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/sim.sh"
+[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || cannot "RabbitMQ is not installed"
+SYSTEM_PYTHON=/usr/bin/python3
+"$SYSTEM_PYTHON" -c 'import kombu' 2>/dev/null || cannot "kombu is not installed for $SYSTEM_PYTHON"
+
+BROKER_HOME=$(mktemp -d "${TMPDIR:-/tmp}/chronova-rabbit.XXXXXX") BROKER=
+AMQP=$(free_port) DIST=$(free_port) EPMD=$(free_port)
+printf 'listeners.tcp.default = 127.0.0.1:%s\nlog.console = false\n' "$AMQP" >"$BROKER_HOME/rabbitmq.conf"
+broker_start() {
+  env HOME="$BROKER_HOME" RABBITMQ_NODENAME="chronova-$AMQP@localhost" RABBITMQ_CONFIG_FILE="$BROKER_HOME/rabbitmq" \
+    RABBITMQ_MNESIA_BASE="$BROKER_HOME/data" RABBITMQ_LOG_BASE="$BROKER_HOME/log" RABBITMQ_DIST_PORT="$DIST" \
+    ERL_EPMD_PORT="$EPMD" ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_PID_FILE="$BROKER_HOME/pid" RABBITMQ_ENABLED_PLUGINS_FILE="$BROKER_HOME/plugins" \
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='+S 1:1 -start_epmd false -erl_epmd_port '"$DIST" \
+    /usr/lib/rabbitmq/bin/rabbitmq-server >>"$BROKER_HOME/out" 2>&1 </dev/null &
+  BROKER=$!
+  wait_for 90 bash -c "exec 3<>/dev/tcp/127.0.0.1/$AMQP" 2>/dev/null
+}
+# The node is a child of the script that starts it.
+broker_kill() {
+  local node
+  node=$(pgrep -P "$BROKER" beam.smp || echo "$BROKER")
+  kill -9 $node 2>/dev/null
+  wait "$BROKER" 2>/dev/null
+  BROKER=
+}
+# The port mapper that a node starts outlives it, and has this script's own port.
+house_last() {
+  [ -z "$BROKER" ] || broker_kill
+  epmd -port "$EPMD" -kill >/dev/null 2>&1
+  rm -rf "$BROKER_HOME"
+}
+broker_start || cannot "RabbitMQ does not start: $(tail -n 5 "$BROKER_HOME/out")"
+
+sim_open notifications '[chronova]' 'hypervisors = sim://2?vcpus=512&memory_mib=1048576&disk_gib=100000' '[api]' 'auth_strategy = noauth2' \
+  '[quota]' 'instances = -1' 'cores = -1' 'ram = -1' '[notifications]' 'notification_format = both' \
+  '[oslo_messaging_notifications]' 'driver = messagingv2' "transport_url = rabbit://guest:guest@127.0.0.1:$AMQP//" \
+  '[oslo_messaging_rabbit]' 'amqp_durable_queues = true'
+ask() { # METHOD PATH [BODY]
+  curl -sS -m 60 -X "$1" -H 'X-Auth-Token: admin' -H 'OpenStack-API-Version: compute 2.90' -H 'Content-Type: application/json' \
+    ${3:+-d "$3"} "$URL$2"
+}
+id_of() { "$SYSTEM_PYTHON" -c 'import json,sys; print(json.load(sys.stdin)[sys.argv[1]]["id"])' "$1"; }
+FLAVOR=$(ask POST /compute/v2.1/flavors '{"flavor":{"name":"tiny","vcpus":1,"ram":64,"disk":1}}' | id_of flavor)
+IMAGE=$(ask POST /image/v2/images '{"name":"tiny","disk_format":"raw","container_format":"bare"}' | "$SYSTEM_PYTHON" -c 'import json,sys; print(json.load(sys.stdin)["id"])')
+head -c 4096 /dev/zero | curl -sS -X PUT -H 'X-Auth-Token: admin' -H 'Content-Type: application/octet-stream' --data-binary @- "$URL/image/v2/images/$IMAGE/file"
+
+# The status and the task of a server: `ACTIVE null`, or `gone`.
+shown() {
+  local answer
+  answer=$(ask GET "/compute/v2.1/servers/$1")
+  grep -q '"itemNotFound"' <<<"$answer" && { echo gone; return; }
+  echo "$(sed -n 's/.*"status":"\([A-Z_]*\)".*/\1/p' <<<"$answer") $(sed -n 's/.*"OS-EXT-STS:task_state":\([^,}]*\).*/\1/p' <<<"$answer")"
+}
+shows() { [ "$(shown "$1")" = "$2" ]; }
+live() { # NAME: a server's whole life
+  local server
+  server=$(ask POST /compute/v2.1/servers '{"server":{"name":"'"$1"'","imageRef":"'"$IMAGE"'","flavorRef":"'"$FLAVOR"'","networks":"none"}}' | id_of server) || return 1
+  wait_for 60 shows "$server" "ACTIVE null" || return 1
+  ask POST "/compute/v2.1/servers/$server/action" '{"os-stop":null}' && wait_for 60 shows "$server" "SHUTOFF null" || return 1
+  ask POST "/compute/v2.1/servers/$server/action" '{"os-start":null}' && wait_for 60 shows "$server" "ACTIVE null" || return 1
+  ask DELETE "/compute/v2.1/servers/$server" && wait_for 60 shows "$server" gone
+}
+
+COUNT=6
+"$SYSTEM_PYTHON" "$HERE/../real/notifications/consume.py" "amqp://guest:guest@127.0.0.1:$AMQP//" versioned_notifications.info $COUNT 200 \
+  >"$WORK/consumer" 2>&1 &
+CONSUMER=$!
+for number in 1 2; do live "server-$number" || bad "server $number lives its life"; done
+broker_kill
+# The control plane goes on without the broker.
+for number in 3 4; do live "server-$number" || bad "server $number lives its life without a broker"; done
+house_kill 2>/dev/null || kill -9 "$HOUSE"
+house_start || bad "the control plane starts again" "$(tail -n 20 "$WORK/chronova.log")"
+expect "the broker starts again" broker_start
+for number in 5 6; do live "server-$number" || bad "server $number lives its life"; done
+wait "$CONSUMER"
+same "each change is notified once and in order" "$?: $(head -n 3 "$WORK/consumer" | sed 's/, [0-9]* doubles dropped//')" \
+  "0: $COUNT servers, $((COUNT * 10)) notifications, 0 lives that differ"
+tail -n 1 "$WORK/consumer"
+verdict

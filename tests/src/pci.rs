@@ -1,0 +1,116 @@
+//! Guests with PCI devices of their hosts in the test world.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronova_actors::pci::HostPciOptions;
+use chronova_actors::pci::alias::PciAliases;
+use chronova_actors::pci::device_spec::DeviceSpec;
+use chronova_events::ids::{InstanceId, ProviderId};
+use chronova_events::instance::{BuildRequested, FlavorSnapshot};
+use chronova_events::ledger::{HeldPciDevice, Ledger};
+use chronova_events::pci::PciAddress;
+use chronova_hypervisor::sim::{SimFleet, SimUri};
+
+use crate::moves::larger;
+use crate::world::{Life, World, build_request, small};
+
+/// Whether Placement knows the PCI devices of a world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PciTracking {
+    Untracked,
+    /// With `report_in_placement` and `pci_in_placement`.
+    Tracked,
+}
+
+impl World {
+    /// A world in which each host has these devices of the simulated fleet's URI. Guests may get all of them; the aliases
+    /// are `gpu` (10de:1eb8) and `vf` (virtual functions 8086:10ed).
+    pub fn with_pci(hosts: usize, devices: &str, tracking: PciTracking) -> Self {
+        Self::of(SimUri { pci: devices.parse().unwrap(), ..small(hosts) }).offering_pci(tracking)
+    }
+
+    /// Offers the GPUs and the virtual functions of the fleet to guests.
+    pub fn offering_pci(mut self, tracking: PciTracking) -> Self {
+        let tracked = tracking == PciTracking::Tracked;
+        let specs = [r#"{"vendor_id": "10de"}"#, r#"{"product_id": "10ed"}"#].map(str::to_owned);
+        let others = DeviceSpec::read_all(&specs).unwrap();
+        self.options.hosts.host_pci = HostPciOptions { others, named: BTreeMap::new(), reports: tracked };
+        let aliases = [
+            r#"{"name": "gpu", "vendor_id": "10de", "product_id": "1eb8"}"#,
+            r#"{"name": "vf", "vendor_id": "8086", "product_id": "10ed", "device_type": "type-VF"}"#,
+        ];
+        let aliases = PciAliases::read(&aliases.map(str::to_owned), tracked).unwrap();
+        self.options.servers.pci_aliases = aliases.clone();
+        self.options.scheduler.pci_aliases = aliases;
+        self.options.scheduler.pci_in_placement = tracked;
+        self
+    }
+}
+
+fn with_devices(flavor: FlavorSnapshot, wanted: &str) -> FlavorSnapshot {
+    FlavorSnapshot { extra_specs: vec![("pci_passthrough:alias".to_owned(), wanted.to_owned())], ..flavor }
+}
+
+/// A small server with these devices.
+pub fn request_with_devices(instance: InstanceId, wanted: &str) -> BuildRequested {
+    let mut request = build_request(instance);
+    request.flavor = Arc::new(with_devices((*request.flavor).clone(), wanted));
+    request
+}
+
+impl Life {
+    pub async fn build_with_devices(&self, instance: InstanceId, wanted: &str) -> Result<(), String> {
+        self.build_of(request_with_devices(instance, wanted)).await
+    }
+
+    /// Requests more memory and disk, and two GPUs.
+    pub async fn resize_with_devices(&self, instance: InstanceId) -> Result<(), String> {
+        self.resize_to(instance, with_devices(larger(), "gpu:2")).await
+    }
+}
+
+/// The devices of the server's guest on the hosts that have it, as the hosts see it.
+pub fn devices(fleet: &SimFleet, instance: InstanceId) -> BTreeMap<usize, Vec<PciAddress>> {
+    let addresses = |host: usize| {
+        let guest = fleet.guests(host).get(&instance)?.clone();
+        Some((host, guest.devices.iter().map(|device| device.address).collect()))
+    };
+    (0..fleet.len()).filter_map(addresses).collect()
+}
+
+/// Invariants when no work is under way: no device has two guests, no consumer has devices without an allocation, each
+/// tracked device is allocated, and every guest has the devices that the ledger assigns on its host.
+pub fn check(fleet: &SimFleet, ledger: &Ledger) {
+    let mut allocated: BTreeMap<(ProviderId, String), u64> = BTreeMap::new();
+    for host in 0..fleet.len() {
+        let provider = ProviderId(fleet.uri().host_id(host).0);
+        let mut seen = BTreeSet::new();
+        let mut promised: Vec<Vec<PciAddress>> = Vec::new();
+        for (consumer, held) in ledger.pci_claims.on(provider) {
+            let holds = ledger.consumers.get(consumer).map(|consumer| &consumer.claim.allocations);
+            let holds = holds.is_some_and(|own| own.iter().any(|own| own.provider == provider));
+            assert!(holds, "{consumer} has devices of host {host} and holds nothing there");
+            for HeldPciDevice { address, tracked, .. } in held {
+                assert!(seen.insert(*address), "device {address} of host {host} has two guests");
+                if let Some(place) = tracked {
+                    *allocated.entry(place.clone()).or_default() += 1;
+                }
+            }
+            promised.push(held.iter().map(|device| device.address).collect());
+        }
+        for (instance, guest) in fleet.guests(host).iter().filter(|(_, guest)| !guest.devices.is_empty()) {
+            let has: Vec<PciAddress> = guest.devices.iter().map(|device| device.address).collect();
+            assert!(promised.contains(&has), "{instance} has {has:?} of host {host}; promised: {promised:?}");
+        }
+    }
+    let devices = ledger.pci.values().flat_map(|host| &host.devices);
+    let cards: BTreeSet<(ProviderId, String)> =
+        devices.filter_map(|device| Some((device.provider?, device.class.clone()))).collect();
+    for (provider, class) in cards {
+        let used = ledger.providers[&provider].inventories[&class].used;
+        let held = allocated.remove(&(provider, class.clone())).unwrap_or(0);
+        assert_eq!(used, held, "the allocations of {class} on {provider} are those of devices");
+    }
+    assert_eq!(allocated, BTreeMap::new(), "every tracked device has a provider");
+}

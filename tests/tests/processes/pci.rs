@@ -1,0 +1,260 @@
+//! Guests with PCI devices: built, moved and reverted, with a crash after every append. At each end the world's check
+//! requires that no device has two guests, and that every guest has the devices in the ledger.
+
+use std::time::Duration;
+
+use chronova_actors::process::{
+    build_instance, confirm_resize, delete_instance, evacuate, move_instance, rebuild, revert_resize, unshelve,
+};
+use chronova_events::ids::InstanceId;
+use chronova_events::ledger::Ledger;
+use chronova_tests::pci::{PciTracking, devices};
+use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::world::{Life, World};
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
+use super::{Ask, case, nothing};
+
+fn built(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        life.build_with_devices(id, "gpu:1").await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.resize_with_devices(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.shelve(id).await.unwrap();
+        life.settled().await;
+        life.offload(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+/// Runs a case on hosts with devices that Placement knows.
+async fn prove_tracked(case: Case) {
+    prove(&Case { pci: Some(PciTracking::Tracked), ..case }).await;
+}
+
+fn build_with_a_device() -> Case {
+    let ask: Ask = |life, id| life.build_with_devices(id, "gpu:1").boxed_local();
+    let case = Case { failed: "ERROR", ..case(nothing, ask, "ABSENT", "ACTIVE") };
+    Case { definition: &build_instance::DEFINITION, ..case }
+}
+
+#[actix_rt::test]
+async fn build_with_a_device_is_proven() {
+    prove(&Case { pci: Some(PciTracking::Untracked), ..build_with_a_device() }).await;
+}
+
+#[actix_rt::test]
+async fn build_with_a_tracked_device_is_proven() {
+    prove_tracked(build_with_a_device()).await;
+}
+
+#[actix_rt::test]
+async fn delete_of_a_guest_with_a_device_is_proven() {
+    let ask: Ask = |life, id| life.delete(id).boxed_local();
+    let case = case(built, ask, "ACTIVE", "DELETED");
+    prove_tracked(Case { definition: &delete_instance::DEFINITION, failed: "DELETED", ..case }).await;
+}
+
+#[actix_rt::test]
+async fn resize_of_a_guest_with_a_device_is_proven() {
+    let ask: Ask = |life, id| life.resize_with_devices(id).boxed_local();
+    let case = || Case { definition: &move_instance::DEFINITION, ..case(built, ask, "ACTIVE", "VERIFY_RESIZE") };
+    prove_tracked(case()).await;
+    prove(&Case { pci: Some(PciTracking::Untracked), ..case() }).await;
+}
+
+#[actix_rt::test]
+async fn revert_of_a_resize_with_devices_is_proven() {
+    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
+    let definition = &revert_resize::DEFINITION;
+    prove_tracked(Case { definition, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn confirmation_of_a_resize_with_devices_is_proven() {
+    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
+    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
+    prove_tracked(Case { definition: &confirm_resize::DEFINITION, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn evacuation_of_a_guest_with_a_device_is_proven() {
+    let ask: Ask = |life, id| life.evacuate(id).boxed_local();
+    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
+    prove_tracked(Case { definition: &evacuate::DEFINITION, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn unshelving_of_a_guest_with_a_device_is_proven() {
+    let ask: Ask = |life, id| life.unshelve(id).boxed_local();
+    let case = case(offloaded, ask, "SHELVED_OFFLOADED", "ACTIVE");
+    prove_tracked(Case { definition: &unshelve::DEFINITION, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn rebuild_of_a_guest_with_a_device_is_proven() {
+    let ask: Ask = |life, id| life.rebuild(id, false).boxed_local();
+    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
+    prove_tracked(Case { definition: &rebuild::DEFINITION, ..case }).await;
+}
+
+fn id(n: u128) -> InstanceId {
+    InstanceId(uuid::Uuid::from_u128(n))
+}
+
+fn ledger<T>(life: &Life, read: impl FnOnce(&Ledger) -> T) -> T {
+    life.context().views.placement.read(|view| read(&view.ledger))
+}
+
+/// Waits until the ledger is as it has to be.
+async fn until(life: &Life, holds: impl Fn(&Ledger) -> bool) {
+    for _ in 0..1000 {
+        if ledger(life, &holds) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the host's report does not come");
+}
+
+/// Two hosts have one device each; three guests request one at the same time.
+async fn racing(tracking: PciTracking) {
+    let world = World::with_pci(2, "10de:1eb8", tracking);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    for n in 1..=3 {
+        life.build_with_devices(id(n), "gpu:1").await.unwrap();
+    }
+    life.settled().await;
+    let status: Vec<&str> = (1..=3).map(|n| life.status(id(n))).collect();
+    assert_eq!(status.iter().filter(|status| **status == "ACTIVE").count(), 2, "{status:?}");
+    let refused = (1..=3).map(id).find(|id| life.status(*id) == "ERROR").unwrap();
+    let fault = life.fault(refused);
+    assert!(fault.starts_with("No valid host was found."), "{fault}");
+    // Deleting one server frees its device for another.
+    let gone = (1..=3).map(id).find(|id| *id != refused).unwrap();
+    life.delete(gone).await.unwrap();
+    life.settled().await;
+    life.build_with_devices(id(4), "gpu:1").await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(4)), "ACTIVE");
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn one_of_two_guests_gets_the_last_device() {
+    racing(PciTracking::Untracked).await;
+    racing(PciTracking::Tracked).await;
+}
+
+#[actix_rt::test]
+async fn moves_choose_devices_of_the_destination() {
+    let world = World::with_pci(2, "10de:1eb8*3", PciTracking::Tracked);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    life.build_with_devices(id(1), "gpu:1").await.unwrap();
+    life.settled().await;
+    let first = devices(&world.fleet, id(1));
+    assert!(first.len() == 1 && first.values().all(|devices| devices.len() == 1), "{first:?}");
+    let source = *first.keys().next().unwrap();
+
+    life.resize_with_devices(id(1)).await.unwrap();
+    life.settled().await;
+    let both = devices(&world.fleet, id(1));
+    assert_eq!((both[&source].len(), both[&(1 - source)].len()), (1, 2), "kept for a revert");
+    life.revert_resize(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(devices(&world.fleet, id(1)), first, "the very one that it had");
+
+    life.migrate(id(1)).await.unwrap();
+    life.settled().await;
+    life.confirm_resize(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(devices(&world.fleet, id(1)).keys().copied().collect::<Vec<_>>(), [1 - source]);
+    life.live_migrate(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(devices(&world.fleet, id(1)).keys().copied().collect::<Vec<_>>(), [1 - source], "refused");
+    life.delete(id(1)).await.unwrap();
+    life.settled().await;
+    assert!(ledger(&life, |ledger| ledger.pci_claims.is_empty()), "nobody holds a device any more");
+    life.stop().await;
+    world.check().await;
+}
+
+/// 200 hosts; every tenth has two virtual functions.
+#[actix_rt::test]
+async fn only_hosts_with_devices_get_guests_that_request_some() {
+    let mut world = World::with_pci(200, "8086:10fb/10ed*2", PciTracking::Untracked);
+    let options = &mut world.options.hosts.host_pci;
+    let specs = std::mem::take(&mut options.others);
+    options.named = (0..200).step_by(10).map(|host| (world.fleet.hostname(host), specs.clone())).collect();
+    let life = world.live(None, None).await;
+    life.hosts_up(200).await;
+    for n in 1..=40 {
+        life.build_with_devices(id(n), "vf:1").await.unwrap();
+    }
+    life.settled().await;
+    assert!((1..=40).all(|n| life.status(id(n)) == "ACTIVE"));
+    assert!((1..=40).all(|n| life.host_of(&world, id(n)).unwrap().is_multiple_of(10)));
+    life.build_with_devices(id(41), "vf:1").await.unwrap();
+    life.build(id(42)).await.unwrap();
+    life.settled().await;
+    assert_eq!((life.status(id(41)), life.status(id(42))), ("ERROR", "ACTIVE"));
+    life.stop().await;
+    world.check().await;
+}
+
+/// The first life offers no devices, the second one offers them, and the third one tells Placement about them.
+#[actix_rt::test]
+async fn a_restart_takes_over_the_options_of_devices() {
+    let mut world = World::with_pci(1, "10de:1eb8*2", PciTracking::Untracked);
+    let options = world.options.clone();
+    world.options.hosts.host_pci.others.clear();
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    life.build_with_devices(id(1), "gpu:1").await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(1)), "ERROR");
+    life.stop().await;
+    world.options = options;
+    let life = world.live(None, None).await;
+    until(&life, |ledger| ledger.pci.values().any(|host| !host.devices.is_empty())).await;
+    life.build_with_devices(id(2), "gpu:1").await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(2)), "ACTIVE");
+    life.stop().await;
+    world.check().await;
+    world = world.offering_pci(PciTracking::Tracked);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let provider = format!("{}_0000:10:00.0", world.fleet.hostname(0));
+    until(&life, |ledger| ledger.named(&provider).is_some()).await;
+    let used = ledger(&life, |ledger| {
+        let known = &ledger.providers[&ledger.named(&provider).unwrap()];
+        known.inventories["CUSTOM_PCI_10DE_1EB8"].used
+    });
+    assert_eq!(used, 1, "the guest from before has an allocation now");
+    life.build_with_devices(id(3), "gpu:1").await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(3)), "ACTIVE");
+    life.stop().await;
+    world.check().await;
+}

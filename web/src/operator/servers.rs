@@ -1,0 +1,122 @@
+//! `/chronova/v1/servers/{server}`: what the log records of a server and no other API shows, for `chronova manage`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chronova_actors::instance::{InstanceRequest, InstanceRoot};
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::{Alive, BlockConnection, BlockLocation, BlockSource, Instance, InstanceDisk, status};
+use chronova_projections::servers::ServerRow;
+use serde_json::{Value, json};
+
+use super::bodies::ImagePropertiesBody;
+use crate::compute::reject;
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, get, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("operator.servers.show", "/servers/{server}", handler!(show)).leader().policy("chronova:servers:show"),
+    put("operator.image_properties.set", "/servers/{server}/image-properties", handler!(set_image_properties))
+        .any_body()
+        .policy("chronova:image_properties:set"),
+];
+
+/// The server of the path, deleted or not.
+pub(super) fn find(ctx: &Ctx) -> Result<Arc<ServerRow>, Fault> {
+    let id: InstanceId = ctx.id("server", no_server)?;
+    let row = ctx.queries()?.views.servers.read(|servers| servers.get(id).cloned());
+    row.filter(|row| row.server().is_some()).ok_or_else(|| Fault::not_found(no_server(&id.to_string())))
+}
+
+pub(super) fn no_server(id: &str) -> String {
+    format!("Instance {id} could not be found.")
+}
+
+pub(super) async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = find(&ctx)?;
+    let server = row.server().ok_or_else(|| Fault::not_found(no_server(&row.id.to_string())))?;
+    Ok(Reply::ok(json!({"server": recorded(&row, server)})))
+}
+
+fn recorded(row: &ServerRow, server: &Alive) -> Value {
+    let shown = status::of(&row.instance);
+    let image: BTreeMap<&String, &String> = server
+        .hardware_image()
+        .into_iter()
+        .flat_map(|image| &image.properties)
+        .map(|(key, value)| (key, value))
+        .collect();
+    let disks = server.disks.iter().filter(|disk| disk.device.volume.is_some());
+    json!({
+        "id": row.id.to_string(),
+        "name": server.request.name,
+        "project_id": server.request.project,
+        "user_id": server.request.user,
+        "deleted": matches!(row.instance, Instance::Deleted(_)),
+        "vm_state": shown.as_ref().map(|shown| shown.vm_state),
+        "task_state": shown.as_ref().and_then(|shown| shown.task_state),
+        "host": server.placement.as_ref().map(|placed| &placed.hostname),
+        "locked": server.lock.is_some(),
+        "machine_type": server.machine_type(),
+        "image_properties": image,
+        "block_device_mappings": disks.map(|disk| mapping(row.id, disk)).collect::<Vec<Value>>(),
+    })
+}
+
+async fn set_image_properties(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = find(&ctx)?;
+    let properties = ImagePropertiesBody::of(&ctx)?.0;
+    let request = InstanceRequest::SetImageProperties { properties };
+    let sent = dispatch::send::<InstanceRoot>(ctx.dispatch()?, &ctx.permit()?, &row.id, request).await;
+    sent.map_err(|error| reject::instance(row.id, error))?;
+    show(ctx).await
+}
+
+/// A mapping with the names of Nova's `BlockDeviceMapping`.
+fn mapping(server: InstanceId, disk: &InstanceDisk) -> Value {
+    let device = &disk.device;
+    let (source, image, snapshot) = match &device.source {
+        BlockSource::Blank => ("blank", None, None),
+        BlockSource::Image(id) => ("image", Some(id.to_string()), None),
+        BlockSource::Snapshot(id) => ("snapshot", None, Some(id.to_string())),
+        BlockSource::Volume(_) => ("volume", None, None),
+    };
+    json!({
+        "uuid": device.id.to_string(),
+        "instance_uuid": server.to_string(),
+        "source_type": source,
+        "destination_type": match device.place { BlockLocation::Local => "local", BlockLocation::Volume => "volume" },
+        "boot_index": device.boot_index,
+        "delete_on_termination": device.delete_on_termination,
+        "device_name": device.device_name,
+        "device_type": device.device_type,
+        "disk_bus": device.disk_bus,
+        "guest_format": device.guest_format,
+        "image_id": image,
+        "snapshot_id": snapshot,
+        "tag": device.tag,
+        "volume_id": device.volume.map(|id| id.to_string()),
+        "volume_size": device.size,
+        "volume_type": device.volume_type,
+        "attachment_id": device.attachment.map(|id| id.to_string()),
+        "connection_info": device.connection.as_ref().map(connection),
+    })
+}
+
+fn connection(connection: &BlockConnection) -> Value {
+    json!({
+        "driver_volume_type": "libvirt_pool",
+        "serial": connection.serial,
+        "multiattach": connection.shareable,
+        "data": {
+            "pool": connection.pool,
+            "volume": connection.volume,
+            "format": connection.format,
+            "access_mode": if connection.readonly { "ro" } else { "rw" },
+        },
+    })
+}
