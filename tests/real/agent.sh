@@ -18,8 +18,8 @@ image() { os image create --disk-format qcow2 --container-format bare --file "$I
 expect "an image is created that requires a guest agent" image agent-image --property hw_qemu_guest_agent=yes \
   --property os_require_quiesce=yes --property os_admin_user=root
 
-# qemu-ga calls this hook at a freeze and at a thaw. The hook prints the word on the console, because the file systems
-# are frozen then. `listen` restarts the agent with the hook.
+# qemu-ga calls this hook with the word `freeze` or `thaw`. The hook prints the word on the console, because the file
+# systems are frozen then. `listen` restarts the agent with the hook.
 HOOK='printf "%s\n" "#!/bin/sh" "echo GUEST-AGENT \$1 >/dev/ttyS0" >/run/hook; chmod +x /run/hook'
 listen() { # uuid
   inside "$1" "$HOOK; kill \$(cat /run/qemu-ga.pid); sleep 1; P=\$(grep -l guest_agent /sys/class/virtio-ports/*/name); \

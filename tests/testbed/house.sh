@@ -8,8 +8,8 @@
 #   CHRONOVA_CHECKS                a file that gets one line for each check: ok or FAIL, the script, the check
 #
 # Exit status of the scripts: 0 passed, 77 cannot run here (the last line says why), 1 a check failed.
-# No two scripts use the same names of guests or networks, and none uses those of ops/up.sh. So all of them can run on
-# one machine at the same time.
+# Each script has its own prefix of guests' names, which ops/up.sh does not use. Some scripts use the same addresses for
+# their networks, so scripts that use this machine's libvirtd must not run at the same time.
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/../../ops/setup.sh"
