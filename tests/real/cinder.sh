@@ -58,7 +58,7 @@ token() { # user, project
     \"scope\": {\"project\": {\"name\": \"$2\", \"domain\": {\"id\": \"default\"}}}}}" \
     | tr -d '\r' | sed -n 's/^X-Subject-Token: //Ip'
 }
-status() { # token, path, more...: the status of a request to Chronova
+status() { # token, path, more...: sends a request to Chronova, and prints the status of the answer
   local token=$1 path=$2; shift 2
   curl -s -m 60 -o "$WORK/answer" -w '%{http_code}' -H "X-Auth-Token: $token" -H 'Content-Type: application/json' "$@" "$URL$path"
 }

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Firmware of real guests. One has a TPM 2.0, which keeps a word over a hard reboot, and in long runs over a cold
-# migration that is confirmed and one that is reverted. Only the key manager has the TPM's passphrase. With another
-# passphrase, or without a key manager, the start fails, and the fault gives the reason. In long runs another guest
-# starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
+# Firmware of real guests. A guest has a TPM 2.0, which keeps a word over a hard reboot. Only the key manager has the
+# TPM's passphrase. With another passphrase, or without a key manager, the start fails, and the API gives the reason.
+# With CHRONOVA_SOAK=1 also: the TPM keeps the word over a cold migration that is confirmed and over one that is
+# reverted; another guest starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 UEFI=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest-uefi.qcow2
@@ -17,11 +17,12 @@ within 60 "both hosts are up" host_stands h2 up
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 
 traits() { os --os-placement-api-version 1.6 resource provider trait list "$(os resource provider list --name "$1" -f value -c uuid)" -f value; } # host
-# The newest action of a server with its events, for an operation whose failure does not change the server.
+# Prints the newest action of a server with its events, which give the reason of a failure that does not change the
+# server.
 newest() { # server
   os server event show "$1" "$(os server event list "$1" -f value -c 'Request ID' | head -n 1)" -f json --os-compute-api-version 2.84 2>/dev/null
 }
-# One command of a TPM 2.0, as bytes in hexadecimal; prints the answer in hexadecimal.
+# Sends a command to the guest's TPM 2.0, as bytes in hexadecimal; prints the answer in hexadecimal.
 tpm() { # host, uuid, bytes
   local bytes; bytes=$(sed 's/\(..\)/\\x\1/g' <<<"$3")
   at "$1" "$2" "printf '$bytes' >/run/ask; exec 3<>/dev/tpm0; cat /run/ask >&3; dd bs=4096 count=1 <&3 2>/dev/null | od -An -tx1 -v | tr -d ' \\n'; exec 3<&-"

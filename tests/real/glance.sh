@@ -1,7 +1,7 @@
 #!/bin/bash
 # A cloud that has a Glance beside its Keystone: servers boot from Glance's images, and Glance stores their snapshots.
-# Chronova sends the user's token, and a service's token beside it. The long form slows, stops and kills Glance during
-# boots and snapshots.
+# Chronova sends the user's token, and a service's token beside it. With CHRONOVA_SOAK=1, Glance is also slowed, stopped
+# and killed during boots and snapshots.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed

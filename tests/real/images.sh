@@ -11,7 +11,8 @@ house_stop; house_start || bad "the control plane starts again"
 within 60 "the compute host is up again" host_is up
 house_furnish
 
-# The guest mounts its root disk only while it reads or writes the marker file, so the marker is on the disk only.
+# The guest runs from memory, and mounts its root disk only to write or read the marker. So the marker comes from the
+# disk.
 mount_boot='mkdir -p /m; mount -t vfat $(for d in /dev/vd?1; do echo $d; done | sed -n "${N:-1}p") /m'
 mark() { inside "$1" "N=1; $mount_boot && echo $2 >/m/marker && sync && umount /m && sync" >/dev/null; } # uuid, word
 marker() { inside "$1" "N=${2:-1}; $mount_boot && cat /m/marker; umount /m" 2>/dev/null | tail -n 1; } # uuid, which disk

@@ -124,7 +124,7 @@ house_last() {
   [ $FAILED -gt 0 ] || rm -rf "$KEYSTONE_DIR"
 }
 
-# The status of a request with a token.
+# Sends a request with a token, and prints the status of the answer.
 status() { # token, path, more...
   local token=$1 path=$2; shift 2
   curl -s -m 30 -o "$WORK/answer" -w '%{http_code}' -H "X-Auth-Token: $token" "$@" "$URL$path"
@@ -149,7 +149,7 @@ subject() { # the value of "identity", and what follows it
   curl -s -m 30 -D - -o /dev/null -H 'Content-Type: application/json' "$KEYSTONE/v3/auth/tokens" -d "{\"auth\": {\"identity\": $1}}" \
     | tr -d '\r' | sed -n 's/^X-Subject-Token: //Ip'
 }
-# A request of the administrator to Keystone.
+# Sends a request of the administrator to Keystone.
 keystone() { # method, path, more...
   local method=$1 path=$2; shift 2
   curl -sS -f -m 30 -o /dev/null -X "$method" -H "X-Auth-Token: $(token chronova)" -H 'Content-Type: application/json' "$@" "$KEYSTONE/v3/$path" \

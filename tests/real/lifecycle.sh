@@ -12,7 +12,8 @@ INSIDE_SECONDS=150
 
 # The client's output is shown only on a failure.
 did() { os "$@" >"$WORK/did" 2>&1 || { tail -n 5 "$WORK/did"; false; }; }
-# The guest mounts its root disk only while it reads or writes the marker file, so the marker is on the disk only.
+# The guest runs from memory, and mounts its root disk only to write or read the marker. So the marker comes from the
+# disk.
 mark() { inside "$1" "mkdir -p /m && mount -t vfat /dev/${3:-vda}1 /m && echo $2 >/m/marker && sync && umount /m && sync"; } # uuid, word
 marker() { inside "$1" "mkdir -p /m && mount -t vfat /dev/${2:-vda}1 /m && cat /m/marker; umount /m" 2>/dev/null | tail -n 1; } # uuid, disk
 volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status

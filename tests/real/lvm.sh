@@ -1,7 +1,7 @@
 #!/bin/bash
 # Guests' disks on real LVM: one host with a volume group on a loop device. The script checks the disks from inside the
-# guests. Needs a kernel with device mapper. On another kernel it runs `storage.sh lvm`: two hosts, with a replacement
-# for LVM's programs, under the real libvirt and QEMU.
+# guests. Needs a kernel with device mapper. On another kernel, the script runs `storage.sh lvm` instead: two hosts with
+# a replacement for LVM's programs, under the real libvirt and QEMU.
 set -uo pipefail
 [ "$(id -u)" = 0 ] || { echo "needs root, for a volume group"; exit 77; }
 losetup -f >/dev/null 2>&1 || { echo "this machine has no loop devices"; exit 77; }

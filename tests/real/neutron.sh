@@ -1,7 +1,7 @@
 #!/bin/bash
 # A cloud that has Keystone and Neutron with OVN: servers on two real hosts get Neutron's ports. Each port is bound to
-# the server's host, plugged into Open vSwitch there, and deleted or unbound with the server. The long form adds more
-# interfaces, a port that is never plugged, live migrations with two bindings, and a floating address.
+# the server's host, plugged into Open vSwitch there, and deleted or unbound with the server. With CHRONOVA_SOAK=1
+# also: more interfaces, a port that is never plugged, live migrations with two bindings, and a floating address.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed

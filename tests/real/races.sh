@@ -35,7 +35,7 @@ settles() { # [the check that the guest continues]
   "${1:-counts_on}" "$ONE"
   ok "the migration: $(moves_of "$ONE" -c Status | tail -n 1)"
 }
-# As `counts_on`, for a guest that lost the older part of its console with a host.
+# As `counts_on`, for a guest whose console lost its older part when a host failed.
 counts_here() { # server
   local seen now; seen=$(last_tick "$1") now=$(place "$1")
   within 40 "the guest continues to count" ticks_on "$1" "$((${seen:-0} + 2))"

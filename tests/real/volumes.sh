@@ -1,7 +1,7 @@
 #!/bin/bash
-# A user's operations on volumes with the real client, on a real storage pool. The script compares every answer with the
-# volumes, copies and snapshots in the pool, as libvirt and qemu-img report them. CHRONOVA_SOAK=1 adds volumes made from
-# images and from snapshots, volume types, limits, and a kill of the control plane.
+# A user's operations on volumes with the real client, on a real storage pool. The script compares the answers with the
+# files of volumes and snapshots in the pool, as libvirt and qemu-img report them. With CHRONOVA_SOAK=1 also: volumes
+# made from images and from snapshots, volume types, limits, and a kill of the control plane.
 set -uo pipefail
 POOL=chronova-volumes-$$ POOL_PATH=/var/lib/libvirt/chronova-volumes-$$
 HOUSE_CONF=$(printf '%s\n' '[volume]' "pool = $POOL" "pool_path = $POOL_PATH" 'quota_volumes = 8')

@@ -105,7 +105,7 @@ alive() { kill -0 "${HOUSE:-0}" 2>/dev/null; }
 # The control plane ends by itself if it cannot continue, for example on a full disk. This function starts it again, as
 # a supervisor does.
 supervise() { alive || { wait "${HOUSE:-}" 2>/dev/null; DONE["start after it ended by itself"]=$((${DONE["start after it ended by itself"]:-0} + 1)); house_start || house_start; }; }
-pass_time() { # seconds, under supervision
+pass_time() { # seconds: waits, and supervises the control plane meanwhile
   local until=$((SECONDS + $1))
   while [ $SECONDS -lt $until ]; do supervise; sleep 1; done
 }

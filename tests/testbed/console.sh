@@ -8,6 +8,7 @@
 INSIDE_SECONDS=${INSIDE_SECONDS:-60}
 inside() { local guest=$1; shift; python3 "$(dirname "${BASH_SOURCE[0]}")/console.py" "$guest" "$INSIDE_SECONDS" "$*"; }
 
-# Whether the guest has the disk, or does not have the disk: UUID, DISK (for example `vdb`).
+# sees_disk: whether the guest has the disk; sees_no_disk: whether it has not. Arguments: UUID, DISK (for example
+# `vdb`).
 sees_disk() { inside "$1" "[ -e /sys/block/$2 ]"; }
 sees_no_disk() { inside "$1" "[ ! -e /sys/block/$2 ]"; }

@@ -125,9 +125,9 @@ with() { # options of [libvirt], with which the control plane is started again
   house_start || bad "the control plane starts again" "$(tail -n 20 "$WORK/chronova.log")"
   within 60 "the hosts are up again" host_is up
 }
-# The milliseconds in the last log line that matches.
+# Prints the milliseconds in the last log line that matches.
 took() { sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a "$1" | tail -n 1 | grep -oE 'milliseconds=[0-9]+' | cut -d= -f2; }
-# The control plane's share of the last live migration of a server, in milliseconds. It is the time from the request to
+# Prints the control plane's share of the last live migration of a server, in milliseconds: the time from the request to
 # the end according to the server's events, without libvirt's call. Also prints the time of each step.
 overhead() { # server
   local request
