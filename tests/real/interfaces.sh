@@ -45,7 +45,7 @@ within 60 "the running domain does not have the interface any more" eval '! macs
 within 30 "the persistent definition does not have the interface either" eval '! kept "$ONE" | grep -qiF "$MAC"'
 within 30 "the guest's kernel does not see the network card any more" eval '! cable "$MAC"'
 within 20 "the server does not show the port's address any more" eval '! get server nic-one addresses | grep -q 10.85.2.77'
-same "the port still exists, and belongs to no server" "$(get port nic-port device_id)" ""
+same "the port belongs to no server" "$(get port nic-port device_id)" ""
 same "the packet filter of the port is removed" "$(v nwfilter-list | grep -c "$PORT")" 0
 
 # ------------------------------------------------------------ an attachment by network, and one while the server is off
