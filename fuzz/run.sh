@@ -1,8 +1,9 @@
 #!/bin/bash
 # Searches, target by target, for input that breaks a parser. libFuzzer chooses the next inputs by the code that earlier
-# inputs reached, so it reaches more code than the random input of tests/tests/fuzz.rs. Both have the same targets.
+# inputs reached, so it reaches more code than the random input of tests/tests/fuzz.rs. This script and that test have
+# the same targets.
 #
-#   fuzz/run.sh [TARGET...]       all of them, unless some are named
+#   fuzz/run.sh [TARGET...]       all targets, or those that are named
 #
 # CHRONOVA_FUZZ_SECONDS  how long each target is searched (default: 120)
 #

@@ -16,7 +16,7 @@ TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=$TOP/.venv
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 
-# ---------------------------------------------------------------------------------------------------------- packages
+# ------------------------------------------------------------------------------------------------------------- packages
 
 PACKAGES_BUILD=(gcc g++ binutils libc6-dev pkg-config libvirt-dev ca-certificates git curl procps)
 # python3-venv makes the client's environment.
@@ -101,7 +101,7 @@ setup_packages() { # themes...
   # A package that brings a daemon must not start it here.
   local apt=(env RUNLEVEL=1 apt-get -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3
     -o Dpkg::Options::=--force-confold)
-  # Fetches package lists that are older than a day again.
+  # Fetches the package lists again if they are older than a day.
   if [ -z "$(find /var/lib/apt/lists -name '*_Packages*' -mmin -1440 -print -quit 2>/dev/null)" ]; then
     "${apt[@]}" update >"$log" 2>&1 || { tail -5 "$log" >&2; return 1; }
   fi
@@ -113,7 +113,7 @@ setup_packages() { # themes...
   "${apt[@]}" --allow-downgrades install "${chosen[@]}" >"$log" 2>&1 || { tail -20 "$log" >&2; return 1; }
 }
 
-# ------------------------------------------------------------------------------------------------- client, toolchain
+# ---------------------------------------------------------------------------------------------------- client, toolchain
 
 CLIENT=(python-openstackclient osc-placement)
 
@@ -146,7 +146,7 @@ setup_rust() {
   return 1
 }
 
-# ----------------------------------------------------------------------------------------------------------- libvirt
+# -------------------------------------------------------------------------------------------------------------- libvirt
 
 libvirt_answers() { timeout 20 virsh -q -c qemu:///system hostname >/dev/null 2>&1; }
 

@@ -1,13 +1,13 @@
 #!/bin/bash
-# ops/test.sh [--soak] [STAGE...]   every check of the project, from nothing; all stages, or those that are named
+# ops/test.sh [--soak] [STAGE...]   runs all checks of the project on a fresh checkout: all stages, or the named ones
 #
 # --soak runs longer variants of some tests: hundreds of kills, thousands of flipped bits, the long forms of the scripts
 # for real hosts, and CHRONOVA_FUZZ_SECONDS (120) of random input for each target. Such a run takes hours, so it can be
 # run in parts: some stages at a time, and some scripts of the stage `real` at a time. Each result goes into
 # tests/soak.txt.
 #
-# The stage `rows` compares docs/requirements with the tests and checks of this run. It follows the whole stages `unit` and
-# `real`.
+# The stage `rows` compares docs/requirements with the tests and checks of this run. It follows the whole stages `unit`
+# and `real`.
 #
 # As root on Debian 12. Ends with `N passed, N failed` and exits 1 if anything failed. A stage that cannot run here says
 # why and counts as skipped. Settings, from the environment:
@@ -26,7 +26,8 @@ ALL_STAGES=(setup format lint dashboard layers licences build unit cost docs rea
 STAGES=("${@:-${ALL_STAGES[@]}}")
 LOGS=$(mktemp -d "${TMPDIR:-/tmp}/chronova-test.XXXXXX")
 RUN=$LOGS/run
-# The stage rows reads this: the reports of the test runners, and one line for each script of tests/real and each check.
+# The stage `rows` reads this folder: the reports of the test runners, and one line for each script of tests/real and
+# for each check.
 RAN=$LOGS/ran
 mkdir -p "$RAN"
 export CHRONOVA_CHECKS=$RAN/checks
@@ -42,15 +43,15 @@ trap finish EXIT
 
 export CARGO_TERM_COLOR=never
 # CI builds everything once and runs no debugger, so it needs no incremental data and no line tables. clippy-driver is a
-# rustc that also lints: with it the one build is the lint, too, and no code is checked twice.
+# rustc that also lints, so the one build also lints, and no code is checked twice.
 [ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver \
   CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 # No command can ask questions, because standard input is empty.
 exec </dev/null
 
-# ------------------------------------------------------------------------------------------------------------ counting
+# ------------------------------------------------------------------------------------------------------------- counting
 
-# A line of tests/soak.txt, in place of an older line about the same check: date, commit, result, seconds, what.
+# Writes a line of tests/soak.txt in place of an older line about the same check: date, commit, result, seconds, what.
 soaked() { # result, seconds, what
   [ -n "${CHRONOVA_SOAK:-}" ] || return 0
   local report=$TOP/tests/soak.txt commit
@@ -108,7 +109,7 @@ run_tests() { # name, command...
   soaked "$([ $status = 0 ] && echo ok || echo failed)" $((SECONDS - begun)) "$name"
 }
 
-# -------------------------------------------------------------------------------------------------------------- stages
+# --------------------------------------------------------------------------------------------------------------- stages
 
 # Checks the space for a full build and for the guests of the real stage. A disk that fills up during a run looks like
 # many faults.
@@ -266,9 +267,10 @@ driver_tests() {
 # Runs the scripts of tests/real. Each gets the binary, a guest image and the client, and prints what it does. It exits
 # with 0 (passed), 77 (cannot run here; its last line says why) or another status (failed).
 #
-# Two scripts run at a time, because they wait for guests and timeouts more than they compute. Those that drive this
-# machine's own libvirtd run one after the other, since some of them restart it. Beside them run the scripts that bring
-# their own hosts or need none; the first loop that is through helps the other with those.
+# Two scripts run at a time, because they wait for guests and timeouts more than they compute. One loop runs the scripts
+# that use this machine's own libvirtd, one after the other, because some of them restart it. At the same time, another
+# loop runs the scripts that start their own hosts or need none. After the first loop has run its scripts, it runs
+# scripts of the second loop, too.
 stage_real() {
   local script name status seconds
   local scripts=(tests/real/*.sh) shared=() apart=()
@@ -350,7 +352,7 @@ stage_rows() {
   run_tests "rows of docs/requirements" cargo test --workspace --locked --test requirements
 }
 
-# ---------------------------------------------------------------------------------------------------------------- main
+# ----------------------------------------------------------------------------------------------------------------- main
 
 number=0
 for stage in "${STAGES[@]}"; do

@@ -1,11 +1,11 @@
 #!/bin/bash
 # ops/up.sh        from a fresh Debian 12 to a running server: installs, builds, starts, boots one guest
-# ops/up.sh down   stops what the above started, and nothing else; the data stays
+# ops/up.sh down   stops only what `ops/up.sh` has started; the data stays
 #
-# As root. A second run changes nothing and is quick. Settings, from the environment:
+# As root. A second run changes nothing and is quick. Settings, from the environment (with their defaults):
 #   CHRONOVA_DATA    data directory                      (/var/lib/chronova)
 #   CHRONOVA_LISTEN  HOST:PORT of the APIs               (127.0.0.1:8774)
-#   CHRONOVA_PROFILE quick: built soon; release: the program for production, about twice the time to build  (quick)
+#   CHRONOVA_PROFILE quick: builds faster; release: for production, takes about twice as long to build  (quick)
 set -uo pipefail
 . "$(dirname "$0")/setup.sh"
 
@@ -19,7 +19,7 @@ BIN=$DATA/bin/chronova
 IMAGE=$DATA/demo-image.qcow2
 export OS_CLIENT_CONFIG_FILE=$DATA/clouds.yaml OS_CLOUD=chronova
 
-# ---------------------------------------------------------------------------------------------------------- progress
+# ------------------------------------------------------------------------------------------------------------- progress
 
 STEPS=11 STEP=0 BEGUN=$SECONDS
 step() { STEP=$((STEP + 1)); printf '[%2d/%d] %s\n' "$STEP" "$STEPS" "$*"; }
@@ -45,7 +45,7 @@ openstack() { "$VENV/bin/openstack" "$@"; }
 # The value of one field of a resource, or nothing when it does not exist.
 field() { openstack "$1" show "$2" -f value -c "$3" 2>/dev/null; } # noun (quoted words), name, field
 
-# --------------------------------------------------------------------------------------------------------- the server
+# ----------------------------------------------------------------------------------------------------------- the server
 
 server_pid() {
   local pid
@@ -120,7 +120,7 @@ server_boot() {
       wait_for 180 eval '[ "$(field server demo status)" = ACTIVE ]' || die "server demo is not ACTIVE"
       say "server demo was stopped; started" ;;
     '') openstack server create --wait --flavor demo --image demo --network demo --config-drive True demo >"$RUN/server-create.log" 2>&1 \
-        || { cat "$RUN/server-create.log" >&2; "$BIN" inspect --data-dir "$DATA" demo >&2; die "server demo could not be booted; why is told above"; }
+        || { cat "$RUN/server-create.log" >&2; "$BIN" inspect --data-dir "$DATA" demo >&2; die "server demo could not be booted; the reason is printed above"; }
       say "server demo is ACTIVE" ;;
     *) die "server demo is $status; look at: openstack server show demo" ;;
   esac
@@ -140,11 +140,11 @@ console_show() {
   say "$line"
 }
 
-# The operator's commands read the log beside the running server.
+# The operator's commands read the log while the server runs.
 log_show() {
   local lines
   printf '\n$ chronova inspect demo\n'
-  "$BIN" inspect --data-dir "$DATA" demo >"$RUN/inspect" || die "the story of server demo cannot be told"
+  "$BIN" inspect --data-dir "$DATA" demo >"$RUN/inspect" || die "chronova inspect demo failed"
   sed -n '1,40p' "$RUN/inspect"
   lines=$(wc -l <"$RUN/inspect"); [ "$lines" -le 40 ] || say "... $((lines - 40)) more lines"
   printf '\n$ chronova audit --kind instance.\n'
@@ -154,7 +154,7 @@ log_show() {
   "$BIN" rebuild --data-dir "$DATA" || die "the read models differ from what the log says"
 }
 
-# ------------------------------------------------------------------------------------------------------------ commands
+# ------------------------------------------------------------------------------------------------------------- commands
 
 up() {
   [ "$(id -u)" = 0 ] || die "run this as root: it installs packages and starts libvirtd"

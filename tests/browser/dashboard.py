@@ -1,4 +1,4 @@
-"""Tests the dashboard in Chromium, on a simulated fleet: every page, and what may go wrong.
+"""Tests the dashboard in Chromium, on a simulated fleet: every page, and the pages during faults.
 
 Arguments: the URL, the administrator's password, the folder for screenshots, a file with the server's process id, and
 the file of axe.
@@ -98,7 +98,7 @@ def outage():
     browser.sees('does not answer', '#away', 60)
     # The script that started the server restarts it when this file exists.
     open(f'{PID}.again', 'w').close()
-    browser.until('the banner goes', lambda: not browser.all('#away'), 120)
+    browser.until('the banner disappears', lambda: not browser.all('#away'), 120)
     browser.sees('secret-1', 'table', 60)
     browser.sees('Live', '#feed', 60)
 
@@ -117,26 +117,26 @@ def revoked():
 
 try:
     admin = furnish()
-    check('a wrong password is told, the right one opens the servers', wrong_password)
+    check('a wrong password shows an error, the right one opens the servers', wrong_password)
     check('a server is launched and seen ACTIVE', launch)
-    check('its timeline tells who asked and what followed', timeline)
-    check('before it existed it is not there, and actions are off', past)
-    check('it is deleted, and the audit finds who did it', deleted)
+    check('the timeline of the server shows who requested it and what followed', timeline)
+    check('at a time before the server existed, the page does not show it, and actions are off', past)
+    check('the server is deleted, and the audit finds who deleted it', deleted)
     check('a host is disabled with a reason, and enabled', disable)
-    check('the scheduler tells why, what if, and where a drain would lead', lambda: pages.scheduler(admin))
-    check('a host is drained, and the page shows it', lambda: pages.drain(admin))
-    check('two moments differ by a server, and the log says who deleted it', lambda: pages.difference(admin))
-    check('flavors, networks, volumes, projects and quotas are made and changed', lambda: pages.resources(admin))
+    check('the scheduler page says where servers would go, and why a server went to its host', lambda: pages.scheduler(admin))
+    check('a host is drained, and the page shows the plan and the drain', lambda: pages.drain(admin))
+    check('the comparison of two moments shows a deleted server, and the log says who deleted it', lambda: pages.difference(admin))
+    check('a flavor, a network, a volume and a project are created, and a quota is changed', lambda: pages.resources(admin))
     check('several servers are stopped and deleted at once', lambda: pages.bulk(admin))
-    check('a server that goes away meanwhile leaves its history', lambda: pages.gone_meanwhile(admin))
-    check('another project receives no byte of a server', lambda: pages.others(admin))
-    check('every page is shown, and the browser complains of nothing', pages.every_page)
-    check('the keyboard is enough', lambda: pages.keyboard(admin))
-    check('axe finds nothing serious, light and dark', lambda: pages.axe(open(AXE).read(), admin))
+    check('the open page of a server that is deleted shows its history', lambda: pages.gone_meanwhile(admin))
+    check('a member of another project receives no byte of a server', lambda: pages.others(admin))
+    check('every page is shown, and the browser logs no error', pages.every_page)
+    check('the tabs and the confirmation work with the keyboard alone', lambda: pages.keyboard(admin))
+    check('axe finds no serious violation, in light and dark colours', lambda: pages.axe(open(AXE).read(), admin))
     check('a narrow screen shows every page', pages.narrow)
     check('only the rows in view are rendered', pages.big)
-    check('an outage is told, and the page recovers', outage)
-    check('a revoked session goes back to the log-in', revoked)
+    check('the page shows an outage of the control plane, and recovers', outage)
+    check('after a token is revoked, the page says that the session has ended', revoked)
 finally:
     browser.close()
 sys.exit(1 if FAILED else 0)

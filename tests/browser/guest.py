@@ -1,4 +1,4 @@
-"""Tests the dashboard with a real guest: launch, serial output, serial line, screen, deletion.
+"""Tests the dashboard with a real guest: its launch, serial output, serial line, screen and deletion.
 
 Arguments: the URL, the administrator's password, the folder for screenshots, the name of the image, the flavor and the
 network, and a file that gets the server's id.
@@ -72,7 +72,7 @@ def screen():
         return len(seen) > 4
 
     # The empty screen and the first frame also count as pictures. Further pictures show the text that the guest writes.
-    browser.until('its pixels change again and again', changed, 60)
+    browser.until('the pixels of the screen change again and again', changed, 60)
     shot('screen')
 
 
@@ -87,10 +87,10 @@ def deleted():
 
 try:
     check('a guest is launched on real QEMU', launch)
-    check('its serial output says that it has booted', output)
-    check('a command typed on its serial line is answered', serial)
-    check('its screen is shown, and its pixels change', screen)
-    check('it is deleted, and its history stays', deleted)
+    check('the serial output says that the guest has booted', output)
+    check('the guest answers a command typed on its serial line', serial)
+    check('the page shows the guest\'s screen, and its pixels change', screen)
+    check('the server is deleted, and its history stays', deleted)
 finally:
     browser.close()
 sys.exit(1 if FAILED else 0)

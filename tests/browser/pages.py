@@ -1,4 +1,4 @@
-"""Checks of the pages beside the servers: scheduler, comparison, drain, resources, access, other people's data."""
+"""Checks of the other pages: scheduler, comparison, drain, resources, keyboard, accessibility, other projects' data."""
 import datetime
 
 from scene import api, browser, create_server, log_in, page, shot, status_of, token_of
@@ -41,7 +41,7 @@ def scheduler(admin):
 
 
 def drain(admin):
-    """The page shows the plan of a drain, then the drain itself. The server is on another host afterwards."""
+    """The page shows the plan of a drain, then the drain itself. After the drain, the server is on another host."""
     server = create_server('moves-1', admin)
     browser.until('the server is active', lambda: status_of(server, admin) == 'ACTIVE')
     host = api('GET', f'compute/v2.1/servers/{server}', None, admin)[1]['server']['OS-EXT-SRV-ATTR:host']
@@ -228,8 +228,8 @@ def keyboard(admin):
 
 
 def axe(source, admin):
-    """Without serious violations of WCAG 2.2 AA on every page, light and dark."""
-    # The two schemes differ in colours alone.
+    """No page has a serious violation of WCAG 2.2 AA, in light or dark colours."""
+    # The two schemes differ only in their colours.
     rules = {'light': ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], 'dark': ['color-contrast']}
     script = ('const [rules, done] = arguments; const options = { runOnly: rules, resultTypes: ["violations"] };'
               'window.axe.run(document, options).then((found) => done(found.violations), (error) => done(String(error)))')

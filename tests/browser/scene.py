@@ -1,4 +1,4 @@
-"""The scene of the browser's checks: the cloud, its furniture, the browser, and the results."""
+"""What the browser's checks share: requests to the cloud, the browser, and the results."""
 import json
 import os
 import sys
@@ -49,7 +49,7 @@ def image(name, token, body=b'x' * 4096, disk_format='raw'):
 
 
 def member(user, password, project, token):
-    """A user with the role member in a project of its own."""
+    """Creates a user with the role member in a new project."""
     made = api('POST', 'identity/v3/projects', {'project': {'name': project, 'domain_id': 'default'}}, token)[1]['project']['id']
     person = api('POST', 'identity/v3/users', {'user': {'name': user, 'password': password, 'domain_id': 'default'}}, token)[1]['user']['id']
     roles = api('GET', 'identity/v3/roles?name=member', None, token)[1]['roles']

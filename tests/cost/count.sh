@@ -18,7 +18,7 @@ command -v valgrind >/dev/null || { echo "valgrind is not installed"; exit 77; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cost.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# Instructions of this number of rounds, including start and end.
+# Prints the instructions of this number of rounds, including start and end.
 count() { # rounds
   valgrind --tool=callgrind --callgrind-out-file="$work/out" "$BIN" cost --runs 1 --times "$1" --dir "$work" \
     >/dev/null 2>"$work/said" || { tail -n 20 "$work/said" >&2; return 1; }

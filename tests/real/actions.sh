@@ -17,45 +17,45 @@ beyond() { local now; now=$(tick); [ "${now:-0}" -gt "$1" ]; } # number
 # ----------------------------------------------------------------------------------------- diagnostics and an interrupt
 
 DIAGNOSTICS=$(os server show --diagnostics actions-one -f value 2>&1 | tr -d "\n")
-like "its diagnostics count its disks and its memory" "$DIAGNOSTICS" "read_bytes.*'maximum': 160"
+like "the diagnostics show the guest's disks and memory" "$DIAGNOSTICS" "read_bytes.*'maximum': 160"
 expect "a crash dump is requested" os server dump create actions-one
-within 20 "the guest heard the interrupt" said actions-one 'NMI received'
+within 20 "the guest's kernel got the interrupt" said actions-one 'NMI received'
 
-# --------------------------------------------------------------------------------------------------------------- pause
+# ---------------------------------------------------------------------------------------------------------------- pause
 
 expect "a pause is requested" os server pause actions-one
 within 30 "the server is PAUSED" is actions-one PAUSED
-same "libvirt says so too" "$(v domstate "$ONE")" paused
-like "its power state is Paused" "$(get server actions-one OS-EXT-STS:power_state)" '^(3|Paused)$'
+same "the domain is paused in libvirt" "$(v domstate "$ONE")" paused
+like "the server's power state is Paused" "$(get server actions-one OS-EXT-STS:power_state)" '^(3|Paused)$'
 PAUSED=$(tick); sleep 2
 same "the guest counts no further" "$(tick)" "$PAUSED"
 like "a second pause is refused" "$(os server pause actions-one 2>&1)" "Cannot 'pause' instance $ONE while it is in vm_state paused"
-like "a stop is refused, too" "$(os server stop actions-one 2>&1)" "Cannot 'stop' instance $ONE while it is in vm_state paused"
+like "a stop of the paused server is refused" "$(os server stop actions-one 2>&1)" "Cannot 'stop' instance $ONE while it is in vm_state paused"
 expect "an unpause is requested" os server unpause actions-one
 within 30 "the server is ACTIVE" is actions-one ACTIVE
-within 20 "the guest counts on" beyond "$PAUSED"
+within 20 "the guest continues to count after the pause" beyond "$PAUSED"
 
-# ------------------------------------------------------------------------------------------------------------- suspend
+# -------------------------------------------------------------------------------------------------------------- suspend
 
 expect "a suspension is requested" os server suspend actions-one
 within 60 "the server is SUSPENDED" is actions-one SUSPENDED
-same "libvirt has stopped it" "$(v domstate "$ONE")" "shut off"
-same "its memory is on the disk" "$(v dominfo "$ONE" | sed -n 's/^Managed save: *//p')" yes
+same "the domain is shut off in libvirt" "$(v domstate "$ONE")" "shut off"
+same "the guest's memory is saved on the disk" "$(v dominfo "$ONE" | sed -n 's/^Managed save: *//p')" yes
 SUSPENDED=$(tick)
-like "a start is refused" "$(os server start actions-one 2>&1)" "Cannot 'start' instance $ONE while it is in vm_state suspended"
+like "a start of the suspended server is refused" "$(os server start actions-one 2>&1)" "Cannot 'start' instance $ONE while it is in vm_state suspended"
 expect "a resume is requested" os server resume actions-one
 within 60 "the server is ACTIVE again" is actions-one ACTIVE
-within 20 "the guest continues to count from there" beyond "$SUSPENDED"
-same "it was booted once" "$(count_said actions-one GUEST-READY)" 1
+within 20 "the guest continues to count after the suspension" beyond "$SUSPENDED"
+same "the guest was booted only once" "$(count_said actions-one GUEST-READY)" 1
 
 # ---------------------------------------------------------------------------------- a hard reboot of a suspended server
 
-os server suspend actions-one; within 60 "it is suspended once more" is actions-one SUSPENDED
+os server suspend actions-one; within 60 "the server is SUSPENDED once more" is actions-one SUSPENDED
 expect "a hard reboot ends the suspension" os server reboot --hard --wait actions-one
 same "no memory image is left on the disk" "$(v dominfo "$ONE" | sed -n 's/^Managed save: *//p')" no
 
 EVENTS=$(os server event list actions-one -f value -c Action)
-for action in pause unpause suspend resume reboot; do like "its events have $action" "$EVENTS" "^$action\$"; done
+for action in pause unpause suspend resume reboot; do like "the server's events have $action" "$EVENTS" "^$action\$"; done
 expect "the server is deleted" os server delete --wait actions-one
-same "nothing is left on the host" "$(leftovers "$ONE")" ""
+same "nothing of the server is left on the host" "$(leftovers "$ONE")" ""
 verdict

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The QEMU guest agent in a real guest: it sets a password, and it quiesces the file systems while an image is made.
-# With CHRONOVA_SOAK=1 it does so in a guest on a volume, too. Without an agent, the creation of an image fails if the
-# server's own image requires quiescing.
+# With CHRONOVA_SOAK=1 also: a guest on a volume is quiesced; without a running agent, no password can be set, and no
+# image is made of a server whose own image requires quiescing.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open agent 10.67
@@ -15,10 +15,11 @@ INSIDE_SECONDS=150
 # The client's output is shown only on a failure.
 did() { os "$@" >"$WORK/did" 2>&1 || { tail -n 5 "$WORK/did"; false; }; }
 image() { os image create --disk-format qcow2 --container-format bare --file "$IMAGE" "$@" >"$WORK/image-$1" 2>&1; }
-expect "an image is created that requires its guest agent" image agent-image --property hw_qemu_guest_agent=yes \
+expect "an image is created that requires a guest agent" image agent-image --property hw_qemu_guest_agent=yes \
   --property os_require_quiesce=yes --property os_admin_user=root
 
-# The hook prints the agent's commands on the console, because writing there needs no file system.
+# qemu-ga calls this hook with the word `freeze` or `thaw`. The hook prints the word on the console, because the file
+# systems are frozen then. `listen` restarts the agent with the hook.
 HOOK='printf "%s\n" "#!/bin/sh" "echo GUEST-AGENT \$1 >/dev/ttyS0" >/run/hook; chmod +x /run/hook'
 listen() { # uuid
   inside "$1" "$HOOK; kill \$(cat /run/qemu-ga.pid); sleep 1; P=\$(grep -l guest_agent /sys/class/virtio-ports/*/name); \
@@ -33,23 +34,23 @@ os server create --wait --flavor "$NAME" --image agent-image --network "$NAME" -
 ONE=$(get server agent-one id); SERVERS+=("$ONE")
 like "the guest has a channel to its agent" "$(v dumpxml "$ONE")" 'org.qemu.guest_agent.0'
 ready agent-one "the guest is booted"
-within 30 "its agent answers" v qemu-agent-command "$ONE" '{"execute":"guest-ping"}'
+within 30 "the guest's agent answers" v qemu-agent-command "$ONE" '{"execute":"guest-ping"}'
 expect "a password is set" did server set --password s3cret-of-one agent-one
-same "the guest knows it" "$(inside "$ONE" 'cat /run/passwords')" "root $(printf s3cret-of-one | sha256sum | cut -d ' ' -f 1)"
-expect "the agent prints its commands" listen "$ONE"
-within 30 "and answers again" v qemu-agent-command "$ONE" '{"execute":"guest-ping"}'
+same "the guest knows the password" "$(inside "$ONE" 'cat /run/passwords')" "root $(printf s3cret-of-one | sha256sum | cut -d ' ' -f 1)"
+expect "the agent is restarted with the hook" listen "$ONE"
+within 30 "the restarted agent answers" v qemu-agent-command "$ONE" '{"execute":"guest-ping"}'
 expect "an image is made" did server image create --wait --name agent-copy agent-one
 same "the image is active" "$(get image agent-copy status)" active
-within 20 "the guest was quiesced for it, and released" eval '[ "$(heard agent-one)" = "freeze thaw " ]'
-long_run || { expect "it is deleted" did server delete --wait agent-one; verdict; }
+within 20 "the guest was quiesced for the image, and released" eval '[ "$(heard agent-one)" = "freeze thaw " ]'
+long_run || { expect "the server is deleted" did server delete --wait agent-one; verdict; }
 
-# The guest's agent has ended.
+# From here on, the guest's agent does not run.
 expect "the agent ends" inside "$ONE" 'kill $(cat /run/qemu-ga.pid); sleep 1; ! pidof qemu-ga'
 did server image create --name agent-lost agent-one
 within 60 "no image is made of a guest that cannot be quiesced" eval '! os image show agent-lost >/dev/null 2>&1'
-within 30 "the server is as it was" is agent-one ACTIVE
-like "a password cannot be set" "$(os server set --password x agent-one 2>&1)" 'Unable to set password on instance'
-expect "it is deleted" did server delete --wait agent-one
+within 30 "the server is ACTIVE after the failed image" is agent-one ACTIVE
+like "without the agent, a password is refused" "$(os server set --password x agent-one 2>&1)" 'Unable to set password on instance'
+expect "the first server is deleted" did server delete --wait agent-one
 
 # -------------------------------------------------------------------------------------------------- a guest on a volume
 
@@ -61,18 +62,18 @@ on_volume() { # name, image
 }
 expect "a server is made on a volume" on_volume agent-two agent-image
 TWO=$(get server agent-two id)
-ready agent-two "its guest is booted"
-expect "its agent prints its commands" listen "$TWO"
-within 30 "and answers" v qemu-agent-command "$TWO" '{"execute":"guest-ping"}'
-expect "an image of it is made" did server image create --wait --name agent-volumes agent-two
-like "it consists of snapshots" "$(get image agent-volumes properties)" block_device_mapping
-within 20 "the guest was quiesced for them, and released" eval '[ "$(heard agent-two)" = "freeze thaw " ]'
-expect "it is deleted" did server delete --wait agent-two
-expect "an image is created that requires quiescing and has no agent" image agent-none --property os_require_quiesce=yes
+ready agent-two "the guest on the volume is booted"
+expect "the agent of that guest is restarted with the hook" listen "$TWO"
+within 30 "the restarted agent of that guest answers" v qemu-agent-command "$TWO" '{"execute":"guest-ping"}'
+expect "an image of the server on the volume is made" did server image create --wait --name agent-volumes agent-two
+like "the image consists of snapshots" "$(get image agent-volumes properties)" block_device_mapping
+within 20 "the guest was quiesced for the snapshots, and released" eval '[ "$(heard agent-two)" = "freeze thaw " ]'
+expect "the server on the volume is deleted" did server delete --wait agent-two
+expect "an image is created that requires quiescing but declares no agent" image agent-none --property os_require_quiesce=yes
 expect "a server is created that cannot be quiesced" on_volume agent-three agent-none
-like "an image of it is refused" "$(os server image create --name agent-never agent-three 2>&1)" 'QEMU guest agent is not enabled'
-like "a change of the password is refused, too" "$(os server set --password x agent-three 2>&1)" 'QEMU guest agent is not enabled'
-expect "it is deleted, too" did server delete --wait agent-three
+like "an image of the server without an agent is refused" "$(os server image create --name agent-never agent-three 2>&1)" 'QEMU guest agent is not enabled'
+like "a password for the server without an agent is refused" "$(os server set --password x agent-three 2>&1)" 'QEMU guest agent is not enabled'
+expect "the server without an agent is deleted" did server delete --wait agent-three
 for snapshot in $(os volume snapshot list -f value -c ID); do did volume snapshot delete "$snapshot"; done
 within 60 "no snapshot is left" eval '[ -z "$(os volume snapshot list -f value -c ID)" ]'
 for volume in agent-two agent-three; do did volume delete "$volume"; done

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Volumes and a real guest. The guest boots from a volume. Another volume is attached while it runs, made larger,
-# exchanged and detached. With CHRONOVA_SOAK=1, a volume is also present after a reboot, and read by another guest.
-# Servers on volumes are rescued, rebuilt and shelved; their deletion keeps or deletes the right volumes.
+# Volumes and a real guest. The guest boots from a volume. While the guest runs, another volume is attached, extended,
+# swapped and detached. With CHRONOVA_SOAK=1 also: a volume is present after a reboot, and another guest reads it. A
+# server on a volume is rescued, rebuilt and shelved. The deletion of a server keeps or deletes its root volume, as
+# `delete_on_termination` says.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open attached 10.72
@@ -13,13 +14,13 @@ attached() { os server add volume "$1" "$2" >"$WORK/attached" 2>&1; } # server, 
 volume() { # name, options...
   local name=$1; shift
   os volume create $([[ " $* " == *" --size "* ]] || echo --size 1) "$@" "$name" >"$WORK/volume-$name" 2>&1 || bad "volume $name is requested" "$(tail -n 5 "$WORK/volume-$name")"
-  within 60 "volume $name is there" volume_is "$name" available
+  within 60 "volume $name is available" volume_is "$name" available
 }
 # Writes a line of text to a sector that no file system uses.
 write_to() { inside "$1" "echo $3 | dd of=/dev/$2 bs=512 seek=200 conv=fsync 2>/dev/null"; } # uuid, disk, word
 read_from() { inside "$1" "dd if=/dev/$2 bs=512 skip=200 count=1 2>/dev/null | head -n 1"; }
 
-# ----------------------------------------------------------- a boot from a volume, and a volume that is attached later
+# ------------------------------------------------------------ a boot from a volume, and a volume that is attached later
 
 IMAGE=$(get image "$NAME" id)
 on_volume() { # name, options of the root disk...
@@ -34,19 +35,19 @@ root_of() { os server volume list "$1" -f value -c 'Volume ID' 2>/dev/null | hea
 on_volume attached-one "uuid=$IMAGE,source_type=image,volume_size=1,delete_on_termination=true"; ONE=$ID
 ready attached-one "a guest boots from a volume made from an image"
 ROOT=$(root_of attached-one)
-same "the volume is in use" "$(get volume "$ROOT" status)" in-use
-unlike "there is no other root disk on the host" "$(v vol-list chronova)" "${ONE}_disk "
-like "its root disk cannot be detached" "$(os server remove volume attached-one "$ROOT" 2>&1)" "root"
+same "the root volume is in use" "$(get volume "$ROOT" status)" in-use
+unlike "the host has no other root disk of the server" "$(v vol-list chronova)" "${ONE}_disk "
+like "a detachment of the root volume is refused" "$(os server remove volume attached-one "$ROOT" 2>&1)" "root"
 volume attached-data
 DATA=$(get volume attached-data id)
-expect "its volume is attached" attached attached-one attached-data
-within 60 "the volume is in use" volume_is attached-data in-use
+expect "a data volume is attached" attached attached-one attached-data
+within 60 "the data volume is in use" volume_is attached-data in-use
 within 30 "the running guest sees the disk" sees_disk "$ONE" vdb
-same "its serial number is the volume's id" "$(inside "$ONE" cat /sys/block/vdb/serial)" "${DATA:0:20}"
-same "its size is the volume's" "$(inside "$ONE" cat /sys/block/vdb/size)" 2097152
-expect "the guest writes to it" write_to "$ONE" vdb carried-over
-like "the server shows it" "$(os server show attached-one -f value -c volumes_attached)" "$DATA"
-like "a second attachment is refused" "$(os server add volume attached-one attached-data 2>&1)" "already attached"
+same "the disk's serial number is the volume's id" "$(inside "$ONE" cat /sys/block/vdb/serial)" "${DATA:0:20}"
+same "the disk has the volume's size" "$(inside "$ONE" cat /sys/block/vdb/size)" 2097152
+expect "the guest writes a word on the disk" write_to "$ONE" vdb carried-over
+like "the server shows the data volume" "$(os server show attached-one -f value -c volumes_attached)" "$DATA"
+like "a second attachment of the volume is refused" "$(os server add volume attached-one attached-data 2>&1)" "already attached"
 
 # -------------------------------------------------------------------- snapshot, resize and swap under the running guest
 
@@ -55,7 +56,7 @@ expect "a snapshot is made of the volume in use" curl -fsS -m 20 -o /dev/null -H
   -H 'Content-Type: application/json' -d "{\"snapshot\": {\"volume_id\": \"$DATA\", \"name\": \"attached-moment\", \"force\": true}}" \
   "$URL/volume/v3/snapshots"
 within 120 "the snapshot is available" eval '[ "$(get2 volume snapshot attached-moment status)" = available ]'
-expect "the guest writes something else" write_to "$ONE" vdb later
+expect "the guest writes another word" write_to "$ONE" vdb later
 volume attached-copy --snapshot attached-moment
 expect "the volume is extended" os --os-volume-api-version 3.42 volume set --size 2 attached-data
 within 60 "the volume is larger and in use" eval '[ "$(get volume attached-data size) $(get volume attached-data status)" = "2 in-use" ]'
@@ -65,73 +66,73 @@ expect "a swap with another volume is requested" curl -fsS -m 20 -o /dev/null -X
   -H 'OpenStack-API-Version: compute 2.84' -H 'Content-Type: application/json' \
   -d "{\"volumeAttachment\": {\"volumeId\": \"$(get volume attached-other id)\"}}" \
   "$URL/compute/v2.1/servers/$ONE/os-volume_attachments/$DATA"
-within 180 "the first one is free" volume_is attached-data available
-within 60 "the other is in use" volume_is attached-other in-use
+within 180 "the first volume is available after the swap" volume_is attached-data available
+within 60 "the other volume is in use" volume_is attached-other in-use
 same "the guest still reads its last word" "$(read_from "$ONE" vdb)" later
-expect "the other is detached" os server remove volume attached-one attached-other
-within 120 "it is free" volume_is attached-other available
+expect "the other volume is detached" os server remove volume attached-one attached-other
+within 120 "the other volume is available" volume_is attached-other available
 expect "the volume from the snapshot is attached" attached attached-one attached-copy
-within 30 "the guest sees it" sees_disk "$ONE" vdb
-same "it has the word from before the snapshot" "$(read_from "$ONE" vdb)" carried-over
-expect "it is detached again" os server remove volume attached-one attached-copy
-within 120 "it is free again" volume_is attached-copy available
+within 30 "the guest sees the volume from the snapshot" sees_disk "$ONE" vdb
+same "that volume has the word from before the snapshot" "$(read_from "$ONE" vdb)" carried-over
+expect "the volume from the snapshot is detached" os server remove volume attached-one attached-copy
+within 120 "the volume from the snapshot is available" volume_is attached-copy available
 os volume snapshot delete attached-moment
-within 60 "the snapshot goes" eval '! os volume snapshot show attached-moment >/dev/null 2>&1'
+within 60 "the snapshot is deleted" eval '! os volume snapshot show attached-moment >/dev/null 2>&1'
 for name in attached-other attached-copy; do os volume delete "$name"; done
 long_run || {
   expect "the server is deleted" os server delete --wait attached-one
-  within 60 "its root volume ended with it" no_volume "$ROOT"
-  expect "the volume is deleted" os volume delete attached-data
-  within 60 "it is gone" no_volume attached-data
-  same "nothing is left on the host" "$(leftovers "$ONE")" ""
+  within 60 "the root volume is deleted with the server" no_volume "$ROOT"
+  expect "the data volume is deleted" os volume delete attached-data
+  within 60 "the data volume does not exist any more" no_volume attached-data
+  same "nothing of the server is left on the host" "$(leftovers "$ONE")" ""
   verdict
 }
-expect "the first one is attached again" attached attached-one attached-data
-within 30 "the guest sees it again" sees_disk "$ONE" vdb
-expect "and writes to it" write_to "$ONE" vdb carried-over
+expect "the first volume is attached again" attached attached-one attached-data
+within 30 "the guest sees the disk again" sees_disk "$ONE" vdb
+expect "the guest writes the first word again" write_to "$ONE" vdb carried-over
 
-expect "a hard reboot" os server reboot --hard --wait attached-one
+expect "the server is rebooted hard" os server reboot --hard --wait attached-one
 ready attached-one "the guest is booted again" 2
-same "after the reboot the disk is present with its data" "$(read_from "$ONE" vdb)" carried-over
+same "the disk has its word after the reboot" "$(read_from "$ONE" vdb)" carried-over
 
-# ---------------------------------------------------------------------------------------------- the volume is detached
+# ----------------------------------------------------------------------------------------------- the volume is detached
 
-expect "its volume is detached" os server remove volume attached-one attached-data
-within 120 "the volume is free" volume_is attached-data available
+expect "the data volume is detached" os server remove volume attached-one attached-data
+within 120 "the data volume is available" volume_is attached-data available
 within 30 "the guest does not see the disk any more" sees_no_disk "$ONE" vdb
-unlike "the persistent definition does not have it either" "$(v dumpxml --inactive "$ONE")" "$DATA"
+unlike "the persistent definition does not have the disk either" "$(v dumpxml --inactive "$ONE")" "$DATA"
 
-# -------------------------------------------------------------------------------------- another guest reads the volume
+# --------------------------------------------------------------------------------------- another guest reads the volume
 
 boot attached-two; TWO=$ID
 ready attached-two "the second guest is booted"
-expect "the volume is attached to it" attached attached-two attached-data
-within 30 "it sees the disk" sees_disk "$TWO" vdb
+expect "the data volume is attached to the second server" attached attached-two attached-data
+within 30 "the second guest sees the disk" sees_disk "$TWO" vdb
 same "the second guest reads the word of the first one" "$(read_from "$TWO" vdb)" carried-over
-expect "it is stopped" os server stop attached-two
-within 60 "it is SHUTOFF" is attached-two SHUTOFF
-expect "the volume is detached while it is off" os server remove volume attached-two attached-data
-within 60 "the volume is free again" volume_is attached-data available
+expect "the second server is stopped" os server stop attached-two
+within 60 "the second server is SHUTOFF" is attached-two SHUTOFF
+expect "the data volume is detached while the second server is off" os server remove volume attached-two attached-data
+within 60 "the data volume is available again" volume_is attached-data available
 expect "the second server is deleted" os server delete --wait attached-two
 
 # ------------------------------------------------------------------- images, rescue and rebuild of a server on a volume
 
 on_volume attached-three "uuid=$IMAGE,source_type=image,volume_size=1,delete_on_termination=false"; THREE=$ID
-ready attached-three "another guest boots from a volume made from an image"
+ready attached-three "the third guest boots from a volume made from an image"
 ROOT=$(root_of attached-three)
 
 # An image of the server is a snapshot of its volume. The server is also rescued and rebuilt.
 mark_three() { inside "$THREE" "mkdir -p /m && mount -t vfat /dev/vda1 /m && echo $1 >/m/marker && sync && umount /m && sync"; } # word
 marker_of() { inside "$1" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/marker; umount /m" 2>/dev/null | tail -n 1; } # uuid
-expect "the guest writes a marker on its volume" mark_three on-a-volume
-expect "an image of it is made while it runs" os server image create --wait --name attached-image attached-three
+expect "the third guest writes a marker on its volume" mark_three on-a-volume
+expect "an image of the third server is made while its guest runs" os server image create --wait --name attached-image attached-three
 like "the image's property names the snapshots" "$(get image attached-image properties)" 'block_device_mapping.*snapshot'
 os server create --wait --flavor "$NAME" --network "$NAME" --image attached-image attached-five >"$WORK/five" 2>&1 \
-  || bad "a server is made from it" "$(tail -n 20 "$WORK/five")"
+  || bad "a server is made from the image" "$(tail -n 20 "$WORK/five")"
 FIVE=$(get server attached-five id); SERVERS+=("$FIVE")
-same "its guest finds the marker" "$(marker_of "$FIVE")" on-a-volume
+same "the guest of the server from the image finds the marker" "$(marker_of "$FIVE")" on-a-volume
 OTHER=$(root_of attached-five)
-expect "it is deleted" os server delete --wait attached-five
+expect "the server from the image is deleted" os server delete --wait attached-five
 os volume show "$OTHER" >/dev/null 2>&1 && os volume delete "$OTHER"
 act_on() { # uuid, microversion, body
   curl -fsS -m 20 -o "$WORK/acted" -H "X-Auth-Token: $(os token issue -f value -c id)" -H "OpenStack-API-Version: compute $2" \
@@ -140,35 +141,35 @@ act_on() { # uuid, microversion, body
 os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --property hw_rescue_device=disk \
   --property hw_rescue_bus=virtio attached-rescue >"$WORK/rescue-image" 2>&1 || bad "a rescue image is uploaded"
 RESCUE=$(get image attached-rescue id)
-expect "a rescue is requested" act_on "$THREE" 2.87 "{\"rescue\": {\"rescue_image_ref\": \"$RESCUE\"}}"
-within 90 "the server is in rescue" is attached-three RESCUE
-same "its volume is still the first disk" "$(marker_of "$THREE")" on-a-volume
-same "it was started from the other one" "$(inside "$THREE" 'ls /sys/block | grep ^vd | tr "\n" " "')" "vda vdb "
-expect "an unrescue is requested" os server unrescue attached-three
-within 90 "the server is ACTIVE" is attached-three ACTIVE
-same "with its volume" "$(marker_of "$THREE")" on-a-volume
-expect "a rebuild is requested" act_on "$THREE" 2.93 "{\"rebuild\": {\"imageRef\": \"$IMAGE\"}}"
-within 120 "the server is ACTIVE again" is attached-three ACTIVE
-unlike "the marker is gone" "$(marker_of "$THREE")" on-a-volume
-same "the volume is the same, and in use" "$(root_of attached-three) $(get volume "$ROOT" status)" "$ROOT in-use"
-expect "it is shelved" os server shelve attached-three
-within 60 "it is offloaded at once" is attached-three SHELVED_OFFLOADED
-same "its volume stays reserved for it" "$(get volume "$ROOT" status)" reserved
-expect "an unshelve is requested" os server unshelve attached-three
-within 120 "it is ACTIVE" is attached-three ACTIVE
-expect "and its guest boots from the volume" inside "$THREE" true
+expect "a rescue of the third server is requested" act_on "$THREE" 2.87 "{\"rescue\": {\"rescue_image_ref\": \"$RESCUE\"}}"
+within 90 "the third server is in rescue" is attached-three RESCUE
+same "the first disk of the rescued guest is still the server's volume" "$(marker_of "$THREE")" on-a-volume
+same "the rescued guest has two disks" "$(inside "$THREE" 'ls /sys/block | grep ^vd | tr "\n" " "')" "vda vdb "
+expect "an unrescue of the third server is requested" os server unrescue attached-three
+within 90 "the third server is ACTIVE" is attached-three ACTIVE
+same "the volume has the marker after the unrescue" "$(marker_of "$THREE")" on-a-volume
+expect "a rebuild of the third server is requested" act_on "$THREE" 2.93 "{\"rebuild\": {\"imageRef\": \"$IMAGE\"}}"
+within 120 "the third server is ACTIVE again" is attached-three ACTIVE
+unlike "the rebuilt volume does not have the marker" "$(marker_of "$THREE")" on-a-volume
+same "the root volume is the same as before, and in use" "$(root_of attached-three) $(get volume "$ROOT" status)" "$ROOT in-use"
+expect "the third server is shelved" os server shelve attached-three
+within 60 "the third server is offloaded at once" is attached-three SHELVED_OFFLOADED
+same "the root volume stays reserved for the shelved server" "$(get volume "$ROOT" status)" reserved
+expect "an unshelve of the third server is requested" os server unshelve attached-three
+within 120 "the unshelved server is ACTIVE" is attached-three ACTIVE
+expect "the unshelved guest boots from the volume" inside "$THREE" true
 for snapshot in $(os volume snapshot list -f value -c ID); do os volume snapshot delete "$snapshot"; done
 within 60 "the snapshots are deleted" eval '[ -z "$(os volume snapshot list -f value -c ID)" ]'
 os image delete attached-image attached-rescue
-expect "its server is deleted" os server delete --wait attached-three
-within 60 "its volume outlives it" volume_is "$ROOT" available
+expect "the third server is deleted" os server delete --wait attached-three
+within 60 "the root volume outlives its server" volume_is "$ROOT" available
 on_volume attached-four "uuid=$ROOT,source_type=volume,delete_on_termination=true"; FOUR=$ID
 expect "another server boots from that volume" inside "$FOUR" true
 expect "that server is deleted" os server delete --wait attached-four
-within 60 "the volume ended with it" no_volume "$ROOT"
+within 60 "the volume is deleted with that server" no_volume "$ROOT"
 
 expect "the first server is deleted" os server delete --wait attached-one
-expect "the volume is deleted" os volume delete attached-data
-within 60 "it is gone" no_volume attached-data
-same "nothing is left on the host" "$(leftovers "$ONE")$(leftovers "$THREE")$(leftovers "$FOUR")" ""
+expect "the data volume is deleted" os volume delete attached-data
+within 60 "the data volume does not exist any more" no_volume attached-data
+same "nothing of the servers is left on the host" "$(leftovers "$ONE")$(leftovers "$THREE")$(leftovers "$FOUR")" ""
 verdict

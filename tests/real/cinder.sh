@@ -1,7 +1,8 @@
 #!/bin/bash
-# A cloud that has Keystone and Cinder, with volumes in a real Ceph: a user's volume is attached to a running guest, written,
-# detached, read by another guest, and deleted. With CHRONOVA_SOAK=1 a guest also boots from a volume and keeps it over
-# a hard reboot, a volume is extended while a guest uses it, Cinder is killed during an attachment, and a key is wrong.
+# A cloud that has Keystone and Cinder, with volumes in a real Ceph. A user's volume is attached to a running guest,
+# which writes a word on the volume. Then the volume is detached, read by another guest, and deleted. With
+# CHRONOVA_SOAK=1 also: a volume is extended while a guest uses it, Cinder is killed during an attachment, a key is
+# wrong, and a server that is created with a volume keeps the volume over a hard reboot.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
@@ -11,7 +12,7 @@ for program in keystone-wsgi-public uwsgi_python3 cinder-volume ceph-mon ceph-os
     || { echo "no $program here: setup_packages cinder of ops/setup.sh installs it"; exit 77; }
 done
 
-cloud() { # NAME USER PROJECT: a cloud of the client's file
+cloud() { # NAME USER PROJECT: prints the entry NAME of a clouds.yaml
   printf '  %s:\n    region_name: RegionOne\n    identity_api_version: 3\n    auth:\n' "$1"
   printf '      %s\n' "auth_url: $KEYSTONE/v3" "username: $2" "password: secret" "user_domain_name: Default" \
     "project_name: $3" "project_domain_name: Default"
@@ -48,7 +49,7 @@ house_last() {
   [ $FAILED -gt 0 ] || rm -rf "$CLOUD"
 }
 
-# How long Cinder may take for an answer.
+# How many seconds Cinder may take for an answer.
 PATIENCE=20
 web() { os --os-cloud web "$@"; }
 token() { # user, project
@@ -57,7 +58,7 @@ token() { # user, project
     \"scope\": {\"project\": {\"name\": \"$2\", \"domain\": {\"id\": \"default\"}}}}}" \
     | tr -d '\r' | sed -n 's/^X-Subject-Token: //Ip'
 }
-status() { # token, path, more...: the status of a request to Chronova
+status() { # token, path, more...: sends a request to Chronova, and prints the status of the answer
   local token=$1 path=$2; shift 2
   curl -s -m 60 -o "$WORK/answer" -w '%{http_code}' -H "X-Auth-Token: $token" -H 'Content-Type: application/json' "$@" "$URL$path"
 }
@@ -71,12 +72,12 @@ volume() { # name, options...
   within 60 "Cinder has made the volume $name" volume_is "$name" available
 }
 web_is() { [ "$(web server show "$1" -f value -c status 2>/dev/null)" = "$2" ]; }
-# What Cinder knows of attachments, of all projects.
+# Prints the attachments that Cinder has, of all projects.
 attachments() { curl -s -m 30 -H "X-Auth-Token: $ADMIN" -H 'OpenStack-API-Version: volume 3.44' "$CINDER/v3/$ADMIN_PROJECT/attachments?all_tenants=1" \
   | python3 -c 'import json, sys; print(*sorted(a["instance"] + " " + a["status"] for a in json.load(sys.stdin)["attachments"]), sep="\n")'; }
 write_to() { inside "$1" "echo $3 | dd of=/dev/$2 bs=512 seek=200 conv=fsync 2>/dev/null"; } # uuid, disk, word
 read_from() { inside "$1" "dd if=/dev/$2 bs=512 skip=200 count=1 2>/dev/null | head -n 1"; }
-# The message of the server's last failed action.
+# Prints the server's newest action with its events.
 failure_of() { web server event show "$1" "$(web server event list "$1" -f value -c 'Request ID' | head -n 1)" -f json 2>/dev/null; }
 
 CLOUD=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cloud.XXXXXX") HOUSE_CLOUDS=$CLOUD/clouds.yaml
@@ -84,14 +85,14 @@ chmod 755 "$CLOUD"
 house_open cinder 10.85
 ADMIN=$(token admin admin) ADMIN_PROJECT=$(os project show admin -f value -c id) SHOP=$(token eve shop)
 
-# ------------------------------------------------------------------------------------------------- what is served here
+# ------------------------------------------------------------------------------------------- the services of this cloud
 
 like "the configuration says where volumes are" "$("$CHRONOVA_BIN" config check "$CONF")" \
   "note: \[chronova\] volume_service: Cinder at the endpoint volumev3::publicURL of Keystone's catalogue is the volume service"
 same "the embedded volume API is not served" "$(status '' "/volume/v3/$ADMIN_PROJECT/volumes")" 404
 like "the health says where volumes are" "$(curl -fsS "$URL/healthz")" '"volumes":\{"service":"cinder"'
 
-# ------------------------------------------------------------------------------------- from one guest to another
+# -------------------------------------------------------------------------------------------- from one guest to another
 
 os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public cinder >"$WORK/image" 2>&1 \
   || bad "the image is uploaded" "$(cat "$WORK/image")"
@@ -107,104 +108,104 @@ ONE=$(web server show cinder-one -f value -c id) TWO=$(web server show cinder-tw
 SERVERS+=("$ONE" "$TWO")
 volume data
 VOLUME=$(web volume show data -f value -c id)
-same "its bytes are in Ceph" "$(rbd ls volumes)" "volume-$VOLUME"
+same "the volume's bytes are in Ceph" "$(rbd ls volumes)" "volume-$VOLUME"
 web_ready() { within 180 "$1 is booted" eval "web console log show $1 2>/dev/null | grep -aq 'GUEST-READY'"; }
 web_ready cinder-one
 expect "the volume is attached to a running guest" web server add volume cinder-one data
-within 60 "Cinder has it in use" volume_is data in-use
+within 60 "Cinder has the volume in use" volume_is data in-use
 same "Cinder has one complete attachment" "$(attachments)" "$ONE attached"
 within 30 "the guest sees the disk" sees_disk "$ONE" vdb
-same "its serial number is the volume's id" "$(inside "$ONE" cat /sys/block/vdb/serial)" "${VOLUME:0:20}"
-like "QEMU reaches it in Ceph by itself" "$(v dumpxml "$ONE" | tr -d '\n')" "<source protocol='rbd' name='volumes/volume-$VOLUME'[^>]*> *<host name='127.0.0.1'"
-like "... with a secret that the host got from Chronova" "$(v secret-list)" "$SECRET"
+same "the disk's serial number is the volume's id" "$(inside "$ONE" cat /sys/block/vdb/serial)" "${VOLUME:0:20}"
+like "QEMU itself connects to the volume in Ceph" "$(v dumpxml "$ONE" | tr -d '\n')" "<source protocol='rbd' name='volumes/volume-$VOLUME'[^>]*> *<host name='127.0.0.1'"
+like "the host has the libvirt secret that Chronova made for Ceph" "$(v secret-list)" "$SECRET"
 KEY=$(awk '/key = / {print $3}' "$CLOUD/ceph/ceph.client.cinder.keyring")
 same "the key is ${#KEY} characters long, and in no log" "$(cat "$DATA"/log.db* "$WORK/chronova.log" | grep -acF "$KEY")" 0
-expect "the guest writes to it" write_to "$ONE" vdb carried-over
-same "another project cannot attach it" \
+expect "the guest writes a word on the volume" write_to "$ONE" vdb carried-over
+same "another project cannot attach the volume" \
   "$(status "$SHOP" "/compute/v2.1/servers/$ONE/os-volume_attachments" -d "{\"volumeAttachment\": {\"volumeId\": \"$VOLUME\"}}")" 404
-like "a second server is refused" "$(web server add volume cinder-two data 2>&1)" 'in-use|already attached'
-expect "it is detached" web server remove volume cinder-one data
-within 60 "Cinder has it available" volume_is data available
-same "... and no attachment" "$(attachments)" ""
+like "an attachment to a second server is refused" "$(web server add volume cinder-two data 2>&1)" 'in-use|already attached'
+expect "the volume is detached" web server remove volume cinder-one data
+within 60 "Cinder has the volume available" volume_is data available
+same "Cinder has no attachment" "$(attachments)" ""
 within 30 "the guest does not see the disk any more" sees_no_disk "$ONE" vdb
 web_ready cinder-two
 expect "the volume is attached to another guest" web server add volume cinder-two data
-within 60 "Cinder has it in use again" volume_is data in-use
+within 60 "Cinder has the volume in use again" volume_is data in-use
 within 30 "the other guest sees the disk" sees_disk "$TWO" vdb
-same "... and reads what the first one wrote" "$(read_from "$TWO" vdb)" carried-over
+same "the other guest reads the word of the first one" "$(read_from "$TWO" vdb)" carried-over
 volume_goes() {
   expect "the volume is deleted" web volume delete data
-  within 60 "it is gone" no_volume data
-  same "... from Ceph, too" "$(rbd ls volumes)" ""
-  same "... and no attachment is left" "$(attachments)" ""
+  within 60 "Cinder does not have the volume any more" no_volume data
+  same "Ceph does not have the volume any more" "$(rbd ls volumes)" ""
+  same "no attachment is left in Cinder" "$(attachments)" ""
 }
 long_run || {
-  expect "the servers are deleted while one has the volume" web server delete --wait cinder-one cinder-two
-  within 60 "Cinder has it available" volume_is data available
+  expect "both servers are deleted while the second has the volume" web server delete --wait cinder-one cinder-two
+  within 60 "Cinder has the volume available after the deletion" volume_is data available
   volume_goes
   verdict
 }
 
-# ------------------------------------------------------------------------------------------- larger under the guest
+# -------------------------------------------------------------------------- an extension while the guest has the volume
 
 expect "the volume is extended while the guest has it" web --os-volume-api-version 3.42 volume set --size 2 data
-within 60 "Cinder has the new size" eval '[ "$(web volume show data -f value -c size)" = 2 ]'
+within 60 "Cinder has the volume's new size" eval '[ "$(web volume show data -f value -c size)" = 2 ]'
 within 60 "the running guest sees the new size" eval '[ "$(inside "$TWO" cat /sys/block/vdb/size)" = 4194304 ]'
-like "the server's actions tell it" "$(web server event list cinder-two -f value -c Action)" extend_volume
+like "the server's actions have the extension" "$(web server event list cinder-two -f value -c Action)" extend_volume
 
-# ------------------------------------------------------------------------------------------------- a restart in between
+# ------------------------------------------------------------------- a restart between an attachment and its detachment
 
 house_kill
 house_start || bad "the control plane starts again" "$(tail -n 20 "$WORK/chronova.log")"
 within 30 "the compute host is up again" host_is up
 expect "the volume is detached after a restart" web server remove volume cinder-two data
-within 60 "Cinder has it available" volume_is data available
-same "... and no attachment" "$(attachments)" ""
+within 60 "Cinder has the volume available after the restart" volume_is data available
+same "Cinder has no attachment after the restart" "$(attachments)" ""
 
-# --------------------------------------------------------------------------------------- Cinder dies during an attachment
+# ------------------------------------------------------------------------------------- Cinder dies during an attachment
 
-expect "the volume is being attached when Cinder is killed" web server add volume cinder-one data
+expect "an attachment is requested, shortly before Cinder is killed" web server add volume cinder-one data
 bash "$TESTBED/cinder.sh" kill "$CLOUD/cinder"
 sleep 2
-like "the health says that Cinder is gone, or not yet" "$(curl -s "$URL/healthz")" '"service":"cinder"'
+like "the health names Cinder" "$(curl -s "$URL/healthz")" '"service":"cinder"'
 bash "$TESTBED/cinder.sh" up "$CLOUD/cinder" "$CLOUD/keystone" "$CLOUD/ceph" || bad "Cinder starts again"
 settled() { volume_is data in-use || volume_is data available; }
 within 120 "the volume is attached or free" settled
 sleep 5
 case $(web volume show data -f value -c status) in
   in-use) same "the attachment is complete" "$(attachments)" "$ONE attached"
-    expect "it is detached" web server remove volume cinder-one data ;;
-  *) same "no attachment is left" "$(attachments)" ""
-    unlike "... and no disk" "$(v dumpxml "$ONE")" "$VOLUME" ;;
+    expect "the volume is detached after Cinder was killed" web server remove volume cinder-one data ;;
+  *) same "no attachment is left after Cinder was killed" "$(attachments)" ""
+    unlike "the guest has no disk of the volume" "$(v dumpxml "$ONE")" "$VOLUME" ;;
 esac
-within 60 "the volume is free" volume_is data available
+within 60 "the volume is available after Cinder was killed" volume_is data available
 
-# ------------------------------------------------------------------------------------------------------- a wrong key
+# ---------------------------------------------------------------------------------------------------------- a wrong key
 
 cp "$CONF" "$WORK/right.conf"
 sed 's|key = .*|key = AQDzzzzzAAAAABAAzzzzzzzzzzzzzzzzzzzzzw==|' "$CLOUD/ceph/ceph.client.cinder.keyring" >"$WORK/wrong.keyring"
 sed -i "s|^rbd_keyring = .*|rbd_keyring = $WORK/wrong.keyring|" "$CONF"
 house_stop; house_start || bad "the control plane starts with a wrong key"
-within 30 "the compute host is up again" host_is up
-expect "an attachment is requested" web server add volume cinder-one data
-within 90 "the volume is free again" eval '[ -z "$(attachments)" ] && volume_is data available'
-like "the server's action says why" "$(failure_of cinder-one)" 'error connecting|Operation not permitted|Permission denied|Error'
-unlike "the guest has no disk of it" "$(v dumpxml "$ONE")" "$VOLUME"
+within 30 "the compute host is up with a wrong key" host_is up
+expect "an attachment with a wrong key is requested" web server add volume cinder-one data
+within 90 "the volume is available after the failed attachment" eval '[ -z "$(attachments)" ] && volume_is data available'
+like "the server's action gives the reason of the failure" "$(failure_of cinder-one)" 'error connecting|Operation not permitted|Permission denied|Error'
+unlike "the guest has no disk after the failed attachment" "$(v dumpxml "$ONE")" "$VOLUME"
 cp "$WORK/right.conf" "$CONF"
 house_stop; house_start || bad "the control plane starts with the right key"
-within 30 "the compute host is up again" host_is up
+within 30 "the compute host is up with the right key" host_is up
 
-# --------------------------------------------------------------------------------------------- a root disk in Ceph
+# ------------------------------------------------------------------------------- a server that is created with a volume
 
 web server create --wait --flavor cinder --network cinder --block-device \
   "uuid=$VOLUME,source_type=volume,destination_type=volume,boot_index=1" --image cinder cinder-three >"$WORK/boot-three" 2>&1 \
   || bad "a server is made with the volume" "$(tail -n 5 "$WORK/boot-three")"
 THREE=$(web server show cinder-three -f value -c id); SERVERS+=("$THREE")
-same "its guest reads the word" "$(read_from "$THREE" vdb)" carried-over
-expect "a hard reboot" web server reboot --hard --wait cinder-three
-same "... finds the volume again" "$(read_from "$THREE" vdb)" carried-over
+same "the third guest reads the word" "$(read_from "$THREE" vdb)" carried-over
+expect "the third server is rebooted hard" web server reboot --hard --wait cinder-three
+same "the third guest reads the word after the hard reboot" "$(read_from "$THREE" vdb)" carried-over
 expect "the servers are deleted" web server delete --wait cinder-one cinder-two cinder-three
-within 60 "Cinder has the volume available" volume_is data available
+within 60 "Cinder has the volume available after the deletion of its server" volume_is data available
 volume_goes
-same "nothing is left on the host" "$(leftovers "$ONE")$(leftovers "$TWO")$(leftovers "$THREE")" ""
+same "nothing of the servers is left on the host" "$(leftovers "$ONE")$(leftovers "$TWO")$(leftovers "$THREE")" ""
 verdict

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every compute command of the client, each at least once, on a simulated fleet.
+# Runs every compute command of the client at least once, on a simulated fleet.
 #
 # The list of commands comes from the client. A command that is neither run nor excused with a reason fails the script.
 set -uo pipefail
@@ -23,13 +23,13 @@ settled() { ! is "$1" BUILD && [ "$(get server "$1" OS-EXT-STS:task_state)" = No
 move() { # state, server, command, arguments...
   local state=$1 server=$2 unserved=$UNSERVED; shift 2
   run "$@"
-  [ "$unserved" != "$UNSERVED" ] || within 30 "... and is $state" is "$server" "$state"
+  [ "$unserved" != "$UNSERVED" ] || within 30 "the server is $state after $1" is "$server" "$state"
 }
 
 # ------------------------------------------------------------------------------------------- resources for the commands
 
 head -c 65536 /dev/zero >"$WORK/image"
-os image create --disk-format raw --container-format bare --file "$WORK/image" --public image >"$WORK/out" 2>&1 || bad "the image" "$(cat "$WORK/out")"
+os image create --disk-format raw --container-format bare --file "$WORK/image" --public image >"$WORK/out" 2>&1 || bad "the image is created" "$(cat "$WORK/out")"
 for network in one two; do
   os network create $network >/dev/null && os subnet create --network $network --subnet-range 10.9$((RANDOM % 10)).0.0/24 $network >/dev/null
 done
@@ -97,26 +97,26 @@ run "server add security group" server web
 run "server remove security group" server web
 # An address of the external network, reached through a router of the project.
 os router create router >/dev/null && os router set --external-gateway public router && os router add subnet router one \
-  || bad "the router" "$(os router show router 2>&1)"
+  || bad "the router is created" "$(os router show router 2>&1)"
 ADDRESS=$(os floating ip create public -f value -c floating_ip_address)
 run "server add floating ip" server "$ADDRESS"
-expect "... and shows it" eval 'os server show server -c addresses -f value | grep -qF "$ADDRESS"'
-expect "... and it is routed" [ "$(get2 floating ip "$ADDRESS" status)" = ACTIVE ]
+expect "the server shows the floating IP" eval 'os server show server -c addresses -f value | grep -qF "$ADDRESS"'
+expect "the floating IP is ACTIVE" [ "$(get2 floating ip "$ADDRESS" status)" = ACTIVE ]
 run "server remove floating ip" server "$ADDRESS"
-expect "... and no longer" eval '! os server show server -c addresses -f value | grep -qF "$ADDRESS"'
-expect "the address is given to a port" os floating ip set --port "$(os port list --server server -f value -c ID | head -n 1)" "$ADDRESS"
-expect "... and taken from it" os floating ip unset --port "$ADDRESS"
-expect "... and given back" os floating ip delete "$ADDRESS"
+expect "the server does not show the floating IP any more" eval '! os server show server -c addresses -f value | grep -qF "$ADDRESS"'
+expect "the floating IP is set on a port" os floating ip set --port "$(os port list --server server -f value -c ID | head -n 1)" "$ADDRESS"
+expect "the floating IP is unset from the port" os floating ip unset --port "$ADDRESS"
+expect "the floating IP is deleted" os floating ip delete "$ADDRESS"
 run "server add network" server two
-within 30 "the server is settled" settled server
+within 30 "the server is settled with its second network" settled server
 run "server remove network" server two
 run "server add port" server port
-within 30 "the server is settled" settled server
+within 30 "the server is settled with its second port" settled server
 run "server remove port" server port
 run "server add fixed ip" server one
 run "server image create" --name picture --wait server
 run "server backup create" --name backup --type daily --rotate 1 --wait server
-within 30 "the server is settled" settled server
+within 30 "the server is settled after its backup" settled server
 run "server rebuild" --image image --wait server
 move RESCUE server "server rescue" server
 move ACTIVE server "server unrescue" server
@@ -129,7 +129,7 @@ run "usage show" --project admin
 if os catalog show volume >/dev/null 2>&1; then
   # `volume create` is no compute command, so the script does not count it.
   if os volume create --size 1 volume >"$WORK/out" 2>&1; then
-    within 30 "the volume is there" eval '[ "$(get volume volume status)" = available ]'
+    within 30 "the volume is available" eval '[ "$(get volume volume status)" = available ]'
     run "server add volume" server volume
     run "server volume list" server
     run "server volume set" --preserve-on-termination server volume
@@ -142,7 +142,7 @@ run "server create" --wait --flavor small --image image --nic none gone
 GONE=$(get server gone id)
 move SOFT_DELETED "$GONE" "server delete" gone
 run "server restore" "$GONE"
-within 30 "... and is there again" is gone ACTIVE
+within 30 "the restored server is ACTIVE" is gone ACTIVE
 run "server delete" --force --wait gone
 run "server delete" --force --wait server
 run "server group delete" group
@@ -158,7 +158,7 @@ excused() {
   case $1 in
     "server evacuate" | "server migrate"* | "server migration"* | "server resize"*) ;; # moves.sh and live.sh run these
     "compute agent "*) ;; # agents are gone: their API answers 410
-    "host set") ;; # hosts are not switched through this API, as with Nova on libvirt
+    "host set") ;; # this API enables and disables no host, as in Nova with libvirt
     "console connection show") ;; # it needs the token of a console
     "server ssh") ;; # it logs in to the guest: simulated guests do not listen
     "server remove fixed ip") ;; # the client adds a new interface, whose only address cannot be removed

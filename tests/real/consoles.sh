@@ -1,6 +1,6 @@
 #!/bin/bash
-# Consoles of a real guest through the gateway: the script types on its serial console, and its screen answers by VNC
-# and SPICE.
+# Consoles of a real guest through the gateway: the script types on the guest's serial console, and the guest's screen
+# answers by VNC and SPICE.
 set -uo pipefail
 HOUSE_CONF=$(printf '%s\n' '[serial_console]' 'enabled = true' '[spice]' 'enabled = true')
 . "$(dirname "$0")/../testbed/house.sh"
@@ -17,29 +17,29 @@ ready consoles-one
 LINE=$(url consoles-one --serial)
 like "the console URL leads to the gateway" "$LINE" "^ws://127.0.0.1:$PORT/console\?token="
 like "a command that is typed on the serial console runs" "$(view "$LINE" 60 --say '\necho typed-$((6*7))\n' --until typed-42)" 'typed-42'
-within 20 "its log goes on" said consoles-one typed-42
+within 20 "the console log still has the guest's output" said consoles-one typed-42
 view "$LINE" 60 --until never >"$WORK/first" & FIRST=$!
 sleep 2
 like "a later client gets the console" "$(view "$LINE" 60 --say '\necho later-$((6*7))\n' --until later-42)" 'later-42'
 within 20 "the first client is disconnected" eval "! kill -0 $FIRST 2>/dev/null"
 wait "$FIRST"
-same "and is told so" $? 1
+same "the first client ends with the status of a closed connection" $? 1
 same "a page of another site opens no console" "$(view "$LINE" 20 --origin http://elsewhere --until never)" 403
 same "an unknown token opens no console" "$(view "ws://127.0.0.1:$PORT/console?token=x" 20 --until never)" 403
 
 SCREEN=$(url consoles-one --novnc)
-like "the URL of its screen leads to the gateway, too" "$SCREEN" "^http://127.0.0.1:$PORT/console/vnc_auto.html\?path=console%3Ftoken%3D"
-like "its screen speaks VNC" "$(view "$(gate "$SCREEN")" 20 --until 'RFB 003')" '^RFB 003'
+like "the URL of the screen leads to the gateway, too" "$SCREEN" "^http://127.0.0.1:$PORT/console/vnc_auto.html\?path=console%3Ftoken%3D"
+like "the screen answers in VNC" "$(view "$(gate "$SCREEN")" 20 --until 'RFB 003')" '^RFB 003'
 # The first message of SPICE: magic, version 2.2, 18 bytes, a new connection, the main channel, no capabilities.
 HELLO=52454451020000000200000012000000000000000100000000000000000012000000
-like "and in SPICE's" "$(view "$(gate "$(url consoles-one --spice)")" 20 --hex "$HELLO" --until REDQ)" REDQ
-like "for SPICE it has another video card" "$(v dumpxml "$ID")" "model type='qxl'"
+like "the screen answers in SPICE" "$(view "$(gate "$(url consoles-one --spice)")" 20 --hex "$HELLO" --until REDQ)" REDQ
+like "the guest has the video card for SPICE" "$(v dumpxml "$ID")" "model type='qxl'"
 
-expect "it is stopped" os server stop consoles-one
+expect "the server is stopped" os server stop consoles-one
 within 60 "the server is SHUTOFF" is consoles-one SHUTOFF
 like "a guest that is off has no console" "$(os console url show --serial consoles-one 2>&1)" 'Unavailable console type serial'
-same "an old token gets 502" "$(view "$LINE" 20 --until never)" 502
-expect "it is deleted" os server delete --wait consoles-one
+same "the token of a server that is off gets 502" "$(view "$LINE" 20 --until never)" 502
+expect "the server is deleted" os server delete --wait consoles-one
 same "a deleted server's token gets 403" "$(view "$LINE" 20 --until never)" 403
-same "nothing is left" "$(leftovers "$ID")" ""
+same "nothing of the server is left on the host" "$(leftovers "$ID")" ""
 verdict

@@ -13,5 +13,5 @@ timeout 280 python3 "$HERE/../browser/guest.py" "$URL" "$PASSWORD" "$SHOTS" "$NA
 same "the checks in the browser pass" $? 0
 # house_close removes what a failed check left of this server.
 [ ! -s "$WORK/server" ] || SERVERS+=("$(cat "$WORK/server")")
-[ ! -s "$WORK/server" ] || same "nothing is left" "$(leftovers "$(cat "$WORK/server")")" ""
+[ ! -s "$WORK/server" ] || same "nothing of the server is left on the host" "$(leftovers "$(cat "$WORK/server")")" ""
 verdict

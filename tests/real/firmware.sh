@@ -1,8 +1,8 @@
 #!/bin/bash
-# Firmware of real guests. One has a TPM 2.0, which keeps a word over a hard reboot, and in long runs over a cold
-# migration that is confirmed and one that is reverted. Only the key manager has the TPM's passphrase. With another
-# passphrase, or without a key manager, the start fails, and the fault gives the reason. In long runs another guest
-# starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
+# Firmware of real guests. A guest has a TPM 2.0, which keeps a word over a hard reboot. Only the key manager has the
+# TPM's passphrase. With another passphrase, or without a key manager, the start fails, and the API gives the reason.
+# With CHRONOVA_SOAK=1 also: the TPM keeps the word over a cold migration that is confirmed and over one that is
+# reverted; another guest starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 UEFI=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest-uefi.qcow2
@@ -13,15 +13,16 @@ command -v swtpm >/dev/null || cannot "no swtpm on this machine"
 HOUSE_CONF=$'[chronova]\nkey_manager = embedded\n[libvirt]\nswtpm_enabled = true'
 fleet_open firmware fw 10.74 2
 house_furnish
-within 60 "both hosts are there" host_stands h2 up
+within 60 "both hosts are up" host_stands h2 up
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 
 traits() { os --os-placement-api-version 1.6 resource provider trait list "$(os resource provider list --name "$1" -f value -c uuid)" -f value; } # host
-# The newest action of a server with its events, for an operation whose failure does not change the server.
+# Prints the newest action of a server with its events, which give the reason of a failure that does not change the
+# server.
 newest() { # server
   os server event show "$1" "$(os server event list "$1" -f value -c 'Request ID' | head -n 1)" -f json --os-compute-api-version 2.84 2>/dev/null
 }
-# One command of a TPM 2.0, as bytes in hexadecimal; prints the answer in hexadecimal.
+# Sends a command to the guest's TPM 2.0, as bytes in hexadecimal; prints the answer in hexadecimal.
 tpm() { # host, uuid, bytes
   local bytes; bytes=$(sed 's/\(..\)/\\x\1/g' <<<"$3")
   at "$1" "$2" "printf '$bytes' >/run/ask; exec 3<>/dev/tpm0; cat /run/ask >&3; dd bs=4096 count=1 <&3 2>/dev/null | od -An -tx1 -v | tr -d ' \\n'; exec 3<&-"
@@ -34,22 +35,22 @@ write_word() { tpm "$1" "$2" "80020000002b00000137${OWNER}${INDEX}${PASSWORD}000
 read_word() { tpm "$1" "$2" "8002000000230000014e${OWNER}${INDEX}${PASSWORD}00080000"; }
 ended() { # the server with the TPM
   expect "the server with a TPM is deleted" os server delete --wait "$NAME-tpm"
-  same "its passphrase is gone" "$(ls "$DATA/secrets")" ""
-  same "so is the state of its TPM" "$(state_on h1 "$TPM")$(state_on h2 "$TPM")" ""
+  same "the passphrase of the TPM is deleted" "$(ls "$DATA/secrets")" ""
+  same "the state of the TPM is deleted" "$(state_on h1 "$TPM")$(state_on h2 "$TPM")" ""
 }
 state_on() { ls "$STATE/$1/lib/swtpm/$2/tpm2" 2>/dev/null; } # host, uuid
 
 for host in h1 h2; do like "$host offers secure boot and a TPM 2.0" "$(traits $host | tr '\n' ' ')" 'SECURITY_TPM_2_0.*SECURITY_UEFI_SECURE_BOOT'; done
 
-# The check of a host needs no server. An operator reads there why a host would not be registered.
+# `chronova host check` needs no server. It tells an operator why a host would not be registered.
 check_host() { printf '[libvirt]\n%s\n' "$@" >"$WORK/check.conf"; "$CHRONOVA_BIN" host check --config-file "$WORK/check.conf" "$(uri_of h1)" 2>&1; } # options...
 like "the check of a host names its firmware" "$(check_host 'swtpm_enabled = true')" 'ok +guests can have an emulated TPM 2.0'
-like "and why guests are emulated" "$(check_host 'virt_type = qemu')" 'emulated.*virt_type is qemu'
-like "a model that the host can present is accepted" "$(check_host 'cpu_mode = custom' 'cpu_models = Nehalem')" 'ok +h1: QEMU'
-like "a model that it cannot present is told with the reason" "$(check_host 'cpu_mode = custom' 'cpu_models = Nehalem,SapphireRapids')" 'FAIL.*SapphireRapids'
-like "so is an impossible flag" "$(check_host 'cpu_mode = host-model' 'cpu_model_extra_flags = amx-tile')" 'FAIL.*amx-tile'
+like "the check of a host says why guests are emulated" "$(check_host 'virt_type = qemu')" 'emulated.*virt_type is qemu'
+like "a CPU model that the host can present is accepted" "$(check_host 'cpu_mode = custom' 'cpu_models = Nehalem')" 'ok +h1: QEMU'
+like "a CPU model that the host cannot present fails, with its name" "$(check_host 'cpu_mode = custom' 'cpu_models = Nehalem,SapphireRapids')" 'FAIL.*SapphireRapids'
+like "a CPU flag that the host cannot present fails, with its name" "$(check_host 'cpu_mode = host-model' 'cpu_model_extra_flags = amx-tile')" 'FAIL.*amx-tile'
 
-# --------------------------------------------------------------------------------------------------------- both begin
+# --------------------------------------------------------------------------------- images, flavors and the first server
 
 os image create --disk-format qcow2 --container-format bare --file "$UEFI" --public --property hw_firmware_type=uefi \
   --property hw_machine_type=q35 --property os_secure_boot=required "$NAME-uefi" >"$WORK/uefi" 2>&1 || bad "the image is uploaded" "$(cat "$WORK/uefi")"
@@ -59,31 +60,31 @@ os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:tpm_version=2.0 --pr
 boot "$NAME-tpm" --flavor "$NAME-tpm"; TPM=$ID
 FIRST=$(place "$NAME-tpm") SECOND=$(other "$(place "$NAME-tpm")")
 
-# ---------------------------------------------------------------------------------------------------------------- TPM
+# ------------------------------------------------------------------------------------------------------------------ TPM
 
 ready "$NAME-tpm" "the guest with a TPM is booted"
-like "its definition encrypts the TPM's state" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<tpm model='tpm-crb'> *<backend type='emulator' version='2.0'.*<encryption secret="
+like "the guest's definition encrypts the TPM's state" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<tpm model='tpm-crb'> *<backend type='emulator' version='2.0'.*<encryption secret="
 same "libvirt keeps no passphrase" "$(on "$FIRST" secret-list | grep -c vtpm)" 0
 like "the guest has a TPM of version 2" "$(at "$FIRST" "$TPM" cat /sys/class/tpm/tpm0/tpm_version_major)" '^2$'
 like "the guest defines a place in its TPM" "$(define_word "$FIRST" "$TPM")" '^80020000....00000000'
-like "and writes a word there" "$(write_word "$FIRST" "$TPM")" '^80020000....00000000'
+like "the guest writes a word at that place" "$(write_word "$FIRST" "$TPM")" '^80020000....00000000'
 PASSPHRASE=$(sed -n 's/.*"payload":"\([^"]*\)".*/\1/p' "$DATA"/secrets/*)
 expect "the key manager has the passphrase" test -n "$PASSPHRASE"
-same "the log does not have it" "$(grep -laF "${PASSPHRASE:-none}" "$DATA"/log.db* 2>/dev/null | wc -l)" 0
-expect "a hard reboot" os server reboot --hard --wait "$NAME-tpm"
+same "the event log does not have the passphrase" "$(grep -laF "${PASSPHRASE:-none}" "$DATA"/log.db* 2>/dev/null | wc -l)" 0
+expect "the server with a TPM is rebooted hard" os server reboot --hard --wait "$NAME-tpm"
 ready "$NAME-tpm" "the guest with a TPM is booted again" 2
 like "the TPM kept the word over a hard reboot" "$(read_word "$FIRST" "$TPM")" "$WORD"
-os server stop "$NAME-tpm"; within 60 "it is off" is "$NAME-tpm" SHUTOFF
+os server stop "$NAME-tpm"; within 60 "the server with a TPM is off" is "$NAME-tpm" SHUTOFF
 cp -a "$DATA/secrets" "$WORK/secrets"
 sed -i 's/"payload":"[^"]*"/"payload":"wrong"/' "$DATA"/secrets/*
 os server start "$NAME-tpm"
-within 30 "another passphrase starts no guest" eval '[[ $(newest "$NAME-tpm") == *Error* ]] && at_rest "$NAME-tpm" SHUTOFF'
-like "and the reason is told" "$(newest "$NAME-tpm")" '[Tt][Pp][Mm]|passphrase|decrypt'
+within 30 "the guest does not start with another passphrase" eval '[[ $(newest "$NAME-tpm") == *Error* ]] && at_rest "$NAME-tpm" SHUTOFF'
+like "the failed start gives the reason" "$(newest "$NAME-tpm")" '[Tt][Pp][Mm]|passphrase|decrypt'
 cp -a "$WORK/secrets/." "$DATA/secrets/"
-expect "with its passphrase it starts again" os server start "$NAME-tpm"
-within 60 "it is ACTIVE" at_rest "$NAME-tpm" ACTIVE
+expect "with the right passphrase, a start is accepted" os server start "$NAME-tpm"
+within 60 "the server with a TPM is ACTIVE again" at_rest "$NAME-tpm" ACTIVE
 
-# ----------------------------------------------------------------------------------------------------- no key manager
+# ------------------------------------------------------------------------------------------------------- no key manager
 
 with_keys() { # embedded or none
   house_stop
@@ -94,41 +95,41 @@ with_keys() { # embedded or none
 with_keys none
 os server create --wait --flavor "$NAME-tpm" --image "$NAME" --network "$NAME" "$NAME-none" >"$WORK/none" 2>&1
 SERVERS+=("$(get server "$NAME-none" id)")
-same "without a key manager it fails" "$(status_of "$NAME-none")" ERROR
-like "and is told why" "$(get server "$NAME-none" fault)" 'no key manager.*key_manager'
+same "without a key manager, a server with a TPM fails" "$(status_of "$NAME-none")" ERROR
+like "the fault names the missing key manager" "$(get server "$NAME-none" fault)" 'no key manager.*key_manager'
 with_keys embedded
 long_run || { ended; verdict; }
 
-# -------------------------------------------------------------------------------------------------------- secure boot
+# ---------------------------------------------------------------------------------------------------------- secure boot
 
 # No run of this part has passed yet: the guest resets before its kernel prints anything.
 boot "$NAME-secure" --flavor "$NAME-uefi" --image "$NAME-uefi"; SECURE=$ID
 HOST=$(place "$NAME-secure")
 # OVMF with a protected memory takes two minutes without KVM on a busy machine.
 within 300 "the guest with secure boot is booted" said "$NAME-secure" 'GUEST-READY hostname=.* boots=1 '
-like "its firmware says that secure boot is on" "$(at "$HOST" "$SECURE" 'od -An -tx1 /sys/firmware/efi/efivars/SecureBoot-*')" '01 *$'
-like "its kernel says so, too" "$(at "$HOST" "$SECURE" 'dmesg | grep -i secure')" '[Ss]ecure boot (is )?enabled'
+like "the guest's firmware says that secure boot is on" "$(at "$HOST" "$SECURE" 'od -An -tx1 /sys/firmware/efi/efivars/SecureBoot-*')" '01 *$'
+like "the guest's kernel says that secure boot is on" "$(at "$HOST" "$SECURE" 'dmesg | grep -i secure')" '[Ss]ecure boot (is )?enabled'
 like "libvirt chose firmware with a protected memory" "$(on "$HOST" dumpxml "$SECURE" | tr -d '\n')" "secure='yes'.*<smm state='on'/>"
-expect "it is deleted" os server delete --wait "$NAME-secure"
-same "nothing is left of it" "$(rest_of "$SECURE")" ""
-same "its firmware's variables are gone" "$(ls "$STATE/$HOST/lib/qemu/nvram" 2>/dev/null)" ""
+expect "the server with secure boot is deleted" os server delete --wait "$NAME-secure"
+same "nothing is left of the server with secure boot" "$(rest_of "$SECURE")" ""
+same "the variables of its firmware are deleted" "$(ls "$STATE/$HOST/lib/qemu/nvram" 2>/dev/null)" ""
 
-# -------------------------------------------------------------------------------------------------------- moved cold
+# -------------------------------------------------------------------------------------- a cold migration and its revert
 
-ready "$NAME-tpm" "the guest with a TPM is booted" 3
+ready "$NAME-tpm" "the guest with a TPM is booted a third time" 3
 expect "a cold migration is requested" to_host migrate "$SECOND" "$NAME-tpm"
-within 120 "it waits to be verified" at_rest "$NAME-tpm" VERIFY_RESIZE
-ready "$NAME-tpm" "it is booted on $SECOND" 4
+within 120 "the server with a TPM is in VERIFY_RESIZE" at_rest "$NAME-tpm" VERIFY_RESIZE
+ready "$NAME-tpm" "the guest with a TPM is booted on $SECOND" 4
 like "the TPM kept the word over a cold migration" "$(read_word "$SECOND" "$TPM")" "$WORD"
-expect "it is confirmed" os server migration confirm "$NAME-tpm"
-within 60 "it is ACTIVE there" is_at "$NAME-tpm" "$SECOND"
-same "no state of its TPM is left on $FIRST" "$(state_on "$FIRST" "$TPM")" ""
+expect "the cold migration is confirmed" os server migration confirm "$NAME-tpm"
+within 60 "the server with a TPM is ACTIVE on $SECOND" is_at "$NAME-tpm" "$SECOND"
+same "no state of the TPM is left on $FIRST" "$(state_on "$FIRST" "$TPM")" ""
 expect "another cold migration is requested" to_host migrate "$FIRST" "$NAME-tpm"
-within 120 "it waits to be verified again" at_rest "$NAME-tpm" VERIFY_RESIZE
-expect "it is reverted" os server migration revert "$NAME-tpm"
-within 120 "it is ACTIVE where it was" is_at "$NAME-tpm" "$SECOND"
-within 120 "it is booted there" eval '[ -n "$(read_word "$SECOND" "$TPM")" ]'
+within 120 "the server with a TPM is in VERIFY_RESIZE again" at_rest "$NAME-tpm" VERIFY_RESIZE
+expect "the second cold migration is reverted" os server migration revert "$NAME-tpm"
+within 120 "the server with a TPM is ACTIVE on $SECOND again" is_at "$NAME-tpm" "$SECOND"
+within 120 "the guest with a TPM is booted on $SECOND again" eval '[ -n "$(read_word "$SECOND" "$TPM")" ]'
 like "the TPM kept the word over a revert" "$(read_word "$SECOND" "$TPM")" "$WORD"
-same "no state of its TPM came back to $FIRST" "$(state_on "$FIRST" "$TPM")" ""
+same "no state of the TPM is left on $FIRST after the revert" "$(state_on "$FIRST" "$TPM")" ""
 ended
 verdict

@@ -16,7 +16,7 @@ contract=${CHRONOVA_CONTRACT:-$root/../shared/contract}
 runner=$contract/placement/run-gabbits.py
 known=$here/gabbi/known-failures.json
 
-# Exit status 77: not run; the last line gives the reason.
+# Exit status 77 means that the tests did not run; the last line of the output gives the reason.
 skip() { echo "gabbi: $1"; exit 77; }
 [ -f "$runner" ] || skip "no contract data at $contract (set CHRONOVA_CONTRACT)"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A cloud that has a Glance beside its Keystone: servers boot from Glance's images, and Glance stores their snapshots.
-# Chronova sends the user's token, and a service's token beside it. The long form slows, stops and kills Glance during
-# boots and snapshots.
+# Chronova sends the user's token, and a service's token beside it. With CHRONOVA_SOAK=1, Glance is also slowed, stopped
+# and killed during boots and snapshots.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
@@ -43,13 +43,13 @@ house_last() {
   [ $FAILED -gt 0 ] || rm -rf "$CLOUD"
 }
 
-# The status of a request to the control plane.
+# Sends a request to the control plane, and prints the status of the answer.
 status() { local token=$1 path=$2; shift 2; ask "$token" "$URL$path" "$@"; } # token, path, more...
-# An answer of Glance to the administrator.
+# Prints an answer of Glance to the administrator.
 glance() { curl -s -m 30 -H "X-Auth-Token: $ADMIN" "$GLANCE/v2/$1"; }
 image_is() { [ "$(glance "images/$1" | field status)" = "$2" ]; } # id, status
 no_image() { [ "$(curl -s -m 30 -o /dev/null -w '%{http_code}' -H "X-Auth-Token: $ADMIN" "$GLANCE/v2/images/$1")" = 404 ]; }
-snapshot_of() { # token of the user, name: the id of the image
+snapshot_of() { # token of the user, name: requests a snapshot, and prints the id of its image
   status "$1" "$SERVERS_PATH/$ONE/action" -H "X-Service-Token: $SERVICE" -H 'OpenStack-API-Version: compute 2.45' \
     -d "{\"createImage\": {\"name\": \"$2\"}}" >"$WORK/status"
   field image_id <"$WORK/answer"
@@ -61,12 +61,12 @@ glance_up() { bash "$TESTBED/glance.sh" up "$CLOUD/glance" "$CLOUD/keystone"; }
 # Glance is stopped for most of the time, so a transfer takes long enough for a fault to happen during it.
 slow() { while signal STOP && sleep 0.48 && signal CONT && sleep 0.02; do :; done 2>/dev/null & SLOW=$!; }
 fast() { [ -z "$SLOW" ] || { kill "$SLOW"; wait "$SLOW"; SLOW=; signal CONT; } 2>/dev/null; }
-# A snapshot's first bytes are in Glance's store.
+# Whether the first bytes of a snapshot are in Glance's store.
 arrives() { [ -s "$CLOUD/glance/images/$1" ]; }
 on_host() { v pool-refresh chronova >/dev/null; v vol-list chronova | awk '{print $1}' | grep -x "$1"; }
 is_on_host() { [ -n "$(on_host "base-$1")" ]; }
 is_half_on_host() { is_on_host "$1" && [ -z "$(on_host "base-$1.complete")" ]; }
-upload() { # name, file, more...: the id of an image of the project web
+upload() { # name, file, more...: creates an image in the project web, and prints its id
   local name=$1 file=$2; shift 2
   web image create --disk-format raw --container-format bare --file "$file" "$@" "$name" -f value -c id
 }
@@ -76,17 +76,17 @@ CLOUD=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cloud.XXXXXX") HOUSE_CLOUDS=$CLOUD/c
 house_open glance 10.84
 ADMIN=$(token admin admin) WEB=$(token ann web) SHOP=$(token eve shop) SERVICE=$(token nova service)
 
-# ------------------------------------------------------------------------------------------ the services of this cloud
+# ------------------------------------------------------------------------------------------- the services of this cloud
 
 like "the configuration says where images are" "$("$CHRONOVA_BIN" config check "$CONF")" \
   "note: \[chronova\] image_service: Glance at the image endpoint of Keystone's catalogue is the image service"
 same "the embedded image API is not served" "$(status '' /image/v2/images)" 404
-like "... and says where the real one is" "$(cat "$WORK/answer")" "image service of this cloud is at"
-like "the health says so, too" "$(curl -fsS "$URL/healthz")" '"images":\{"service":"glance"'
+like "the answer says where the real image API is" "$(cat "$WORK/answer")" "image service of this cloud is at"
+like "the health says that Glance is the image service" "$(curl -fsS "$URL/healthz")" '"images":\{"service":"glance"'
 
-# --------------------------------------------------------------------------------------------- a server from an image
+# ----------------------------------------------------------------------------------------------- a server from an image
 
-# Random data, so that a snapshot takes a while in the long form.
+# The image ends with random data, so that a snapshot takes a while in the long form.
 qemu-img convert -O raw "$CHRONOVA_IMAGE" "$WORK/guest.raw"
 head -c "$(long_run && echo 60M || echo 4M)" /dev/urandom >>"$WORK/guest.raw"
 os flavor create --vcpus 1 --ram 160 --disk 1 glance -f value -c id >"$WORK/flavor" 2>&1 &
@@ -98,8 +98,8 @@ web subnet create --network glance --subnet-range 10.84.1.0/24 glance >"$WORK/su
 wait $FLAVORING || bad "the flavor is made" "$(cat "$WORK/flavor")"
 FLAVOR=$(tail -n 1 "$WORK/flavor")
 WANTED=(--flavor glance --network glance --config-drive True)
-asks() { # image, name: a server of the project web, whose id is in ID. Its SERVERS entry lets the house clean up
-  web server create "${WANTED[@]}" --image "$1" "$2" -f value -c id >"$WORK/boot" 2>&1 || bad "$2 is asked for" "$(tail -n 20 "$WORK/boot")"
+asks() { # image, name: requests a server in the project web, and stores its id in ID and, for the clean-up, in SERVERS
+  web server create "${WANTED[@]}" --image "$1" "$2" -f value -c id >"$WORK/boot" 2>&1 || bad "$2 is requested" "$(tail -n 20 "$WORK/boot")"
   ID=$(tail -n 1 "$WORK/boot")
   SERVERS+=("$ID")
 }
@@ -107,37 +107,37 @@ asks() { # image, name: a server of the project web, whose id is in ID. Its SERV
 server_is() { status "$WEB" "$SERVERS_PATH/$1" >/dev/null; [ "$(field server.status <"$WORK/answer")" = "$2" ]; } # id, status
 asks glance glance-one
 ONE=$ID
-within 90 "a server is made from it" server_is "$ONE" ACTIVE
+within 90 "a server is made from an image in Glance" server_is "$ONE" ACTIVE
 ready "$ONE" "a guest is booted from an image in Glance"
 HASH=$(glance "images/$IMAGE" | field os_hash_value)
 HASHES+=("$HASH")
 same "the host keeps the image under Glance's hash" "$(on_host "base-$HASH.complete")" "base-$HASH.complete"
 
-# ----------------------------------------------------------------------------------------------- visibility of images
+# ------------------------------------------------------------------------------------------------- visibility of images
 
 head -c 1048576 /dev/urandom >"$WORK/private.raw"
 PRIVATE=$(upload glance-private "$WORK/private.raw")
 IMAGES_PATH=/compute/v2.1/images
 same "Nova's old API shows a project its image" "$(status "$WEB" "$IMAGES_PATH/$PRIVATE")" 200
-like "... with its size" "$(cat "$WORK/answer")" '"OS-EXT-IMG-SIZE:size":1048576'
-like "... and its status" "$(cat "$WORK/answer")" '"status":"ACTIVE"'
-same "... and no other project" "$(status "$SHOP" "$IMAGES_PATH/$PRIVATE") $(status "$SHOP" "$IMAGES_PATH/$PRIVATE" -X DELETE)" "404 404"
-same "... whose list has it not" "$(status "$SHOP" "$IMAGES_PATH") $(grep -c "$PRIVATE" "$WORK/answer")" "200 0"
-same "a property is changed through it" "$(status "$WEB" "$IMAGES_PATH/$PRIVATE/metadata" -d '{"metadata": {"colour": "red"}}')" 200
-same "... in Glance" "$(glance "images/$PRIVATE" | field colour)" red
+like "the old API shows the image's size" "$(cat "$WORK/answer")" '"OS-EXT-IMG-SIZE:size":1048576'
+like "the old API shows the image's status" "$(cat "$WORK/answer")" '"status":"ACTIVE"'
+same "another project does not find the image, and cannot delete it" "$(status "$SHOP" "$IMAGES_PATH/$PRIVATE") $(status "$SHOP" "$IMAGES_PATH/$PRIVATE" -X DELETE)" "404 404"
+same "another project's list does not have the image" "$(status "$SHOP" "$IMAGES_PATH") $(grep -c "$PRIVATE" "$WORK/answer")" "200 0"
+same "the old API changes a property" "$(status "$WEB" "$IMAGES_PATH/$PRIVATE/metadata" -d '{"metadata": {"colour": "red"}}')" 200
+same "Glance has the changed property" "$(glance "images/$PRIVATE" | field colour)" red
 REQUEST="{\"server\": {\"name\": \"glance-foreign\", \"imageRef\": \"$PRIVATE\", \"flavorRef\": \"$FLAVOR\"}}"
-same "another project boots no server from it" "$(status "$SHOP" "$SERVERS_PATH" -d "$REQUEST")" 400
-like "... with Nova's words" "$(cat "$WORK/answer")" 'Can not find requested image|could not be found'
+same "another project cannot boot a server from the image" "$(status "$SHOP" "$SERVERS_PATH" -d "$REQUEST")" 400
+like "the refusal has Nova's words" "$(cat "$WORK/answer")" 'Can not find requested image|could not be found'
 
-# --------------------------------------------------------------------------------- images that are cached before a boot
+# -------------------------------------------------------------------------------- an image that is cached before a boot
 
 AGGREGATE=$(os aggregate create glance -f value -c id)
 os aggregate add host glance "$(os hypervisor list -f value -c 'Hypervisor Hostname')" >/dev/null || bad "the host is in an aggregate"
 CACHE_IT="{\"cache\": [{\"id\": \"$PRIVATE\"}]}"
-same "an image is wanted on hosts beforehand" \
+same "the caching of an image on the hosts of an aggregate is requested" \
   "$(status "$ADMIN" "/compute/v2.1/os-aggregates/$AGGREGATE/images" -H 'OpenStack-API-Version: compute 2.81' -d "$CACHE_IT")" 202
 HASHES+=("$(glance "images/$PRIVATE" | field os_hash_value)")
-within 30 "... and comes there" is_on_host "${HASHES[1]}"
+within 30 "the image is on the host" is_on_host "${HASHES[1]}"
 
 # ------------------------------------------------------------------------------------ an image whose bytes were changed
 
@@ -146,55 +146,55 @@ TAMPERED=$(upload glance-tampered "$WORK/tampered.raw")
 printf 'other' | dd of="$CLOUD/glance/images/$TAMPERED" bs=1 seek=1000000 conv=notrunc status=none
 asks glance-tampered glance-tampered
 within 30 "a server from tampered bytes fails" server_is "$ID" ERROR
-like "... with a fault that says why" "$(field server.fault.message <"$WORK/answer")" 'unacceptable: its content does not match its checksum'
-same "... and no byte stays on the host" "$(on_host "base-$(glance "images/$TAMPERED" | field os_hash_value)")" ""
-expect "it is deleted" web server delete --wait "$ID"
+like "the fault says that the checksum does not match" "$(field server.fault.message <"$WORK/answer")" 'unacceptable: its content does not match its checksum'
+same "no byte of the tampered image stays on the host" "$(on_host "base-$(glance "images/$TAMPERED" | field os_hash_value)")" ""
+expect "the server from tampered bytes is deleted" web server delete --wait "$ID"
 
-# -------------------------------------------------------------------------------- snapshots, and a token that expires
+# ---------------------------------------------------------------------------------- snapshots, and a token that expires
 
 expired() { bash "$TESTBED/keystone.sh" expired "$CLOUD/keystone" "$WEB" "$@"; }
 SNAPSHOT=$(snapshot_of "$(expired)" glance-expired)
-same "a snapshot is asked for with an expired token that a service vouches for" "$(cat "$WORK/status")" 202
-within 60 "... and gets into Glance" image_is "$SNAPSHOT" active
-same "... into the user's project" "$(glance "images/$SNAPSHOT" | field owner)" "$(os project show web -f value -c id)"
-within 20 "... and the server is at rest" at_rest
+same "a snapshot is requested with an expired token and a service's token" "$(cat "$WORK/status")" 202
+within 60 "that snapshot gets into Glance" image_is "$SNAPSHOT" active
+same "that snapshot belongs to the user's project" "$(glance "images/$SNAPSHOT" | field owner)" "$(os project show web -f value -c id)"
+within 20 "the server is at rest after that snapshot" at_rest
 METRICS=$(curl -fsS "$URL/metrics")
-like "the calls are counted" "$METRICS" '^chronova_service_calls\{outcome="done",service="glance"\} [1-9]'
-like "Glance's log has the ids of the requests" "$(grep -c "global_request_id\|req-" "$CLOUD/glance/glance.log")" '^[1-9]'
+like "the metrics count the calls to Glance" "$METRICS" '^chronova_service_calls\{outcome="done",service="glance"\} [1-9]'
+like "Glance's log has request ids" "$(grep -c "global_request_id\|req-" "$CLOUD/glance/glance.log")" '^[1-9]'
 same "no token is in the log" "$(grep -cF -e "$WEB" -e "$SERVICE" -e "$ADMIN" "$WORK/chronova.log")" 0
 long_run || {
   expect "the server is deleted" web server delete --wait "$ONE"
-  same "nothing is left on the host" "$(leftovers "$ONE")" ""
+  same "nothing of the server is left on the host" "$(leftovers "$ONE")" ""
   verdict
 }
 
-# -------------------------------------------------------------------------------- a token ends while Glance does not answer
+# ------------------------------------------------------------------------- a token expires while Glance does not answer
 
 slow
 END=$((SECONDS + 12)) SHORT=$(snapshot_of "$(expired 12)" glance-short)
-same "a snapshot is asked for with a token that ends soon" "$(cat "$WORK/status")" 202
-within 60 "its bytes are on their way to Glance" arrives "$SHORT"
+same "a snapshot is requested with a token that expires soon" "$(cat "$WORK/status")" 202
+within 60 "the first bytes of that snapshot are in Glance" arrives "$SHORT"
 fast
 signal STOP
-expect "they were so before the token's end" [ "$END" -gt "$SECONDS" ]
+expect "those bytes came before the token expired" [ "$END" -gt "$SECONDS" ]
 sleep $((END > SECONDS ? END - SECONDS + 1 : 1))
 signal CONT
-within 60 "... and the snapshot ends well after it" image_is "$SHORT" active
-within 20 "... and the server is at rest" at_rest
+within 60 "that snapshot completes after the token expired" image_is "$SHORT" active
+within 20 "the server is at rest after the snapshot with the short token" at_rest
 
 # ---------------------------------------------------------------------------------------- Glance dies during a snapshot
 
 slow
 DYING=$(snapshot_of "$WEB" glance-dying)
-within 60 "a snapshot is being uploaded" arrives "$DYING"
+within 60 "the upload of a snapshot has begun" arrives "$DYING"
 signal KILL
 fast
 tells_of_glance() { curl -s "$URL/healthz" | grep -q '"state":"glance cannot be reached: Connection refused'; }
-within 20 "the health says that Glance is gone" tells_of_glance
+within 20 "the health says that Glance cannot be reached" tells_of_glance
 glance_up
-within 60 "a snapshot that Glance's end broke off leaves no image" no_image "$DYING"
-within 20 "... and the server is at rest" at_rest
-same "... and no copy on the host" "$(v vol-list chronova | grep -c "${ONE}_copy")" 0
+within 60 "a snapshot during which Glance died leaves no image" no_image "$DYING"
+within 20 "the server is at rest after that failed snapshot" at_rest
+same "the failed snapshot leaves no copy on the host" "$(v vol-list chronova | grep -c "${ONE}_copy")" 0
 
 # ------------------------------------------------------------------------------------------- Glance fails during a boot
 
@@ -203,53 +203,53 @@ head -c 1048576 /dev/urandom | dd of="$WORK/large.raw" conv=notrunc status=none
 LARGE=$(upload glance-large "$WORK/large.raw")
 LARGE_HASH=$(glance "images/$LARGE" | field os_hash_value)
 HASHES+=("$LARGE_HASH")
-begins() { # name: a server from the large image, whose id is in ID. The client would wait for the slow Glance
+begins() { # name: as `asks`, from the large image, without the client, which would wait for the slow Glance
   status "$WEB" "$SERVERS_PATH" -H 'OpenStack-API-Version: compute 2.37' -d "{\"server\": {\"name\": \"$1\", \"imageRef\": \"$LARGE\",
     \"flavorRef\": \"$FLAVOR\", \"networks\": [{\"uuid\": \"$NETWORK\"}]}}" >"$WORK/status"
   ID=$(field server.id <"$WORK/answer")
-  [ -n "$ID" ] || bad "$1 is asked for" "$(cat "$WORK/answer")"
+  [ -n "$ID" ] || bad "$1 is requested" "$(cat "$WORK/answer")"
   SERVERS+=("$ID")
 }
 slow
 begins glance-killed
 KILLED=$ID
-within 60 "a large image is on its way to the host" is_half_on_host "$LARGE_HASH"
+within 60 "the download of a large image has begun" is_half_on_host "$LARGE_HASH"
 signal KILL
 fast
-within 90 "a server whose image breaks off fails" server_is "$KILLED" ERROR
-like "... and the log says why" "$(cat "$WORK/chronova.log")" "$LARGE cannot be read now: glance"
-same "... and no half of an image on the host" "$(on_host "base-$LARGE_HASH")" ""
+within 90 "a server fails if Glance does not send its whole image" server_is "$KILLED" ERROR
+like "the log says that the image cannot be read" "$(cat "$WORK/chronova.log")" "$LARGE cannot be read now: glance"
+same "no incomplete image is left on the host" "$(on_host "base-$LARGE_HASH")" ""
 glance_up
 slow
 begins glance-hung
 HUNG=$ID
-within 60 "the image is on its way again" is_half_on_host "$LARGE_HASH"
+within 60 "the download of the large image has begun again" is_half_on_host "$LARGE_HASH"
 fast
 signal STOP
 sleep $((PATIENCE + 3))
 signal CONT
-within 90 "a Glance that hangs for longer than its time costs one attempt, and no server" server_is "$HUNG" ACTIVE
-like "... which the log tells" "$(cat "$WORK/chronova.log")" 'glance sends no more of its answer'
+within 90 "a server becomes ACTIVE although Glance hung for longer than its timeout" server_is "$HUNG" ACTIVE
+like "the log says that Glance sent no more of its answer" "$(cat "$WORK/chronova.log")" 'glance sends no more of its answer'
 signal STOP
 BEGAN=$SECONDS
-same "a Glance that hangs fails a request" "$(status "$WEB" "$SERVERS_PATH" -d "${REQUEST/glance-foreign/glance-late}")" 503
-expect "... after the time that it may take, once" [ $((SECONDS - BEGAN)) -lt $((2 * PATIENCE)) ]
+same "while Glance hangs, a request for a server gets 503" "$(status "$WEB" "$SERVERS_PATH" -d "${REQUEST/glance-foreign/glance-late}")" 503
+expect "that request waits for one timeout only" [ $((SECONDS - BEGAN)) -lt $((2 * PATIENCE)) ]
 signal CONT
 
 # ------------------------------------------------------------------------------------------ without the service's token
 
 sed -i 's/^send_service_user_token = true/send_service_user_token = false/' "$CONF"
-like "the configuration warns" "$("$CHRONOVA_BIN" config check "$CONF")" 'long work fails once the user.s token has expired'
+like "the configuration check warns about the missing service's token" "$("$CHRONOVA_BIN" config check "$CONF")" 'long work fails once the user.s token has expired'
 house_stop
 house_start || bad "the control plane starts again" "$(tail -n 20 "$WORK/chronova.log")"
 within 30 "the compute host is up again" host_is up
 snapshot_of "$(expired)" glance-alone >/dev/null
-same "without the service's token a snapshot with an expired one is refused" "$(cat "$WORK/status")" 403
-like "... with what to change" "$(cat "$WORK/answer")" 'send_service_user_token'
-within 20 "... and the server is at rest" at_rest
-same "... and no image is left" "$(glance 'images?name=glance-alone' | grep -c '"id"')" 0
+same "without a service's token, a snapshot with an expired token is refused" "$(cat "$WORK/status")" 403
+like "the refusal names the option to change" "$(cat "$WORK/answer")" 'send_service_user_token'
+within 20 "the server is at rest after the refused snapshot" at_rest
+same "the refused snapshot leaves no image" "$(glance 'images?name=glance-alone' | grep -c '"id"')" 0
 
 expect "the servers are deleted" web server delete --wait "$ONE" "$KILLED" "$HUNG"
-same "nothing is left on the host" "$(leftovers "$ONE")$(leftovers "$KILLED")$(leftovers "$HUNG")" ""
-same "no token is in the log" "$(grep -cF -e "$WEB" -e "$SERVICE" -e "$ADMIN" "$WORK/chronova.log")" 0
+same "nothing of the servers is left on the host" "$(leftovers "$ONE")$(leftovers "$KILLED")$(leftovers "$HUNG")" ""
+same "no token is in the log after all faults" "$(grep -cF -e "$WEB" -e "$SERVICE" -e "$ADMIN" "$WORK/chronova.log")" 0
 verdict

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Network interfaces are attached to a running guest and detached again, live and in its persistent definition. The
-# script checks this from inside the guest.
+# Network interfaces are attached to a running guest and detached again, both in the running domain and in its
+# persistent definition. The script also checks this from inside the guest.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open interfaces 10.85
@@ -15,61 +15,61 @@ ONE=$ID
 ready nic-one "the guest is booted"
 macs() { v domiflist "$1" | awk 'NF > 4 || $5 ~ /:/ {print $5}' | grep : | sort; }
 kept() { v domiflist "$1" --inactive | awk '{print $5}' | grep : | sort; }
-same "it has one interface" "$(macs "$ONE" | wc -l)" 1
+same "the guest has one interface" "$(macs "$ONE" | wc -l)" 1
 inside_has() { inside "$ONE" "ip -o addr show" | grep -qF "$1"; }
 cable() { inside "$ONE" "cat /sys/class/net/*/address" | grep -qiF "$1"; }
 
-# ----------------------------------------------------------------------- an interface is attached to the running guest
+# ------------------------------------------------------------------------ an interface is attached to the running guest
 
 expect "a port is made" os port create --network interfaces-two --fixed-ip ip-address=10.85.2.77 nic-port
 PORT=$(get port nic-port id) MAC=$(get port nic-port mac_address)
-expect "it is added to the running server" os server add port nic-one "$PORT"
-like "the server shows its address" "$(get server nic-one addresses)" '10\.85\.2\.77'
-like "the running guest has it" "$(macs "$ONE")" "$MAC"
-like "the persistent definition has it, too" "$(kept "$ONE")" "$MAC"
-within 30 "the guest's kernel sees the card" cable "$MAC"
-within 60 "and got its address by DHCP" inside_has 10.85.2.77
+expect "the port is added to the running server" os server add port nic-one "$PORT"
+like "the server shows the port's address" "$(get server nic-one addresses)" '10\.85\.2\.77'
+like "the running domain has the interface" "$(macs "$ONE")" "$MAC"
+like "the persistent definition has the interface, too" "$(kept "$ONE")" "$MAC"
+within 30 "the guest's kernel sees the network card" cable "$MAC"
+within 60 "the guest got the port's address by DHCP" inside_has 10.85.2.77
 like "the port is bound to the server" "$(get port nic-port device_id)" "$ONE"
-like "a second attachment is refused" "$(os server add port nic-one "$PORT" 2>&1)" "still in use"
+like "a second attachment of the port is refused" "$(os server add port nic-one "$PORT" 2>&1)" "still in use"
 
 # ---------------------------------------------------------------------------------------- the interface after a restart
 
-expect "a hard reboot" os server reboot --hard --wait nic-one
-ready nic-one "it is booted again" 2
-within 60 "the interface is still there" cable "$MAC"
+expect "the server is rebooted hard" os server reboot --hard --wait nic-one
+ready nic-one "the guest is booted again" 2
+within 60 "the guest's kernel sees the network card after the reboot" cable "$MAC"
 
 # -------------------------------------------------------------------------------------------- the interface is detached
 
-expect "the port is removed" os server remove port nic-one "$PORT"
-within 60 "the running guest does not have it any more" eval '! macs "$ONE" | grep -qiF "$MAC"'
-within 30 "the persistent definition does not have it either" eval '! kept "$ONE" | grep -qiF "$MAC"'
-within 30 "the guest's kernel does not see it any more" eval '! cable "$MAC"'
-within 20 "the server does not show it any more" eval '! get server nic-one addresses | grep -q 10.85.2.77'
-same "the port is free, and still there" "$(get port nic-port device_id)" ""
-same "its packet filter is gone" "$(v nwfilter-list | grep -c "$PORT")" 0
+expect "the port is removed from the server" os server remove port nic-one "$PORT"
+within 60 "the running domain does not have the interface any more" eval '! macs "$ONE" | grep -qiF "$MAC"'
+within 30 "the persistent definition does not have the interface either" eval '! kept "$ONE" | grep -qiF "$MAC"'
+within 30 "the guest's kernel does not see the network card any more" eval '! cable "$MAC"'
+within 20 "the server does not show the port's address any more" eval '! get server nic-one addresses | grep -q 10.85.2.77'
+same "the port belongs to no server" "$(get port nic-port device_id)" ""
+same "the packet filter of the port is removed" "$(v nwfilter-list | grep -c "$PORT")" 0
 
-# -------------------------------------------------------------- attached by network, while off; deleted with the server
+# ------------------------------------------------------------ an attachment by network, and one while the server is off
 
 expect "an interface is added by network, with a new port" os server add network nic-one interfaces-two
-within 20 "the server shows an address of it" eval 'get server nic-one addresses | grep -q "10\.85\.2\."'
+within 20 "the server shows an address of that network" eval 'get server nic-one addresses | grep -q "10\.85\.2\."'
 MADE=$(os port list --device-id "$ONE" --network interfaces-two -f value -c ID)
 expect "the server is stopped" eval 'os server stop nic-one && wait_for 60 is nic-one SHUTOFF'
 expect "another interface is added while the server is off" os server add port nic-one "$PORT"
-like "the persistent definition has it" "$(kept "$ONE")" "$MAC"
+like "the persistent definition has that interface" "$(kept "$ONE")" "$MAC"
 expect "the server is started" eval 'os server start nic-one && wait_for 60 is nic-one ACTIVE'
-within 120 "the guest sees it" cable "$MAC"
+within 120 "the started guest sees that network card" cable "$MAC"
 EVENTS=$(os server event list nic-one -f value -c Action)
-like "its events tell of attachments" "$EVENTS" '^attach_interface$'
-like "and of detachments" "$EVENTS" '^detach_interface$'
+like "the server's events have the attachments" "$EVENTS" '^attach_interface$'
+like "the server's events have the detachment" "$EVENTS" '^detach_interface$'
 
-# ------------------------------------------------------------------------------------------------------ the console log
+# --------------------------------------------------------------------------------------------- the address of a console
 
 CONSOLE=$(os console url show --novnc nic-one -f value -c url)
 like "a VNC console has an address" "$CONSOLE" "^http://127.0.0.1:[0-9]+/console/vnc_auto.html\?path=console%3Ftoken%3D[0-9a-f-]{36}$"
 
 expect "the server is deleted" os server delete --wait nic-one
-same "nothing is left on the host" "$(leftovers "$ONE" "$PORT")" ""
-expect "the created port is deleted" eval '! os port show "$MADE" >/dev/null 2>&1'
+same "nothing of the server is left on the host" "$(leftovers "$ONE" "$PORT")" ""
+expect "the port that the server created is deleted" eval '! os port show "$MADE" >/dev/null 2>&1'
 expect "the user's port is not deleted" os port show "$PORT" -f value -c id
 os port delete "$PORT" >/dev/null 2>&1
 verdict

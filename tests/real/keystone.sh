@@ -11,7 +11,7 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 CACHE=3 PATIENCE=6
 SECRET=kolla-Tz5x9QmP
 
-cloud() { # NAME USER SCOPE...: a cloud of the client's file
+cloud() { # NAME USER SCOPE...: prints the entry NAME of a clouds.yaml
   local name=$1 user=$2 line; shift 2
   printf '  %s:\n    region_name: RegionOne\n    identity_api_version: 3\n    auth:\n' "$name"
   for line in "auth_url: $KEYSTONE/v3" "username: $user" "password: secret" "user_domain_name: Default" "$@"; do
@@ -38,7 +38,7 @@ house_first() {
   nova_conf "$SECRET" >>"$CONF"
 }
 
-# Creates users, roles and the catalogue, as the installation guide has them; prints the ids of two users. Plain
+# Creates users, roles and the catalogue, as in the installation guide; prints the ids of two users. Plain
 # requests are faster than the client, which takes seconds for each command.
 people() { # password of nova
   python3 - "$KEYSTONE/v3" "$1" "compute=$COMPUTE/v2.1" "placement=$PLACEMENT" "image=$URL/image" "network=$URL/network" <<'PYTHON'
@@ -124,7 +124,7 @@ house_last() {
   [ $FAILED -gt 0 ] || rm -rf "$KEYSTONE_DIR"
 }
 
-# The status of a request with a token.
+# Sends a request with a token, and prints the status of the answer.
 status() { # token, path, more...
   local token=$1 path=$2; shift 2
   curl -s -m 30 -o "$WORK/answer" -w '%{http_code}' -H "X-Auth-Token: $token" "$@" "$URL$path"
@@ -149,11 +149,11 @@ subject() { # the value of "identity", and what follows it
   curl -s -m 30 -D - -o /dev/null -H 'Content-Type: application/json' "$KEYSTONE/v3/auth/tokens" -d "{\"auth\": {\"identity\": $1}}" \
     | tr -d '\r' | sed -n 's/^X-Subject-Token: //Ip'
 }
-# A request of the administrator to Keystone.
+# Sends a request of the administrator to Keystone.
 keystone() { # method, path, more...
   local method=$1 path=$2; shift 2
   curl -sS -f -m 30 -o /dev/null -X "$method" -H "X-Auth-Token: $(token chronova)" -H 'Content-Type: application/json' "$@" "$KEYSTONE/v3/$path" \
-    || bad "Keystone does as it is told: $method $path"
+    || bad "Keystone accepts the request $method $path"
 }
 change() { keystone PATCH "users/$(sed -n "s/^$1 //p" "$KEYSTONE_DIR/users")" -d "$2"; } # user, what
 password_of_nova() { change nova "{\"user\": {\"password\": \"$1\"}}"; }
@@ -162,22 +162,22 @@ SERVERS_PATH=/compute/v2.1/servers
 KEYSTONE_DIR=$(mktemp -d "${TMPDIR:-/tmp}/chronova-keystone.XXXXXX") HOUSE_CLOUDS=$KEYSTONE_DIR/clouds.yaml
 house_open keystone 10.83
 
-# ------------------------------------------------------------------------------------------ the services of this cloud
+# ------------------------------------------------------------------------------------------- the services of this cloud
 
 CHECKED=$("$CHRONOVA_BIN" config check "$CONF")
 like "the configuration is usable" "$CHECKED" '^usable: 0 errors'
-like "... and says that Keystone is the identity service" "$CHECKED" "note: \[keystone_authtoken\] auth_url: Keystone at $KEYSTONE is the identity service"
+like "the configuration check says that Keystone is the identity service" "$CHECKED" "note: \[keystone_authtoken\] auth_url: Keystone at $KEYSTONE is the identity service"
 sed 's/^password = .*//' "$CONF" >"$WORK/half.conf"
-like "half an account is not usable" "$("$CHRONOVA_BIN" config check "$WORK/half.conf")" \
+like "a configuration without the account's password is an error" "$("$CHRONOVA_BIN" config check "$WORK/half.conf")" \
   'error: \[keystone_authtoken\] password is not set'
-like "the health says where the identity service is" "$(curl -fsS "$URL/healthz")" "\"identity\":\{\"service\":\"keystone\",\"place\":\"$KEYSTONE\""
+like "the health names Keystone's address" "$(curl -fsS "$URL/healthz")" "\"identity\":\{\"service\":\"keystone\",\"place\":\"$KEYSTONE\""
 same "the embedded identity API is not served" "$(status '' /identity/v3)" 404
-like "... and says where the real one is" "$(cat "$WORK/answer")" "identity service of this cloud is at $KEYSTONE"
-same "no file with credentials is written" "$(ls "$DATA"/clouds.yaml 2>/dev/null)" ""
-like "a request without a token is sent to Keystone" "$(curl -s -D - -o /dev/null "$URL$SERVERS_PATH")" "Keystone uri=\"$KEYSTONE\""
-same "a forged token is no token" "$(status gAAAAABforged "$SERVERS_PATH")" 401
+like "the answer says where the real identity API is" "$(cat "$WORK/answer")" "identity service of this cloud is at $KEYSTONE"
+same "no clouds.yaml is written" "$(ls "$DATA"/clouds.yaml 2>/dev/null)" ""
+like "the refusal of a request without a token names Keystone's address" "$(curl -s -D - -o /dev/null "$URL$SERVERS_PATH")" "Keystone uri=\"$KEYSTONE\""
+same "a forged token is refused" "$(status gAAAAABforged "$SERVERS_PATH")" 401
 
-# ---------------------------------------------------------------------------------------------------------- a server
+# ------------------------------------------------------------------------------------------------------------- a server
 
 os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public keystone >"$WORK/image" 2>&1 \
   || bad "the image is uploaded" "$(cat "$WORK/image")"
@@ -190,85 +190,85 @@ WANTED=(--flavor keystone --image keystone --network keystone --config-drive Tru
 os --os-cloud web server create --wait "${WANTED[@]}" keystone-one >"$WORK/boot" 2>&1 \
   || bad "a member's server is made" "$(tail -n 20 "$WORK/boot")"
 ONE=$(os --os-cloud web server show keystone-one -f value -c id)
-[ -n "$ONE" ] || { bad "the member's server has an id: nothing that follows can be checked"; exit 1; }
+[ -n "$ONE" ] || { bad "the member's server has an id, which the next checks need"; exit 1; }
 SERVERS+=("$ONE")
 ready "$ONE" "a member's guest is booted"
-same "the member sees it" "$(os --os-cloud web server list -f value -c Name -c Status)" "keystone-one ACTIVE"
+same "the member's list has the server" "$(os --os-cloud web server list -f value -c Name -c Status)" "keystone-one ACTIVE"
 PROJECT=$(os project show web -f value -c id)
-same "it belongs to the member's project" "$(get server "$ONE" project_id)" "$PROJECT"
+same "the server belongs to the member's project" "$(get server "$ONE" project_id)" "$PROJECT"
 OTHER=$(token shop)
-same "another project may ask" "$(status "$OTHER" "$SERVERS_PATH")" 200
-same "... and sees nothing" "$(cat "$WORK/answer")" '{"servers":[]}'
-same "... nor finds it by its id" "$(status "$OTHER" "$SERVERS_PATH/$ONE")" 404
-same "... nor deletes it" "$(status "$OTHER" "$SERVERS_PATH/$ONE" -X DELETE)" 404
+same "another project may list servers" "$(status "$OTHER" "$SERVERS_PATH")" 200
+same "the other project's list is empty" "$(cat "$WORK/answer")" '{"servers":[]}'
+same "the other project does not find the server by its id" "$(status "$OTHER" "$SERVERS_PATH/$ONE")" 404
+same "the other project cannot delete the server" "$(status "$OTHER" "$SERVERS_PATH/$ONE" -X DELETE)" 404
 READER=$(token web-reader)
-same "a reader sees it" "$(status "$READER" "$SERVERS_PATH/$ONE")" 200
-same "a reader may stop nothing" "$(status "$READER" "$SERVERS_PATH/$ONE/action" -H 'Content-Type: application/json' -d '{"os-stop": null}')" 403
+same "a reader sees the server" "$(status "$READER" "$SERVERS_PATH/$ONE")" 200
+same "a reader may not stop the server" "$(status "$READER" "$SERVERS_PATH/$ONE/action" -H 'Content-Type: application/json' -d '{"os-stop": null}')" 403
 same "a member sees no hypervisors" "$(status "$(token web)" /compute/v2.1/os-hypervisors)" 403
-like "an administrator does" "$(os hypervisor list -f value -c State)" '^up$'
-same "a token of the system is of another scope" "$(status "$(token system)" /compute/v2.1/os-hypervisors)" 403
-same "... and so is one of a domain" "$(status "$(token domain)" "$SERVERS_PATH")" 403
-like "Placement knows the host, by its own endpoint of the catalogue" "$(os resource provider list -f value -c generation)" '^[0-9]+$'
-same "Compute is where the catalogue has it" "$(os catalog show compute -f json | grep -c "$COMPUTE/v2.1")" 3
+like "an administrator sees hypervisors" "$(os hypervisor list -f value -c State)" '^up$'
+same "a token with system scope is refused" "$(status "$(token system)" /compute/v2.1/os-hypervisors)" 403
+same "a token with domain scope is refused" "$(status "$(token domain)" "$SERVERS_PATH")" 403
+like "Placement answers at its own endpoint of the catalogue" "$(os resource provider list -f value -c generation)" '^[0-9]+$'
+same "the catalogue has Compute's address for each interface" "$(os catalog show compute -f json | grep -c "$COMPUTE/v2.1")" 3
 
-# ------------------------------------------------------------------------------------------------------------- quotas
+# --------------------------------------------------------------------------------------------------------------- quotas
 
 like "the quota of a project is shown" "$(os quota show --compute web 2>/dev/null)" ' instances +\| +10 '
 expect "a quota is set by the project's name" os quota set --instances 1 web
-like "... and shown" "$(os quota show --compute web -f value 2>/dev/null)" '(^| )instances 1( |$)'
-like "... and enforced" "$(os --os-cloud web server create "${WANTED[@]}" keystone-two 2>&1)" 'Quota exceeded for instances'
+like "the new quota is shown" "$(os quota show --compute web -f value 2>/dev/null)" '(^| )instances 1( |$)'
+like "the new quota is enforced" "$(os --os-cloud web server create "${WANTED[@]}" keystone-two 2>&1)" 'Quota exceeded for instances'
 QUOTA=/compute/v2.1/os-quota-sets/0123456789abcdef0123456789abcdef
 same "a project that Keystone does not know has no quota" "$(status "$(token chronova)" "$QUOTA")" 400
-like "... and that is said" "$(cat "$WORK/answer")" 'is not a valid project'
+like "the refusal says that the project is not valid" "$(cat "$WORK/answer")" 'is not a valid project'
 
-# ---------------------------------------------------------------------------------------- application credentials
+# ---------------------------------------------------------------------------------------------- application credentials
 
 RULES='[{"service": "compute", "method": "GET", "path": "/v2.1/servers"}]'
 CREDENTIAL=$(os --os-cloud web application credential create --secret s3cret --access-rules "$RULES" narrow -f value -c id)
 NARROW=$(subject "{\"methods\": [\"application_credential\"], \"application_credential\": {\"id\": \"$CREDENTIAL\", \"secret\": \"s3cret\"}}")
 same "an application credential with access rules lists servers" "$(status "$NARROW" "$SERVERS_PATH")" 200
-same "... and is good for nothing else" "$(status "$NARROW" "$SERVERS_PATH/$ONE") $(status "$NARROW" /compute/v2.1/flavors)" "401 401"
+same "the application credential is refused for other requests" "$(status "$NARROW" "$SERVERS_PATH/$ONE") $(status "$NARROW" /compute/v2.1/flavors)" "401 401"
 
-# ------------------------------------------------------------------------------------------------- tokens of services
+# ----------------------------------------------------------------------------------- expired tokens, tokens of services
 
 OLD=$(bash "$HERE/../testbed/keystone.sh" expired "$KEYSTONE_DIR" "$(token web)") SERVICE=$(token nova)
 passed_on() { status "$1" "$SERVERS_PATH/$ONE" -H "X-Service-Token: $2"; } # token of the user, token of the service
-same "an expired token is none" "$(status "$OLD" "$SERVERS_PATH/$ONE")" 401
-same "... but with a service's token beside it" "$(passed_on "$OLD" "$SERVICE")" 200
-same "... which has to have the role" "$(passed_on "$OLD" "$(token chronova)") $(passed_on "$OLD" "$(token web)")" "401 401"
-same "... and helps no forged token" "$(passed_on gAAAAABforged "$SERVICE") $(passed_on "$OLD" gAAAAABforged)" "401 401"
-same "... and is forgotten after that" "$(status "$OLD" "$SERVERS_PATH/$ONE")" 401
+same "an expired token is refused" "$(status "$OLD" "$SERVERS_PATH/$ONE")" 401
+same "an expired token is accepted beside a service's token" "$(passed_on "$OLD" "$SERVICE")" 200
+same "an expired token is refused beside a token without the service role" "$(passed_on "$OLD" "$(token chronova)") $(passed_on "$OLD" "$(token web)")" "401 401"
+same "a forged token is refused as the user's and as the service's" "$(passed_on gAAAAABforged "$SERVICE") $(passed_on "$OLD" gAAAAABforged)" "401 401"
+same "the expired token alone is still refused" "$(status "$OLD" "$SERVERS_PATH/$ONE")" 401
 
 # ------------------------------------------------------------------------------------------------------- revoked tokens
 
 REVOKED=$(token web)
-same "a snapshot is asked for" "$(status "$REVOKED" "$SERVERS_PATH/$ONE/action" -H 'Content-Type: application/json' \
+same "a snapshot is requested" "$(status "$REVOKED" "$SERVERS_PATH/$ONE/action" -H 'Content-Type: application/json' \
   -d '{"createImage": {"name": "keystone-snapshot"}}')" 202
 keystone DELETE auth/tokens -H "X-Subject-Token: $REVOKED"
-within $((CACHE + 2)) "a revoked token counts no more, once the cache's time is over" answers 401 "$REVOKED" "$SERVERS_PATH"
+within $((CACHE + 2)) "a revoked token is refused after the cache's time" answers 401 "$REVOKED" "$SERVERS_PATH"
 snapshot_is() { [ "$(os --os-cloud web image list --name keystone-snapshot -f value -c Status)" = "$1" ]; }
-within 60 "a snapshot outlives the token that asked for it" snapshot_is active
+within 60 "a snapshot completes although its token was revoked" snapshot_is active
 FIRED=$(token shop)
-same "a user gets in" "$(status "$FIRED" "$SERVERS_PATH")" 200
+same "the token of an enabled user is accepted" "$(status "$FIRED" "$SERVERS_PATH")" 200
 change eve '{"user": {"enabled": false}}'
-within $((CACHE + 2)) "a user who is switched off is out" answers 401 "$FIRED" "$SERVERS_PATH"
+within $((CACHE + 2)) "the token of a disabled user is refused" answers 401 "$FIRED" "$SERVERS_PATH"
 
-# ------------------------------------------------------------------------------------ the account of the service fails
+# ------------------------------------------------------------------------------------- the account of the service fails
 
 A=$(token web) B=$(token web)
 password_of_nova something-else
-within $((CACHE + 3)) "with a wrong password of its own nobody gets in" answers 503 "$A" "$SERVERS_PATH"
-like "... which the client is told" "$(cat "$WORK/answer")" 'Keystone service is temporarily unavailable'
-like "... and the log says why" "$(tail -n 50 "$WORK/chronova.log")" "own account \(401"
-same "... not even a forged token is judged" "$(status gAAAAABforged "$SERVERS_PATH")" 503
+within $((CACHE + 3)) "while the service's own password is wrong, requests get 503" answers 503 "$A" "$SERVERS_PATH"
+like "the answer says that Keystone is unavailable" "$(cat "$WORK/answer")" 'Keystone service is temporarily unavailable'
+like "the log says that Keystone refuses the service's own account" "$(tail -n 50 "$WORK/chronova.log")" "own account \(401"
+same "even a forged token gets 503" "$(status gAAAAABforged "$SERVERS_PATH")" 503
 password_of_nova "$SECRET"
-within 10 "with the right one all is well again" answers 200 "$A" "$SERVERS_PATH"
+within 10 "with the right password, requests are accepted again" answers 200 "$A" "$SERVERS_PATH"
 
-# ------------------------------------------------------------------------------------------ Keystone does not answer
+# --------------------------------------------------------------------------------------------- Keystone does not answer
 
 PID=$(cat "$KEYSTONE_DIR/pid") FRESH=("$(token web)" "$(token web)" "$(token web)" "$(token web)")
 expect "the quota is raised" os quota set --instances 2 web
-os --os-cloud web server create "${WANTED[@]}" keystone-two >"$WORK/boot-two" 2>&1 || bad "a second server is asked for" "$(cat "$WORK/boot-two")"
+os --os-cloud web server create "${WANTED[@]}" keystone-two >"$WORK/boot-two" 2>&1 || bad "a second server is requested" "$(cat "$WORK/boot-two")"
 TWO=$(sed -n 's/^| id  *| \([0-9a-f-]*\) .*/\1/p' "$WORK/boot-two")
 SERVERS+=("$TWO")
 kill -STOP -- "-$PID"
@@ -277,29 +277,29 @@ ask() { curl -s -m 30 -o /dev/null -w '%{http_code} %{time_total}\n' -H "X-Auth-
 WAITS=()
 for TOKEN in "${FRESH[@]:0:3}"; do ask "$TOKEN" >>"$WORK/waits" & WAITS+=($!); done
 wait "${WAITS[@]}"
-same "a Keystone that hangs lets nobody in" "$(cut -d ' ' -f 1 "$WORK/waits" | sort | uniq -c | xargs)" "3 503"
-expect "... and nobody waits for long ($(xargs <"$WORK/waits"))" awk "\$2 > $PATIENCE + 3 { exit 1 }" "$WORK/waits"
+same "while Keystone hangs, requests get 503" "$(cut -d ' ' -f 1 "$WORK/waits" | sort | uniq -c | xargs)" "3 503"
+expect "no request waits for much longer than the timeout ($(xargs <"$WORK/waits"))" awk "\$2 > $PATIENCE + 3 { exit 1 }" "$WORK/waits"
 ask "${FRESH[3]}" >"$WORK/refused"
-expect "... and then nobody waits at all ($(cat "$WORK/refused"))" awk '$1 != 503 || $2 > 2 { exit 1 }' "$WORK/refused"
-like "the health says so" "$(curl -s "$URL/healthz")" "\"state\":\"keystone does not answer within $PATIENCE s\""
-same "... and that Chronova itself is well" "$(curl -s -o /dev/null -w '%{http_code}' "$URL/healthz")" 200
-same "the guest runs on" "$(v domstate "$ONE" | head -n 1)" running
-within 60 "a server that was asked for is built meanwhile" domain_is "$TWO" running
+expect "a later request gets 503 at once ($(cat "$WORK/refused"))" awk '$1 != 503 || $2 > 2 { exit 1 }' "$WORK/refused"
+like "the health says that Keystone does not answer" "$(curl -s "$URL/healthz")" "\"state\":\"keystone does not answer within $PATIENCE s\""
+same "the health request itself is answered with 200" "$(curl -s -o /dev/null -w '%{http_code}' "$URL/healthz")" 200
+same "the guest runs while Keystone hangs" "$(v domstate "$ONE" | head -n 1)" running
+within 60 "the second server is built while Keystone hangs" domain_is "$TWO" running
 kill -CONT -- "-$PID"
-within 15 "when it answers again, so does Chronova" answers 200 "${FRESH[0]}" "$SERVERS_PATH"
+within 15 "requests are accepted after Keystone continues" answers 200 "${FRESH[0]}" "$SERVERS_PATH"
 two_is() { [ "$(os --os-cloud web server show keystone-two -f value -c status)" = "$1" ]; }
-within 30 "... and the server is there" two_is ACTIVE
+within 30 "the second server is ACTIVE" two_is ACTIVE
 
 kill -KILL -- "-$PID"
-within $((CACHE + 3)) "a Keystone that is gone lets nobody in" answers 503 "$A" "$SERVERS_PATH"
-like "the health says so" "$(curl -s "$URL/healthz")" '"state":"keystone cannot be reached: Connection refused'
+within $((CACHE + 3)) "after Keystone is killed, requests get 503" answers 503 "$A" "$SERVERS_PATH"
+like "the health says that Keystone cannot be reached" "$(curl -s "$URL/healthz")" '"state":"keystone cannot be reached: Connection refused'
 bash "$HERE/../testbed/keystone.sh" up "$KEYSTONE_DIR"
-within 15 "when it is back, so is Chronova" answers 200 "$A" "$SERVERS_PATH"
+within 15 "requests are accepted after Keystone is started again" answers 200 "$A" "$SERVERS_PATH"
 METRICS=$(curl -fsS "$URL/metrics")
-like "the calls are counted" "$METRICS" '^chronova_service_calls\{outcome="unanswered",service="keystone"\} [1-9]'
-like "... and that Keystone answers" "$METRICS" '^chronova_service_answers\{service="keystone"\} 1'
+like "the metrics count the unanswered calls to Keystone" "$METRICS" '^chronova_service_calls\{outcome="unanswered",service="keystone"\} [1-9]'
+like "the metrics show that Keystone answers" "$METRICS" '^chronova_service_answers\{service="keystone"\} 1'
 
 expect "the servers are deleted" os --os-cloud web server delete --wait keystone-one keystone-two
-same "nothing is left on the host" "$(leftovers "$ONE")$(leftovers "$TWO")" ""
+same "nothing of the servers is left on the host" "$(leftovers "$ONE")$(leftovers "$TWO")" ""
 same "no secret is in the log" "$(grep -cF -e "$SECRET" -e "$A" -e "$SERVICE" -e "${FRESH[0]}" -e s3cret "$WORK/chronova.log")" 0
 verdict

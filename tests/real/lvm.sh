@@ -1,13 +1,13 @@
 #!/bin/bash
 # Guests' disks on real LVM: one host with a volume group on a loop device. The script checks the disks from inside the
-# guests. Needs a kernel with device mapper. On another kernel it runs `storage.sh lvm`: two hosts, with a replacement
-# for LVM's programs, under the real libvirt and QEMU.
+# guests. Needs a kernel with device mapper. On another kernel, the script runs `storage.sh lvm` instead: two hosts with
+# a replacement for LVM's programs, under the real libvirt and QEMU.
 set -uo pipefail
 [ "$(id -u)" = 0 ] || { echo "needs root, for a volume group"; exit 77; }
 losetup -f >/dev/null 2>&1 || { echo "this machine has no loop devices"; exit 77; }
 grep -q device-mapper /proc/misc || modprobe dm-mod 2>/dev/null
 grep -q device-mapper /proc/misc || {
-  # A long run of storage.sh also covers this.
+  # A long run of storage.sh also runs `storage.sh lvm`.
   [ -z "${CHRONOVA_SOAK:-}" ] || { echo "this machine's kernel has no device mapper"; exit 77; }
   echo "this machine's kernel has no device mapper: the replacement for LVM's programs"
   exec bash "$(dirname "$0")/storage.sh" lvm
@@ -38,22 +38,22 @@ at_rest() { is "$1" "$2" && [ "$(get server "$1" OS-EXT-STS:task_state)" = None 
 like "the host shows the capacity of the volume group" "$(os hypervisor list --long -f value 2>&1; os hypervisor show "$(hostname)" -f value -c local_gb 2>&1)" '\b7\b'
 boot "$ONE" --config-drive True
 ready "$ONE" "the guest is booted from a logical volume"
-same "its disk is one" "$(volumes "$ID")" "_disk 1073741824 "
+same "the guest's disk is a logical volume of the flavor's size" "$(volumes "$ID")" "_disk 1073741824 "
 on_disk "$ID" 'echo first >/m/marker' >/dev/null
 expect "an image is made of the running guest" os server image create --wait --name "$NAME-image" "$ONE"
-expect "it is rescued" os server rescue "$ONE"
-within 120 "it is in rescue" at_rest "$ONE" RESCUE
+expect "the server is rescued" os server rescue "$ONE"
+within 120 "the server is in rescue" at_rest "$ONE" RESCUE
 like "the rescue disk is a logical volume" "$(volumes "$ID")" '_disk\.rescue '
-expect "it is unrescued" os server unrescue "$ONE"
-within 120 "it is ACTIVE" at_rest "$ONE" ACTIVE
-expect "it is resized" os server resize --flavor "$LARGE" "$ONE"
-within 300 "it waits to be verified" at_rest "$ONE" VERIFY_RESIZE
-like "its disk is larger, and the old one is kept" "$(volumes "$ID")" '^_disk 2147483648 _disk.swap 16777216 _kept_disk 1073741824 $'
+expect "the server is unrescued" os server unrescue "$ONE"
+within 120 "the server is ACTIVE after the rescue" at_rest "$ONE" ACTIVE
+expect "the server is resized" os server resize --flavor "$LARGE" "$ONE"
+within 300 "the server is in VERIFY_RESIZE" at_rest "$ONE" VERIFY_RESIZE
+like "the disk is larger, and the old disk is kept" "$(volumes "$ID")" '^_disk 2147483648 _disk.swap 16777216 _kept_disk 1073741824 $'
 same "the disk has its marker" "$(on_disk "$ID" 'cat /m/marker')" first
-expect "it is reverted" os server resize revert "$ONE"
-within 120 "it is ACTIVE" at_rest "$ONE" ACTIVE
+expect "the resize is reverted" os server resize revert "$ONE"
+within 120 "the server is ACTIVE after the revert" at_rest "$ONE" ACTIVE
 same "the old disk is back" "$(on_disk "$ID" 'cat /m/marker')" first
 like "the disk has its old size" "$(volumes "$ID")" '^_disk 1073741824 '
-expect "it is deleted" os server delete --wait "$ONE"
-same "nothing is left of it" "$(volumes "$ID")$(leftovers "$ID")" ""
+expect "the server is deleted" os server delete --wait "$ONE"
+same "nothing of the server is left on the host" "$(volumes "$ID")$(leftovers "$ID")" ""
 verdict

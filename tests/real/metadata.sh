@@ -1,6 +1,6 @@
 #!/bin/bash
 # A guest without a config drive gets its metadata, with its tagged devices, at the well-known address. The metadata
-# service identifies it by its source address. The script checks the metadata from inside the guest.
+# service identifies the guest by its source address. The script checks the metadata from inside the guest.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 ASKED=$(free_port) NET=10.90 RULE=()
@@ -20,40 +20,40 @@ os --os-compute-api-version 2.49 server create --wait --flavor metadata --image 
   --property role=web --nic "port-id=$(get port meta-port id),tag=front" meta-one >"$WORK/one" 2>&1 \
   || bad "a server is made" "$(tail -n 20 "$WORK/one")"
 ONE=$(get server meta-one id); SERVERS+=("$ONE")
-within 180 "the guest gets its name and id" said meta-one "GUEST-READY hostname=meta-one.novalocal uuid=$ONE source=metadata "
-within 30 "and what to do" said meta-one 'GUEST-USERDATA rc=7'
+within 180 "the guest gets its name and id from the metadata service" said meta-one "GUEST-READY hostname=meta-one.novalocal uuid=$ONE source=metadata "
+within 30 "the guest runs its user data from the metadata service" said meta-one 'GUEST-USERDATA rc=7'
 
 ask() { inside "$ONE" "wget -q -O - http://169.254.169.254/$1"; }
-same "its image's tree of EC2 has its address" "$(ask latest/meta-data/local-ipv4)" "$(get port meta-port fixed_ips | grep -oE '10\.[0-9.]+' | head -n 1)"
-like "a change shows at once" "$(os server set --name meta-new meta-one && ask openstack/latest/meta_data.json)" '"name": ?"meta-new"'
-# The list of devices in the metadata, with their bus addresses.
+same "the EC2 metadata has the server's address" "$(ask latest/meta-data/local-ipv4)" "$(get port meta-port fixed_ips | grep -oE '10\.[0-9.]+' | head -n 1)"
+like "the metadata has the server's new name at once" "$(os server set --name meta-new meta-one && ask openstack/latest/meta_data.json)" '"name": ?"meta-new"'
+# Prints the list of devices in the metadata, with their bus addresses.
 place() { ask openstack/latest/meta_data.json | grep -oE '"devices": ?\[[^]]*\]?[^]]*\]'; }
 DEVICE=$(place)
 like "the metadata has its tagged interface" "$DEVICE" "\"mac\": ?\"$MAC\""
 ADDRESS=$(grep -oE '"address": ?"[0-9a-f:.]+"' <<<"$DEVICE" | grep -oE '[0-9a-f]{4}:[0-9a-f:.]+')
-same "the guest has the device at that address" "$(inside "$ONE" "cat /sys/bus/pci/devices/$ADDRESS/virtio*/net/*/address" | tail -n 1)" "$MAC"
+same "the guest has the interface at the bus address in the metadata" "$(inside "$ONE" "cat /sys/bus/pci/devices/$ADDRESS/virtio*/net/*/address" | tail -n 1)" "$MAC"
 
 # A disk that is attached later.
 os volume create --size 1 meta-data >"$WORK/volume" 2>&1 || bad "a volume is requested" "$(tail -n 5 "$WORK/volume")"
-within 60 "the volume is there" eval '[ "$(get volume meta-data status)" = available ]'
+within 60 "the volume is available" eval '[ "$(get volume meta-data status)" = available ]'
 DATA=$(get volume meta-data id)
-expect "it is attached with a tag" eval 'os --os-compute-api-version 2.49 server add volume --tag data meta-new meta-data >/dev/null'
-within 30 "the guest sees it" sees_disk "$ONE" vdb
+expect "the volume is attached with a tag" eval 'os --os-compute-api-version 2.49 server add volume --tag data meta-new meta-data >/dev/null'
+within 30 "the guest sees the volume" sees_disk "$ONE" vdb
 DISK=$(ask openstack/latest/meta_data.json | grep -oE '\{"type": ?"disk"[^}]*\}')
-like "the metadata has its serial number and tag" "$DISK" "\"serial\": ?\"$DATA\".*\"data\""
+like "the metadata has the volume's serial number and tag" "$DISK" "\"serial\": ?\"$DATA\".*\"data\""
 ADDRESS=$(grep -oE '"address": ?"[0-9a-f:.]+"' <<<"$DISK" | grep -oE '[0-9a-f]{4}:[0-9a-f:.]+')
-same "the guest has the device at that address" "$(inside "$ONE" "ls /sys/bus/pci/devices/$ADDRESS/virtio*/block" | tail -n 1)" vdb
+same "the guest has the disk at the bus address in the metadata" "$(inside "$ONE" "ls /sys/bus/pci/devices/$ADDRESS/virtio*/block" | tail -n 1)" vdb
 
 # A password that a guest generates for its owner.
 inside "$ONE" "wget -q -O - --post-data c2VjcmV0 http://169.254.169.254/openstack/latest/password" >/dev/null
 TOKEN=$(os token issue -f value -c id)
 password() { curl -fsS "${@:2}" -X "$1" -H "X-Auth-Token: $TOKEN" "$URL/compute/v2.1/servers/$ONE/os-server-password"; }
-same "its owner reads the posted password" "$(password GET)" '{"password":"c2VjcmV0"}'
-expect "and clears it" password DELETE
-same "then it is gone" "$(password GET)" '{"password":""}'
+same "the server's owner reads the posted password" "$(password GET)" '{"password":"c2VjcmV0"}'
+expect "the owner clears the password" password DELETE
+same "the password is empty after that" "$(password GET)" '{"password":""}'
 
 # Other callers get no metadata.
 same "the host itself gets no metadata" "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$ASKED/openstack/latest/meta_data.json")" 404
 expect "the server is deleted" eval 'os server delete --wait meta-new'
-same "nothing of it is left" "$(leftovers "$ONE")" ""
+same "nothing of the server is left on the host" "$(leftovers "$ONE")" ""
 verdict

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Metrics, alert rules and the Grafana dashboard: promtool checks the metrics and the rules, and a real Prometheus answers
-# every query of the dashboard from a running server.
+# Metrics, alert rules and the Grafana dashboard: promtool checks the metrics and the rules, and a real Prometheus,
+# which collects the metrics of a running control plane, answers every query of the dashboard.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 PLACE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../ops/monitoring" && pwd)
 command -v promtool >/dev/null && command -v prometheus >/dev/null || cannot "no prometheus is installed"
 expect "the alert rules are well-formed" promtool check rules "$PLACE/alerts.yml"
 TOLD=$(cd "$PLACE" && promtool test rules alerts.test.yml 2>&1)
-same "each alert fires on its fault, and none without" $? 0
+same "each alert fires on its fault, and no alert fires without a fault" $? 0
 [[ $TOLD = *SUCCESS* ]] || echo "$TOLD"
 sim_open monitoring '[chronova]' 'hypervisors = sim://3'
 house_last() { [ -z "${PROMETHEUS:-}" ] || { kill "$PROMETHEUS" 2>/dev/null; wait "$PROMETHEUS" 2>/dev/null; }; }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A cloud that has Keystone and Neutron with OVN: servers on two real hosts get Neutron's ports. Each port is bound to
-# the server's host, plugged into Open vSwitch there, and deleted or unbound with the server. The long form adds more
-# interfaces, a port that is never plugged, live migrations with two bindings, and a floating address.
+# the server's host, plugged into Open vSwitch there, and deleted or unbound with the server. With CHRONOVA_SOAK=1
+# also: more interfaces, a port that is never plugged, live migrations with two bindings, and a floating address.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
@@ -56,7 +56,8 @@ house_last() {
 
 quiet() { "$@" >/dev/null; }
 web() { os --os-cloud web "$@"; }
-# Answers of Neutron and of the control plane to the administrator. The client takes a second for each.
+# `network` and `server` print answers of Neutron and of the control plane to the administrator. They use curl, because
+# the client takes a second for each answer.
 network() { curl -s -m 60 -H "X-Auth-Token: $ADMIN" "$NEUTRON/v2.0/$1"; }
 server() { curl -s -m 60 -H "X-Auth-Token: $ADMIN" -H 'OpenStack-API-Version: compute 2.90' "$URL/compute/v2.1/servers/$1" | field "${@:2}"; }
 server_is() { [ "$(server "$1" server.status)" = "$2" ]; } # uuid, status
@@ -81,9 +82,9 @@ ADMIN=$(token admin admin) WEB=$(token ann web)
 like "the configuration is usable" "$("$CHRONOVA_BIN" config check "$CONF")" '^usable: 0 errors'
 like "the health says that Neutron is the network service" "$(curl -fsS "$URL/healthz")" '"network":\{"service":"neutron"'
 same "the embedded network API is not served" "$(ask '' "$URL/network/v2.0/networks")" 404
-like "... and says where the real one is" "$(cat "$WORK/answer")" 'network service of this cloud is at'
+like "the answer says where the real network API is" "$(cat "$WORK/answer")" 'network service of this cloud is at'
 
-# Several commands at a time, because each asks Keystone and Neutron.
+# Two commands run in the background, because each command waits for Keystone and Neutron.
 os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public neutron >"$WORK/image" 2>&1 &
 IMAGING=$!
 os flavor create --vcpus 1 --ram 160 --disk 1 neutron >"$WORK/flavor" 2>&1 &
@@ -100,26 +101,26 @@ MINE=$(web port create --network inner mine -f value -c id)
 GROUP=$(web server group create --policy anti-affinity neutron -f value -c id)
 web server create "${WANTED[@]}" --network inner --hint "group=$GROUP" one -f value -c id >"$WORK/one" 2>&1 &
 ASKING=$!
-web server create "${WANTED[@]}" --port mine --hint "group=$GROUP" two -f value -c id >"$WORK/two" 2>&1 || bad "a server with a port is asked for" "$(cat "$WORK/two")"
-wait $ASKING || bad "a server on the network is asked for" "$(cat "$WORK/one")"
+web server create "${WANTED[@]}" --port mine --hint "group=$GROUP" two -f value -c id >"$WORK/two" 2>&1 || bad "a server with a port is requested" "$(cat "$WORK/two")"
+wait $ASKING || bad "a server on the network is requested" "$(cat "$WORK/one")"
 ONE=$(tail -n 1 "$WORK/one") TWO=$(tail -n 1 "$WORK/two")
 SERVERS+=("$ONE" "$TWO")
 within 120 "a server on the network is ACTIVE" server_is "$ONE" ACTIVE
 within 120 "a server with a port of its user is ACTIVE" server_is "$TWO" ACTIVE
 HOST=$(place_of "$ONE") P1=$(port_of "$ONE")
 OTHER=$(other "$HOST")
-same "they are on two hosts" "$(place_of "$TWO")" "$OTHER"
-within 20 "the port of the first is ACTIVE and bound to its host" port_is "$P1" "ACTIVE $HOST compute:nova $ONE ovs" "${STATE_OF[@]}"
-within 20 "the member's port is so, too" port_is "$MINE" "ACTIVE $OTHER compute:nova $TWO ovs" "${STATE_OF[@]}"
+same "the two servers are on two hosts" "$(place_of "$TWO")" "$OTHER"
+within 20 "the port of the first server is ACTIVE and bound to its host" port_is "$P1" "ACTIVE $HOST compute:nova $ONE ovs" "${STATE_OF[@]}"
+within 20 "the member's port is ACTIVE and bound to its server's host" port_is "$MINE" "ACTIVE $OTHER compute:nova $TWO ovs" "${STATE_OF[@]}"
 A1=$(port "$P1" port.fixed_ips.0.ip_address) A2=$(port "$MINE" port.fixed_ips.0.ip_address)
-same "the server shows the port's address" "$(server "$ONE" server.addresses.inner.0.addr)" "$A1"
-like "its guest is plugged into Open vSwitch by the port's id" "$(on "$HOST" dumpxml "$ONE")" "interfaceid='$P1'"
-same "... which has it" "$(neutron in "$HOST" ovs-vsctl --bare --columns=name find Interface "external_ids:iface-id=$P1")" "tap${P1:0:11}"
+same "the first server shows its port's address" "$(server "$ONE" server.addresses.inner.0.addr)" "$A1"
+like "the first guest's interface has the port's id for Open vSwitch" "$(on "$HOST" dumpxml "$ONE")" "interfaceid='$P1'"
+same "Open vSwitch has the interface of the first guest" "$(neutron in "$HOST" ovs-vsctl --bare --columns=name find Interface "external_ids:iface-id=$P1")" "tap${P1:0:11}"
 
-# ------------------------------------------------------------------------------------------------------------ refusals
+# ------------------------------------------------------------------------------------------------------------- refusals
 
 INNER=$(port "$P1" port.network_id) FLAVOR=$(get flavor neutron id) IMAGE=$(get image neutron id)
-refusal() { # networks, more: the answer to a request to boot
+refusal() { # networks, more: prints the answer to a request for a server
   ask "$WEB" "$URL/compute/v2.1/servers" -d "{\"server\": {\"name\": \"refused\", \"flavorRef\": \"$FLAVOR\", \"imageRef\": \"$IMAGE\",
     \"networks\": [$1] ${2:-}}}"
   cat "$WORK/answer"
@@ -127,11 +128,11 @@ refusal() { # networks, more: the answer to a request to boot
 like "a port in use is refused in Nova's words" "$(refusal "{\"port\": \"$MINE\"}")" "^409.*Port $MINE is still in use"
 os network create hidden -f value -c id >"$WORK/hidden" 2>&1
 HIDDEN=$(tail -n 1 "$WORK/hidden")
-like "a network of another project is refused as if it were not there" "$(refusal "{\"uuid\": \"$HIDDEN\"}")" "^400.*$HIDDEN could not be found"
-like "a group that is not there is refused in Nova's words" \
+like "a network of another project is refused as a network that does not exist" "$(refusal "{\"uuid\": \"$HIDDEN\"}")" "^400.*$HIDDEN could not be found"
+like "an unknown group is refused in Nova's words" \
   "$(refusal "{\"uuid\": \"$INNER\"}" ', "security_groups": [{"name": "nonsense"}]')" '^400.*Security group nonsense not found'
 
-# ------------------------------------------------------------------------------------- traffic and security groups
+# ------------------------------------------------------------------------------------------ traffic and security groups
 
 # A guest asks for an address for three seconds. On a busy machine OVN may need longer.
 has_address() { # host, uuid, address
@@ -140,46 +141,46 @@ has_address() { # host, uuid, address
 }
 ping_from() { at "$1" "$2" "ping -c 1 -W 2 $3 >/dev/null 2>&1 && echo REACHED || echo SILENT" | grep -q "$4"; } # host, uuid, to, word
 within 120 "the first guest is booted, with its address by OVN's DHCP" has_address "$HOST" "$ONE" "$A1"
-within 120 "the second guest, too" has_address "$OTHER" "$TWO" "$A2"
+within 120 "the second guest is booted, with its address by OVN's DHCP" has_address "$OTHER" "$TWO" "$A2"
 within 30 "guests of one group reach each other across hosts" ping_from "$HOST" "$ONE" "$A2" REACHED
-expect "a group of its own is made" quiet web security group create closed
-expect "the other server is put into it" web server add security group "$TWO" closed
-expect "... and taken out of the common one" web server remove security group "$TWO" default
-same "the server shows it" "$(server "$TWO" server.security_groups.0.name)" closed
+expect "another security group is created" quiet web security group create closed
+expect "the second server is added to that group" web server add security group "$TWO" closed
+expect "the second server is removed from the default group" web server remove security group "$TWO" default
+same "the second server shows that group only" "$(server "$TWO" server.security_groups.0.name)" closed
 within 20 "the new group blocks the ping" ping_from "$HOST" "$ONE" "$A2" SILENT
-expect "a rule of the group allows it" quiet web security group rule create --protocol icmp closed
+expect "a rule of the new group allows the ping" quiet web security group rule create --protocol icmp closed
 within 20 "the ping passes again" ping_from "$HOST" "$ONE" "$A2" REACHED
 
-# ------------------------------------------------------------------------------------------------------------- the end
+# -------------------------------------------------------------------------------------------------------------- the end
 
 ends() {
   expect "the servers are deleted" web server delete --wait "$ONE" "$TWO"
   within 10 "the port that was made for the server is deleted" no_port "$P1"
   same "the member's port is kept, and unbound" "$(port "$MINE" "${STATE_OF[@]}")" "DOWN - - - unbound"
-  same "nothing is left in Open vSwitch" "$(for h in h1 h2; do neutron in $h ovs-vsctl --bare --columns=name find Interface type='""' | grep tap; done)" ""
-  same "nothing is left on the hosts" "$(rest_of "$ONE")$(rest_of "$TWO")" ""
-  like "the calls are counted" "$(curl -fsS "$URL/metrics")" '^chronova_service_calls\{outcome="done",service="neutron"\} [1-9]'
+  same "no tap device is left in Open vSwitch" "$(for h in h1 h2; do neutron in $h ovs-vsctl --bare --columns=name find Interface type='""' | grep tap; done)" ""
+  same "nothing of the servers is left on the hosts" "$(rest_of "$ONE")$(rest_of "$TWO")" ""
+  like "the metrics count the calls to Neutron" "$(curl -fsS "$URL/metrics")" '^chronova_service_calls\{outcome="done",service="neutron"\} [1-9]'
   same "no token is in the log" "$(grep -cF -e "$WEB" -e "$ADMIN" "$WORK/chronova.log")" 0
   verdict
 }
 long_run || ends
 
-# ----------------------------------------------------------------------------------- live migrations with two bindings
+# ------------------------------------------------------------------------------------ live migrations with two bindings
 
 same "each port has one binding" "$(bindings "$P1") $(bindings "$MINE")" "$HOST:ACTIVE $OTHER:ACTIVE"
 # The third server is not in the group of the first two, so it fits on either host and can migrate.
-expect "a third server is asked for" quiet web server create "${WANTED[@]}" --network inner three
+expect "a third server is requested" quiet web server create "${WANTED[@]}" --network inner three
 THREE=$(web server show three -f value -c id); SERVERS+=("$THREE")
-within 120 "it is ACTIVE" server_is "$THREE" ACTIVE
+within 120 "the third server is ACTIVE" server_is "$THREE" ACTIVE
 P3=$(port_of "$THREE") FROM=$(place_of "$THREE")
 TO=$(other "$FROM") A3=$(port "$P3" port.fixed_ips.0.ip_address)
-within 120 "its guest has its address" has_address "$FROM" "$THREE" "$A3"
-within 30 "it is reached" ping_from "$HOST" "$ONE" "$A3" REACHED
+within 120 "the third guest has its address" has_address "$FROM" "$THREE" "$A3"
+within 30 "the first guest reaches the third" ping_from "$HOST" "$ONE" "$A3" REACHED
 pinged() { # seconds: pings the third guest from the first one, five times a second, until the file $WORK/pinged has the result
   rm -f "$WORK/pinged"
   (INSIDE_SECONDS=$(($1 + 60)) at "$HOST" "$ONE" "ping -i 0.2 -w $1 $A3" >"$WORK/pings" 2>&1; mv "$WORK/pings" "$WORK/pinged") &
 }
-# How many pings were answered, and the most in a row that were not.
+# `answered` prints how many pings were answered, `longest_gap` how many in a row were not, at most.
 answered() { grep -c ' seq=' "$WORK/pinged"; }
 longest_gap() { sed -n 's/.* seq=\([0-9]*\) .*/\1/p' "$WORK/pinged" | awk 'NR > 1 && $1 - last - 1 > most {most = $1 - last - 1} {last = $1} END {print most + 0}'; }
 moves() { ask "$ADMIN" "$URL/compute/v2.1/servers/$THREE/action" -H 'OpenStack-API-Version: compute 2.34' \
@@ -194,72 +195,72 @@ for way in "$FROM $TO" "$TO $FROM"; do
     ! is_placed "$THREE" "$to" || break
     sleep 0.1
   done
-  within 120 "it is ACTIVE there" is_placed "$THREE" "$to"
-  expect "... with two bindings meanwhile" grep -qx "$(printf '%s\n' "$from:ACTIVE" "$to:INACTIVE" | sort | paste -sd ' ')" "$WORK/seen"
-  same "... and one after it" "$(bindings "$P3")" "$to:ACTIVE"
-  within 30 "its port is ACTIVE" port_is "$P3" "ACTIVE $to compute:nova $THREE ovs" "${STATE_OF[@]}"
-  same "nothing announces a move any more" "$(port "$P3" port.binding:profile.migrating_to)" -
-  same "... and the port's maker is known" "$(port "$P3" port.binding:profile.chronova_made_for | grep -c -- '-....-')" 1
-  within 90 "the pings have ended" test -e "$WORK/pinged"
-  expect "the guest was reached nearly all the time: $(answered) answers" [ "$(answered)" -ge 150 ]
-  expect "at most a second of pings is lost in a row: $(longest_gap) fifths" [ "$(longest_gap)" -le 5 ]
-  same "nothing is left on $from" "$(left_on "$from" "$THREE")" ""
+  within 120 "the third server is ACTIVE on $to" is_placed "$THREE" "$to"
+  expect "the port had two bindings during the migration to $to" grep -qx "$(printf '%s\n' "$from:ACTIVE" "$to:INACTIVE" | sort | paste -sd ' ')" "$WORK/seen"
+  same "the port has one binding after the migration to $to" "$(bindings "$P3")" "$to:ACTIVE"
+  within 30 "the port of the third server is ACTIVE on $to" port_is "$P3" "ACTIVE $to compute:nova $THREE ovs" "${STATE_OF[@]}"
+  same "the port's profile announces no move after the migration to $to" "$(port "$P3" port.binding:profile.migrating_to)" -
+  same "the port's profile still names who created the port" "$(port "$P3" port.binding:profile.chronova_made_for | grep -c -- '-....-')" 1
+  within 90 "the pings during the migration to $to have ended" test -e "$WORK/pinged"
+  expect "at least 150 of 200 pings are answered: $(answered) answers" [ "$(answered)" -ge 150 ]
+  expect "at most 5 pings in a row are lost: $(longest_gap)" [ "$(longest_gap)" -le 5 ]
+  same "nothing of the third server is left on $from" "$(left_on "$from" "$THREE")" ""
 done
 
-# An aborted move leaves the port as it was.
+# An aborted live migration leaves the port unchanged.
 with 'live_migration_bandwidth = 1'
 same "a slow live migration is requested" "$(moves "$TO")" 202
 on_its_way() { [ "$(bindings "$P3")" = "$(printf '%s\n' "$FROM:ACTIVE" "$TO:INACTIVE" | sort | paste -sd ' ')" ] && [ "$(server "$THREE" server.OS-EXT-STS:task_state)" = migrating ]; }
-within 60 "its port has two bindings" on_its_way
+within 60 "the port has two bindings during the slow migration" on_its_way
 running() { migration_is "$THREE" running; }
-within 60 "the guest is on its way" running
-expect "it is aborted" os server migration abort "$THREE" "$(number_of "$THREE")" --os-compute-api-version 2.79
-within 60 "the server stays" is_placed "$THREE" "$FROM"
+within 60 "the slow migration runs" running
+expect "the slow migration is aborted" os server migration abort "$THREE" "$(number_of "$THREE")" --os-compute-api-version 2.79
+within 60 "the third server is ACTIVE on its old host" is_placed "$THREE" "$FROM"
 one_binding() { [ "$(bindings "$P3")" = "$FROM:ACTIVE" ]; }
-within 30 "... with one binding" one_binding
-same "... whose profile announces no move" "$(port "$P3" port.binding:profile.migrating_to)" -
-within 30 "it is reached" ping_from "$HOST" "$ONE" "$A3" REACHED
+within 30 "the port has one binding after the abort" one_binding
+same "the port's profile announces no move after the abort" "$(port "$P3" port.binding:profile.migrating_to)" -
+within 30 "the first guest reaches the third after the abort" ping_from "$HOST" "$ONE" "$A3" REACHED
 expect "the third server is deleted" web server delete --wait "$THREE"
-within 10 "its port is deleted" no_port "$P3"
+within 10 "the port of the third server is deleted" no_port "$P3"
 
-# ----------------------------------------------------------------------------------------- more interfaces, and fewer
+# ------------------------------------------------------------------------------------------- more interfaces, and fewer
 
 expect "one more interface is attached" quiet web server add network "$ONE" inner
 P4=$(network "ports?device_id=$ONE" | python3 -c 'import json, sys; print(*[port["id"] for port in json.load(sys.stdin)["ports"] if port["id"] != sys.argv[1]])' "$P1")
-within 20 "its port is ACTIVE" port_is "$P4" "ACTIVE $HOST" port.status port.binding:host_id
-expect "it is detached" web server remove port "$ONE" "$P4"
-within 20 "the port that was made for it is deleted" no_port "$P4"
+within 20 "the port of that interface is ACTIVE" port_is "$P4" "ACTIVE $HOST" port.status port.binding:host_id
+expect "that interface is detached" web server remove port "$ONE" "$P4"
+within 20 "the port that was created for that interface is deleted" no_port "$P4"
 
 # ------------------------------------------------------------------------------------------ a port that OVN never plugs
 
 kill -STOP -- "-$(cat "$CLOUD/neutron/$OTHER-controller.pid")"
 os compute service set --disable "$HOST" nova-compute
-expect "a server is asked for on a host without OVN's controller" quiet web server create "${WANTED[@]}" --network inner four
+expect "a fourth server is requested, on a host without OVN's controller" quiet web server create "${WANTED[@]}" --network inner four
 FOUR=$(web server show four -f value -c id); SERVERS+=("$FOUR")
 has_port() { P5=$(port_of "$FOUR"); [ -n "$P5" ]; }
-within 30 "it gets its port" has_port
-within 90 "... and fails when its port stays down" server_is "$FOUR" ERROR
-like "... in Nova's words" "$(server "$FOUR" server.fault.message)" 'Failed to allocate the network.s., not rescheduling'
-within 10 "its port is deleted" no_port "$P5"
+within 30 "the fourth server gets its port" has_port
+within 90 "the fourth server fails, because its port stays down" server_is "$FOUR" ERROR
+like "the fault of the fourth server has Nova's words" "$(server "$FOUR" server.fault.message)" 'Failed to allocate the network.s., not rescheduling'
+within 10 "the port of the fourth server is deleted" no_port "$P5"
 kill -CONT -- "-$(cat "$CLOUD/neutron/$OTHER-controller.pid")"
 os compute service set --enable "$HOST" nova-compute
-expect "it is deleted" web server delete --wait "$FOUR"
+expect "the fourth server is deleted" web server delete --wait "$FOUR"
 
-# ------------------------------------------------------------------------------------------------- a floating address
+# --------------------------------------------------------------------------------------------------- a floating address
 
-expect "a network leads outside" quiet os network create --external --provider-network-type flat --provider-physical-network physnet1 outside
-expect "... with addresses" quiet os subnet create --network outside --no-dhcp --gateway 10.232.0.1 --subnet-range 10.232.0.0/24 \
+expect "an external network is created" quiet os network create --external --provider-network-type flat --provider-physical-network physnet1 outside
+expect "the external network gets addresses" quiet os subnet create --network outside --no-dhcp --gateway 10.232.0.1 --subnet-range 10.232.0.0/24 \
   --allocation-pool start=10.232.0.150,end=10.232.0.199 outside
-expect "a router leads there" quiet web router create --external-gateway outside inner
-expect "... from the network" web router add subnet inner inner
+expect "a router to the external network is created" quiet web router create --external-gateway outside inner
+expect "the router is connected to the inner network" web router add subnet inner inner
 FLOATING=$(web floating ip create outside -f value -c floating_ip_address)
-expect "a floating address is given to the server" web server add floating ip "$TWO" "$FLOATING"
+expect "a floating address is added to the second server" web server add floating ip "$TWO" "$FLOATING"
 reached() { hosts ctl busybox ping -c 1 -W 2 "$FLOATING" >/dev/null 2>&1; }
-within 60 "it answers outside" reached
-like "the server shows it" "$(server "$TWO" server.addresses.inner)" "$FLOATING"
-expect "it is taken from the server" web server remove floating ip "$TWO" "$FLOATING"
+within 60 "the floating address answers pings from outside" reached
+like "the second server shows the floating address" "$(server "$TWO" server.addresses.inner)" "$FLOATING"
+expect "the floating address is removed from the server" web server remove floating ip "$TWO" "$FLOATING"
 silent() { ! reached; }
-within 20 "it answers no more" silent
-expect "it is given back" web floating ip delete "$FLOATING"
-expect "the router is taken away" eval 'web router remove subnet inner inner && web router delete inner'
+within 20 "the floating address answers no pings any more" silent
+expect "the floating address is deleted" web floating ip delete "$FLOATING"
+expect "the router is deleted" eval 'web router remove subnet inner inner && web router delete inner'
 ends

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Notifications reach a real RabbitMQ, each once and in order for each server, although the broker and the control plane
-# are killed while servers are created, stopped, started and deleted. Needs no hypervisor.
+# Notifications reach a real RabbitMQ. Six servers are created, stopped, started and deleted: two with the broker, two
+# after the broker is killed, and two after the control plane is killed and both run again. The notifications of each
+# server must be complete and in order, after duplicates are dropped. Needs no hypervisor.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || cannot "RabbitMQ is not installed"
@@ -19,7 +20,7 @@ broker_start() {
   BROKER=$!
   wait_for 90 bash -c "exec 3<>/dev/tcp/127.0.0.1/$AMQP" 2>/dev/null
 }
-# The node is a child of the script that starts it.
+# RabbitMQ's node is a child of rabbitmq-server, whose process is BROKER.
 broker_kill() {
   local node
   node=$(pgrep -P "$BROKER" beam.smp || echo "$BROKER")
@@ -27,7 +28,7 @@ broker_kill() {
   wait "$BROKER" 2>/dev/null
   BROKER=
 }
-# The port mapper that a node starts outlives it, and has this script's own port.
+# The port mapper that a node starts continues after the end of the node. It listens on this script's own port.
 house_last() {
   [ -z "$BROKER" ] || broker_kill
   epmd -port "$EPMD" -kill >/dev/null 2>&1
@@ -48,7 +49,7 @@ FLAVOR=$(ask POST /compute/v2.1/flavors '{"flavor":{"name":"tiny","vcpus":1,"ram
 IMAGE=$(ask POST /image/v2/images '{"name":"tiny","disk_format":"raw","container_format":"bare"}' | "$SYSTEM_PYTHON" -c 'import json,sys; print(json.load(sys.stdin)["id"])')
 head -c 4096 /dev/zero | curl -sS -X PUT -H 'X-Auth-Token: admin' -H 'Content-Type: application/octet-stream' --data-binary @- "$URL/image/v2/images/$IMAGE/file"
 
-# The status and the task of a server: `ACTIVE null`, or `gone`.
+# Prints the status and the task of a server, for example `ACTIVE null`; `gone` if the server does not exist.
 shown() {
   local answer
   answer=$(ask GET "/compute/v2.1/servers/$1")
@@ -56,7 +57,7 @@ shown() {
   echo "$(sed -n 's/.*"status":"\([A-Z_]*\)".*/\1/p' <<<"$answer") $(sed -n 's/.*"OS-EXT-STS:task_state":\([^,}]*\).*/\1/p' <<<"$answer")"
 }
 shows() { [ "$(shown "$1")" = "$2" ]; }
-live() { # NAME: a server's whole life
+live() { # NAME: creates, stops, starts and deletes a server
   local server
   server=$(ask POST /compute/v2.1/servers '{"server":{"name":"'"$1"'","imageRef":"'"$IMAGE"'","flavorRef":"'"$FLAVOR"'","networks":"none"}}' | id_of server) || return 1
   wait_for 60 shows "$server" "ACTIVE null" || return 1
@@ -69,16 +70,16 @@ COUNT=6
 "$SYSTEM_PYTHON" "$HERE/../real/notifications/consume.py" "amqp://guest:guest@127.0.0.1:$AMQP//" versioned_notifications.info $COUNT 200 \
   >"$WORK/consumer" 2>&1 &
 CONSUMER=$!
-for number in 1 2; do live "server-$number" || bad "server $number lives its life"; done
+for number in 1 2; do live "server-$number" || bad "server $number is created, stopped, started and deleted"; done
 broker_kill
-# The control plane goes on without the broker.
-for number in 3 4; do live "server-$number" || bad "server $number lives its life without a broker"; done
+# The control plane continues without the broker.
+for number in 3 4; do live "server-$number" || bad "server $number is created, stopped, started and deleted without a broker"; done
 house_kill 2>/dev/null || kill -9 "$HOUSE"
 house_start || bad "the control plane starts again" "$(tail -n 20 "$WORK/chronova.log")"
 expect "the broker starts again" broker_start
-for number in 5 6; do live "server-$number" || bad "server $number lives its life"; done
+for number in 5 6; do live "server-$number" || bad "server $number is created, stopped, started and deleted"; done
 wait "$CONSUMER"
-same "each change is notified once and in order" "$?: $(head -n 3 "$WORK/consumer" | sed 's/, [0-9]* doubles dropped//')" \
+same "the notifications of each server are complete and in order" "$?: $(head -n 3 "$WORK/consumer" | sed 's/, [0-9]* doubles dropped//')" \
   "0: $COUNT servers, $((COUNT * 10)) notifications, 0 lives that differ"
 tail -n 1 "$WORK/consumer"
 verdict

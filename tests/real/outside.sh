@@ -5,45 +5,46 @@ set -uo pipefail
 house_open outside 10.68
 house_furnish
 
-# ----------------------------------------------------------------------------------------------------------- the guest
+# ------------------------------------------------------------------------------------------------------------ the guest
 
 boot outside-one
 ONE=$ID
 like "the server is ACTIVE" "$(status_of outside-one)" ACTIVE
 ready outside-one
 
-expect "its QEMU process is killed" kill -9 "$(qemu_of "$ONE")"
-within 15 "the server is seen SHUTOFF" is outside-one SHUTOFF
+expect "the guest's QEMU process is killed" kill -9 "$(qemu_of "$ONE")"
+within 15 "the server is SHUTOFF after its QEMU was killed" is outside-one SHUTOFF
 expect "a start is requested" os server start outside-one
 within 60 "the server is ACTIVE again" is outside-one ACTIVE
-ready outside-one "its guest is booted from the same disk" 2
+ready outside-one "the guest is booted from the same disk" 2
 
 expect "the guest gets an ACPI shutdown" v shutdown "$ONE"
-within 45 "the server is seen SHUTOFF after its guest ended" is outside-one SHUTOFF
-like "the guest ended in order" "$(console outside-one)" GUEST-SHUTDOWN
+within 45 "the server is SHUTOFF after its guest shut down" is outside-one SHUTOFF
+like "the guest shut down gracefully" "$(console outside-one)" GUEST-SHUTDOWN
 os server start outside-one
-within 60 "the server is ACTIVE after that" is outside-one ACTIVE
+within 60 "the server is ACTIVE after its guest shut down" is outside-one ACTIVE
 
-expect "its domain and its network are stopped from outside" eval 'v destroy "$ONE"; v net-destroy "chronova-${NETWORKS[0]:0:8}"'
-within 15 "the server is seen SHUTOFF without its network" is outside-one SHUTOFF
+expect "the domain and its network are stopped from outside" eval 'v destroy "$ONE"; v net-destroy "chronova-${NETWORKS[0]:0:8}"'
+within 15 "the server is SHUTOFF without its network" is outside-one SHUTOFF
 os server start outside-one
 within 60 "the server starts, with its network" is outside-one ACTIVE
 v undefine "$ONE" >/dev/null
-expect "its domain is destroyed" v destroy "$ONE"
-within 15 "the server is seen SHUTOFF without its domain" is outside-one SHUTOFF
-same "libvirt knows nothing of it" "$(v list --all --uuid | grep -x "$ONE")" ""
+expect "the domain is undefined and destroyed" v destroy "$ONE"
+within 15 "the server is SHUTOFF without its domain" is outside-one SHUTOFF
+same "libvirt does not have the domain" "$(v list --all --uuid | grep -x "$ONE")" ""
 expect "a hard reboot recreates the domain" os server reboot --hard outside-one
 within 60 "the server is ACTIVE with a new domain" is outside-one ACTIVE
-same "libvirt runs it" "$(v domstate "$ONE")" running
+same "libvirt runs the new domain" "$(v domstate "$ONE")" running
 # The guest counts a boot late, so boots that were cut off early are not in the count.
-within 180 "its guest is booted from its old disk" said outside-one 'GUEST-READY hostname=.* boots=([3-9]) '
+within 180 "the guest is booted from its old disk" said outside-one 'GUEST-READY hostname=.* boots=([3-9]) '
 like "the event list has the reboot" "$(os server event list outside-one -f value -c Action)" 'reboot'
 like "the log has the observed shutdown" "$("$CHRONOVA_BIN" inspect --data-dir "$DATA" outside-one)" 'instance.power_observed +Shutdown'
 
-# ------------------------------------------------------------------------------------------------------------ the host
+# ------------------------------------------------------------------------------------------------------------- the host
 
-# libvirtd is restarted with the same command line, so that the process that started it still finds it.
-# The libvirtd of a testbed's host, which another script may use meanwhile, is in another network namespace.
+# libvirtd is started again with the same command line, which names its pid file, so that the script that first started
+# libvirtd can still stop it. `here` excludes the libvirtd of a testbed's host, which another script may use: that
+# libvirtd is in another network namespace.
 here() { [ "$(readlink "/proc/$1/ns/net")" = "$(readlink /proc/self/ns/net)" ]; } # process
 DAEMON=$(for process in $(pgrep -x libvirtd); do ! here "$process" || echo "$process"; done | head -n 1)
 if [ -z "$DAEMON" ]; then
@@ -52,20 +53,20 @@ else
   mapfile -d '' -t WORDS <"/proc/$DAEMON/cmdline"
   GUEST=$(qemu_of "$ONE")
   expect "libvirtd is killed" kill -9 "$DAEMON"
-  if [ ! -d /run/systemd/system ]; then # systemd would start it at once
-    within 45 "the compute service is seen down" service_is down
-    within 15 "the hypervisor is seen down" host_is down
-    same "the server keeps its status meanwhile" "$(status_of outside-one)" ACTIVE
+  if [ ! -d /run/systemd/system ]; then # systemd would start libvirtd again at once
+    within 45 "the compute service is down" service_is down
+    within 15 "the hypervisor is down" host_is down
+    same "the server is ACTIVE while libvirtd is down" "$(status_of outside-one)" ACTIVE
     rm -f /run/libvirt/libvirt-sock
     expect "libvirtd is started again" "/usr/sbin/${WORDS[0]##*/}" "${WORDS[@]:1}"
   fi
   within 60 "the compute service is up again" service_is up
   within 15 "the hypervisor is up again" host_is up
   same "the server is still ACTIVE" "$(status_of outside-one)" ACTIVE
-  same "its guest ran all the time" "$(qemu_of "$ONE")" "$GUEST"
+  same "the guest ran all the time" "$(qemu_of "$ONE")" "$GUEST"
 fi
 
-# ------------------------------------------------------------------------------------------------- the control plane
+# ---------------------------------------------------------------------------------------------------- the control plane
 
 TOKEN=$(os token issue -f value -c id)
 request() { curl -sS -m 20 -o "$WORK/answer" -w '%{http_code}' -H "X-Auth-Token: $TOKEN" -H 'Content-Type: application/json' \
@@ -76,36 +77,36 @@ IMAGE_ID=$(get image outside id) FLAVOR_ID=$(get flavor outside id) NETWORK_ID=$
 # before its end.
 for after in 0 0.7 2.5; do
   name=outside-crash-$after
-  same "a server is requested" "$(request POST servers "{\"server\": {\"name\": \"$name\", \"imageRef\": \"$IMAGE_ID\", \"flavorRef\": \"$FLAVOR_ID\",
+  same "a server is requested, $after s before a kill" "$(request POST servers "{\"server\": {\"name\": \"$name\", \"imageRef\": \"$IMAGE_ID\", \"flavorRef\": \"$FLAVOR_ID\",
     \"networks\": [{\"uuid\": \"$NETWORK_ID\"}], \"config_drive\": true}}")" 202
   sleep $after
   house_kill
   SERVERS+=("$(sed -n 's/.*"id": *"\([0-9a-f-]\{36\}\)".*/\1/p' "$WORK/answer" | head -n 1)")
-  expect "the control plane is killed $after s later, and starts again" house_start
-  within 90 "the server still becomes ACTIVE" is "$name" ACTIVE
+  expect "the control plane starts again after it was killed $after s after the request" house_start
+  within 90 "the requested server still becomes ACTIVE" is "$name" ACTIVE
   CRASHED=${SERVERS[-1]}
-  same "libvirt runs it, once" "$(v list --name | grep -c '^outside-')-$(v domstate "$CRASHED")" "2-running"
+  same "libvirt runs the requested guest once" "$(v list --name | grep -c '^outside-')-$(v domstate "$CRASHED")" "2-running"
   PORT_ID=$(os port list --server "$name" -f value -c ID)
-  same "it has one port" "$(wc -w <<<"$PORT_ID")" 1
-  [ "$after" != 0.7 ] || ready "$name" "its guest is booted"
-  same "a delete is requested" "$(request DELETE "servers/$CRASHED")" 204
+  same "the requested server has one port" "$(wc -w <<<"$PORT_ID")" 1
+  [ "$after" != 0.7 ] || ready "$name" "the requested guest is booted"
+  same "a deletion is requested, $after s before a kill" "$(request DELETE "servers/$CRASHED")" 204
   sleep $after
   house_kill
-  expect "the control plane is killed $after s later, and starts again" house_start
+  expect "the control plane starts again after it was killed $after s after the deletion" house_start
   within 60 "the server is still deleted" gone "$name"
-  within 30 "nothing of it is left on the host" eval '[ -z "$(leftovers "$CRASHED" "$PORT_ID")" ]'
-  same "its ports are gone" "$(os port list -f value -c ID | grep -x "$PORT_ID")" ""
+  within 30 "nothing of the deleted server is left on the host" eval '[ -z "$(leftovers "$CRASHED" "$PORT_ID")" ]'
+  same "the port of the deleted server is deleted" "$(os port list -f value -c ID | grep -x "$PORT_ID")" ""
 done
-same "the server from before is still ACTIVE" "$(status_of outside-one)" ACTIVE
-same "its guest still ran all the time" "$(qemu_of "$ONE")" "${GUEST:-}"
+same "the first server is still ACTIVE" "$(status_of outside-one)" ACTIVE
+same "the first guest ran all the time" "$(qemu_of "$ONE")" "${GUEST:-}"
 
-# ------------------------------------------------------------------------------------------------------------ deletion
+# ------------------------------------------------------------------------------------------------------------- deletion
 
 PORT_ID=$(os port list --server outside-one -f value -c ID)
-expect "the server is deleted" os server delete --wait outside-one
-same "nothing of it is left on the host" "$(leftovers "$ONE" "$PORT_ID")" ""
+expect "the first server is deleted" os server delete --wait outside-one
+same "nothing of the first server is left on the host" "$(leftovers "$ONE" "$PORT_ID")" ""
 RP=$(os resource provider list -f value -c uuid)
 same "nothing is left in Placement" "$(os resource provider usage show "$RP" -f value -c usage | sort -u)" 0
-expect "its network is deleted" eval 'os subnet delete outside && os network delete outside'
-within 15 "... and gone from the host" eval '! v net-list --all --name | grep -q "chronova-${NETWORK_ID:0:8}"'
+expect "the network is deleted" eval 'os subnet delete outside && os network delete outside'
+within 15 "the host does not have the network any more" eval '! v net-list --all --name | grep -q "chronova-${NETWORK_ID:0:8}"'
 verdict

@@ -1,18 +1,18 @@
 #!/bin/bash
-# A real guest with a dedicated CPU on two hosts with different dedicated processors. It is pinned when it is built,
-# pinned again by a live migration, and back on its old processor after a reverted cold migration. A server that does
-# not fit shows the reason.
+# A real guest with a dedicated CPU on two hosts with different dedicated processors. The guest is pinned when it is
+# built, pinned again by a live migration, and back on its old processor after a reverted cold migration. The fault of a
+# server that fits no host gives the reason.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 [ "$(nproc)" -ge 2 ] || { echo "one processor is too few to tell two hosts' apart"; exit 77; }
 HOUSE_CONF=$'[chronova]\nhost_cpus = h1 dedicated=1 shared=0; h2 dedicated=0 shared=1'
 fleet_open pinned pn 10.73 2
 house_furnish
-within 60 "both hosts are there" host_stands h2 up
+within 60 "both hosts are up" host_stands h2 up
 PINNED=$NAME-pinned
 ONE=$NAME-one
-os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED" >"$WORK/pinned" 2>&1 || bad "the flavor is made" "$(cat "$WORK/pinned")"
-os flavor create --vcpus 2 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED-two" >"$WORK/two" 2>&1 || bad "the flavor is made" "$(cat "$WORK/two")"
+os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED" >"$WORK/pinned" 2>&1 || bad "the flavor with a dedicated CPU is made" "$(cat "$WORK/pinned")"
+os flavor create --vcpus 2 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED-two" >"$WORK/two" 2>&1 || bad "the flavor with two dedicated CPUs is made" "$(cat "$WORK/two")"
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 
 # The pinning in libvirt: the host processors of the vCPUs and of the emulator, and the NUMA nodes of the memory.
@@ -22,70 +22,70 @@ cells() { on "$1" numatune "$2" | awk -F': ' '/numa_nodeset/ {print $2}' | tr -d
 # The processors on which the kernel lets QEMU's vCPU threads run.
 allowed() { for task in /proc/"$(qemu_of "$1")"/task/*; do grep -q '^CPU [0-9]*/' "$task/comm" && awk '/Cpus_allowed_list/ {print $2}' "$task/status"; done | paste -sd,; } # uuid
 processor_of() { case $1 in h1) echo 1 ;; h2) echo 0 ;; esac; }
-is_pinned() { # what, host, uuid
+is_pinned() { # occasion, host, uuid
   local own; own=$(processor_of "$2")
-  same "$1: its CPU has the host's dedicated processor" "$(pins "$2" "$3") $(pins "$2" "$3" --config)" "$own $own"
-  same "$1: so has the emulator" "$(emulator "$2" "$3")" "$own"
-  same "$1: the kernel holds it there" "$(allowed "$3")" "$own"
-  same "$1: its memory is on the host's cell" "$(cells "$2" "$3")" 0
-  same "$1: the API says so" "$(topology "$3" | sed 's/.*"cpu_pinning": {\([^}]*\)}.*/\1/')" "\"0\": $own"
+  same "$1: the guest's CPU has the host's dedicated processor" "$(pins "$2" "$3") $(pins "$2" "$3" --config)" "$own $own"
+  same "$1: the emulator has the same processor" "$(emulator "$2" "$3")" "$own"
+  same "$1: the kernel keeps the guest's CPU on that processor" "$(allowed "$3")" "$own"
+  same "$1: the guest's memory is on the host's NUMA cell" "$(cells "$2" "$3")" 0
+  same "$1: the API shows the pinning" "$(topology "$3" | sed 's/.*"cpu_pinning": {\([^}]*\)}.*/\1/')" "\"0\": $own"
 }
 token() { TOKEN=${TOKEN:-$(os token issue -f value -c id)}; echo "$TOKEN"; }
 topology() { curl -fsS -m 10 -H "X-Auth-Token: $(token)" -H 'OpenStack-API-Version: compute 2.78' "$URL/compute/v2.1/servers/$1/topology" | python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin), sort_keys=True))'; } # uuid
 inventory() { os resource provider inventory list "$(os resource provider list --name "$1" -f value -c uuid)" -f value -c resource_class -c total 2>/dev/null | sort | paste -sd' '; } # host
 
-like "a host has inventory for floating and dedicated CPUs" "$(inventory h1)" 'PCPU 1 VCPU 1'
+like "host h1 has inventory for floating and dedicated CPUs" "$(inventory h1)" 'PCPU 1 VCPU 1'
 
-# -------------------------------------------------------------------------------------------------------------- build
+# ---------------------------------------------------------------------------------------------------------------- build
 
 boot "$ONE" --flavor "$PINNED" --config-drive True --user-data "$(counting)"
 ready "$ONE" "the guest is booted"
 FIRST=$(place "$ONE") SECOND=$(other "$(place "$ONE")")
-is_pinned "built" "$FIRST" "$ID"
+is_pinned "after the build" "$FIRST" "$ID"
 ONE_ID=$ID
-like "the guest sees its node" "$(on "$FIRST" dumpxml "$ID" | tr -d '\n')" "<numa> *<cell id='0' cpus='0' memory='163840' unit='KiB'"
-within 60 "it counts" ticks_on "$ONE" 2
+like "the guest has one NUMA node" "$(on "$FIRST" dumpxml "$ID" | tr -d '\n')" "<numa> *<cell id='0' cpus='0' memory='163840' unit='KiB'"
+within 60 "the guest counts" ticks_on "$ONE" 2
 
 boot "$NAME-plain"
-same "a floating guest does not use that processor" "$(on "$(place "$NAME-plain")" vcpupin "$ID" | awk '$1 == 0 {print $2}')" "$((1 - $(processor_of "$(place "$NAME-plain")")))"
-expect "it is deleted" os server delete --wait "$NAME-plain"
+same "a guest with a floating CPU runs on the shared processor" "$(on "$(place "$NAME-plain")" vcpupin "$ID" | awk '$1 == 0 {print $2}')" "$((1 - $(processor_of "$(place "$NAME-plain")")))"
+expect "the server with a floating CPU is deleted" os server delete --wait "$NAME-plain"
 
-# --------------------------------------------------------------------------------------- a server that fits no host
+# ------------------------------------------------------------------------------------------- a server that fits no host
 
 os server create --wait --flavor "$PINNED-two" --image "$NAME" --network "$NAME" "$NAME-two" >"$WORK/none" 2>&1
 same "a server with two dedicated CPUs finds no host" "$(status_of "$NAME-two")" ERROR
-like "and is told why" "$(get server "$NAME-two" fault)" 'No valid host was found.*dedicated CPUs?'
-expect "it is deleted" os server delete --wait "$NAME-two"
+like "the fault says that dedicated CPUs are missing" "$(get server "$NAME-two" fault)" 'No valid host was found.*dedicated CPUs?'
+expect "the server with two dedicated CPUs is deleted" os server delete --wait "$NAME-two"
 
-# ------------------------------------------------------------------------------------------------ live migration
+# ------------------------------------------------------------------------------------------------------- live migration
 
 expect "a live migration is requested" os server migrate --live-migration --host "$SECOND" "$ONE" --os-compute-api-version 2.79
-within 180 "it is ACTIVE on $SECOND" is_at "$ONE" "$SECOND"
-within 20 "its guest runs there" runs_on "$SECOND" "$ONE_ID"
-is_pinned "arrived" "$SECOND" "$ONE_ID"
-same "nothing is left on $FIRST" "$(left_on "$FIRST" "$ONE_ID")" ""
+within 180 "the server is ACTIVE on $SECOND" is_at "$ONE" "$SECOND"
+within 20 "the guest runs on $SECOND" runs_on "$SECOND" "$ONE_ID"
+is_pinned "after the live migration" "$SECOND" "$ONE_ID"
+same "nothing of the server is left on $FIRST" "$(left_on "$FIRST" "$ONE_ID")" ""
 counts_on "$ONE"
 
 boot "$NAME-next" --no-wait --flavor "$PINNED"
-within 90 "its old processor is free for another server" is_at "$NAME-next" "$FIRST"
+within 90 "another server gets the old processor" is_at "$NAME-next" "$FIRST"
 os server create --wait --flavor "$PINNED" --image "$NAME" --network "$NAME" "$NAME-full" >"$WORK/full" 2>&1
-same "a third one finds no host" "$(status_of "$NAME-full")" ERROR
-like "and is told why" "$(get server "$NAME-full" fault)" 'No valid host was found.*dedicated CPUs?'
-expect "both are deleted" os server delete --wait "$NAME-next" "$NAME-full"
+same "a third server with a dedicated CPU finds no host" "$(status_of "$NAME-full")" ERROR
+like "the fault of the third server says that dedicated CPUs are missing" "$(get server "$NAME-full" fault)" 'No valid host was found.*dedicated CPUs?'
+expect "the other two servers are deleted" os server delete --wait "$NAME-next" "$NAME-full"
 
-# ---------------------------------------------------------------------------------------- cold migration and revert
+# -------------------------------------------------------------------------------------------- cold migration and revert
 
 expect "a hard reboot is requested" os server reboot --hard --wait "$ONE"
-is_pinned "started anew" "$SECOND" "$ONE_ID"
+is_pinned "after the hard reboot" "$SECOND" "$ONE_ID"
 expect "a cold migration is requested" to_host migrate "$FIRST" "$ONE"
-within 120 "it waits to be verified" at_rest "$ONE" VERIFY_RESIZE
-within 20 "its guest runs on $FIRST" runs_on "$FIRST" "$ONE_ID"
-is_pinned "moved" "$FIRST" "$ONE_ID"
-same "its old processor is kept for it" "$(pins "$SECOND" "$ONE_ID" --config)" "$(processor_of "$SECOND")"
-expect "it is reverted" os server migration revert "$ONE"
-within 120 "it is ACTIVE where it was" is_at "$ONE" "$SECOND"
-within 20 "its guest runs there" runs_on "$SECOND" "$ONE_ID"
-is_pinned "reverted" "$SECOND" "$ONE_ID"
-expect "it is deleted" os server delete --wait "$ONE"
-same "nothing is left" "$(rest_of "$ONE_ID")" ""
+within 120 "the server is in VERIFY_RESIZE" at_rest "$ONE" VERIFY_RESIZE
+within 20 "the guest runs on $FIRST" runs_on "$FIRST" "$ONE_ID"
+is_pinned "after the cold migration" "$FIRST" "$ONE_ID"
+same "the old processor is kept for the guest" "$(pins "$SECOND" "$ONE_ID" --config)" "$(processor_of "$SECOND")"
+expect "the cold migration is reverted" os server migration revert "$ONE"
+within 120 "the server is ACTIVE on $SECOND again" is_at "$ONE" "$SECOND"
+within 20 "the guest runs on $SECOND again" runs_on "$SECOND" "$ONE_ID"
+is_pinned "after the revert" "$SECOND" "$ONE_ID"
+expect "the server is deleted" os server delete --wait "$ONE"
+same "nothing of the server is left on the hosts" "$(rest_of "$ONE_ID")" ""
 verdict

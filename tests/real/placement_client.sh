@@ -16,7 +16,7 @@ URL=http://127.0.0.1:$PORT
 finish() {
   [ -z "${CLIENT:-}" ] || kill "$CLIENT" 2>/dev/null
   house_stop
-  [ $FAILED = 0 ] && rm -rf "$WORK" || echo "what it left: $WORK"
+  [ $FAILED = 0 ] && rm -rf "$WORK" || echo "the files of this run: $WORK"
 }
 trap finish EXIT
 trap 'exit 1' TERM INT
@@ -33,12 +33,12 @@ uuid() { "$PYTHON" -c 'import uuid; print(uuid.uuid4())'; }
 rp() { os resource provider "$@"; }
 value() { "$@" -f value; }
 
-# -------------------------------------------------------------------------------------- resource classes and traits
+# ------------------------------------------------------------------------------------------ resource classes and traits
 
 same "a resource class is created" "$(os resource class create CUSTOM_PC_CARD; os resource class show CUSTOM_PC_CARD -f value -c name)" CUSTOM_PC_CARD
 os resource class set CUSTOM_PC_SLOT
-like "resource class set makes one" "$(value os resource class list)" '^CUSTOM_PC_SLOT$'
-like "the list has the standard ones" "$(value os resource class list)" '^VCPU$'
+like "resource class set creates a resource class" "$(value os resource class list)" '^CUSTOM_PC_SLOT$'
+like "the list of resource classes has the standard classes" "$(value os resource class list)" '^VCPU$'
 os resource class delete CUSTOM_PC_SLOT
 unlike "a deleted resource class is gone" "$(value os resource class list)" '^CUSTOM_PC_SLOT$'
 os trait create CUSTOM_PC_FAST
@@ -47,21 +47,21 @@ same "a trait is shown" "$(value os trait show CUSTOM_PC_FAST)" CUSTOM_PC_FAST
 os trait create CUSTOM_PC_GONE && os trait delete CUSTOM_PC_GONE
 unlike "a deleted trait is gone" "$(value os trait list)" '^CUSTOM_PC_GONE$'
 
-# ---------------------------------------------------------------------------------------------------------- providers
+# ------------------------------------------------------------------------------------------------------------ providers
 
 TOP=$(value rp create -c uuid pc-top)
 CARD=$(value rp create -c uuid --parent-provider "$TOP" pc-card)
 like "a provider has a generation" "$(rp show "$TOP" -f json)" '"generation": 0'
 same "a child has its parent and root" "$(value rp show "$CARD" -c parent_provider_uuid -c root_provider_uuid | tr '\n' ' ')" "$TOP $TOP "
-like "the list has both" "$(value rp list -c name)" '^pc-card$'
-same "the list of a tree is that tree" "$(value rp list --in-tree "$CARD" -c name | sort | tr '\n' ' ')" "pc-card pc-top "
+like "the list of providers has the child" "$(value rp list -c name)" '^pc-card$'
+same "the list of a tree has its two providers only" "$(value rp list --in-tree "$CARD" -c name | sort | tr '\n' ' ')" "pc-card pc-top "
 rp set --name pc-sheet "$CARD" >/dev/null
 same "a provider is renamed" "$(value rp show "$CARD" -c name)" pc-sheet
 OTHER=$(value rp create -c uuid pc-other)
 rp delete "$OTHER"
 unlike "a deleted provider is gone" "$(value rp list -c name)" '^pc-other$'
 
-# -------------------------------------------------------------------------------------------------------- inventories
+# ---------------------------------------------------------------------------------------------------------- inventories
 
 rp inventory set "$TOP" --resource VCPU=8 --resource VCPU:allocation_ratio=2.0 --resource MEMORY_MB=4096 >/dev/null
 same "inventories are set" "$(value rp inventory list "$TOP" -c resource_class -c total | sort | tr '\n' ' ')" "MEMORY_MB 4096 VCPU 8 "
@@ -73,7 +73,7 @@ same "an inventory is amended" "$(value rp inventory list "$TOP" -c resource_cla
 rp inventory delete "$TOP" --resource-class DISK_GB
 unlike "a deleted inventory is gone" "$(value rp inventory list "$TOP" -c resource_class)" '^DISK_GB$'
 
-# -------------------------------------------------------------------------------------------- traits and aggregates
+# ------------------------------------------------------------------------------------------------ traits and aggregates
 
 rp trait set --trait CUSTOM_PC_FAST --trait HW_CPU_X86_AVX "$TOP" >/dev/null
 same "a provider's traits are set" "$(value rp trait list "$TOP" | sort | tr '\n' ' ')" "CUSTOM_PC_FAST HW_CPU_X86_AVX "
@@ -84,7 +84,7 @@ same "a provider's aggregates are set" "$(value rp aggregate list "$TOP")" "$AGG
 same "providers are found by aggregate and trait" "$(value rp list --member-of "$AGGREGATE" --required CUSTOM_PC_FAST -c name)" pc-top
 like "a stale generation is refused" "$(rp aggregate set --aggregate "$AGGREGATE" --generation "$GENERATION" "$TOP" 2>&1)" 'generation|conflict|409'
 
-# --------------------------------------------------------------------------------------- candidates and allocations
+# ------------------------------------------------------------------------------------------- candidates and allocations
 
 like "candidates are found" "$(os allocation candidate list --resource VCPU=2 --resource MEMORY_MB=512 --required CUSTOM_PC_FAST -f json | tr -d '\n')" \
   "\"resource provider\": \"$TOP\""
@@ -96,17 +96,17 @@ CONSUMER=$(uuid) PROJECT=$(uuid) USER_ID=$(uuid)
 rp allocation set "$CONSUMER" --allocation "rp=$TOP,VCPU=3,MEMORY_MB=256" --allocation "rp=$CARD,CUSTOM_PC_CARD=1" \
   --project-id "$PROJECT" --user-id "$USER_ID" --consumer-type INSTANCE >/dev/null
 like "an allocation is shown" "$(rp allocation show "$CONSUMER" -f json | tr -d '\n ')" '"VCPU":3'
-like "the usage of a provider counts it" "$(value rp usage show "$TOP")" '^VCPU 3$'
-like "the usage of a project counts it" "$(value os resource usage show "$PROJECT")" "'VCPU': 3"
-like "a provider shows who holds it" "$(rp show --allocations "$TOP" -f json | tr -d '\n')" "$CONSUMER"
-like "too much is refused" "$(rp allocation set "$(uuid)" --allocation "rp=$TOP,VCPU=99" --project-id "$PROJECT" --user-id "$USER_ID" --consumer-type INSTANCE 2>&1)" \
+like "the usage of a provider counts the allocation" "$(value rp usage show "$TOP")" '^VCPU 3$'
+like "the usage of a project counts the allocation" "$(value os resource usage show "$PROJECT")" "'VCPU': 3"
+like "a provider shows the consumer of the allocation" "$(rp show --allocations "$TOP" -f json | tr -d '\n')" "$CONSUMER"
+like "an allocation of too much is refused" "$(rp allocation set "$(uuid)" --allocation "rp=$TOP,VCPU=99" --project-id "$PROJECT" --user-id "$USER_ID" --consumer-type INSTANCE 2>&1)" \
   'Conflict \(HTTP 409\)'
-like "what is in use is not deleted" "$(rp delete "$CARD" 2>&1)" 'allocations|in use|409'
+like "a provider that is in use is not deleted" "$(rp delete "$CARD" 2>&1)" 'allocations|in use|409'
 rp allocation unset "$CONSUMER" --provider "$CARD" >/dev/null
-unlike "an allocation is unset provider by provider" "$(rp allocation show "$CONSUMER" -f json)" "$CARD"
+unlike "an allocation is unset for one provider" "$(rp allocation show "$CONSUMER" -f json)" "$CARD"
 rp allocation delete "$CONSUMER"
 same "a deleted allocation is gone" "$(rp allocation show "$CONSUMER" -f json | tr -d '\n ')" '[]'
-like "nothing is used any more" "$(value rp usage show "$TOP")" '^VCPU 0$'
+like "the provider has no usage any more" "$(value rp usage show "$TOP")" '^VCPU 0$'
 
 rp trait delete "$TOP"
 same "a provider's traits are deleted" "$(value rp trait list "$TOP")" ''

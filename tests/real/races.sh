@@ -1,9 +1,10 @@
 #!/bin/bash
-# Faults during a live migration of a real guest: a libvirtd restarts at the destination. With CHRONOVA_SOAK=1 it
-# restarts on either side; either host loses its network (which the control plane also uses) or its power, before, at
-# and after the switch-over. The control plane is killed, another move is requested, the guest shuts down, the server is
-# deleted. In every case the guest is on exactly one host in the end, and runs once. The guest continues as long as a
-# host has its memory. A deleted server leaves nothing behind.
+# Faults during a live migration of a real guest. The libvirtd of the destination restarts, and another move is
+# requested. With CHRONOVA_SOAK=1 also: the libvirtd of the source restarts; the control plane is killed; a host loses
+# its network, which the control plane also uses, or its power, before, at or after the switch-over; the guest shuts
+# down; the server is deleted. After each fault the guest continues on exactly one host, as long as a host has its
+# memory. Otherwise the server is SHUTOFF, and can be started again. A deleted server leaves nothing on the hosts and in
+# Placement.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 FLEET_WIRE=TCP FLEET_OPTIONS=--root-link
@@ -13,33 +14,33 @@ house_furnish
 ONE=races-one
 boot "$ONE" --config-drive True --user-data "$(counting)" --availability-zone nova:h1
 ready "$ONE" "the guest is booted"
-within 60 "it counts" ticks_on "$ONE" 2
+within 60 "the guest counts" ticks_on "$ONE" 2
 
 on_its_way() { # sets FROM and TO, and starts a slow migration
   FROM=$(place "$ONE") TO=$(other "$(place "$ONE")")
-  expect "it is sent from $FROM to $TO" os server migrate --live-migration --host "$TO" "$ONE" --os-compute-api-version 2.79
-  within 60 "its migration runs" migration_is "$ONE" running
+  expect "a live migration from $FROM to $TO is requested" os server migrate --live-migration --host "$TO" "$ONE" --os-compute-api-version 2.79
+  within 60 "the migration from $FROM to $TO runs" migration_is "$ONE" running
   sleep 2
 }
-# Invariants for every outcome; the guest continues unless stated otherwise.
+# Checks what must hold after every fault.
 settles() { # [the check that the guest continues]
   within 150 "the migration is over" migration_over "$ONE"
   within 60 "both hosts are up" host_is up
   within 60 "the server is ACTIVE" at_rest "$ONE" ACTIVE
   local now; now=$(place "$ONE")
-  within 30 "its guest runs on $now" runs_on "$now" "$ID"
-  same "it runs nowhere else" "$(runs "$ID")" 1
+  within 30 "the guest runs on $now" runs_on "$now" "$ID"
+  same "the guest runs on no other host" "$(runs "$ID")" 1
   # Leftovers on a host that was unreachable are removed when the reconciler compares the host with the log again.
-  within 60 "nothing is left on $(other "$now")" eval '[ -z "$(left_on "$(other "'"$now"'")" "$ID")" ]'
+  within 60 "nothing of the server is left on $(other "$now")" eval '[ -z "$(left_on "$(other "'"$now"'")" "$ID")" ]'
   "${1:-counts_on}" "$ONE"
   ok "the migration: $(moves_of "$ONE" -c Status | tail -n 1)"
 }
-# As `counts_on`, for a guest that lost the older part of its console with a host.
+# As `counts_on`, for a guest whose console lost its older part when a host failed.
 counts_here() { # server
   local seen now; seen=$(last_tick "$1") now=$(place "$1")
-  within 40 "it continues to count" ticks_on "$1" "$((${seen:-0} + 2))"
-  same "it counted without a gap" "$(gaps "$1")" ""
-  same "it was not restarted" "$(boots_at "$now" "$ID")" "$BOOTS"
+  within 40 "the guest continues to count" ticks_on "$1" "$((${seen:-0} + 2))"
+  same "the guest counted without a gap" "$(gaps "$1")" ""
+  same "the guest was not restarted" "$(boots_at "$now" "$ID")" "$BOOTS"
 }
 BOOTS=1
 forced() { os server migration force complete "$ONE" "$(number_of "$ONE")" --os-compute-api-version 2.79; }
@@ -48,24 +49,24 @@ nearly_across() {
   on "$FROM" domjobinfo "$ID" --rawstats \
     | awk '$1 == "memory_total:" {total = $2} $1 == "memory_remaining:" {rest = $2} END {exit !(NR < 3 || (total > 0 && rest < 4 * 1048576))}'
 }
-# The host loses its power, and with it the guest's memory. Later the host boots again.
+# The host loses its power and the guest's memory. Later the host boots again.
 power_fails_under_it() { # host
   hosts crash "$1" >/dev/null 2>&1
-  within 60 "$1 loses its power, with the guest's memory, and is shown as down" host_stands "$1" down
+  within 60 "$1, which lost its power and the guest's memory, is shown as down" host_stands "$1" down
   within 150 "the migration is over" migration_over "$ONE"
   hosts boot "$1" >/dev/null 2>&1
-  within 90 "$1 is back" host_stands "$1" up
+  within 90 "$1 is up again" host_stands "$1" up
   gone_off
 }
-gone_off() { # the guest ended with its host, or by itself: it is started from its disk
+gone_off() { # the guest ended with its host or by itself, and is started again from its disk
   within 60 "the server is SHUTOFF" at_rest "$ONE" SHUTOFF
-  same "its guest runs nowhere" "$(runs "$ID")" 0
+  same "the guest runs on no host" "$(runs "$ID")" 0
   local now; now=$(place "$ONE")
-  within 60 "nothing is left on $(other "$now")" eval '[ -z "$(left_on "$(other "'"$now"'")" "$ID")" ]'
-  expect "it is started again" os server start "$ONE"
-  within 60 "and is ACTIVE" at_rest "$ONE" ACTIVE
+  within 60 "nothing of the server is left on $(other "$now")" eval '[ -z "$(left_on "$(other "'"$now"'")" "$ID")" ]'
+  expect "the server is started again" os server start "$ONE"
+  within 60 "the server is ACTIVE again" at_rest "$ONE" ACTIVE
   BOOTS=$((BOOTS + 1))
-  ready "$ONE" "its guest boots from its disk" $BOOTS
+  ready "$ONE" "the guest boots from its disk" $BOOTS
 }
 
 # ------------------------------------------------------------------------------------ libvirtd restarts, on either side
@@ -81,10 +82,10 @@ for side in "${SIDES[@]}"; do
 done
 
 nothing_left() { # uuid
-  for host in h1 h2; do within 60 "nothing of it is on $host" eval '[ -z "$(files_on '"$host"' "'"$1"'"; on '"$host"' list --all --uuid | grep -x "'"$1"'")" ]'; done
-  same "nothing of it is in Placement" "$(os resource provider allocation show "$1" -f value)" ""
+  for host in h1 h2; do within 60 "nothing of the deleted server is on $host" eval '[ -z "$(files_on '"$host"' "'"$1"'"; on '"$host"' list --all --uuid | grep -x "'"$1"'")" ]'; done
+  same "nothing of the deleted server is in Placement" "$(os resource provider allocation show "$1" -f value)" ""
 }
-long_run || { expect "it is deleted" os server delete --wait "$ONE"; nothing_left "$ID"; verdict; }
+long_run || { expect "the server is deleted" os server delete --wait "$ONE"; nothing_left "$ID"; verdict; }
 
 # ------------------------------------------------------------------------------------------ the control plane is killed
 
@@ -99,7 +100,7 @@ settles
 for side in TO FROM; do
   on_its_way
   hosts cut "${!side}"
-  within 60 "${!side} is cut off and shown as down" host_stands "${!side}" down
+  within 60 "${!side}, which is cut off, is shown as down" host_stands "${!side}" down
   sleep 20
   same "the guest runs once" "$(runs "$ID")" 1
   hosts heal "${!side}"
@@ -112,10 +113,10 @@ done
 for side in FROM TO; do
   on_its_way
   forced
-  within 120 "its migration has nearly ended" nearly_across
+  within 120 "the migration has nearly ended" nearly_across
   sleep $((RANDOM % 3)).$((RANDOM % 9))
   hosts cut "${!side}"
-  within 60 "${!side} is cut off at the switch-over and shown as down" host_stands "${!side}" down
+  within 60 "${!side}, which was cut off at the switch-over, is shown as down" host_stands "${!side}" down
   sleep 20
   hosts heal "${!side}"
   settles
@@ -125,10 +126,10 @@ done
 
 on_its_way
 hosts crash "$TO" >/dev/null 2>&1
-within 60 "$TO loses its power and is shown as down" host_stands "$TO" down
+within 60 "$TO, which lost its power during the migration, is shown as down" host_stands "$TO" down
 within 150 "the migration is over" migration_over "$ONE"
-within 60 "the server is ACTIVE where it was" is_at "$ONE" "$FROM"
-same "its guest runs once" "$(runs "$ID")" 1
+within 60 "the server is ACTIVE on $FROM" is_at "$ONE" "$FROM"
+same "the guest runs on one host, without $TO" "$(runs "$ID")" 1
 hosts boot "$TO" >/dev/null 2>&1
 settles
 
@@ -136,9 +137,9 @@ on_its_way
 forced
 within 150 "the guest runs on $TO" runs_on "$TO" "$ID"
 hosts crash "$FROM" >/dev/null 2>&1
-within 60 "$FROM loses its power and is shown as down" host_stands "$FROM" down
+within 60 "$FROM, which lost its power after the switch-over, is shown as down" host_stands "$FROM" down
 within 150 "the server is ACTIVE on $TO" is_at "$ONE" "$TO"
-same "its guest runs once" "$(runs "$ID")" 1
+same "the guest runs on one host, without $FROM" "$(runs "$ID")" 1
 hosts boot "$FROM" >/dev/null 2>&1
 settles counts_here
 
@@ -162,7 +163,7 @@ gone_off
 # ------------------------------------------------------------------------------- the server is deleted during each move
 
 on_its_way
-expect "it is deleted during the migration" os server delete --wait "$ONE"
+expect "the server is deleted during the live migration" os server delete --wait "$ONE"
 nothing_left "$ID"
 
 os flavor create --vcpus 1 --ram 192 --disk 2 races-large >/dev/null
@@ -179,12 +180,12 @@ done
 
 boot races-evacuated --availability-zone nova:h1
 hosts crash h1 >/dev/null 2>&1
-within 60 "a host fails" host_stands h1 down
+within 60 "h1, which lost its power, is shown as down" host_stands h1 down
 os server evacuate races-evacuated --os-compute-api-version 2.29
 sleep 0.$((RANDOM % 9))
 expect "a server is deleted during an evacuation" os server delete --wait races-evacuated
 hosts boot h1 >/dev/null 2>&1
-within 90 "the host is back" host_stands h1 up
+within 90 "h1 is up again" host_stands h1 up
 nothing_left "$ID"
 [ $FAILED = 0 ] || console "$ONE" 2>/dev/null | tail -n 60 >"$WORK/console"
 verdict

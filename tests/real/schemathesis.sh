@@ -12,7 +12,7 @@
 # SCHEMATHESIS_EXAMPLES  how many requests per operation at most (default: 1, with CHRONOVA_SOAK=1 60)
 # SCHEMATHESIS_SEED      the seed of a long run, which prints its seed; short runs have a fixed seed
 #
-# Exit status: 0 passed, 77 cannot run here, 1 a check on an answer failed.
+# Exit status: 0 passed, 77 cannot run here, 1 a check failed.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 sim_open schemathesis '[chronova]' 'hypervisors = sim://3'

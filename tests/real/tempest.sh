@@ -50,7 +50,7 @@ close() {
     kill -9 "$house" 2>/dev/null
   fi
   # The folder of a failed run stays, because it has the error messages.
-  case $status in 0 | 77) rm -rf "$work" ;; *) echo "what it left: $work" ;; esac
+  case $status in 0 | 77) rm -rf "$work" ;; *) echo "the files of this run: $work" ;; esac
 }
 trap close EXIT
 trap 'exit 1' TERM INT

@@ -5,11 +5,12 @@
 # and all records must agree: the acknowledged requests, the APIs, the hosts, Placement, quota, the pool of volumes and
 # the log.
 #
-#   tests/soak/hour.sh [REPORT]     writes REPORT (docs/hour.md)
+#   tests/soak/hour.sh [REPORT]     writes REPORT (default: docs/hour.md)
 #
 # CHRONOVA_BIN, CHRONOVA_DEV_BIN  the programs; CHRONOVA_IMAGE the guest image; `openstack` is on the PATH
-# CHRONOVA_HOUR_SECONDS           the duration in seconds (3600)
-# CHRONOVA_HOUR_SEED              the seed of the clients, the faults and the simulated fleets (random; see the report)
+# CHRONOVA_HOUR_SECONDS           the duration in seconds (default: 3600)
+# CHRONOVA_HOUR_SEED              the seed of the clients, the faults and the simulated fleets (default: random; the
+#                                 report has it)
 #
 # The script has its own hosts, ports and folders, so it may run beside other scripts. As root. Exit status as in
 # house.sh.
@@ -44,10 +45,10 @@ HOUSE_CONF=$(printf '%s\n' '[volume]' 'shared = true' "pool_path = $STATE/shared
 house_first() {
   REAL_BIN=$CHRONOVA_BIN
   truncate -s 3G "$WORK/disk" && mkfs.ext4 -q "$WORK/disk" && mkdir "$DATA" && mount -o loop "$WORK/disk" "$DATA" && chmod 700 "$DATA" \
-    || { umount "$DATA" 2>/dev/null; cannot "no disk of a size of its own can be mounted"; }
+    || { umount "$DATA" 2>/dev/null; cannot "no separate disk can be mounted"; }
   rmdir "$DATA/lost+found"
   cat >"$WORK/clock.c" <<'C'
-/* CLOCK_REALTIME as the file $HOUR_CLOCK says: it has the seconds that the clock is ahead. */
+/* Moves CLOCK_REALTIME ahead by the seconds that the file $HOUR_CLOCK has. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -104,7 +105,7 @@ alive() { kill -0 "${HOUSE:-0}" 2>/dev/null; }
 # The control plane ends by itself if it cannot continue, for example on a full disk. This function starts it again, as
 # a supervisor does.
 supervise() { alive || { wait "${HOUSE:-}" 2>/dev/null; DONE["start after it ended by itself"]=$((${DONE["start after it ended by itself"]:-0} + 1)); house_start || house_start; }; }
-pass_time() { # seconds, under supervision
+pass_time() { # seconds: waits, and supervises the control plane meanwhile
   local until=$((SECONDS + $1))
   while [ $SECONDS -lt $until ]; do supervise; sleep 1; done
 }
@@ -162,25 +163,25 @@ while [ $SECONDS -lt $END ]; do
 done
 while kill -0 $CLIENTS 2>/dev/null; do supervise; sleep 1; done
 wait $CLIENTS
-same "the clients ended" $? 0
-[ ! -s "$WORK/clients" ] || bad "the clients said nothing" "$(tail -n 20 "$WORK/clients")"
+same "the clients ended without an error" $? 0
+[ ! -s "$WORK/clients" ] || bad "the clients printed no error" "$(tail -n 20 "$WORK/clients")"
 CLIENTS=
 
 # -------------------------------------------------------------------------------------------- comparison of all records
 
-within 90 "both hosts are up" eval 'host_stands h1 up && host_stands h2 up'
-expect "all work comes to its end" traffic settle
+within 90 "both hosts are up after the faults" eval 'host_stands h1 up && host_stands h2 up'
+expect "no work is under way any more" traffic settle
 books() { # subcommand of traffic.py
   traffic "$1" >"$WORK/books-$1" 2>&1
   local status=$?
   cat "$WORK/books-$1"
   return $status
 }
-expect "the books agree" books check
+expect "all records agree" books check
 expect "everything is deleted, and nothing is left" books clear
 house_stop
 "$REAL_BIN" audit verify --data-dir "$DATA" --config-file "$CONF" >"$WORK/verify" 2>&1
-same "the log is whole" $? 0
+same "audit verify finds no fault in the log" $? 0
 EVENTS=$(sed -n 's/^events  *\([0-9]*\) in \([0-9]*\) streams.*/\1 events in \2 streams, whole/p' "$WORK/verify")
 wait $CHAOS
 CHAOS=

@@ -3,7 +3,7 @@
 
 traffic.py run WORK SECONDS SEED   clients send random operations and write what was acknowledged to WORK/book.json
 traffic.py settle WORK             waits until no work is under way; confirms resizes, ends rescues
-traffic.py check WORK              compares the book, the APIs and the hosts; prints one line a check
+traffic.py check WORK              compares the book, the APIs and the hosts; prints one line for each check
 traffic.py clear WORK              deletes everything; nothing may be left
 
 WORK/cloud.json has the address, the password, the hosts' libvirt URIs and the folder of the volumes.
@@ -72,7 +72,7 @@ class Api:
         return status, answer
 
     def patient(self, method, path, body=None, service="compute"):
-        """Repeats a request that can be repeated, until the control plane answers it."""
+        """Repeats a request, which must be safe to repeat, until the control plane answers it, for two minutes at most."""
         until = time.monotonic() + 120
         while True:
             status, answer = self.call(method, path, body, service)
@@ -87,7 +87,7 @@ class Api:
 
 
 class Book:
-    """What the control plane acknowledged. `unsure` are names of creations without an answer."""
+    """What the control plane acknowledged. `unsure` has the names of resources whose creation got no answer."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -271,7 +271,9 @@ def all_servers(api):
 
 
 def unsettled(api):
-    """The work that is still under way, as texts. Confirms the resizes that wait for it, and ends rescues."""
+    """Returns the work that is still under way, as texts. Confirms the resizes that wait for a confirmation, and ends
+    rescues.
+    """
     waits = []
     for server in all_servers(api):
         state, task = server["status"], server["OS-EXT-STS:task_state"]
@@ -348,13 +350,13 @@ def check():
     check.none("no answer was an error of the control plane", book["findings"])
     for kind, real in (("servers", servers), ("volumes", volumes)):
         noted = book[kind]
-        check.none(f"all {kind} that were acknowledged exist", {key for key, state in noted.items() if state == "there"} - set(real))
+        check.none(f"all {kind} whose creation was acknowledged exist", {key for key, state in noted.items() if state == "there"} - set(real))
         check.none(f"all {kind} whose deletion was acknowledged are gone",
                    {key for key, state in noted.items() if state == "gone"} & set(real))
     check.none("all images whose deletion was acknowledged are gone",
                {key for key, state in book["images"].items() if state == "gone"} & images)
     strangers = {key for key, server in servers.items() if key not in book["servers"] and server["name"] not in book["unsure"]}
-    check.none("no server exists that nobody asked for", strangers)
+    check.none("no server exists without a request for it", strangers)
 
     found = guests()
     placed = {key: server["OS-EXT-SRV-ATTR:host"] for key, server in servers.items()}
@@ -362,10 +364,10 @@ def check():
                {f"{uuid} is on {host}, its server on {placed.get(uuid)}" for host, uuid, _ in found if placed.get(uuid) != host})
     runs = [uuid for _, uuid, running in found if running]
     check.none("no guest runs twice", {uuid for uuid in runs if runs.count(uuid) > 1})
-    check.none("every ACTIVE server runs, and no server that is off",
+    check.none("every ACTIVE server runs, and no SHUTOFF server runs",
                {f"{key} is {server['status']}" for key, server in servers.items()
                 if server["status"] == "ACTIVE" and key not in runs or server["status"] == "SHUTOFF" and key in runs})
-    check.none("every disk on a host is of a server there",
+    check.none("every disk on a host belongs to a server on that host",
                {f"{name} on {host}" for host, name in disks() if placed.get(name[:36]) != host})
 
     providers = api.listed("/resource_providers", "resource_providers", "placement")
@@ -380,12 +382,12 @@ def check():
                 if len(held.get(key, [])) != 1 or held[key][0][0] != host
                 or held[key][0][1].get("VCPU") != servers[key]["flavor"]["vcpus"]
                 or held[key][0][1].get("MEMORY_MB") != servers[key]["flavor"]["ram"]})
-    check.none("nothing else has an allocation", set(held) - set(on_hosts))
+    check.none("no other consumer has an allocation", set(held) - set(on_hosts))
     used = api.patient("GET", "/limits")[1]["limits"]["absolute"]
     real = (len(servers), sum(server["flavor"]["vcpus"] for server in servers.values()),
             sum(server["flavor"]["ram"] for server in servers.values()))
     told = (used["totalInstancesUsed"], used["totalCoresUsed"], used["totalRAMUsed"])
-    check.none("quota counts what exists", set() if told == real else {f"servers, processors, memory: {told}, but {real} exist"})
+    check.none("the quota's usage equals the existing servers", set() if told == real else {f"servers, processors, memory: {told}, but {real} exist"})
 
     files = {name for name in os.listdir(CLOUD["volumes"])} if os.path.isdir(CLOUD["volumes"]) else set()
     snapshots = {snapshot["id"] for snapshot in api.listed("/snapshots", "snapshots", "volume")}

@@ -4,11 +4,11 @@
 #   ceph.sh up DIR [ADDRESS]   makes the cluster in DIR, then starts it. A second call starts only what does not run.
 #                              ADDRESS is one of this machine that the hosts reach; 127.0.0.1 by default
 #   ceph.sh run DIR CMD...     runs CMD (ceph, rbd, rados...) as the administrator of the cluster
-#   ceph.sh down DIR           ends it; DIR stays
+#   ceph.sh down DIR           ends the cluster; DIR stays
 #
-# All of it is in DIR: the OSD's data in one sparse file, ceph.conf, the keyrings, logs; `monitor` is the address HOST:PORT
-# that libvirt is given. cephx is on. Pools images, volumes and vms; users client.glance and client.cinder. Each pool
-# keeps one copy of its data.
+# DIR has all files of the cluster: the OSD's data in one sparse file, ceph.conf, the keyrings and the logs. Its file
+# `monitor` has the address HOST:PORT of the monitor, for libvirt. cephx is on. The pools are images, volumes and vms;
+# each keeps one copy of its data. The users are client.glance and client.cinder.
 set -euo pipefail
 export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 COMMAND=${1:-} DIR=${2:-}

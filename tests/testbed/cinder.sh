@@ -6,11 +6,11 @@
 #                                                           not run. Volumes are in the Ceph of ceph.sh; without a Ceph
 #                                                           they have no data (paper_volumes.py)
 #   cinder.sh kill DIR                                      kills the service; its database stays up
-#   cinder.sh down DIR                                      ends all of it; DIR stays
+#   cinder.sh down DIR                                      ends the service and its database; DIR stays
 #
-# All of it is in DIR: MariaDB, logs; `url` is the address, `secret` the UUID of the libvirt secret that Cinder names to
-# the hosts. API, scheduler and volume service are one process. It reports to the Compute endpoint in Keystone's
-# catalogue.
+# DIR has MariaDB and the logs. Its file `url` has the address of the API, and its file `secret` the UUID of the libvirt
+# secret that Cinder names to the hosts. API, scheduler and volume service are one process. Cinder sends its events to
+# the Compute endpoint in Keystone's catalogue.
 set -euo pipefail
 export LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 COMMAND=${1:-} DIR=${2:-}

@@ -2,7 +2,7 @@
 """Runs the openstack client in one process, without a second of start-up for each command.
 
 client.py serve SOCKET          imports the client once and runs each command in a fork of itself (python of the client)
-client.py run SOCKET ARGS...    runs `openstack ARGS...` there, with the caller's output and exit status (any python3)
+client.py run SOCKET ARGS...    runs `openstack ARGS...` in such a fork, with the caller's output and exit status (any python3)
 """
 import os
 import signal

@@ -1,12 +1,13 @@
-# A cloud with a real Keystone, whose address is in KEYSTONE; sourced by the scripts of tests/real after house.sh. The
-# password of every account is `secret`, the region RegionOne.
+# Functions for a cloud with a real Keystone; sourced by the scripts of tests/real after house.sh. KEYSTONE is
+# Keystone's address. The password of every account is `secret`; the region is RegionOne.
 #
-#   cloud NAME USER PROJECT   prints a cloud of the client's file
-#   account USER              prints the options of an account of the project service
+#   cloud NAME USER PROJECT   prints the entry NAME of a clouds.yaml
+#   account USER              prints the options of a service that authenticates as USER in the project `service`
 #   token USER PROJECT        prints a token
-#   ask TOKEN URL MORE...     prints the status of a request, whose answer is then in $WORK/answer
-#   field NAME...             prints fields of the JSON object on standard input; `port.status` is a field in a field, and a
-#                             field that is empty or missing is a dash
+#   ask TOKEN URL MORE...     sends a request with these options of curl, prints the status of the answer, and
+#                             writes the answer to $WORK/answer
+#   field NAME...             prints fields of the JSON object on standard input. `port.status` is the field
+#                             `status` in the field `port`. A dash is printed for a field that is empty or missing
 
 cloud() {
   printf '  %s:\n    region_name: RegionOne\n    identity_api_version: 3\n    auth:\n' "$1"

@@ -38,7 +38,7 @@ class Console:
         self.heard = b""
 
     def hear(self, wait):
-        """Waits at most so many seconds for output, and reads it; returns whether there was any."""
+        """Waits at most `wait` seconds for output, and reads it; returns whether there was any."""
         ready, _, _ = select.select([self.fd], [], [], wait)
         if not ready:
             return False
@@ -58,7 +58,7 @@ class Console:
                 time.sleep(0.02)
 
     def hears(self, mark, seconds):
-        """Whether the output has this text within so many seconds."""
+        """Whether the output has the text `mark` within this many seconds."""
         end = min(self.end, time.monotonic() + seconds)
         while mark not in self.heard and time.monotonic() < end:
             self.hear(0.2)
@@ -68,7 +68,7 @@ class Console:
         """Waits until the shell answers: earlier input is lost, or becomes part of another line."""
         while time.monotonic() < self.end:
             mark = uuid.uuid4().hex
-            # The shell echoes the line. The mark is split there, so the echo does not contain it.
+            # The shell echoes the line. The mark is split in the line, so the echo does not contain it.
             self.say("\x03\n")
             time.sleep(0.1)
             self.say(f'echo {mark[:16]}""{mark[16:]}\n')

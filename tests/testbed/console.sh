@@ -1,12 +1,14 @@
 # Runs commands inside a guest; sourced by house.sh.
 #
-#   inside UUID COMMAND...    runs it over the guest's serial console; prints its output and returns its exit status
+#   inside UUID COMMAND...    runs COMMAND over the guest's serial console, prints its output and returns its exit
+#                             status
 #
 # The serial console is a root shell without a login. A command is one line of that shell: `inside $ID 'ls /dev/vd*'`.
 
 INSIDE_SECONDS=${INSIDE_SECONDS:-60}
 inside() { local guest=$1; shift; python3 "$(dirname "${BASH_SOURCE[0]}")/console.py" "$guest" "$INSIDE_SECONDS" "$*"; }
 
-# Whether the guest has this disk (`vdb`), or lacks it.
+# sees_disk: whether the guest has the disk; sees_no_disk: whether it has not. Arguments: UUID, DISK (for example
+# `vdb`).
 sees_disk() { inside "$1" "[ -e /sys/block/$2 ]"; }
 sees_no_disk() { inside "$1" "[ ! -e /sys/block/$2 ]"; }

@@ -1,10 +1,10 @@
-# Processes of a folder DIR; sourced by ceph.sh, cinder.sh and neutron.sh. Each leads a session of its own, whose id is in
-# DIR/NAME.pid; its output is in DIR/log/NAME.out.
+# Functions that start and end the processes of a service in the folder DIR; sourced by ceph.sh, cinder.sh and
+# neutron.sh. Each process leads its own session. DIR/NAME.pid has the session's id, and DIR/log/NAME.out the output.
 #
 #   within SECONDS COMMAND...   waits until the command succeeds
-#   alive NAME                  whether the process runs
-#   spawn NAME COMMAND...       starts it unless it runs
-#   stop NAME...                ends it
+#   alive NAME                  whether the process NAME runs
+#   spawn NAME COMMAND...       starts COMMAND as the process NAME, unless NAME runs
+#   stop NAME...                ends the processes
 
 within() {
   local until=$((SECONDS + $1)); shift

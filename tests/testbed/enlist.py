@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """enlist.py KEYSTONE ENTRY...: creates entries in a Keystone of keystone.sh, unless they exist.
 
-    service=NAME=TYPE=URL     a user NAME with the roles of a service, the service, and its endpoints; an empty URL: none
+    service=NAME=TYPE=URL     a user NAME with the roles of a service, the service, and its endpoints (none if URL is empty)
     member=NAME=PROJECT=ROLE  a user NAME with a role in a project
 
 The password of every user is `secret`.

@@ -1,8 +1,13 @@
 # A control plane with the compute hosts of hosts.sh, and functions to query both; sourced by the scripts in tests/real
 # that move guests.
 #
-#   fleet_open NAME ID NET HOSTS [shared]   starts hosts (testbed ID) and a control plane; `shared`: the disks are on
-#                                           storage that all hosts have. HOUSE_CONF as in house.sh, `hosts` as hosts.sh
+#   fleet_open NAME ID NET HOSTS [shared]   starts HOSTS hosts (testbed ID) and a control plane, with HOUSE_CONF as in
+#                                           house.sh. With `shared`, the servers' disks are on storage that all hosts
+#                                           have
+#   hosts COMMAND...                        runs hosts.sh
+#
+#   FLEET_OPTIONS   options of `hosts.sh up`
+#   FLEET_WIRE      how the control plane connects to libvirtd: UNIX (default), TCP or TLS
 #
 # Volumes are on storage that all hosts have.
 # The hosts are h1, h2...; they and the control plane end with the script.
@@ -40,7 +45,7 @@ other() { all_hosts | grep -vx "$1" | head -n 1; } # the first host but this one
 runs_on() { [ "$(on "$1" domstate "$2" | head -n 1)" = running ]; } # host, uuid
 # The number of hosts on which the guest runs. It must never be two.
 runs() { for host in $(all_hosts); do on "$host" list --uuid | grep -x "$1"; done | wc -l; } # uuid
-# A server's guest and disks on a host. With shared storage, only copies that were set aside count.
+# Lists a server's guest and disks on a host. With shared storage, it lists only copies that were set aside.
 left_on() { # host, uuid
   local part="^$2_"
   [ "$STORAGE" = local ] || part="^$2_kept"
@@ -48,7 +53,7 @@ left_on() { # host, uuid
   on "$1" pool-refresh chronova >/dev/null
   on "$1" vol-list chronova | awk '{print $1}' | grep "$part"
 }
-# The remains of a deleted server on all hosts.
+# Lists what all hosts still have of a deleted server.
 rest_of() { for host in $(all_hosts); do files_on "$host" "$1"; on "$host" list --all --uuid | grep -x "$1"; done; } # uuid
 disk_of() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-dumpxml "$2_disk" chronova | sed -n "s/.*<capacity unit='bytes'>\(.*\)<.*/\1/p"; } # host, uuid
 files_on() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-list chronova | awk '{print $1}' | grep "^$2_"; } # host, uuid
@@ -75,11 +80,12 @@ migration_over() { ! moves_of "$1" -c Status | tail -n 1 | grep -qE 'accepted|qu
 
 # ------------------------------------------------------------------------------------------------- a volume of a server
 
-# A server gets a volume as its second disk. The guest writes a word to a sector of the volume that no file system uses.
+# give_volume attaches a volume to a server as its second disk. write_on and read_on let the guest write and read a word
+# in a sector of the volume that no file system uses.
 give_volume() { # server
   os volume create --size 1 "$NAME-volume" >"$WORK/volume" 2>&1 || bad "a volume is requested" "$(tail -n 5 "$WORK/volume")"
   within 60 "a volume is available" volume_is available
-  expect "it is attached" os server add volume "$1" "$NAME-volume" >"$WORK/attached"
+  expect "the volume is attached" os server add volume "$1" "$NAME-volume" >"$WORK/attached"
   within 60 "the volume is in use" volume_is in-use
 }
 volume_is() { [ "$(get volume "$NAME-volume" status)" = "$1" ]; }
@@ -87,10 +93,10 @@ attached_to() { os volume show "$1" -f json -c attachments 2>/dev/null | grep -o
 write_on() { at "$1" "$2" "echo $3 | dd of=/dev/vdb bs=512 seek=200 conv=fsync 2>/dev/null"; } # host, uuid, word
 read_on() { at "$1" "$2" "dd if=/dev/vdb bs=512 skip=200 count=1 iflag=direct 2>/dev/null | head -n 1"; } # host, uuid
 drop_volume() {
-  within 60 "its volume is free" volume_is available
+  within 60 "the volume is available again" volume_is available
   os volume delete "$NAME-volume"
   within 60 "the volume is deleted" eval '! os volume show "$NAME-volume" >/dev/null 2>&1'
-  same "no file of it is left" "$(ls "$STATE/shared/volumes" 2>/dev/null)" ""
+  same "no file of the volume is left" "$(ls "$STATE/shared/volumes" 2>/dev/null)" ""
 }
 
 # ----------------------------------------------------------------------------------- a guest that counts on its console
@@ -102,12 +108,12 @@ last_tick() { ticks "$1" | tail -n 1; }
 ticks_on() { local now; now=$(last_tick "$1"); [ "${now:-0}" -gt "${2:-0}" ]; } # server, count
 # Prints gaps in the count. Without gaps, the guest lost no output and did not restart.
 gaps() { ticks "$1" | awk 'NR > 1 && $1 != before + 1 {print "after " before " came " $1} {before = $1}'; }
-# The same guest continues to count.
+# Checks that the same guest continues to count.
 counts_on() { # server
   local seen; seen=$(last_tick "$1")
-  within 40 "it counts on" ticks_on "$1" "$((seen + 2))"
-  same "it counted without a gap" "$(gaps "$1")" ""
-  same "it was not started anew" "$(count_said "$1" 'GUEST-READY')" 1
+  within 40 "the guest continues to count" ticks_on "$1" "$((seen + 2))"
+  same "the guest counted without a gap" "$(gaps "$1")" ""
+  same "the guest did not boot again" "$(count_said "$1" 'GUEST-READY')" 1
 }
 
 # ------------------------------------------------------------------------------- options and times of the control plane
@@ -117,11 +123,11 @@ with() { # options of [libvirt], with which the control plane is started again
   sed -i '/^\[libvirt\]$/,$d' "$CONF"
   printf '%s\n' '[libvirt]' "$@" >>"$CONF"
   house_start || bad "the control plane starts again" "$(tail -n 20 "$WORK/chronova.log")"
-  within 60 "its hosts are up" host_is up
+  within 60 "the hosts are up again" host_is up
 }
-# The milliseconds in the last log line that matches.
+# Prints the milliseconds in the last log line that matches.
 took() { sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a "$1" | tail -n 1 | grep -oE 'milliseconds=[0-9]+' | cut -d= -f2; }
-# The control plane's share of the last live migration of a server, in milliseconds. It is the time from the request to
+# Prints the control plane's share of the last live migration of a server, in milliseconds: the time from the request to
 # the end according to the server's events, without libvirt's call. Also prints the time of each step.
 overhead() { # server
   local request

@@ -7,8 +7,8 @@
 # management (10.231.0.x, hN) and one for incoming migrations (10.233.0.x, hN-moves). All certificates of libvirtd and
 # QEMU come from one authority, and both ends of every TLS connection are verified.
 #
-#   up N              starts N hosts (2), and writes $STATE/hosts.json and $STATE/hosts.env (shell variables h1_UNIX,
-#                     h1_TCP, h1_TLS, h1_IP)
+#   up N              starts N hosts (default: 2), and writes $STATE/hosts.json and $STATE/hosts.env (shell variables
+#                     h1_UNIX, h1_TCP, h1_TLS, h1_IP)
 #     --dhcp          also answers DHCP on the guests' network
 #     --root-link     also lets this machine itself reach 10.231.0.x
 #   down              ends every process of this testbed (by pid namespace), and removes its network namespaces and its
@@ -20,16 +20,17 @@
 #   freeze H, thaw H  stops the host's libvirtd; continues it
 #   crash H, boot H   ends the host as a power failure does; starts it again
 #   cut H, heal H     takes the host's management link down; takes it up again
-#   userfault H ..    sets whether the host's kernel lets QEMU handle page faults, which post-copy needs
+#   userfault H ..    sets whether the host lets QEMU handle page faults, which post-copy needs; see the shim
 #   certify H ..      gives the host's QEMU (with PART libvirt: its libvirtd) certificates of the testbed's authority
 #                     (ours), of another authority (foreign), or none. QEMU reads its certificates for every migration.
 #                     libvirtd reads its server certificate only at its start
 #
 # Environment:
-#   TESTBED_ID        one short word for each testbed (a)
-#   TESTBED_STATE     the testbed's directory (/var/tmp/tb-$TESTBED_ID), with a short path, because paths of sockets
-#                     have at most 107 bytes
-#   TESTBED_CACHE     keeps libvirtd's knowledge of QEMU for the next testbed (/var/tmp/chronova-testbed)
+#   TESTBED_ID        one short word for each testbed (default: a)
+#   TESTBED_STATE     the testbed's directory (default: /var/tmp/tb-$TESTBED_ID). Its path is short, because paths of
+#                     sockets have at most 107 bytes
+#   TESTBED_CACHE     a directory that keeps libvirtd's knowledge of QEMU for the next testbed
+#                     (default: /var/tmp/chronova-testbed)
 #   TESTBED_LVM       "GROUP MIB": each host has a volume group of that name and size; see lvm.sh
 #   TESTBED_PLAIN_TAPS  if set, the guests' tap devices have no header of virtio-net; see the shim
 set -euo pipefail
@@ -56,7 +57,7 @@ alive() { [ -s "$STATE/$1/init.pid" ] && kill -0 "$(cat "$STATE/$1/init.pid")" 2
 answers() { virsh -q -c "$(uri_unix "$1")" version >/dev/null 2>"$STATE/$1/probe.log"; }
 need() { [ -d "$STATE/$1" ] || { echo "hosts.sh: no host $1 in $STATE" >&2; exit 1; }; }
 
-# -------------------------------------------------------------------------------------------------------- certificates
+# --------------------------------------------------------------------------------------------------------- certificates
 
 make_authority() { # directory
   mkdir -p "$1"

@@ -8,7 +8,8 @@
 #   CHRONOVA_CHECKS                a file that gets one line for each check: ok or FAIL, the script, the check
 #
 # Exit status of the scripts: 0 passed, 77 cannot run here (the last line says why), 1 a check failed.
-# Guests' names and networks differ from script to script and from those of ops/up.sh, so that all may share a host.
+# Each script has its own prefix of guests' names, which ops/up.sh does not use. Some scripts use the same addresses for
+# their networks, so scripts that use this machine's libvirtd must not run at the same time.
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/../../ops/setup.sh"
@@ -20,7 +21,7 @@ v() { "${VIRSH[@]}" "$@" 2>/dev/null; }
 
 cannot() { echo "$*"; exit 77; }
 
-# ------------------------------------------------------------------------------------------------------------- checks
+# --------------------------------------------------------------------------------------------------------------- checks
 
 record() { [ -z "${CHRONOVA_CHECKS:-}" ] || printf '%s\ttests/real/%s\t%s\n' "$1" "$(basename "$0")" "$2" >>"$CHRONOVA_CHECKS"; } # outcome, check
 ok() { record ok "$*"; printf '%4d s  ok    %s\n' $SECONDS "$*"; }
@@ -34,7 +35,7 @@ within() { # seconds, what, command...
   if wait_for "$seconds" "$@"; then ok "$what"; else bad "$what (within $seconds s)" "$*"; fi
 }
 
-# -------------------------------------------------------------------------------------------------- the control plane
+# ---------------------------------------------------------------------------------------------------- the control plane
 
 house_open() { # NAME, first two numbers of its networks
   NAME=$1 NET=$2
@@ -72,7 +73,7 @@ house_kill() { kill -9 "$HOUSE"; wait "$HOUSE" 2>/dev/null; HOUSE=; }
 house_stop() {
   [ -n "${HOUSE:-}" ] || return 0
   kill "$HOUSE"
-  wait_for 30 eval "! kill -0 $HOUSE 2>/dev/null" || { kill -9 "$HOUSE"; bad "the control plane ends when told to"; }
+  wait_for 30 eval "! kill -0 $HOUSE 2>/dev/null" || { kill -9 "$HOUSE"; bad "the control plane ends within 30 s of SIGTERM"; }
   wait "$HOUSE" 2>/dev/null
   HOUSE=
 }
@@ -88,7 +89,7 @@ house_close() {
   done
   for name in "${NETWORKS[@]}"; do v net-destroy "chronova-${name:0:8}"; v net-undefine "chronova-${name:0:8}"; done >/dev/null
   # The folder of a failed run stays, because it has the error messages.
-  if [ $FAILED = 0 ] && [ $status = 0 ]; then rm -rf "$WORK"; else echo "what it left: $WORK"; fi
+  if [ $FAILED = 0 ] && [ $status = 0 ]; then rm -rf "$WORK"; else echo "the files of this run: $WORK"; fi
   # The script's own clean-up.
   ! declare -F house_last >/dev/null || house_last
 }
@@ -104,7 +105,7 @@ verdict() {
   exit 0
 }
 
-# ------------------------------------------------------------------------------------------------------------ queries
+# -------------------------------------------------------------------------------------------------------------- queries
 
 os() { python3 -S -I "$HERE/client.py" run "$WORK/client" "$@"; }
 get() { os "$1" show "$2" -f value -c "$3" 2>/dev/null; } # noun, name, field
@@ -143,8 +144,9 @@ boot() { # name, options...
   SERVERS+=("$ID")
 }
 
-# Lists what the host still has of a server: its domain, its volumes, and the network filter of its port.
-leftovers() { # uuid, port
+# Lists what the host still has of a server: its domain, its volumes, the network filter of its port, and the networks
+# that name its MAC address.
+leftovers() { # uuid, port, MAC address
   v list --all --uuid | grep -x "$1"
   v pool-refresh chronova >/dev/null
   v vol-list chronova | awk '{print $1}' | grep "^${1}_"

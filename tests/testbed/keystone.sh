@@ -3,11 +3,11 @@
 #
 #   keystone.sh up DIR [PORT]   makes database, keys and administrator in DIR, if they are missing; starts the server
 #   keystone.sh down DIR        ends the server; DIR stays
-#   keystone.sh expired DIR TOKEN [SECONDS]   prints a token of the same user and project that expired an hour ago, or
-#                                             that expires in SECONDS; Keystone's own code makes it
+#   keystone.sh expired DIR TOKEN [SECONDS]   prints a copy of TOKEN that expired an hour ago, or that expires in
+#                                             SECONDS
 #
-# DIR has an SQLite database, Fernet keys and the log. `url` has the address, and `pid` uWSGI's process, which leads a
-# session of its own. The administrator is admin, project admin, password `secret`; the region is RegionOne.
+# DIR has an SQLite database, Fernet keys and the log. `url` has the address, and `pid` the id of uWSGI's process, which
+# leads its own session. The administrator is admin, project admin, password `secret`; the region is RegionOne.
 set -euo pipefail
 COMMAND=${1:-} DIR=${2:-}
 [ -n "$DIR" ] || { sed -n '2,/^set /{/^#/p}' "$0" >&2; exit 2; }

@@ -4,7 +4,8 @@
 lost_writes.py IMAGE [MEMORY [ROUNDS]]   MEMORY as QEMU's -m takes it (160M; 163832k is not a multiple of 256 KiB)
 
 A test guest counts on its console. QEMU sends it, at 4 MiB/s, to a second QEMU that does not start it. Then both are
-paused, and their memories must be equal. Afterwards the second one continues, and is the first one of the next round.
+paused, and their memories must be equal. Afterwards the second QEMU continues the guest, and is the first QEMU of the
+next round.
 QEMU 7.2 loses pages in some rounds with 160M, and none with 163832k; see make_shim in hosts.sh.
 """
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # lvm.sh __host GROUP SIZE_MIB   gives a host of hosts.sh a volume group (hosts.sh calls it before the host's libvirtd)
-# lvm.sh __gone STATE            removes what the hosts of a testbed left behind
+# lvm.sh __gone STATE            detaches the loop devices of a testbed's hosts
 #
 # A replacement for LVM's programs, called under their names: one loop device for each logical volume. libvirt's logical
 # pools, QEMU on block devices and everything above are real. The replacement exists because all hosts of a testbed

@@ -33,7 +33,7 @@ chmod 755 "$(dirname "$CACHE")" "$CACHE" # apt downloads as a user of its own
 W=$(mktemp -d "${TMPDIR:-/tmp}/make-image.XXXXXX")
 trap 'rm -rf "$W"' EXIT
 
-# ---------------------------------------------------------------------------------------------------------- packages
+# ------------------------------------------------------------------------------------------------------------- packages
 
 newest() { find "$CACHE" -name "$1_*.deb" -printf '%T@ %p\n' | sort -rn | sed -n '1s/^[^ ]* //p'; }
 
@@ -65,7 +65,7 @@ unpack "$kernel" busybox-static
 VERSION=$(basename "$W"/packages/boot/vmlinuz-* | sed 's/^vmlinuz-//')
 depmod -b "$W/packages" "$VERSION"
 
-# --------------------------------------------------------------------------------------------------------- initramfs
+# ------------------------------------------------------------------------------------------------------------ initramfs
 
 R=$W/root
 mkdir -p "$R"/{bin,sbin,etc/acpi/PWRF,lib/modules,lib64,proc,sys,dev,run,tmp,boot,mnt/config,root,var/run}
@@ -112,7 +112,7 @@ if [ $AGENT = 1 ]; then
 fi
 (cd "$R" && find . | sort | cpio --quiet -o -H newc --owner 0:0 | lz4 -l -9 -q >"$W/initrd")
 
-# -------------------------------------------------------------------------------------------------------------- disk
+# ----------------------------------------------------------------------------------------------------------------- disk
 
 MIB=64
 DISK=$W/disk.img
@@ -140,7 +140,7 @@ qemu-img convert -q -f raw -O qcow2 -c "$DISK" "$W/image.qcow2"
 mv "$W/image.qcow2" "$OUT" # last, so that a failed run leaves no incomplete image
 echo "image $OUT: $(($(stat -c %s "$OUT") / 1024)) KiB, kernel $VERSION"
 
-# -------------------------------------------------------------------------------------------------------------- boot
+# ----------------------------------------------------------------------------------------------------------------- boot
 
 if [ $BOOT = 1 ]; then
   qemu-img create -q -f qcow2 -F qcow2 -b "$OUT" "$W/overlay.qcow2"

@@ -1,9 +1,10 @@
-# A MariaDB in the folder DIR for one service; sourced by cinder.sh and neutron.sh, after daemons.sh. They have CACHE, a
-# folder for schemas, and `die`.
+# A MariaDB in the folder DIR for one service; sourced by cinder.sh and neutron.sh, after daemons.sh. They set CACHE, a
+# folder for schemas, and define `die`.
 #
-#   database NAME PACKAGE COMMAND...   starts it. The first time, creates the database NAME with its schema. COMMAND
-#                                      creates the schema, which takes the migrations of all releases half a minute or
-#                                      more. The result is the same for one version of PACKAGE, so the cache keeps it
+#   database NAME PACKAGE COMMAND...   starts MariaDB. The first time, creates the database NAME with its schema.
+#                                      COMMAND creates the schema by the migrations of all releases, which takes half a
+#                                      minute or more. One version of PACKAGE always gives the same schema, so CACHE
+#                                      keeps it
 #   sql ARGUMENTS...                   the client
 
 sql() { mariadb --no-defaults -u root -S "$DIR/mariadb.sock" "$@"; }

@@ -4,7 +4,7 @@
 #   neutron.sh up DIR KEYSTONE ADDRESS   starts the databases and the server, unless they run. ADDRESS is an address of
 #                                        this machine that the hosts reach: OVN's southbound database listens there
 #   neutron.sh join DIR H...             starts Open vSwitch and ovn-controller in running hosts of hosts.sh
-#   neutron.sh pretend DIR HOST          adds a host that does not exist to OVN, so that ports can be bound to it
+#   neutron.sh pretend DIR HOST          adds to OVN a host that does not exist, so that ports can be bound to it
 #   neutron.sh in H CMD...               runs CMD (ovs-vsctl, ovs-ofctl...) in a host
 #   neutron.sh down DIR                  ends all these processes; DIR stays
 #
@@ -23,7 +23,7 @@ die() { echo "neutron.sh: $*" >&2; exit 1; }
 . "$(dirname "$(realpath "$0")")/daemons.sh"
 . "$(dirname "$(realpath "$0")")/mariadb.sh"
 
-# ----------------------------------------------------------------------------------------------------------- databases
+# ------------------------------------------------------------------------------------------------------------ databases
 
 central() {
   local half table remote
@@ -122,7 +122,7 @@ up() {
   done
 }
 
-# ----------------------------------------------------------------------------------------------------------- the hosts
+# ------------------------------------------------------------------------------------------------------------ the hosts
 
 inside() { local host=$1; shift; nsenter -t "$(cat "$TESTBED/$host/init.pid")" -m -u -i -n -p -- "$@"; } # host, command...
 
@@ -158,7 +158,7 @@ join() { # host
   "${link[@]}" link set br-phy up
   "${link[@]}" link set br-int up
   spawn "$h-controller" "${enter[@]}" ovn-controller unix:/run/openvswitch/db.sock --pidfile -vconsole:off --log-file="$H/log/ovs/ovn-controller.log"
-  # User-space Open vSwitch completes no checksums, so whatever enters it must have complete ones.
+  # User-space Open vSwitch completes no checksums, so packets that enter it must have complete ones.
   ip netns exec "tb${TESTBED_ID:-a}-fab" ethtool -K "p$n" tx off >/dev/null 2>&1 || true
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Creates users, roles and a catalogue in a fresh Keystone, by plain requests: the client takes seconds for each.
+"""Creates users, roles and a catalogue in a fresh Keystone. Sends HTTP requests itself, because each command of the
+client takes seconds.
 
 people.py KEYSTONE USER:PROJECT:ROLE[,ROLE]... TYPE=URL...
 

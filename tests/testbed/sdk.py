@@ -24,10 +24,10 @@ EXCUSED = {
     "create_volume_attachment": VOLUMES, "delete_volume_attachment": VOLUMES, "get_volume_attachment": VOLUMES,
     "update_volume_attachment": VOLUMES,
     "validate_console_auth_token": "it needs the token of a console",
-    "find_extension": "extensions have no way to be found that the API has", "wait_for_delete": "called by others",
-    "create_console": "it wraps what is called", "get_server_console_url": "it wraps what is called",
+    "find_extension": "the SDK finds extensions by a call that the API lacks", "wait_for_delete": "other methods call it",
+    "create_console": "create_server_remote_console is called", "get_server_console_url": "create_server_remote_console is called",
     "create_server_external_events": "events come from other services",
-    "delete_service": "it would take a host away", "add_fixed_ip_to_server": "the action ended with 2.43",
+    "delete_service": "it would remove a host", "add_fixed_ip_to_server": "the action ended with 2.43",
     "remove_fixed_ip_from_server": "the action ended with 2.43",
     "get_hypervisor_uptime": "the call ended with 2.87", "update_service_forced_down": "force_service_down is called",
 }

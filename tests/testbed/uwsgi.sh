@@ -3,9 +3,9 @@
 #   tables FILE PACKAGE COMMAND...   makes an SQLite database in WAL mode. COMMAND fills FILE with the service's tables,
 #                          which takes many seconds. One version of PACKAGE always gives the same tables, so
 #                          TESTBED_CACHE keeps a copy
-#   uwsgi_up NAME=VALUE    starts uWSGI in a session of its own, with this variable, and waits until the caller's
-#                          function `answers URL` is true; `pid` in DIR is its process
-#   uwsgi_down             ends it; the folder stays
+#   uwsgi_up NAME=VALUE    starts uWSGI in a session of its own, with this environment variable, and waits until
+#                          the caller's function `answers URL` is true. DIR/pid has the id of uWSGI's process
+#   uwsgi_down             ends uWSGI; the folder stays
 . "$(dirname "${BASH_SOURCE[0]}")/free_port.sh"
 
 tables() { # file, package, command...

@@ -2,7 +2,7 @@
 
     websocket.py URL SECONDS [--say TEXT | --hex BYTES] [--origin ORIGIN] --until TEXT
 
-Opens the WebSocket, sends the TEXT of --say (with its \\n and the like) or BYTES, and prints the output until it has the
+Opens the WebSocket, sends the TEXT of --say (with escapes such as \\n) or BYTES, and prints the output until it has the
 TEXT of --until. Exit status: 0 the TEXT of --until came; 1 it did not come in time, or the other side ended
 first; 2 there is no console, and the status of the answer is printed.
 """

@@ -6,10 +6,10 @@
 Says "reading" when it reads. Continues until SIGTERM, then prints a line for each connection between two hosts, or between
 a host and the control plane. Tabs separate the fields:
 
-    VERDICT  FROM  TO  BYTES THERE  BYTES BACK  WORDS  HOW IT BEGINS
+    VERDICT  FROM  TO  BYTES FROM->TO  BYTES TO->FROM  WORDS  FIRST BYTES
 
-    tls     all bytes in both directions are records of TLS, from a handshake on that the capture has from its start. Disks
-            travel in NBD, which speaks plain text until both sides have agreed on TLS: exactly that may come before
+    tls     all bytes in both directions are records of TLS, and the capture has the handshake from its start. Disks
+            travel in NBD, which is plain text until both sides have agreed on TLS: only that start may come before
     plain   the connection has other bytes
     older   the connection is older than the capture, so nothing else is known
     holes   the capture lacks a part of the connection

@@ -39,7 +39,7 @@ struct Proof {
 }
 
 impl Proof {
-    /// `a_test`, `tests/real/live.sh` or `tests/real/live.sh "it runs nowhere else"`.
+    /// `a_test`, `tests/real/live.sh` or `tests/real/live.sh "the guest runs on no other host"`.
     fn parse(text: &str) -> Self {
         let (test, check) =
             text.trim().split_once(" \"").map_or((text.trim(), None), |(test, check)| (test, Some(check)));

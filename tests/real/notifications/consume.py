@@ -1,7 +1,8 @@
 """Reads notifications from a queue and checks them: python3 consume.py URL QUEUE SERVERS TIMEOUT.
 
-Waits until that many servers are deleted. Each message of oslo.messaging is opened. Doubles of an id are dropped, as
-oslo.messaging's consumers do; what is left must be, for each server, the notifications of its life in their order.
+Waits until the notifications say that SERVERS servers are deleted, or for TIMEOUT seconds. Drops messages whose id was
+already seen, as oslo.messaging's consumers do. The other messages must be, for each server, the notifications in LIFE,
+in this order.
 """
 
 import collections
