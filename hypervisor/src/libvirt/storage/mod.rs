@@ -317,8 +317,8 @@ impl<'a> HostStorage<'a> {
         match self.find(disk)? {
             // The disk of a defined guest holds the user's data, even if its size or its base differs from the request.
             Some(_) if !undefined => return Ok(()),
-            // `fill` checks whether the existing copy-on-write file is the right one.
-            Some(found) if !backend.is_raw() && !found.is_raw() => {}
+            // `fill` checks whether the existing copy-on-write file is the right one. It cannot check a whole copy.
+            Some(found) if is_chosen(found.backend, options) && !backend.copies_image() => {}
             Some(found) => found.remove(self)?,
             None => {}
         }
@@ -387,7 +387,7 @@ impl<'a> HostStorage<'a> {
         Ok(disks)
     }
 
-    /// The sources of the guest's raw disks. All others are copy-on-write files of the pool.
+    /// The sources of the guest's disks, by name.
     pub(super) fn places(self, guest: &GuestSpec) -> DriverResult<BTreeMap<String, DiskSource>> {
         let instance = guest.instance;
         let ephemerals = (0..guest.ephemerals_gib.len()).map(|number| volumes::ephemeral(instance, number));
@@ -397,7 +397,7 @@ impl<'a> HostStorage<'a> {
         names.extend(guest.rescue.as_ref().map(|_| volumes::rescue(instance)));
         let mut places = BTreeMap::new();
         for name in names {
-            if let Some(disk) = self.find(&name)?.filter(StoredDisk::is_raw) {
+            if let Some(disk) = self.find(&name)? {
                 places.insert(name, disk.source(self.options));
             }
         }
