@@ -71,17 +71,13 @@ pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
     findings
 }
 
-/// Compares the files that differ from `base` with the best-fitting list of a recipe, and prints the differences.
+/// Compares the files of a change with the best-fitting list of a recipe, and prints the differences. The change is
+/// everything since the branch left `base`, with files that git does not know yet.
 pub(crate) fn compare(root: &Path, word: &str, base: &str) -> anyhow::Result<bool> {
     let page = std::fs::read_to_string(root.join(PAGE)).context(PAGE)?;
-    let listing = Command::new("git")
-        .current_dir(root)
-        .args(["diff", "--name-only", base])
-        .output()
-        .context("git cannot be started")?;
-    ensure!(listing.status.success(), "git diff: {}", String::from_utf8_lossy(&listing.stderr).trim());
-    let changed = String::from_utf8(listing.stdout).context("a path is not UTF-8")?;
-    let changed: Vec<&str> = changed.lines().collect();
+    let known = git(root, &["diff", "--name-only", "--no-renames", "--merge-base", base])?;
+    let new = git(root, &["ls-files", "--others", "--exclude-standard"])?;
+    let changed: Vec<&str> = known.lines().chain(new.lines()).collect();
     let lists: Vec<TouchedFiles<'_>> =
         recipes(&page).into_iter().filter(|recipe| recipe.title.contains(word)).flat_map(|r| touched(r.body)).collect();
     let Some(differences) = lists.iter().map(|list| differences(list, &changed)).min_by_key(Vec::len) else {
@@ -92,6 +88,12 @@ pub(crate) fn compare(root: &Path, word: &str, base: &str) -> anyhow::Result<boo
     }
     println!("{} files changed, {} differences from the recipe", changed.len(), differences.len());
     Ok(differences.is_empty())
+}
+
+fn git(root: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let listing = Command::new("git").current_dir(root).args(arguments).output().context("git cannot be started")?;
+    ensure!(listing.status.success(), "git: {}", String::from_utf8_lossy(&listing.stderr).trim());
+    String::from_utf8(listing.stdout).context("a path is not UTF-8")
 }
 
 fn differences(list: &TouchedFiles<'_>, changed: &[&str]) -> Vec<String> {
