@@ -81,7 +81,8 @@ trait ImageBackend: Sync {
     }
     /// The directory on a host that holds the back end's disks; `None`: the disks are not on a host.
     fn directory(&self, options: &LibvirtOptions) -> Option<String>;
-    /// The back end that stores raw content when the operator has chosen this back end.
+    /// The back end that stores raw content when the operator has chosen this back end. A back end with a file format of
+    /// its own must name one.
     fn for_raw(&self) -> Option<&'static dyn ImageBackend> {
         None
     }
@@ -464,6 +465,8 @@ mod tests {
         for word in ImagesType::WORDS {
             let kind = ImagesType::of_word(word, true).unwrap();
             assert_eq!(BACKENDS.iter().filter(|backend| backend.kind() == kind).count(), 1, "{kind:?}");
+            let raw = backend_of(kind).for_raw().unwrap_or(backend_of(kind));
+            assert!(raw.is_raw(), "{kind:?}: raw content of other hosts has a back end");
             let volume = backend_of(kind).volume(&disk);
             assert_eq!(volumes::owner(&volume), Some(id), "{kind:?}: leftovers are found by their names");
             let in_directory = BACKENDS.iter().filter(|backend| !backend.is_apart());
