@@ -96,11 +96,18 @@ fn git(root: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     String::from_utf8(listing.stdout).context("a path is not UTF-8")
 }
 
+/// Each path of the list stands for one file. Paths without placeholders take their files first.
 fn differences(list: &TouchedFiles<'_>, changed: &[&str]) -> Vec<String> {
-    let unchanged = list.paths.iter().filter(|pattern| !changed.iter().any(|path| fits(pattern, path)));
-    let unnamed = changed.iter().filter(|path| !list.paths.iter().any(|pattern| fits(pattern, path)));
-    let unchanged = unchanged.map(|pattern| format!("promised and not changed: {pattern}"));
-    unchanged.chain(unnamed.map(|path| format!("changed and not promised: {path}"))).collect()
+    let mut unnamed = changed.to_vec();
+    let mut unchanged = Vec::new();
+    let (open, fixed): (Vec<&str>, Vec<&str>) = list.paths.iter().partition(|pattern| pattern.contains('<'));
+    for pattern in fixed.into_iter().chain(open) {
+        match unnamed.iter().position(|path| fits(pattern, path)) {
+            Some(at) => drop(unnamed.remove(at)),
+            None => unchanged.push(format!("promised and not changed: {pattern}")),
+        }
+    }
+    unchanged.into_iter().chain(unnamed.into_iter().map(|path| format!("changed and not promised: {path}"))).collect()
 }
 
 fn recipes(page: &str) -> Vec<Recipe<'_>> {
@@ -225,6 +232,12 @@ mod tests {
         let list = TouchedFiles { count: 2, paths: vec!["a/<name>.rs", "docs/b.md"] };
         assert_eq!(differences(&list, &["a/new.rs", "docs/b.md"]), Vec::<String>::new());
         assert_eq!(differences(&list, &["a/new.rs", "c.rs"]).len(), 2);
+        assert_eq!(
+            differences(&list, &["a/new.rs", "a/newer.rs", "docs/b.md"]),
+            ["changed and not promised: a/newer.rs"]
+        );
+        let list = TouchedFiles { count: 2, paths: vec!["a/<name>.rs", "a/mod.rs"] };
+        assert_eq!(differences(&list, &["a/mod.rs", "a/new.rs"]), Vec::<String>::new());
         assert!(!fits("a/<name>.rs", "a/b/c.rs") && fits("a/<verb>_<noun>.rs", "a/drain_host.rs"));
     }
 }
