@@ -159,7 +159,12 @@ impl Operations {
             },
             // The server is on this host already, so the policy of its group has no say.
             group: None,
-            guest: topology.map(|topology| GuestClaim { host: provider, topology: Arc::new(topology), packs }),
+            guest: topology.map(|topology| GuestClaim {
+                host: provider,
+                topology: Some(Arc::new(topology)),
+                devices: Vec::new(),
+                packs,
+            }),
         })
     }
 
@@ -186,14 +191,15 @@ impl Operations {
     }
 }
 
-/// As in Nova: which of several nested providers a guest uses is not recorded in its flavor.
+/// As in Nova: which of several nested providers a guest uses is not recorded in its flavor. Nor is the PCI device.
 fn check_nested(alive: &Alive) -> Result<(), HealReject> {
     let has = |name: &str| alive.request.flavor.extra_specs.iter().any(|(key, _)| key == name);
-    match (has("resources:VGPU"), has("accel:device_profile")) {
-        (true, _) => Err(HealReject::NestedResources("vGPU")),
-        (_, true) => Err(HealReject::NestedResources("device profile")),
-        _ => Ok(()),
-    }
+    let named = [
+        ("resources:VGPU", "vGPU"),
+        ("accel:device_profile", "device profile"),
+        ("pci_passthrough:alias", "PCI device"),
+    ];
+    named.iter().find(|(key, _)| has(key)).map_or(Ok(()), |(_, name)| Err(HealReject::NestedResources(name)))
 }
 
 /// Allocations in the name of the server's owner, at the generation that was seen.

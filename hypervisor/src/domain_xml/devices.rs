@@ -113,7 +113,7 @@ fn file(path: String, format: &'static str) -> DiskSource {
     DiskSource::File { path, format }
 }
 
-/// The source of the disk with this name. By default it is a copy-on-write file of the pool.
+/// The source of the disk with this name. A disk that does not exist yet counts as a copy-on-write file of the pool.
 fn place_of(host: &HostFacts, name: &str) -> DiskSource {
     let known = host.places.get(name).cloned();
     known.unwrap_or_else(|| file(format!("{}/{name}", host.pool_path), "qcow2"))

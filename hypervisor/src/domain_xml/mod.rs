@@ -49,7 +49,7 @@ pub struct HostFacts {
     /// The machine type of a guest without one in its image.
     pub machine_type: Option<String>,
     pub pool_path: String,
-    /// The sources of those local disks that are not copy-on-write files of the pool, by the disk's name.
+    /// The sources of the guest's local disks, by the disk's name.
     pub places: BTreeMap<String, DiskSource>,
     /// Whether the pool's file system can bypass the page cache (`cache=none`). Nova probes for the same.
     pub direct_io: bool,

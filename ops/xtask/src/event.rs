@@ -14,7 +14,7 @@ pub(crate) fn new(root: &Path, noun: &str, name: &str) -> anyhow::Result<bool> {
     let source = root.join("events/src");
     let (list, payloads) = files(&source, noun)?;
     let list_text = read(&list)?;
-    let kind = format!("{noun}.{}", snake(name));
+    let kind = format!("{noun}.{}", kind(noun, name));
     if list == payloads {
         fs::write(&list, with_payload(&with_line(&list_text, noun, name)?, name)?)?;
     } else {
@@ -80,13 +80,20 @@ fn snake(name: &str) -> String {
     text
 }
 
+/// The kind within its noun, which it does not repeat: `server_group`, `ServerGroupRenamed` -> `renamed`.
+fn kind(noun: &str, name: &str) -> String {
+    let whole = snake(name);
+    let rest = whole.strip_prefix(noun).and_then(|rest| rest.strip_prefix('_'));
+    rest.map_or_else(|| whole.clone(), str::to_owned)
+}
+
 /// The noun's list with one more line at its end.
 fn with_line(text: &str, noun: &str, name: &str) -> anyhow::Result<String> {
     ensure!(!text.contains(&format!("        {name} = \"")), "{noun} has {name} already");
     let head = format!(" = \"{noun}\" {{\n");
     let begin = text.find(&head).with_context(|| format!("no `noun!` list of {noun}"))?;
     let end = begin + text[begin..].find("\n    }\n}").context("the list has no end")? + 1;
-    let line = format!("        /// The event, in one sentence.\n        {name} = \"{}\" @ 1,\n", snake(name));
+    let line = format!("        /// The event, in one sentence.\n        {name} = \"{}\" @ 1,\n", kind(noun, name));
     Ok(format!("{}{line}{}", &text[..end], &text[end..]))
 }
 
@@ -164,6 +171,9 @@ pub fn samples() -> Vec<ThingEvent> {
     #[test]
     fn names() {
         assert_eq!(snake("ResizeConfirmed"), "resize_confirmed");
+        assert_eq!(kind("instance", "ResizeConfirmed"), "resize_confirmed");
+        assert_eq!(kind("server_group", "ServerGroupRenamed"), "renamed");
+        assert_eq!(kind("host", "Hosted"), "hosted");
         assert!(is_camel("Locked") && !is_camel("locked") && !is_camel("LOCKED") && !is_camel("A-b"));
         assert!(is_snake("security_group") && !is_snake("Instance") && !is_snake("../x"));
     }

@@ -5,8 +5,8 @@
 //!   prints the sentences that must be read twice.
 //! * `gen [--check]`: writes the generated references under docs/, or checks that they are current.
 //! * `event new NOUN NAME`: writes the parts of a new event, as in `event new instance ResizeConfirmed`.
-//! * `recipe WORD [BASE]`: compares the files that differ from `BASE` (`main`) with a recipe of CONTRIBUTING.md. The
-//!   recipe has `WORD` in its title.
+//! * `recipe WORD [BASE]`: compares the files that changed since the branch left `BASE` (`main`) with a recipe of
+//!   CONTRIBUTING.md. The recipe has `WORD` in its title.
 //! * `requirements`: counts docs/requirements by status.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool")]

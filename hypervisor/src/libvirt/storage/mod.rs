@@ -81,7 +81,8 @@ trait ImageBackend: Sync {
     }
     /// The directory on a host that holds the back end's disks; `None`: the disks are not on a host.
     fn directory(&self, options: &LibvirtOptions) -> Option<String>;
-    /// The back end that stores raw content when the operator has chosen this back end.
+    /// The back end that stores raw content when the operator has chosen this back end. A back end with a file format of
+    /// its own must name one.
     fn for_raw(&self) -> Option<&'static dyn ImageBackend> {
         None
     }
@@ -326,8 +327,8 @@ impl<'a> HostStorage<'a> {
         match self.find(disk)? {
             // The disk of a defined guest holds the user's data, even if its size or its base differs from the request.
             Some(_) if !undefined => return Ok(()),
-            // `fill` checks whether the existing copy-on-write file is the right one.
-            Some(found) if !backend.is_raw() && !found.is_raw() => {}
+            // `fill` checks whether the existing copy-on-write file is the right one. It cannot check a whole copy.
+            Some(found) if is_chosen(found.backend, options) && !backend.copies_image() => {}
             Some(found) => found.remove(self)?,
             None => {}
         }
@@ -396,7 +397,7 @@ impl<'a> HostStorage<'a> {
         Ok(disks)
     }
 
-    /// The sources of the guest's raw disks. All others are copy-on-write files of the pool.
+    /// The sources of the guest's disks, by name.
     pub(super) fn places(self, guest: &GuestSpec) -> DriverResult<BTreeMap<String, DiskSource>> {
         let instance = guest.instance;
         let ephemerals = (0..guest.ephemerals_gib.len()).map(|number| volumes::ephemeral(instance, number));
@@ -406,7 +407,7 @@ impl<'a> HostStorage<'a> {
         names.extend(guest.rescue.as_ref().map(|_| volumes::rescue(instance)));
         let mut places = BTreeMap::new();
         for name in names {
-            if let Some(disk) = self.find(&name)?.filter(StoredDisk::is_raw) {
+            if let Some(disk) = self.find(&name)? {
                 places.insert(name, disk.source(self.options));
             }
         }
@@ -473,6 +474,8 @@ mod tests {
         for word in ImagesType::WORDS {
             let kind = ImagesType::of_word(word, true).unwrap();
             assert_eq!(BACKENDS.iter().filter(|backend| backend.kind() == kind).count(), 1, "{kind:?}");
+            let raw = backend_of(kind).for_raw().unwrap_or(backend_of(kind));
+            assert!(raw.is_raw(), "{kind:?}: raw content of other hosts has a back end");
             let volume = backend_of(kind).volume(&disk);
             assert_eq!(volumes::owner(&volume), Some(id), "{kind:?}: the volume must name its guest");
             let in_directory = BACKENDS.iter().filter(|backend| !backend.is_apart());

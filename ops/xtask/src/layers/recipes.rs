@@ -71,17 +71,13 @@ pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
     findings
 }
 
-/// Compares the files that differ from `base` with the best-fitting list of a recipe, and prints the differences.
+/// Compares the files of a change with the best-fitting list of a recipe, and prints the differences. The change is
+/// everything since the branch left `base`, with files that git does not know yet.
 pub(crate) fn compare(root: &Path, word: &str, base: &str) -> anyhow::Result<bool> {
     let page = std::fs::read_to_string(root.join(PAGE)).context(PAGE)?;
-    let listing = Command::new("git")
-        .current_dir(root)
-        .args(["diff", "--name-only", base])
-        .output()
-        .context("git cannot be started")?;
-    ensure!(listing.status.success(), "git diff: {}", String::from_utf8_lossy(&listing.stderr).trim());
-    let changed = String::from_utf8(listing.stdout).context("a path is not UTF-8")?;
-    let changed: Vec<&str> = changed.lines().collect();
+    let known = git(root, &["diff", "--name-only", "--no-renames", "--merge-base", base])?;
+    let new = git(root, &["ls-files", "--others", "--exclude-standard"])?;
+    let changed: Vec<&str> = known.lines().chain(new.lines()).collect();
     let lists: Vec<TouchedFiles<'_>> =
         recipes(&page).into_iter().filter(|recipe| recipe.title.contains(word)).flat_map(|r| touched(r.body)).collect();
     let Some(differences) = lists.iter().map(|list| differences(list, &changed)).min_by_key(Vec::len) else {
@@ -94,11 +90,24 @@ pub(crate) fn compare(root: &Path, word: &str, base: &str) -> anyhow::Result<boo
     Ok(differences.is_empty())
 }
 
+fn git(root: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let listing = Command::new("git").current_dir(root).args(arguments).output().context("git cannot be started")?;
+    ensure!(listing.status.success(), "git: {}", String::from_utf8_lossy(&listing.stderr).trim());
+    String::from_utf8(listing.stdout).context("a path is not UTF-8")
+}
+
+/// Each path of the list stands for one file. Paths without placeholders take their files first.
 fn differences(list: &TouchedFiles<'_>, changed: &[&str]) -> Vec<String> {
-    let unchanged = list.paths.iter().filter(|pattern| !changed.iter().any(|path| fits(pattern, path)));
-    let unnamed = changed.iter().filter(|path| !list.paths.iter().any(|pattern| fits(pattern, path)));
-    let unchanged = unchanged.map(|pattern| format!("promised and not changed: {pattern}"));
-    unchanged.chain(unnamed.map(|path| format!("changed and not promised: {path}"))).collect()
+    let mut unnamed = changed.to_vec();
+    let mut unchanged = Vec::new();
+    let (open, fixed): (Vec<&str>, Vec<&str>) = list.paths.iter().partition(|pattern| pattern.contains('<'));
+    for pattern in fixed.into_iter().chain(open) {
+        match unnamed.iter().position(|path| fits(pattern, path)) {
+            Some(at) => drop(unnamed.remove(at)),
+            None => unchanged.push(format!("promised and not changed: {pattern}")),
+        }
+    }
+    unchanged.into_iter().chain(unnamed.into_iter().map(|path| format!("changed and not promised: {path}"))).collect()
 }
 
 fn recipes(page: &str) -> Vec<Recipe<'_>> {
@@ -223,6 +232,12 @@ mod tests {
         let list = TouchedFiles { count: 2, paths: vec!["a/<name>.rs", "docs/b.md"] };
         assert_eq!(differences(&list, &["a/new.rs", "docs/b.md"]), Vec::<String>::new());
         assert_eq!(differences(&list, &["a/new.rs", "c.rs"]).len(), 2);
+        assert_eq!(
+            differences(&list, &["a/new.rs", "a/newer.rs", "docs/b.md"]),
+            ["changed and not promised: a/newer.rs"]
+        );
+        let list = TouchedFiles { count: 2, paths: vec!["a/<name>.rs", "a/mod.rs"] };
+        assert_eq!(differences(&list, &["a/mod.rs", "a/new.rs"]), Vec::<String>::new());
         assert!(!fits("a/<name>.rs", "a/b/c.rs") && fits("a/<verb>_<noun>.rs", "a/drain_host.rs"));
     }
 }
