@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use chronova_actors::process::context::StepContext;
+
 use super::*;
 
 /// What nothing waits for in a test.
@@ -32,7 +34,7 @@ async fn a_build_that_takes_too_long_fails_before_its_next_step_and_leaves_nothi
     }
 }
 
-/// The guest does not react to a soft reboot. The reboot that follows it overrides the lock of the server.
+/// The guest does not react to a soft reboot.
 #[actix_rt::test]
 async fn a_soft_reboot_that_takes_too_long_becomes_a_hard_one() {
     for (timeout, hard) in [(Duration::from_millis(20), 1), (Duration::ZERO, 0), (LONG, 0)] {
@@ -175,11 +177,11 @@ async fn hosts_offer_no_image_types_that_are_excluded() {
     // The option is taken out again.
     world.options.hosts.excluded_image_types.clear();
     let life = started(&world).await;
-    let again = life
-        .context()
-        .views
-        .placement
-        .read(|view| view.ledger.providers.values().next().unwrap().traits.contains("COMPUTE_IMAGE_TYPE_ISO"));
-    assert!(again);
+    let offered = |context: &StepContext| {
+        context.views.placement.read(|view| {
+            view.ledger.providers.values().next().is_some_and(|host| host.traits.contains("COMPUTE_IMAGE_TYPE_ISO"))
+        })
+    };
+    life.until(offered).await;
     life.stop().await;
 }
