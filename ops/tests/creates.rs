@@ -107,7 +107,7 @@ fn a_request_that_a_kill_interrupts_leaves_all_of_its_servers_or_none() {
         println!("kill {kill}: answered {answered:?}, {found} servers");
         match answered {
             Some(status) => {
-                assert_eq!((status, found), (202, COUNT), "the answer is not 202, or acknowledged servers are missing")
+                assert_eq!((status, found), (202, COUNT), "the answer is not 202, or acknowledged servers are missing");
             }
             None => assert!(found == 0 || found == COUNT, "{found} of {COUNT} servers"),
         }

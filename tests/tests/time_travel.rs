@@ -284,11 +284,11 @@ async fn run(seed: u64) {
 async fn answers_about_the_past_equal_the_answers_given_then() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CHRONOVA_TIME_TRAVEL_SEED") {
-        return run(seed).await;
+        return Box::pin(run(seed)).await;
     }
     let runs = if std::env::var_os("CHRONOVA_SOAK").is_some() { 60 } else { RUNS };
     for seed in 1..=runs {
-        run(seed).await;
+        Box::pin(run(seed)).await;
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::process::Command;
 
-use serde_json::json;
-
 use super::cloud::Cloud;
 use super::site::ManagedCloud;
 

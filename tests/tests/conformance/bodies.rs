@@ -70,7 +70,7 @@ fn plain(schema: &Value) -> Value {
 #[actix_rt::test]
 async fn bodies_that_violate_their_schema_are_refused() {
     let Some(contract) = contract() else { return };
-    let cloud = Cloud::start(contract.clone()).await;
+    let cloud = Box::pin(Cloud::start(contract.clone())).await;
     let uncovered = uncovered();
     let soak = std::env::var_os("CHRONOVA_SOAK").is_some();
     let (mut wrong, mut sent) = (Vec::new(), 0);
@@ -127,7 +127,7 @@ async fn bodies_that_violate_their_schema_are_refused() {
 #[actix_rt::test]
 async fn query_strings_are_held_to_their_schemas() {
     let Some(contract) = contract() else { return };
-    let cloud = Cloud::start(contract.clone()).await;
+    let cloud = Box::pin(Cloud::start(contract.clone())).await;
     let uncovered = uncovered();
     let (mut wrong, mut sent) = (Vec::new(), 0);
     for operation in &operations(&contract) {

@@ -64,7 +64,7 @@ fn codes(operation: &Operation<'_>, version: u32) -> BTreeSet<u16> {
 async fn each_role_may_call_what_the_default_policy_allows() {
     let Some(contract) = contract() else { return };
     let rules = Rules::read(&read(&contract.join("policies.json")));
-    let mut cloud = Cloud::start(contract.clone()).await;
+    let mut cloud = Box::pin(Cloud::start(contract.clone())).await;
     let mut matrix =
         String::from("# What each operation answers to whom. 401, 403 and, for things of others, 404 are refusals.\n");
     let names: Vec<String> = PEOPLE.iter().map(|person| format!("{:>7}", person.name)).collect();
