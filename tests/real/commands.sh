@@ -30,8 +30,10 @@ move() { # state, server, command, arguments...
 
 head -c 65536 /dev/zero >"$WORK/image"
 os image create --disk-format raw --container-format bare --file "$WORK/image" --public image >"$WORK/out" 2>&1 || bad "the image is created" "$(cat "$WORK/out")"
+BASE=$((RANDOM % 5))
 for network in one two; do
-  os network create $network >/dev/null && os subnet create --network $network --subnet-range 10.9$((RANDOM % 10)).0.0/24 $network >/dev/null
+  os network create $network >/dev/null && os subnet create --network $network --subnet-range 10.9$BASE.0.0/24 $network >/dev/null
+  BASE=$((BASE + 5))
 done
 os port create --network two port >/dev/null
 os network create --external public >/dev/null && os subnet create --network public --subnet-range 203.0.113.0/24 public >/dev/null

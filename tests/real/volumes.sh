@@ -67,17 +67,18 @@ expect "that volume has the image's content" qemu-img compare -q "$CHRONOVA_IMAG
 
 # ------------------------------------------------------------------------------------------------------------ snapshots
 
-expect "qemu-io writes to the volume before the snapshot" qemu-io -c 'write -P 0x5a 1536M 1M' "$(file root)" >/dev/null
+# One byte repeated over a part of a volume.
+writes() { qemu-io -c "write -P $1 1536M 1M" "$(file "$2")" >"$WORK/written"; } # byte, volume
+holds() { qemu-io -r -c "read -P $1 1536M 1M" "$(file "$2")" >"$WORK/read" && ! grep -q 'Pattern verification failed' "$WORK/read"; } # byte, volume
+expect "qemu-io writes to the volume before the snapshot" writes 0x5a root
 os volume snapshot create --volume root --property of=root before >/dev/null || bad "a snapshot of the volume of the image is requested"
 within 60 "the snapshot of the volume of the image is available" snapshot_is before available
 like "the snapshot list has the snapshot" "$(os volume snapshot list -f value -c Name -c Status -c Size)" '^before available 2$'
-expect "qemu-io writes to the volume after the snapshot" qemu-io -c 'write -P 0xa5 1536M 1M' "$(file root)" >/dev/null
+expect "qemu-io writes to the volume after the snapshot" writes 0xa5 root
 make copy --snapshot before
-expect "a volume of the snapshot has the data from before the snapshot" \
-  eval 'qemu-io -r -c "read -P 0x5a 1536M 1M" "$(file copy)" | grep -qv "Pattern verification failed"'
+expect "a volume of the snapshot has the data from before the snapshot" holds 0x5a copy
 make twin --source root --size 3
-expect "a volume of a volume has the newest data" \
-  eval 'qemu-io -r -c "read -P 0xa5 1536M 1M" "$(file twin)" | grep -qv "Pattern verification failed"'
+expect "a volume of a volume has the newest data" holds 0xa5 twin
 same "a volume of a volume has the requested size" "$(size_of "$(file twin)")" "3 qcow2 alone"
 like "the deletion of a volume with snapshots is refused" "$(os volume delete root 2>&1)" 'have snapshots'
 os volume snapshot set --name after before && like "a snapshot is renamed" "$(os volume snapshot list -f value -c Name)" '^after$'
