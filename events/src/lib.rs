@@ -2,7 +2,7 @@
 //!
 //! One folder or file per noun (`instance`, `host`, `ledger`, ...) holds its events and the fold over them.
 //! [`registry`] lists the nouns, [`operations`] says which operation an event begins, and [`store`] writes and reads
-//! the log. Nothing here decides anything, and only [`clock`] reads the time.
+//! the log. Nothing here decides anything, and only [`clock`] reads the time of day that events carry.
 
 #[macro_use]
 pub mod registry;

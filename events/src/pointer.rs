@@ -37,7 +37,7 @@ impl PositionWatch {
         self.moved.notify_waiters();
     }
 
-    /// Waits for the next change after this call, even if the caller awaits it later. A task that calls this before it
+    /// The returned future completes at the first `set` or `wake` after this call, even if it is polled only later. A task that calls this before it
     /// reads the position misses no change.
     pub fn moved(&self) -> Notified<'_> {
         self.moved.notified()

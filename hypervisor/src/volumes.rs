@@ -79,7 +79,7 @@ pub fn copy_complete(instance: InstanceId, copy: ImageId) -> String {
     complete(&self::copy(instance, copy))
 }
 
-/// The image of a copy of a guest's disk, or of the mark beside it.
+/// The id of the image that a copy becomes. `volume` names the copy, or the empty volume that marks it complete.
 pub(crate) fn copied_to(volume: &str) -> Option<ImageId> {
     let (_, rest) = volume.split_at_checked(36)?;
     let image = rest.strip_prefix("_copy.")?;
@@ -90,7 +90,7 @@ pub fn console_log(instance: InstanceId) -> String {
     format!("{instance}_console.log")
 }
 
-/// The volume of a guest with this suffix.
+/// The name of a guest's volume: the guest's id, then `suffix` (for example `_disk`).
 pub fn suffixed(instance: InstanceId, suffix: &str) -> String {
     format!("{instance}{suffix}")
 }
@@ -126,7 +126,7 @@ pub fn snapshot(snapshot: SnapshotId) -> String {
     format!("{SNAPSHOT_PREFIX}{snapshot}")
 }
 
-/// The volume or snapshot that is stored in a volume of the volume service's pool.
+/// What a libvirt volume in the volume service's pool stores: one of the service's volumes or snapshots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolVolumeOwner {
     Volume(VolumeId),

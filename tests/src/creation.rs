@@ -1,4 +1,4 @@
-//! Requests for servers, in the form that the API sends.
+//! Ways to create servers in tests: as the API does (`create`), or one server with a chosen id (`build`).
 
 use chronova_actors::instance::InstanceRequest;
 use chronova_actors::instance::asking::asking_process;
@@ -27,7 +27,7 @@ impl Life {
         self.claim_and_ask(claim_for(&request), bare_build(request)).await
     }
 
-    /// Like `build`, with disks beyond those of image and flavor.
+    /// Like `build`, with a block device mapping.
     pub async fn build_mapped(&self, request: BuildRequested, mapped: BlockDevicesMapped) -> Result<(), String> {
         let claim = claim_for(&request);
         let (request, mapped) = (Box::new(request), Some(Box::new(mapped)));
@@ -48,7 +48,7 @@ fn claim_for(request: &BuildRequested) -> ServerQuotaClaim {
     }
 }
 
-/// A build without disks and files of its own.
+/// A build without a block device mapping and without injected files.
 fn bare_build(request: BuildRequested) -> InstanceRequest {
     InstanceRequest::Build { request: Box::new(request), mapped: None, files: None }
 }

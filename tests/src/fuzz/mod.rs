@@ -59,7 +59,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run of `rounds` inputs, if this is an ordinary run of the tests.
+    /// Tries `rounds` inputs; with `CHRONOVA_SOAK` or `CHRONOVA_FUZZ_SECONDS`, tries inputs for that time instead.
     pub fn of(target: &'static str, rounds: u64) -> Self {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
         let soak = std::env::var_os("CHRONOVA_SOAK").is_some();

@@ -14,7 +14,7 @@ pub struct Filter {
     /// Whether it applies to this request; if not, every host passes.
     pub applies: fn(&SchedulingContext<'_>) -> bool,
     pub passes: fn(&HostState<'_>) -> bool,
-    /// The reason why a host did not pass, with the numbers.
+    /// Why this host did not pass, with the host's value and the limit if the check compares values.
     pub says: fn(&HostState<'_>) -> String,
     /// The user's message when no host passes; it names no host.
     pub lacks: fn(&SchedulingContext<'_>) -> String,

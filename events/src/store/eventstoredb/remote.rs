@@ -14,7 +14,7 @@ pub(super) struct RemoteConnection {
     runtime: Handle,
     /// How long a call is retried before it fails.
     pub(super) patience: Duration,
-    /// The present client and its number.
+    /// The present client, and how many clients came before it.
     current: Mutex<(Client, u64)>,
 }
 
@@ -24,20 +24,20 @@ impl RemoteConnection {
 
     pub(super) fn new(url: &str, patience: Duration) -> Result<Self, StoreError> {
         let settings: ClientSettings = url.parse().map_err(|error: eventstore::ClientSettingsParseError| {
-            // The whole message would repeat the password.
-            StoreError::Io(format!("the address of the log is not an esdb:// URL: {}", scrubbed(error.message(), url)))
+            // If the URL cannot be parsed, the crate's message is the URL itself, with the password.
+            StoreError::Io(format!("the address of the log is not valid: {}", scrubbed(error.message(), url)))
         })?;
         let runtime = Handle::current();
         let client = open(&runtime, &settings)?;
         Ok(Self { settings, runtime, patience, current: Mutex::new((client, 0)) })
     }
 
-    /// The present client and its number.
+    /// The present client, and how many clients came before it.
     pub(super) fn client(&self) -> (Client, u64) {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the client with this number, unless another task has already done so.
+    /// Opens a new client in place of client `number`, unless another task has already replaced that one.
     pub(super) fn renew(&self, number: u64) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.1 != number {
@@ -49,7 +49,7 @@ impl RemoteConnection {
         }
     }
 
-    /// Performs a call. Retries it while the server is unreachable, up to the time limit.
+    /// Performs a call. Retries it while the server is unreachable or reports a passing fault, up to the time limit.
     pub(super) async fn retry<T, Attempt>(&self, call: impl Fn(Client) -> Attempt) -> Result<T, Error>
     where
         Attempt: Future<Output = Result<T, Error>>,
@@ -64,7 +64,7 @@ impl RemoteConnection {
             if Instant::now() >= until {
                 return Err(error);
             }
-            tracing::debug!(%error, "the log cannot be reached; trying again");
+            tracing::debug!(%error, "the log cannot be read or written now; trying again");
             tokio::time::sleep(Self::PAUSE).await;
             self.renew(number);
         }
