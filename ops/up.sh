@@ -198,7 +198,7 @@ down() {
       say "server demo stopped"
     fi
     kill "$pid"
-    wait_for 60 eval "! kill -0 $pid 2>/dev/null" || die "the server (process $pid) does not stop"
+    wait_for 240 eval "! kill -0 $pid 2>/dev/null" || die "the server (process $pid) does not stop"
     rm -f "$RUN/chronova.pid"
     say "Chronova stopped (process $pid)"
   else

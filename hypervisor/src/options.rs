@@ -217,6 +217,8 @@ pub struct LibvirtOptions {
     pub guests: GuestOptions,
     /// `[libvirt] swtpm_enabled`: hosts with `swtpm` offer emulated TPMs.
     pub emulates_tpm: bool,
+    /// Whether guests may get PCI devices of the host. Otherwise the host is not asked for its devices.
+    pub reads_pci: bool,
     /// The storage pool for images, disks, config drives and console logs. It is created if it does not exist.
     pub pool_name: String,
     /// The directory of the pool on the host.
@@ -269,6 +271,7 @@ impl Default for LibvirtOptions {
             machine_types: MachineTypes::default(),
             guests: GuestOptions::default(),
             emulates_tpm: false,
+            reads_pci: false,
             pool_name: "chronova".to_owned(),
             pool_path: "/var/lib/libvirt/chronova".to_owned(),
             images: ImagesOptions::default(),

@@ -132,6 +132,13 @@ impl Migrations {
         self.all.iter().rev()
     }
 
+    /// Whether a migration of the server from or to this host changed at or after `since`.
+    pub fn touched(&self, instance: InstanceId, host: HostId, since: Timestamp) -> bool {
+        let ends_there =
+            |row: &Migration| row.source.host == host || row.target.as_ref().is_some_and(|target| target.host == host);
+        self.all.iter().any(|row| row.instance == instance && row.updated_at >= since && ends_there(row))
+    }
+
     /// The live migrations of a server that are under way.
     pub fn live_of(&self, instance: InstanceId) -> impl Iterator<Item = &Arc<Migration>> {
         self.all.iter().filter(move |row| row.instance == instance && row.is_under_way())

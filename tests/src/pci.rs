@@ -19,7 +19,7 @@ use crate::world::{Life, World, build_request, small};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PciTracking {
     Untracked,
-    /// With `report_in_placement` and `pci_in_placement`.
+    /// With `report_in_placement`, and aliases of `pci_in_placement`.
     Tracked,
 }
 
@@ -43,7 +43,6 @@ impl World {
         let aliases = PciAliases::read(&aliases.map(str::to_owned), tracked).unwrap();
         self.options.servers.pci_aliases = aliases.clone();
         self.options.scheduler.pci_aliases = aliases;
-        self.options.scheduler.pci_in_placement = tracked;
         self
     }
 }

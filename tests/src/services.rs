@@ -116,7 +116,8 @@ impl NetworkService for OneNetwork {
         if matches!(wanted.networks, RequestedNetworks::None) {
             return Ok(vec![]);
         }
-        if let Some(left) = self.refused_allocations.lock().unwrap().checked_sub(1) {
+        let left = self.refused_allocations.lock().unwrap().checked_sub(1);
+        if let Some(left) = left {
             *self.refused_allocations.lock().unwrap() = left;
             return Err(PortError::Invalid("the network refuses".to_owned()));
         }

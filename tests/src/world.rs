@@ -338,7 +338,11 @@ impl Life {
         self.until(|context| {
             let answers = |host: HostId| context.fleet.driver(host).is_some();
             context.views.hosts.read(|view| view.all().filter(|host| host.up && answers(host.id)).count()) == up
-                && context.views.placement.read(|view| view.ledger.providers.len()) == known
+                && context
+                    .views
+                    .placement
+                    .read(|view| view.ledger.providers.values().filter(|provider| provider.parent.is_none()).count())
+                    == known
         })
         .await;
     }

@@ -266,14 +266,19 @@ impl Agent {
         // The first event of an empty log may be about this host.
         let Some(LogIdentity { owner, .. }) = self.identity else { return self.store.head() == Position::START };
         let (uri, fleet) = (self.driver.uri(), &self.context.fleet);
-        match fence::judge(&*self.driver, owner).await {
+        let (asked, patience) = (Instant::now(), self.context.options.heartbeat);
+        let verdict = timeout(patience, fence::judge(&*self.driver, owner)).await;
+        match verdict.unwrap_or_else(|_| FenceVerdict::Unknown("the host does not say who drives it".to_owned())) {
             FenceVerdict::Admitted => {
                 fleet.admit(uri);
                 self.refusal = None;
                 true
             }
             // The heartbeat counts a host that does not answer.
-            FenceVerdict::Unknown(_) if self.connected => true,
+            FenceVerdict::Unknown(_) if self.connected => {
+                self.silent_since.get_or_insert(asked);
+                true
+            }
             FenceVerdict::Unknown(reason) => {
                 self.mourn(&reason).await;
                 false
@@ -409,16 +414,16 @@ impl Agent {
         }
         for guest in &guests {
             let seen = power(guest.power);
-            let remedy = self.believing(guest.instance, |believed| {
+            let remedy = self.believing(member.host, guest.instance, |believed| {
                 let remedy = plan::found(member.host, believed, seen);
                 plan::spared(believed, remedy, true, |other| self.may_share(member.host, other))
             });
-            if due.includes(remedy) {
+            if due.includes(remedy) || (remedy == ResyncAction::Reap && self.is_just_deleted(guest.instance)) {
                 self.apply(member, guest.instance, remedy).await;
             }
         }
         for instance in orphans {
-            let remedy = self.believing(instance, |believed| {
+            let remedy = self.believing(member.host, instance, |believed| {
                 let remedy = plan::orphaned(member.host, believed);
                 plan::spared(believed, remedy, false, |other| self.may_share(member.host, other))
             });
@@ -436,12 +441,29 @@ impl Agent {
         self.context.views.wait_for(position, self.context.options.resync).await
     }
 
-    fn believing(&self, instance: InstanceId, judge: impl FnOnce(&Instance) -> ResyncAction) -> ResyncAction {
+    fn believing(
+        &self,
+        host: HostId,
+        instance: InstanceId,
+        judge: impl FnOnce(&Instance) -> ResyncAction,
+    ) -> ResyncAction {
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
         let Some(row) = &row else { return judge(&Instance::Absent) };
         let remedy = judge(&row.instance);
         let Some(copied_at) = self.identity.and_then(|identity| identity.copied_at) else { return remedy };
-        plan::doubted(remedy, row.actions.last().is_some_and(|action| action.updated_at >= copied_at))
+        let Instance::Alive(server) = &row.instance else { return remedy };
+        let moved = || self.context.views.migrations.read(|all| all.touched(instance, host, copied_at));
+        plan::doubted(remedy, || server.created_at >= copied_at || moved())
+    }
+
+    /// Whether the server was deleted within one period of the search for guests of deleted servers. If a host did not
+    /// answer during the deletion, its agent removes the guest, and must not wait for the next search.
+    fn is_just_deleted(&self, instance: InstanceId) -> bool {
+        let Some(period) = self.context.options.deleted_poll else { return false };
+        let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
+        let Some(Instance::Deleted(gone)) = row.as_ref().map(|row| &row.instance) else { return false };
+        let period = i64::try_from(period.as_micros()).unwrap_or(i64::MAX);
+        self.context.clock.now().0.saturating_sub(gone.updated_at.0) <= period
     }
 
     /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. If the action is not to

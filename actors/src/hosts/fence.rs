@@ -86,6 +86,8 @@ pub(super) async fn judge(driver: &dyn Driver, owner: HostOwner) -> FenceVerdict
         )),
         Ok(None) => FenceVerdict::Unknown("the host did not keep the mark of this log".to_owned()),
         Err(DriverError::Unsupported(_)) => FenceVerdict::Admitted,
-        Err(error) => FenceVerdict::Unknown(error.to_string()),
+        Err(error) => FenceVerdict::Unknown(format!(
+            "the mark of this log in libvirt's secrets cannot be read or written: {error}"
+        )),
     }
 }

@@ -65,6 +65,8 @@ pub struct ConnectedHosts {
     unheard: RwLock<BTreeSet<String>>,
     /// The URIs of hosts that have confirmed that this log drives them.
     admitted: RwLock<BTreeSet<String>>,
+    /// The URIs of hosts that a copy of this log drives.
+    refused: RwLock<BTreeSet<String>>,
     numbers: HostNumbers,
 }
 
@@ -72,7 +74,8 @@ impl ConnectedHosts {
     /// `highest` is the highest number of a host so far; numbers may have gaps. `uris` are the configured hosts.
     pub fn new(highest: u64, uris: impl Iterator<Item = String>) -> Arc<Self> {
         let (members, unheard) = (RwLock::default(), RwLock::new(uris.collect()));
-        Arc::new(Self { members, unheard, admitted: RwLock::default(), numbers: HostNumbers::after(highest) })
+        let (admitted, refused) = (RwLock::default(), RwLock::default());
+        Arc::new(Self { members, unheard, admitted, refused, numbers: HostNumbers::after(highest) })
     }
 
     /// Whether the host's state in the log is from before the start-up. If so, its agent will soon know whether the
@@ -91,14 +94,21 @@ impl ConnectedHosts {
     /// Records that a copy of this log drives the host: no call may reach it any more.
     pub(crate) fn refuse(&self, uri: &str) {
         self.admitted.write().unwrap_or_else(PoisonError::into_inner).remove(uri);
+        self.refused.write().unwrap_or_else(PoisonError::into_inner).insert(uri.to_owned());
         self.members.write().unwrap_or_else(PoisonError::into_inner).retain(|_, member| member.driver.uri() != uri);
     }
 
     /// Records that this log drives the host.
     pub(crate) fn admit(&self, uri: &str) {
         if !self.is_admitted(uri) {
+            self.refused.write().unwrap_or_else(PoisonError::into_inner).remove(uri);
             self.admitted.write().unwrap_or_else(PoisonError::into_inner).insert(uri.to_owned());
         }
+    }
+
+    /// Whether a copy of this log drives the host. Such a host is seen down, but its guests may run.
+    pub(crate) fn is_refused(&self, uri: &str) -> bool {
+        self.refused.read().unwrap_or_else(PoisonError::into_inner).contains(uri)
     }
 
     /// Whether the host has confirmed that this log drives it.

@@ -87,10 +87,11 @@ pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: im
 }
 
 /// Adapts the action to a restored log. Where its servers were after the backup is not in the log, so it does not remove
-/// what it finds elsewhere. `changed`: the server was changed since the restore, so the log knows where it is.
-pub fn doubted(remedy: ResyncAction, changed: bool) -> ResyncAction {
+/// what it finds elsewhere. `is_known`: since the restore, the log created the server or moved it from or to this host.
+/// Another change of the server does not count: it says nothing about a guest that moved before the restore.
+pub fn doubted(remedy: ResyncAction, is_known: impl FnOnce() -> bool) -> ResyncAction {
     match remedy {
-        ResyncAction::Destroy | ResyncAction::Forget if !changed => ResyncAction::Doubt,
+        ResyncAction::Destroy | ResyncAction::Forget if !is_known() => ResyncAction::Doubt,
         _ => remedy,
     }
 }

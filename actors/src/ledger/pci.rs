@@ -100,7 +100,11 @@ pub(super) fn reported(state: &Ledger, host: ProviderId, name: &str, report: Rep
         return Err(LedgerReject::DevicesStayReported(name.to_owned()));
     }
     keep_held(state, host, &mut found)?;
-    if known.map_or(found.devices.is_empty(), |known| **known == found) {
+    // A client of Placement, or the failed removal of a host, may have removed a card's provider.
+    let mut tracked = found.devices.iter().filter_map(|device| Some((device.provider?, &device.class)));
+    let is_intact =
+        tracked.all(|(id, class)| state.providers.get(&id).is_some_and(|known| known.inventories.contains_key(class)));
+    if is_intact && known.map_or(found.devices.is_empty(), |known| **known == found) {
         return Ok(vec![]);
     }
     if !was_tracked && !report.tracked {
@@ -130,8 +134,17 @@ fn keep_held(state: &Ledger, host: ProviderId, found: &mut HostPciReplaced) -> R
     let held: BTreeSet<PciAddress> =
         state.pci_claims.on(host).flat_map(|(_, devices)| devices).map(|device| device.address).collect();
     let gone = |device: &&HostPciDevice| held.contains(&device.address) && found.device(device.address).is_none();
-    let kept: Vec<HostPciDevice> =
-        known.devices.iter().filter(gone).map(|device| HostPciDevice { offered: false, ..device.clone() }).collect();
+    // The devices of one card have one class.
+    let of_card = |device: &HostPciDevice| {
+        found.devices.iter().find(|other| other.provider.is_some() && other.provider == device.provider)
+    };
+    let kept: Vec<HostPciDevice> = (known.devices.iter().filter(gone))
+        .map(|device| {
+            let card = of_card(device).unwrap_or(device);
+            let (class, traits) = (card.class.clone(), card.traits.clone());
+            HostPciDevice { offered: false, class, traits, ..device.clone() }
+        })
+        .collect();
     for device in &kept {
         let same_card =
             |other: &&HostPciDevice| other.parent == Some(device.address) || device.parent == Some(other.address);

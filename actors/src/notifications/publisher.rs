@@ -112,11 +112,11 @@ impl NotificationPublisher {
     }
 
     async fn publish_batch(&mut self, batch: &[Arc<Recorded>], history: &mut ServerHistory) -> Result<(), StoreError> {
-        let mut messages = Vec::new();
+        let (mut messages, mut notified) = (Vec::new(), false);
         for recorded in batch {
-            self.collect(recorded, history, &mut messages).await?;
+            notified |= self.collect(recorded, history, &mut messages).await?;
         }
-        let Some(last) = batch.last().filter(|_| !messages.is_empty()) else { return Ok(()) };
+        let Some(last) = batch.last().filter(|_| notified) else { return Ok(()) };
         self.deliver(&messages).await;
         self.command(NotificationCommand::Confirm { position: last.position }).await
     }
@@ -132,26 +132,27 @@ impl NotificationPublisher {
         }
     }
 
-    /// The messages of one event. An event that cannot be read is skipped, because it can never be published.
+    /// Collects the messages of one event, and returns whether it is an event of a server. The driver `log` has no
+    /// messages. An event that cannot be read is skipped, because it can never be published.
     async fn collect(
         &self,
         recorded: &Recorded,
         history: &mut ServerHistory,
         messages: &mut Vec<OutgoingNotification>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let event = match recorded.event() {
             Ok(event) => Arc::clone(event),
             Err(error) => {
                 tracing::error!(position = %recorded.position, %error, "an event cannot be read, so it is not notified");
-                return Ok(());
+                return Ok(false);
             }
         };
         let (Event::InstanceEvent(event), Ok(id)) = (&*event, recorded.stream.key().parse::<InstanceId>()) else {
-            return Ok(());
+            return Ok(false);
         };
         let moment = history.at(id, recorded, event, &self.log).await?;
         messages.extend(self.messages(recorded, event, &moment));
-        Ok(())
+        Ok(true)
     }
 
     fn messages(&self, recorded: &Recorded, event: &InstanceEvent, moment: &ServerMoment) -> Vec<OutgoingNotification> {

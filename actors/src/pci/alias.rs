@@ -33,22 +33,25 @@ pub struct AliasSpec {
     kind: PciDeviceType,
     class: Option<String>,
     traits: Vec<String>,
+    /// `[filter_scheduler] pci_in_placement`: Placement tracks the device.
+    tracked: bool,
 }
 
 impl AliasSpec {
     pub fn admits(&self, device: &HostPciDevice) -> bool {
         let is = |wanted: &Option<String>, has: &str| wanted.as_deref().is_none_or(|wanted| wanted == has);
         self.kind == device.kind
+            && (!self.tracked || device.provider.is_some())
             && is(&self.vendor, &device.vendor)
             && is(&self.product, &device.product)
             && is(&self.class, &device.class)
             && self.traits.iter().all(|name| device.traits.contains(name))
     }
 
-    /// The request to Placement: resource class and required traits. `None` for an alias that names no class.
-    pub fn in_placement(&self) -> Option<(String, &[String])> {
+    /// The resource class of the devices in Placement; `None` for an alias that names none.
+    fn class_in_placement(&self) -> Option<String> {
         let of_product = || Some(class_of_product(self.vendor.as_deref()?, self.product.as_deref()?));
-        Some((self.class.clone().or_else(of_product)?, &self.traits))
+        self.class.clone().or_else(of_product)
     }
 }
 
@@ -126,8 +129,8 @@ impl PciAliases {
     /// # Errors
     /// In Nova's words: an alias is not defined, or flavor and image contradict each other.
     pub fn requests(&self, flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Vec<PciRequest>, String> {
-        let forced = forced_policy(flavor, image)?;
         let Some(wanted) = spec(flavor, SPEC) else { return Ok(Vec::new()) };
+        let forced = forced_policy(flavor, image)?;
         let mut requests = Vec::new();
         let mut total = 0_u32;
         for part in wanted.split(',') {
@@ -169,18 +172,22 @@ fn read(mut object: super::JsonObject, in_placement: bool) -> Result<(String, Pc
         Some(word) => PciNumaPolicy::of_word(&word)
             .ok_or_else(|| format!("numa_policy {word:?} is not one of required, legacy, preferred, socket"))?,
     };
-    let spec = AliasSpec {
+    let mut spec = AliasSpec {
         vendor: take_id(&mut object, "vendor_id")?,
         product: take_id(&mut object, "product_id")?,
         kind,
         class: take_text(&mut object, "resource_class")?.map(|name| resource_class(&name)).transpose()?,
         traits: traits(take_text(&mut object, "traits")?)?,
+        tracked: in_placement,
     };
     nothing_left(&object, KNOWN)?;
-    if in_placement && spec.in_placement().is_none() {
-        return Err(format!(
-            "the PCI alias {name} does not have vendor_id and product_id fields set or resource_class field set"
-        ));
+    if in_placement {
+        let missing = || {
+            format!(
+                "the PCI alias {name} does not have vendor_id and product_id fields set or resource_class field set"
+            )
+        };
+        spec.class = Some(spec.class_in_placement().ok_or_else(missing)?);
     }
     if !in_placement && spec.vendor.is_none() {
         return Err(format!("the PCI alias {name} does not have vendor_id set"));

@@ -149,6 +149,10 @@ async fn fence(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> 
         // The host was recorded as down before the start-up, so it may be back. A host that was removed from the
         // configuration has no agent.
         let known = work.context.views.hosts.read(|hosts| hosts.get(source).cloned());
+        if known.as_ref().is_some_and(|host| work.context.fleet.is_refused(&host.uri)) {
+            let message = "Another copy of this log drives the server's host, which may still run the server.";
+            return Err(StepError::fatal(409, message, ""));
+        }
         let unheard = |host: KnownHost| host.up || work.context.fleet.is_unheard(&host.uri);
         return match known.is_some_and(unheard) {
             true => Err(StepError::again(format!("host {source} has not answered yet"))),

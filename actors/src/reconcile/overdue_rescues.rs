@@ -32,7 +32,8 @@ fn rescued_at(row: &ServerRow) -> Option<(Timestamp, Timestamp)> {
     if !matches!(server.phase, Phase::Rescued { .. }) || server.ongoing.is_some() {
         return None;
     }
-    let rescue = row.actions.iter().rev().find(|action| action.name == "rescue");
+    // A failed unrescue begins the time anew, so that it is not repeated at each period.
+    let rescue = row.actions.iter().rev().find(|action| matches!(&*action.name, "rescue" | "unrescue"));
     Some((rescue.map_or(server.updated_at, |action| action.updated_at), server.updated_at))
 }
 

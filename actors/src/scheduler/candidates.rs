@@ -37,15 +37,7 @@ pub struct CandidateHosts {
 /// The hosts that Placement would offer. The search first requests dedicated CPUs as `PCPU`. If no host has any, it
 /// requests them as `VCPU` (Nova's fallback, `[workarounds] disable_fallback_pcpu_query`).
 pub fn find(context: &SchedulingContext<'_>) -> CandidateHosts {
-    let wanted = |pinned| {
-        let mut wanted = ResourceRequest::of(context.request, pinned);
-        if let Ok(devices) = context.devices.as_ref()
-            && context.options.pci_in_placement
-        {
-            wanted.add_devices(devices);
-        }
-        wanted
-    };
+    let wanted = |pinned| ResourceRequest::of(context.request, pinned);
     let pinned = wanted(true);
     let found = find_hosts_for(context, &pinned);
     if !found.slots.is_empty() || context.options.disable_fallback_pcpu_query || !found.totals.contains_key("PCPU") {

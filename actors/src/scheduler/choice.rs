@@ -141,7 +141,7 @@ pub fn choose_among(
         let slot = weighed.slot(*place);
         let row = context.fleet.row(slot);
         let allocations = match &mut found.allocations {
-            Some(by_slot) => without_devices(&context, row.id, by_slot.remove(&slot).unwrap_or_default()),
+            Some(by_slot) => by_slot.remove(&slot).unwrap_or_default(),
             None => vec![Allocation { provider: ProviderId(row.id.0), resources: reasons.wanted.clone() }],
         };
         let zone = context.fleet.zone_of(slot).map(str::to_owned);
@@ -151,31 +151,6 @@ pub fn choose_among(
     };
     let ranked = places.iter().take(options.max_attempts.max(1)).map(chosen).collect();
     SchedulingDecision { ranked, reasons }
-}
-
-/// The allocations without those of PCI devices that `pci_in_placement` asked for. The ledger chooses the devices, and
-/// adds the allocations of these.
-fn without_devices(context: &SchedulingContext<'_>, host: HostId, mut all: Vec<Allocation>) -> Vec<Allocation> {
-    let (true, Ok(requests)) = (context.options.pci_in_placement, &context.devices) else { return all };
-    let mut wanted = ResourceRequest::default();
-    wanted.add_devices(requests);
-    let mut left = wanted.totals();
-    let known = context.placement.ledger.pci.get(&ProviderId(host.0));
-    let is_card = |provider: ProviderId| {
-        known.is_some_and(|known| known.devices.iter().any(|device| device.provider == Some(provider)))
-    };
-    for allocation in all.iter_mut().filter(|allocation| is_card(allocation.provider)) {
-        for (class, amount) in &mut allocation.resources {
-            let part = left.get(class).copied().unwrap_or(0).min(*amount);
-            *amount -= part;
-            if let Some(left) = left.get_mut(class) {
-                *left -= part;
-            }
-        }
-        allocation.resources.retain(|(_, amount)| *amount > 0);
-    }
-    all.retain(|allocation| !allocation.resources.is_empty());
-    all
 }
 
 /// Checks that a server may be rebuilt with another image on its host. Only some filters run, and only on that host.

@@ -33,7 +33,6 @@ impl Default for SchedulerOptions {
             disable_fallback_pcpu_query: false,
             packs_cells: true,
             pci_aliases: crate::pci::alias::PciAliases::default(),
-            pci_in_placement: false,
         }
     }
 }

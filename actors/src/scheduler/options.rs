@@ -43,8 +43,6 @@ pub struct SchedulerOptions {
     pub packs_cells: bool,
     /// `[pci] alias`.
     pub pci_aliases: PciAliases,
-    /// `[filter_scheduler] pci_in_placement`.
-    pub pci_in_placement: bool,
 }
 
 /// `[scheduler]`: requirements before any host is examined.

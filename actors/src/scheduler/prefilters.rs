@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use chronova_events::ids::HostId;
 use chronova_events::ledger::standard::is_standard_trait;
 use chronova_projections::fleet::{AggregateRow, Slot, Slots};
 use chronova_projections::placement::candidates::TraitFilter;
@@ -42,8 +43,25 @@ pub fn narrowings(context: &SchedulingContext<'_>, wanted: &ResourceRequest) -> 
     isolated_aggregates(context, wanted, &mut all);
     image_metadata(context, &mut all);
     accelerators(context, &mut all);
+    pci_devices(context, &mut all);
     group_traits(context, wanted, &mut all);
     all
+}
+
+/// Restricts the hosts to those with free PCI devices for the flavor. The search for capacity is limited, so hosts
+/// without devices must not use up its limit.
+fn pci_devices(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
+    if context.devices.as_ref().is_ok_and(Vec::is_empty) {
+        return;
+    }
+    let offering = context.placement.ledger.pci.keys().filter_map(|id| context.fleet.slot(HostId(id.0)));
+    all.push(PrefilterRequirement {
+        name: "PCI devices",
+        words: "free PCI devices".to_owned(),
+        hosts: offering.filter(|slot| context.host(*slot).passed(&[]).is_ok()).collect(),
+        says: |context, slot, _| context.host(slot).passed(&[]).err().unwrap_or_default(),
+        lacks: "no suitable host has the PCI devices that the flavor asks for free".to_owned(),
+    });
 }
 
 fn named_host(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {

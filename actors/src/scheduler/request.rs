@@ -134,20 +134,6 @@ impl ResourceRequest {
         wanted
     }
 
-    /// Adds the flavor's PCI devices. Each device is a group of its own, because two devices may be of two providers. As
-    /// in Nova, such groups need no `group_policy`.
-    pub fn add_devices(&mut self, requests: &[PciRequest]) {
-        let all = requests.iter().flat_map(|request| (0..request.count).map(move |_| request));
-        for (number, request) in all.enumerate() {
-            let Some((class, traits)) = request.specs.first().and_then(|spec| spec.in_placement()) else { continue };
-            let suffix = format!("_pci_{number}");
-            self.take(&suffix, &class, 1);
-            for name in traits {
-                self.take_trait(&suffix, name, "required");
-            }
-        }
-    }
-
     /// The total of every class.
     pub fn totals(&self) -> BTreeMap<String, u64> {
         let mut totals = BTreeMap::new();

@@ -14,6 +14,7 @@ use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
 use crate::guest::{CpuInfo, HostCapabilities, HostUsage};
 use crate::options::{CpuMode, LibvirtOptions, VirtType};
+use crate::pci::HostPci;
 use crate::tpm::TpmVersion;
 use crate::traits;
 
@@ -263,7 +264,7 @@ pub(super) fn capabilities(
         emulates_because: known.emulates_because.map(str::to_owned),
         traits: traits(known, options),
         cells: cells::learn(connect)?,
-        pci: pci::learn(connect)?,
+        pci: if options.reads_pci { pci::learn(connect)? } else { HostPci::default() },
     })
 }
 

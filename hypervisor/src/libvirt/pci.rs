@@ -7,7 +7,7 @@ use virt::connect::Connect;
 use virt::error::ErrorNumber;
 
 use super::error::Context;
-use crate::driver::{DriverError, DriverResult};
+use crate::driver::DriverResult;
 use crate::pci::{HostPci, PciDevice};
 
 const CALL: &str = "PCI devices";
@@ -24,8 +24,12 @@ pub(super) fn learn(connect: &Connect) -> DriverResult<HostPci> {
     for device in listed {
         // A device may disappear between the list and this call.
         let Ok(xml) = device.xml_desc(0) else { continue };
-        let unreadable = |error| DriverError::Failed { call: CALL, message: format!("unreadable answer: {error}") };
-        devices.extend(read(&xml).map_err(unreadable)?);
+        match read(&xml) {
+            Ok(found) => devices.extend(found),
+            Err(error) => {
+                tracing::warn!(%error, "libvirt describes a PCI device in an unreadable way; no guest gets it")
+            }
+        }
     }
     devices.sort_by_key(|device| device.address);
     let xml = connect.capabilities().during(CALL)?;

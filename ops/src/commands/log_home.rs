@@ -33,7 +33,8 @@ pub async fn settle(data: &DataDir, log: &dyn EventStore) -> Result<()> {
     if noted.as_ref() == Some(&present) {
         return Ok(());
     }
-    if noted.is_some() && log.head() != Position::START {
+    let is_copy = noted.as_ref().is_some_and(|noted| !is_same(noted, &present));
+    if is_copy && log.head() != Position::START {
         let generation = begin_generation(log, CopyOrigin::Copied, SystemClock.now()).await?;
         tracing::warn!(
             %generation,
@@ -41,6 +42,16 @@ pub async fn settle(data: &DataDir, log: &dyn EventStore) -> Result<()> {
         );
     }
     Ok(keep(data)?)
+}
+
+/// Whether two notes name the same file. A system that did not tell when the file was created may tell it later.
+fn is_same(noted: &str, present: &str) -> bool {
+    let parts =
+        |note: &str| note.trim().split_once(" created ").map(|(inode, time)| (inode.to_owned(), time.to_owned()));
+    match (parts(noted), parts(present)) {
+        (Some((a, made)), Some((b, now))) => a == b && (made == now || made == "unknown" || now == "unknown"),
+        _ => noted == present,
+    }
 }
 
 /// Begins a new generation of the log in `store`: hosts that another copy drives refuse it from now on.

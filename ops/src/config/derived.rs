@@ -126,6 +126,7 @@ fn devices(config: &Config, to: &mut Targets) {
     let pci = &mut to.runtime.hosts.host_pci;
     pci.others = DeviceSpec::read_all(&config.pci.device_spec.0).unwrap_or_default();
     pci.named = HostPciOptions::read_named(&config.chronova.host_pci_device_spec.0).unwrap_or_default();
+    to.drivers.libvirt.reads_pci = !pci.others.is_empty() || !pci.named.is_empty();
     let aliases = pci_aliases(config).unwrap_or_default();
     to.runtime.servers.pci_aliases = aliases.clone();
     to.runtime.scheduler.pci_aliases = aliases;

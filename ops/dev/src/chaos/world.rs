@@ -11,6 +11,7 @@ use std::time::Duration;
 use actix_web::body::to_bytes;
 use actix_web::test::{TestRequest, call_service, init_service};
 use anyhow::{Context as _, Result};
+use chronova_actors::hosts::options::HostOptions;
 use chronova_actors::ports::keys::NoKeyManager;
 use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
@@ -161,6 +162,8 @@ fn options(seed: u64) -> RuntimeOptions {
             shelved_offload: Some(Duration::from_mins(2)),
             ..ServerOptions::default()
         },
+        // The quiet time at the end of a run is shorter than the default period.
+        hosts: HostOptions { power_sync: Some(Duration::from_mins(1)), ..HostOptions::default() },
         reconcile: ReconcileOptions { resize_confirm_window: Duration::from_mins(10), ..ReconcileOptions::default() },
         volume: VolumeOptions { shared: has_shared_volumes(seed), ..VolumeOptions::default() },
         live: LiveOptions { per_host: 2, permit_post_copy: true, ..LiveOptions::default() },

@@ -239,17 +239,14 @@ fn discover(
     Ok(u8::from(strict))
 }
 
-/// The address without its password, as a URL or as `host=... password=...`.
+/// The address without its password. Of a URL, the parameters are left out, too, because they may have one; of the form
+/// `host=... password=...`, everything is.
 fn masked(address: &str) -> String {
-    let Some((scheme, rest)) = address.split_once("://") else {
-        let hide =
-            |word: &str| if word.starts_with("password=") { "password=****".to_owned() } else { word.to_owned() };
-        return address.split(' ').map(hide).collect::<Vec<String>>().join(" ");
-    };
-    let Some((account, place)) = rest.rsplit_once('@') else { return address.to_owned() };
-    match account.split_once(':') {
-        Some((user, _)) => format!("{scheme}://{user}:****@{place}"),
-        None => address.to_owned(),
+    let Some((scheme, rest)) = address.split_once("://") else { return "****".to_owned() };
+    let rest = rest.split('?').next().unwrap_or_default();
+    match rest.rsplit_once('@').map(|(account, place)| (account.split_once(':'), place)) {
+        Some((Some((user, _)), place)) => format!("{scheme}://{user}:****@{place}"),
+        _ => format!("{scheme}://{rest}"),
     }
 }
 
@@ -361,7 +358,8 @@ mod tests {
     #[test]
     fn passwords_of_addresses_are_masked() {
         assert_eq!(masked("postgresql://nova:se:cret@db/nova"), "postgresql://nova:****@db/nova");
-        assert_eq!(masked("host=db user=nova password=secret"), "host=db user=nova password=****");
+        assert_eq!(masked("host=db user=nova password='two words'"), "****");
+        assert_eq!(masked("postgresql://nova@db/nova?password=secret"), "postgresql://nova@db/nova");
         assert_eq!(masked("postgresql://nova@db/nova"), "postgresql://nova@db/nova");
         assert_eq!(masked("sqlite:////var/lib/log.db"), "sqlite:////var/lib/log.db");
     }

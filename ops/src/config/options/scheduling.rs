@@ -94,9 +94,10 @@ section! {
             deprecated: &[("DEFAULT", "io_ops_weight_multiplier")],
             help: "Weight of servers building or moving on a host; below zero prefers idle hosts.",
         }
-        pci_in_placement: bool => runtime.scheduler.pci_in_placement {
-            help: "Ask Placement for the PCI devices of pci_passthrough:alias. It needs [pci] report_in_placement, and \
-                   hosts that have reported their devices.",
+        pci_in_placement: bool => here {
+            default: Text("false"),
+            help: "Give guests only PCI devices that Placement tracks. It needs [pci] report_in_placement, and hosts that \
+                   have reported their devices.",
         }
         image_props_weight_multiplier: f64 => runtime.scheduler.multipliers.image_props {
             help: "Weight of servers on a host whose images have the same properties.",

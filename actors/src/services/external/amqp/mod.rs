@@ -74,7 +74,8 @@ impl AmqpTransport {
         let connection = Connection::connect_uri_with_config(broker, properties, tls, runtime).await.map_err(failed)?;
         let channel = connection.create_channel().await.map_err(failed)?;
         channel.confirm_select(ConfirmSelectOptions::default()).await.map_err(failed)?;
-        let (durable, auto_delete) = (self.options.durable, self.options.auto_delete);
+        // As oslo.messaging declares it: with quorum queues the exchange is durable, too.
+        let (durable, auto_delete) = (self.options.durable || self.options.quorum, self.options.auto_delete);
         let declared = ExchangeDeclareOptions { durable, auto_delete, ..ExchangeDeclareOptions::default() };
         let name = ShortString::from(self.options.exchange.as_str());
         channel.exchange_declare(name, ExchangeKind::Topic, declared, FieldTable::default()).await.map_err(failed)?;
