@@ -90,10 +90,8 @@ pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: im
 /// what it finds elsewhere. `is_known`: since the restore, the log created the server or moved it from or to this host.
 /// Another change of the server does not count: it says nothing about a guest that moved before the restore.
 pub fn doubted(remedy: ResyncAction, is_known: impl FnOnce() -> bool) -> ResyncAction {
-    match remedy {
-        ResyncAction::Destroy | ResyncAction::Forget if !is_known() => ResyncAction::Doubt,
-        _ => remedy,
-    }
+    let removes = matches!(remedy, ResyncAction::Destroy | ResyncAction::Forget);
+    if removes && !is_known() { ResyncAction::Doubt } else { remedy }
 }
 
 /// The action on a server that has no guest on its host.

@@ -141,9 +141,9 @@ fn a_missing_guest_stops_its_server_if_no_process_works_on_it() {
 fn a_restored_log_removes_no_guest_of_a_server_that_it_has_elsewhere() {
     let believed = alive(Phase::Active { power: Power::Running }, Some(ELSEWHERE));
     let remedy = found(HERE, &believed, Power::Running);
-    assert_eq!(doubted(remedy, false), ResyncAction::Doubt);
-    assert_eq!(doubted(remedy, true), ResyncAction::Destroy, "the server was changed since");
-    assert_eq!(doubted(orphaned(HERE, &believed), false), ResyncAction::Doubt, "disks stay, too");
+    assert_eq!(doubted(remedy, || false), ResyncAction::Doubt);
+    assert_eq!(doubted(remedy, || true), ResyncAction::Destroy, "this log moved the server since");
+    assert_eq!(doubted(orphaned(HERE, &believed), || false), ResyncAction::Doubt, "disks stay, too");
     let gone = found(HERE, &deleted(), Power::Running);
-    assert_eq!(doubted(gone, false), ResyncAction::Reap, "the original has deleted the server as well");
+    assert_eq!(doubted(gone, || false), ResyncAction::Reap, "the original has deleted the server as well");
 }

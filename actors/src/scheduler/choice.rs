@@ -8,7 +8,7 @@ use chronova_projections::views::Views;
 
 use super::context::{SchedulerViews, SchedulingContext};
 use super::options::SchedulerOptions;
-use super::request::{RequestSpec, ResourceRequest};
+use super::request::RequestSpec;
 use super::{candidates, filters, weighers};
 use crate::coordination::pending_claims::PendingClaims;
 

@@ -8,7 +8,6 @@ use chronova_events::ids::{HostId, InstanceId, ProjectId, ServerGroupId};
 use chronova_events::instance::{BuildRequested, FlavorSnapshot, ImageSnapshot};
 use chronova_projections::placement::candidates::RequestGroup;
 
-use crate::pci::alias::PciRequest;
 use crate::topology::{self, GuestNumaTopology, MemPageSize};
 
 /// One server that needs a host. Nova: `RequestSpec`.

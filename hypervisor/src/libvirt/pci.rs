@@ -27,7 +27,7 @@ pub(super) fn learn(connect: &Connect) -> DriverResult<HostPci> {
         match read(&xml) {
             Ok(found) => devices.extend(found),
             Err(error) => {
-                tracing::warn!(%error, "libvirt describes a PCI device in an unreadable way; no guest gets it")
+                tracing::warn!(%error, "libvirt describes a PCI device in an unreadable way; no guest gets it");
             }
         }
     }
