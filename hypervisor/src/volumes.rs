@@ -126,7 +126,7 @@ pub fn snapshot(snapshot: SnapshotId) -> String {
     format!("{SNAPSHOT_PREFIX}{snapshot}")
 }
 
-/// What a libvirt volume in the volume service's pool stores: one of the service's volumes or snapshots.
+/// One of the volume service's volumes or snapshots, which a libvirt volume in the service's pool stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolVolumeOwner {
     Volume(VolumeId),

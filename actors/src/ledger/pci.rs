@@ -255,7 +255,7 @@ impl PciChange {
         }
     }
 
-    /// Removes what the provider no longer has: its former class, or the provider itself. What is still allocated stays.
+    /// Removes what the provider no longer has: its former class, or the provider itself. Amounts that are still allocated stay.
     fn narrow(&mut self, provider: ProviderId, class: &str, card: Option<&PciCard>) {
         let Some(known) = self.scratch.providers.get(&provider) else { return };
         let used = known.inventories.get(class).is_some_and(|line| line.used > 0);

@@ -212,7 +212,7 @@ async fn allocate_network(work: &StepRun) -> Result<StepOutput, StepError> {
 }
 
 /// Allocates the interfaces. As in Nova, any failure is tried again as often as `[DEFAULT] network_allocate_retries`
-/// says. What an attempt has allocated, the next one finds.
+/// says. Each attempt finds the interfaces that an earlier one has allocated.
 async fn allocate(work: &StepRun, wanted: InterfacesRequest) -> Result<Vec<NicInfo>, StepError> {
     const LONGEST: Duration = Duration::from_secs(30);
     let (networks, options) = (&work.context.networks, &work.context.options);

@@ -11,7 +11,6 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::faults::{Chance, DriverCall, Effect, FaultPlan, SLOW};
 pub use super::guest::SimGuest;
@@ -57,7 +56,7 @@ pub(super) struct SimMachine {
     pub(super) image_content: BTreeMap<String, Bytes>,
     pub(super) networks: BTreeSet<NetworkId>,
     /// The generation that drives the machine, by installation.
-    pub(super) owners: BTreeMap<Uuid, Uuid>,
+    pub(super) owners: BTreeMap<uuid::Uuid, uuid::Uuid>,
     pub(super) filters: BTreeSet<String>,
     /// The volumes of the volume service. All machines may share them.
     pub(super) volumes: SimPool,
@@ -235,9 +234,7 @@ impl SimMachine {
             | SimChange::Base(..) => {
                 self.apply_to_images(change);
             }
-            SimChange::Owner(installation, generation) => {
-                self.owners.insert(*installation, *generation);
-            }
+            SimChange::Owner(of, generation) => drop(self.owners.insert(*of, *generation)),
             SimChange::Network(_) | SimChange::NoNetwork(_) | SimChange::Filter(_) | SimChange::NoFilter(_) => {
                 self.apply_to_surroundings(change);
             }

@@ -23,6 +23,7 @@ mod live_migration;
 mod machine;
 mod owner_mark;
 mod parts;
+mod passed_devices;
 mod pci;
 mod qcow2;
 mod storage_cleanup;

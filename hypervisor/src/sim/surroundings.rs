@@ -41,7 +41,7 @@ impl SimMachine {
             kvm: self.uri.kvm,
             emulates_because: (!self.uri.kvm).then(|| "the simulated fleet has no KVM".to_owned()),
             cells: super::guest::cells(&self.uri),
-            pci: super::pci::devices(&self.uri),
+            pci: super::pci::devices(&self.uri.pci, self.uri.cells.min(self.uri.vcpus)),
         }
     }
 

@@ -285,3 +285,25 @@ async fn state_survives_the_process_and_a_torn_last_line() {
     std::fs::write(&path, "nonsense\n1 on 0\n").unwrap();
     assert!(matches!(SimFleet::open(SimUri::new(2), directory.path()), Err(JournalError::Damaged { line: 1, .. })));
 }
+
+#[test]
+fn the_uri_describes_the_devices_of_each_machine() {
+    let uri: SimUri = "sim://2?cells=2&pci=10de:1eb8*2,8086:10FB/10ed*9@1,1af4:1000@-".parse().unwrap();
+    let found = pci::devices(&uri.pci, uri.cells.min(uri.vcpus));
+    let line = |device: &crate::pci::PciDevice| {
+        let cell = device.cell.map_or("-".to_owned(), |cell| cell.to_string());
+        format!("{} {}:{} {} {cell}", device.address, device.vendor, device.product, device.kind.word())
+    };
+    let lines: Vec<String> = found.devices.iter().map(line).collect();
+    assert_eq!(lines[0], "0000:10:00.0 10de:1eb8 type-PCI 0");
+    assert_eq!(lines[1], "0000:11:00.0 10de:1eb8 type-PCI 1");
+    assert_eq!(lines[2], "0000:12:00.0 8086:10fb type-PF 1");
+    assert_eq!(lines[3], "0000:12:01.0 8086:10ed type-VF 1");
+    assert_eq!(lines[11], "0000:12:02.0 8086:10ed type-VF 1");
+    assert_eq!(lines[12], "0000:13:00.0 1af4:1000 type-PCI -");
+    assert_eq!(found.devices[11].parent, Some(found.devices[2].address));
+    assert_eq!(found.sockets, [(0, 0), (1, 0)]);
+    for wrong in ["", "10de", "10de:1eb8*0", "10de:1eb8*249", "10de:1ebg", "10de:1eb8@x", "8086:10fb/1*2"] {
+        assert!(format!("sim://1?pci={wrong}").parse::<SimUri>().is_err(), "{wrong}");
+    }
+}

@@ -6,7 +6,7 @@ use chronova_actors::process::context::StepContext;
 
 use super::*;
 
-/// What nothing waits for in a test.
+/// A time for which no test waits.
 const LONG: Duration = Duration::from_hours(1);
 
 #[actix_rt::test]

@@ -239,8 +239,8 @@ fn discover(
     Ok(u8::from(strict))
 }
 
-/// The address without its password. Of a URL, the parameters are left out, too, because they may have one; of the form
-/// `host=... password=...`, everything is.
+/// The address without its password. A URL loses its parameters, too, because they may have a password. The form
+/// `host=... password=...` is left out as a whole.
 fn masked(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else { return "****".to_owned() };
     let rest = rest.split('?').next().unwrap_or_default();
