@@ -124,13 +124,26 @@ impl PciAliases {
         Ok(Self(aliases))
     }
 
+    /// The devices of a server that exists. Without the extra spec there are none, also if flavor and image contradict
+    /// each other: such a server is not refused now.
+    ///
+    /// # Errors
+    /// As [`Self::requests`].
+    pub fn of_existing(
+        &self,
+        flavor: &FlavorSnapshot,
+        image: Option<&ImageSnapshot>,
+    ) -> Result<Vec<PciRequest>, String> {
+        spec(flavor, SPEC).map_or(Ok(Vec::new()), |_| self.requests(flavor, image))
+    }
+
     /// The devices that a flavor and an image request.
     ///
     /// # Errors
     /// In Nova's words: an alias is not defined, or flavor and image contradict each other.
     pub fn requests(&self, flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Vec<PciRequest>, String> {
-        let Some(wanted) = spec(flavor, SPEC) else { return Ok(Vec::new()) };
         let forced = forced_policy(flavor, image)?;
+        let Some(wanted) = spec(flavor, SPEC) else { return Ok(Vec::new()) };
         let mut requests = Vec::new();
         let mut total = 0_u32;
         for part in wanted.split(',') {

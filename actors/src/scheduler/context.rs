@@ -87,7 +87,7 @@ impl<'a> SchedulingContext<'a> {
             group: None,
             hints,
             topology: request.topology(),
-            devices: options.pci_aliases.requests(&request.flavor, request.image.as_deref()),
+            devices: options.pci_aliases.of_existing(&request.flavor, request.image.as_deref()),
             memory: fleet.column("MEMORY_MB"),
             cpus: fleet.column("VCPU"),
             disk: fleet.column("DISK_GB"),

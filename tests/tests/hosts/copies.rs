@@ -46,12 +46,23 @@ fn up(life: &Life) -> usize {
     life.context().views.hosts.read(|hosts| hosts.all().filter(|host| host.up).count())
 }
 
+/// Waits until the hosts remember the log: those of a new log do so at their first heartbeat.
+async fn marked(world: &World) {
+    let installation = LogIdentity::of(&*world.log).await.unwrap().unwrap().owner.installation;
+    for driver in world.fleet.drivers() {
+        while driver.owner_mark().unwrap().generation_of(installation).await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
 #[actix_rt::test]
 async fn hosts_refuse_a_copy_of_their_log_until_they_are_claimed() {
     let original = fenced(World::new(2));
     let first = original.live(None, None).await;
     first.hosts_up(2).await;
     built(&first, id(1)).await;
+    marked(&original).await;
 
     let copy = copy_of(&original).await;
     let begun = GenerationBegun { generation: Uuid::from_u128(7), origin: CopyOrigin::Copied };
