@@ -186,6 +186,7 @@ const TYPES: &[(&str, &str)] = &[
     ("host", "compute/node"),
     ("host_aggregate", "compute/node/aggregate"),
     ("image", "data/image"),
+    ("installation", "service/oss/log"),
     ("instance", "compute/machine"),
     ("keypair", "data/security/key"),
     ("ledger", "service/compute/placement"),

@@ -69,7 +69,7 @@ pub(super) struct CinderVolume {
     volume_image_metadata: Option<Map<String, Value>>,
     #[serde(default)]
     attachments: Vec<CinderVolumeAttachment>,
-    created_at: Option<String>,
+    pub created_at: Option<String>,
 }
 
 /// An attachment in a volume's document. Cinder shows only complete attachments there.
@@ -150,7 +150,7 @@ pub(super) struct CinderSnapshot {
     status: String,
     #[serde(default)]
     metadata: Map<String, Value>,
-    created_at: Option<String>,
+    pub created_at: Option<String>,
 }
 
 impl CinderSnapshot {

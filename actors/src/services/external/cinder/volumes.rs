@@ -17,8 +17,6 @@ use crate::ports::{
     Connection, NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService,
 };
 
-const OLDEST_FIRST: (&str, &str) = ("sort", "created_at:asc");
-
 /// The filter of a list by a proposed id. Cinder reads it as a literal of Python.
 fn proposed(id: &dyn std::fmt::Display) -> String {
     format!("{{\"{PROPOSED}\": \"{id}\"}}")
@@ -44,9 +42,9 @@ impl CinderVolumes {
     /// id is known to others only once its volume exists.
     async fn proposed_volume(&self, own: &CinderCaller, id: VolumeId) -> Result<Option<CinderVolume>, PortError> {
         let metadata = proposed(&id);
-        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str()), OLDEST_FIRST];
+        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str())];
         let found: Vec<CinderVolume> = self.pages(own, ("volumes/detail", "volumes"), &filters).await?;
-        Ok(found.into_iter().next())
+        Ok(found.into_iter().min_by(|a, b| a.created_at.cmp(&b.created_at)))
     }
 
     async fn show_snapshot(
@@ -65,9 +63,9 @@ impl CinderVolumes {
 
     async fn proposed_snapshot(&self, own: &CinderCaller, id: SnapshotId) -> Result<Option<CinderSnapshot>, PortError> {
         let metadata = proposed(&id);
-        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str()), OLDEST_FIRST];
+        let filters = [("all_tenants", "1"), ("metadata", metadata.as_str())];
         let found: Vec<CinderSnapshot> = self.pages(own, ("snapshots/detail", "snapshots"), &filters).await?;
-        Ok(found.into_iter().next())
+        Ok(found.into_iter().min_by(|a, b| a.created_at.cmp(&b.created_at)))
     }
 
     /// The caller that creates a resource. Cinder creates it in the project of the caller's token, so that must be
