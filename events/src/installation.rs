@@ -59,5 +59,8 @@ impl Fold for LogGeneration {
 
 /// One example of each event.
 pub fn samples() -> Vec<InstallationEvent> {
-    vec![GenerationBegun { generation: Uuid::from_u128(7), origin: CopyOrigin::Restored }.into()]
+    vec![
+        // The origin of a copied data directory is `Copied`.
+        GenerationBegun { generation: Uuid::from_u128(7), origin: CopyOrigin::Restored }.into(),
+    ]
 }
