@@ -34,7 +34,6 @@ macro_rules! use_of {
 /// Gives an option's value to the field that takes it.
 macro_rules! hand_over {
     ($t:ty, $value:expr, $targets:ident; here) => {};
-    ($t:ty, $value:expr, $targets:ident; nothing) => {};
     ($t:ty, $value:expr, $targets:ident; $($to:ident).+) => {
         hand_over!($t, $value, $targets; $($to).+ by Same)
     };
