@@ -515,6 +515,15 @@ mod tests {
     }
 
     #[test]
+    fn a_task_that_waits_for_a_failed_flush_gets_no_key() {
+        let keys = KeyRing::in_memory().unwrap();
+        let (slot, _) = keys.find_or_write(&user("a")).unwrap();
+        keys.state().failed = Some("flushing failed: no space".to_owned());
+        assert!(keys.flush(slot).is_err());
+        assert!(!keys.knows(&user("a")));
+    }
+
+    #[test]
     fn a_missing_file_has_no_keys_and_a_torn_record_is_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
