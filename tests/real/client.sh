@@ -88,6 +88,8 @@ ready client-one "the guest booted again, from the same disk" 2
 like "the guest shut down gracefully" "$(console client-one)" 'GUEST-(POWERBUTTON|SHUTDOWN)'
 expect "a hard reboot is done" os server reboot --hard --wait client-one
 ready client-one "the guest booted a third time" 3
+same "the guest has the same address after two reboots" \
+  "$(console client-one | grep -a GUEST-READY | tail -n 1 | grep -oE 'ip=[^ ]*')" "ip=$ADDRESS"
 expect "a stop is requested" os server stop client-one
 within 60 "the server is SHUTOFF" is client-one SHUTOFF
 same "the domain is shut off in libvirt" "$(v domstate "$ONE")" "shut off"

@@ -52,6 +52,7 @@ if [ -z "$DAEMON" ]; then
 else
   mapfile -d '' -t WORDS <"/proc/$DAEMON/cmdline"
   GUEST=$(qemu_of "$ONE")
+  like "the guest has a process" "$GUEST" '^[0-9]+$'
   expect "libvirtd is killed" kill -9 "$DAEMON"
   if [ ! -d /run/systemd/system ]; then # systemd would start libvirtd again at once
     within 45 "the compute service is down" service_is down
@@ -98,7 +99,7 @@ for after in 0 0.7 2.5; do
   same "the port of the deleted server is deleted" "$(os port list -f value -c ID | grep -x "$PORT_ID")" ""
 done
 same "the first server is still ACTIVE" "$(status_of outside-one)" ACTIVE
-same "the first guest ran all the time" "$(qemu_of "$ONE")" "${GUEST:-}"
+same "the first guest ran all the time" "$(qemu_of "$ONE")" "${GUEST:-none}"
 
 # ------------------------------------------------------------------------------------------------------------- deletion
 

@@ -11,7 +11,9 @@ use chronova_actors::aggregate::CommandError;
 use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot, WorkRequest};
 use chronova_actors::operations::Operations;
 use chronova_actors::ports::{NetworkService, VolumeService};
+use chronova_actors::process;
 use chronova_actors::process::context::StepContext;
+use chronova_actors::process::definition::Definition;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::runtime::{Leader, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
@@ -22,7 +24,8 @@ use chronova_events::instance::{
     Alive, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RebuildRequested,
     RequestedNetworks, RequestedNic, UnshelveRequested, status,
 };
-use chronova_events::process::Process;
+use chronova_events::process::{Process, ProcessEvent, ProcessOutcome};
+use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
 use chronova_events::store::faulty::FuseStore;
 use chronova_events::store::memory::MemoryStore;
@@ -290,6 +293,26 @@ impl World {
         let views = self.views().await;
         let fault = |row: &chronova_projections::servers::ServerRow| row.server().and_then(|s| s.fault.clone());
         views.servers.read(|servers| servers.all().filter_map(|row| fault(row)).map(|f| format!("{:?}", f.0)).collect())
+    }
+
+    /// The outcome of the last process of this kind that began; `None` if none began, or if it has not ended.
+    pub async fn outcome_of(&self, definition: &Definition) -> Option<ProcessOutcome> {
+        let events = self.log.read_all(Position::START, usize::MAX).await.unwrap();
+        let (mut stream, mut outcome) = (None, None);
+        for event in &events {
+            match event.event().unwrap().as_ref() {
+                Event::ProcessEvent(ProcessEvent::Started(started))
+                    if process::definition_of(&started.task).name == definition.name =>
+                {
+                    (stream, outcome) = (Some(event.stream.clone()), None);
+                }
+                Event::ProcessEvent(ProcessEvent::Finished(finished)) if stream.as_ref() == Some(&event.stream) => {
+                    outcome = Some(finished.outcome);
+                }
+                _ => {}
+            }
+        }
+        outcome
     }
 
     /// The events of the servers and their processes, for the message of a failed assertion.

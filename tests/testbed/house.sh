@@ -145,8 +145,9 @@ boot() { # name, options...
 }
 
 # Lists what the host still has of a server: its domain, its volumes, the network filter of its port, and the networks
-# that name its MAC address.
+# that name its MAC address. If libvirt does not answer, the list is not empty.
 leftovers() { # uuid, port, MAC address
+  v list --name >/dev/null || echo "libvirt does not answer"
   v list --all --uuid | grep -x "$1"
   v pool-refresh chronova >/dev/null
   v vol-list chronova | awk '{print $1}' | grep "^${1}_"

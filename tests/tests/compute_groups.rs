@@ -241,6 +241,22 @@ async fn server_groups_look_as_their_version_has_them() {
     assert_eq!((&made["policy"], &made["rules"]), (&json!("anti-affinity"), &json!({"max_server_per_host": 3})));
     assert!(made.get("policies").is_none() && made.get("metadata").is_none());
     assert_eq!((&made["project_id"], &made["user_id"]), (&json!("web"), &json!("alice")));
+    assert_eq!(group(&api, USER, "2.63", json!({"name": "new", "policy": "affinity"})).await.status, 400);
+    assert_eq!(group(&api, USER, "2.64", json!({"name": "old", "policies": ["affinity"]})).await.status, 400);
+    let path = format!("/os-server-groups/{}", made["id"].as_str().unwrap());
+    for (version, fields) in [("2.63", [true, false]), ("2.64", [false, true])] {
+        let one = api.get(&path, version).await["server_group"].clone();
+        let list = api.get("/os-server-groups", version).await["server_groups"].clone();
+        let listed = list.as_array().unwrap().iter().find(|group| group["id"] == made["id"]).unwrap();
+        for shown in [&one, listed] {
+            let has = |names: [&str; 2]| names.map(|name| shown.get(name).is_some());
+            assert_eq!(
+                [has(["policies", "metadata"]), has(["policy", "rules"])],
+                fields.map(|is| [is; 2]),
+                "{version}"
+            );
+        }
+    }
 
     let names = async |who: &str, query: &str| -> Vec<String> {
         let list = api.call("GET", &format!("/os-server-groups{query}"), "2.64", who, None).await.body;

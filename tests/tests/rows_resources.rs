@@ -143,6 +143,10 @@ async fn flavors_are_made_shown_and_shared() {
         "OS-FLV-EXT-DATA:ephemeral": 6, "rxtx_factor": 2.5});
     let whole = make("2.1", ADMIN, whole).await.body["flavor"].take();
     assert_eq!((&whole["id"], &whole["swap"], &whole["rxtx_factor"]), (&json!("77"), &json!(5), &json!(2.5)));
+    assert_eq!((&whole["name"], &whole["OS-FLV-EXT-DATA:ephemeral"]), (&json!("whole"), &json!(6)));
+    let uuid = "8fe3ae13-5b2d-4f43-9b2a-0c5d6a9f7d11";
+    let own = json!({"id": uuid, "name": "own", "ram": 64, "vcpus": 1, "disk": 0});
+    assert_eq!(make("2.1", ADMIN, own).await.body["flavor"]["id"], uuid);
     for (bad, why) in [
         (json!({"name": "small", "ram": 64, "vcpus": 2, "disk": 3}), 409),
         (json!({"id": "77", "name": "other", "ram": 64, "vcpus": 2, "disk": 3}), 409),
@@ -171,6 +175,7 @@ async fn flavors_are_made_shown_and_shared() {
         assert_eq!(told(&api.get(list, "2.55").await), Some(json!("short")));
     }
     assert!(api.get(&path, "2.54").await["flavor"].get("description").is_none());
+    assert_eq!(api.get(&path, "2.55").await["flavor"]["description"], "short");
 
     // Only projects on the access list use a private flavor.
     let private =

@@ -156,12 +156,25 @@ async fn only_administrators_may_request_a_destination() {
         let shown = api.get(&format!("/servers/{id}"), "2.1").await;
         assert_eq!(shown["server"]["OS-EXT-SRV-ATTR:host"], host, "{server_request}");
     }
-    let mut both = with("availability_zone", json!(format!("nova:{host}")));
-    both["host"] = json!(host);
-    assert_eq!(post(&api, "2.74", ADMIN, both).await.status, 400);
+    for name in ["host", "hypervisor_hostname"] {
+        for zone in [format!("nova:{host}"), format!("nova:{host}:{host}")] {
+            let mut both = with("availability_zone", json!(zone));
+            both[name] = json!(host);
+            let refused = post(&api, "2.74", ADMIN, both).await;
+            let says = refused.message().contains("together with 'host' or 'hypervisor_hostname'");
+            assert!(refused.status == 400 && says, "{name} {zone}: {} {}", refused.status, refused.message());
+        }
+    }
+    let mut same = with("host", json!(host));
+    same["hypervisor_hostname"] = json!(host);
+    assert_eq!(post(&api, "2.74", ADMIN, same).await.status, 202);
+    api.life.settled().await;
     // A host forced by `zone:host` is used, even against the filters.
     let service = json!({"host": host, "binary": "nova-compute"});
     assert_eq!(api.call("PUT", "/os-services/disable", "2.1", ADMIN, Some(service)).await.status, 200);
+    let requested = api.server(ADMIN, with("host", json!(host))).await;
+    let shown = api.get(&format!("/servers/{requested}"), "2.1").await["server"].take();
+    assert_eq!(shown["status"], "ERROR", "the filters apply to a requested host: {shown}");
     let whole = with("availability_zone", json!(format!("nova:{host}:{host}")));
     assert_eq!(post(&api, "2.1", USER, whole.clone()).await.status, 403);
     let id = api.server(ADMIN, whole).await;
@@ -347,6 +360,7 @@ async fn actions_of_servers_show_what_their_version_and_the_policy_let() {
     for (version, token, traceback, host, host_id) in [
         ("2.51", USER, false, false, false),
         ("2.51", ADMIN, true, false, false),
+        ("2.61", ADMIN, true, false, false),
         ("2.62", USER, false, false, true),
         ("2.62", ADMIN, true, true, true),
     ] {

@@ -70,7 +70,7 @@ fn find<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
 }
 
 /// Whether the value is true, as oslo's `bool_from_string` reads it.
-fn is_true(value: &str) -> bool {
+pub fn is_true(value: &str) -> bool {
     matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes")
 }
 

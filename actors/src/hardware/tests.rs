@@ -88,8 +88,14 @@ fn an_image_stays_within_the_flavors_bounds() {
     says(&[("hw_video:ram_max_mb", "8")], &[("hw_video_ram", "16")], "higher than the maximum");
     says(&[], &[("hw_video_ram", "16")], "higher than the maximum");
     assert_eq!(asked(&[("hw:cpu_max_sockets", "2")], &[("hw_cpu_max_sockets", "1"), ("hw_cpu_sockets", "2")]), Ok(()));
-    says(&[("hw:cpu_max_sockets", "2")], &[("hw_cpu_max_sockets", "4")], "exceeds the flavor's hw:cpu_max_sockets");
-    says(&[("hw:cpu_max_cores", "2")], &[("hw_cpu_cores", "4")], "exceeds the flavor's hw:cpu_max_cores");
+    for part in ["sockets", "cores", "threads"] {
+        let bound = format!("hw:cpu_max_{part}");
+        let [most, exact] = ["hw_cpu_max", "hw_cpu"].map(|prefix| format!("{prefix}_{part}"));
+        for property in [&most, &exact] {
+            assert_eq!(asked(&[(&bound, "2")], &[(property, "2")]), Ok(()), "{property}");
+            says(&[(&bound, "2")], &[(property, "4")], &format!("exceeds the flavor's {bound}"));
+        }
+    }
     assert_eq!(asked(&[("hw:serial_port_count", "3")], &[("hw_serial_port_count", "2")]), Ok(()));
     says(&[("hw:serial_port_count", "1")], &[("hw_serial_port_count", "2")], "exceed");
     says(&[("hw:serial_port_count", "9")], &[], "from 1 to 4");

@@ -10,6 +10,7 @@ use chronova_events::instance::Alive;
 use super::actions::ServerAction;
 pub use super::decision::HostBoundHardware;
 use super::decision::InstanceReject;
+use crate::hardware::is_true;
 use crate::pci::alias;
 
 /// Each line has an action, the hardware, and the action's name in the refusal.
@@ -29,19 +30,22 @@ const TABLE: &[(ServerAction, HostBoundHardware, &str)] = &[
 ];
 
 impl HostBoundHardware {
-    fn is_had_by(self, server: &Alive) -> bool {
+    pub fn is_had_by(self, server: &Alive) -> bool {
         match self {
-            Self::Vtpm => asks_for(server, "hw:tpm_version", "hw_tpm_version"),
-            Self::Sev => asks_for(server, "hw:mem_encryption", "hw_mem_encryption"),
-            Self::Accelerators => asks_for(server, "accel:device_profile", ""),
-            Self::PciDevices => asks_for(server, alias::SPEC, ""),
+            Self::Vtpm => has(server, "hw:tpm_version", "hw_tpm_version", names_something),
+            Self::Sev => has(server, "hw:mem_encryption", "hw_mem_encryption", is_true),
+            Self::Accelerators => has(server, "accel:device_profile", "", names_something),
+            Self::PciDevices => has(server, alias::SPEC, "", alias::requests_devices),
         }
     }
 }
 
-/// Whether the flavor or the image requests this hardware.
-fn asks_for(server: &Alive, spec: &str, property: &str) -> bool {
-    let wanted = |value: &str| !matches!(value.trim().to_lowercase().as_str(), "" | "false" | "0" | "no" | "off");
+fn names_something(value: &str) -> bool {
+    !value.trim().is_empty()
+}
+
+/// Whether the flavor's extra spec or the image's property has a value that requests the hardware.
+fn has(server: &Alive, spec: &str, property: &str, wanted: fn(&str) -> bool) -> bool {
     let set = |pairs: &[(String, String)], name: &str| pairs.iter().any(|(key, value)| key == name && wanted(value));
     set(&server.request.flavor.extra_specs, spec)
         || server.hardware_image().is_some_and(|image| set(&image.properties, property))
@@ -56,11 +60,8 @@ pub(super) fn check(server: &Alive, action: ServerAction) -> Result<(), Instance
 /// The reason why a guest with devices of its host cannot be live-migrated: Nova's `_check_can_migrate_pci` and
 /// `_assert_source_can_live_migrate_mdevs`. Chronova marks no device as `live_migratable`.
 pub fn tied_by_devices(server: &Alive) -> Option<&'static str> {
-    let spec = |name: &str| {
-        let specs = server.request.flavor.extra_specs.iter();
-        specs.filter(|(key, _)| key == name).any(|(_, value)| !matches!(value.trim(), "" | "0"))
-    };
-    match (spec("pci_passthrough:alias"), spec("resources:VGPU")) {
+    let gpus = |value: &str| !matches!(value.trim(), "" | "0");
+    match (HostBoundHardware::PciDevices.is_had_by(server), has(server, "resources:VGPU", "", gpus)) {
         (true, _) => Some("This request does not explicitly request live-migratable devices."),
         (_, true) => Some("Virtual GPUs cannot be live-migrated."),
         _ => None,

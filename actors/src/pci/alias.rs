@@ -10,6 +10,12 @@ use super::{class_of_product, nothing_left, objects, resource_class, take_flag, 
 /// The extra spec that requests devices: `ALIAS:COUNT`, separated by commas.
 pub const SPEC: &str = "pci_passthrough:alias";
 
+/// Whether a value of [`SPEC`] requests a device. The value `gpu:0` requests none.
+pub fn requests_devices(value: &str) -> bool {
+    let mut counts = value.split(',').map(|part| part.rsplit(':').next().unwrap_or(part));
+    !value.trim().is_empty() && counts.any(|count| count.trim().parse() != Ok(0_u32))
+}
+
 /// The most devices of one server. Without a bound, one request could keep the scheduler busy.
 pub const MOST_DEVICES: u32 = 256;
 

@@ -11,7 +11,7 @@ use chronova_hypervisor::pinning::Pinning;
 use super::definition::{StepError, StepRun};
 use super::guest::LAG;
 use super::moving::{self, MovingServer};
-use crate::pci::alias;
+use crate::instance::unsupported::HostBoundHardware;
 use crate::topology::{self, GuestNumaTopology, pinning::pinning};
 
 /// The consumer in the ledger with the claim that the guest uses.
@@ -79,7 +79,7 @@ pub(super) async fn devices(
     server: &Alive,
     holder: ClaimHolder,
 ) -> Result<Vec<PassedDevice>, StepError> {
-    if !server.request.flavor.extra_specs.iter().any(|(name, _)| name == alias::SPEC) {
+    if !HostBoundHardware::PciDevices.is_had_by(server) {
         return Ok(Vec::new());
     }
     caught_up(work).await?;
@@ -95,20 +95,12 @@ pub(super) async fn devices(
         };
         match held {
             Some((_, devices)) => Ok(devices.iter().map(passed).collect()),
-            None if asks_for_none(server) => Ok(Vec::new()),
             None => {
                 let message = "The guest has no PCI devices of its own on its host.";
                 Err(StepError::fatal(500, message, format!("{consumer} holds none of {provider}")))
             }
         }
     })
-}
-
-/// Whether the flavor requests no device of any alias: `gpu:0`.
-fn asks_for_none(server: &Alive) -> bool {
-    let specs = server.request.flavor.extra_specs.iter().filter(|(name, _)| name == alias::SPEC);
-    let counts = specs.flat_map(|(_, wanted)| wanted.split(',')).map(|part| part.rsplit(':').next().unwrap_or(part));
-    counts.into_iter().all(|count| count.trim().parse() == Ok(0_u32))
 }
 
 /// The page size of the guest's memory, if the server requests one. A live migration cannot change it.

@@ -8,6 +8,7 @@ use chronova_events::ids::{HostId, InstanceId, ProjectId, ServerGroupId};
 use chronova_events::instance::{BuildRequested, FlavorSnapshot, ImageSnapshot};
 use chronova_projections::placement::candidates::RequestGroup;
 
+use crate::hardware::is_true;
 use crate::topology::{self, GuestNumaTopology, MemPageSize};
 
 /// One server that needs a host. Nova: `RequestSpec`.
@@ -245,10 +246,7 @@ impl ResourceRequest {
 
     /// Features of the guest that only some hosts have.
     fn take_features(&mut self, request: &RequestSpec) {
-        let on = |value: Option<&str>| {
-            value.is_some_and(|value| matches!(value.to_lowercase().as_str(), "true" | "1" | "yes" | "on"))
-        };
-        if on(request.hardware("mem_encryption")) {
+        if request.hardware("mem_encryption").is_some_and(is_true) {
             self.take("", "MEM_ENCRYPTION_CONTEXT", 1);
             self.take_trait("", "HW_CPU_X86_AMD_SEV", "required");
         }
@@ -448,6 +446,8 @@ pub(super) mod tests {
         assert_eq!(threads("isolate"), "DISK_GB=10 MEMORY_MB=512 PCPU=4 -HW_CPU_HYPERTHREADING");
         assert_eq!(threads("prefer"), "DISK_GB=10 MEMORY_MB=512 PCPU=4");
         let of = |specs: &[(&str, &str)]| words(&ResourceRequest::of(&with(specs), true));
+        let equivalent = |state: &str| of(&[("resources:PCPU", "4"), ("trait:HW_CPU_HYPERTHREADING", state)]);
+        assert_eq!([equivalent("required"), equivalent("forbidden")], [threads("require"), threads("isolate")]);
         let dedicated = ("hw:cpu_policy", "dedicated");
         assert_eq!(of(&[dedicated]), "DISK_GB=10 MEMORY_MB=512 PCPU=4");
         assert_eq!(of(&[dedicated, ("hw:emulator_threads_policy", "isolate")]), "DISK_GB=10 MEMORY_MB=512 PCPU=5");
@@ -466,7 +466,7 @@ pub(super) mod tests {
         let tpm = of(&[("hw:tpm_version", "2.0"), ("hw:tpm_model", "tpm-crb")]);
         assert_eq!(tpm, "DISK_GB=10 MEMORY_MB=512 VCPU=4 +COMPUTE_SECURITY_TPM_2_0 +COMPUTE_SECURITY_TPM_CRB");
         assert_eq!(
-            of(&[("hw:mem_encryption", "True"), ("hw:pmem", "6GB,6GB")]),
+            of(&[("hw:mem_encryption", "t"), ("hw:pmem", "6GB,6GB")]),
             "CUSTOM_PMEM_NAMESPACE_6GB=2 DISK_GB=10 MEMORY_MB=512 MEM_ENCRYPTION_CONTEXT=1 VCPU=4 +HW_CPU_X86_AMD_SEV"
         );
     }

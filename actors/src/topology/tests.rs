@@ -272,6 +272,21 @@ fn thread_policies_prefer_require_and_isolate() {
     assert!(on(&plain, &[], &by("require")).is_err(), "its cores have no threads");
 }
 
+/// The trait and `resources:PCPU` have the same effect as the thread policy and the CPU policy.
+#[test]
+fn a_trait_implies_the_thread_policy() {
+    let by = |state: &'static str| [("resources:PCPU", "2"), ("trait:HW_CPU_HYPERTHREADING", state)];
+    let threads = |specs: &[(&str, &str)]| ask(&flavor(2, 512, specs), None).map(|found| found.unwrap().threads);
+    assert_eq!(threads(&by("required")), Ok(Some(CpuThreadPolicy::Require)));
+    assert_eq!(threads(&by("forbidden")), Ok(Some(CpuThreadPolicy::Isolate)));
+    let [pcpus, required] = by("required");
+    let refused = threads(&[pcpus, required, ("hw:cpu_thread_policy", "require")]).unwrap_err();
+    assert!(refused.contains("use one or the other"), "{refused}");
+    let threaded = host(1, 6, 0, 2);
+    let one = on(&threaded, &[], &wanted(1, &[DEDICATED])).unwrap();
+    assert_eq!(pins(&on(&threaded, &[one], &wanted(2, &by("required"))).unwrap()), [(0, vec![2, 3])]);
+}
+
 #[test]
 fn the_emulator_may_have_a_processor_of_its_own() {
     let host = host(1, 4, 0, 1);

@@ -59,7 +59,6 @@ fn without_files_options_have_their_defaults() {
     assert_eq!(config.default.cpu_allocation_ratio, None);
     assert_eq!(config.api.max_limit, 1000);
     assert_eq!(config.quota.ram, 51200);
-    assert_eq!(config.filter_scheduler.enabled_filters.len(), 5);
     assert_eq!(config.chronova.listen.0, ["127.0.0.1:8774"]);
     assert_eq!(config.libvirt.virt_type, "auto");
 }

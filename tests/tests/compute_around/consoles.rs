@@ -388,7 +388,10 @@ async fn one_token_takes_only_a_few_of_the_places() {
 async fn tokens_expire() {
     let api = Api::start().await;
     let server = api.server(USER, Api::wish("web")).await;
+    let clock = &api.life.context().clock;
+    let before = clock.now();
     let made = open(&api, &server, "2.6", "vnc", "novnc").await;
+    let after = clock.now();
     let hash = {
         let token = token(&made.body["remote_console"]["url"]);
         chronova_web::secret::Secret::new(token)
@@ -402,6 +405,8 @@ async fn tokens_expire() {
     let context = api.life.context();
     let tokens = &context.views.console_tokens;
     let expires = tokens.read(|tokens| tokens.valid(&hash, context.clock.now()).unwrap().expires_at);
+    let lifetime = chrono::Duration::seconds(600);
+    assert!(before + lifetime <= expires && expires <= after + lifetime, "{before} {expires} {after}");
     assert!(tokens.read(|tokens| tokens.valid(&hash, expires).is_none()), "the token is valid after its end");
     api.stop().await;
 }

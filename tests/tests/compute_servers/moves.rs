@@ -194,6 +194,9 @@ async fn a_cold_migration_goes_to_the_requested_host() {
     assert!(
         !empty("changes-before=2101-01-01").await && !empty("changes-since=2001-01-01&changes-before=2101-01-01").await
     );
+    let updated = row["updated_at"].as_str().unwrap();
+    let until = moved.api.get(&format!("/os-migrations?changes-before={updated}"), "2.66").await["migrations"].take();
+    assert_eq!(until[0]["id"], row["id"], "the bound itself counts");
     let before = async |version: &str, query: &str| {
         moved.api.call("GET", &format!("/os-migrations?{query}"), version, ADMIN, None).await.status
     };

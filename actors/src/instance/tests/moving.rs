@@ -240,4 +240,11 @@ fn some_hardware_forbids_moves() {
     let tied = |given: &Given| tied_by_devices(given.0.alive().unwrap());
     assert!(tied(&device).is_some() && tied(&with("resources:VGPU", "1")).is_some());
     assert!(tied(&without).is_none() && tied(&with("resources:VGPU", "0")).is_none());
+    // All parts of the program read these values in the same way.
+    let none = with("pci_passthrough:alias", "gpu:0");
+    assert!(tied(&none).is_none() && none.when(power(PowerAction::Suspend)).is_ok());
+    let suspend = || power(PowerAction::Suspend);
+    assert_eq!(device.when(suspend()), refused("suspend", HostBoundHardware::PciDevices));
+    assert_eq!(with("hw:mem_encryption", "t").when(suspend()), refused("suspend", HostBoundHardware::Sev));
+    assert!(with("hw:mem_encryption", "n").when(suspend()).is_ok());
 }

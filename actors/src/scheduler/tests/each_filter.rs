@@ -78,6 +78,9 @@ fn aggregates_restrict_servers_by_their_metadata() {
     }
     let pass = |filter: &str, request: &RequestSpec| cell.pass(filter, request).0;
     assert_eq!(pass("AggregateTypeAffinityFilter", &small()), ["h1", "h3"]);
+    let mut large = flavor(1, 512, 1);
+    large.name = "m1.large".into();
+    assert_eq!(pass("AggregateTypeAffinityFilter", &request(large)), ["h1", "h2", "h3"]);
     let refused = cell.pass("AggregateTypeAffinityFilter", &small()).1;
     assert_eq!(refused, "flavor m1.tiny: the host's aggregates admit m1.large");
 }

@@ -76,6 +76,29 @@ fn aggregates_override_multipliers_and_the_smallest_counts() {
 }
 
 #[test]
+fn soft_affinity_counts_members() {
+    let cell = Cell::three();
+    let asked = small();
+    let mut context = SchedulingContext::new(cell.sources(), &asked, &cell.options);
+    for (policy, expected) in [
+        (ServerGroupPolicy::SoftAffinity, [(1.0, 0.5), (2.0, 1.0), (0.0, 0.0)]),
+        (ServerGroupPolicy::SoftAntiAffinity, [(-1.0, 0.5), (-2.0, 0.0), (0.0, 1.0)]),
+    ] {
+        let members = BTreeMap::from([(0, 1), (1, 2)]);
+        context.group = Some(InstanceGroup { name: "g".to_owned(), policy, most_per_host: 0, members });
+        let weighed = weighers::weigh(&context, vec![0, 1, 2]);
+        let parts = [0, 1, 2].map(|place| weighed.record(&context, place).parts);
+        let by_group = parts.map(|parts| {
+            let mut of_policies = parts.into_iter().filter(|part| part.weigher.starts_with("ServerGroupSoft"));
+            let one = of_policies.next().unwrap();
+            assert!(of_policies.next().is_none(), "the other policy has a say");
+            (one.value, one.weight)
+        });
+        assert_eq!(by_group, expected, "{policy:?}");
+    }
+}
+
+#[test]
 fn busy_hosts_and_hosts_where_builds_failed_come_last() {
     let mut cell = Cell::three();
     cell.server(1, 1);

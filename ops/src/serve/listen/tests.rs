@@ -38,6 +38,12 @@ fn listeners_come_from_novas_options_too() {
 #[test]
 fn apis_that_are_not_enabled_have_no_listener() {
     let nova = "[DEFAULT]\nmetadata_listen_port = 8775\nosapi_compute_listen_port = 9774\n";
-    let count = |apis: &str| listeners(&config(&format!("{nova}enabled_apis = {apis}\n"))).unwrap().len();
-    assert_eq!([count("osapi_compute, metadata"), count("metadata"), count("osapi_compute")], [3, 2, 2]);
+    let offers = |apis: &str| -> Vec<Offer> {
+        let all = listeners(&config(&format!("{nova}enabled_apis = {apis}\n"))).unwrap();
+        all.into_iter().map(|listener| listener.offer).collect()
+    };
+    let [compute, metadata] = [Service::Compute, Service::Metadata].map(Offer::Only);
+    assert_eq!(offers("osapi_compute, metadata"), [Offer::All, compute, metadata]);
+    assert_eq!(offers("metadata"), [Offer::All, metadata]);
+    assert_eq!(offers("osapi_compute"), [Offer::All, compute]);
 }

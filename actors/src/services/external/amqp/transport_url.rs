@@ -30,10 +30,13 @@ pub fn brokers(url: &str, tls: bool) -> Result<Vec<AMQPUri>, String> {
     if all.is_empty() { Err("names no host".to_owned()) } else { Ok(all) }
 }
 
+/// The message repeats nothing of the URL: without an `@`, the password is in the place of the port.
+const BAD_PORT: &str = "has a port that is not a number";
+
 fn uri(address: &str, userinfo: &(String, String), vhost: &str, tls: bool) -> Result<AMQPUri, String> {
     let (host, port) = match address.rsplit_once(':') {
         // `[::1]` has colons and no port.
-        Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| format!("has the port {port}"))?),
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| BAD_PORT)?),
         _ => (address, PORT),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
