@@ -2,7 +2,7 @@
 //! same time (`[DEFAULT] max_concurrent_live_migrations`).
 //!
 //! Migrations start in the order of their arrival. The queue is in memory only: after a crash, all migrations queue
-//! again. It also has the latest progress of running migrations, which changes too often for events.
+//! again. The queue also has the latest progress of running migrations, which changes too often for events.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -79,7 +79,7 @@ mod tests {
         assert!(line.may_go(host, a, 1));
         assert!(!line.may_go(host, b, 1));
         assert!(!line.may_go(host, c, 1));
-        assert!(line.may_go(host, a, 1), "asked twice");
+        assert!(line.may_go(host, a, 1), "a repeated call is refused");
         line.leave(a);
         assert!(!line.may_go(host, c, 1));
         assert!(line.may_go(host, b, 1));

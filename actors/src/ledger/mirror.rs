@@ -1,5 +1,5 @@
-//! The traits, aggregates and ratios that Chronova sets on the providers of its hosts. All commands are idempotent, and
-//! none changes the entries of Placement's clients.
+//! The traits, aggregates and ratios that Chronova sets on the providers of its hosts. All commands are idempotent.
+//! Traits and aggregates that Placement's clients set stay. An imposed ratio replaces any other ratio.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
