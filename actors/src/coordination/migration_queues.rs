@@ -83,7 +83,7 @@ mod tests {
         line.leave(a);
         assert!(!line.may_go(host, c, 1));
         assert!(line.may_go(host, b, 1));
-        assert!(line.may_go(host, c, 0), "no limit");
+        assert!(line.may_go(host, c, 0), "a queue without a limit refuses a migration");
         line.goes_on(host, c);
         assert!(line.may_go(host, c, 1));
         line.leave(b);

@@ -180,7 +180,8 @@ pub fn may_rebuild(
     })
 }
 
-/// Runs the enabled filters in their order until no host is left, and then the filters that are demanded.
+/// Runs the enabled filters in their order, and then the filters that apply although they are not enabled. Stops as
+/// soon as no host is left.
 fn filter(
     context: &SchedulingContext<'_>,
     slots: &mut Vec<Slot>,

@@ -122,7 +122,7 @@ fn tracked_devices_are_allocated_in_the_append_that_assigns_them() {
     let own = &state.consumers[&ConsumerId::new("a")].claim.allocations;
     assert_eq!(own.len(), 2, "{own:?}");
     assert_eq!(decide(&state, claim([wants("a", "vf:2")])).unwrap(), vec![], "repeated");
-    assert_eq!(decide(&state, report(&[FUNCTIONS], true)).unwrap(), vec![], "reported again");
+    assert_eq!(decide(&state, report(&[FUNCTIONS], true)).unwrap(), vec![], "an unchanged report is recorded");
     let freed = then(state, [Release { consumer: ConsumerId::new("a") }]);
     assert_eq!(line(&freed, class), Some((0, 3)));
     assert!(freed.pci_claims.is_empty());

@@ -128,7 +128,11 @@ fn a_volume_is_attached_and_detached() {
         }
         assert_eq!(record(&state).status, wanted);
     }
-    assert_eq!(decide(&state, VolumeCommand::Release { attachment: FIRST }), Ok(vec![]), "gone already");
+    assert_eq!(
+        decide(&state, VolumeCommand::Release { attachment: FIRST }),
+        Ok(vec![]),
+        "a second release is recorded"
+    );
 }
 
 #[test]
@@ -155,7 +159,7 @@ fn only_a_multiattach_volume_has_several_servers() {
         VolumeCommand::Complete { attachment: SECOND },
         VolumeCommand::Release { attachment: FIRST },
     ]);
-    assert_eq!(record(&shared).status, VolumeStatus::InUse, "one attachment is left");
+    assert_eq!(record(&shared).status, VolumeStatus::InUse, "a volume with one attachment left is not in use");
 }
 
 #[test]

@@ -187,7 +187,7 @@ async fn a_lost_answer_costs_no_second_attachment() {
     let again = cinder.reserve(AttachmentId::random(), volume(), server(), work()).await;
     assert_eq!(again, Ok(attachment()));
     assert_eq!(stub.count("POST /v3/p1/attachments"), 1, "{:?}", stub.calls());
-    assert_eq!(stub.count("GET /v3/service/attachments?"), 2, "Chronova's own account lists the attachments");
+    assert_eq!(stub.count("GET /v3/service/attachments?"), 2, "Chronova's own account does not list the attachments");
 }
 
 /// The metadata of the volume has the proposed id, so the repeated request finds the volume.
@@ -329,7 +329,7 @@ async fn a_second_host_gets_an_attachment_that_is_made_with_it() {
     assert_eq!(
         stub.count(&format!("DELETE /v3/p1/attachments/{}", attachment())),
         1,
-        "the replaced attachment is ended"
+        "the replaced attachment is not ended"
     );
 }
 

@@ -66,7 +66,7 @@ async fn serve(folder: &Path, asks: bool) -> u16 {
                 let mut stream = acceptor.accept(stream).await?;
                 let mut call = [0; 4096];
                 let length = stream.read(&mut call).await?;
-                assert!(call[..length].starts_with(b"GET / "), "the call is a GET of /");
+                assert!(call[..length].starts_with(b"GET / "), "the call is not a GET of /");
                 stream.write_all(b"HTTP/1.1 200 -\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await?;
                 stream.shutdown().await
             });
