@@ -62,8 +62,8 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
                 None => std::future::pending().await,
             }
         };
-        // The order is fixed, so that a seed determines a run. Rare signals come first, so that frequent ones cannot
-        // starve them.
+        // The order is fixed, so that a seed determines a run. Ticks and requests are rare and come first, so that
+        // frequent signals cannot starve them.
         tokio::select! {
             biased;
             _ = beat.tick() => agent.beat().await,

@@ -156,7 +156,7 @@ pub fn choose_among(
 /// Checks that a server may be rebuilt with another image on its host. Only some filters run, and only on that host.
 ///
 /// # Errors
-/// The filter that refuses.
+/// The reasons, with the filter that refuses the host.
 pub fn may_rebuild(
     views: &Views,
     host: HostId,
