@@ -94,7 +94,7 @@ fn administrators_disable_and_enable_hosts() {
     assert_eq!(given.when(Command::Enable), Ok(vec!["host.enabled"]));
     assert!(
         given.and(down()).and(told(report())).0.0.unwrap().disabled_reason.is_some(),
-        "a report does not enable the host"
+        "a report enables a host that an administrator has disabled"
     );
 }
 

@@ -307,7 +307,7 @@ mod tests {
             assert_eq!(
                 (state.cores, state.memory_mib, state.open.len()),
                 (2, 513, 0),
-                "the quota is not that of before the claims"
+                "the quota differs from the quota before the claims"
             );
         }
     }

@@ -164,7 +164,7 @@ fn devices_of_running_guests_move_into_placement_and_stay_there() {
     assert_eq!((has(&tracked, "m"), has(&tracked, "a").len()), (vec!["10.0".to_owned()], 2));
     let off = decide(&tracked, report(&[FUNCTIONS], false)).unwrap_err();
     assert!(matches!(off, LedgerReject::DevicesStayReported(_)), "{off}");
-    // Another resource class takes the allocations with it.
+    // If the spec names another resource class, the allocations move to that class.
     let renamed = then(tracked, [report(&[r#"{"product_id": "10ed", "resource_class": "nic"}"#], true)]);
     assert_eq!((line(&renamed, "CUSTOM_NIC"), line(&renamed, "CUSTOM_PCI_8086_10ED")), (Some((3, 3)), None));
 }

@@ -210,7 +210,7 @@ fn a_host_that_does_not_report_a_fact_does_not_pass() {
     assert_eq!(cell.pass("MetricsFilter", &small()).0, Vec::<String>::new());
 }
 
-/// Nova's weigher raises an error where a metric that it must have is missing, which needs at least two hosts.
+/// Nova's weigher raises an error if a required metric is missing. With only one host, the weigher does not run.
 #[test]
 fn required_metrics_that_no_host_reports_leave_no_host() {
     let mut cell = Cell::three();

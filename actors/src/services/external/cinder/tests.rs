@@ -139,11 +139,14 @@ async fn a_volume_of_another_project_is_not_found() {
     assert!(cinder.find(volume(), &ProjectId::new("p1"), false).await.is_ok());
     let other = cinder.find(volume(), &ProjectId::new("p2"), false).await;
     assert!(matches!(other, Err(PortError::NotFound(_))), "{other:?}");
-    assert!(cinder.find(volume(), &ProjectId::new("p2"), true).await.is_ok(), "an administrator sees it");
+    assert!(
+        cinder.find(volume(), &ProjectId::new("p2"), true).await.is_ok(),
+        "an administrator does not see the volume"
+    );
     let unowned = json!({"os-vol-tenant-attr:tenant_id": null});
     let stub = self::stub(move |_| says(200, &json!({"volume": shown(&unowned)}))).await;
     let found = self::cinder(&stub, LONG).find(volume(), &ProjectId::new("p1"), false).await;
-    assert!(matches!(found, Err(PortError::NotFound(_))), "a volume without an owner belongs to no project: {found:?}");
+    assert!(matches!(found, Err(PortError::NotFound(_))), "a volume without an owner belongs to a project: {found:?}");
 }
 
 #[tokio::test]

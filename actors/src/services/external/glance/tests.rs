@@ -144,7 +144,7 @@ async fn a_download_outlives_the_user_s_token() {
     assert!(glance.open_as(&wanted(&"a".repeat(128)), &work()).await.is_ok());
     let calls = stub.calls();
     let users = calls.iter().filter(|call| call.header("x-auth-token") == Some("user")).count();
-    assert_eq!(users, 2, "the user's token comes first");
+    assert_eq!(users, 2, "the calls do not try the user's token first");
     let asked = calls.iter().filter(|call| !call.line.starts_with(LOGIN));
     assert!(asked.clone().all(|call| call.header("x-openstack-request-id") == Some("req-1")), "{calls:?}");
 }
