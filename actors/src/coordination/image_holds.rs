@@ -81,7 +81,7 @@ impl ImageHolds {
         Some(ExclusiveImageHold { images: self, places })
     }
 
-    /// Locks the table. A panic elsewhere cannot leave it inconsistent, because every change is a single operation.
+    /// Locks the table. A panic elsewhere cannot leave it inconsistent, because no change can panic halfway.
     fn lock(&self) -> MutexGuard<'_, ImageHoldTable> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }

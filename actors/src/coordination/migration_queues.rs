@@ -22,7 +22,7 @@ struct MigrationQueueTable {
 }
 
 impl MigrationQueues {
-    /// Locks the queues. A panic elsewhere cannot leave them inconsistent, because every change is a single operation.
+    /// Locks the queues. A panic elsewhere cannot leave them inconsistent, because no change can panic halfway.
     fn lock(&self) -> MutexGuard<'_, MigrationQueueTable> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }

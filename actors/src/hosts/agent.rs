@@ -320,7 +320,7 @@ impl Agent {
 
     async fn beat_once(&mut self) {
         let Some(member) = &self.member else { return };
-        // A host that does not answer a call is down no later than one that refuses it.
+        // With this timeout, a host that never answers is down no later than a host that refuses the call.
         let options = &self.context.options;
         let patience = options.down_after().saturating_sub(self.silence()).max(options.heartbeat);
         let asked = Instant::now();

@@ -9,7 +9,7 @@ pub enum ResyncAction {
     Nothing,
     /// The power state seems to differ from the recorded one: read it again and record it.
     Look,
-    /// Remove the guest: its server is on another host.
+    /// Remove the guest and its files: its server is not on this host, or was deleted.
     Destroy,
     /// Apply `running_deleted_instance_action` to the guest.
     Reap,

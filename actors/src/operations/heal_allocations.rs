@@ -73,7 +73,7 @@ enum Healing {
 }
 
 impl Operations {
-    /// Heals the allocations of one server. Returns the position up to which the read models must show.
+    /// Heals the allocations of one server. Read models at the returned position show the heal.
     ///
     /// # Errors
     /// There is no such server, its host has no provider, its flavor needs nested providers, or the ledger refuses.

@@ -279,7 +279,7 @@ mod tests {
         let seen: Vec<_> = over.iter().map(|one| (one.resource, one.requested, one.used)).collect();
         assert_eq!(seen, [("cores", 2, 100), ("ram", 513, 512)]);
         told(&mut state, widen(101, 256));
-        assert_eq!((state.cores, state.memory_mib), (101, 512), "the quota is the larger of both flavors");
+        assert_eq!((state.cores, state.memory_mib), (101, 512), "the quota is not the larger amount of each resource");
         let settle = QuotaCommand::Settle { project: project.clone(), instance: a, cores: 1, memory_mib: 256 };
         told(&mut state, settle.clone());
         assert_eq!((state.cores, state.memory_mib), (1, 256));
