@@ -7,8 +7,8 @@
 //! which compute calls other services, and [`services`] holds the embedded services and the clients of real ones.
 //!
 //! [`runtime`] starts these parts in a member of a cluster. [`coordination`] holds state that only the leader may have.
-//! [`topology`] computes NUMA cells and dedicated processors, [`pci`] the PCI devices of guests, [`metadata`] builds a guest's metadata, and [`erasure`]
-//! erases personal data.
+//! [`topology`] computes NUMA cells and dedicated processors, [`pci`] assigns PCI devices to guests, [`metadata`]
+//! builds a guest's metadata, and [`erasure`] erases personal data.
 
 pub mod aggregate;
 pub mod gateway;

@@ -81,7 +81,7 @@ impl ImageHolds {
         Some(ExclusiveImageHold { images: self, places })
     }
 
-    /// Locks the table. A panic elsewhere cannot leave it inconsistent, because every change is a single operation.
+    /// Locks the table. A panic elsewhere cannot leave it inconsistent, because no change can panic halfway.
     fn lock(&self) -> MutexGuard<'_, ImageHoldTable> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,12 +131,15 @@ mod tests {
         assert!(images.close(&here, "a").is_none());
         assert!(
             images.close(&BTreeSet::from([HERE, BESIDE]), "a").is_none(),
-            "a process holds the image on the shared storage"
+            "an image that a process holds on the shared storage is removed"
         );
-        assert!(images.close(&here, "b").is_some(), "another image");
-        assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_some(), "another storage");
+        assert!(images.close(&here, "b").is_some(), "another image cannot be removed");
+        assert!(
+            images.close(&BTreeSet::from([BESIDE]), "a").is_some(),
+            "the image cannot be removed from another storage"
+        );
         drop(first);
-        assert!(images.close(&here, "a").is_none(), "one process still holds the image");
+        assert!(images.close(&here, "a").is_none(), "an image that one process still holds is removed");
         drop(second);
         assert!(images.close(&here, "a").is_some());
     }
@@ -145,10 +148,10 @@ mod tests {
     async fn a_hold_waits_until_the_removal_has_ended() {
         let images = ImageHolds::default();
         let closed = images.close(&BTreeSet::from([HERE, BESIDE]), "a").unwrap();
-        assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none(), "the image is being removed");
+        assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none(), "a second removal begins during the first");
         let mut comes = Box::pin(images.hold(FIRST, BESIDE, "a"));
         assert!(comes.as_mut().now_or_never().is_none());
-        assert!(images.hold(FIRST, HERE, "b").now_or_never().is_some(), "another image");
+        assert!(images.hold(FIRST, HERE, "b").now_or_never().is_some(), "another image cannot be held");
         drop(closed);
         assert!(comes.as_mut().now_or_never().is_some());
         assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none());

@@ -114,7 +114,7 @@ impl<O: Clone, R: RequestRefusal> WaitingRequests<O, R> {
         reply
     }
 
-    /// Removes a request if its process was not requested after all.
+    /// Removes a request whose process was not requested after all.
     pub fn withdraw(&self, process: ProcessId) {
         self.with(|desk| desk.entries.remove(&process));
     }

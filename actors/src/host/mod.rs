@@ -74,7 +74,7 @@ impl AggregateRoot for HostRoot {
     }
 }
 
-/// The differences between a report and a known host.
+/// The event that records a changed report of a known host.
 pub(crate) fn changed(report: &Registered) -> CapabilitiesChanged {
     CapabilitiesChanged {
         hostname: report.hostname.clone(),

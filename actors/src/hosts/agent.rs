@@ -62,8 +62,8 @@ pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, drive
                 None => std::future::pending().await,
             }
         };
-        // The order is fixed, so that a seed determines a run. Rare signals come first, so that frequent ones cannot
-        // starve them.
+        // The order is fixed, so that a seed determines a run. Ticks and requests are rare and come first, so that
+        // frequent signals cannot starve them.
         tokio::select! {
             biased;
             _ = beat.tick() => agent.beat().await,
@@ -91,7 +91,7 @@ struct Agent {
     member: Option<Arc<ConnectedHost>>,
     /// `None` until it is needed.
     identity: Option<LogIdentity>,
-    /// Why the host is refused, as logged last.
+    /// The last logged reason for refusing the host.
     refusal: Option<String>,
     /// The time of the first heartbeat without an answer.
     silent_since: Option<Instant>,
@@ -252,7 +252,8 @@ impl Agent {
         }
     }
 
-    /// Whether this log may drive the host. If a copy of the log drives it, the host is let go at once.
+    /// Whether this log may drive the host. If a copy of the log drives the host, the agent stops using the host at
+    /// once.
     async fn may_drive(&mut self) -> bool {
         if !self.context.options.fenced {
             return true;
@@ -263,7 +264,7 @@ impl Agent {
                 Err(error) => tracing::error!(%error, "the identity of the log cannot be read"),
             }
         }
-        // The first event of an empty log may be about this host.
+        // The first event of an empty log may be about this host, so an empty log may drive the host.
         let Some(LogIdentity { owner, .. }) = self.identity else { return self.store.head() == Position::START };
         let (uri, fleet) = (self.driver.uri(), &self.context.fleet);
         let (asked, patience) = (Instant::now(), self.context.options.heartbeat);
@@ -274,7 +275,7 @@ impl Agent {
                 self.refusal = None;
                 true
             }
-            // The heartbeat counts a host that does not answer.
+            // `beat` decides when a host without an answer is down.
             FenceVerdict::Unknown(_) if self.connected => {
                 self.silent_since.get_or_insert(asked);
                 true
@@ -319,7 +320,7 @@ impl Agent {
 
     async fn beat_once(&mut self) {
         let Some(member) = &self.member else { return };
-        // A host that does not answer a call is down no later than one that refuses it.
+        // With this timeout, a host that never answers is down no later than a host that refuses the call.
         let options = &self.context.options;
         let patience = options.down_after().saturating_sub(self.silence()).max(options.heartbeat);
         let asked = Instant::now();

@@ -51,7 +51,7 @@ fn migrated_to(context: &HostContext, instance: InstanceId, left: HostId) -> Opt
     (went == home && !context.fleet.share(left, home)).then(|| context.fleet.member(home)).flatten()
 }
 
-/// Copies a guest's console log from a host that is back to the guest's present host.
+/// Copies a guest's console log to the guest's present host, from a host that answers again.
 pub(super) async fn bring(context: &HostContext, left: &ConnectedHost, instance: InstanceId) {
     let Some(home) = migrated_to(context, instance, left.host) else { return };
     let (Some(Ok(older)), Some(Ok(newer))) =

@@ -1,7 +1,8 @@
 //! Which comparisons of a host with the log are due.
 //!
-//! An agent compares its host often, and repairs what a process left behind each time. Nova's options say how often the
-//! power states of all guests are compared, and how often guests of deleted servers are searched for.
+//! An agent compares its host with the log often, and each time repairs what a process left behind. Nova's options say
+//! how often the agent compares the power states of all guests, and how often it searches for guests of deleted
+//! servers.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use super::options::HostOptions;
 use super::plan::ResyncAction;
 
-/// The comparisons that are due, besides those of each time.
+/// The comparisons that are due now, besides those of every tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DueChecks {
     power: bool,
@@ -46,7 +47,7 @@ impl PeriodicCheck {
         Self { period, last: Instant::now() }
     }
 
-    /// Whether the check is due. The ticks are not exact, so half a tick early is in time.
+    /// Whether the check is due. The ticks are not exact, so a check is due up to half a tick early.
     fn is_due(&mut self, tick: Duration) -> bool {
         let due = self.period.is_some_and(|period| self.last.elapsed() + tick / 2 >= period);
         if due {

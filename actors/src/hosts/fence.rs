@@ -2,8 +2,9 @@
 //!
 //! A log that was copied or restored ([`chronova_events::installation`]) must not drive hosts beside the original: both
 //! would delete guests that only the other one knows. So each host remembers the generation that drives it. A host that
-//! no generation has driven takes the first one that comes. `chronova host claim` makes a host take another one; the
-//! generation that drove it until then notices at its next heartbeat, and lets go of the host.
+//! no generation has driven yet accepts the first one that connects. `chronova host claim` makes a host accept another
+//! generation. The generation that drove the host before notices this at its next heartbeat, and stops driving the
+//! host.
 
 use chronova_events::envelope::{Position, Revision, Timestamp};
 use chronova_events::fold::Fold as _;
@@ -17,9 +18,9 @@ use chronova_hypervisor::driver::{Driver, DriverError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FenceVerdict {
     Admitted,
-    /// Why not, and what to do, for operators.
+    /// The reason and the remedy, as a text for operators.
     Refused(String),
-    /// The host did not tell.
+    /// The host did not say who drives it; the text has the reason.
     Unknown(String),
 }
 
@@ -28,7 +29,8 @@ pub(super) enum FenceVerdict {
 pub struct LogIdentity {
     /// The mark that the hosts of this log remember.
     pub owner: HostOwner,
-    /// When the log was copied or restored: what happened to its servers elsewhere shortly before is not in it.
+    /// When the log was copied or restored; `None` for an original. The log has no events from between the backup and
+    /// this time.
     pub copied_at: Option<Timestamp>,
 }
 
@@ -66,11 +68,11 @@ async fn generation(store: &dyn EventStore) -> Result<LogGeneration, StoreError>
 
 /// Asks the host who drives it, and marks a host that nobody has driven.
 pub(super) async fn judge(driver: &dyn Driver, owner: HostOwner) -> FenceVerdict {
-    // A host that cannot remember anything is driven as before.
+    // A host that cannot keep a mark is always admitted.
     let Some(mark) = driver.owner_mark() else { return FenceVerdict::Admitted };
     let seen = match mark.generation_of(owner.installation).await {
         Ok(None) => match mark.remember(owner).await {
-            // Another copy may have done the same at the same time.
+            // Another copy may have marked the host at the same time, so the mark is read again.
             Ok(()) => mark.generation_of(owner.installation).await,
             Err(error) => Err(error),
         },

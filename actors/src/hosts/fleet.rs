@@ -106,7 +106,7 @@ impl ConnectedHosts {
         }
     }
 
-    /// Whether a copy of this log drives the host. Such a host is seen down, but its guests may run.
+    /// Whether a copy of this log drives the host. The log shows such a host as down, but its guests may run.
     pub(crate) fn is_refused(&self, uri: &str) -> bool {
         self.refused.read().unwrap_or_else(PoisonError::into_inner).contains(uri)
     }

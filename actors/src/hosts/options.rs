@@ -40,11 +40,12 @@ pub struct HostOptions {
     /// `[DEFAULT] running_deleted_instance_poll_interval`: the period of the search for guests of deleted servers;
     /// `None` means never.
     pub deleted_poll: Option<Duration>,
-    /// `[workarounds] handle_virt_lifecycle_events`: whether a change that a host reports is looked at at once.
+    /// `[workarounds] handle_virt_lifecycle_events`: whether the agent reads a guest at once when the host reports a
+    /// change of it.
     pub follows_guests: bool,
     /// `[compute] image_type_exclude_list`: image formats that no host offers.
     pub excluded_image_types: Vec<String>,
-    /// Whether a host is refused that a copy of this log drives ([`super::fence`]). `chronova serve` sets it.
+    /// Whether the agent refuses a host that a copy of this log drives ([`super::fence`]). `chronova serve` sets it.
     pub fenced: bool,
     /// The hosts' processors for pinned and for floating guests.
     pub host_cpus: HostCpus,

@@ -9,7 +9,7 @@ pub enum ResyncAction {
     Nothing,
     /// The power state seems to differ from the recorded one: read it again and record it.
     Look,
-    /// Remove the guest: its server is on another host.
+    /// Remove the guest and its files: its server is not on this host, or was deleted.
     Destroy,
     /// Apply `running_deleted_instance_action` to the guest.
     Reap,
@@ -86,9 +86,10 @@ pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: im
     }
 }
 
-/// Adapts the action to a restored log. Where its servers were after the backup is not in the log, so it does not remove
-/// what it finds elsewhere. `is_known`: since the restore, the log created the server or moved it from or to this host.
-/// Another change of the server does not count: it says nothing about a guest that moved before the restore.
+/// Adapts the action to a restored log. Such a log does not say where its servers were after the backup. So the agent
+/// does not remove what it finds of a server that is on another host according to the log. `is_known`: since the
+/// restore, the log created the server or moved it from or to this host. Another change of the server does not count:
+/// it says nothing about a guest that moved before the restore.
 pub fn doubted(remedy: ResyncAction, is_known: impl FnOnce() -> bool) -> ResyncAction {
     let removes = matches!(remedy, ResyncAction::Destroy | ResyncAction::Forget);
     if removes && !is_known() { ResyncAction::Doubt } else { remedy }

@@ -1,4 +1,5 @@
-//! The image properties that Nova knows (`nova.objects.image_meta`), and their values. Only these can be set.
+//! The image properties that Nova knows (`nova.objects.image_meta`), and their values. Only these, and traits
+//! (`trait:...`), can be set.
 
 use chronova_events::instance::{Alive, ImagePropertiesChanged, InstanceEvent, SortedPairs};
 

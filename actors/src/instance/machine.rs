@@ -16,8 +16,8 @@ pub(super) fn record(server: &Alive, machine_type: String) -> InstanceDecision {
     }
 }
 
-/// The record of the machine type when a server gets a host. A server that has never run gets a new record with each
-/// host, because another host may have another architecture.
+/// The record of the machine type when a server gets a host. `None`: there is nothing to record. The type of a server
+/// that has never run may change with its host, because another host may have another architecture.
 pub(super) fn on_placement(server: &Alive, machine_type: Option<String>) -> Option<MachineTypeRecorded> {
     let open = server.machine_type.is_none() || server.launched_at.is_none();
     let machine_type = machine_type.filter(|machine| open && server.machine_type.as_ref() != Some(machine));

@@ -2,8 +2,8 @@
 //!
 //! The lines follow the decorators of Nova's `compute/api.py` (`reject_vtpm_instances`, `reject_sev_instances`,
 //! `block_accelerators`), which are checked before lock and state. Since Xena, all of them answer 400. libvirt saves no
-//! guest with a PCI device of its host. Nova takes the devices away first; here the suspension is refused. Only the
-//! process of a live migration checks passed-through devices ([`tied_by_devices`]), as in Nova.
+//! guest with a PCI device of its host. Nova takes the devices away first; here the suspension is refused. As in Nova,
+//! the process of a live migration checks passed-through devices ([`tied_by_devices`]); this table does not.
 
 use chronova_events::instance::Alive;
 

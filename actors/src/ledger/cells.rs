@@ -78,7 +78,8 @@ pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> FitLimits {
     FitLimits { cpu_ratio: ratio("VCPU").unwrap_or(1.0), memory_ratio: ratio("MEMORY_MB").unwrap_or(1.0), packs }
 }
 
-/// The event that moves one consumer's part of the cells to another consumer, who loses its own.
+/// The event that gives `to` the part of the cells that `from` has, in place of the part that `to` had. `None` if
+/// neither has a part.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let theirs = state.fitting(from).map(|fitting| (fitting.host, fitting.cells.to_vec()));
     let (provider, cells) = theirs.or_else(|| state.fitting(&to).map(|own| (own.host, Vec::new())))?;
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(
             (processors(&back, "m"), processors(&back, "s")),
             (vec![], vec![0, 1]),
-            "the server gets its old processors back"
+            "the server does not get its old processors back"
         );
         let done =
             given([host(4), claim([wants("s", 2)]), aside, claim([wants("s", 1)]), Release { consumer: migration }]);
@@ -237,8 +238,8 @@ mod tests {
         let inventory = |state: &Ledger| state.providers[&id()].inventories.get("PCPU").map(InventoryLine::free);
         assert_eq!(inventory(&given([host(4), host(0)])), None);
         let used = given([host(4), claim([wants("a", 1)]), host(0)]);
-        assert_eq!(inventory(&used), Some(0), "nothing more can be allocated of the class");
-        assert_eq!(decide(&used, host(0)).unwrap(), vec![], "said once");
+        assert_eq!(inventory(&used), Some(0), "more can be allocated of a class that is not reported");
+        assert_eq!(decide(&used, host(0)).unwrap(), vec![], "an unchanged report is recorded");
         assert!(decide(&used, claim([wants("b", 1)])).is_err());
     }
 }

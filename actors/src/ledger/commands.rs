@@ -158,7 +158,7 @@ pub enum Reserve {
 /// The PCI devices of a host that guests may get.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReportedPci {
-    /// `None`: the report does not speak of devices.
+    /// `None`: the report leaves the devices as they are.
     pub devices: Option<HostPciReplaced>,
     /// `[pci] report_in_placement`.
     pub tracked: bool,
@@ -196,7 +196,7 @@ pub struct GroupRule {
 pub enum GroupPolicy {
     /// All members on one host.
     Together,
-    /// At most so many members on one host.
+    /// At most this many members on one host.
     AtMost(u32),
 }
 

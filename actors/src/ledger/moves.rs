@@ -1,8 +1,8 @@
 //! The allocations of a server that moves: its migration holds the old ones, and the server holds the new ones.
 //!
-//! Each change is one append, so no crash can lose or double the allocations. For a guest with dedicated processors or
-//! a part of a NUMA cell, the append has a second event. Nova's conductor swaps allocations in the same way
-//! (`migrate.replace_allocation_with_migration`, `revert_allocation_for_migration`).
+//! Each change is one append, so no crash can lose or double the allocations. For a guest with dedicated processors, a
+//! part of a NUMA cell or PCI devices, the same append has further events. Nova's conductor swaps allocations in the
+//! same way (`migrate.replace_allocation_with_migration`, `revert_allocation_for_migration`).
 
 use chronova_events::ids::{ConsumerId, ProviderId};
 use chronova_events::ledger::{AllocationsReplaced, Claimed, GroupMemberPlaced, Ledger, LedgerEvent};

@@ -43,7 +43,8 @@ pub(super) fn claim(
     Ok(Some(PciDevicesClaimed { consumer: consumer.clone(), provider: host, devices }))
 }
 
-/// The event that moves one consumer's devices to another consumer, who loses its own.
+/// The event that gives `to` the devices that `from` has, in place of those that `to` had. `None` if neither has
+/// devices.
 pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
     let theirs = state.pci_claims.of(from).map(|(provider, devices)| (provider, devices.to_vec()));
     let none = || state.pci_claims.of(&to).map(|(provider, _)| (provider, Vec::new()));
@@ -128,7 +129,7 @@ pub(super) fn reported(state: &Ledger, host: ProviderId, name: &str, report: Rep
     Ok(change.events)
 }
 
-/// Adds the devices that are not named any more and that guests still have. No new guest gets them.
+/// Adds the devices that guests still have although the report does not name them any more. No new guest gets them.
 fn keep_held(state: &Ledger, host: ProviderId, found: &mut HostPciReplaced) -> Result<(), LedgerReject> {
     let Some(known) = state.pci.get(&host) else { return Ok(()) };
     let held: BTreeSet<PciAddress> =
@@ -255,7 +256,8 @@ impl PciChange {
         }
     }
 
-    /// Removes what the provider no longer has: its former class, or the provider itself. Amounts that are still allocated stay.
+    /// Removes what the provider no longer has: its former class, or the provider itself. Amounts that are still
+    /// allocated stay.
     fn narrow(&mut self, provider: ProviderId, class: &str, card: Option<&PciCard>) {
         let Some(known) = self.scratch.providers.get(&provider) else { return };
         let used = known.inventories.get(class).is_some_and(|line| line.used > 0);

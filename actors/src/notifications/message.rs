@@ -17,7 +17,7 @@ pub struct OutgoingNotification {
     pub routing_key: String,
     /// The body in JSON.
     pub body: String,
-    /// The same for a repetition.
+    /// The `message_id`. A repeated notification has the same id.
     pub id: Uuid,
     pub event_type: String,
 }

@@ -28,7 +28,7 @@ impl ActionPhase {
     }
 }
 
-/// The part of a payload beyond the server.
+/// The data of a payload besides that of the server.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ActionDetails {
     Plain,
@@ -179,7 +179,7 @@ fn actions(event: &InstanceEvent, moment: &ServerMoment) -> Vec<Occurrence> {
     vec![one]
 }
 
-/// A server on a host is shut down in the course of its deletion.
+/// The notification that a delete shuts the guest down; `None` if the server was on no host.
 fn shutdown(moment: &ServerMoment, phase: ActionPhase) -> Option<Occurrence> {
     placed_on(&moment.before)?;
     Some(match phase {

@@ -37,7 +37,7 @@ pub enum NotificationDriver {
     MessagingV2,
     /// A message without an envelope.
     Messaging,
-    /// A line in the log.
+    /// A line in the program's log.
     Log,
 }
 
@@ -56,7 +56,7 @@ pub struct NotificationOptions {
     pub topics: Vec<String>,
     /// The topics of versioned notifications.
     pub versioned_topics: Vec<String>,
-    /// `[DEFAULT] host`, which publishes what no compute host does.
+    /// `[DEFAULT] host`: the publisher of the notifications that no compute host publishes.
     pub host: String,
     pub broker: BrokerOptions,
 }

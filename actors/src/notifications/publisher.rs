@@ -1,8 +1,8 @@
 //! Follows the log, publishes notifications, and records how far it has come.
 //!
-//! The order of the steps is the guarantee: publish, wait for the broker's confirmations, record the position. A crash
-//! between two of them repeats the first ones with the same ids. A broker that is away stops the publisher, not the
-//! control plane: the log keeps what is to be published.
+//! The order of the steps is the guarantee: publish, wait for the broker's confirmations, record the position. After a
+//! crash between two steps, the publisher sends the same messages with the same ids again. If the broker is away, only
+//! the publisher waits, because the log keeps the events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 #[error("{0}")]
 pub struct TransportError(pub String);
 
-/// The way to consumers.
+/// Sends notifications to their consumers.
 #[async_trait]
 pub trait NotificationTransport: Send + Sync + 'static {
     /// Publishes all messages in their order. Returns when the broker has confirmed each of them. After an error, some

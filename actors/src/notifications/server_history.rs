@@ -1,7 +1,7 @@
 //! The state of a server right before and after an event.
 //!
 //! The read models are ahead of an event that is notified late, so they cannot be asked. The states are folded from the
-//! servers' own streams. The newest are kept, because the next event of a server usually follows soon.
+//! servers' own streams. Some of them stay in memory, because the next event of a server usually follows soon.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

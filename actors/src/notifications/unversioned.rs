@@ -52,7 +52,7 @@ pub(super) fn payload(context: PayloadContext<'_>, occurrence: &Occurrence) -> O
     Some(data.into())
 }
 
-/// Times have no zone in these payloads; an absent one is an empty text.
+/// Times have no zone in these payloads; an absent time is an empty text.
 fn time(at: Option<Timestamp>) -> String {
     at.map(Timestamp::iso_micros).unwrap_or_default()
 }

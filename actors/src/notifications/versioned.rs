@@ -253,8 +253,8 @@ fn keypair(server: &Alive, key: &KeySnapshot) -> Value {
     object("KeypairPayload", "1.0", data)
 }
 
-/// The MD5 of the key in OpenSSH's form: `1e:2c:...`. An X.509 certificate has one of another form, which the log does not
-/// keep, so it is empty.
+/// The key's MD5 fingerprint in OpenSSH's form: `1e:2c:...`. Empty for an X.509 certificate: its fingerprint has
+/// another form, which the log does not keep.
 fn fingerprint(public_key: &str) -> String {
     let blob = public_key.split_whitespace().nth(1).and_then(|text| STANDARD.decode(text).ok());
     let Some(blob) = blob else { return String::new() };
@@ -273,7 +273,7 @@ fn fault(fault: &FaultInfo) -> Value {
     object("ExceptionPayload", "1.1", data)
 }
 
-/// The month of the event, which is Nova's default audit period, up to the event.
+/// The beginning of the event's month (Nova's default audit period), and the time of the event.
 pub(super) fn audit_period(at: Timestamp) -> (String, String) {
     (at.to_utc().format("%Y-%m-01T00:00:00Z").to_string(), at.iso_seconds())
 }

@@ -1,10 +1,10 @@
 //! Gives a server the allocations back that Placement lost, for example after its data was recreated.
 //!
 //! The server gets the resources of its flavor on the provider of its host, as `nova-manage placement heal_allocations`
-//! claims them. Not restored are the allocations that a migration holds, and those of nested providers.
+//! claims them. A heal does not restore the allocations that a migration holds, nor those of nested providers.
 //!
-//! A heal is one command, so a crash leaves no half of it. A server may be deleted between the look at it and the
-//! command. Its deletion then found nothing to release, so the heal releases the new claim itself.
+//! A heal is one command, so a crash leaves no half of it. A server may be deleted after the heal has read it and
+//! before the command. That deletion finds nothing to release, so the heal releases the new claim itself.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,19 +28,19 @@ use crate::scheduler::request::ResourceRequest;
 /// The longest wait for the read models.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The wish of the operator.
+/// The operator's options for a heal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HealRequest {
     /// Replaces existing allocations, too.
     pub force: bool,
-    /// Says what would be done, and does nothing.
+    /// Returns what a heal would do, and changes nothing.
     pub dry_run: bool,
 }
 
 /// The result of a heal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HealedServer {
-    /// A task is under way; it claims by itself.
+    /// A task is under way, so nothing was healed: the task may claim or release allocations itself.
     InTask(&'static str),
     OnNoHost,
     UpToDate,
@@ -73,7 +73,7 @@ enum Healing {
 }
 
 impl Operations {
-    /// Heals the allocations of one server. Returns the position up to which the read models must show.
+    /// Heals the allocations of one server. Read models at the returned position show the heal.
     ///
     /// # Errors
     /// There is no such server, its host has no provider, its flavor needs nested providers, or the ledger refuses.
@@ -157,7 +157,7 @@ impl Operations {
                 consumer_type: Some("INSTANCE".to_owned()),
                 allocations: vec![Allocation { provider, resources }],
             },
-            // The server is on this host already, so the policy of its group has no say.
+            // The server is on this host already, so the ledger does not check the policy of its group.
             group: None,
             guest: topology.map(|topology| GuestClaim {
                 host: provider,
@@ -191,7 +191,8 @@ impl Operations {
     }
 }
 
-/// As in Nova: which of several nested providers a guest uses is not recorded in its flavor. Nor is the PCI device.
+/// Refuses a flavor with nested resources, as Nova does: the flavor does not say which nested provider a guest uses.
+/// Nor does it say which PCI device the guest has.
 fn check_nested(alive: &Alive) -> Result<(), HealReject> {
     let has = |name: &str| alive.request.flavor.extra_specs.iter().any(|(key, _)| key == name);
     let named = [

@@ -16,7 +16,7 @@ use super::{Operations, Queries};
 use crate::aggregate::CommandError;
 use crate::ledger::{CELL, ConsumerClaim, LedgerCommand, LedgerReject, LedgerRoot, SeenGeneration};
 
-/// The resource classes of servers. Allocations of other classes alone belong to another service.
+/// The resource classes of servers. An allocation with none of these classes belongs to another service.
 const OF_SERVERS: [&str; 8] = [
     "VCPU",
     "MEMORY_MB",
@@ -120,7 +120,8 @@ fn is_server(views: &Views, consumer: &ConsumerId, root: ProviderId) -> bool {
     views.servers.read(|servers| servers.get(id).is_some_and(|row| belongs(row, host, is_host)))
 }
 
-/// A provider that is no host may be shared storage, which servers of several hosts use. A task may claim elsewhere.
+/// Whether the server may need what it holds on `host`. A server with a task under way may need claims on any host. A
+/// provider that is no host may be storage that servers of several hosts share.
 fn belongs(row: &ServerRow, host: HostId, is_host: bool) -> bool {
     let Some(alive) = row.instance.alive() else { return false };
     let unsettled = alive.ongoing.is_some() || alive.building().is_some() || alive.moving.is_some();

@@ -22,6 +22,8 @@ pub struct ServerCall<'a> {
 }
 
 impl ServerCall<'_> {
+    /// Checks whether the server accepts the action now.
+    ///
     /// # Errors
     /// The server's hardware, lock or state does not allow the action.
     pub fn admit(&self, action: ServerAction) -> Result<(), InstanceReject> {

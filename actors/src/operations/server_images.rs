@@ -23,7 +23,7 @@ use crate::instance::{InstanceReject, WorkRequest};
 use crate::ports::{ImageDraft, PortError};
 
 /// Images of servers do not inherit these properties from the image that the server was built from: Nova's
-/// `non_inheritable_image_properties`, and the properties of its signature.
+/// `non_inheritable_image_properties`, and the properties of an image's signature.
 const NOT_INHERITED: [&str; 6] = [
     "cache_in_nova",
     "bittorrent",

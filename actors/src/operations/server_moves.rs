@@ -64,8 +64,8 @@ impl From<InstanceReject> for ServerMoveReject {
 }
 
 impl Operations {
-    /// Requests another flavor. Until the move is confirmed or reverted, the server holds quota for the larger flavor,
-    /// for each resource.
+    /// Requests another flavor. Until the move is confirmed or reverted, the server holds quota for the larger amount
+    /// of each resource.
     ///
     /// # Errors
     /// The server cannot have the flavor, or its state does not allow a resize; the quota is exceeded; or the log is

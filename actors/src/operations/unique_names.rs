@@ -1,8 +1,8 @@
 //! Host names that no two servers have: `[DEFAULT] osapi_compute_unique_server_name_scope`.
 //!
-//! As in Nova, host names are compared, without regard to upper case, and a soft-deleted server keeps its name. The read
-//! models lag, so a request keeps the turn of its scope until they show its names: of two requests at once, the second one
-//! is refused.
+//! As in Nova, the comparison is of host names, ignores upper and lower case, and includes soft-deleted servers. The
+//! read models lag, so a request keeps the turn of its scope until they show its names. So of two simultaneous requests
+//! for one name, the second is refused.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub enum ServerChangeReject {
 /// The turn of a request for new servers; `None` if names may repeat.
 ///
 /// # Errors
-/// Names a host name that another server has, or that two servers of the request would have.
+/// The host name that another server has, or that two servers of the request would have.
 pub(super) async fn reserve(
     turns: &NameTurns,
     views: &Views,
@@ -55,7 +55,7 @@ pub(super) async fn reserve(
     Ok(Some(turn))
 }
 
-/// The host names of all servers in the scope but `except`, in small letters.
+/// The host names of all servers in the scope but `except`, in lower case.
 fn taken(views: &Views, scope: NameScope, project: &ProjectId, except: Option<InstanceId>) -> BTreeSet<String> {
     views.servers.read(|servers| {
         let alive = servers.all().filter(|row| Some(row.id) != except).filter_map(|row| row.instance.alive());

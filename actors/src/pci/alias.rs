@@ -26,7 +26,7 @@ const KNOWN: &str = "name, vendor_id, product_id, device_type, numa_policy, capa
 pub struct PciRequest {
     pub alias: String,
     pub count: u32,
-    /// The device meets one of these.
+    /// Each device meets at least one of these.
     pub specs: Vec<AliasSpec>,
     pub policy: PciNumaPolicy,
 }
@@ -97,8 +97,9 @@ struct PciAlias {
 }
 
 impl PciAliases {
-    /// Reads the values of the option. Aliases of one name name devices of either kind. `in_placement`: whether
-    /// Placement is asked for the devices, which knows one resource class per request.
+    /// Reads the values of the option. If several values have the same name, the alias names the devices of each of
+    /// them. `in_placement`: the scheduler asks Placement for the devices. Then a name may occur only once, because a
+    /// request to Placement has one resource class.
     ///
     /// # Errors
     /// The value that cannot be read, and why.
@@ -130,8 +131,8 @@ impl PciAliases {
         Ok(Self(aliases))
     }
 
-    /// The devices of a server that exists. Without the extra spec there are none, also if flavor and image contradict
-    /// each other: such a server is not refused now.
+    /// The devices of a server that exists. Without the extra spec there are none. Then a contradiction between flavor
+    /// and image is no error, because the server already exists.
     ///
     /// # Errors
     /// As [`Self::requests`].

@@ -17,12 +17,13 @@ use super::alias::{PciNumaPolicy, PciRequest};
 pub struct FreePci<'a> {
     host: &'a HostPciReplaced,
     free: Vec<&'a HostPciDevice>,
-    /// The number of devices that Placement has left, by provider. Its clients may reserve some.
+    /// The number of devices that Placement has left, by provider. Clients of Placement may reserve some.
     room: BTreeMap<ProviderId, u64>,
 }
 
 impl<'a> FreePci<'a> {
-    /// The free devices of a host that offers some. `beside`: devices that are promised and not in the ledger yet.
+    /// The free devices of a host; `None` if the ledger has no record of its devices. `beside`: devices that other
+    /// guests get, and that may not be in the ledger yet.
     pub fn of<'b>(
         ledger: &'a Ledger,
         host: ProviderId,
@@ -40,7 +41,7 @@ impl<'a> FreePci<'a> {
             });
         }
         for device in beside {
-            // A view may show the claim already.
+            // The ledger may already have the claim of this device. Then the device is already counted.
             if taken.insert(device.address)
                 && let Some(left) = device.tracked.as_ref().and_then(|(provider, _)| room.get_mut(provider))
             {
@@ -127,8 +128,8 @@ impl<'a> FreePci<'a> {
         self.host.sockets.iter().filter(|(cell, _)| cells.contains(cell)).map(|(_, socket)| *socket).collect()
     }
 
-    /// The free devices that meet the request, best first. Devices near the guest come first, and devices that ports
-    /// could use come last.
+    /// The free devices that meet the request, best first. Devices near the guest come first, and then devices whose
+    /// cell the host does not report. Among equals, devices that ports could use come last.
     fn candidates(&self, request: &PciRequest, cells: &[u32], sockets: &BTreeSet<u32>) -> Vec<&'a HostPciDevice> {
         let is_near = |device: &HostPciDevice| device.cell.is_some_and(|cell| cells.contains(&cell));
         let on_socket = |device: &HostPciDevice| {

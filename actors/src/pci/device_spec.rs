@@ -1,8 +1,8 @@
 //! `[pci] device_spec`: the devices that guests may get, and their tags.
 //!
-//! A device is named by `vendor_id` and `product_id`, and by `address`. The address is a text, in which `*` or nothing
-//! stands for any value of a part (`*:0a:00.*`), or an object with a regular expression for each part. The address of a
-//! physical function also names its virtual functions. The first spec that names a device gives it its tags.
+//! A device is named by `vendor_id` and `product_id`, and by `address`. The address is a text, in which `*` or an empty
+//! part matches any value (`*:0a:00.*`), or an object with a regular expression for each part. The complete address of
+//! a physical function also names its virtual functions. The first spec that names a device gives it its tags.
 
 use chronova_events::pci::PciAddress;
 use chronova_hypervisor::pci::PciDevice;
@@ -22,7 +22,7 @@ pub struct DeviceSpec {
     vendor: Option<String>,
     product: Option<String>,
     address: AddressSpec,
-    /// `Some(None)` for a network without a physical one.
+    /// `Some(None)` for the value `null`: the devices are for ports without a physical network.
     pub network: Option<Option<String>>,
     pub remote_managed: bool,
     pub managed: bool,
@@ -33,7 +33,7 @@ pub struct DeviceSpec {
 
 #[derive(Debug, Clone)]
 enum AddressSpec {
-    /// Each part, if it is fixed.
+    /// The parts; `None` matches any value.
     Parts([Option<u32>; 4]),
     Patterns(Box<[Regex; 4]>),
 }
@@ -146,11 +146,12 @@ impl AddressSpec {
             texts.push(take_text(&mut object, name)?.unwrap_or_else(|| ".*".to_owned()));
         }
         nothing_left(&object, "domain, bus, slot and function")?;
-        // An object of plain numbers names one device, and the virtual functions below it.
+        // An object with a plain number for each part is a complete address: it also names the virtual functions of the
+        // device.
         if texts.iter().all(|text| !text.is_empty() && text.chars().all(|c| c.is_ascii_hexdigit())) {
             return Self::glob(&format!("{}:{}:{}.{}", texts[0], texts[1], texts[2], texts[3]));
         }
-        // As with Python's `re.match`, the expression begins at the beginning of the part.
+        // As with Python's `re.match`, the expression must match at the beginning of the part.
         let read = |text: &String| {
             Regex::new(&format!("^(?:{text})")).map_err(|_| format!("address: {text:?} is no regular expression"))
         };

@@ -63,11 +63,12 @@ fn a_device_spec_names_devices_by_ids_and_address() {
         (r#"{"address": "*:81:*.*"}"#, &functions),
         (r#"{"address": "81:10."}"#, &functions[1..]),
         (r#"{"address": ".1"}"#, &["81:10.1"]),
-        // A physical function stands for its virtual functions, too.
+        // The complete address of a physical function also names its virtual functions.
         (r#"{"address": "0000:81:00.0"}"#, &functions),
         (r#"{"address": {"domain": "0000", "bus": "81", "slot": "00", "function": "0"}}"#, &functions),
         (r#"{"address": {"bus": "0[ab]", "slot": "00"}}"#, &["0a:00.0", "0b:00.0"]),
-        // A regular expression has to match from the beginning of the part only, as in Python.
+        // As in Python, a regular expression must match at the beginning of the part, but need not match the whole
+        // part.
         (r#"{"address": {"bus": "8", "function": "[1-7]"}}"#, &["81:10.1"]),
         (r#"[{"address": "0c:00.0"}, {"vendor_id": "10de", "address": "0a:00.0"}]"#, &["0a:00.0", "0c:00.0"]),
         ("{}", &["0a:00.0", "0b:00.0", "0c:00.0", "81:00.0", "81:10.0", "81:10.1"]),
@@ -167,7 +168,7 @@ fn devices_in_placement_have_one_provider_for_each_card() {
     ] {
         let said = offer(specs, true).unwrap_err();
         assert!(said.contains(reason), "{said}");
-        assert!(offer(specs, false).is_ok(), "without Placement this is possible");
+        assert!(offer(specs, false).is_ok(), "the specs are refused without Placement");
     }
 }
 

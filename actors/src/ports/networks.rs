@@ -323,6 +323,6 @@ pub trait NetworkService: Send + Sync + 'static {
         Ok(PlugState::Plugged)
     }
 
-    /// The network service said that it plugged the port (`network-vif-plugged`), or that it could not.
+    /// Notes an event of the network service: it plugged the port (`network-vif-plugged`), or could not plug it.
     fn heard_of(&self, _port: PortId, _plugged: bool) {}
 }

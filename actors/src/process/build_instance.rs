@@ -95,8 +95,8 @@ pub(super) async fn unbuilt(work: &StepRun) -> Result<Option<Alive>, StepError> 
     Ok(Some(server))
 }
 
-/// Whether the server was asked for longer ago than `timeout`, which is never with a timeout of zero. As in Nova, the
-/// time during which no control plane ran counts.
+/// Whether the request for the server is older than `timeout`. A timeout of zero never expires. As in Nova, the time
+/// during which no control plane ran counts.
 fn is_overdue(server: &Alive, now: Timestamp, timeout: Duration) -> bool {
     let allowed = i64::try_from(timeout.as_micros()).unwrap_or(i64::MAX);
     !timeout.is_zero() && now.0.saturating_sub(server.created_at.0) > allowed

@@ -34,8 +34,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let record = match outcome {
             ProcessOutcome::Succeeded => {
                 let ends = match mine(work).await? {
-                    // As in Nova (`_local_cleanup_bdm_volumes`), the volume of a server without a host is deleted here.
-                    // No other process would delete it.
+                    // As in Nova (`_local_cleanup_bdm_volumes`), a volume with `delete_on_termination` is deleted here
+                    // if its server has no host. No other process would delete it.
                     Some((server, device)) => server.placement.is_none() && device.delete_on_termination,
                     None => false,
                 };

@@ -41,7 +41,7 @@ pub(super) async fn copy_disk(work: &StepRun, image: ImageId) -> Result<(), Step
     }
 }
 
-/// The drivers' name for quiescing a guest.
+/// The name of the call in the error of a driver that could not quiesce a guest.
 const QUIESCE: &str = "quiesce";
 
 /// Nova's `QemuGuestAgentNotEnabled` and `InstanceQuiesceFailed`.

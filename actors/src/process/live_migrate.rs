@@ -277,7 +277,8 @@ async fn wait_turn(work: &StepRun) -> Result<StepOutput, StepError> {
     }
 }
 
-/// Nova binds the ports before the destination prepares itself, and tries another host if the network refuses this one.
+/// Binds the ports to the destination as well. As in Nova, this comes before the destination prepares itself. If the
+/// network service refuses the host, the process tries another host.
 async fn bind_ports(work: &StepRun) -> Result<StepOutput, StepError> {
     let subject = wanted(work).await?;
     let (project, host) = (&subject.server.request.project, &subject.target()?.hostname);

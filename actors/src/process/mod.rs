@@ -23,7 +23,8 @@
 //! | `change_password` | changes the password of a guest's administrator |
 //! | `destination` | selects a host for a server, and records the decision |
 //! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] has their shared steps |
-//! | `moved_volumes`, `pinned` | the volumes of a server that moves; the processors and NUMA cells of a new guest |
+//! | `moved_volumes` | the volumes of a server that moves |
+//! | `pinned` | the processors, NUMA cells and PCI devices of a new guest |
 //! | `drain_host` | drains a host by moves of its servers; [`departing`] plans the next action for each |
 //! | `live_migrate` | live migration; [`crossing`] decides where the guest is, [`on_the_way`] watches it |
 

@@ -128,7 +128,7 @@ pub(super) async fn count(work: &StepRun, server: &Alive, flavor: &FlavorSnapsho
     Ok(())
 }
 
-/// Binds the server's ports to that host.
+/// Binds the server's ports to the host of `at`.
 pub(super) async fn bind(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
     let (networks, project) = (&work.context.networks, &server.request.project);

@@ -330,7 +330,8 @@ impl MigrationWatch {
         self.route.as_ref().map_or(memory, |route| route.data_gib)
     }
 
-    /// Whether `live_migration_completion_timeout` (seconds for each GiB) has expired.
+    /// Whether `live_migration_completion_timeout` (seconds for each GiB) has expired, and its action is to force the
+    /// completion (`forces`) or to abort.
     fn is_late(&self, work: &StepRun, subject: &MovingServer, forces: bool) -> bool {
         let options = &work.context.live_options;
         let most = options.completion_timeout.saturating_mul(self.data_gib(subject));
@@ -356,7 +357,7 @@ impl MigrationWatch {
     }
 }
 
-/// The time since the migration's start in the log: a crash in between does not extend it.
+/// The time since the migration's start, which the log has. So a crash in between does not reset the time.
 fn elapsed(work: &StepRun, subject: &MovingServer) -> Duration {
     let since = subject.live().and_then(|live| live.running_since);
     let micros = since.map_or(0, |since| work.context.clock.now().0.saturating_sub(since.0));
@@ -373,7 +374,7 @@ fn warn_overdue(work: &StepRun, subject: &MovingServer, action: &str) {
     );
 }
 
-/// The allowed downtime in milliseconds after so many steps.
+/// The allowed downtime in milliseconds after `step` of `steps` steps, of which the last allows `most`.
 fn downtime(step: u64, most: u64, steps: u64) -> u64 {
     let first = most / steps;
     first + step * most.saturating_sub(first) / steps

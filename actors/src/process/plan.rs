@@ -173,7 +173,7 @@ mod tests {
         let events = decide_several(&Process::Absent, waited.clone()).unwrap();
         assert_eq!(events.iter().map(|(time, _)| time.0).collect::<Vec<_>>(), [1, 2, 4]);
         let repeated = decide_several(&after([done("a")]), waited.clone()).unwrap();
-        assert_eq!(repeated.len(), 1, "the log has the others");
+        assert_eq!(repeated.len(), 1, "records that the log has are recorded again");
         assert!(decide_several(&after([failed("a", false)]), waited.clone()).is_err());
         let out_of_order = waited.into_iter().chain([at(5, undone("b"))]).collect();
         assert!(decide_several(&Process::Absent, out_of_order).is_err());

@@ -28,8 +28,8 @@ pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
     let mut again = interval(supervisor.context.options.restart_pause);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        // The order is fixed, so that a seed determines a run. Ended tasks come first, because they make room for new
-        // ones. They cannot starve the other branches.
+        // The order is fixed, so that a seed determines a run. Restarts and ended tasks come first. Ended tasks make
+        // room for new ones. Neither can starve the other branches.
         tokio::select! {
             biased;
             _ = again.tick(), if broken => {

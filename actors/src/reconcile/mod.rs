@@ -2,7 +2,8 @@
 //! belong together.
 //!
 //! Reconcilers take no input and are idempotent. They run at start-up, on a period, or when an event wakes them. Each
-//! has a pure `plan`. Those of an embedded service are in its own folder; [`table`] lists all.
+//! has a pure `plan`. The reconcilers of an embedded service are in the service's folder; [`table`] lists all
+//! reconcilers.
 
 pub mod context;
 pub(crate) mod devices;

@@ -32,7 +32,7 @@ fn rescued_at(row: &ServerRow) -> Option<(Timestamp, Timestamp)> {
     if !matches!(server.phase, Phase::Rescued { .. }) || server.ongoing.is_some() {
         return None;
     }
-    // The time counts from the last failed unrescue, so that none is repeated at each period.
+    // The time counts from the last failed unrescue, so that a failed unrescue is not repeated at each period.
     let rescue = row.actions.iter().rev().find(|action| matches!(&*action.name, "rescue" | "unrescue"));
     Some((rescue.map_or(server.updated_at, |action| action.updated_at), server.updated_at))
 }

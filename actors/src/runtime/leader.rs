@@ -78,7 +78,7 @@ impl Leader {
     }
 }
 
-/// The publisher of notifications. `config check` has refused a transport URL that cannot be used.
+/// The publisher of notifications. The checks of the configuration have refused a transport URL that cannot be used.
 fn publisher(contexts: &Contexts, options: NotificationOptions) -> NotificationPublisher {
     let transport = options.needs_broker().then(|| AmqpTransport::new(options.broker.clone()));
     let transport = match transport {

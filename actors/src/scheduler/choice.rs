@@ -156,7 +156,7 @@ pub fn choose_among(
 /// Checks that a server may be rebuilt with another image on its host. Only some filters run, and only on that host.
 ///
 /// # Errors
-/// The filter that refuses.
+/// The reasons, with the filter that refuses the host.
 pub fn may_rebuild(
     views: &Views,
     host: HostId,
@@ -180,7 +180,8 @@ pub fn may_rebuild(
     })
 }
 
-/// Runs the enabled filters in their order until no host is left, and then the filters that are demanded.
+/// Runs the enabled filters in their order, and then the filters that apply although they are not enabled. Stops as
+/// soon as no host is left.
 fn filter(
     context: &SchedulingContext<'_>,
     slots: &mut Vec<Slot>,

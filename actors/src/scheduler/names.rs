@@ -91,7 +91,11 @@ mod tests {
     fn names_are_known_or_named_in_the_error() {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         let two = names(&["IoOpsFilter", "ComputeFilter"]);
-        assert_eq!(enabled_filters(&two).unwrap(), ["IoOpsFilter", "ComputeFilter"], "in the order given");
+        assert_eq!(
+            enabled_filters(&two).unwrap(),
+            ["IoOpsFilter", "ComputeFilter"],
+            "the filters are not in the order of the option"
+        );
         let error = enabled_filters(&names(&["NoSuchFilter"])).unwrap_err();
         assert!(error.contains("NoSuchFilter") && error.contains("ComputeFilter"), "{error}");
         let classes =

@@ -1,7 +1,8 @@
 //! Requirements that narrow the hosts before any is examined: Nova's request filters.
 //!
-//! Each requirement narrows the set of hosts by an index. Names and order are those of `nova.scheduler.request_filter`.
-//! Named hosts and hosts tried before come first, because they leave the fewest hosts.
+//! Each requirement narrows the set of hosts by an index. A named host and the exclusion of hosts tried before come
+//! first. Nova's request filters follow in the order of `nova.scheduler.request_filter`, and then the requirements of
+//! PCI devices and traits.
 
 use std::collections::BTreeSet;
 

@@ -71,7 +71,7 @@ pub const WEIGHERS: &[Weigher] = &[
         ..PLAIN
     },
     // Hosts with few free devices are preferred. So servers without devices stay away from hosts with devices, and
-    // requests of devices fill up one host after the other.
+    // requests for devices fill up one host after the other.
     Weigher {
         name: "PCIWeigher",
         key: "pci_weight_multiplier",

@@ -122,7 +122,7 @@ fn tracked_devices_are_allocated_in_the_append_that_assigns_them() {
     let own = &state.consumers[&ConsumerId::new("a")].claim.allocations;
     assert_eq!(own.len(), 2, "{own:?}");
     assert_eq!(decide(&state, claim([wants("a", "vf:2")])).unwrap(), vec![], "repeated");
-    assert_eq!(decide(&state, report(&[FUNCTIONS], true)).unwrap(), vec![], "reported again");
+    assert_eq!(decide(&state, report(&[FUNCTIONS], true)).unwrap(), vec![], "an unchanged report is recorded");
     let freed = then(state, [Release { consumer: ConsumerId::new("a") }]);
     assert_eq!(line(&freed, class), Some((0, 3)));
     assert!(freed.pci_claims.is_empty());
@@ -156,11 +156,15 @@ fn devices_of_running_guests_move_into_placement_and_stay_there() {
     ]);
     assert_eq!(line(&before, "CUSTOM_PCI_8086_10ED"), None);
     let tracked = then(before, [report(&[FUNCTIONS], true)]);
-    assert_eq!(line(&tracked, "CUSTOM_PCI_8086_10ED"), Some((3, 3)), "those of the move, too");
+    assert_eq!(
+        line(&tracked, "CUSTOM_PCI_8086_10ED"),
+        Some((3, 3)),
+        "a device of the server or of its migration is not allocated"
+    );
     assert_eq!((has(&tracked, "m"), has(&tracked, "a").len()), (vec!["10.0".to_owned()], 2));
     let off = decide(&tracked, report(&[FUNCTIONS], false)).unwrap_err();
     assert!(matches!(off, LedgerReject::DevicesStayReported(_)), "{off}");
-    // Another resource class takes the allocations with it.
+    // If the spec names another resource class, the allocations move to that class.
     let renamed = then(tracked, [report(&[r#"{"product_id": "10ed", "resource_class": "nic"}"#], true)]);
     assert_eq!((line(&renamed, "CUSTOM_NIC"), line(&renamed, "CUSTOM_PCI_8086_10ED")), (Some((3, 3)), None));
 }
@@ -172,7 +176,7 @@ fn a_device_that_is_not_named_any_more_stays_as_long_as_a_guest_has_it() {
     assert_eq!(has(&state, "a"), ["10.0"]);
     assert_eq!(line(&state, "CUSTOM_PCI_8086_10ED"), Some((1, 2)));
     let state = then(state, [Release { consumer: ConsumerId::new("a") }, claim([wants("b", "vf:1")])]);
-    assert_eq!(has(&state, "b"), ["10.1"], "no new guest gets the other one");
+    assert_eq!(has(&state, "b"), ["10.1"], "a new guest has the device that is not offered any more");
     let state = then(state, [report(&[one], true)]);
     assert_eq!(line(&state, "CUSTOM_PCI_8086_10ED"), Some((1, 1)));
     let none = then(state, [Release { consumer: ConsumerId::new("b") }, report(&[], true)]);
@@ -200,7 +204,11 @@ fn a_move_holds_the_devices_on_both_sides() {
     let moved = || given(moved.clone());
     assert_eq!((has(&moved(), "m"), has(&moved(), "s")), (vec!["10.0".to_owned()], vec!["10.1".into(), "10.2".into()]));
     let back = then(moved(), [TakeBack { server, migration: migration.clone(), host: id() }]);
-    assert_eq!((has(&back, "m"), has(&back, "s")), (vec![], vec!["10.0".to_owned()]), "the very one that it had");
+    assert_eq!(
+        (has(&back, "m"), has(&back, "s")),
+        (vec![], vec!["10.0".to_owned()]),
+        "the server has other devices than before the move"
+    );
     assert_eq!(line(&back, "CUSTOM_PCI_8086_10ED"), Some((1, 3)));
     let done = then(moved(), [Release { consumer: migration }]);
     assert_eq!((has(&done, "m"), has(&done, "s").len()), (vec![], 2));

@@ -28,7 +28,7 @@ fn weights_are_normalised_and_a_negative_multiplier_packs() {
         cell.names(&small())
     };
     assert_eq!(names(&mut cell, only(1.0, 0.0, 0.0)), ["h1", "h2"]);
-    assert_eq!(names(&mut cell, only(-1.0, 0.0, 0.0)), ["h2", "h1"], "the fullest first");
+    assert_eq!(names(&mut cell, only(-1.0, 0.0, 0.0)), ["h2", "h1"], "the fullest host is not first");
     assert_eq!(
         names(&mut cell, only(1.0, 0.0, 1.0)),
         ["h2", "h1"],

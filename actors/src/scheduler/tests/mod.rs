@@ -183,7 +183,7 @@ impl Cell {
         let said = refused.first().map(|slot| (filter.says)(&context.host(*slot))).unwrap_or_default();
         assert!(passing.len() + refused.len() == context.fleet.hosts().len());
         if passing.is_empty() {
-            assert!(!(filter.lacks)(&context).is_empty(), "{} says what is missing", filter.name);
+            assert!(!(filter.lacks)(&context).is_empty(), "{} does not say what is missing", filter.name);
         }
         (passing.iter().map(|slot| context.fleet.row(*slot).name.clone()).collect(), said)
     }
@@ -350,7 +350,7 @@ fn aggregates_can_be_kept_for_projects_and_traits() {
     cell.aggregate(&[1], &[("filter_tenant_id3", "p"), ("filter_tenant_id", "r")]);
     cell.aggregate(&[2], &[("trait:HW_CPU_X86_AVX", "required")]);
     cell.traits(2, &["HW_CPU_X86_AVX"]);
-    assert_eq!(cell.fitting(&small()).len(), 3, "off by default");
+    assert_eq!(cell.fitting(&small()).len(), 3, "the option is on by default");
     cell.options.prefilters.limit_tenants_to_placement_aggregate = true;
     assert_eq!(cell.fitting(&small()), ["h1"]);
     assert_eq!(

@@ -197,8 +197,8 @@ fn revoked_tokens_are_forgotten_when_they_would_have_expired() {
     assert_eq!(state.revoked.keys().collect::<Vec<_>>(), ["b"]);
 }
 
-/// One token of an hour is revoked each second. The list stays near the number of tokens that would still be valid, and
-/// one revocation examines only a few entries.
+/// Each second, a token with a lifetime of one hour is revoked. The list stays near the number of tokens that would
+/// still be valid, and one revocation examines only a few entries.
 #[test]
 fn a_revocation_forgets_a_few_expired_tokens_and_enough_in_the_long_run() {
     let mut state = given([]);

@@ -52,7 +52,7 @@ impl EmbeddedImages {
         Self::limited(files, views, gateway, ImageLimits::default())
     }
 
-    /// Sets other limits.
+    /// Like [`new`](Self::new), with the operator's limits.
     pub fn limited(
         files: ImageFiles,
         views: Arc<Views>,

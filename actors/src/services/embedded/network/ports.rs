@@ -336,7 +336,7 @@ impl<'a> FixedIpAllocator<'a> {
         let address = if taken.is_empty() {
             ipam.next()?
         } else {
-            // Only a port with several addresses in one subnet needs this copy, which is rare.
+            // Only a port with several addresses in one subnet needs this copy. Such ports are rare.
             let mut scratch = ipam.clone();
             for address in taken {
                 scratch.take(address, PortId(Uuid::nil()));

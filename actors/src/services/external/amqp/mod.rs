@@ -1,9 +1,9 @@
 //! The message broker, RabbitMQ, over AMQP 0-9-1: the transport of notifications.
 //!
-//! Exchange and queues are those of oslo.messaging: a topic exchange, and for each routing key a queue of that name, which
-//! is declared before the first message, so that a message without a consumer waits for one. A message counts as
-//! published when the broker has confirmed it. After any error the connection is given up, and the next call opens
-//! another one, to the next broker of the list.
+//! Exchange and queues are those of oslo.messaging: a topic exchange, and for each routing key a queue of the same
+//! name. The queue is declared before the first message, so that a message without a consumer waits for one. A message
+//! counts as published when the broker has confirmed it. After any error, the connection is dropped. The next call
+//! connects to the next broker of the list.
 
 pub mod transport_url;
 
@@ -53,7 +53,7 @@ impl std::fmt::Debug for AmqpTransport {
 }
 
 impl AmqpTransport {
-    /// Connects to nothing yet.
+    /// Reads the transport URL. The first message opens the connection.
     ///
     /// # Errors
     /// The transport URL cannot be used.
@@ -74,7 +74,7 @@ impl AmqpTransport {
         let connection = Connection::connect_uri_with_config(broker, properties, tls, runtime).await.map_err(failed)?;
         let channel = connection.create_channel().await.map_err(failed)?;
         channel.confirm_select(ConfirmSelectOptions::default()).await.map_err(failed)?;
-        // As oslo.messaging declares it: with quorum queues the exchange is durable, too.
+        // As in oslo.messaging, the exchange of quorum queues is durable, too.
         let (durable, auto_delete) = (self.options.durable || self.options.quorum, self.options.auto_delete);
         let declared = ExchangeDeclareOptions { durable, auto_delete, ..ExchangeDeclareOptions::default() };
         let name = ShortString::from(self.options.exchange.as_str());
@@ -102,7 +102,7 @@ impl AmqpTransport {
             PublishFailure::Broker(error) => TransportError(ErrorChain(&error).to_string()),
             PublishFailure::Refused(id) => TransportError(format!("the broker refused message {id}")),
         })?;
-        // After an error it is dropped, because the state of its channel is unknown.
+        // After an error, the connection is dropped, because the state of its channel is unknown.
         self.connection = Some(connection);
         Ok(())
     }
@@ -158,7 +158,7 @@ impl AmqpTransport {
 /// Why a batch was not published.
 enum PublishFailure {
     Broker(lapin::Error),
-    /// The broker answered no, or returned the message.
+    /// The broker refused the message, or returned it because no queue takes it.
     Refused(uuid::Uuid),
 }
 

@@ -7,7 +7,7 @@ const PORT: u16 = 5672;
 /// The brokers of a transport URL, in the order in which they are tried.
 ///
 /// # Errors
-/// The reason why the URL cannot be used. It has no part of the URL, which has passwords.
+/// The reason why the URL cannot be used. The text never has a part of the URL that may be a password.
 pub fn brokers(url: &str, tls: bool) -> Result<Vec<AMQPUri>, String> {
     let (scheme, rest) = url.split_once("://").ok_or("has no scheme: write rabbit://USER:PASSWORD@HOST:PORT/VHOST")?;
     if !matches!(scheme, "rabbit" | "amqp" | "kombu") {

@@ -193,7 +193,8 @@ impl std::fmt::Debug for CinderAttachment {
 pub(super) struct CinderVolumeType {
     pub id: String,
     pub name: String,
-    /// Cinder also shows it as `os-volume-type-access:is_public`. If the field is missing, the type is not public.
+    /// Cinder shows the same value under `os-volume-type-access:is_public`. If the field is missing, the type is not
+    /// public.
     #[serde(default)]
     pub is_public: bool,
 }

@@ -111,8 +111,8 @@ impl GlanceImages {
         }
     }
 
-    /// The image for a server. If Glance does not know the virtual size of a qcow2 image, the header of the content has
-    /// the size.
+    /// The image for a server. If Glance does not know the virtual size of a qcow2 image, the size comes from the
+    /// header of the content.
     async fn complete(&self, found: GlanceImage, meta: Option<&Meta>) -> Result<ImageSnapshot, PortError> {
         let mut snapshot = found.snapshot()?;
         if found.virtual_size.is_none_or(|size| size == 0) && snapshot.format == "qcow2" && snapshot.size > 0 {

@@ -119,7 +119,11 @@ mod tests {
         assert_eq!(tell(take(&[port(1)], &[], &[])), Ok(1));
         assert_eq!(tell(take(&[port(1)], &[port(1)], &[])), Ok(0), "the request is a repetition");
         assert_eq!(tell(take(&[port(2)], &[port(9)], &[])), over, "a resource without reserved quota counts, too");
-        assert_eq!(tell(take(&[port(2), port(3)], &[port(1)], &[])), over, "all or nothing");
+        assert_eq!(
+            tell(take(&[port(2), port(3)], &[port(1)], &[])),
+            over,
+            "a request over the limit gets quota for a part of its resources"
+        );
         assert_eq!(tell(take(&[port(2)], &[port(1)], &[])), Ok(1));
         assert_eq!(tell(take(&[port(3)], &[port(2)], &[])), over);
         assert_eq!(tell(take(&[port(3)], &[port(2)], &[port(1)])), Ok(2), "a deleted resource releases its quota");

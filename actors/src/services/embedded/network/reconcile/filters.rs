@@ -53,7 +53,7 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
         if !changes.any() {
             continue;
         }
-        // Changes within one pause share a pass. So many builds at once cost one pass per pause, not one per port.
+        // Changes within one pause share a pass, so that a burst of builds costs one pass per pause, not one per port.
         tokio::time::sleep(keeper.context.options.filter_pause).await;
         changes.take(&subscription.poll().await.unwrap_or_default());
         let begun = Instant::now();

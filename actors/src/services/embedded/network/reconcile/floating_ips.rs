@@ -1,9 +1,9 @@
-//! Removes floating addresses of deleted ports, and ports of deleted routers.
+//! Ends the associations of floating addresses with deleted ports, and removes ports of deleted routers.
 //!
-//! A floating address is in the stream of the external network, and its port is in the stream of another network. So
-//! this reconciler ends the association when the server or the port is deleted, or when the port loses the address.
-//! Until then, the read model hides an association with a deleted port. A router's ports are in other streams than the
-//! router, too. The reconciler removes a port that was created while its router was deleted.
+//! A floating address is in the stream of the external network. The port that it is associated with is in another
+//! network's stream. So this reconciler ends the association when the server or the port is deleted, or when the port
+//! loses the address. Until then, the read model hides an association with a deleted port. A router's ports are in
+//! other streams than the router, too. The reconciler removes a port that was created while its router was deleted.
 //!
 //! Ids of ports and routers are never reused, so a finding stays true. The reconciler can act on it at once.
 
@@ -45,7 +45,7 @@ pub fn plan(views: &Views) -> BTreeSet<OrphanedNetworkResource> {
     })
 }
 
-/// Floating addresses and ports without their owner.
+/// Associations with deleted ports, and ports of deleted routers.
 #[derive(Debug)]
 pub struct OrphanedNetworkResources;
 

@@ -52,8 +52,7 @@ fn usable_port<'a>(view: &'a NetworksView, project: &ProjectId, port: PortId) ->
     words::usable_port(view, project, port).map_err(not_found)
 }
 
-/// If the requested port does not exist, Nova answers 404 to an interface of an existing server, but 400 to one of a
-/// new server.
+/// If the requested port does not exist, Nova answers 404 for an existing server, but 400 for a new one.
 fn not_found(error: PortError) -> PortError {
     match error {
         PortError::Invalid(message) => PortError::NotFound(message),

@@ -35,7 +35,8 @@ pub(super) fn check(
     views.security_groups.read(|view| groups(view, project, security_groups)).map(drop)
 }
 
-/// Nova's check of an explicit `auto`: the project can use a network. The embedded service creates none.
+/// Nova's check of an explicit `auto`. It fails if the project can use no network, because the embedded service creates
+/// none.
 pub(super) fn check_auto(views: &Views, project: &ProjectId) -> Result<(), PortError> {
     match views.networks.read(|view| automatic(view, project))? {
         Some(_) => Ok(()),
