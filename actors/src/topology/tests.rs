@@ -46,7 +46,7 @@ fn asked(specs: &[(&str, &str)], properties: &[(&str, &str)]) -> Result<Option<G
     ask(&flavor(4, 1024, specs), Some(&image(properties)))
 }
 
-/// The nodes as text: `0-1 / 512 | +2-3 / 512` has floating CPUs, dedicated ones after a plus, and the memory.
+/// The nodes as text, such as `0-1 / 512 | +2-3 / 512`: floating CPUs, dedicated CPUs after a plus, memory in MiB.
 fn words(topology: &GuestNumaTopology) -> String {
     let node = |node: &GuestNumaNode| {
         let list = |cpus: &BTreeSet<u32>| chronova_hypervisor::cpus::format(cpus.iter().copied());
@@ -231,7 +231,7 @@ fn on(
     fit(topology, cells(host, guests.iter().map(Vec::as_slice)), FitLimits::default())
 }
 
-/// The cell of each node, and the processors of its CPUs in order.
+/// The cell of each node, and the processors of its dedicated CPUs in order.
 fn pins(fitted: &[FittedNumaCell]) -> Vec<(u32, Vec<u32>)> {
     fitted.iter().map(|node| (node.cell, node.pinned.iter().map(|(_, cpu)| *cpu).collect())).collect()
 }
@@ -413,5 +413,5 @@ fn the_driver_gets_the_pinning() {
     let told = super::pinning::pinning(Some(&replaced(true)), &on(&host, &[], &huge).unwrap(), None, &BTreeSet::new());
     assert_eq!(told.nodes[0].huge_page_kib, Some(2048));
     let floats = super::pinning::pinning(Some(&replaced(false)), &[], None, &BTreeSet::new());
-    assert_eq!(floats, chronova_hypervisor::pinning::Pinning::default(), "anywhere");
+    assert_eq!(floats, chronova_hypervisor::pinning::Pinning::default(), "without cpu_shared_set");
 }

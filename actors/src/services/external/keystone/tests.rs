@@ -1,4 +1,4 @@
-//! Tests the port on a Keystone that gives wrong answers, or none.
+//! Tests [`KeystoneProvider`] with a stub of Keystone, which gives valid answers, invalid answers and refusals.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -58,7 +58,7 @@ const PAST: &str = "2001-01-01T00:00:00.000000Z";
 const LOGIN: &str = "POST /v3/auth/tokens";
 const QUESTION: &str = "GET /v3/auth/tokens";
 
-/// Starts a Keystone that gives the service's account a token, and answers other calls with `judge`.
+/// Starts a Keystone that gives Chronova's account a token, and answers other calls with `judge`.
 async fn judging(judge: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> StubService {
     StubService::start(move |call, _| match call.line.starts_with(LOGIN) {
         true => StubAnswer::Gives(201, "own", document(call, FAR)),

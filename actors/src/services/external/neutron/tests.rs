@@ -33,9 +33,9 @@ const SUBNET: &str = "22222222-2222-4222-8222-222222222222";
 #[derive(Default)]
 struct NeutronState {
     ports: Vec<Map<String, Value>>,
-    /// How many more requests create a port but get no answer.
+    /// How many more requests create a port or a binding, and are then answered with 504.
     loses: usize,
-    /// How many more lists show no port, as if the port were created a moment later.
+    /// How many more lists of ports are empty, as if the ports were created a moment later.
     hides: usize,
     /// The network belongs to another project and is external.
     external: bool,
@@ -238,7 +238,8 @@ async fn a_lost_answer_makes_no_second_port() {
     let lost = neutron.networks.allocate(request.clone(), meta()).await;
     assert!(matches!(lost, Err(PortError::Unavailable(_))), "{lost:?}");
     assert_eq!(neutron.ports().len(), 1, "Neutron creates the port although its answer is lost");
-    // A port that becomes visible only after the list was read is found by its MAC address.
+    // With `hides` = 1, the first list is empty. Neutron then refuses the port's MAC address, and the client lists
+    // again.
     for hides in [0, 1] {
         neutron.state.lock().unwrap().hides = hides;
         let nics = neutron.networks.allocate(request.clone(), meta()).await.unwrap();

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The bindings of a port: the active one is part of the port. As Neutron, it also deletes an active binding.
+/// Answers calls on the bindings of a port. The active binding is part of the port. Like Neutron, the stub deletes an
+/// active binding too.
 pub(super) fn answer(state: &mut NeutronState, method: &str, port: &str, path: &[&str], body: &str) -> StubAnswer {
     let loses = state.loses > 0;
     let NeutronState { ports, others: Some(others), .. } = state else { return refusal(404, "HTTPNotFound") };
