@@ -99,7 +99,7 @@ pub struct HostNumaCells {
 }
 
 impl HostNumaCells {
-    /// Sorts the processors of the cells that a host reports into shared and dedicated ones, by the operator's CPU sets.
+    /// Divides the processors of the reported cells into shared and dedicated ones, as the operator's CPU sets say.
     ///
     /// # Errors
     /// The operator named processors that the host does not have.
