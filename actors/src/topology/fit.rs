@@ -146,7 +146,7 @@ fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: b
 }
 
 /// Tries assignments of nodes to cells in the order of the cells. `true`: `chosen` holds the first one that `admits`
-/// accepts. `false`: it accepts none. `None`: it ended the search.
+/// accepts. `false`: `admits` accepts none. `None`: `admits` ended the search.
 fn choose(
     fits_by_node: &[Vec<Option<FittedNumaCell>>],
     chosen: &mut Vec<usize>,

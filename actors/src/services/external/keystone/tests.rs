@@ -105,7 +105,7 @@ async fn keystone_s_word_counts_for_a_while() {
         }
         assert_eq!((stub.count(QUESTION), stub.count(LOGIN)), (asked, 1));
         owner(&provider, "other", false).await.unwrap();
-        assert_eq!(stub.count(QUESTION), asked + 1, "each token has its own answer");
+        assert_eq!(stub.count(QUESTION), asked + 1, "questions after a second token");
     }
 }
 
@@ -127,7 +127,7 @@ async fn many_requests_share_a_failure() {
     assert!(found.iter().all(|found| matches!(found, Err(TokenError::Unavailable(_)))), "{found:?}");
     assert_eq!((stub.count(QUESTION), stub.count(LOGIN)), (1, 1));
     assert!(owner(&provider, "user", false).await.is_err());
-    assert_eq!(stub.count(QUESTION), 2, "the next request asks");
+    assert_eq!(stub.count(QUESTION), 2, "questions after the next request");
 }
 
 /// With `allow_expired`, Keystone accepts an expired token. The cached answer is not used for a request without
