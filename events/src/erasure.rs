@@ -1,8 +1,8 @@
-//! Erasures of personal data: who requested each, of which data, when and why.
+//! Erasures of personal data, each with its requester, its subject, its time and its reason.
 //!
 //! There is one stream, `erasure-main`. A requested erasure is always completed, even after crashes. First each
 //! affected stream records it (`instance.personal_erased`, `keypair.erased`, `identity.user_erased`). Then the keys are
-//! destroyed ([`crate::sealed`]). Only then is the erasure complete.
+//! destroyed ([`crate::sealed`]). After that, the erasure is complete.
 
 use std::collections::BTreeMap;
 

@@ -60,7 +60,7 @@ impl Fold for LogGeneration {
 /// One example of each event.
 pub fn samples() -> Vec<InstallationEvent> {
     vec![
-        // The origin of a copied data directory is `Copied`.
+        // `CopyOrigin::Copied` has the same shape.
         GenerationBegun { generation: Uuid::from_u128(7), origin: CopyOrigin::Restored }.into(),
     ]
 }

@@ -16,8 +16,8 @@ use crate::aggregate::{AggregateRoot, CommandError};
 
 /// The number of locks among which the ids are divided, so that a million actors do not wait for one lock.
 const SHARDS: usize = 64;
-/// The number of actors of one id to which a message is sent before the call fails. A message goes to a new actor if
-/// the previous actor had stopped.
+/// The most attempts to send a message before the call fails. If an actor has stopped, the next attempt goes to a new
+/// actor of the same id.
 const TRIES: u32 = 5;
 /// Above this number of entries in a shard, entries of passivated actors are removed.
 const SWEEP: usize = 1_024;

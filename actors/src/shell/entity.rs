@@ -233,7 +233,8 @@ impl<A: AggregateRoot> Entity<A> {
         }
     }
 
-    /// Drops all decisions since an append that failed.
+    /// Handles a failed append: drops the state in memory, and decides the waiting commands again or answers them with
+    /// the error.
     fn unsettle(&mut self, error: AppendError, ctx: &mut Context<Self>) {
         let error = match error {
             AppendError::Conflict { .. } => {
@@ -266,7 +267,7 @@ impl<A: AggregateRoot> Entity<A> {
         }
     }
 
-    /// Decides the commands again that were in flight or queued when the state was dropped.
+    /// Decides each command again if it was in flight or queued when the state was dropped.
     fn redecide(&mut self, ctx: &mut Context<Self>) {
         let waiting: Vec<_> = self.in_flight.drain(..).chain(self.queue.drain(..)).collect();
         for one in waiting {

@@ -124,7 +124,7 @@ pub fn fit_beside(
 }
 
 /// Sorts the cells, fuller ones first if guests are packed. Cells with free PCI devices come first for a guest that
-/// requests some, and last for another guest. As in Nova, the last of the stable sorts matters most.
+/// requests PCI devices, and last for any other guest. As in Nova, the last of the stable sorts matters most.
 fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: bool, devices: CellDevices<'_>) {
     match packs {
         true => cells.sort_by_key(NumaCellUsage::free_memory),
@@ -145,8 +145,8 @@ fn order(topology: &GuestNumaTopology, cells: &mut [NumaCellUsage<'_>], packs: b
     }
 }
 
-/// Finds the first assignment of nodes to cells, in the order of the cells, that `admits` admits. `None`: the search was
-/// ended.
+/// Tries assignments of nodes to cells in the order of the cells. `true`: `chosen` holds the first one that `admits`
+/// accepts. `false`: `admits` accepts none. `None`: `admits` ended the search.
 fn choose(
     fits_by_node: &[Vec<Option<FittedNumaCell>>],
     chosen: &mut Vec<usize>,
@@ -201,7 +201,7 @@ fn fit_node(
     Ok(FittedNumaCell { cell: cell.is.id, floating, pinned, emulator, memory_mib: node.memory_mib, page_kib })
 }
 
-/// Checks that the cell has enough shared processors and memory. One guest has at most as many virtual CPUs as the cell
+/// Checks that the cell has enough shared processors and memory. One node has at most as many floating CPUs as the cell
 /// has shared processors. All guests together may exceed this number by the allocation ratio.
 fn shared_room(node: &GuestNumaNode, cell: &NumaCellUsage<'_>, bounds: FitLimits) -> Result<(), String> {
     let (wants, has) = (node.floating.len(), cell.is.shared.len());
@@ -219,7 +219,7 @@ fn shared_room(node: &GuestNumaNode, cell: &NumaCellUsage<'_>, bounds: FitLimits
     Ok(())
 }
 
-/// The page size of the node's memory, if one is requested; also checks that the memory fits.
+/// The size of the node's memory pages in KiB; `None` if the guest requests none. Also checks that the memory fits.
 fn page_size(
     topology: &GuestNumaTopology,
     node: &GuestNumaNode,

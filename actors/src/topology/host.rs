@@ -94,12 +94,12 @@ pub struct HostNumaCells {
     /// See [`HostCellsReplaced`].
     pub confines: bool,
     pub cells: Vec<HostNumaCell>,
-    /// The numbers of dedicated and shared processors, if the operator named any.
+    /// The number of shared processors and that of dedicated ones, if the operator named any.
     pub counted: Option<(u64, u64)>,
 }
 
 impl HostNumaCells {
-    /// Divides the processors of the cells that a host reports by the operator's CPU sets.
+    /// Divides the processors of the reported cells into shared and dedicated ones, as the operator's CPU sets say.
     ///
     /// # Errors
     /// The operator named processors that the host does not have.

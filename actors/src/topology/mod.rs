@@ -43,7 +43,7 @@ pub struct GuestNumaTopology {
     pub realtime: BTreeSet<u32>,
 }
 
-/// One NUMA node of a guest, by the guest's own numbers.
+/// One NUMA node of a guest. The sets have the guest's own CPU numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestNumaNode {
     pub floating: BTreeSet<u32>,
@@ -92,7 +92,7 @@ impl GuestNumaTopology {
         self.emulator == Some(EmulatorThreadsPolicy::Isolate)
     }
 
-    /// The topology in words, for example `2 NUMA nodes, 4 dedicated CPUs, 1024 MiB`.
+    /// The topology in words, for example `2 NUMA nodes, 4 dedicated CPUs, 1024 MiB of memory`.
     pub fn words(&self) -> String {
         let sum = |of: fn(&GuestNumaNode) -> usize| self.nodes.iter().map(of).sum::<usize>();
         let (floating, dedicated) = (sum(|node| node.floating.len()), sum(|node| node.dedicated.len()));

@@ -55,7 +55,7 @@ pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> TopologyRe
     let emulator = emulator_policy(&asked)?;
     let realtime = realtime_mask(&asked)?;
     let policy = implied_policy(&asked, policy, emulator)?;
-    // The CPUs of a mixed guest that run in real time are the dedicated ones, unless a mask names more.
+    // Without `hw:cpu_dedicated_mask`, the dedicated CPUs of a mixed guest are those of `hw:cpu_realtime_mask`.
     let mask = match dedicated_mask(&asked)? {
         None if policy == Some(CpuPolicy::Mixed) => realtime.cpus().cloned(),
         mask => mask,
@@ -95,7 +95,8 @@ impl RealtimeRequest {
     }
 }
 
-/// Whether the guest runs in real time. The image's mask precedes the flavor's (Nova's `get_realtime_cpu_constraint`).
+/// Whether the guest runs in real time. The image's mask takes precedence over the flavor's (Nova's
+/// `get_realtime_cpu_constraint`).
 fn realtime_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<RealtimeRequest> {
     let on =
         |value: &str| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes");
@@ -200,7 +201,7 @@ fn emulator_policy(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<Emu
     }
 }
 
-/// A set of the guest's CPUs. A set that begins with `^` means all other CPUs.
+/// The set of the guest's CPUs in `hw:cpu_dedicated_mask`. A mask that begins with `^` means all other CPUs.
 fn dedicated_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<BTreeSet<u32>>> {
     let Some(mask) = asked.spec("hw:cpu_dedicated_mask") else { return Ok(None) };
     let most = asked.flavor.vcpus;
@@ -219,7 +220,7 @@ fn dedicated_mask(asked: &FlavorAndImageSpecs<'_>) -> TopologyResult<Option<BTre
     }
 }
 
-/// The policy that `resources:PCPU` implies.
+/// The policy that `resources:PCPU` or `resources:VCPU` implies; without these specs, `policy`.
 fn implied_policy(
     asked: &FlavorAndImageSpecs<'_>,
     policy: Option<CpuPolicy>,
@@ -259,7 +260,7 @@ fn implied_policy(
     }
 }
 
-/// The thread policy that a trait implies.
+/// The thread policy that the trait `HW_CPU_HYPERTHREADING` implies; without the trait, `threads`.
 fn implied_threads(
     asked: &FlavorAndImageSpecs<'_>,
     threads: Option<CpuThreadPolicy>,
@@ -368,7 +369,7 @@ fn pages(text: &str) -> TopologyResult<MemPageSize> {
     Some(kib).filter(|kib| *kib > 0).map(MemPageSize::Kib).ok_or_else(wrong)
 }
 
-/// The setting of each node: `hw:numa_cpus.0`, `hw_numa_mem.1`; in order, up to the first node without one.
+/// The setting `name` of each node, such as `hw:numa_cpus.0` or `hw_numa_mem.1`, up to the first node without it.
 fn of_nodes<'a, T>(
     asked: &FlavorAndImageSpecs<'a>,
     name: &str,

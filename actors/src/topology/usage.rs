@@ -12,6 +12,7 @@ pub struct NumaCellUsage<'a> {
     pub taken: BTreeSet<u32>,
     /// The number of guests' CPUs that float over the shared processors.
     pub floating: u64,
+    /// The memory of guests, in MiB.
     pub memory_mib: u64,
     /// The number of pages in use, in the order of the cell's page sizes.
     pub pages: Vec<u64>,
@@ -22,7 +23,7 @@ impl NumaCellUsage<'_> {
         self.is.dedicated.iter().copied().filter(|cpu| !self.taken.contains(cpu)).collect()
     }
 
-    /// The free memory. The usage may exceed the memory, because the host may have lost memory since the claims.
+    /// The free memory in MiB. The usage may exceed the cell's memory: the host may have lost memory since the claims.
     pub fn free_memory(&self) -> u64 {
         self.is.memory_mib.saturating_sub(self.memory_mib)
     }
@@ -37,7 +38,7 @@ impl NumaCellUsage<'_> {
         self.is.pages.iter().map(|pages| pages.kib).min()
     }
 
-    /// The processors of each core that guests may use; only free ones if `free`.
+    /// The dedicated processors of each core; only the free ones if `free`.
     pub fn cores(&self, free: bool) -> Vec<Vec<u32>> {
         let usable: BTreeSet<u32> = match free {
             true => self.free_processors(),

@@ -1,8 +1,9 @@
 //! Identity: domains, projects, users, roles and role assignments.
 //!
-//! All of them share one stream, `identity-main`: names are unique across the stream, and a deletion also removes
-//! dependent objects. Invariants: passwords are stored only as argon2id hashes. Tokens are not stored. The audit ids of
-//! revoked tokens are stored at least until the tokens would have expired.
+//! All of them share one stream, `identity-main`, because two rules span them: names are unique (those of projects,
+//! users and roles within their domain), and a deletion also removes dependent objects. Invariants: passwords are
+//! stored only as argon2id hashes. Tokens are not stored. The audit ids of revoked tokens are stored at least until the
+//! tokens would have expired.
 
 mod payloads;
 mod state;

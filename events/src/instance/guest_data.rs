@@ -10,7 +10,7 @@ use crate::ids::ProcessId;
 /// The injected files of a create or rebuild request (Nova's personality, until 2.56).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FilesGiven {
-    /// Path and content (base64 without blanks), in the order of the request.
+    /// Path and content (base64 without blanks). Unlike other pairs, they are in the order of the request.
     pub files: SortedPairs,
 }
 

@@ -79,7 +79,7 @@ impl From<BuildRequestedV1> for BuildRequested {
     }
 }
 
-/// The version from before a server with a volume as root disk could be rebuilt.
+/// The first version. It lacks `reimage`: a rebuild could not write an image to a root volume.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RebuildRequestedV1 {
     pub process: ProcessId,
@@ -120,7 +120,7 @@ impl From<RebuildRequestedV1> for RebuildRequested {
     }
 }
 
-/// The version from when every shelved server's disk became an image.
+/// The first version. It always has an image: the disk of every shelved server became one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShelveRequestedV1 {
     pub process: ProcessId,

@@ -36,7 +36,9 @@ pub struct ImageSnapshot {
     pub checksum: String,
     /// For example `raw`, `qcow2` or `iso`.
     pub format: String,
+    /// The size of the content in bytes.
     pub size: u64,
+    /// The size in bytes that the guest sees.
     pub virtual_size: u64,
     pub min_memory_mib: u64,
     pub min_disk_gib: u32,

@@ -75,17 +75,17 @@ const SIGNATURES: [(&str, u64, &[u8]); 12] = [
     ("vmdk", 0, b"KDMV"),
     ("vmdk", 0, b"COWD"),
     ("vmdk", 0, b"# Disk DescriptorFile"),
+    // A VHD of fixed size has this signature only in its footer, which the function `signatures` reads.
     ("vhd", 0, b"conectix"),
     ("vhdx", 0, b"vhdxfile"),
     ("luks", 0, b"LUKS\xba\xbe"),
     ("vdi", 0x40, b"\x7f\x10\xda\xbe"),
     ("iso", 0x8001, b"CD001"),
-    // A fixed-size VHD has no signature here, but a footer, which the function `signatures` finds.
     ("ploop", 0, b"WithoutFreeSpace"),
     ("ploop", 0, b"WithouFreSpacExt"),
 ];
 
-/// All formats that the content has a signature of. A raw disk has none; a partition table counts as raw.
+/// Each format with a signature in the content. A raw disk has no signature, and a partition table counts as raw.
 fn signatures(source: &(impl RandomAccess + ?Sized)) -> Result<Vec<&'static str>, InspectError> {
     let mut found = Vec::new();
     for (format, offset, magic) in SIGNATURES {

@@ -112,7 +112,7 @@ impl ServiceAccount {
     }
 }
 
-/// The root of version 3 of an identity endpoint, which the catalogue may name with its version or without.
+/// The root of Keystone's API, version 3. `url` is an identity endpoint, with a version or without one.
 pub(super) fn root(url: &str) -> String {
     let url = url.trim_end_matches('/');
     let bare = url.strip_suffix("/v2.0").unwrap_or(url);

@@ -1,11 +1,11 @@
 //! Real Keystone, as [`IdentityProvider`](crate::ports::identity::IdentityProvider).
 //!
-//! - [`account`]: the service's own account, and how it asks for a token;
+//! - [`account`]: Chronova's own account, and how it asks for a token;
 //! - [`session`]: the account's token, which is requested at its first use and renewed before it expires;
 //! - [`document`]: the document of a token, and the catalogue in it;
 //! - [`cache`]: Keystone's recent answers about tokens;
 //! - [`provider`]: the implementation of the port;
-//! - [`outgoing`]: calls of the other services in the catalogue, with the user's token and the service's own;
+//! - [`outgoing`]: calls to the other services in the catalogue, with the user's token and Chronova's own tokens;
 //! - [`kept_tokens`]: the tokens of users whose requests began long work.
 //!
 //! Invariant: a token is accepted only if Keystone's answer, new or cached, accepts it.

@@ -3,8 +3,8 @@
 //! A call for a user carries the user's token, so the service applies the user's rights. With `[service_user]
 //! send_service_user_token`, the call also carries a token of Chronova's service user. The service then accepts the
 //! user's token for a while after its expiry, so that long work can end. A call without a user carries the token of
-//! Chronova's own account. For a service with [`ServicePlace::vouches_for_itself`], it also carries the service user's
-//! token.
+//! Chronova's own account. If the service has [`ServicePlace::vouches_for_itself`], such a call also carries the
+//! service user's token.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl CalledService {
     }
 
     /// Makes a call, and reads its answer. `build` makes the call for a root, which is an address with the API's
-    /// version.
+    /// version. After a 401, the call is made once more if one of Chronova's tokens may be the reason.
     pub async fn call(
         &self,
         asker: Asker<'_>,

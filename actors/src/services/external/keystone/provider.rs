@@ -95,7 +95,7 @@ impl KeystoneProvider {
         })
     }
 
-    /// Asks Keystone with the token of the service's own account. If Keystone does not accept that token any more, the
+    /// Asks Keystone with the token of Chronova's own account. If Keystone does not accept that token any more, the
     /// question is repeated once with a new token.
     async fn ask(
         &self,
@@ -175,7 +175,7 @@ impl IdentityProvider for KeystoneProvider {
         if let Some(last) = lane.as_ref().filter(|last| last.token == fingerprint && last.at >= began) {
             return Err(last.error.clone());
         }
-        // The cache time begins at the question, because the answer lacks changes that Keystone makes meanwhile.
+        // The cache time begins at the question, because the answer may lack a change that follows the question.
         let asked = Instant::now();
         match self.validate(question).await {
             Ok(owner) => {

@@ -1,4 +1,4 @@
-//! The token of the service's own account. It is requested at its first use, and renewed before it expires.
+//! The token of Chronova's own account. It is requested at its first use, and renewed before it expires.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,7 +102,8 @@ impl KeystoneSession {
     }
 
     /// A service refused a call with this token, but the reason may be another token of the call. Forgets the token
-    /// unless it is new: a user with a bad token must not make Chronova log in again and again.
+    /// unless it is new: a user with a bad token must not make Chronova log in again and again. Returns whether it
+    /// forgot the token.
     pub async fn doubt(&self, token: &Arc<SessionToken>) -> bool {
         let is_old = token.got.elapsed() >= REFUSED_FOR;
         if is_old {

@@ -1,4 +1,4 @@
-//! Tests the port on a Keystone that gives wrong answers, or none.
+//! Tests [`KeystoneProvider`] with a stub of Keystone, which gives valid answers, invalid answers and refusals.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -58,7 +58,7 @@ const PAST: &str = "2001-01-01T00:00:00.000000Z";
 const LOGIN: &str = "POST /v3/auth/tokens";
 const QUESTION: &str = "GET /v3/auth/tokens";
 
-/// Starts a Keystone that gives the service's account a token, and answers other calls with `judge`.
+/// Starts a Keystone that gives Chronova's account a token, and answers other calls with `judge`.
 async fn judging(judge: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> StubService {
     StubService::start(move |call, _| match call.line.starts_with(LOGIN) {
         true => StubAnswer::Gives(201, "own", document(call, FAR)),
@@ -105,7 +105,7 @@ async fn keystone_s_word_counts_for_a_while() {
         }
         assert_eq!((stub.count(QUESTION), stub.count(LOGIN)), (asked, 1));
         owner(&provider, "other", false).await.unwrap();
-        assert_eq!(stub.count(QUESTION), asked + 1, "each token has its own answer");
+        assert_eq!(stub.count(QUESTION), asked + 1, "questions after a second token");
     }
 }
 
@@ -127,7 +127,7 @@ async fn many_requests_share_a_failure() {
     assert!(found.iter().all(|found| matches!(found, Err(TokenError::Unavailable(_)))), "{found:?}");
     assert_eq!((stub.count(QUESTION), stub.count(LOGIN)), (1, 1));
     assert!(owner(&provider, "user", false).await.is_err());
-    assert_eq!(stub.count(QUESTION), 2, "the next request asks");
+    assert_eq!(stub.count(QUESTION), 2, "questions after the next request");
 }
 
 /// With `allow_expired`, Keystone accepts an expired token. The cached answer is not used for a request without

@@ -17,7 +17,7 @@ use crate::ports::{InterfaceRequest, InterfacesRequest, PortError};
 /// The key in `binding:profile` that marks a port as created by Chronova.
 const MARK: &str = "chronova_made_for";
 
-/// The mark of the port with this index in the request of a server.
+/// The mark of the port that is created for the interface with this index in a server's request.
 pub(super) fn place(instance: InstanceId, index: usize) -> PortMark {
     PortMark(PortId::derive(instance.0, &format!("port-{index}")))
 }
@@ -27,8 +27,8 @@ pub(super) fn of_process(process: ProcessId) -> PortMark {
     PortMark(PortId::derive(process.0, "port"))
 }
 
-/// The mark of a port that Chronova creates. Each interface in a server's request, and each process that attaches an
-/// interface, has its own mark, and creates at most one port with that mark.
+/// The mark of a port that Chronova creates. Each interface in a server's request has its own mark, and so has each
+/// process that attaches an interface. At most one port gets a given mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PortMark(PortId);
 
@@ -170,8 +170,8 @@ impl NeutronNetworks {
         }
         let mut body = owner.binding();
         if is_marked(&port) {
-            // Chronova created the port for another server, and the user detached it there. It is the user's port now,
-            // so it stays when this server is deleted.
+            // Chronova created the port for another server, and the user took it from that server in Neutron. The port
+            // is the user's now, so it stays when this server is deleted.
             body.insert("binding:profile".to_owned(), without_mark(&port));
         }
         if !owner.hostname.is_empty() && self.calls.has_extension(asker, "dns-integration").await? {

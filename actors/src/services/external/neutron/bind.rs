@@ -13,7 +13,7 @@ use super::calls::{NeutronCaller, fields};
 use super::documents::{NeutronPort, NeutronSubnet};
 use crate::ports::PortError;
 
-/// Nova's `PortBindingFailed`: no mechanism driver of Neutron can connect the port on its host.
+/// Returns the port, or Nova's `PortBindingFailed` if no mechanism driver of Neutron can bind the port on its host.
 pub(super) fn ensure_bound(port: NeutronPort) -> Result<NeutronPort, PortError> {
     match port.vif_type.as_deref() {
         Some("binding_failed") => Err(binding_failed(&port)),
@@ -27,7 +27,7 @@ pub(super) fn binding_failed(port: &NeutronPort) -> PortError {
 }
 
 impl NeutronNetworks {
-    /// Deletes a port that was created for its server, and unbinds any other. A port that is gone is success.
+    /// Deletes the port if it was created for its server; otherwise unbinds it. Succeeds if the port is already gone.
     pub(super) async fn give_up(
         &self,
         port: &NeutronPort,
@@ -103,8 +103,8 @@ impl NeutronNetworks {
         Ok(())
     }
 
-    /// Binds one port. If a live migration has already created a binding to the host, that binding is activated. All
-    /// other bindings of the port are deleted.
+    /// Binds one port to the host; with `None`, unbinds it. If a live migration has already created a binding to the
+    /// host, that binding is activated. All other bindings of the port are deleted.
     async fn bind_one(
         &self,
         port: NeutronPort,
@@ -134,7 +134,7 @@ impl NeutronNetworks {
         self.drop_bindings(&port, |binding| Some(binding.host.as_str()) != host, asker).await
     }
 
-    /// Gives the server's port on the network one more address, from the first subnet that has one.
+    /// Gives the server's port on the network one more address, from the first subnet with a free address.
     pub(super) async fn add_one(
         &self,
         instance: InstanceId,

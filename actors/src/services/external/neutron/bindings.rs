@@ -3,8 +3,8 @@
 //! Neutron calls this extension `binding-extended`. One binding of a port is active. As in Nova (`bind_ports_to_host`,
 //! `setup_networks_on_host`, `migrate_instance_start`), the destination's binding is created before the guest moves, and
 //! `migrating_to` in the profile of the source's binding announces the move: OVN then prepares the port at both hosts. At
-//! the switch the destination's binding becomes active. Without the extension, a port is bound to its new host when the
-//! guest is there.
+//! the switch the destination's binding becomes active. Without the extension, a port is bound to its new host only
+//! after the guest has arrived there.
 //!
 //! Invariants:
 //!  - the active binding is never deleted. Neutron itself would allow it;
@@ -122,7 +122,7 @@ impl NeutronNetworks {
         }
     }
 
-    /// Writes the host to which the port moves into the profile of the source's binding. With `None`, removes it.
+    /// Sets `migrating_to` to `host` in the profile of the source's binding. With `None`, removes the key.
     async fn announce(
         &self,
         port: &NeutronPort,
@@ -187,7 +187,8 @@ impl NeutronNetworks {
         Ok(())
     }
 
-    /// All bindings of a port; none if the port is gone, or if Neutron keeps only one for each port.
+    /// All bindings of a port. The list is empty if the port is gone, if no server has it, or if Neutron lacks the
+    /// extension.
     async fn bindings_of(
         &self,
         port: &NeutronPort,
@@ -202,7 +203,8 @@ impl NeutronNetworks {
         }
     }
 
-    /// Replaces the VIF of the port by that of its binding to this host, if there is one.
+    /// Replaces the port's VIF type and VIF details by those of its binding to this host. Without such a binding, the
+    /// port stays as Neutron showed it.
     pub(super) async fn see_from(
         &self,
         port: &mut NeutronPort,

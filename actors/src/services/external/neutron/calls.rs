@@ -20,7 +20,7 @@ const IDS: usize = 100;
 /// The most pages of one list. A Neutron with `pagination_max_limit` sends long lists in pages.
 const PAGES: usize = 100;
 
-/// The user or the account that calls Neutron, and the request for which it does.
+/// The user or the account that calls Neutron, and the id of the API request that caused the call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NeutronCaller<'a> {
     asker: Asker<'a>,
@@ -209,7 +209,8 @@ impl NeutronCalls {
         Err(NeutronError::Unavailable(format!("Neutron has too many {resource}")))
     }
 
-    /// The resources whose field `by` has one of these values, in requests of bounded length.
+    /// The resources whose field `by` has one of these values, in requests of bounded length. Each query ends with
+    /// `more`, for example `&fields=id`.
     pub(super) async fn list_by<T: DeserializeOwned>(
         &self,
         asker: NeutronCaller<'_>,
@@ -275,7 +276,7 @@ impl NeutronCalls {
         self.ask(asker, call).await.map(drop)
     }
 
-    /// Whether Neutron has an extension. Its list is read again after `extension_sync_interval`.
+    /// Whether Neutron has an extension. The list of extensions is read again after `extension_sync_interval`.
     pub(super) async fn has_extension(&self, asker: NeutronCaller<'_>, alias: &str) -> NeutronResult<bool> {
         #[derive(Deserialize)]
         struct Extension {
@@ -309,7 +310,7 @@ fn no_sense(what: &str) -> NeutronError {
     NeutronError::Unavailable(format!("Neutron's answer about {what} cannot be read"))
 }
 
-/// A value in a query or a path.
+/// Percent-encodes a value for a query or a path.
 pub(super) fn encoded(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for byte in text.bytes() {

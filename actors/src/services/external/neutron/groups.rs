@@ -147,7 +147,7 @@ impl NeutronNetworks {
         Ok(found.iter().map(info).collect())
     }
 
-    /// The groups with the owners and names of their rules' remote groups.
+    /// Converts the groups, and looks up the owner and the name of each remote group in their rules.
     pub(super) async fn group_infos(
         &self,
         groups: Vec<NeutronGroup>,

@@ -7,7 +7,7 @@
 //!  - one request creates a port, gives it to its server and binds it. A mark in the port's `binding:profile` derives
 //!    from the interface in the server's request, or from the process that attached the port. Users can neither see nor
 //!    set the mark. The client deletes ports with a mark, and ports that Nova created for a server before its adoption.
-//!    It only unbinds all other ports;
+//!    It unbinds all other ports, and deletes none of them;
 //!  - a request that is repeated after a lost answer creates no second port. The MAC address of a new port derives from
 //!    its mark. Neutron refuses a second port with the same MAC address on one network ([`allocate`]);
 //!  - a port of another project is never touched, even if its `device_id` names the server.

@@ -1,4 +1,4 @@
-//! How hosts connect the interfaces of ports, and when the network carries their traffic.
+//! Determines how a host plugs the interfaces of a server, and waits until Neutron reports their ports as active.
 
 use std::time::Duration;
 
@@ -16,13 +16,14 @@ use super::calls::{NeutronCaller, NeutronError};
 use super::documents::NeutronPort;
 use crate::ports::{HostNetworkSetup, PlugState, PortError};
 
-/// The number of characters of an id in the names of devices. More do not fit into a Linux interface name.
+/// The number of characters of an id in the name of a device. With a prefix of three characters (`tap`, `brq`), the
+/// name has 14 characters as in Nova, and fits into a Linux interface name.
 const DEVICE_ID: usize = 11;
 /// The longest pause between two questions to Neutron. An event may be lost, so the wait does not rely on events.
 const LOOK: Duration = Duration::from_secs(3);
 
 impl NeutronNetworks {
-    /// `host`: the destination of a live migration. There, the ports' bindings to that host apply.
+    /// `host`: the destination of a live migration. The setup then uses the ports' bindings to that host.
     pub(super) async fn setup_of(&self, nics: &[NicInfo], host: Option<&str>) -> Result<HostNetworkSetup, PortError> {
         let meta = Meta::system("neutron");
         let ids: Vec<String> = nics.iter().map(|nic| nic.port.to_string()).collect();

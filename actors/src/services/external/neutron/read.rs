@@ -66,7 +66,7 @@ impl NeutronNetworks {
         Ok(Surroundings { networks, subnets: subnets?, groups: groups? })
     }
 
-    /// The present state of a server's interfaces.
+    /// The present state of a server's interfaces. An interface is left out if its port is not the server's any more.
     pub(super) async fn present(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError> {
         if nics.is_empty() {
             return Ok(Vec::new());

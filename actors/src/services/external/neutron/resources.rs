@@ -93,8 +93,8 @@ fn rule_body(group: SecurityGroupId, traffic: &RuleTraffic) -> Map<String, Value
     body
 }
 
-/// Maps the refusal of a new group or rule to the errors of the port. `Forbidden` for an exceeded quota is part of the
-/// general conversion.
+/// Maps Neutron's refusal of a new group or rule to a [`PortError`]. A rule that exists already is `Invalid`. The
+/// general conversion covers all other refusals.
 fn limited(error: super::calls::NeutronError) -> PortError {
     match error.kind() {
         "SecurityGroupRuleExists" => match PortError::from(error) {

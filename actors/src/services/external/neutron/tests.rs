@@ -33,9 +33,9 @@ const SUBNET: &str = "22222222-2222-4222-8222-222222222222";
 #[derive(Default)]
 struct NeutronState {
     ports: Vec<Map<String, Value>>,
-    /// How many more requests create a port but get no answer.
+    /// How many more requests create a port or a binding, and are then answered with 504.
     loses: usize,
-    /// How many more lists show no port, as if the port were created a moment later.
+    /// How many more lists of ports are empty, as if the ports were created a moment later.
     hides: usize,
     /// The network belongs to another project and is external.
     external: bool,
@@ -220,7 +220,7 @@ async fn a_port_is_made_bound_and_described() {
     assert_eq!(field("device_id"), request.instance.to_string());
     assert_eq!((field("device_owner"), field("binding:host_id")), ("compute:nova".to_owned(), "h1".to_owned()));
     assert_eq!(field("project_id"), PROJECT);
-    assert!(!port.contains_key("security_groups"), "the network decides whether groups apply");
+    assert!(!port.contains_key("security_groups"), "the port has groups, but Neutron chooses the default groups");
     assert_eq!((nics[0].network_label.as_str(), nics[0].mtu, nics[0].owned), ("inner", 1442, true));
     let ip = &nics[0].fixed_ips[0];
     assert_eq!((ip.address.as_str(), ip.prefix, ip.dhcp), ("10.0.0.7", 24, true));
@@ -237,8 +237,9 @@ async fn a_lost_answer_makes_no_second_port() {
     neutron.state.lock().unwrap().loses = 1;
     let lost = neutron.networks.allocate(request.clone(), meta()).await;
     assert!(matches!(lost, Err(PortError::Unavailable(_))), "{lost:?}");
-    assert_eq!(neutron.ports().len(), 1, "Neutron creates the port although its answer is lost");
-    // A port that becomes visible only after the list was read is found by its MAC address.
+    assert_eq!(neutron.ports().len(), 1, "the stub did not create the port before the lost answer");
+    // With `hides` = 1, the first list is empty. Neutron then refuses the port's MAC address, and the client lists
+    // again.
     for hides in [0, 1] {
         neutron.state.lock().unwrap().hides = hides;
         let nics = neutron.networks.allocate(request.clone(), meta()).await.unwrap();
@@ -270,7 +271,7 @@ async fn a_host_that_neutron_cannot_bind_is_left_for_another() {
         matches!(&failed, Err(PortError::NotHere(text)) if text.starts_with("Binding failed for port")),
         "{failed:?}"
     );
-    assert_eq!(neutron.ports().len(), 0, "the port that cannot be bound is deleted");
+    assert_eq!(neutron.ports().len(), 0, "the port that cannot be bound is left");
 }
 
 #[tokio::test]
@@ -287,9 +288,9 @@ async fn only_ports_that_were_made_here_are_deleted() {
         neutron.networks.release(request.instance, &request.project, &[], meta()).await.unwrap();
         let left = neutron.ports();
         let of = |id: PortId| left.iter().find(|port| port["id"] == id.to_string()).unwrap().clone();
-        assert_eq!(left.len(), 2, "only the port that was created for the server is deleted: {left:?}");
+        assert_eq!(left.len(), 2, "exactly the port that was created for the server must be gone: {left:?}");
         assert_eq!((&of(own)["device_id"], &of(own)["binding:host_id"]), (&json!(""), &Value::Null));
-        assert_eq!(of(foreign)["device_id"], request.instance.to_string(), "a port of another project is not touched");
+        assert_eq!(of(foreign)["device_id"], request.instance.to_string(), "a port of another project was changed");
     }
 }
 
@@ -304,7 +305,7 @@ async fn a_port_of_another_project_is_none() {
     let checked = neutron.networks.check(&request.project, &request.networks, &[], &caller).await;
     assert!(matches!(checked, Err(PortError::Invalid(_))), "{checked:?}");
     let asked = neutron.service.calls().into_iter().find(|call| call.line.starts_with("GET /v2.0/ports/")).unwrap();
-    assert_eq!(asked.header("x-auth-token"), Some("of-the-user"), "Neutron judges the user's rights");
+    assert_eq!(asked.header("x-auth-token"), Some("of-the-user"), "the check does not carry the user's token");
     let taken = neutron.networks.allocate(request, meta()).await;
     assert!(matches!(taken, Err(PortError::Invalid(_))), "{taken:?}");
     assert_eq!(neutron.ports()[0]["device_id"], "");
@@ -336,7 +337,7 @@ async fn a_user_s_request_carries_the_service_s_token_too() {
     assert_eq!(tokens(&calls[0]), [user, own.clone()]);
     assert!(
         calls[1..].iter().all(|call| tokens(call) == [own.clone(), None]),
-        "a process sends no user's token: {calls:?}"
+        "a process sent other tokens than the account's: {calls:?}"
     );
 }
 
@@ -366,7 +367,7 @@ async fn a_wait_ends_with_the_port_or_with_an_event() {
         neutron.networks.heard_of(PortId::random(), false);
         neutron.networks.heard_of(ports[0], false);
     });
-    assert_eq!(failed, Ok(PlugState::Failed), "the event of another port does not count");
+    assert_eq!(failed, Ok(PlugState::Failed), "the wait did not end with the event of its own port");
     neutron.state.lock().unwrap().ports[0].insert("status".to_owned(), json!("ACTIVE"));
     assert_eq!(wait(long).await, Ok(PlugState::Plugged));
 }
@@ -419,7 +420,7 @@ async fn a_port_that_a_nova_created_goes_with_its_adopted_server() {
     let (server, project) = (InstanceId::random(), ProjectId::new(PROJECT));
     let [first, second, given] = [0; 3].map(|_| neutron.add(PROJECT, &server.to_string()));
     neutron.networks.detach(server, first, true, meta()).await.unwrap();
-    assert_eq!(neutron.ports().len(), 2, "a port of the server is deleted when it is detached");
+    assert_eq!(neutron.ports().len(), 2, "the detached port is left");
     let other = neutron.add(PROJECT, "another");
     neutron.networks.release(server, &project, &[second, other], meta()).await.unwrap();
     let left: Vec<_> = neutron.ports().iter().map(|port| (port["id"].clone(), port["device_id"].clone())).collect();
@@ -427,6 +428,6 @@ async fn a_port_that_a_nova_created_goes_with_its_adopted_server() {
     assert_eq!(
         left,
         [(id(given), json!("")), (id(other), json!("another"))],
-        "the user's port and the other server's port stay"
+        "the user's port and the other server's port must stay"
     );
 }
