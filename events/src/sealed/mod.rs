@@ -39,7 +39,7 @@ pub const ERASED: &str = "[erased]";
 /// The first byte of sealed payloads.
 const FORMAT: u8 = 1;
 const NONCE: usize = 24;
-/// The length of format, ring, slot, nonce and the length of the sealed part.
+/// The size of the header in bytes: format, ring, slot, nonce, and the `u32` with the length of the sealed part.
 const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
 
 /// The subject of personal fields. All fields of one subject are erased together.

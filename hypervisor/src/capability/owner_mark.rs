@@ -13,7 +13,7 @@ use crate::driver::DriverResult;
 pub struct HostOwner {
     /// The same for a log and for all its copies.
     pub installation: Uuid,
-    /// Another one for each copy.
+    /// Differs in each copy.
     pub generation: Uuid,
 }
 

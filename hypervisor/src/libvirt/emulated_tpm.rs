@@ -38,7 +38,7 @@ fn secret_of(connect: &Connect, instance: InstanceId) -> DriverResult<Option<Sec
 }
 
 fn hold(connect: &Connect, passphrase: &TpmPassphrase) -> DriverResult<()> {
-    // A crash may have left a secret of the same use under another id, which libvirt would refuse.
+    // A crash may have left a secret with the same usage under another id. libvirt would then refuse the new secret.
     drop_secret(connect, passphrase.instance)?;
     let usage = Element::new("usage").attr("type", "vtpm").child(Element::leaf("name", passphrase.instance));
     let xml = Element::new("secret")

@@ -1,10 +1,10 @@
 //! Translates a migration plan into libvirt's flags, parameters and URIs. This file makes no calls to libvirt;
 //! `live_migration` makes them.
 //!
-//! A plan has two addresses. The source's libvirtd connects to the destination's under the first
-//! (`qemu+tls://HOST/system`). QEMU sends the guest's memory and the copied disks to the second (`tcp://HOST`), the
-//! stream. The stream is always TCP. A flag of the migration makes QEMU encrypt it; the certificate must match the host
-//! in the stream's address.
+//! A plan has two addresses. `peer` (`qemu+tls://HOST/system`) is the address at which the source's libvirtd reaches
+//! the destination's libvirtd. `stream` (`tcp://HOST`) is the address to which QEMU sends the guest's memory and the
+//! copied disks. The stream is always TCP. A flag of the migration makes QEMU encrypt it; the certificate must match
+//! the host in the stream's address.
 
 use std::net::IpAddr;
 
