@@ -1,5 +1,5 @@
-//! The traits, aggregates and ratios that Chronova sets on the providers of its hosts. All commands are idempotent, and
-//! none changes the entries of Placement's clients.
+//! The traits, aggregates and ratios that Chronova sets on the providers of its hosts. All commands are idempotent.
+//! They keep the traits and aggregates that Placement's clients set. A ratio that is imposed replaces a client's ratio.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

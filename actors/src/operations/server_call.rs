@@ -11,8 +11,8 @@ use crate::aggregate::CommandError;
 use crate::instance::actions::{self, ServerAction};
 use crate::instance::{CallerRights, InstanceReject, InstanceRequest, InstanceRoot};
 
-/// The server that a request names, as its caller sees it, and the caller's rights. The read model may lag, so the
-/// server's `decide` checks again.
+/// The server that a request names, as the read model shows it, and the caller's rights. The read model may lag, so
+/// the server's `decide` checks again.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerCall<'a> {
     pub id: InstanceId,

@@ -1,13 +1,13 @@
 //! Assigns processors of a cell to a guest's CPUs, by the CPU thread policy.
 //!
-//! The assignment fills cores evenly and keeps threads of one core together. It tries the largest number of threads per
-//! core first. `require` takes only threads of cores that offer at least two, and `isolate` only cores that have one
-//! thread. `prefer` finally takes any free threads.
+//! The assignment fills one core after another, so that a guest's CPUs share cores. It tries the largest number of
+//! threads per core first. `require` takes only threads of cores that offer at least two, and `isolate` only cores that
+//! have one thread. `prefer` finally takes any free threads.
 
 use super::usage::NumaCellUsage;
 use super::{CpuThreadPolicy, GuestNumaNode};
 
-/// A CPU of the guest and its processor.
+/// The guest's CPUs, each with its processor.
 type CpuPins = Vec<(u32, u32)>;
 
 /// The processors for a node's dedicated CPUs, and `reserved` more for the emulator; `None` if they do not fit.

@@ -47,7 +47,7 @@ pub struct DomainDeleted {
     pub domain: DomainId,
 }
 
-/// The properties of a project that can be changed.
+/// The properties of a project that can be changed, except `enabled`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProjectAttributes {
     pub name: String,
@@ -83,7 +83,7 @@ pub struct ProjectDeleted {
     pub project: ProjectId,
 }
 
-/// The properties of a user that can be changed, except the password.
+/// The properties of a user that can be changed, except `enabled` and the password.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct UserAttributes {
     pub name: String,

@@ -63,7 +63,7 @@ impl Drop for SealingKey {
 pub enum KeyLookup {
     Key(SealingKey),
     Destroyed,
-    /// The key is not in this file.
+    /// The key is not in this file, or cannot be read from it.
     Lost,
 }
 
@@ -245,7 +245,7 @@ impl KeyRing {
         !matches!(self.backing, KeyFileStorage::Absent)
     }
 
-    /// The record of the next key. All keys in earlier records already exist.
+    /// The record of the next key. Every key that exists now is in an earlier record.
     pub fn next(&self) -> KeySlot {
         KeySlot(self.state().next)
     }
@@ -300,7 +300,14 @@ impl KeyRing {
         if self.durable.load(Ordering::SeqCst) >= slot.0 {
             return Ok(());
         }
-        let last = self.state().next - 1;
+        // After a failed flush, the next one may succeed although the pages of the first are lost.
+        let (last, failed) = {
+            let state = self.state();
+            (state.next - 1, state.failed.clone())
+        };
+        if let Some(reason) = failed {
+            return Err(self.failure(reason, false));
+        }
         if let Err(error) = self.backing.sync() {
             self.state().failed = Some(format!("flushing failed: {error}"));
             return Err(failure(&self.path, &error));
@@ -468,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_survive_and_stay_destroyed() {
+    fn keys_survive_a_restart_and_destroyed_keys_stay_destroyed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let (anna, bob) = (user("anna"), DataSubject::Server(InstanceId(uuid::Uuid::from_u128(7))));
@@ -505,6 +512,15 @@ mod tests {
         assert_eq!(keys.destroy(&user("a"), bound).unwrap(), 1);
         assert!(matches!(keys.look_up(keys.ring(), before), KeyLookup::Destroyed));
         assert!(is_key(&keys.look_up(keys.ring(), after)));
+    }
+
+    #[test]
+    fn a_task_that_waits_for_a_failed_flush_gets_no_key() {
+        let keys = KeyRing::in_memory().unwrap();
+        let (slot, _) = keys.find_or_write(&user("a")).unwrap();
+        keys.state().failed = Some("flushing failed: no space".to_owned());
+        assert!(keys.flush(slot).is_err());
+        assert!(!keys.knows(&user("a")));
     }
 
     #[test]

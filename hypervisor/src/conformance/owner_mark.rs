@@ -7,8 +7,8 @@ use crate::capability::Needed as _;
 use crate::capability::owner_mark::HostOwner;
 
 impl Trial {
-    /// A host remembers the last generation, for each installation. The ids are fixed, so that a real host keeps one mark
-    /// of all trials.
+    /// A host remembers the last generation, for each installation. The ids are fixed: each trial overwrites the same
+    /// mark, so a real host does not collect one mark per trial.
     pub(super) async fn owner(&self) -> CheckOutcome {
         let mark = self.driver.owner_mark().needed()?;
         let [installation, other] = [0x0c0f_fee1, 0x0c0f_fee2].map(Uuid::from_u128);
@@ -17,7 +17,7 @@ impl Trial {
             let found = mark.generation_of(installation).await.check("a host tells who drives it")?;
             require("the generation is the last one", found == Some(generation), found)?;
         }
-        let found = mark.generation_of(other).await.check("a host is asked for another installation")?;
+        let found = mark.generation_of(other).await.check("a host is asked about another installation")?;
         require("another installation has no mark", found.is_none(), found)
     }
 }

@@ -23,7 +23,7 @@ impl InterfaceAttachment for LibvirtDriver {
         const CALL: &str = "interface attachment";
         let known = self.known().await?;
         let unsupported = |error: domain_xml::HardwareError| DriverError::Unsupported(error.to_string());
-        // An interface that cannot be rendered is refused before any call to the host.
+        // An interface that cannot be rendered is refused before any call about the guest.
         domain_xml::render_interface(nic, hardware, 1, &known.facts).map_err(unsupported)?;
         let (nic, hardware) = (nic.clone(), hardware.to_vec());
         self.change(CALL, instance, self.options.call_deadline, move |connect, _| {

@@ -20,13 +20,13 @@ pub struct SimGuest {
     pub memory_mib: u64,
     pub disk_gib: u64,
     pub power: PowerState,
-    /// How often the guest was started in this process.
+    /// How often the guest was started, in this process and before as far as the state file knows.
     pub boots: u32,
     /// Whether its memory is saved on the disk.
     pub saved: bool,
-    /// How often it was interrupted in this process.
+    /// How many non-maskable interrupts it got in this process.
     pub interrupts: u32,
-    /// Whether it ignores the power button.
+    /// Whether it ignores the power button, and its agent does not answer.
     pub deaf: bool,
     /// The MACs of its interfaces.
     pub nics: BTreeSet<String>,

@@ -17,7 +17,7 @@ const MOST: u32 = 248;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SimPci(Vec<SimCards>);
 
-/// Devices of one product.
+/// One entry: `count` ordinary devices of one product, or a physical function with `count` virtual functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SimCards {
     vendor: String,
@@ -74,7 +74,7 @@ fn id(text: &str) -> Result<String, ()> {
     right.then(|| text.to_ascii_lowercase()).ok_or(())
 }
 
-/// The devices of a machine with this number of NUMA cells. Each card has its own bus, from 10 on.
+/// The devices of a machine with this number of NUMA cells. Each card has its own bus, from 0x10 on.
 pub(super) fn devices(of: &SimPci, cells: u32) -> HostPci {
     let mut devices = Vec::new();
     let mut bus = 0x10_u32;

@@ -71,7 +71,7 @@ fn rules_are_judged_as_nova_policy_judges_them() {
         let target = ["--api-name", "os_compute_api:servers:show", "--target", "project_id=p", more];
         assert_eq!(policy(&with(&target)).0, 0, "{more}");
     }
-    // A target replaces the user's own as a whole.
+    // `--target` replaces the whole default target, which is the user's own project and user id.
     assert_eq!(policy(&with(&["--api-name", "os_compute_api:servers:show", "--target", "user_id=u"])).0, 1);
     let (code, _, said) = policy(&with(&["--target", "colour=blue"]));
     assert_eq!(code, 1);

@@ -1,7 +1,8 @@
 //! Renders one event in each form for people and programs.
 //!
-//! Fields are shown as they were recorded, except secrets (hashes of passwords, keys), which no auditor needs, and
-//! erased personal fields.
+//! Fields are shown as they were recorded, with two exceptions. Secrets are hidden, because no auditor needs them:
+//! hashes of passwords and of console tokens, and the password that a guest posted. Personal fields show a replacement
+//! if they were erased, or if their key is lost.
 
 use std::fmt::Write as _;
 
@@ -204,14 +205,12 @@ pub fn shown(event: &Event) -> Value {
 }
 
 const SECRET_WORDS: [&str; 4] = ["password", "secret", "private_key", "hash"];
-/// Fields that are not secret, although their names contain a word such as `hash`.
-const PUBLIC: [&str; 2] = ["checksum_hash", "image_hash"];
 
 fn hide(value: &mut Value) {
     match value {
         Value::Object(map) => {
             for (key, inner) in map.iter_mut() {
-                let secret = SECRET_WORDS.iter().any(|word| key.contains(word)) && !PUBLIC.contains(&key.as_str());
+                let secret = SECRET_WORDS.iter().any(|word| key.contains(word));
                 if secret && !inner.is_null() && !inner.is_boolean() {
                     *inner = Value::from("(hidden)");
                 } else {

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::ClientConfig;
 use super::tls;
 use crate::store::StoreError;
 
-/// How long each of several hosts may take to accept a connection.
+/// How long each host of an address may take to accept a connection, unless the address has a `connect_timeout`.
 const ONE_HOST: Duration = Duration::from_secs(2);
 /// A host that confirms nothing for this time counts as lost.
 const SILENT: Duration = Duration::from_secs(10);
@@ -86,11 +86,12 @@ fn split(text: &str) -> Result<(Config, TlsMode, Option<String>), &'static str> 
             query.split('&').for_each(&mut sort);
             format!("{place}?{}", known.join("&"))
         }
-        // Without such an option the address is not split, because a quoted password may contain any text.
+        // An address of the form `name=value ...`.
         _ if !is_url && (text.contains("sslrootcert") || text.contains("sslmode=verify-")) => {
             text.split(' ').for_each(&mut sort);
             known.join(" ")
         }
+        // An address without options of TLS stays whole, because a quoted password may contain any text.
         _ => text.to_owned(),
     };
     let config: Config =
@@ -100,8 +101,10 @@ fn split(text: &str) -> Result<(Config, TlsMode, Option<String>), &'static str> 
         _ => TlsMode::Off,
     };
     match (mode, verifies, &roots) {
-        (_, true, None) => Err("sslmode=verify-full needs sslrootcert, the file of the certificates to trust"),
-        (TlsMode::Off, _, Some(_)) => Err("sslrootcert needs sslmode=require or sslmode=verify-full"),
+        (_, true, None) => {
+            Err("sslmode=verify-ca and sslmode=verify-full need sslrootcert, the file of the certificates to trust")
+        }
+        (TlsMode::Off, _, Some(_)) => Err("sslrootcert needs sslmode=require, verify-ca or verify-full"),
         _ => Ok((config, mode, roots)),
     }
 }

@@ -1,6 +1,7 @@
-//! Migrates a file of an older format in one transaction, completely or not at all.
+//! Migrates a file of an older format, one format at a time. Each step is one transaction.
 //!
-//! Format 2 updated its index by stream in each transaction. The opening of the log fills the table that replaces it.
+//! Format 2 updated its index by stream in each transaction. The migration replaces this index by an empty table, which
+//! is filled when the log is opened.
 //!
 //! Format 1 had no chain. The migration gives its events a chain in their order, after it checked each event against
 //! its checksum. Such a chain proves the content of the log at the migration, not before. So the table `meta` keeps the

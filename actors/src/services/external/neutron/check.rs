@@ -1,5 +1,5 @@
-//! Checks the requested interfaces of a server with the user's token, and refuses with Nova's messages. Source: nova
-//! `network/neutron.py` (`validate_networks`).
+//! Checks the requested interfaces of a server with the user's token, and the quota with Chronova's account. Refuses
+//! with Nova's messages. Source: nova `network/neutron.py` (`validate_networks`).
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,9 @@ impl NeutronNetworks {
             RequestedNetworks::Auto => usize::from(self.automatic(project, asker).await?.is_some()),
             RequestedNetworks::These(nics) | RequestedNetworks::OfAnyProject(nics) => {
                 let known = self.networks_of(nics, asker).await?;
+                let external = matches!(networks, RequestedNetworks::OfAnyProject(_));
                 for nic in nics {
-                    self.check_nic(project, nic, &known, asker).await?;
+                    self.check_nic(project, nic, &known, external, asker).await?;
                 }
                 nics.iter().filter(|nic| nic.port.is_none()).count()
             }
@@ -74,7 +75,7 @@ impl NeutronNetworks {
             )));
         }
         let known = self.networks_of(std::slice::from_ref(nic), asker).await?;
-        self.check_nic(project, nic, &known, asker).await.map_err(|error| match error {
+        self.check_nic(project, nic, &known, false, asker).await.map_err(|error| match error {
             // If the requested network or port does not exist, Nova answers 404 for an existing server, but 400 for a
             // new one.
             PortError::Invalid(message) if message.ends_with("could not be found.") => PortError::NotFound(message),
@@ -98,6 +99,7 @@ impl NeutronNetworks {
         project: &ProjectId,
         nic: &RequestedNic,
         networks: &BTreeMap<NetworkId, NeutronNetwork>,
+        may_be_external: bool,
         asker: NeutronCaller<'_>,
     ) -> Result<(), PortError> {
         if let Some(port) = nic.port {
@@ -107,9 +109,10 @@ impl NeutronNetworks {
         let missing = || PortError::Invalid(format!("Network {id} could not be found."));
         let network = networks.get(&id).ok_or_else(missing)?;
         if !network.is_of(project) && !network.shared {
-            // Neutron shows a user only networks that the user's project may use, and external networks. An account
-            // that sees all networks cannot tell whether the project may use this one.
-            match (network.external, asker.is_user()) {
+            // Neutron shows a user external networks and the networks that the user's project may use, and shows an
+            // administrator all networks. Chronova's own account sees all networks too, but cannot tell whether the
+            // project may use this one.
+            match (network.external && !may_be_external, asker.is_user()) {
                 (true, _) => {
                     let message = format!("It is not allowed to create an interface on external network {id}");
                     return Err(PortError::Forbidden(message));

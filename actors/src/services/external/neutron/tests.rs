@@ -37,6 +37,8 @@ struct NeutronState {
     loses: usize,
     /// How many more lists show no port, as if the port were created a moment later.
     hides: usize,
+    /// The network belongs to another project and is external.
+    external: bool,
     vif_type: Option<&'static str>,
     status: Option<&'static str>,
     /// The inactive bindings; `None`: a Neutron without the extension.
@@ -71,8 +73,9 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
             says(200, &json!({"extensions": several.collect::<Vec<_>>()}))
         }
         ("GET", ["networks"]) => {
-            let network =
-                json!({"id": NETWORK, "name": "inner", "project_id": PROJECT, "mtu": 1442, "subnets": [SUBNET]});
+            let owner = if state.external { "ffffffffffffffffffffffffffffffff" } else { PROJECT };
+            let network = json!({"id": NETWORK, "name": "inner", "project_id": owner, "mtu": 1442,
+                "subnets": [SUBNET], "router:external": state.external});
             says(200, &json!({"networks": [network]}))
         }
         ("GET", ["subnets"]) => {
@@ -305,6 +308,19 @@ async fn a_port_of_another_project_is_none() {
     let taken = neutron.networks.allocate(request, meta()).await;
     assert!(matches!(taken, Err(PortError::Invalid(_))), "{taken:?}");
     assert_eq!(neutron.ports()[0]["device_id"], "");
+}
+
+#[tokio::test]
+async fn only_administrators_use_an_external_network() {
+    let neutron = NeutronStub::start().await;
+    neutron.state.lock().unwrap().external = true;
+    let mut caller = ServiceCaller::system("test");
+    caller.token = Some(UserToken::new("of-the-user"));
+    let check = async |networks| neutron.networks.check(&ProjectId::new(PROJECT), &networks, &[], &caller).await;
+    let refused =
+        PortError::Forbidden(format!("It is not allowed to create an interface on external network {NETWORK}"));
+    assert_eq!(check(RequestedNetworks::These(vec![on_network()])).await, Err(refused));
+    assert_eq!(check(RequestedNetworks::OfAnyProject(vec![on_network()])).await, Ok(()));
 }
 
 #[tokio::test]
