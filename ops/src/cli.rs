@@ -282,7 +282,7 @@ fn run_command(command: Command) -> ExitCode {
     }
 }
 
-/// Nova's tools read its configuration where no other file is named.
+/// The configuration file of Nova's tools, if the command line names none.
 const NOVA_CONF: &str = "/etc/nova/nova.conf";
 /// Nova's code for a failure that no sub-command documents.
 const NOVA_FAILURE: u8 = 255;

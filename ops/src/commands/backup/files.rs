@@ -96,9 +96,9 @@ impl CopiedFiles {
 
     /// Whether the copies have every file that belongs to the log at `head`.
     ///
-    /// A file is in place before the event that tells of it, and is removed after the event that ends its use. So if no
-    /// such end was recorded since `head`, the files that were found after `head` are all. `log` is opened after
-    /// the copies were made.
+    /// The server writes a file before it records the event that names the file, and removes it after it records the
+    /// event that ends its use. So a file of the log at `head` can be missing only if the log has such an end after
+    /// `head`. `log` must be opened after the files were copied, so that it has these ends.
     pub(super) async fn are_complete(&self, head: Position, log: &dyn EventStore) -> Result<bool, CommandFailure> {
         let mut at = head;
         loop {

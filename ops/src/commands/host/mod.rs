@@ -1,5 +1,5 @@
-//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks
-//! and claims hosts without it.
+//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks and claims hosts
+//! without the server.
 //!
 //! Ending the command does not cancel the drain. The command waits for a server that is restarting. Exit status: 0 the
 //! host is empty, or the command does not wait; 1 servers stay on it, or the drain was cancelled; 2 the command failed.

@@ -176,7 +176,7 @@ fn placed(of: &ServerRows<'_>, build: ProcessId, hosts: &AdoptedHosts) -> Result
         };
     };
     let Some(host) = hosts.find(service, of.row.words("node")) else {
-        // A deleted server may outlive its host.
+        // The host of a deleted server may no longer exist.
         if of.is_deleted {
             return Ok(None);
         }
