@@ -49,6 +49,13 @@ expect "the guest writes a word on the disk" write_to "$ONE" vdb carried-over
 like "the server shows the data volume" "$(os server show attached-one -f value -c volumes_attached)" "$DATA"
 like "a second attachment of the volume is refused" "$(os server add volume attached-one attached-data 2>&1)" "already attached"
 
+expect "a volume type for several servers is created" os volume type create --property multiattach='<is> True' attached-shared
+expect "a volume of that type is requested" os volume create --size 1 --type attached-shared attached-shared
+within 30 "a volume in a pool of files cannot be shared" volume_is attached-shared error
+os volume delete attached-shared
+within 30 "the volume that cannot be shared is deleted" no_volume attached-shared
+os volume type delete attached-shared
+
 # -------------------------------------------------------------------- snapshot, resize and swap under the running guest
 
 # The client sends --force only with older API versions, so the script calls the API directly.

@@ -25,6 +25,9 @@ use crate::process::definition::{Definition, StepError, StepRun, steps};
 use crate::process::guest::{PortImageSource, image_ref};
 use crate::services::embedded::volume::{VolumeCommand, VolumeReject, VolumeRoot};
 
+const UNSHARED: &str = "Guests cannot share a volume in a pool of files, where volumes are qcow2. A multiattach volume \
+     needs a host with a pool of block devices for its volumes.";
+
 pub const DEFINITION: Definition = Definition {
     name: "create_volume",
     steps: steps! {
@@ -72,7 +75,7 @@ async fn choose_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let volume = work.present_volume().await?;
     let bound = |id: HostId| volume.created.host.is_none_or(|only| only == id);
     let mut candidates: Vec<(HostId, String)> = Vec::new();
-    let mut silent = 0;
+    let (mut silent, mut unshared) = (0, false);
     work.context.views.hosts.read(|hosts| {
         for host in hosts.all().filter(|host| bound(host.id) && !work.running.excluded.contains(&host.id)) {
             match host.answers() {
@@ -91,6 +94,8 @@ async fn choose_host(work: &StepRun) -> Result<StepOutput, StepError> {
         };
         let Some(store) = driver.volume_store() else { continue };
         match store.volume_pool().await {
+            // libvirt lets guests share only raw volumes.
+            Ok(pool) if volume.created.multiattach && pool.format != "raw" => unshared = true,
             // Volumes in a pool of files are sparse. So a pool with too little capacity excludes its host, but too
             // little free space does not.
             Ok(pool) if best.as_ref().is_none_or(|(free, ..)| pool.free > *free) && pool.capacity >= needed => {
@@ -106,6 +111,7 @@ async fn choose_host(work: &StepRun) -> Result<StepOutput, StepError> {
     match best {
         Some((_, host, hostname)) => Ok(StepOutput::Host { host, hostname }),
         None if silent > 0 => Err(StepError::again("no host has answered yet")),
+        None if unshared => Err(StepError::fatal(500, UNSHARED, "")),
         None => Err(StepError::fatal(500, "No valid backend was found. No weighed backends available", "")),
     }
 }
