@@ -55,7 +55,7 @@ pub struct RescueDisk {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RescuePlace {
     pub cdrom: bool,
-    /// `None`: the bus of the guest's other disks.
+    /// `None`: the bus of the guest's other disks or CD-ROM drives.
     pub bus: Option<String>,
 }
 

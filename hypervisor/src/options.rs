@@ -25,7 +25,7 @@ pub enum CpuMode {
     HostModel,
     HostPassthrough,
     Maximum,
-    /// The first supported model of `cpu_models`.
+    /// The first model of `cpu_models` with the CPU traits that the guest requires.
     Custom,
 }
 

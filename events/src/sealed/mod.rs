@@ -47,8 +47,8 @@ const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
 pub enum DataSubject {
     /// A user: their name, attributes and key pairs.
     User(UserId),
-    /// A server: its names, description, metadata, user data and files, its copy of a public key, and its posted
-    /// password.
+    /// A server: its names, description, metadata, tags, user data, files and the reason of its lock, its copy of a
+    /// public key, and its posted password.
     Server(InstanceId),
     /// All persons: caches of the log, such as checkpoints of the read models, repeat the data of all of them. See
     /// [`whole`].

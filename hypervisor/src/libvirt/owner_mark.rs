@@ -1,7 +1,7 @@
 //! The mark of the log that drives the host: a libvirt secret without a value, which libvirtd keeps on its disk.
 //!
-//! libvirt has no place for notes about a host, but libvirtd has secrets with every hypervisor, and one call replaces a
-//! secret. The secret's id derives from the installation's id, and its description has the generation.
+//! libvirt has no place for notes about a host, but every libvirtd stores secrets, and one call replaces a secret. The
+//! secret's id derives from the installation's id, and its description has the generation.
 
 use async_trait::async_trait;
 use uuid::Uuid;

@@ -130,7 +130,7 @@ fn is_written(guest: &Domain, path: &str) -> DriverResult<bool> {
     if text.is_null() {
         let error = Error::last_error();
         return match number(&error) {
-            // The guest went off between the two calls.
+            // There is no backup job, or the guest went off between the two calls.
             Some(ErrorNumber::NoDomainBackup | ErrorNumber::OperationInvalid | ErrorNumber::NoDomain) => Ok(false),
             _ => Err(translate(CALL, &error)),
         };

@@ -1,7 +1,7 @@
 //! `chronova log copy`: copies a log in SQLite to the database that the configuration names.
 //!
 //! The copy has the same positions, hashes and times, so earlier anchors and exports stay valid. The command locks the
-//! source, and does not change it.
+//! source, and does not change its events.
 
 use std::io::Write;
 use std::ops::ControlFlow;

@@ -31,7 +31,7 @@ use crate::store::{
     AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot, check_expected,
 };
 
-/// The largest position: the server stores positions as signed numbers.
+/// The largest position and the largest revision: the server stores both as signed numbers.
 const FAR: u64 = i64::MAX as u64;
 
 /// A log on another server.

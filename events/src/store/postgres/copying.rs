@@ -54,7 +54,7 @@ pub async fn copy(
 /// The log in the database that this process has taken.
 struct CopyTarget {
     link: Arc<DatabaseLink>,
-    /// The present name of the log.
+    /// The present cell name of the log.
     cell: String,
     holder: Vec<u8>,
     epoch: i64,

@@ -1,7 +1,7 @@
 //! Writes a new log from the events of another one, for a restore: positions, hashes and times do not change.
 //!
-//! The log is complete only after [`LogImport::finish`]. A crash before leaves a file that the caller must remove, so the
-//! caller writes to a temporary name. The chain is verified while the events are written.
+//! The log is complete only after [`LogImport::finish`]. A crash before that leaves an incomplete file, which the
+//! caller must recognise and remove. The chain is verified while the events are written.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,8 @@
 //! | `secrets/` | the secrets of the embedded key manager |
 //!
 //! Everything else is rebuilt from the log (`views/`, `log.db.seals`, `log.db.witness`), belongs to a running process
-//! (`log.db.lock`, `log.db-wal`), is a copy of the log (`archive/`), or simulates hosts (`sim/`).
+//! (`log.db.lock`, `log.db-wal`), is a copy of the log (`archive/`), identifies the file of the log (`log.db.home`), or
+//! simulates hosts (`sim/`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,7 +70,7 @@ impl CopiedFiles {
     }
 
     /// Copies one file, unless an earlier copy has its present content. The content of an image or a secret is written
-    /// once under its name, so the size and the time of the last change tell a changed file.
+    /// once under its name, so the size and the time of the last change show whether a file was changed.
     fn copy(&mut self, data: &Path, path: String, writer: &BackupWriter) -> Result<(), CommandFailure> {
         let source = data.join(&path);
         let Ok(metadata) = source.metadata() else { return Ok(()) };

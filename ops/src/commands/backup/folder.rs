@@ -5,7 +5,7 @@
 //! | `backup-POSITION-TIME.HASH.json` | the manifest of one backup |
 //! | `log/` | the log, as an archive that `chronova audit --archive DIR/log` reads |
 //! | `files/HASH` | the content of a file of the data folder |
-//! | `keys/HASH` | the keys of the personal fields: the newest backup's alone, because they have every older key |
+//! | `keys/HASH` | the keys of the personal fields: only those of the newest backup, which have all older keys, too |
 //! | `lock` | held by the command that writes |
 //!
 //! The names of incomplete files end in `.tmp`. An interrupted command leaves such files, and the next command removes
@@ -158,7 +158,7 @@ impl BackupWriter {
     }
 }
 
-/// Copies `source` to `dir` under the hash of its content. `None`: the file is gone.
+/// Copies `source` to `dir` under the hash of its content. Returns `None` if the file is gone.
 pub(super) fn store(source: &Path, dir: &Path, path: String) -> Result<Option<StoredFile>, CommandFailure> {
     let mut file = match File::open(source) {
         Ok(file) => file,
