@@ -17,7 +17,7 @@ use crate::xml::Element;
 const CALL: &str = "owner mark";
 const WORDS: &str = "Chronova: this host is driven by generation ";
 
-/// The id of the secret, so that each installation has one.
+/// The id of the secret. Each installation has its own.
 fn secret_of(installation: Uuid) -> Uuid {
     Uuid::new_v5(&installation, b"chronova-owner")
 }

@@ -1,8 +1,9 @@
 //! Fills a log with copied servers: the events of one built server, repeated with other ids.
 //!
 //! A million servers over the API would take an hour; copying their events takes minutes. Every event is a copy of one
-//! that the program wrote. Only the ids of the server, its process, its project and its host differ, and they keep
-//! their length. So the log has all events that the program would record. The simulated hosts get the guests, too.
+//! that the program wrote. The ids of the server, its process, its project and its host are replaced by others of the
+//! same length. The server's number and names, the host's name, and the times differ, too. So the log has all events
+//! that the program would record. The simulated hosts get the guests, too.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
