@@ -244,9 +244,9 @@ pub struct LibvirtOptions {
     pub device_detach_attempts: u32,
     /// `[libvirt] device_detach_timeout`: how long the guest has each time.
     pub device_detach_timeout: Duration,
-    /// How long a transfer (image upload) may make no progress.
+    /// How long the transfer of an image or a disk may make no progress.
     pub transfer_stall: Duration,
-    /// The number of concurrent calls per host; further calls wait.
+    /// The number of concurrent calls per host, in addition to queries; further calls wait.
     pub workers: usize,
     /// The keepalive: seconds between probes, and the number of missed probes after which the connection counts as
     /// dead.

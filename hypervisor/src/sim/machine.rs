@@ -21,7 +21,7 @@ use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
 use crate::pinning::Pinning;
 
-/// The number of signals that a listener may miss. It is small, because a fleet has many machines.
+/// The number of signals that may wait for a listener. It is small, because a fleet has many machines.
 const SIGNALS: usize = 64;
 
 /// The state of one machine.
