@@ -92,7 +92,7 @@ pub enum Phase {
     Stopped {
         power: Power,
     },
-    /// A user can delete the server, or reboot it hard if it once ran.
+    /// An operation failed, or an administrator set this state. `docs/server-states.md` has the allowed actions.
     Error {
         power: Power,
     },
