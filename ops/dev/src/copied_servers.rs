@@ -30,8 +30,8 @@ const CHUNK: usize = 1_000;
 const AT_ONCE: usize = 512;
 const PAGE: usize = 10_000;
 
-/// Adds `servers` servers of `projects` further projects to the log in `data`, evenly over the hosts. The control plane
-/// must be stopped, and must have built one server before.
+/// Adds `servers` servers to the log in `data`, evenly over the hosts. Each [`CHUNK`] of them belongs to the next of
+/// `projects` further projects. The control plane must be stopped, and must have built one server before.
 pub(super) fn fill(data: &Path, servers: usize, projects: usize) -> Result<()> {
     in_system(filled(data, servers, projects.max(1)))
 }
@@ -111,7 +111,7 @@ struct Pattern {
     hostname: String,
     ledger: StreamId,
     events: Vec<FillingEvent>,
-    /// The hosts; their names have the length of the name in the pattern.
+    /// The hosts whose names are as long as `hostname`.
     hosts: Vec<(HostId, String)>,
     begin: Timestamp,
     number: u64,

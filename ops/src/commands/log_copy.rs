@@ -86,7 +86,8 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Copies the keys of the personal fields, which cannot be read without them. Never replaces a file with other keys.
+/// Copies the keys of the personal fields, which cannot be read without them. Refuses to replace a file that holds
+/// other keys.
 fn copy_keys(from: &Path, to: &Path) -> Result<(), StoreError> {
     if !from.exists() || from == to {
         return Ok(());
