@@ -37,7 +37,7 @@ pub(super) struct SimMachine {
     pub(super) calls: BTreeMap<DriverCall, u64>,
     pub(super) struck: BTreeMap<Effect, u64>,
     alive: bool,
-    /// The time since which the machine is up, in this process.
+    /// When this process began to simulate the machine, or last made it reachable again.
     pub(super) up_since: Instant,
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
