@@ -32,7 +32,7 @@ PACKAGES_GUEST=(busybox-static syslinux syslinux-common mtools dosfstools fdisk 
 PACKAGES_TESTBED=(util-linux postgresql-15 sqlite3 openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils
   chromium chromium-driver prometheus)
 
-# The tools that check the dashboard's types and lint run on Node. A machine that has npm keeps its own.
+# The tools that check the dashboard's types and lint run on Node. A machine that has npm keeps its Node.
 PACKAGES_NODE=(nodejs npm)
 
 # Real services of OpenStack, for tests/testbed/keystone.sh and glance.sh. uWSGI runs them.

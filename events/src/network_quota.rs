@@ -1,4 +1,4 @@
-//! Network quota of a project: limits and reservations for networks, subnets, ports, routers and security groups. One
+//! Network quota of a project: its limits, and the reservations for its networks, subnets, ports and routers. One
 //! stream per project.
 //!
 //! Before a network, subnet, port or router is created, quota is reserved under the resource's id. So concurrent
@@ -78,7 +78,7 @@ pub struct NetworkRoomReleased {
 /// One project's limits and reservations.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct NetworkLimits {
-    /// Limits that differ from the defaults.
+    /// The limits that an administrator set. Other resources have the default limits.
     pub limits: BTreeMap<String, i64>,
     /// The reserved quota, with the time of each reservation.
     #[serde(with = "pairs")]

@@ -37,8 +37,8 @@ impl PositionWatch {
         self.moved.notify_waiters();
     }
 
-    /// The returned future completes at the first `set` or `wake` after this call, even if it is polled only later. A task that calls this before it
-    /// reads the position misses no change.
+    /// Returns a future that completes at the first `set` or `wake` after this call, even if the future is polled only
+    /// later. A task that calls this before it reads the position misses no change.
     pub fn moved(&self) -> Notified<'_> {
         self.moved.notified()
     }

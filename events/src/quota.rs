@@ -131,7 +131,7 @@ pub struct Quota {
     pub held: BTreeMap<InstanceId, (u32, u64)>,
     pub cores: u64,
     pub memory_mib: u64,
-    /// Limits that differ from the defaults.
+    /// The limits that an administrator set. Other resources have the default limits.
     pub limits: BTreeMap<String, i64>,
     /// The open claims by server. They end when the server's quota is adjusted or released.
     pub open: BTreeMap<InstanceId, OpenClaims>,

@@ -1,5 +1,5 @@
-//! Quota classes: limits with a name. The limits of the class `default` apply to every project without limits of its
-//! own. If the class has no limit for a resource, the limit of the configuration applies.
+//! Quota classes: limits with a name. A limit of the class `default` applies to every project that has no own limit for
+//! the resource. If the class has no limit for a resource either, the limit of the configuration applies.
 
 use std::collections::BTreeMap;
 

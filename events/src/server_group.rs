@@ -1,7 +1,7 @@
 //! Server groups: one stream per project, because the number of a project's groups has a limit.
 //!
-//! A server becomes a member before it is requested, and leaves when it is deleted. The group's own stream names the
-//! members, so that the limit of members holds under concurrent requests.
+//! A server becomes a member before it is requested, and leaves when it is deleted. The stream names the members of
+//! each group, so that the limit of members holds under concurrent requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -73,7 +73,7 @@ pub struct VolumeQuota {
     /// The size of each volume, in GiB.
     pub volumes: BTreeMap<VolumeId, u32>,
     pub snapshots: BTreeMap<SnapshotId, u32>,
-    /// Limits that differ from the defaults.
+    /// The limits that an administrator set. Other resources have the default limits.
     pub limits: BTreeMap<String, i64>,
 }
 

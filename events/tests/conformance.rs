@@ -1,4 +1,5 @@
-//! Runs the contract suite on every back end.
+//! Runs the contract suite on the back ends that need no server. `postgres.rs` and `eventstoredb.rs` run it on the
+//! others.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,8 +1,7 @@
 //! Tests the back end against a server of EventStoreDB's protocol: `chronova serve-log` serves our own log in another
 //! process.
 //!
-//! The program is `CHRONOVA_BIN`, or the one built beside this test. Without a program, the tests print that it is
-//! missing and do nothing.
+//! The program is `CHRONOVA_BIN`, or the one built beside this test. Without a program, the tests fail.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

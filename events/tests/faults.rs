@@ -148,7 +148,7 @@ async fn failing_fsync_under_load(path: &Path, round: u64) {
     found.dedup();
     assert_eq!(found.len(), count, "round {round}: an event is in the log twice");
     for text in &acknowledged {
-        assert!(found.binary_search(text).is_ok(), "round {round}: {text} was acknowledged");
+        assert!(found.binary_search(text).is_ok(), "round {round}: the acknowledged event {text} is missing");
     }
     append(&*store, "after").await.unwrap();
     store.close().await;

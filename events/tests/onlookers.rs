@@ -166,7 +166,7 @@ async fn a_log_killed_beside_readers_of_its_file_keeps_acknowledged_appends() {
         let distinct: BTreeSet<&String> = found.iter().collect();
         assert_eq!(distinct.len(), found.len(), "an event is in the log twice");
         for text in &acknowledged {
-            assert!(distinct.contains(text), "{text} was acknowledged (run {run})");
+            assert!(distinct.contains(text), "the acknowledged event {text} is missing (run {run})");
         }
         looked += onlookers.leave();
         store.close().await;
@@ -174,7 +174,7 @@ async fn a_log_killed_beside_readers_of_its_file_keeps_acknowledged_appends() {
         let verified = verify(&path, &VerifyOptions::default()).unwrap();
         assert_eq!(verified.damages, [], "run {run}");
     }
-    assert!(looked > 0, "nobody looked");
+    assert!(looked > 0, "no other program has read the log");
     println!("{kills} kills survived beside {looked} looks");
 }
 

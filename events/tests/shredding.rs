@@ -65,8 +65,8 @@ async fn erased_fields_are_gone_everywhere_and_the_log_verifies() {
     rename(&*store, 1, "annas-new-laptop").await;
     assert_eq!(names(&*store).await, ["annas-laptop", "build-machine", "annas-new-laptop"]);
     assert!(!is_on_disk(folder.path(), "annas"));
-    // A snapshot repeats the folded fields. It is sealed, and an erasure removes it with its pages and the write-ahead
-    // log.
+    // A snapshot repeats the folded fields. It is sealed, and an erasure removes it from the data file and from the
+    // write-ahead log.
     let long = "annas-laptop ".repeat(2_000);
     for bytes in [long.into_bytes(), b"annas-laptop".to_vec()] {
         let snapshot = StreamSnapshot { revision: Revision(1), state_version: 1, bytes };

@@ -30,8 +30,8 @@ fn stream(n: u64) -> StreamId {
     StreamId::new("process", n % STREAMS)
 }
 
-/// The nth event is in stream n modulo `STREAMS`. More than 1,000 events are appended concurrently, so the nth event
-/// may be at another position.
+/// Appends `count` events. The nth event is in stream n modulo `STREAMS`. If `count` is more than 1,000, the appends
+/// are concurrent, so the nth event may be at another position.
 async fn fill(store: &dyn EventStore, from: u64, count: u64) {
     let appends = (from..from + count).map(|n| {
         let (stream, new) = (stream(n), vec![event(mark(n))]);

@@ -52,7 +52,8 @@ const BACKENDS: &[HypervisorBackend] = &[
 /// Opens the drivers of one URI: one host, or all hosts of a `sim://N` fleet. Each driver connects in the background.
 ///
 /// # Errors
-/// If the text is not a URI, no back end of this build has its scheme, or a simulated fleet refuses its options.
+/// If the text is not a URI, no back end of this build has its scheme, or a simulated fleet refuses its options or
+/// cannot keep its state.
 pub fn open(uri: &str, options: &DriverOptions) -> OpenedDrivers {
     let (scheme, _) = uri.split_once("://").ok_or_else(|| UriError::NotAUri(uri.to_owned()))?;
     let scheme = scheme.split('+').next().unwrap_or_default();

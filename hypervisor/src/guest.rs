@@ -1,4 +1,5 @@
-//! A guest, independent of any hypervisor. The domain XML and the simulated fleet are built from it.
+//! A guest, independent of any hypervisor. The libvirt driver builds domain XML from it, and the simulated fleet runs
+//! it.
 
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, UserId};
 use serde::{Deserialize, Serialize};
@@ -55,7 +56,7 @@ pub struct RescueDisk {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RescuePlace {
     pub cdrom: bool,
-    /// `None`: the bus of the guest's other disks.
+    /// `None`: the bus of the guest's other disks or CD-ROM drives.
     pub bus: Option<String>,
 }
 
@@ -196,7 +197,7 @@ pub struct Nic {
     /// For example `aa:bb:cc:dd:ee:ff`.
     pub mac: String,
     pub mtu: u32,
-    /// The name of the nwfilter for an interface with port security (see [`crate::driver::FilterSpec`]).
+    /// The name of the nwfilter for an interface with port security (see [`FilterSpec`]).
     pub filter: Option<String>,
     /// The name of the host's tap device, as in Neutron: `tap` and the first 11 characters of the port id.
     pub tap: String,
@@ -248,8 +249,9 @@ pub struct Reservation {
 pub struct FilterRule {
     pub ingress: bool,
     pub ipv6: bool,
-    /// `tcp`, `udp` or `icmp`; `None` for every protocol.
+    /// The protocol by Neutron's name or by its number, such as `tcp` or `6`; `None` for every protocol.
     pub protocol: Option<String>,
+    /// The first and the last port; for ICMP, the type and the code.
     pub port_min: Option<u16>,
     pub port_max: Option<u16>,
     /// The remote CIDR; `None` for any address.

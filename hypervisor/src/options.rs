@@ -25,7 +25,7 @@ pub enum CpuMode {
     HostModel,
     HostPassthrough,
     Maximum,
-    /// The first supported model of `cpu_models`.
+    /// The first model of `cpu_models` with the CPU traits that the guest requires.
     Custom,
 }
 
@@ -230,23 +230,23 @@ pub struct LibvirtOptions {
     pub volume_pool_path: String,
     pub screens: Screens,
     /// `[vnc] server_proxyclient_address`: the address at which the console gateway reaches the VNC servers of a host.
-    /// `%s` stands for the host's name. `None`: the address on which they listen, or else `host_ip`.
+    /// The host's name replaces `%s`. `None`: the address on which they listen, or else `host_ip`.
     pub console_address: Option<String>,
     /// The address of the host. `None`: the URI's host, or loopback for a local URI.
     pub host_ip: Option<String>,
     pub forward: ForwardMode,
     /// How long one hypervisor call may take before its outcome counts as unknown.
     pub call_deadline: Duration,
-    /// `[compute] shutdown_retry_interval`: the period in which a guest that is to shut down is asked again, because a
-    /// booting guest misses the request.
+    /// `[compute] shutdown_retry_interval`: the time after which a guest is asked again to shut down, because a booting
+    /// guest misses the request.
     pub shutdown_retry: Duration,
     /// `[libvirt] device_detach_attempts`: how often a running guest is asked to release a device.
     pub device_detach_attempts: u32,
     /// `[libvirt] device_detach_timeout`: how long the guest has each time.
     pub device_detach_timeout: Duration,
-    /// How long a transfer (image upload) may make no progress.
+    /// How long the transfer of an image or a disk may make no progress.
     pub transfer_stall: Duration,
-    /// The number of concurrent calls per host; further calls wait.
+    /// The number of concurrent calls per host, in addition to queries; further calls wait.
     pub workers: usize,
     /// The keepalive: seconds between probes, and the number of missed probes after which the connection counts as
     /// dead.

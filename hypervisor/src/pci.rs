@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct HostPci {
     /// Sorted by address. Devices with an address that Nova's options cannot name are left out.
     pub devices: Vec<PciDevice>,
-    /// Pairs of NUMA cell and socket, sorted; a cell without one certain socket is left out.
+    /// Pairs of NUMA cell and socket, sorted; a cell whose processors are in several sockets is left out.
     pub sockets: Vec<(u32, u32)>,
 }
 

@@ -63,7 +63,7 @@ const CPU: [(&str, &str); 54] = [
     ("xop", "HW_CPU_X86_XOP"),
 ];
 
-/// The traits that every host of this driver has.
+/// The traits that every host has.
 const ALWAYS: [&str; 18] = [
     "COMPUTE_FIRMWARE_BIOS",
     "COMPUTE_IMAGE_TYPE_ISO",

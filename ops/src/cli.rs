@@ -282,12 +282,13 @@ fn run_command(command: Command) -> ExitCode {
     }
 }
 
-/// Nova's tools read its configuration where no other file is named.
+/// The configuration file of Nova's tools, if the command line names none.
 const NOVA_CONF: &str = "/etc/nova/nova.conf";
 /// Nova's code for a failure that no sub-command documents.
 const NOVA_FAILURE: u8 = 255;
 
-/// The configuration and the log of one of Nova's tools. Options of the command line win over the files.
+/// Loads the configuration of one of Nova's tools, and starts the logging. Options of the command line win over the
+/// files.
 fn load_for_nova(options: &commands::manage::NovaOptions) -> Option<Config> {
     let mut place = options.place();
     if place.config_file.is_empty() && place.config_dir.is_empty() && std::path::Path::new(NOVA_CONF).exists() {

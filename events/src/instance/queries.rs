@@ -64,7 +64,7 @@ impl Alive {
         self.request.image.clone().or_else(|| self.boot_image.clone())
     }
 
-    /// The machine type of the guest: the recorded one. If none is recorded, the image's.
+    /// The machine type of the guest: the recorded one, or the image's if none is recorded.
     pub fn machine_type(&self) -> Option<&str> {
         let of_image = || {
             let mut properties = self.hardware_image()?.properties.iter();

@@ -1,7 +1,8 @@
 //! Scheduling decisions: why a server is on its host, or why no host was valid.
 //!
 //! This record is for people. It has the request, the number of hosts that pass each check, and the choice. It also has
-//! some rejected hosts with the reasons, and the weights of the best hosts. Its size does not grow with the cell.
+//! some rejected hosts with the reasons, and the weights of the best hosts. Its size does not grow with the number of
+//! hosts in the cell.
 
 use serde::{Deserialize, Serialize};
 

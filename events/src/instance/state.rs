@@ -56,7 +56,7 @@ pub struct Alive {
     pub lock: Option<Locked>,
     /// The image of the root disk if it differs from the requested image, as after an unshelve.
     pub root: Option<Box<ImageSnapshot>>,
-    /// The former image during a rebuild, until the rebuild has changed a disk.
+    /// The former image during a rebuild. It is restored if the rebuild fails before it changed a disk.
     pub former: Option<Box<FormerImage>>,
     /// The rescue disk's image while the server is in rescue or is entering it.
     pub rescue: Option<Box<ImageSnapshot>>,
@@ -92,7 +92,7 @@ pub enum Phase {
     Stopped {
         power: Power,
     },
-    /// A user can delete the server, or reboot it hard if it once ran.
+    /// An operation failed, or an administrator set this state. `docs/server-states.md` has the allowed actions.
     Error {
         power: Power,
     },

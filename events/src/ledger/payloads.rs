@@ -82,7 +82,7 @@ pub struct Claimed {
     pub consumer: ConsumerId,
     pub project: ProjectId,
     pub user: UserId,
-    /// `INSTANCE` or `MIGRATION`; `None` below Placement 1.38 (shown as `unknown`).
+    /// For example `INSTANCE` or `MIGRATION`; `None` below Placement 1.38 (shown as `unknown`).
     pub consumer_type: Option<String>,
     /// All allocations of the consumer from now on, sorted by provider.
     pub allocations: Vec<Allocation>,

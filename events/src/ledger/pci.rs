@@ -55,7 +55,7 @@ pub struct HostPciDevice {
     pub remote_managed: bool,
     /// Whether libvirt detaches the device from its host's driver.
     pub managed: bool,
-    /// Whether new guests may get the device. It stays listed without this as long as a guest has it.
+    /// Whether new guests may get the device. If not, the device stays listed only as long as a guest has it.
     pub offered: bool,
 }
 

@@ -1,7 +1,8 @@
 //! How far notifications are published: one stream for the whole log.
 //!
-//! A broker has confirmed every notification of an event at or before `position`. After a crash, publishing goes on from
-//! there, so none is lost. A message that was confirmed after the last record is published again, under the same ids.
+//! The broker has confirmed the notifications of all events up to the recorded position. After a crash, publishing goes
+//! on from there, so none is lost. A message that was confirmed after the last record is published again, under the
+//! same ids.
 
 pub mod outbox;
 

@@ -66,7 +66,7 @@ pub enum Task {
     },
     AttachVolume(DiskTask),
     DetachVolume(DiskTask),
-    /// `new` replaces `disk`.
+    /// The volume `new` replaces the volume of `disk`.
     SwapVolume {
         disk: DiskTask,
         new: VolumeId,

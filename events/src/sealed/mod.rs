@@ -39,7 +39,7 @@ pub const ERASED: &str = "[erased]";
 /// The first byte of sealed payloads.
 const FORMAT: u8 = 1;
 const NONCE: usize = 24;
-/// The length of format, ring, slot, nonce and the length of the sealed part.
+/// The size of the header in bytes: format, ring, slot, nonce, and the `u32` with the length of the sealed part.
 const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
 
 /// The subject of personal fields. All fields of one subject are erased together.
@@ -47,8 +47,8 @@ const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
 pub enum DataSubject {
     /// A user: their name, attributes and key pairs.
     User(UserId),
-    /// A server: its names, description, metadata, user data and files, its copy of a public key, and its posted
-    /// password.
+    /// A server: its names, description, metadata, tags, user data, files and the reason of its lock, its copy of a
+    /// public key, and its posted password.
     Server(InstanceId),
     /// All persons: caches of the log, such as checkpoints of the read models, repeat the data of all of them. See
     /// [`whole`].

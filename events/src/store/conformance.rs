@@ -102,7 +102,7 @@ fn events<const N: usize>(texts: [&str; N]) -> Vec<NewEvent> {
 
 /// The text of an event made by [`event`].
 pub fn text(recorded: &Recorded) -> String {
-    match ProcessEvent::of(recorded.event().expect("an event that was appended decodes")) {
+    match ProcessEvent::of(recorded.event().expect("an appended event must decode")) {
         Some(ProcessEvent::StepUndone(undone)) => undone.step.clone(),
         other => panic!("{other:?} was never appended"),
     }

@@ -1,7 +1,7 @@
 //! Encrypts snapshots of streams. A snapshot repeats personal fields of its stream, so all its bytes are encrypted.
 //!
-//! The key is that of [`crate::sealed::DataSubject::Caches`]. An erasure destroys it, so an older copy of the log
-//! reveals nothing about an erased person. A snapshot that cannot be opened is ignored.
+//! The key is that of [`crate::sealed::DataSubject::Caches`]. An erasure destroys it, so the snapshots in an older copy
+//! of the log reveal nothing about an erased person. A snapshot that cannot be opened is ignored.
 
 use super::{StoreError, StreamSnapshot};
 use crate::envelope::{Revision, StreamId};

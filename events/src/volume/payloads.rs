@@ -1,4 +1,4 @@
-//! The payloads, frozen at their version.
+//! Payloads of the events of a volume.
 
 use serde::{Deserialize, Serialize};
 

@@ -143,8 +143,9 @@ pub trait LiveMigration: Send + Sync {
     async fn migration_data(&self, instance: InstanceId) -> DriverResult<MigrationData>;
     /// The reasons why the guest cannot run here, as text; empty if it can.
     async fn destination_obstacles(&self, migration_data: &MigrationData) -> DriverResult<Vec<String>>;
-    /// Prepares a destination: creates empty disks for libvirt to copy into, and the files that every host creates for
-    /// itself (config drive, console log). Defines no domain. Succeeds if the destination is already prepared.
+    /// Prepares a destination. If the disks are `copied`, creates empty disks for libvirt to copy into. Also creates
+    /// the files that the destination does not share with the source (config drive, console log). Defines no domain.
+    /// Succeeds if the destination is already prepared.
     async fn prepare_destination(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()>;
     /// Starts the migration of a running guest. Succeeds if it is already migrating.
     async fn start_migration(&self, instance: InstanceId, plan: &MigrationPlan) -> DriverResult<()>;

@@ -1,8 +1,8 @@
 //! The optional parts of a driver, in addition to the core of [`Driver`]: one file and one trait for each part.
 //!
 //! A driver offers a part by returning itself from the accessor of that part, for example [`Driver::live_migration`].
-//! [`Needed::needed`] turns a part that is not offered into a refusal with its name. [`offered_by`] lists the parts of
-//! a driver without any call to its host, so that a caller can refuse work before it starts.
+//! [`Needed::needed`] turns a part that is not offered into a refusal that names the part. [`offered_by`] lists the
+//! parts of a driver without any call to its host, so that a caller can refuse work before it starts.
 //!
 //! Invariant: a driver that offers a part implements every call of it. A call returns [`DriverError::Unsupported`] if
 //! the driver supports it and the host does not.

@@ -13,13 +13,13 @@ use crate::driver::DriverResult;
 pub struct HostOwner {
     /// The same for a log and for all its copies.
     pub installation: Uuid,
-    /// Another one for each copy.
+    /// Differs in each copy.
     pub generation: Uuid,
 }
 
 #[async_trait]
 pub trait OwnerMark: Send + Sync {
-    /// The generation of this installation that drives the host; `None` if none has.
+    /// The generation of this installation that drives the host; `None` if none does.
     async fn generation_of(&self, installation: Uuid) -> DriverResult<Option<Uuid>>;
     /// Makes the host remember `owner` instead of another generation of the same installation.
     async fn remember(&self, owner: HostOwner) -> DriverResult<()>;

@@ -54,8 +54,8 @@ pub trait VolumeStore: Send + Sync {
     /// Every volume of the volume service in the pool.
     async fn volumes(&self) -> DriverResult<Vec<PoolVolume>>;
 
-    /// Creates a volume of at least `size` bytes. A volume that an earlier call left incomplete is created again. So
-    /// nobody may use the volume before one call has succeeded.
+    /// Creates a volume of at least `size` bytes. An earlier call may have left the volume incomplete, so a driver may
+    /// create an existing volume again. So nobody may use the volume before the last call has succeeded.
     async fn create_volume(&self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()>;
 
     async fn delete_volume(&self, name: &str) -> DriverResult<()>;

@@ -15,7 +15,7 @@ pub struct CpuModel {
     pub features: BTreeSet<String>,
 }
 
-/// The first of the operator's models with every required trait; `None` unless the mode is `custom`. Nova's
+/// The first of the operator's models with every required CPU trait; `None` unless the mode is `custom`. Source: Nova's
 /// `_get_guest_cpu_model_config`.
 pub(super) fn model(properties: &[(String, String)], host: &HostFacts) -> Result<Option<String>, HardwareError> {
     if host.cpu_mode != CpuMode::Custom {

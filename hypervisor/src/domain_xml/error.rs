@@ -1,4 +1,4 @@
-//! A choice of hardware that cannot be used, and how values are read.
+//! The errors of a choice of hardware that cannot be used, and the functions that parse values.
 
 use thiserror::Error;
 

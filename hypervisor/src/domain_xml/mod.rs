@@ -1,10 +1,10 @@
 //! A guest's configuration as libvirt's domain XML: a pure function of the guest and its host's facts.
 //!
 //! A guest has the same shape as with Nova's libvirt driver, which operators know: `pc` machine on x86, virtio disks
-//! and interfaces, and the config drive as a CD-ROM. Each guest also has a logged serial console, VNC, balloon
-//! statistics, and SMBIOS strings for cloud-init. Invariants: the same input gives the same bytes. User input cannot
-//! become markup ([`crate::xml`]). Every file lies in the host's storage pool ([`crate::volumes`] forms the names).
-//! Golden files: `hypervisor/golden/`.
+//! and interfaces, and the config drive as a CD-ROM. Each guest also has a logged serial console, a VNC screen by
+//! default, balloon statistics, and SMBIOS strings for cloud-init. Invariants: the same input gives the same bytes.
+//! User input cannot become markup ([`crate::xml`]). Every file lies in the host's storage pool ([`crate::volumes`]
+//! forms the names). Golden files: `hypervisor/golden/`.
 
 mod cpu;
 mod devices;
@@ -67,9 +67,9 @@ impl HostFacts {
         firmware::is_x86(&self.arch)
     }
 
-    /// The cache mode of a disk in a file: the operator's choice, or bypassing the page cache. If the file system
-    /// cannot bypass the page cache, QEMU cannot open a file with `none`. Then the mode is `writeback`, which still
-    /// honours the guest's flushes, as in Nova.
+    /// The cache mode of a disk in a file: the operator's choice, or `none`, which bypasses the page cache. If the file
+    /// system cannot bypass the page cache, QEMU cannot open a file with `none`. Then the mode is `writeback`, which
+    /// still honours the guest's flushes, as in Nova.
     fn cache(&self) -> CacheMode {
         match self.guests.cache.file.unwrap_or(CacheMode::None) {
             mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,

@@ -52,7 +52,8 @@ impl DiskSource {
         }
     }
 
-    /// The mode of the host's page cache: the operator's choice for this kind of source, or `none`.
+    /// The mode of the host's page cache: the operator's choice for this kind of source, or `none`. For a file,
+    /// [`HostFacts::cache`] decides.
     pub(super) fn cache(&self, host: &HostFacts) -> CacheMode {
         let modes = &host.guests.cache;
         match self {
@@ -94,7 +95,7 @@ pub(super) fn network(disk: &NetworkDisk, serial: &str) -> Element {
     }
 }
 
-/// Renders a monitor: `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
+/// Renders a monitor or a portal: `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
 pub(crate) fn host(monitor: &str) -> Element {
     let (name, port) = match monitor.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, rest)) => (address, rest.strip_prefix(':')),

@@ -354,8 +354,8 @@ fn a_flavor_limits_the_resources_of_a_guest() {
     ]);
     limited.ephemerals_gib = vec![1];
     let xml = golden("limited", &limited, &host());
-    assert_eq!(xml.matches("<iotune>").count(), 2, "only local disks have limits");
-    assert!(!xml.contains("<outbound"), "libvirt refuses a peak without an average");
+    assert_eq!(xml.matches("<iotune>").count(), 2, "the number of disks with limits is not that of the local disks");
+    assert!(!xml.contains("<outbound"), "there is a peak without an average, which libvirt refuses");
     let nic = render_interface(&limited.nics[0], &limited.hardware, 1, &host()).unwrap();
     assert!(nic.contains("<inbound average='1024' burst='4096'/>"), "a later interface needs the limit, too: {nic}");
     for (name, value) in
@@ -380,10 +380,10 @@ fn a_flavor_shapes_a_guest() {
     ];
     let kvm = HostFacts { kvm: true, ..host() };
     let xml = golden("shaped", &GuestSpec { vcpus: 4, ..with(&shaped) }, &kvm);
-    assert!(xml.contains("sockets='2' cores='2'"), "the flavor's topology precedes the image's");
-    assert!(xml.contains("action='reset'"), "the image's watchdog precedes the flavor's");
-    assert!(!xml.contains("<rng"), "the flavor forbids a random number generator");
-    assert!(!render(&with(&shaped), &host()).unwrap().contains("hidden"), "without KVM");
+    assert!(xml.contains("sockets='2' cores='2'"), "the flavor's topology must precede the image's");
+    assert!(xml.contains("action='reset'"), "the image's watchdog must precede the flavor's");
+    assert!(!xml.contains("<rng"), "the guest has a random number generator that its flavor forbids");
+    assert!(!render(&with(&shaped), &host()).unwrap().contains("hidden"), "a guest without KVM hides KVM");
     let off = with(&[("hw_watchdog_action", "disabled"), ("hw:watchdog_action", "pause")]);
     assert!(!render(&off, &host()).unwrap().contains("watchdog"));
     assert!(render(&with(&[("hw:watchdog_action", "bark")]), &host()).is_err());
@@ -421,11 +421,14 @@ fn an_operator_shapes_all_guests() {
     assert!(!xml.contains("type='tablet'"));
     assert!(!xml.contains("<stats"));
     let plain = render(&guest, &HostFacts { direct_io: false, ..chosen() }).unwrap();
-    assert!(!plain.contains("directsync"), "a guest could not start with direct I/O");
+    assert!(!plain.contains("directsync"), "a disk has direct I/O, which the pool's file system cannot do");
     let none = HostFacts { cpu_mode: CpuMode::None, ..chosen() };
-    assert!(!render(&guest, &none).unwrap().contains("<feature policy"), "flags without a model");
+    assert!(!render(&guest, &none).unwrap().contains("<feature policy"), "there are CPU flags without a CPU model");
     let tablet = with(&[("hw_pointer_model", "usbtablet")]);
-    assert!(render(&tablet, &chosen()).unwrap().contains("type='tablet'"), "the image decides");
+    assert!(
+        render(&tablet, &chosen()).unwrap().contains("type='tablet'"),
+        "the image's pointer device must precede the operator's"
+    );
 }
 
 #[test]
@@ -479,10 +482,10 @@ fn a_rescued_guest_has_its_root_as_the_second_disk() {
 fn a_guest_rescued_with_stable_devices_keeps_all_of_them_in_place() {
     let place = RescuePlace { cdrom: true, bus: Some("sata".to_owned()) };
     let xml = golden("rescue-stable", &rescued(Some(place)), &host());
-    assert!(!xml.contains("<boot dev"), "a boot list excludes a boot order of devices");
+    assert!(!xml.contains("<boot dev"), "there are a boot list and a boot order of devices, which libvirt refuses");
     let place = RescuePlace { cdrom: false, bus: Some("ide".to_owned()) };
     let q35 = HostFacts { machine_type: Some("q35".to_owned()), ..host() };
-    assert!(render(&rescued(Some(place)), &q35).is_err(), "a board without IDE");
+    assert!(render(&rescued(Some(place)), &q35).is_err(), "the rescue disk is on IDE, which the board does not have");
     let place = RescuePlace { cdrom: false, bus: Some("scsi".to_owned()) };
     assert!(render(&rescued(Some(place)), &host()).unwrap().contains("virtio-scsi"));
 }
@@ -538,7 +541,7 @@ fn a_pinned_guest() {
     let limited = GuestSpec { vcpus: 4, pinning: pinning.clone(), ..with(&[("quota:cpu_shares", "512")]) };
     let xml = golden("pinned", &limited, &HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, ..host() });
     assert_eq!(xml.matches("<cputune>").count(), 1, "limits and pins must be in one element");
-    assert!(!xml.contains("memoryBacking"), "no page size was requested");
+    assert!(!xml.contains("memoryBacking"), "the memory has a page size that nobody requested");
 }
 
 #[test]

@@ -65,7 +65,8 @@ impl Tuning {
         (!self.disk.is_empty()).then(|| Element::new("iotune").children(limits(&self.disk)))
     }
 
-    /// The limits of each interface. libvirt accepts a peak or a burst only together with an average.
+    /// The limits of each interface. libvirt accepts a peak or a burst only together with an average, so they have no
+    /// effect without one.
     pub(super) fn interface(&self) -> Option<Element> {
         let directions = [("inbound", &self.inbound), ("outbound", &self.outbound)];
         let limited = directions.map(|(name, limits)| {

@@ -65,7 +65,8 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     let domain_xml = capabilities_of(options.machine_types.chosen(&arch));
     let domain = parse(&domain_xml)?;
     let domain = domain.root_element();
-    // Only q35 machines can protect the variables of secure boot, so another machine would hide the ability.
+    // Only q35 machines can protect the variables of secure boot. So the capabilities of other x86 machines do not show
+    // whether the host has secure boot.
     let secure_xml = capabilities_of((arch == "x86_64").then_some("q35"));
     let secure_domain = parse(&secure_xml)?;
     let mut firmware = firmware(domain, secure_domain.root_element(), options);

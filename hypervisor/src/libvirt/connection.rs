@@ -30,7 +30,7 @@ use crate::options::LibvirtOptions;
 const BACKOFF_FIRST: Duration = Duration::from_millis(250);
 /// How often the connection thread checks that the connection still lives.
 const TICK: Duration = Duration::from_secs(1);
-/// The number of signals that a slow listener may miss before it must resynchronise.
+/// The number of signals that may wait for a slow listener. If more would wait, it misses some and must resynchronise.
 const SIGNALS: usize = 4096;
 
 const LOST: &str = "the connection was lost";

@@ -154,7 +154,7 @@ fn remove(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, dis
     HostStorage::new(connect, options).remove(&volumes::suffixed(instance, &disk.suffix))
 }
 
-/// Resizes disks to the specification. Creates, recreates or removes disks without content.
+/// Grows disks to the sizes in the specification. Creates, recreates or removes disks without content.
 fn provide(site: HostStorage<'_>, guest: &GuestSpec) -> DriverResult<()> {
     let pool = pool::open(site.connect, site.options)?;
     pool::refresh(&pool);

@@ -25,7 +25,7 @@ const CALL: &str = "TPM";
 const USAGE: i32 = virt_sys::VIR_SECRET_USAGE_TYPE_VTPM.cast_signed();
 /// The directory in which libvirt keeps the state of its system guests' TPMs.
 const STATES: &str = "/var/lib/libvirt/swtpm";
-/// The largest file of a TPM that is moved. The state of a TPM has some ten KiB.
+/// The largest size in bytes of a TPM's file that can be moved. The state of a TPM has some ten KiB.
 const MOST: usize = 4 << 20;
 
 /// The secret of the guest's TPM.
@@ -38,7 +38,7 @@ fn secret_of(connect: &Connect, instance: InstanceId) -> DriverResult<Option<Sec
 }
 
 fn hold(connect: &Connect, passphrase: &TpmPassphrase) -> DriverResult<()> {
-    // A crash may have left a secret of the same use under another id, which libvirt would refuse.
+    // A crash may have left a secret with the same usage under another id. libvirt would then refuse the new secret.
     drop_secret(connect, passphrase.instance)?;
     let usage = Element::new("usage").attr("type", "vtpm").child(Element::leaf("name", passphrase.instance));
     let xml = Element::new("secret")

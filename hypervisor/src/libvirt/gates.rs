@@ -1,4 +1,4 @@
-//! Locks that admit one holder per key: uploads per checksum, changes per guest.
+//! Locks that admit one holder per key: uploads per checksum, changes per guest and per volume.
 //!
 //! A permit moves into the blocking call that it protects. So a call that outlives its caller's deadline still keeps
 //! others out: a destroy cannot overtake the spawn that it undoes.

@@ -1,10 +1,10 @@
 //! Translates a migration plan into libvirt's flags, parameters and URIs. This file makes no calls to libvirt;
 //! `live_migration` makes them.
 //!
-//! A plan has two addresses. The source's libvirtd connects to the destination's under the first
-//! (`qemu+tls://HOST/system`). QEMU sends the guest's memory and the copied disks to the second (`tcp://HOST`), the
-//! stream. The stream is always TCP. A flag of the migration makes QEMU encrypt it; the certificate must match the host
-//! in the stream's address.
+//! A plan has two addresses. `peer` (`qemu+tls://HOST/system`) is the address at which the source's libvirtd reaches
+//! the destination's libvirtd. `stream` (`tcp://HOST`) is the address to which QEMU sends the guest's memory and the
+//! copied disks. The stream is always TCP. A flag of the migration makes QEMU encrypt it; the certificate must match
+//! the host in the stream's address.
 
 use std::net::IpAddr;
 
@@ -190,7 +190,11 @@ mod tests {
         let tls = parameters(&MigrationPlan { stream: Some("tcp://10.0.0.2".to_owned()), bandwidth: 7, ..copied });
         assert_eq!((tls.uri.as_deref(), tls.bandwidth), (Some("tcp://10.0.0.2"), Some(7)));
         assert_eq!(tls.migrate_disks, ["vda"]);
-        assert_eq!((parameters(&plan()).uri, parameters(&plan()).bandwidth), (None, None), "the hosts' own");
+        assert_eq!(
+            (parameters(&plan()).uri, parameters(&plan()).bandwidth),
+            (None, None),
+            "a plan without address and bandwidth must set neither"
+        );
     }
 
     /// Messages of QEMU 7.2 and 10.0 and of libvirt, and messages for failures that another attempt would only repeat.
@@ -210,7 +214,7 @@ mod tests {
             assert_eq!(flags(&slower), BARE | sys::VIR_MIGRATE_AUTO_CONVERGE, "{refusal}");
             let bare = without_post_copy(&MigrationPlan { auto_converge: false, ..both.clone() }, refusal).unwrap();
             assert_eq!(flags(&bare), BARE, "a flag was added that the plan does not permit");
-            assert_eq!(without_post_copy(&slower, refusal), None, "once");
+            assert_eq!(without_post_copy(&slower, refusal), None, "a plan without post-copy must not be retried");
         }
         for failure in [
             "operation aborted: migration out job: canceled by client",

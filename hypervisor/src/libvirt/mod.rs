@@ -8,6 +8,7 @@
 //! | `events`, `watch` | libvirt's event loop; turns lifecycle events into host signals |
 //! | `error` | translates libvirt's errors |
 //! | `capabilities`, `cells`, `pci`, `node` | a host's properties, resources and usage; its NUMA cells; its PCI devices; its id and memory |
+//! | `cpu_models` | the operator's CPU models and flags, checked against the host |
 //! | `pool`, `images`, `cached_image`, `unused_images` | volumes; the image cache; one of its images; the unused ones |
 //! | `storage`, `sparse` | the back ends of guests' disks; streams with holes |
 //! | `network`, `nwfilter`, `virtual_networks` | virtual networks; packet filters; the driver's calls on both |
@@ -26,6 +27,7 @@
 //! | `interfaces`, `nics` | the driver's calls on interfaces of existing guests; libvirt's calls |
 //! | `devices` | the bus addresses of a guest's interfaces and disks |
 //! | `volume_attachment`, `disks` | the driver's calls that attach, detach and swap volumes; libvirt's calls |
+//! | `emulated_tpm` | the passphrases and the state of guests' TPMs |
 //! | `secrets` | the keys and passwords of disks that QEMU reaches over the network |
 //! | `blockcopy` | the copy of a disk under a running guest |
 //!

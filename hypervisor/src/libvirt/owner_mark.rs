@@ -1,7 +1,7 @@
 //! The mark of the log that drives the host: a libvirt secret without a value, which libvirtd keeps on its disk.
 //!
-//! libvirt has no place for notes about a host. A secret is one that every hypervisor's daemon has, and it is replaced
-//! at once. Its id follows from the installation's, and its description has the generation.
+//! libvirt has no place for notes about a host, but every libvirtd stores secrets, and one call replaces a secret. The
+//! secret's id derives from the installation's id, and its description has the generation.
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -17,7 +17,7 @@ use crate::xml::Element;
 const CALL: &str = "owner mark";
 const WORDS: &str = "Chronova: this host is driven by generation ";
 
-/// The id of the secret, so that each installation has one.
+/// The id of the secret. Each installation has its own.
 fn secret_of(installation: Uuid) -> Uuid {
     Uuid::new_v5(&installation, b"chronova-owner")
 }

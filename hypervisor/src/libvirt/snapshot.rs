@@ -46,8 +46,9 @@ fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
 }
 
-/// Starts a copy in libvirt's format `format`, unless it is complete. Removes an incomplete one first, and ends a copy that an earlier process left
-/// running. The guest's other jobs continue, and libvirt refuses a second job: a copy of a volume, or a migration.
+/// Starts a copy in libvirt's format `format`, unless it is complete. First ends a copy that an earlier process left
+/// running, and removes an incomplete copy. Other jobs of the guest (a copy of a volume, a migration) continue: libvirt
+/// refuses the copy as a second job.
 pub(super) fn begin(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -129,7 +130,7 @@ fn is_written(guest: &Domain, path: &str) -> DriverResult<bool> {
     if text.is_null() {
         let error = Error::last_error();
         return match number(&error) {
-            // The guest went off between the two calls.
+            // There is no backup job, or the guest went off between the two calls.
             Some(ErrorNumber::NoDomainBackup | ErrorNumber::OperationInvalid | ErrorNumber::NoDomain) => Ok(false),
             _ => Err(translate(CALL, &error)),
         };
@@ -186,7 +187,7 @@ fn no_disk() -> DriverError {
 /// Refuses a raw disk that looks like another format. The guest writes the first bytes of the disk. libvirt would read
 /// the disk as that format, and so read any file of the host that the header names.
 fn is_taken_as_bytes(disk: &StoredDisk) -> DriverResult<()> {
-    // The disk is checked again. The guest is off, so no later check finds another format.
+    // The refresh makes libvirt detect the format again. The guest is off, so the format cannot change afterwards.
     disk.pool.refresh(0).map_err(|error| {
         tracing::debug!(%error, "storage pool not refreshed");
         DriverError::Timeout { call: CALL, seconds: 0 }

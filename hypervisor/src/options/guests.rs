@@ -6,7 +6,7 @@ use super::CacheMode;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuFlag {
     pub name: String,
-    /// Whether guests must have the feature, or must not (`-name`).
+    /// Whether guests must have the feature. `false` (`-name`): they must not have it.
     pub wanted: bool,
 }
 

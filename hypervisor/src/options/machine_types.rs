@@ -24,7 +24,7 @@ impl MachineTypes {
     }
 }
 
-/// Nova's default (`get_default_machine_type`). For PowerPC Nova leaves the choice to libvirt, which is `pseries`.
+/// Nova's default (`get_default_machine_type`). For PowerPC, Nova leaves the choice to libvirt: `pseries`.
 pub fn default_machine_type(arch: &str) -> &'static str {
     match arch {
         "x86_64" | "i686" | "" => "pc",

@@ -38,7 +38,7 @@ impl Consoles for SimHost {
 }
 
 impl SimMachine {
-    /// Numbers displays from port 5900 on, in the order of the running guests, as libvirt does.
+    /// Numbers the displays of running guests from port 5900 on, like libvirt, but in the order of the guests' ids.
     fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
         if !self.guest(instance)?.is_on() {
             return Err(not_running("console address"));

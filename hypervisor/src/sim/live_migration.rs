@@ -66,7 +66,7 @@ pub(super) struct SimMigrations {
     interfaces: BTreeSet<String>,
 }
 
-/// A call that removed or overwrote a guest's disk on shared storage while other hosts had that guest.
+/// A call that changed a guest's disk on shared storage while other hosts had that guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedDiskBreach {
     pub instance: InstanceId,

@@ -21,7 +21,7 @@ use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
 use crate::pinning::Pinning;
 
-/// The number of signals that a listener may miss. It is small, because a fleet has many machines.
+/// The number of signals that may wait for a listener. It is small, because a fleet has many machines.
 const SIGNALS: usize = 64;
 
 /// The state of one machine.
@@ -37,7 +37,7 @@ pub(super) struct SimMachine {
     pub(super) calls: BTreeMap<DriverCall, u64>,
     pub(super) struck: BTreeMap<Effect, u64>,
     alive: bool,
-    /// The time since which the machine is up, in this process.
+    /// When this process began to simulate the machine, or last made it reachable again.
     pub(super) up_since: Instant,
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,

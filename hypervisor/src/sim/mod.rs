@@ -5,9 +5,9 @@
 //! process. With a state directory they also survive the process: an acknowledged change is in the file before the call
 //! returns. [`SimHost`] is the driver of one machine.
 //!
-//! Invariants: no call spawns a task. Without latency, a call waits only for a guest that boots or ignores its power
-//! button. The same seed and the same calls give the same outcomes. A spawn needs its image, networks and filters, as
-//! on a real host.
+//! Invariants: no call spawns a task. Without latency and faults, a call waits only for an image's content, or for a
+//! guest that boots, ignores its power button or migrates. The same seed and the same calls give the same outcomes. A
+//! spawn needs its image, networks and filters, as on a real host.
 
 mod agent;
 mod console;
@@ -127,7 +127,7 @@ impl SimHost {
         }
     }
 
-    /// Waits until a booting guest would notice its power button.
+    /// Waits until a booting guest notices its power button, at most `limit`. Returns whether it notices.
     async fn until_booted(&self, instance: InstanceId, limit: Duration) -> DriverResult<bool> {
         let left = self.fleet.machine(self.index).until_attentive(instance)?;
         match left {

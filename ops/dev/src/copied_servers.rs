@@ -1,8 +1,9 @@
 //! Fills a log with copied servers: the events of one built server, repeated with other ids.
 //!
 //! A million servers over the API would take an hour; copying their events takes minutes. Every event is a copy of one
-//! that the program wrote. Only the ids of the server, its process, its project and its host differ, and they keep
-//! their length. So the log has all events that the program would record. The simulated hosts get the guests, too.
+//! that the program wrote. The ids of the server, its process, its project and its host are replaced by others of the
+//! same length. The server's number and names, the host's name, and the times differ, too. So the log has all events
+//! that the program would record. The simulated hosts get the guests, too.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -29,8 +30,8 @@ const CHUNK: usize = 1_000;
 const AT_ONCE: usize = 512;
 const PAGE: usize = 10_000;
 
-/// Adds `servers` servers of `projects` further projects to the log in `data`, evenly over the hosts. The control plane
-/// must be stopped, and must have built one server before.
+/// Adds `servers` servers to the log in `data`, evenly over the hosts. Each [`CHUNK`] of them belongs to the next of
+/// `projects` further projects. The control plane must be stopped, and must have built one server before.
 pub(super) fn fill(data: &Path, servers: usize, projects: usize) -> Result<()> {
     in_system(filled(data, servers, projects.max(1)))
 }
@@ -110,7 +111,7 @@ struct Pattern {
     hostname: String,
     ledger: StreamId,
     events: Vec<FillingEvent>,
-    /// The hosts; their names have the length of the name in the pattern.
+    /// The hosts whose names are as long as `hostname`.
     hosts: Vec<(HostId, String)>,
     begin: Timestamp,
     number: u64,

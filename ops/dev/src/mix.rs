@@ -56,7 +56,7 @@ pub(super) fn run(common: &Common, args: &MixBenchArgs) -> Result<BenchReport> {
 /// The servers for the actions.
 pub(super) struct Mix {
     servers: Mutex<Vec<String>>,
-    /// Actions refused with 409 because another action was under way, as in practice.
+    /// Actions refused with 409 (another action was under way) or 404 (the server was deleted), as in practice.
     pub(super) refused: AtomicUsize,
 }
 
@@ -79,8 +79,8 @@ impl Mix {
         load::clients(cloud, clients, LoadLimit::Time(time), |client, number| self.one(client, furniture, number))
     }
 
-    /// Sends request `number`. The last digit of `number` decides the kind of request, so that every run has the same
-    /// mix.
+    /// Sends request `number`. The last two digits of `number` decide the kind of request, so that every run has the
+    /// same mix.
     fn one(&self, client: &mut LoadClient, furniture: &Furniture, number: usize) -> Result<()> {
         let any = self.servers(|servers| servers.get(number.wrapping_mul(7_919) % servers.len().max(1)).cloned());
         let id = any.unwrap_or_default();

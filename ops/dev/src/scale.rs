@@ -2,8 +2,8 @@
 //!
 //! The benchmark first registers hosts and builds many servers over the API at once. Then it fills the log with copied
 //! servers ([`copied_servers`](super::copied_servers)). The control plane folds them, stops, and starts again. Lists
-//! and a steady mix of requests follow. Then one host in a hundred stops answering during the mix. Last, the control
-//! plane is killed and starts again. Each line of the report measures one of these.
+//! and a steady mix of requests follow. After another start, one host in a hundred stops answering, and the mix is
+//! repeated. Last, the control plane is killed and starts again. Each line of the report measures one of these.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! `chronova log copy`: copies a log in SQLite to the database that the configuration names.
 //!
 //! The copy has the same positions, hashes and times, so earlier anchors and exports stay valid. The command locks the
-//! source, and does not change it.
+//! source, and does not change its events.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -86,7 +86,8 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Copies the keys of the personal fields, which cannot be read without them. Never replaces a file with other keys.
+/// Copies the keys of the personal fields, which cannot be read without them. Refuses to replace a file that holds
+/// other keys.
 fn copy_keys(from: &Path, to: &Path) -> Result<(), StoreError> {
     if !from.exists() || from == to {
         return Ok(());

@@ -22,7 +22,7 @@ use crate::store::AppendError;
 pub const JSON: &str = "application/json";
 pub const BINARY: &str = "application/octet-stream";
 
-/// The largest length of a stream name or event type from outside.
+/// The largest length in bytes of a stream name or event type from outside.
 pub const MAX_NAME: usize = 255;
 
 /// Why an event is not valid in its stream.
@@ -140,8 +140,8 @@ impl EventStoreDbEvent {
         Ok(Self::ours(new.event.kind(), &envelope, data))
     }
 
-    /// An event of the log, as stored. Only an event with sealed personal fields is unsealed, because the reader has no
-    /// keys (see `docs/eventstoredb.md`). It is then encoded in its newest version.
+    /// An event of the log, as stored. An event with sealed personal fields is an exception: the reader has no keys
+    /// (see `docs/eventstoredb.md`), so this unseals the fields and encodes the event in its newest version.
     pub fn of_recorded(recorded: &Recorded) -> Result<Self, DecodeError> {
         if let Some(outside) = external(recorded)? {
             return Ok(Self::of_external(&outside));

@@ -5,9 +5,10 @@
 //! * `EventStoreDb`, with the feature `eventstoredb`: an [`EventStore`](super::EventStore) on an EventStoreDB server.
 //!   The server may also be a Chronova that serves its log in that protocol.
 //!
-//! The mapping is the same everywhere. A stream keeps its name. EventStoreDB's revisions begin at 0, so they are ours
-//! less one. A commit position is our position. Streams of our categories hold only our events. All other streams hold
-//! events of other programs, which Chronova does not interpret (see [`external`](crate::external)).
+//! The mapping is the same everywhere. A stream keeps its name. EventStoreDB's revisions begin at 0 and ours at 1, so
+//! our revision 5 is EventStoreDB's revision 4. A commit position is our position. Streams of our categories hold only
+//! our events. All other streams hold events of other programs, which Chronova does not interpret (see
+//! [`external`](crate::external)).
 
 pub mod form;
 #[cfg(feature = "eventstoredb")]

@@ -1,8 +1,8 @@
 //! An [`EventStore`] on a server that speaks EventStoreDB's protocol.
 //!
-//! * A [`RemoteConnection`] holds the connection. It retries, within bounds, when the connection is lost. The client
-//!   library gives up after a few attempts, so the connection replaces the client. An append is retried with the same
-//!   event ids: the server recognises the events that it already has.
+//! * A [`RemoteConnection`] holds the present client of the server. While the server cannot be reached, it retries a
+//!   call for a limited time. The client library gives up after a few attempts, so each retry opens a new client. An
+//!   append is retried with the same event ids: the server recognises the events that it already has.
 //! * A **follower** task subscribes to the whole log and feeds the live end ([`Tail`]). If its subscription breaks, the
 //!   task subscribes again at the same position. An append returns when its events have arrived this way, so that this
 //!   process reads its own writes.
@@ -31,7 +31,7 @@ use crate::store::{
     AppendError, AppendRight, Appended, EventStore, Expected, StoreError, StreamSnapshot, check_expected,
 };
 
-/// No log has larger positions, and the server stores positions as signed numbers.
+/// The largest position and the largest revision: the server stores both as signed numbers.
 const FAR: u64 = i64::MAX as u64;
 
 /// A log on another server.

@@ -1,7 +1,8 @@
 //! Copies a whole log into an empty database. Positions, hashes and times do not change.
 //!
-//! Until the copy is complete and verified it has another name, so that no member serves a part of a log. An
-//! interrupted copy continues at its end. The last hash proves that the existing part belongs to the same chain.
+//! Until the copy is complete and verified, it is stored under another cell name, so that no member serves a part of a
+//! log. An interrupted copy continues at its end. The last hash proves that the existing part belongs to the same
+//! chain.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::store::tail::Tail;
 /// The largest number of events in one transaction.
 const BATCH: usize = 1_024;
 const BATCH_BYTES: usize = 8 << 20;
-/// The lease of a copy, which is longer than one batch takes. When the lease ends, another copy can begin.
+/// The lease of a copy. It lasts longer than the copy of one batch takes. When the lease ends, another copy can begin.
 const LEASE: Duration = Duration::from_secs(30);
 const RENEWS: Duration = Duration::from_secs(5);
 
@@ -53,7 +54,7 @@ pub async fn copy(
 /// The log in the database that this process has taken.
 struct CopyTarget {
     link: Arc<DatabaseLink>,
-    /// The present name of the log.
+    /// The present cell name of the log.
     cell: String,
     holder: Vec<u8>,
     epoch: i64,
@@ -176,7 +177,7 @@ impl CopyTarget {
     }
 }
 
-/// The name of a log until its copy is complete.
+/// The cell name of a copy until the copy is complete.
 fn unfinished(cell: &str) -> String {
     format!("{cell} (unfinished copy)")
 }

@@ -191,7 +191,7 @@ impl PostgresStore {
         Ok((terms, link))
     }
 
-    /// A store that does not append yet. It has the log up to `end`, and follows it if it is a `member`.
+    /// A store that does not append yet. It has the log up to `end`. With a `member`, it follows the log.
     fn over(
         options: &PostgresOptions,
         terms: LeaseTerms,

@@ -1,4 +1,4 @@
-//! Reads events and snapshots from the database, for the leader and for read-only users.
+//! Reads events and snapshots from the database, for members and for read-only users.
 
 use std::sync::Arc;
 

@@ -126,9 +126,9 @@ fn position(row: &Row, column: usize) -> Position {
     Position(row.get::<_, i64>(column).unsigned_abs())
 }
 
-/// Takes the next epoch and the lease, unless a switchover requests a member other than `name`. Holders of older epochs
-/// can append no more. `None` if another holder has the epoch, and either its lease lasts or `held_only` is set. A
-/// holder without a lease (zero) is deposed at once.
+/// Takes the next epoch and the lease. Holders of older epochs can append no more. Returns `None` if a switchover
+/// requests a member other than `name`. Also returns `None` if another holder has the epoch, and its lease lasts or
+/// `held_only` is set. A holder without a lease (zero) is deposed at once.
 ///
 /// This is a write and waits for the standby. So the returned row is replicated, which a plain read cannot promise.
 pub(super) async fn take_epoch(
@@ -174,7 +174,7 @@ pub(super) async fn renew(
     Ok(within(client.query_opt(sql, values)).await?.map(|row| RenewedLease { wish: row.get(0) }))
 }
 
-/// Renames the holder's log. `false` if another holder has it.
+/// Gives the holder's log another cell name. `false` if another holder has the log.
 pub(super) async fn rename(client: &Client, cell: &str, holder: &[u8], to: &str) -> Result<bool, StoreError> {
     let sql = "UPDATE chronova_head SET cell = $3 WHERE cell = $1 AND holder = $2";
     Ok(within(client.execute(sql, &[&cell, &holder, &to])).await? == 1)

@@ -71,7 +71,7 @@ pub(super) fn reached(connection: &Connection, stream: i64) -> rusqlite::Result<
     Ok(last(connection, stream)? + later)
 }
 
-/// Positions of the stream's events after a revision, for events that the index does not have. Scans those events.
+/// The positions of the stream's unindexed events after a revision. Scans all unindexed events.
 pub(super) fn look(
     connection: &Connection,
     stream: i64,

@@ -149,6 +149,6 @@ mod tests {
         let known = first.identity;
         assert_eq!(shared().get(&known).map(|(_, users)| *users), Some(1));
         drop(first);
-        assert!(!shared().contains_key(&known), "closed with the last user");
+        assert!(!shared().contains_key(&known), "the descriptor must be closed with its last user");
     }
 }

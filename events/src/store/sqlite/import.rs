@@ -1,7 +1,7 @@
 //! Writes a new log from the events of another one, for a restore: positions, hashes and times do not change.
 //!
-//! The log is complete only after [`LogImport::finish`]. A crash before leaves a file that the caller must remove, so the
-//! caller writes to a temporary name. The chain is verified while the events are written.
+//! The log is complete only after [`LogImport::finish`]. A crash before that leaves an incomplete file, which the
+//! caller must recognise and remove. The chain is verified while the events are written.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -109,10 +109,10 @@ impl LogImport {
         insert(&mut self.connection.prepare_cached(INSERT)?, event, stream, kind, sum)
     }
 
-    /// Completes the log, and makes it durable. `keys`: the keys of its personal fields. Returns its end.
+    /// Completes the log, and makes it durable. `ring` has the keys of its personal fields. Returns the log's end.
     ///
     /// # Errors
-    /// The disk's.
+    /// An error of the disk.
     pub fn finish(self, ring: Option<&KeyRing>) -> Result<Anchor, StoreError> {
         let end = self.head();
         let explain = |e: rusqlite::Error| error::explain(&e, end.position.0);
@@ -157,7 +157,7 @@ mod tests {
         let events = source.read_all(Position::START, 9).await.unwrap();
         let part = |from: usize, to: usize| events[from..to].iter().map(|event| &**event);
         let mut import = LogImport::create(&to).unwrap();
-        assert!(LogImport::create(&to).is_err(), "never over a file");
+        assert!(LogImport::create(&to).is_err(), "the import overwrote a file");
         import.append(part(0, 2)).unwrap();
         import.append(part(2, 5)).unwrap();
         let end = import.finish(None).unwrap();
@@ -176,10 +176,13 @@ mod tests {
         let mut forged = LogImport::create(&folder.path().join("forged.db")).unwrap();
         assert!(
             matches!(forged.append(part(1, 5)), Err(StoreError::Corrupt { position: 2, .. })),
-            "no event is left out"
+            "the import accepted a log whose first event is missing"
         );
         let mut other = LogImport::create(&folder.path().join("other.db")).unwrap();
         other.chain = Chain::after(EventHash([1; 32]));
-        assert!(matches!(other.append(part(0, 1)), Err(StoreError::Corrupt { position: 1, .. })), "nor is one changed");
+        assert!(
+            matches!(other.append(part(0, 1)), Err(StoreError::Corrupt { position: 1, .. })),
+            "the import accepted an event of another chain"
+        );
     }
 }

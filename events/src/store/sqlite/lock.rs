@@ -94,7 +94,7 @@ mod tests {
                      2: -> FLOCK  ADVISORY  WRITE 9 fe:01:13 0 EOF\n\
                      3: FLOCK  ADVISORY  WRITE 0 fe:01:14 0 EOF\n";
         assert_eq!(named(locks, "fe:01:13"), Some(4242));
-        assert_eq!(named(locks, "fe:01:14"), None, "a process of another container");
+        assert_eq!(named(locks, "fe:01:14"), None, "a process of another container has no id here");
         assert_eq!(named(locks, "fe:01:15"), None);
     }
 }

@@ -1,5 +1,5 @@
 //! Measures SQLite itself on this disk, for benchmarks of the log: the same table, bytes and batches, and an ordinary
-//! index by stream. It uses none of the log's own code.
+//! index by stream. The measured reads and inserts use none of the log's own code.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::store::StoreError;
 #[derive(Debug)]
 pub struct Probe {
     connection: Connection,
-    /// The revision of all streams in the file.
+    /// The revision that all streams in the file have.
     revision: i64,
     // The last field, so that it is closed after the connection.
     _data: DataFile,

@@ -151,7 +151,7 @@ pub(super) fn read_all(
     Ok(events)
 }
 
-/// Reads every event after `after`, one at a time. A missing event is an error.
+/// Calls `each` with the events after `after` and up to `until`, at most `limit` of them. A missing event is an error.
 fn read_each(
     connection: &Connection,
     kinds: &Kinds,

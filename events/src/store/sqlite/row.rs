@@ -1,7 +1,7 @@
 //! One event as one row, and the checksum over it.
 //!
-//! Every read verifies the checksum of each row alone. The chain ([`crate::chain`]) also needs the previous row and
-//! serves proofs. The checksum also covers the chain's hash.
+//! Every read verifies the checksum of each row, which needs no other row. To verify the chain ([`crate::chain`]), a
+//! reader also needs the previous row. The checksum also covers the chain's hash.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

@@ -120,7 +120,7 @@ pub(super) struct OpenedLog {
     pub(super) data: DataFile,
 }
 
-/// `log.db` becomes `log.db.lock`.
+/// With the suffix `lock`, `log.db` becomes `log.db.lock`.
 pub(super) fn beside(data: &Path, suffix: &str) -> PathBuf {
     let mut name = data.as_os_str().to_owned();
     name.push(".");

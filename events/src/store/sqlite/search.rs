@@ -1,4 +1,4 @@
-//! Searches by SQL on the columns. So only matching events are read and decoded.
+//! Searches by SQL on the columns, so that few events are read and decoded that do not match.
 
 use std::sync::Arc;
 

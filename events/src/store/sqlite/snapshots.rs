@@ -26,7 +26,7 @@ pub(super) fn save(connection: &Connection, stream: &StreamId, sealed: &StreamSn
     Ok(())
 }
 
-/// Loads a snapshot; `None` if it is missing or damaged, or if its key was destroyed.
+/// Loads a snapshot; `None` if it is missing or damaged, or if its key was destroyed or lost.
 pub(super) fn load(
     connection: &Connection,
     keys: &KeyRing,

@@ -7,8 +7,8 @@
 //! transaction has to be undone. If the transaction fails, none of it was written, and all its requests get an error.
 //!
 //! The writer commits as soon as no request waits and the disk is idle. Otherwise it fills the transaction for as long
-//! as a sync takes, and then commits. So neither the disk nor the writer waits for the other. With slow syncs this
-//! gives a few large transactions, and with many requests it gives more and smaller ones.
+//! as a sync takes, and then commits. So neither the disk nor the writer waits for the other. Slow syncs give few and
+//! large transactions, fast syncs give many small ones.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

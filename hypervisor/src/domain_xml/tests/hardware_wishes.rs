@@ -55,7 +55,10 @@ fn a_tpm_is_emulated_and_its_state_is_encrypted() {
     let flat: String = xml.split('\n').map(str::trim).collect();
     assert!(flat.contains(device), "{flat}");
     assert_eq!(render(&with(&tpm), &with_firmware()), Err(HardwareError::NoTpmSecret));
-    assert!(render(&GuestSpec { tpm_secret: secret, ..with(&tpm) }, &host()).is_err(), "the host offers no TPM");
+    assert!(
+        render(&GuestSpec { tpm_secret: secret, ..with(&tpm) }, &host()).is_err(),
+        "a host without TPMs must refuse"
+    );
     let wrong = [("hw:tpm_version", "1.2"), ("hw:tpm_model", "tpm-crb")];
     assert!(render(&GuestSpec { tpm_secret: secret, ..with(&wrong) }, &with_firmware()).is_err());
 }

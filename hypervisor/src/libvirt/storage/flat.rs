@@ -1,7 +1,7 @@
 //! Raw files without a backing file: `images_type = raw` or `flat`.
 //!
-//! libvirt detects the format of files from their first bytes, which here the guest writes. Before libvirt reads such a
-//! file other than as bytes, the code checks the format that libvirt detects (`snapshot`).
+//! libvirt detects the format of a file from its first bytes. The guest writes the first bytes of a raw file. Before
+//! libvirt interprets the content of such a file, the code checks the format that libvirt detects (`snapshot`).
 
 use virt_sys as sys;
 

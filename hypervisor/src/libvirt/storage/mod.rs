@@ -475,7 +475,7 @@ mod tests {
             let kind = ImagesType::of_word(word, true).unwrap();
             assert_eq!(BACKENDS.iter().filter(|backend| backend.kind() == kind).count(), 1, "{kind:?}");
             let raw = backend_of(kind).for_raw().unwrap_or(backend_of(kind));
-            assert!(raw.is_raw(), "{kind:?}: raw content of other hosts has a back end");
+            assert!(raw.is_raw(), "{kind:?}: the back end for raw content must store raw volumes");
             let volume = backend_of(kind).volume(&disk);
             assert_eq!(volumes::owner(&volume), Some(id), "{kind:?}: the volume must name its guest");
             let in_directory = BACKENDS.iter().filter(|backend| !backend.is_apart());

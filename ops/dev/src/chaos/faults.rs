@@ -13,7 +13,7 @@ use super::world::{ChaosWorld, Life};
 const TROUBLES: u64 = 250;
 /// The control plane is killed before this many of a thousand operations.
 const KILLS: u64 = 5;
-/// While at least one in this many hosts is down, no further host fails.
+/// While at least one in this many hosts is down, no draw cuts off a further host.
 const DOWN: usize = 8;
 
 /// How often each kind of fault struck.

@@ -25,7 +25,8 @@ use super::world::{ChaosRequest, ChaosWorld, Life};
 
 /// How long all work may take to end, by the run's clock.
 const PATIENCE: Duration = Duration::from_hours(2);
-/// All work has ended when no event was appended for this long. Every reconciler runs at least twice in this time.
+/// All work has ended when no event was appended for this long. Every reconciler except that of the image cache runs at
+/// least twice in this time.
 const CALM: Duration = Duration::from_secs(150);
 const LOOK: Duration = Duration::from_secs(5);
 /// Number of reported differences between read models.

@@ -263,7 +263,8 @@ pub(super) fn request(
     Some(action(target.id, body, dice))
 }
 
-/// Requests that name something besides the server.
+/// The requests for the operations that are no action of the server alone. Most of them name a volume, a port, a
+/// network or a migration.
 fn request_of_part(operation: ChaosOperation, target: &OperationTarget<'_>, dice: &mut Dice) -> Option<ChaosRequest> {
     let OperationTarget { id, server, life, networks } = *target;
     let attached =

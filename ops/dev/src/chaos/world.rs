@@ -157,12 +157,12 @@ fn has_shared_volumes(seed: u64) -> bool {
 fn options(seed: u64) -> RuntimeOptions {
     RuntimeOptions {
         servers: ServerOptions {
-            // Half of the seeds have deleted servers that can be restored.
+            // With an odd seed, users can restore a deleted server for five minutes.
             reclaim_interval: Duration::from_secs(if seed.is_multiple_of(2) { 0 } else { 300 }),
             shelved_offload: Some(Duration::from_mins(2)),
             ..ServerOptions::default()
         },
-        // The quiet time at the end of a run is shorter than the default period.
+        // The default period of the power sync is longer than the quiet time at the end of a run.
         hosts: HostOptions { power_sync: Some(Duration::from_mins(1)), ..HostOptions::default() },
         reconcile: ReconcileOptions { resize_confirm_window: Duration::from_mins(10), ..ReconcileOptions::default() },
         volume: VolumeOptions { shared: has_shared_volumes(seed), ..VolumeOptions::default() },

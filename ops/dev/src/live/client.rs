@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// The newest microversions, which current clients request.
+/// The microversions that every request names.
 pub(crate) const VERSIONS: &str = "compute 2.96, placement 1.39";
 /// The longest time to wait for a byte.
 const PATIENCE: Duration = Duration::from_mins(10);

@@ -1,4 +1,5 @@
-//! Checks that the dumps hold every cell of the cloud, and that Nova has no unfinished work.
+//! Checks that the dumps have the necessary tables and every server that Nova maps to a cell, and that Nova schedules
+//! no server at the moment.
 
 use std::collections::BTreeSet;
 

@@ -16,7 +16,7 @@ use super::{Adoption, REPAIR_ROW, Unadoptable};
 use crate::nova::database::{rows, rows_by};
 use crate::nova::rows::NovaRow;
 
-/// The names behind the numbers of consumers and allocations.
+/// The tables that resolve the numbers in the rows of consumers and allocations, and the allocations by consumer.
 struct ClaimParts<'a> {
     providers: BTreeMap<&'a str, &'a str>,
     classes: BTreeMap<&'a str, &'a str>,

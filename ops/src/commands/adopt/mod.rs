@@ -137,7 +137,7 @@ struct Adoption<'a> {
     meta: Arc<Meta>,
     hosts: AdoptedHosts,
     servers: BTreeMap<InstanceId, AdoptedServer>,
-    /// The migrations that have own allocations in Placement.
+    /// The migrations that have allocations of their own in Placement, with their servers.
     moves: BTreeMap<ProcessId, InstanceId>,
     /// The servers of groups with a policy that a claim must not break.
     strict_groups: BTreeMap<InstanceId, ServerGroupId>,

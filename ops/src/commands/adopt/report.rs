@@ -45,7 +45,7 @@ pub enum AdoptionVerdict {
     Adopted,
     /// The object is adopted, but something about it will change. A note says what.
     Noted,
-    /// The object cannot be read, and Nova does not show it any more.
+    /// The object is deleted in Nova, and its rows cannot be read.
     Skipped,
     LeftOut,
     InTheWay,
@@ -90,7 +90,7 @@ impl AdoptionReport {
         Self { leave_out: leave_out.into_iter().collect(), ..Self::default() }
     }
 
-    /// Notes an object. The object is adopted, unless a finding says otherwise.
+    /// Adds an object to the report. The object is adopted, unless a finding says otherwise.
     pub(super) fn see(&mut self, thing: AdoptedThing, id: &str, name: &str) {
         let known = self.things.entry((thing, id.to_owned())).or_default();
         name.clone_into(&mut known.name);

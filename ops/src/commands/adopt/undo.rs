@@ -24,7 +24,8 @@ async fn first_change(store: &dyn EventStore) -> Result<Option<String>, CommandF
                 // users.
                 (is_adopted, change) = (true, None);
             }
-            // Reports of hosts about themselves do not count: Nova loses nothing without them.
+            // Other events that the system itself caused do not count, such as a host's report about itself. Nova
+            // loses nothing without them.
             Cause::System { .. } => {}
             Cause::User { .. } | Cause::Process { .. } => {
                 let told = || format!("{} of {} at position {}", event.kind, event.stream, event.position);

@@ -212,7 +212,7 @@ pub async fn segment(
     Ok(manifest)
 }
 
-/// Creates a file that only its owner may read, like the log itself. Overwrites a file that a crash left.
+/// Creates a file that only its owner may read, like the log itself. Replaces a file that a crash left.
 pub fn begin(path: &Path) -> Result<File, CommandFailure> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(path)(error)),

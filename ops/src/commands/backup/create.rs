@@ -1,10 +1,11 @@
 //! `chronova backup create`.
 //!
-//! The order makes a backup consistent beside a running server. The files are copied first, which takes the time. Then
-//! the log is copied up to its present end, and after it the files that came meanwhile. If one of them was removed
-//! before it was copied, the log is copied further, up to an end that no longer needs the file.
+//! The order makes a backup consistent beside a running server. The command first copies the files, which takes most of
+//! the time. Then it copies the log up to its present end, and then the files that were added meanwhile. If the server
+//! removed one of these files before it was copied, the command copies the log further, up to an event after which the
+//! file is no longer needed.
 //!
-//! A killed command leaves no backup, and nothing that a later one cannot use: the next continues the log's segments.
+//! A killed command leaves no backup. The next command continues the segments of the log that the killed one wrote.
 
 use std::io::Write;
 use std::path::Path;
@@ -21,7 +22,7 @@ use super::files::{CopiedFiles, KEYS};
 use super::folder::{BackupWriter, store as store_file};
 use super::manifest::{BackupManifest, StoredFile};
 
-/// How often the log is copied further because a file was removed meanwhile.
+/// The largest number of rounds of copying. A further round is needed if a file was removed before it was copied.
 const ROUNDS: usize = 100;
 
 pub(super) async fn run(
@@ -109,8 +110,8 @@ async fn extend(store: &dyn EventStore, log: &Path, now: Timestamp) -> Result<Ve
     Ok(segments)
 }
 
-/// Refuses a log that is not the one in the backups: another cloud's, or one that was restored to an earlier position
-/// and went on from there.
+/// Refuses a log that does not continue the log in the backups: the log of another cloud, or a log that was restored to
+/// an earlier position and has new events since.
 async fn check_same_log(store: &dyn EventStore, log: &Path, newest: Option<&Manifest>) -> Result<(), CommandFailure> {
     let Some(newest) = newest else { return Ok(()) };
     if newest.last <= store.head().0 && hash_at(store, newest.last).await?.to_string() == newest.end {

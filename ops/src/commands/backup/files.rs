@@ -9,7 +9,8 @@
 //! | `secrets/` | the secrets of the embedded key manager |
 //!
 //! Everything else is rebuilt from the log (`views/`, `log.db.seals`, `log.db.witness`), belongs to a running process
-//! (`log.db.lock`, `log.db-wal`), is a copy of the log (`archive/`), or simulates hosts (`sim/`).
+//! (`log.db.lock`, `log.db-wal`), is a copy of the log (`archive/`), identifies the file of the log (`log.db.home`), or
+//! simulates hosts (`sim/`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,7 +70,7 @@ impl CopiedFiles {
     }
 
     /// Copies one file, unless an earlier copy has its present content. The content of an image or a secret is written
-    /// once under its name, so the size and the time of the last change tell a changed file.
+    /// once under its name, so the size and the time of the last change show whether a file was changed.
     fn copy(&mut self, data: &Path, path: String, writer: &BackupWriter) -> Result<(), CommandFailure> {
         let source = data.join(&path);
         let Ok(metadata) = source.metadata() else { return Ok(()) };
@@ -96,9 +97,9 @@ impl CopiedFiles {
 
     /// Whether the copies have every file that belongs to the log at `head`.
     ///
-    /// A file is in place before the event that tells of it, and is removed after the event that ends its use. So if no
-    /// such end was recorded since `head`, the files that were found after `head` are all. `log` is opened after
-    /// the copies were made.
+    /// The server writes a file before it records the event that names the file, and removes it after it records the
+    /// event that ends its use. So a file of the log at `head` can be missing only if the log has such an end after
+    /// `head`. `log` must be opened after the files were copied, so that it has these ends.
     pub(super) async fn are_complete(&self, head: Position, log: &dyn EventStore) -> Result<bool, CommandFailure> {
         let mut at = head;
         loop {

@@ -5,10 +5,11 @@
 //! | `backup-POSITION-TIME.HASH.json` | the manifest of one backup |
 //! | `log/` | the log, as an archive that `chronova audit --archive DIR/log` reads |
 //! | `files/HASH` | the content of a file of the data folder |
-//! | `keys/HASH` | the keys of the personal fields: the newest backup's alone, because they have every older key |
+//! | `keys/HASH` | the keys of the personal fields: only those of the newest backup, which have all older keys, too |
 //! | `lock` | held by the command that writes |
 //!
-//! A name that ends in `.tmp` belongs to a command that was ended; the next one removes the file.
+//! The names of incomplete files end in `.tmp`. An interrupted command leaves such files, and the next command removes
+//! them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -25,7 +26,7 @@ use super::manifest::{BackupManifest, StoredFile, hexadecimal};
 const TEMPORARY: &str = "tmp";
 const CHUNK: usize = 1 << 18;
 
-/// A manifest, or the name and the damage of a damaged one.
+/// A manifest, or the name of a damaged manifest and its damage.
 type ReadManifest = Result<BackupManifest, (String, String)>;
 
 /// The folder of backups.
@@ -90,7 +91,8 @@ impl BackupFolder {
 }
 
 impl BackupWriter {
-    /// Opens the folder for writing, and creates it. Removes what an ended command left half written.
+    /// Opens the folder for writing; creates the folder if it does not exist. Removes the incomplete files of an
+    /// interrupted command.
     pub(super) fn open(dir: &Path) -> Result<Self, CommandFailure> {
         let folder = BackupFolder { dir: dir.to_owned() };
         for dir in [dir, &folder.log(), &folder.files(), &folder.keys()] {
@@ -156,7 +158,7 @@ impl BackupWriter {
     }
 }
 
-/// Copies `source` to `dir` under the hash of its content. `None`: the file is gone.
+/// Copies `source` to `dir` under the hash of its content. Returns `None` if the file is gone.
 pub(super) fn store(source: &Path, dir: &Path, path: String) -> Result<Option<StoredFile>, CommandFailure> {
     let mut file = match File::open(source) {
         Ok(file) => file,
@@ -198,7 +200,7 @@ pub(super) fn names(dir: &Path) -> Result<Vec<String>, CommandFailure> {
     };
     let mut names = Vec::new();
     for entry in entries {
-        // Every name that Chronova gives is a text.
+        // All names that Chronova gives are UTF-8.
         if let Ok(name) = entry.map_err(at(dir))?.file_name().into_string() {
             names.push(name);
         }

@@ -7,12 +7,13 @@
 //! | [`files`] | the files of the data folder that are copied beside the log |
 //! | [`create`], [`list`], [`verify`], [`restore`] | the commands |
 //!
-//! The log is copied as an archive ([`super::audit::archive`]) that each backup continues with one more segment. Every
-//! other file is stored under the hash of its content, so that an unchanged file is copied once. A backup exists when
-//! its manifest does: the manifest is written last, and its name has the hash of its content.
+//! The log is copied as an archive ([`super::audit::archive`]); each backup adds the segments with the new events.
+//! Every other file is stored under the hash of its content, so that an unchanged file is copied once. The manifest is
+//! written last and completes the backup. Its name has the hash of its content.
 //!
-//! Invariants: a file appears under its name only when it is complete and durable. Nothing that an older backup needs
-//! is changed or removed. A restored image, secret and key belongs to the restored position of the log.
+//! Invariants: a file appears under its name only when it is complete and durable. A command changes or removes no file
+//! that an older backup needs; of the files of keys, only the newest is needed. A log that is restored to the end of a
+//! backup has every image and secret that it names.
 
 mod create;
 mod files;

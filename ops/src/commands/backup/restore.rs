@@ -77,7 +77,7 @@ pub(super) async fn run(
     let bound = RestoreBound::of(args, newest, now)?;
     let data = &place.data;
     begin_in(data)?;
-    // The newest keys have all older ones, except those that an erasure has destroyed since.
+    // The newest file of keys has every key of the older files, except the keys that an erasure has destroyed since.
     if let Some(keys) = backups.iter().rev().find_map(|backup| backup.keys.as_ref()) {
         take(&folder.keys(), &data.0, keys, KEYS)?;
     }
@@ -159,8 +159,8 @@ fn write_log(
 
 /// Copies the files that belong to the log up to `end`. Returns their number.
 ///
-/// They are those of the first backup that reaches `end`. Between two backups, a file that was removed before the later
-/// one may still be in use at `end`: it is in the earlier one.
+/// These are the files of the first backup that reaches `end`. If `end` is before the end of that backup, the server
+/// may have removed a file in between. So this also copies the files that only the backup before has.
 fn take_files(
     folder: &BackupFolder,
     data: &DataDir,

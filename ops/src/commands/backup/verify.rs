@@ -77,7 +77,8 @@ fn check_log(log: &Path, damages: &mut Vec<String>) -> Result<BTreeMap<u64, Stri
     let segments = match manifests(log) {
         Ok(segments) => segments,
         Err(failure @ CommandFailure::Usage(_)) => {
-            // A description that cannot be parsed. The hash of its file has told its name, if a backup needs it.
+            // A segment's description cannot be parsed. If a backup needs it, the check of its hash has already
+            // reported its name.
             damages.push(format!("log: {failure}"));
             return Ok(BTreeMap::new());
         }

@@ -1,6 +1,7 @@
 //! `chronova host check`: asks each host what its guests can have, and says why they cannot have the rest.
 //!
-//! It asks as the server does at registration, so a host that fails here is not registered, for the same reason.
+//! The command asks the same questions as the server at registration. So the server refuses to register a host that
+//! fails here, for the same reason.
 
 use std::io::Write;
 use std::sync::Arc;

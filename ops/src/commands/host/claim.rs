@@ -1,7 +1,7 @@
-//! `chronova host claim`: makes hosts take this log, in place of another copy of it.
+//! `chronova host claim`: makes hosts accept this log instead of another copy of it.
 //!
 //! The command writes the mark of this log to the hosts ([`chronova_actors::hosts::fence`]). Only an operator can know
-//! that the other copy is gone for ever. The simulated hosts of a server are claimed while the server is stopped.
+//! that the other copy is gone for ever. The server must be stopped while its simulated hosts are claimed.
 
 use std::io::Write;
 

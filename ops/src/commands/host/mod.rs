@@ -1,8 +1,9 @@
-//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks
-//! and claims hosts without it.
+//! `chronova host`: drains hosts and puts them into maintenance, through the running server; checks and claims hosts
+//! without the server.
 //!
 //! Ending the command does not cancel the drain. The command waits for a server that is restarting. Exit status: 0 the
-//! host is empty, or the command does not wait; 1 servers stay on it, or the drain was cancelled; 2 the command failed.
+//! host is empty, or the command does not wait; 1 servers stay on it, the drain was cancelled, or a host failed its
+//! check or its claim; 2 the command failed.
 
 mod check;
 mod claim;
@@ -165,7 +166,7 @@ pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Re
 }
 
 fn path(host: &str, rest: &str) -> String {
-    // Names of hosts and ids need no escapes; the server refuses anything else as an unknown host.
+    // Names and ids of hosts need no escapes. All other characters are left out.
     let plain: String = host.chars().filter(|sign| sign.is_ascii_alphanumeric() || "-._".contains(*sign)).collect();
     format!("/chronova/v1/hosts/{plain}{rest}")
 }

@@ -77,8 +77,8 @@ impl InspectIndex {
         }
     }
 
-    /// The subjects that `name` can mean. A server's full id has precedence over servers' names, but a host's name over
-    /// hosts' ids. A living server has precedence over deleted servers of the same name.
+    /// The subjects that `name` can mean. A server's full id has precedence over servers' names, and a host's name has
+    /// precedence over hosts' ids. A living server has precedence over deleted servers of the same name.
     pub(super) fn find(&self, kind: &str, name: &str) -> Result<Vec<StorySubject>, CommandFailure> {
         Ok(match kind {
             "server" => self.find_server(name),

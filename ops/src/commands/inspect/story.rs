@@ -52,7 +52,8 @@ pub struct StoryLine {
     pub at: String,
     /// Seconds since the chapter began.
     pub after_seconds: f64,
-    /// Seconds since the step before; only the steps of a process have it.
+    /// Seconds since the previous event of the same process in this chapter; `None` for its first event, and for events
+    /// of other streams.
     pub took_seconds: Option<f64>,
     /// The cause: `user`, the name of a process, or the part of the system.
     pub by: String,

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::super::audit;
 
-/// The title of a story that begins with this event, in operators' words. `key` is the key of the event's stream.
+/// The title of a chapter that has this event, in operators' words. `key` is the key of the event's stream.
 pub(super) fn deed(key: &str, event: &Event) -> Option<&'static str> {
     let Event::InstanceEvent(event) = event else { return None };
     match event {

@@ -130,7 +130,8 @@ pub(super) fn server(
     })
 }
 
-/// Refuses a server with an unfinished task or build of Nova.
+/// Refuses a server with an unfinished operation, without a cell mapping, with a NUMA topology, or with devices of its
+/// host.
 fn is_at_rest(of: &ServerRows<'_>, shared: &SharedParts<'_>) -> Result<(), Unadoptable> {
     if let Some(task) = of.row.words("task_state") {
         let reason = format!("task_state is {task}");
@@ -176,7 +177,7 @@ fn placed(of: &ServerRows<'_>, build: ProcessId, hosts: &AdoptedHosts) -> Result
         };
     };
     let Some(host) = hosts.find(service, of.row.words("node")) else {
-        // A deleted server may outlive its host.
+        // The host of a deleted server may no longer exist.
         if of.is_deleted {
             return Ok(None);
         }
@@ -317,7 +318,7 @@ fn asked(of: &ServerRows<'_>, adopted: &Adopted) -> Result<Arc<Meta>, Unadoptabl
     }))
 }
 
-/// The image of the server, or the image of its root volume.
+/// The image of the server, and the image of its root volume. At most one of them is `Some`.
 fn image(
     of: &ServerRows<'_>,
     spec: Option<NovaObject<'_>>,

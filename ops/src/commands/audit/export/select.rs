@@ -101,7 +101,7 @@ impl OfProject {
 
     fn admits(&self, recorded: &Recorded) -> bool {
         match &recorded.meta.cause {
-            // A request made in another project belongs to that project, whatever its subject.
+            // If the request was made in another project, only its events in this project's own streams are exported.
             Cause::User { project: Some(other), .. } if *other != self.project => self.is_of_its_own(recorded),
             _ => self.is_of_its_own(recorded) || self.correlations.contains(&recorded.meta.correlation),
         }
