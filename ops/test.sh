@@ -281,7 +281,8 @@ stage_real() {
   export CHRONOVA_IMAGE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2
   export PATH=$VENV/bin:$PATH
   image_current || check "guest image" bash tests/testbed/make-image.sh "$CHRONOVA_IMAGE" || return
-  # No whole run of the driver's tests has passed yet: the testbed's libvirtd ends during the conformance suite.
+  # Only a long run has the driver's tests. No whole run of them has passed yet: the testbed's libvirtd ends during the
+  # conformance suite.
   [ -z "${CHRONOVA_SOAK:-}" ] || [ -n "${CHRONOVA_SCRIPTS:-}" ] || driver_tests
   for script in "${scripts[@]}"; do
     if grep -q 'testbed/house\.sh' "$script"; then shared+=("$script"); else apart+=("$script"); fi

@@ -51,7 +51,10 @@ fn with_a_certificate_the_apis_speak_only_tls() {
             let args = [&TRUST[..], &TOKEN, &[version, http]].concat();
             let (code, body) = curl(&folder, &args, &format!("{url}/compute/v2.1/"));
             assert_eq!(code, 0, "{version} {http}: {body}");
-            assert!(body.contains(&format!("\"{url}/compute/v2.1/\"")), "links have the scheme of the request: {body}");
+            assert!(
+                body.contains(&format!("\"{url}/compute/v2.1/\"")),
+                "the link lacks the scheme of the request: {body}"
+            );
         }
     }
     // These fail: an authority that the client does not know, unsafe versions, and no TLS at all.

@@ -55,15 +55,15 @@ fn open_to_others(folder: &Path) -> Vec<String> {
 #[test]
 fn a_start_closes_the_data_folder_to_all_but_its_owner() {
     let (mut cloud, _) = settled();
-    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "while it runs");
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "open while the server runs");
     cloud.stop();
     let checkpoint = newest(&cloud);
-    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "after a run, with a checkpoint");
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "open after a run, with a checkpoint");
     for (path, mode) in [(cloud.data(), 0o755), (cloud.data().join("views"), 0o755), (checkpoint, 0o644)] {
         std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
     cloud.start();
-    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "closed again");
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "open after the next start");
     assert!(cloud.log().contains("closed=3"), "the log must say how many entries were closed:\n{}", cloud.log());
     cloud.stop();
 }

@@ -87,7 +87,7 @@ class Api:
 
 
 class Book:
-    """What the control plane acknowledged. `unsure` has the names of resources whose creation got no answer."""
+    """The requests that the control plane acknowledged. `unsure` has the names of resources whose creation got no answer."""
 
     def __init__(self):
         self.lock = threading.Lock()

@@ -38,7 +38,11 @@ async fn flavors_and_who_may_use_them() {
         list.body["flavors"].as_array().unwrap().iter().map(|f| f["id"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(ids(USER, "").await, ["1", "s"]);
-    assert_eq!(ids(USER, "?is_public=false").await, ["1", "s"], "only administrators see private ones");
+    assert_eq!(
+        ids(USER, "?is_public=false").await,
+        ["1", "s"],
+        "a user's query for private flavors must list the public ones"
+    );
     assert_eq!(ids(ADMIN, "?is_public=none").await, ["1", "h", "s"]);
     assert_eq!(ids(ADMIN, "?is_public=false").await, ["h"]);
     assert_eq!(ids(USER, "?minRam=100").await, ["1"]);

@@ -25,7 +25,7 @@ pub enum VolumeFault {
     ReservesForAll,
     /// Released attachments stay.
     ReleasesNothing,
-    /// The attachments of every server end.
+    /// A request to end one server's attachments ends those of every server.
     ReleasesAll,
     /// Detaching succeeds for a volume that no server has attached.
     DetachesFree,

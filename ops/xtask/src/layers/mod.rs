@@ -1,9 +1,9 @@
 //! `cargo xtask layers`: checks which names each folder may use.
 //!
 //! Rules are data ([`rules::RULES`]): a name, the reason, and a function over one file. The check reads code as tokens
-//! ([`source`]), so that comments and string literals never count. `tests.rs` has a snippet for each rule that breaks
-//! it, because a rule must be able to fail. A rule cannot be switched off for a line; change the rule here if it is
-//! wrong.
+//! ([`source`]), so that comments and string literals never count. For each rule, `tests.rs` has a snippet that breaks
+//! the rule, because a rule must be able to fail. A rule cannot be switched off for a line; change the rule here if it
+//! is wrong.
 
 mod cycles;
 mod debug_names;
