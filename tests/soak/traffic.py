@@ -87,7 +87,9 @@ class Api:
 
 
 class Book:
-    """The requests that the control plane acknowledged. `unsure` has the names of resources whose creation got no answer."""
+    """The requests that the control plane acknowledged. `unsure` has the names of resources whose creation got no
+    answer.
+    """
 
     def __init__(self):
         self.lock = threading.Lock()
