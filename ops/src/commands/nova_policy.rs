@@ -60,8 +60,9 @@ const TARGETS: [&str; 5] = ["project_id", "user_id", "quota_class", "availabilit
 
 /// Runs the command.
 ///
-/// # Errors A target has a name that Nova does not know, there is no such server, or the policy is not valid. As in
-/// Nova, the program then exits with 1.
+/// # Errors
+/// A target has a name that Nova does not know, there is no such server, or the policy is not valid. As in Nova, the
+/// program then exits with 1.
 pub fn run(args: &NovaPolicyArgs, config: &Config, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     let NovaPolicyCategory::Policy(NovaPolicyCommand::Check { api_name, target }) = &args.category;
     let target = target_of(target, args, config)?;

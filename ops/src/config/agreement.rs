@@ -335,7 +335,8 @@ fn migration(config: &Config) -> Vec<Clash> {
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
 }
 
-/// The two settings under which a guest could read the metadata of another guest.
+/// Checks that only known proxies can ask for a guest's metadata. Otherwise, a guest could read the metadata of another
+/// guest.
 fn metadata(config: &Config) -> Vec<Clash> {
     let (neutron, api) = (&config.neutron, &config.api);
     let unsigned = error(
