@@ -3,8 +3,8 @@
 #
 # --soak runs longer variants of some tests: hundreds of kills, thousands of flipped bits, the long forms of the scripts
 # for real hosts, and CHRONOVA_FUZZ_SECONDS (120) of random input for each target. Such a run takes hours, so it can be
-# run in parts: some stages at a time, and some scripts of the stage `real` at a time. Each result goes into
-# tests/soak.txt.
+# run in parts: some stages at a time, and some scripts of the stage `real` at a time. The results of tests and scripts
+# go into tests/soak.txt.
 #
 # The stage `rows` compares docs/requirements with the tests and checks of this run. It follows the whole stages `unit`
 # and `real`.

@@ -54,7 +54,7 @@ fn servers(client: &Client) -> BTreeSet<(String, String)> {
     answer.body["servers"].as_array().unwrap().iter().map(|one| (text(one, "id"), text(one, "name"))).collect()
 }
 
-/// Clients that create and delete servers and images until the flag is set. A request may fail while nothing answers.
+/// Clients that create and delete servers and images until the flag is set. Every request must succeed.
 struct Load {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<u64>>,
@@ -108,7 +108,7 @@ fn image_comes_and_goes(client: &Client, _: &Furniture, round: u64) {
     }
 }
 
-/// Every image of the cloud has its content.
+/// Checks that every active image of the cloud has its content. Returns the number of these images.
 fn images_are_whole(client: &Client) -> usize {
     let answer = client.get("/image/v2/images?limit=1000&status=active").unwrap().expect(200);
     let all = answer.body["images"].as_array().unwrap();
@@ -222,7 +222,7 @@ fn what_cannot_be_restored_is_refused() {
     refused(&empty, &["backup", "restore", &dir, "--at", &(end + 1_000).to_string()], "the newest backup ends at");
     refused(&empty, &["backup", "restore", &dir, "--at", "2999-01-01"], "the newest backup was made at");
     refused(&empty, &["backup", "restore", &dir, "--at", "2001-01-01"], "no event of the backups is so old");
-    // The log of a restored cloud goes its own way, and must not continue the backups of the other.
+    // A restored cloud writes a log of its own, which must not continue the backups of the original log.
     cloud.furnish();
     done(cloud.command(&["backup", "create", &dir]));
     let other = restored(&dir, &["--at", &end.to_string()]);
@@ -275,7 +275,7 @@ fn a_flipped_byte_in_a_backup_is_located() {
     done(chronova(&["backup", "verify", &dir]));
     let image = files(&Path::new(&dir).join("files")).pop().unwrap();
     std::fs::remove_file(image).unwrap();
-    assert_eq!(chronova(&["backup", "verify", &dir]).0, 1, "a lost file");
+    assert_eq!(chronova(&["backup", "verify", &dir]).0, 1, "the verification misses a lost file");
 }
 
 /// Kills the command at a system call that changes a file of the backups: at every 5th call, or at each with

@@ -92,7 +92,7 @@ fn with_an_authority_for_clients_only_its_certificates_are_accepted() {
         };
         cloud.wait("it lets its client in", |_| shown("client") == 0);
         assert_ne!(shown("stranger"), 0, "a certificate of an unknown authority was accepted");
-        assert_ne!(curl(&folder, &TRUST, &url).0, 0, "no certificate");
+        assert_ne!(curl(&folder, &TRUST, &url).0, 0, "a client without a certificate was accepted");
     }
     cloud.stop();
 }

@@ -68,7 +68,7 @@ fn databases_that_do_not_exist_have_novas_codes() {
     for line in ["db online_data_migrations --max-count 0", "db online_data_migrations --max-count many"] {
         site.manage(line, 127);
     }
-    // Such a sub-command says in one sentence why it does nothing.
+    // A sub-command about databases says in one sentence why it does nothing.
     let (_, _, said) = site.run("nova-manage", &["db", "sync"]);
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.starts_with("Chronova has no database to synchronise"), "{said}");

@@ -17,7 +17,7 @@ fn log(cloud: &Cloud) -> String {
     std::fs::read_to_string(cloud.folder.path().join("log")).unwrap_or_default()
 }
 
-/// Sends SIGHUP, and waits until the log has this many lines about it.
+/// Sends SIGHUP, and waits until the log contains the text `what` this many times.
 fn hang_up(cloud: &mut Cloud, what: &str, times: usize) {
     cloud.signal("HUP");
     cloud.wait(what, |cloud| log(cloud).matches(what).count() == times);

@@ -19,7 +19,7 @@ use crate::world::{Life, World, build_request, small};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PciTracking {
     Untracked,
-    /// With `report_in_placement`, and aliases of `pci_in_placement`.
+    /// The hosts have `report_in_placement`, and the aliases `pci_in_placement`.
     Tracked,
 }
 

@@ -1,8 +1,8 @@
 //! An independent model of Placement: the rules of the Placement API, written for clarity and not for speed.
 //!
-//! The model shares no code with the ledger or the index. Each query sums the usage of all consumers. The search for
-//! candidates tries every provider for every part of a request, in every tree. The rules follow the API reference and
-//! the reference implementation:
+//! The model shares no code with the ledger or the index. Each query sums the usage of all consumers. For each tree,
+//! the search for candidates tries each of its providers and each of its sharing providers for every part of a request.
+//! The rules follow the API reference and the reference implementation:
 //!
 //! * One tree answers a request: its own providers, and sharing providers (`MISC_SHARES_VIA_AGGREGATE`) that have an
 //!   aggregate in common with any provider of the tree.

@@ -26,7 +26,7 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
 /// A line of the list.
 struct ForeignOption {
     section: &'static str,
-    /// `*` stands for every option of the section.
+    /// `*` means every option of the section.
     name: &'static str,
     /// The harmless value and the reason why the option has no meaning here.
     reason: Option<(&'static str, &'static str)>,

@@ -1,4 +1,4 @@
-//! `volume_attachment`, `image_property` and `libvirt`: what servers keep.
+//! `volume_attachment`, `image_property` and `libvirt`: the sub-commands about stored properties of servers.
 
 use serde_json::{Value, json};
 

@@ -29,9 +29,9 @@ pub enum VolumeFault {
     ReleasesAll,
     /// Detaching succeeds for a volume that no server has attached.
     DetachesFree,
-    /// Volumes of other projects are copied.
+    /// A project can create snapshots of other projects' volumes.
     CopiesAnything,
-    /// Snapshots of other projects become volumes.
+    /// A project can create volumes from other projects' snapshots.
     MakesOfAnything,
     /// All volumes on a host are removed.
     SweepsAll,
