@@ -98,7 +98,7 @@ async fn key_pairs_belong_to_users() {
     let made = make("2.91", USER, json!({"name": "made"})).await;
     let private = made.body["keypair"]["private_key"].as_str().unwrap();
     assert!(private.starts_with("-----BEGIN OPENSSH PRIVATE KEY-----"), "{private}");
-    // No answer shows the private half again, and the log does not have it.
+    // No later answer shows the private half.
     assert!(!api.get("/os-keypairs/made?user_id=alice", "2.10").await.to_string().contains("PRIVATE"));
     let names = async |path: &str, version: &str, who: &str| -> Vec<String> {
         let list = api.call("GET", path, version, who, None).await;

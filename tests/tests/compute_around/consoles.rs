@@ -57,7 +57,7 @@ async fn a_vnc_console_is_opened_and_its_token_is_known_to_the_proxy() {
         shown["console"],
         json!({"instance_uuid": server, "host": "127.0.0.1", "port": 5900, "internal_access_path": null})
     );
-    assert_eq!(api.get(&path, "2.99").await, shown, "only direct SPICE connections have a TLS port");
+    assert_eq!(api.get(&path, "2.99").await, shown, "version 2.99 shows other fields of a VNC console");
     is(&api.call("GET", &path, "2.30", ADMIN, None).await, 400, "malformed");
     is(&api.call("GET", &path, "2.31", USER, None).await, 403, "os-console-auth-tokens");
     is(&api.call("GET", &format!("{path}?a=b"), "2.99", ADMIN, None).await, 400, "Additional properties");
