@@ -17,7 +17,7 @@ pub enum ImageFault {
     ShowsAll,
     /// Images without bytes are found.
     ShowsEmpty,
-    /// Bytes are read without a look at the checksum that the caller names.
+    /// Reading ignores the checksum that the caller names.
     ReadsStale,
     /// A second upload is refused.
     UploadsOnlyOnce,
