@@ -3,8 +3,8 @@
 #
 # --soak runs longer variants of some tests: hundreds of kills, thousands of flipped bits, the long forms of the scripts
 # for real hosts, and CHRONOVA_FUZZ_SECONDS (120) of random input for each target. Such a run takes hours, so it can be
-# run in parts: some stages at a time, and some scripts of the stage `real` at a time. Each result goes into
-# tests/soak.txt.
+# run in parts: some stages at a time, and some scripts of the stage `real` at a time. The results of tests and scripts
+# go into tests/soak.txt.
 #
 # The stage `rows` compares docs/requirements with the tests and checks of this run. It follows the whole stages `unit`
 # and `real`.
@@ -281,7 +281,8 @@ stage_real() {
   export CHRONOVA_IMAGE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2
   export PATH=$VENV/bin:$PATH
   image_current || check "guest image" bash tests/testbed/make-image.sh "$CHRONOVA_IMAGE" || return
-  # No whole run of the driver's tests has passed yet: the testbed's libvirtd ends during the conformance suite.
+  # Only a long run has the driver's tests. No whole run of them has passed yet: the testbed's libvirtd ends during the
+  # conformance suite.
   [ -z "${CHRONOVA_SOAK:-}" ] || [ -n "${CHRONOVA_SCRIPTS:-}" ] || driver_tests
   for script in "${scripts[@]}"; do
     if grep -q 'testbed/house\.sh' "$script"; then shared+=("$script"); else apart+=("$script"); fi

@@ -64,7 +64,7 @@ pub struct LogSettings {
     pub syslog: Option<u8>,
     /// Whether to log to systemd's journal.
     pub journal: bool,
-    /// Whether no line at all is wanted.
+    /// Whether to log nothing if these settings name no other target. Otherwise, such settings log to standard error.
     pub quiet: bool,
     /// The form of times in text lines, as in strftime.
     pub date_format: Option<String>,
@@ -137,7 +137,7 @@ fn daemon(name: &'static str, daemon: LogDaemon) -> Result<Box<dyn Layer<Subscri
     Ok(opened.boxed())
 }
 
-/// Times in the operator's form, which was checked before.
+/// Writes times in the format of `log_date_format`, which the check of the configuration has accepted.
 struct OperatorTime(String);
 
 impl FormatTime for OperatorTime {
@@ -167,7 +167,7 @@ where
 struct LogFile {
     path: Arc<Path>,
     file: Arc<Mutex<File>>,
-    /// Whether each line looks whether another file has the name now.
+    /// Whether each write first checks that the path still leads to this file.
     watch: bool,
 }
 
@@ -176,7 +176,7 @@ impl LogFile {
         Ok(Self { path: path.into(), file: Arc::new(Mutex::new(append_to(path)?)), watch })
     }
 
-    /// Opens the file again if another one, or none, has its name. A failure keeps the old one.
+    /// Opens the path again if it leads to another file, or to none. If that fails, the old file stays in use.
     fn follow(&self, file: &mut File) {
         let same =
             |now: &std::fs::Metadata, known: &std::fs::Metadata| (now.dev(), now.ino()) == (known.dev(), known.ino());

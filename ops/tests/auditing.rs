@@ -150,7 +150,8 @@ fn a_reader_of_the_system_sees_events_without_personal_fields() {
     cloud.stop();
 }
 
-/// Reads a project's feed until it names `server`. Returns all lines of the answer's body so far.
+/// Reads a project's feed until it names `server`. Returns the lines that it read, among them the headers of the
+/// answer.
 fn lines_until(feed: &mut Feed, server: &str) -> Vec<String> {
     let mut lines = Vec::new();
     loop {
@@ -189,7 +190,7 @@ fn a_project_follows_its_own_servers_and_receives_no_byte_of_another() {
     let told = lines_until(&mut attacker, &own);
     let data: Vec<&String> = told.iter().filter(|line| line.starts_with("data: ")).collect();
     assert_eq!(data, [&format!("data: {{\"servers\":[\"{own}\"]}}")], "{told:?}");
-    // The rest is the feed's own: headers, sizes of chunks, the pause between connections, heartbeats.
+    // The rest of the body is the feed's own: sizes of chunks, the pause between connections, heartbeats.
     let body = told.iter().position(String::is_empty).unwrap();
     let known = |line: &&String| {
         let own = ["", "retry: 2000", ": alive", data[0].as_str()];
@@ -377,8 +378,8 @@ fn recorded(cloud: &Cloud, kind: &str) -> usize {
 }
 
 /// Kills the process at a system call of an erasure that writes, syncs, removes or renames: at every 13th call, or at
-/// each with `CHRONOVA_SOAK`. The next start or command completes a recorded erasure. It begins no erasure that was not
-/// recorded. Either way, the next erasure removes all data.
+/// each with `CHRONOVA_SOAK`. The next start or command completes a recorded erasure. An erasure that was not recorded
+/// is requested again. Either way, all data is removed in the end.
 #[test]
 fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
     const ERASE: [&str; 7] = ["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes"];
@@ -411,7 +412,7 @@ fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
         if died % 2 == 0 && asked > 0 {
             cloud.start();
             cloud.stop();
-            assert_eq!(recorded(&cloud, "erasure.completed"), 1, "call {call}: the start did not complete it");
+            assert_eq!(recorded(&cloud, "erasure.completed"), 1, "call {call}: the start did not complete the erasure");
         } else {
             let (code, text) = cloud.command(&ERASE);
             assert_eq!(code, 0, "call {call}: {text}");

@@ -54,7 +54,7 @@ fn servers(client: &Client) -> BTreeSet<(String, String)> {
     answer.body["servers"].as_array().unwrap().iter().map(|one| (text(one, "id"), text(one, "name"))).collect()
 }
 
-/// Clients that create and delete servers and images until the flag is set. A request may fail while nothing answers.
+/// Clients that create and delete servers and images until the flag is set. Every request must succeed.
 struct Load {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<u64>>,
@@ -108,7 +108,7 @@ fn image_comes_and_goes(client: &Client, _: &Furniture, round: u64) {
     }
 }
 
-/// Every image of the cloud has its content.
+/// Checks that every active image of the cloud has its content. Returns the number of these images.
 fn images_are_whole(client: &Client) -> usize {
     let answer = client.get("/image/v2/images?limit=1000&status=active").unwrap().expect(200);
     let all = answer.body["images"].as_array().unwrap();
@@ -128,7 +128,10 @@ fn restored(dir: &str, more: &[&str]) -> Cloud {
     done(cloud.command(&args));
     let text = done(cloud.command(&["audit", "verify"]));
     assert!(text.contains("the log is whole"), "{text}");
-    assert!(done(cloud.command(&["audit", "verify", "--quick"])).contains("the log is whole"), "it has seals");
+    assert!(
+        done(cloud.command(&["audit", "verify", "--quick"])).contains("the log is whole"),
+        "a quick verification of the restored log does not pass"
+    );
     cloud
 }
 
@@ -160,7 +163,7 @@ fn a_backup_of_a_busy_cloud_restores_to_any_position() {
         pause(150);
         create(&cloud);
     }
-    assert!(load.end() > 5, "the clients worked meanwhile");
+    assert!(load.end() > 5, "the clients did too little work during the backups");
     at_rest(&mut cloud);
     let (then, at_that_time) = (head(&cloud), servers(&cloud.client()));
     assert!(at_that_time.len() > 3, "{at_that_time:?}");
@@ -219,7 +222,7 @@ fn what_cannot_be_restored_is_refused() {
     refused(&empty, &["backup", "restore", &dir, "--at", &(end + 1_000).to_string()], "the newest backup ends at");
     refused(&empty, &["backup", "restore", &dir, "--at", "2999-01-01"], "the newest backup was made at");
     refused(&empty, &["backup", "restore", &dir, "--at", "2001-01-01"], "no event of the backups is so old");
-    // The log of a restored cloud goes its own way, and must not continue the backups of the other.
+    // A restored cloud writes a log of its own, which must not continue the backups of the original log.
     cloud.furnish();
     done(cloud.command(&["backup", "create", &dir]));
     let other = restored(&dir, &["--at", &end.to_string()]);
@@ -272,7 +275,7 @@ fn a_flipped_byte_in_a_backup_is_located() {
     done(chronova(&["backup", "verify", &dir]));
     let image = files(&Path::new(&dir).join("files")).pop().unwrap();
     std::fs::remove_file(image).unwrap();
-    assert_eq!(chronova(&["backup", "verify", &dir]).0, 1, "a lost file");
+    assert_eq!(chronova(&["backup", "verify", &dir]).0, 1, "the verification misses a lost file");
 }
 
 /// Kills the command at a system call that changes a file of the backups: at every 5th call, or at each with
@@ -305,7 +308,7 @@ fn a_backup_that_dies_at_any_write_spoils_nothing() {
             }
             continue;
         }
-        assert_eq!(code, -1, "call {call}: the process is killed and does not fail: {text}");
+        assert_eq!(code, -1, "call {call}: the process ended, but not by the kill: {text}");
         died += 1;
         let after = count(&dir);
         assert!(after == before || after == before + 1, "call {call}: {before} and then {after} backups");
@@ -327,7 +330,7 @@ fn a_backup_that_dies_at_any_write_spoils_nothing() {
     done(chronova(&["backup", "verify", &dir]));
     let left: Vec<_> =
         files(Path::new(&dir)).into_iter().filter(|path| path.extension().is_some_and(|e| e == "tmp")).collect();
-    assert_eq!(left, Vec::<PathBuf>::new(), "the last command removed what was half written");
+    assert_eq!(left, Vec::<PathBuf>::new(), "the last command left half-written files behind");
     run(&mut restored(&dir, &[]), |client| {
         assert_eq!(servers(client), now);
         images_are_whole(client);
@@ -407,13 +410,13 @@ fn erased_data_stays_erased_in_older_backups() {
     done(cloud.command(&["backup", "create", &dir]));
     let before = head(&cloud);
     let shown = |cloud: &Cloud| done(cloud.command(&["audit"])).contains("annas-key");
-    assert!(shown(&restored(&dir, &[])), "the backup has the personal data");
+    assert!(shown(&restored(&dir, &[])), "the backup lacks the personal data");
     cloud.stop();
     done(cloud.command(&["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes"]));
     done(cloud.command(&["backup", "create", &dir]));
-    assert_eq!(files(&Path::new(&dir).join("keys")).len(), 1, "the older keys are gone");
+    assert_eq!(files(&Path::new(&dir).join("keys")).len(), 1, "the folder must have the newest keys alone");
     done(chronova(&["backup", "verify", &dir]));
-    assert!(!shown(&restored(&dir, &["--at", &before.to_string()])), "the older backup lost it as well");
+    assert!(!shown(&restored(&dir, &["--at", &before.to_string()])), "the older backup still shows the erased data");
 }
 
 fn client_created(answer: &cloud::Answer) {

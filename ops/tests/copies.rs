@@ -60,10 +60,11 @@ fn the_hosts_of_a_log_refuse_its_copies_until_they_are_claimed() {
         assert_eq!(code, 0, "{text}");
     }
     let (_, text) = second.command(&["audit", "--kind", "installation"]);
-    assert_eq!(text.lines().count(), 1, "one copy is one generation: {text}");
+    assert_eq!(text.lines().count(), 1, "one copy must begin one generation: {text}");
 }
 
-/// The note about the log's file is what tells a copy: without it, the copy is taken for the original.
+/// Chronova recognises a copy by the note about the log's file. Without the note, Chronova takes the copy for the
+/// original.
 #[test]
 fn a_copy_without_its_note_is_not_recognised() {
     let (mut original, mut second) = (Cloud::new(FLEET), Cloud::new(FLEET));

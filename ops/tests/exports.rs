@@ -66,7 +66,7 @@ async fn an_export_is_valid_until_it_is_changed() {
         verified(folder, "all", &["9999:0000000000000000000000000000000000000000000000000000000000000000"]).0,
         Exit::No
     );
-    // The changes: a byte anywhere, a missing line, a missing end, another key.
+    // Each of these changes is found: a flipped byte, a missing line, a missing end, another key.
     let whole = std::fs::read(folder.join("all")).unwrap();
     for at in (0..whole.len()).step_by(whole.len() / 97) {
         let mut bytes = whole.clone();

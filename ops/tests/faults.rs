@@ -156,7 +156,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_until_a_restart() {
         std::fs::write(&how, "").unwrap();
         for n in 0..3 {
             let answer = create_flavor(&cloud.client(), &format!("later {round}.{n}"));
-            assert_eq!(answer.status, 503, "the kernel reports a failed fsync only once: {answer:?}");
+            assert_eq!(answer.status, 503, "a command is accepted after a failed fsync: {answer:?}");
         }
         let there = flavors(&cloud.client());
         assert!(created.iter().all(|name| there.contains(name)), "reads lack flavors");
@@ -213,7 +213,7 @@ fn check_reports_of_damaged_caches_and_missing_seals(cloud: &Cloud) {
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((code, &report["whole"]), (1, &Value::Null), "{text}");
     let (code, text) = cloud.command(&["audit", "verify"]);
-    assert!(code == 0 && text.contains("the log is whole"), "the verification reads every event: {text}");
+    assert!(code == 0 && text.contains("the log is whole"), "a full verification needs no seals: {text}");
     std::fs::rename(&aside, &seals).unwrap();
 
     // A damaged checkpoint is reported as a damaged cache, not as a damaged log.

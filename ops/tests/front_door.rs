@@ -51,7 +51,10 @@ fn with_a_certificate_the_apis_speak_only_tls() {
             let args = [&TRUST[..], &TOKEN, &[version, http]].concat();
             let (code, body) = curl(&folder, &args, &format!("{url}/compute/v2.1/"));
             assert_eq!(code, 0, "{version} {http}: {body}");
-            assert!(body.contains(&format!("\"{url}/compute/v2.1/\"")), "links have the scheme of the request: {body}");
+            assert!(
+                body.contains(&format!("\"{url}/compute/v2.1/\"")),
+                "the link lacks the scheme of the request: {body}"
+            );
         }
     }
     // These fail: an authority that the client does not know, unsafe versions, and no TLS at all.
@@ -89,7 +92,7 @@ fn with_an_authority_for_clients_only_its_certificates_are_accepted() {
         };
         cloud.wait("it lets its client in", |_| shown("client") == 0);
         assert_ne!(shown("stranger"), 0, "a certificate of an unknown authority was accepted");
-        assert_ne!(curl(&folder, &TRUST, &url).0, 0, "no certificate");
+        assert_ne!(curl(&folder, &TRUST, &url).0, 0, "a client without a certificate was accepted");
     }
     cloud.stop();
 }

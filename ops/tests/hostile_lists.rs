@@ -79,7 +79,7 @@ fn parameters(route: &Route) -> BTreeSet<String> {
     named.chain(["nobody-reads-this".to_owned()]).collect()
 }
 
-/// Measures the processor time of all threads of a process, and its peak memory since the last call.
+/// Measures the processor time of all threads of a process, and its peak memory since the last `forget_peak`.
 struct Meter(u32);
 
 /// Nanoseconds of processor time, by thread.

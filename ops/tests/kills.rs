@@ -1,5 +1,5 @@
-//! Kills the server with `kill -9` under load, hundreds of times. No acknowledged command is lost, nothing is stuck,
-//! and nothing leaks.
+//! Kills the server with `kill -9` under load, again and again. No acknowledged command is lost, nothing is stuck, and
+//! nothing leaks.
 //!
 //! Clients create, delete, start, stop, resize, migrate and shelve servers, and attach volumes. An operator drains
 //! hosts, forces them down, evacuates them and enables them again. In the end, allocations, ports, volumes, guests and
@@ -109,7 +109,7 @@ fn hosts_up(cloud: &mut Cloud, hosts: usize) {
 
 /// Enables all hosts, ends waiting operations, and waits until no work is under way. Then all invariants must hold.
 fn settle(cloud: &mut Cloud) {
-    cloud.wait("all hosts are given back", |cloud| operator::give_back(&cloud.client()));
+    cloud.wait("all hosts are enabled", |cloud| operator::give_back(&cloud.client()));
     hosts_up(cloud, 4);
     at_rest(cloud);
     let mut random = Random(7);
@@ -165,7 +165,7 @@ fn check_api(cloud: &Cloud, told: &Told, living: &BTreeMap<String, Value>) {
     }
 }
 
-/// Every acknowledged command is in the log.
+/// Checks that every acknowledged command is in the log.
 fn check_log(cloud: &Cloud, told: &Told) {
     let streams = |kind: &str| -> Vec<String> {
         let (code, text) = cloud.command(&["audit", "--kind", kind]);

@@ -68,7 +68,7 @@ fn databases_that_do_not_exist_have_novas_codes() {
     for line in ["db online_data_migrations --max-count 0", "db online_data_migrations --max-count many"] {
         site.manage(line, 127);
     }
-    // Each says so in one sentence.
+    // A sub-command about databases says in one sentence why it does nothing.
     let (_, _, said) = site.run("nova-manage", &["db", "sync"]);
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.starts_with("Chronova has no database to synchronise"), "{said}");
@@ -168,7 +168,7 @@ fn lost_allocations_are_healed() {
     let nothing = site.manage(&format!("{heal} --verbose"), 4);
     assert!(nothing.starts_with("Running batches of 50 until complete\n"), "{nothing}");
     assert!(nothing.contains("is up-to-date. Nothing to be healed."), "{nothing}");
-    // One server is healed whatever the count.
+    // With --instance, the count is ignored.
     site.manage(&format!("{heal} --instance {one} --max-count 0"), 4);
     for line in ["--force", "--max-count 0", "--max-count -1", "--max-count many"] {
         site.manage(&format!("{heal} {line}"), 127);
@@ -181,7 +181,7 @@ fn lost_allocations_are_healed() {
     }
     let shown = site.manage(&format!("{heal} --dry-run --verbose"), 4);
     assert_eq!(shown.matches("[dry-run] Create allocations for instance").count(), 2, "{shown}");
-    assert_eq!(site.allocations(&one)["allocations"], json!({}), "a dry run changes nothing");
+    assert_eq!(site.allocations(&one)["allocations"], json!({}), "the dry run created allocations");
     site.manage(&format!("{heal} --max-count 1"), 1);
     let healed = site.manage(&format!("{heal} --verbose --skip-port-allocations --cell {CELL1}"), 0);
     assert!(healed.ends_with("Processed 1 instances.\n"), "{healed}");
@@ -191,10 +191,14 @@ fn lost_allocations_are_healed() {
         all
     };
     let after = site.allocations(&one);
-    assert_eq!(shape(&after["allocations"]), shape(&before), "the same as the scheduler claimed");
+    assert_eq!(
+        shape(&after["allocations"]),
+        shape(&before),
+        "the healed allocations differ from the scheduler's claim"
+    );
     assert_eq!((&after["project_id"], &after["consumer_type"]), (&json!("admin"), &json!("INSTANCE")));
     site.manage(heal, 4);
-    // Another owner in Placement is put right; forced, the amounts are, too.
+    // A wrong owner in Placement is corrected. Wrong amounts are corrected only with --force.
     let mut theirs = after.clone();
     theirs["project_id"] = json!("somebody");
     site.client().put_at(&format!("/placement/allocations/{one}"), &theirs).unwrap().expect(204);
@@ -211,7 +215,7 @@ fn lost_allocations_are_healed() {
     site.manage(&format!("{heal} --instance {one}"), 4);
     site.manage(&format!("{heal} --instance {one} --force"), 0);
     assert_eq!(shape(&site.allocations(&one)["allocations"]), shape(&before));
-    // A host without room: the ledger refuses.
+    // If the host has no room, the ledger refuses the allocations.
     site.client().delete(&format!("/placement/allocations/{two}")).unwrap().expect(204);
     let provider = site.client().get(&format!("/compute/v2.1/servers/{two}")).unwrap().body;
     let host = provider["server"]["OS-EXT-SRV-ATTR:host"].as_str().unwrap().to_owned();
@@ -232,7 +236,7 @@ fn lost_allocations_are_healed() {
     let full = site.manage(heal, 3);
     assert!(full.contains(&format!("Failed to update allocations for consumer {two}.")), "{full}");
     site.cloud.stop();
-    assert!(site.manage(heal, 3).is_empty(), "a server that does not answer is a failure of Placement");
+    assert!(site.manage(heal, 3).is_empty(), "the command prints a result without a running server");
 }
 
 #[test]
@@ -261,7 +265,7 @@ fn orphaned_allocations_are_found_and_deleted() {
     assert_eq!(site.manage("placement audit", 3), "");
     assert!(site.manage("placement audit --delete --verbose", 4).contains("Deleted allocations for consumer UUID"));
     assert_eq!(site.allocations(NOBODY)["allocations"], json!({}));
-    assert_ne!(site.allocations(&server)["allocations"], json!({}), "the server keeps its own");
+    assert_ne!(site.allocations(&server)["allocations"], json!({}), "the server lost its own allocations");
     site.manage("placement audit --delete", 0);
     site.cloud.stop();
     site.manage("placement audit", 1);

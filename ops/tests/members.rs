@@ -161,7 +161,7 @@ fn each_member_shows_a_write_of_any_member_at_once() {
         let read = members.client(reads).get(&path).unwrap().expect(200);
         assert_eq!(read.text("/server/name"), name, "written at {writes}, read at {reads}, {leader} leads");
     }
-    // A forwarded request has links to the member that the client asked, and gets the same faults.
+    // The answer to a forwarded request has links to the member that the client asked, and the faults are the same.
     let link = created.body["server"]["links"][0]["href"].as_str().unwrap().to_owned();
     assert!(link.contains(&members.all[one].address()), "{link}");
     members.client(one).post("/compute/v2.1/servers", &json!({"server": {}})).unwrap().expect(400);
@@ -176,7 +176,7 @@ fn each_member_shows_a_write_of_any_member_at_once() {
     assert_eq!(shown.body["size"], json!(bytes.len()), "{}", shown.body);
     assert_eq!(shown.body["status"], "active");
 
-    // Only the leader has measurements of hosts.
+    // The follower forwards this request, because only the leader has measurements of hosts.
     let hosts = members.client(one).get("/compute/v2.1/os-hypervisors/detail").unwrap().expect(200);
     assert!(hosts.body["hypervisors"].as_array().unwrap().iter().all(|host| host["state"] == "up"), "{}", hosts.body);
 }
@@ -288,7 +288,7 @@ fn the_leader_authenticates_a_forwarded_request_again() {
     let groups = "/compute/v2.1/os-server-groups";
     let made = curl_json(&folder, "POST", &token, &group("mine"), &at(other, groups));
     assert!(made.starts_with("HTTP/1.1 200"), "{made}");
-    // The leader trusts only the token, and ignores headers in which a client names itself.
+    // A forged or an empty token is refused.
     for forged in ["nonsense", ""] {
         let refused = curl_json(&folder, "POST", forged, &group("theirs"), &at(one, groups));
         assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
@@ -350,7 +350,7 @@ struct Told {
 }
 
 impl Told {
-    /// Whether the request succeeded. The only other allowed answer is 503 with `Retry-After`.
+    /// Returns the answer if the request succeeded. The only other allowed answer is 503 with `Retry-After`.
     fn count(&mut self, what: &str, success: u16, answer: Result<Answer, ureq::Error>) -> Option<Answer> {
         match answer {
             Ok(answer) if answer.status == success => {
@@ -475,7 +475,8 @@ fn check(members: &mut Members, told: &Told) {
     assert_eq!(code, 0, "{told}");
 }
 
-/// Runs clients of the two followers while `fault` strikes the leader, until another member leads.
+/// Runs clients of the two followers while `fault` strikes the leader, until another member leads. Returns what the
+/// clients got, and how many milliseconds passed before a write succeeded again.
 fn strike(members: &mut Members, path: &str, numbers: &Arc<AtomicU64>, fault: impl FnOnce(&mut Cloud)) -> (Told, u128) {
     let (leader, survivors) = (members.leader(), members.followers());
     let clients = survivors.map(|nth| members.client(nth));

@@ -80,7 +80,7 @@ fn a_control_plane_moves_from_sqlite_to_a_database() {
     cloud.start();
     assert_eq!(active(&cloud), 1);
     create(&cloud, &furniture, "two");
-    cloud.wait("and begins more", |cloud| active(cloud) == 2);
+    cloud.wait("the second server is active", |cloud| active(cloud) == 2);
 
     // The log in the database is backed up like one in a file, while a member leads.
     let backups = cloud.folder.path().join("backups").display().to_string();

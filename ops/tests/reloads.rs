@@ -17,7 +17,7 @@ fn log(cloud: &Cloud) -> String {
     std::fs::read_to_string(cloud.folder.path().join("log")).unwrap_or_default()
 }
 
-/// Sends SIGHUP, and waits until the log has this many lines about it.
+/// Sends SIGHUP, and waits until the log contains the text `what` this many times.
 fn hang_up(cloud: &mut Cloud, what: &str, times: usize) {
     cloud.signal("HUP");
     cloud.wait(what, |cloud| log(cloud).matches(what).count() == times);
@@ -37,12 +37,12 @@ fn a_hang_up_reads_policy_and_log_level_again() {
     let status = |cloud: &Cloud| cloud.client().get(SERVERS).unwrap().status;
     assert_eq!(status(&cloud), 200);
     std::fs::write(&policy, "\"os_compute_api:servers:index\": \"!\"\n").unwrap();
-    assert_eq!(status(&cloud), 200, "a file alone changes nothing");
+    assert_eq!(status(&cloud), 200, "the changed file took effect before SIGHUP");
     hang_up(&mut cloud, READ, 1);
     assert_eq!(status(&cloud), 403);
     std::fs::write(&policy, "\"os_compute_api:servers:index\": \"role:\n  - broken").unwrap();
     hang_up(&mut cloud, READ, 2);
-    assert_eq!(status(&cloud), 403, "a policy that cannot be read changes nothing");
+    assert_eq!(status(&cloud), 403, "a policy that cannot be read replaced the policy in force");
     assert!(log(&cloud).contains("the policy stays as it was"));
     std::fs::write(&policy, "{}\n").unwrap();
     cloud.configure("[DEFAULT]\ndebug = true\n");
@@ -86,10 +86,13 @@ fn a_hang_up_exchanges_the_certificate() {
     assert!(!trusts(&folder, "stranger.pem"));
     show("foreign");
     hang_up(&mut cloud, READ, 1);
-    assert!(trusts(&folder, "stranger.pem") && !trusts(&folder, "authority.pem"), "the new certificate is shown");
+    assert!(
+        trusts(&folder, "stranger.pem") && !trusts(&folder, "authority.pem"),
+        "the server does not show the new certificate"
+    );
     copy("server.pem", "shown.pem");
     hang_up(&mut cloud, READ, 2);
-    assert!(trusts(&folder, "stranger.pem"), "a certificate of another key changes nothing");
+    assert!(trusts(&folder, "stranger.pem"), "a certificate without its key replaced the one in use");
     assert!(log(&cloud).contains("the certificate stays as it was"));
     cloud.stop();
 }

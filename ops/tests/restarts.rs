@@ -1,5 +1,5 @@
-//! Restarts the real binary after a change of a read model's version and with a damaged checkpoint. Also tests time
-//! travel.
+//! Restarts the real binary, for example after a change of a read model's version and with a damaged checkpoint. Also
+//! tests what the data folder reveals, and queries about the past.
 
 #![allow(
     clippy::unwrap_used,
@@ -55,15 +55,15 @@ fn open_to_others(folder: &Path) -> Vec<String> {
 #[test]
 fn a_start_closes_the_data_folder_to_all_but_its_owner() {
     let (mut cloud, _) = settled();
-    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "while it runs");
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "open while the server runs");
     cloud.stop();
     let checkpoint = newest(&cloud);
-    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "after a run, with a checkpoint");
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "open after a run, with a checkpoint");
     for (path, mode) in [(cloud.data(), 0o755), (cloud.data().join("views"), 0o755), (checkpoint, 0o644)] {
         std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
     cloud.start();
-    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "closed again");
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "open after the next start");
     assert!(cloud.log().contains("closed=3"), "the log must say how many entries were closed:\n{}", cloud.log());
     cloud.stop();
 }
@@ -258,7 +258,7 @@ fn a_changed_version_of_a_read_model_fails_no_request() {
     cloud.start();
     let told = health(&cloud)["read_models"]["remarks"][0].as_str().unwrap_or_default().to_owned();
     assert!(told.contains("while they are rebuilt: placement"), "{told}");
-    cloud.wait("it is rebuilt and kept", |cloud| {
+    cloud.wait("the read model is rebuilt and saved", |cloud| {
         health(cloud)["read_models"]["checkpoint"]["position"].as_u64() > Some(0)
     });
     assert_eq!(cloud.client().get(LIST).unwrap().expect(200).body, before);
@@ -330,7 +330,12 @@ fn a_drain_goes_on_after_a_kill() {
     cloud.start();
     let output = watching.wait_with_output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "one stays\n{told}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "the exit code must say that one server stays\n{told}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(told.contains(&format!("{first} is in maintenance\n")), "{told}");
     assert!(told.contains("server-0 (") && told.contains("it is suspended"), "{told}");
     assert!(told.ends_with("left, 1 stay\n") && told.contains(&format!("{first} is not empty")), "{told}");
@@ -338,7 +343,7 @@ fn a_drain_goes_on_after_a_kill() {
         assert_ne!(host_of(&cloud, server), first);
     }
 
-    // After the repair, the other servers leave the host, and the maintenance ends.
+    // After the resume, the last server leaves the host, and the operator ends the maintenance.
     let path = format!("/compute/v2.1/servers/{}/action", servers[0]);
     cloud.client().post(&path, &json!({"resume": null})).unwrap().expect(202);
     cloud.wait("it is resumed", |cloud| {

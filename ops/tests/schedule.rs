@@ -175,7 +175,7 @@ async fn many_servers_fill_the_hosts_one_after_the_other() {
     let past = Past::with_hosts(2).await;
     let arguments = ["--dry-run", "--flavor", "small", "--count", "20"];
     let (text, exit) = past.ask("", &arguments).await;
-    // The host keeps 512 MiB for itself, so seven servers fit on each.
+    // Each host keeps 512 MiB for itself, so seven servers fit on it.
     assert_eq!(exit, Exit::No, "{text}");
     assert_eq!(text.matches("goes to ").count(), 14, "{text}");
     assert!(text.contains("server 15: finds no host"), "{text}");

@@ -1,4 +1,4 @@
-"""What the browser's checks share: requests to the cloud, the browser, and the results."""
+"""The parts that all checks in the browser share: requests to the cloud, the browser, and the results."""
 import json
 import os
 import sys

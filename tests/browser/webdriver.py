@@ -173,6 +173,6 @@ class Browser:
             file.write(base64.b64decode(self.call('GET', '/screenshot')))
 
     def complaints(self):
-        """The messages of the browser's console since the last call, without those about failed requests."""
+        """The severe messages of the browser's console since the last call, without those about failed requests."""
         lines = self.call('POST', '/se/log', {'type': 'browser'})
         return [line['message'] for line in lines if line['level'] == 'SEVERE' and 'Failed to load resource' not in line['message']]

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A real guest is paused and suspended, and continues where it was. The script checks this on the guest's console.
+# A real guest is paused and suspended, and continues without a boot. The script checks this on the guest's console.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open actions 10.70

@@ -42,7 +42,7 @@ state_on() { ls "$STATE/$1/lib/swtpm/$2/tpm2" 2>/dev/null; } # host, uuid
 
 for host in h1 h2; do like "$host offers secure boot and a TPM 2.0" "$(traits $host | tr '\n' ' ')" 'SECURITY_TPM_2_0.*SECURITY_UEFI_SECURE_BOOT'; done
 
-# `chronova host check` needs no server. It tells an operator why a host would not be registered.
+# `chronova host check` needs no running control plane. It tells an operator why a host would not be registered.
 check_host() { printf '[libvirt]\n%s\n' "$@" >"$WORK/check.conf"; "$CHRONOVA_BIN" host check --config-file "$WORK/check.conf" "$(uri_of h1)" 2>&1; } # options...
 like "the check of a host names its firmware" "$(check_host 'swtpm_enabled = true')" 'ok +guests can have an emulated TPM 2.0'
 like "the check of a host says why guests are emulated" "$(check_host 'virt_type = qemu')" 'emulated.*virt_type is qemu'

@@ -82,8 +82,8 @@ for name, url in (service.split("=") for service in services):
 PYTHON
 }
 
-# Prints the lines that kolla-ansible writes into nova.conf about the services beside Nova. Some of them have no meaning
-# here.
+# Prints this test's section [chronova], and the lines that kolla-ansible writes into nova.conf about the services
+# beside Nova. Some of these lines have no effect on Chronova.
 nova_conf() { # password
   cat <<CONF
 [chronova]

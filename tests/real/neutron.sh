@@ -180,7 +180,7 @@ pinged() { # seconds: pings the third guest from the first one, five times a sec
   rm -f "$WORK/pinged"
   (INSIDE_SECONDS=$(($1 + 60)) at "$HOST" "$ONE" "ping -i 0.2 -w $1 $A3" >"$WORK/pings" 2>&1; mv "$WORK/pings" "$WORK/pinged") &
 }
-# `answered` prints how many pings were answered, `longest_gap` how many in a row were not, at most.
+# `answered` prints the number of answered pings, and `longest_gap` the largest number of unanswered pings in a row.
 answered() { grep -c ' seq=' "$WORK/pinged"; }
 longest_gap() { sed -n 's/.* seq=\([0-9]*\) .*/\1/p' "$WORK/pinged" | awk 'NR > 1 && $1 - last - 1 > most {most = $1 - last - 1} {last = $1} END {print most + 0}'; }
 moves() { ask "$ADMIN" "$URL/compute/v2.1/servers/$THREE/action" -H 'OpenStack-API-Version: compute 2.34' \

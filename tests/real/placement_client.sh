@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs every subcommand of the client's placement plugin (osc-placement) once, on simulated hosts. The script checks
-# each output, and reads each change back.
+# Runs every subcommand of the client's placement plugin (osc-placement) at least once, on simulated hosts. The script
+# checks each output, and reads each change back.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 

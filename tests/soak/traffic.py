@@ -87,7 +87,9 @@ class Api:
 
 
 class Book:
-    """What the control plane acknowledged. `unsure` has the names of resources whose creation got no answer."""
+    """The requests that the control plane acknowledged. `unsure` has the names of resources whose creation got no
+    answer, or a server error.
+    """
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -119,7 +121,7 @@ class Client(threading.Thread):
             operation = self.draw.choice(OPERATIONS)
             try:
                 operation(self)
-            except Exception as error:  # a defect of this program must be seen
+            except Exception as error:  # a defect of this program becomes a finding
                 with self.book.lock:
                     self.book.findings.append(f"the client failed in {operation.__name__}: {error!r}")
             self.book.save()
@@ -201,7 +203,7 @@ class Client(threading.Thread):
     def unrescue(self): self.act("unrescue", {"unrescue": None})
 
     def evacuate(self):
-        # Only the servers of a host without power: an evacuation from a host that is cut off needs fencing.
+        # Only while a host has no power: an evacuation from a host that is merely cut off needs fencing.
         if os.path.exists(os.path.join(WORK, "without-power")):
             self.act("evacuate", {"evacuate": {}})
 

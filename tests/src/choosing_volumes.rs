@@ -121,7 +121,7 @@ impl VolumeService for ChoosingVolumes {
         self.0.snapshots_left(project).await
     }
 
-    /// Takes the attachment that an interrupted step left, as the client of Cinder does.
+    /// Reuses an attachment that an interrupted step left, as the client of Cinder does.
     async fn reserve(
         &self,
         _: AttachmentId,

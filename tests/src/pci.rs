@@ -19,7 +19,7 @@ use crate::world::{Life, World, build_request, small};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PciTracking {
     Untracked,
-    /// With `report_in_placement`, and aliases of `pci_in_placement`.
+    /// The hosts have `report_in_placement`, and the aliases `pci_in_placement`.
     Tracked,
 }
 
@@ -89,7 +89,7 @@ pub fn check(fleet: &SimFleet, ledger: &Ledger) {
         for (consumer, held) in ledger.pci_claims.on(provider) {
             let holds = ledger.consumers.get(consumer).map(|consumer| &consumer.claim.allocations);
             let holds = holds.is_some_and(|own| own.iter().any(|own| own.provider == provider));
-            assert!(holds, "{consumer} has devices of host {host} and holds nothing there");
+            assert!(holds, "{consumer} has devices of host {host} and no allocation there");
             for HeldPciDevice { address, tracked, .. } in held {
                 assert!(seen.insert(*address), "device {address} of host {host} has two guests");
                 if let Some(place) = tracked {
@@ -109,7 +109,10 @@ pub fn check(fleet: &SimFleet, ledger: &Ledger) {
     for (provider, class) in cards {
         let used = ledger.providers[&provider].inventories[&class].used;
         let held = allocated.remove(&(provider, class.clone())).unwrap_or(0);
-        assert_eq!(used, held, "the allocations of {class} on {provider} are those of devices");
+        assert_eq!(
+            used, held,
+            "the allocated amount of {class} on {provider} differs from the devices that consumers hold"
+        );
     }
-    assert_eq!(allocated, BTreeMap::new(), "every tracked device has a provider");
+    assert_eq!(allocated, BTreeMap::new(), "consumers hold tracked devices of unknown providers");
 }

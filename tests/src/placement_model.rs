@@ -1,15 +1,15 @@
 //! An independent model of Placement: the rules of the Placement API, written for clarity and not for speed.
 //!
-//! The model shares no code with the ledger or the index. Each query sums the usage of all consumers. The search for
-//! candidates tries every provider for every part of a request, in every tree. The rules follow the API reference and
-//! the reference implementation:
+//! The model shares no code with the ledger or the index. Each query sums the usage of all consumers. For each tree,
+//! the search for candidates tries each of its providers and each of its sharing providers for every part of a request.
+//! The rules follow the API reference and the reference implementation:
 //!
 //! * One tree answers a request: its own providers, and sharing providers (`MISC_SHARES_VIA_AGGREGATE`) that have an
 //!   aggregate in common with any provider of the tree.
-//! * The resources of the group without suffix may come from several providers, class by class. Together these have one
-//!   trait of each required set, and none of them has a forbidden trait. Each provider, or the root of its tree, is a
-//!   member of the requested aggregates; a sharing provider must be a member itself. Neither the provider nor the root
-//!   is in a forbidden aggregate.
+//! * The resources of the group without suffix may come from several providers, class by class. Together these
+//!   providers have one trait of each required set, and none of them has a forbidden trait. Each provider, or the root
+//!   of its tree, is a member of the requested aggregates; a sharing provider must be a member itself. Neither the
+//!   provider nor the root is in a forbidden aggregate.
 //! * One provider serves a group with a suffix. Traits and aggregates of other providers are ignored.
 //! * `in_tree` allows only that tree; a group without suffix then takes nothing from sharing providers.
 //! * A group without resources only selects a provider. It must require a trait or an aggregate.

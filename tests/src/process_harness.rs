@@ -3,9 +3,9 @@
 //!
 //! 1. The process succeeds.
 //! 2. **Crash before and after every append**: the control plane crashes right before or after any append. The next
-//!    life (the control plane after its restart) reaches the same end as a run without a crash, or the request had no
-//!    effect at all. A crash right before an append loses the records of all steps that it would have written, but not
-//!    what they did on the hosts.
+//!    life (the control plane after its restart) reaches the same end as a run without a crash. A request that was not
+//!    acknowledged may also have no effect, or be half done. A crash right before an append loses the records of all
+//!    steps that it would have written, but not what they did on the hosts.
 //! 3. Every step fails, before and after its work: nothing is left over.
 //! 4. Every step runs twice, and so does every undo: the result is the same.
 //! 5. **Crash while unwinding**: a step fails, and the control plane crashes right before or after any later append.
@@ -64,7 +64,7 @@ pub struct Case {
     pub one_storage: bool,
     /// Whether the hosts have dedicated processors, with different numbers on each host.
     pub dedicated: bool,
-    /// Whether the hosts have PCI devices for guests, and Placement knows them.
+    /// Whether the hosts have PCI devices for guests, and whether Placement knows these.
     pub pci: Option<PciTracking>,
     /// Whether the hosts offer emulated TPMs.
     pub tpm: bool,

@@ -1,4 +1,4 @@
-//! Options for tests: waits and intervals are milliseconds.
+//! Options for tests: most waits and intervals are milliseconds.
 
 use std::time::Duration;
 

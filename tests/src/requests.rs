@@ -32,7 +32,7 @@ impl Life {
         asked.map(drop).map_err(|reject| reject.to_string())
     }
 
-    /// Requests the restore of a deleted server.
+    /// Requests the restore of a soft-deleted server.
     pub async fn restore(&self, instance: InstanceId) -> Result<(), String> {
         let server = self.server_now(instance).await?;
         let asked = self.operations().restore(user_meta(), call(instance, &server), UNLIMITED).await;

@@ -298,7 +298,7 @@ impl NetworkService for OneNetwork {
         Ok(HostNetworkSetup { nics: nics.collect(), networks: vec![network], ..HostNetworkSetup::default() })
     }
 
-    /// Each destination has a bridge of its own name.
+    /// Each destination has its own bridge, named after the host.
     async fn realise_at(&self, nics: &[NicInfo], host: &str) -> Result<HostNetworkSetup, PortError> {
         let mut setup = self.realise(nics).await?;
         for nic in &mut setup.nics {

@@ -93,7 +93,10 @@ pub fn check_disks(views: &Views, fleet: &SimFleet, chosen_ids: bool) {
                 assert!(whole, "{instance} has not completed {}", volume.created.volume);
                 // If the service chooses ids, an offloaded server may keep an attachment that a crash left incomplete.
                 let lost = chosen_ids && !attachment.complete;
-                assert!(lost || attachment.host.is_none() || !away.contains(&instance), "{instance} is away");
+                assert!(
+                    lost || attachment.host.is_none() || !away.contains(&instance),
+                    "{instance} has no host, but its attachment has one"
+                );
                 kept.insert((instance, Some(volume.created.volume), *id));
             }
         }
@@ -101,7 +104,7 @@ pub fn check_disks(views: &Views, fleet: &SimFleet, chosen_ids: bool) {
     assert_eq!(kept, attached, "volumes and servers have different attachments");
 }
 
-/// The status of a volume with at most one snapshot, as one word.
+/// The status of a volume with at most one snapshot, in a few words.
 pub fn word(views: &Views, id: VolumeId) -> &'static str {
     let Some(volume) = views.volumes.read(|view| view.get(id)) else { return "ABSENT" };
     match volume.snapshots.values().next().map(|snapshot| snapshot.status) {

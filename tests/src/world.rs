@@ -258,7 +258,7 @@ impl World {
             views.quotas.read(|view| view.by_project.values().flat_map(|q| q.held.keys().copied()).collect());
         held.sort();
         living.sort();
-        assert_eq!(held, living, "quota is not held by the living servers alone");
+        assert_eq!(held, living, "the servers that hold quota are not the living ones");
         crate::volumes::check(&views, &self.fleet);
         crate::volumes::check_disks(&views, &self.fleet, self.choosing_volumes);
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the openstack client in one process, without a second of start-up for each command.
+"""Runs each command of the openstack client in a fork of one process, which saves a second of start-up per command.
 
 client.py serve SOCKET          imports the client once and runs each command in a fork of itself (python of the client)
 client.py run SOCKET ARGS...    runs `openstack ARGS...` in such a fork, with the caller's output and exit status (any python3)

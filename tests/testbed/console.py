@@ -3,8 +3,7 @@
     console.py DOMAIN|/dev/pts/N SECONDS COMMAND
 
 DOMAIN is a name or UUID at $INSIDE_URI (qemu:///system). Prints the command's output. The exit status is the
-command's, or 124 if the guest did not answer in time. Other lines on the console (GUEST-... lines, the kernel's) are
-left out.
+command's, or 124 if the guest did not answer in time. Lines of the console that begin with GUEST- are left out.
 """
 
 import os

@@ -7,7 +7,7 @@
 #   --kernel  cloud (the default) boots fastest but has no AHCI driver; generic has one
 #   --uefi    also boots by UEFI, with secure boot too (Debian's signed shim, GRUB and kernel)
 #   --agent   with the QEMU guest agent
-#   --boot    boots it once in QEMU and prints the seconds to GUEST-READY
+#   --boot    boots it once in QEMU and prints the milliseconds to GUEST-READY
 # Packages are downloaded once, to $TESTBED_CACHE (/var/tmp/chronova-testbed), and unpacked, never installed.
 set -euo pipefail
 export LC_ALL=C

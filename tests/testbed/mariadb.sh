@@ -1,5 +1,5 @@
-# A MariaDB in the folder DIR for one service; sourced by cinder.sh and neutron.sh, after daemons.sh. They set CACHE, a
-# folder for schemas, and define `die`.
+# A MariaDB in the folder DIR for one service; sourced by cinder.sh and neutron.sh, after daemons.sh. These two scripts
+# set CACHE, a folder for schemas, and define `die`.
 #
 #   database NAME PACKAGE COMMAND...   starts MariaDB. The first time, creates the database NAME with its schema.
 #                                      COMMAND creates the schema by the migrations of all releases, which takes half a

@@ -109,7 +109,7 @@ async fn hardware_and_certificates_that_are_not_provided_are_refused() {
     let rebuild = json!({"rebuild": {"imageRef": IMAGE, "trusted_image_certificates": ["a"]}});
     is(act(rebuild).await, 409, "conflictingRequest", words);
     let (status, body) = create(with("trusted_image_certificates", Value::Null)).await;
-    assert_eq!(status, 202, "a request without certificates: {body}");
+    assert_eq!(status, 202, "a request without certificates is refused: {body}");
 
     for (number, spec, value) in [(21, "hw:virtio_packed_ring", "True"), (22, "hw:viommu_model", "virtio")] {
         let flavor = number.to_string();

@@ -331,7 +331,7 @@ async fn servers_join_their_group_and_leave_it() {
     let used = api.get("/os-quota-sets/admin/detail", "2.1").await["quota_set"]["instances"]["in_use"].clone();
     assert_eq!(used, 1, "a refused request uses quota");
     assert_eq!(ask(ADMIN, &own, 1).await.status, 202);
-    assert_eq!(ask(ADMIN, &other, 1).await.status, 202, "an administrator may use any group");
+    assert_eq!(ask(ADMIN, &other, 1).await.status, 202, "an administrator must be able to use any group");
     api.life.settled().await;
 
     assert_eq!(api.call("DELETE", &format!("/servers/{server}"), "2.1", ADMIN, None).await.status, 204);
@@ -385,7 +385,7 @@ async fn soft_policies_group_or_spread_members() {
             api.life.settled().await;
             let path = format!("/servers/{}", made.body["server"]["id"].as_str().unwrap());
             let shown = api.get(&path, "2.1").await["server"].take();
-            assert_eq!(shown["status"], "ACTIVE", "{policy}: soft policies refuse nobody");
+            assert_eq!(shown["status"], "ACTIVE", "{policy}: a soft policy must refuse no server");
             found.push(shown["OS-EXT-SRV-ATTR:host"].as_str().unwrap().to_owned());
         }
         assert_eq!(found[0] != found[1], apart, "{policy}: {found:?}");

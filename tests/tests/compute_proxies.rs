@@ -32,7 +32,7 @@ async fn images_show_until_2_35() {
         let name = |image: &Value| image["name"].as_str().unwrap().to_owned();
         listed.body["images"].as_array().unwrap().iter().map(name).collect()
     };
-    assert_eq!(names("").await, ["all", "own"], "newest first, nobody else's");
+    assert_eq!(names("").await, ["all", "own"], "the list is not newest first, or has other projects' images");
     assert_eq!(names("?name=own").await, ["own"]);
     assert_eq!(names("?minRam=64").await, ["own"]);
     assert_eq!(names("?property-os_type=linux").await, ["own"]);
@@ -216,7 +216,7 @@ async fn a_servers_ports_get_and_lose_groups() {
     };
     assert_eq!(groups().await.len(), 1, "the port has not the default group alone");
     assert_eq!(act("addSecurityGroup", "web").await.status, 202);
-    assert_eq!(act("addSecurityGroup", &id).await.status, 202, "the same group, a second time");
+    assert_eq!(act("addSecurityGroup", &id).await.status, 202, "adding the same group again is refused");
     assert!(groups().await.contains(&json!(id)) && groups().await.len() == 2);
     let unknown = "Security group nonsense not found for project project.";
     refused(&act("addSecurityGroup", "nonsense").await, 404, unknown);
@@ -226,6 +226,6 @@ async fn a_servers_ports_get_and_lose_groups() {
     refused(&act("removeSecurityGroup", "web").await, 404, &gone);
     let twin = json!({"security_group": {"name": "web", "description": ""}});
     api.call("POST", "/os-security-groups", "2.1", USER, Some(twin)).await;
-    assert_eq!(act("addSecurityGroup", "web").await.status, 409, "two groups have the name");
+    assert_eq!(act("addSecurityGroup", "web").await.status, 409, "the name of two groups is accepted");
     api.stop().await;
 }

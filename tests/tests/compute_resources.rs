@@ -38,7 +38,11 @@ async fn flavors_and_who_may_use_them() {
         list.body["flavors"].as_array().unwrap().iter().map(|f| f["id"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(ids(USER, "").await, ["1", "s"]);
-    assert_eq!(ids(USER, "?is_public=false").await, ["1", "s"], "only administrators see private ones");
+    assert_eq!(
+        ids(USER, "?is_public=false").await,
+        ["1", "s"],
+        "a user's query for private flavors must list the public ones"
+    );
     assert_eq!(ids(ADMIN, "?is_public=none").await, ["1", "h", "s"]);
     assert_eq!(ids(ADMIN, "?is_public=false").await, ["h"]);
     assert_eq!(ids(USER, "?minRam=100").await, ["1"]);
@@ -94,7 +98,7 @@ async fn key_pairs_belong_to_users() {
     let made = make("2.91", USER, json!({"name": "made"})).await;
     let private = made.body["keypair"]["private_key"].as_str().unwrap();
     assert!(private.starts_with("-----BEGIN OPENSSH PRIVATE KEY-----"), "{private}");
-    // No answer shows the private half again, and the log does not have it.
+    // No later answer shows the private half.
     assert!(!api.get("/os-keypairs/made?user_id=alice", "2.10").await.to_string().contains("PRIVATE"));
     let names = async |path: &str, version: &str, who: &str| -> Vec<String> {
         let list = api.call("GET", path, version, who, None).await;

@@ -1,10 +1,10 @@
-//! The operator's commands. Most of them read the log. `host` calls the running server, `cluster` asks the log's
-//! database who leads, and `policy` reads the policy files. `adopt`, `backup restore` and `log copy` write a new log. Only `audit erase`
-//! appends to an existing log.
+//! The operator's commands. Most of them read the log. `host`, `manage` and `status` call the running server, and
+//! `cluster` asks the log's database who leads. `policy` and `nova-policy` read the policy files. `adopt`, `backup
+//! restore` and `log copy` write a new log. Only `audit erase` appends to an existing log.
 //!
 //! A command that reads opens the log for reading only, so it works beside a running server. Exit codes for scripts: 0
-//! yes, 1 no (not found, not equal), 2 the command failed. Each command is a function of a store and a writer, so that
-//! golden files can check its output.
+//! yes, 1 no (not found, not equal), 2 the command failed. Commands that replace Nova's tools have Nova's codes. Each
+//! command writes to a writer that its caller gives it, so that golden files can check its output.
 
 pub mod adopt;
 pub mod audit;

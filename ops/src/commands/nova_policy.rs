@@ -49,7 +49,8 @@ enum NovaPolicyCommand {
         #[arg(long, value_name = "NAME", default_value = "")]
         api_name: String,
         /// NAME=VALUE of the target: project_id, user_id, quota_class, availability_zone or instance_id. By default the
-        /// target is the user's own. An instance_id overrides the others, and asks the running server.
+        /// target has the user's own project and user ids. An instance_id overrides the others, and asks the running
+        /// server.
         #[arg(long, value_name = "NAME=VALUE", num_args = 1..)]
         target: Vec<String>,
     },
@@ -60,7 +61,8 @@ const TARGETS: [&str; 5] = ["project_id", "user_id", "quota_class", "availabilit
 /// Runs the command.
 ///
 /// # Errors
-/// A target has a name that Nova does not know, there is no such server, or the policy is not valid. Nova's code is 1.
+/// A target has a name that Nova does not know, there is no such server, or the policy is not valid. As in Nova, the
+/// program then exits with 1.
 pub fn run(args: &NovaPolicyArgs, config: &Config, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     let NovaPolicyCategory::Policy(NovaPolicyCommand::Check { api_name, target }) = &args.category;
     let target = target_of(target, args, config)?;
@@ -82,7 +84,8 @@ pub fn run(args: &NovaPolicyArgs, config: &Config, out: &mut dyn Write) -> Resul
     Ok(0)
 }
 
-/// The target's attributes. Those of a server replace all others.
+/// The target's attributes. With `instance_id`, they are the server's user and project alone, and the other attributes
+/// are dropped.
 fn target_of(target: &[String], args: &NovaPolicyArgs, config: &Config) -> Result<Vec<String>, CommandFailure> {
     for pair in target {
         let name = pair.split_once('=').map_or(pair.as_str(), |(name, _)| name);

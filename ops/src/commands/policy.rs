@@ -70,7 +70,7 @@ pub struct PolicyCallerArgs {
     /// The token is system-scoped, not project-scoped.
     #[arg(long)]
     pub system: bool,
-    /// An attribute of the target; by default the target is the user's own. May be repeated.
+    /// An attribute of the target; by default the target has the user's own project and user ids. May be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     pub target: Vec<String>,
     /// Only this rule; exit status 1 if it refuses.
@@ -121,7 +121,7 @@ fn overrides(which: &PolicyRulesArgs, config: &PolicyConfig) -> Result<Overrides
         Some(path) if which.policy_file.is_some() && !path.exists() => {
             Err(CommandFailure::Usage(format!("{} does not exist", path.display())))
         }
-        // The command checks only the file that it names, without the configured directories.
+        // With `--policy-file`, the command reads that file alone, without the configured directories.
         Some(path) if which.policy_file.is_some() => Overrides::load(path).map_err(|error| wrong(&error)),
         _ => Overrides::configured(config).map_err(|error| wrong(&error)),
     }

@@ -71,7 +71,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
     agreements.into_iter().flatten().map(told).collect()
 }
 
-/// A file of logging that cannot be used, and a form of times that is none.
+/// Checks the file that `log_config_append` names, and the specifiers in `log_date_format`.
 fn logging(config: &Config) -> Vec<Clash> {
     let default = &config.default;
     let mut clashes = Vec::new();
@@ -335,7 +335,8 @@ fn migration(config: &Config) -> Vec<Clash> {
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
 }
 
-/// Without these rules, a guest could read the metadata of another guest.
+/// Checks that only known proxies can ask for a guest's metadata. Otherwise, a guest could read the metadata of another
+/// guest.
 fn metadata(config: &Config) -> Vec<Clash> {
     let (neutron, api) = (&config.neutron, &config.api);
     let unsigned = error(

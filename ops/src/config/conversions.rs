@@ -104,7 +104,8 @@ impl Conversion<u32, Option<Duration>> for SecondsOrZero {
     }
 }
 
-/// `[quota] driver`: whether quotas are enforced. `agreement.rs` refuses the third driver.
+/// `[quota] driver`: whether quotas are enforced. `agreement/unmade.rs` refuses Nova's third driver,
+/// `UnifiedLimitsDriver`.
 pub(super) struct QuotaDriverWords;
 
 impl QuotaDriverWords {
@@ -135,7 +136,7 @@ impl Conversion<String, Option<String>> for ProxyAddress {
     }
 }
 
-/// The format of images of servers. `agreement.rs` refuses the formats that no host makes.
+/// The format of images of servers. `agreement/unmade.rs` refuses the formats that no host makes.
 pub(super) struct SnapshotFormat;
 
 impl Conversion<Option<String>, String> for SnapshotFormat {

@@ -40,7 +40,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     patience.idle = patience.idle.filter(|_| config.wsgi.keep_alive).map(|idle| idle.min(most));
 }
 
-/// The brokers that a transport URL names, or the drivers that are not known, were checked before.
+/// `agreement/services.rs` has already refused unknown drivers and transport URLs without a usable broker.
 fn notifications(config: &Config, to: &mut Targets) {
     let (section, oslo) = (&config.notifications, &config.oslo_messaging_notifications);
     let options = &mut to.runtime.notifications;
@@ -60,7 +60,7 @@ fn notifications(config: &Config, to: &mut Targets) {
     options.broker.transport_url = url.map(String::as_str).unwrap_or_default().into();
 }
 
-/// The driver of a word; `None` for `noop`.
+/// The driver that a word in the option `driver` names; `None` for `noop` and for an empty word.
 ///
 /// # Errors
 /// There is no such driver here.
@@ -88,8 +88,8 @@ fn log_file(config: &Config, to: &mut Targets) {
     }
 }
 
-/// As in Nova, a ratio of 0.0 or none means the initial ratio. Any other ratio overwrites the provider's at each report
-/// of a host.
+/// As in Nova, a ratio that is 0.0 or unset leaves the initial ratio in effect. Any other ratio overwrites the ratio of
+/// the provider's inventory at each report of a host.
 fn ratios(config: &Config, to: &mut Targets) {
     let (default, hosts) = (&config.default, &mut to.runtime.hosts);
     let set = [

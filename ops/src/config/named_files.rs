@@ -1,8 +1,9 @@
-//! Files that the configuration names: resolves their paths and checks that they exist.
+//! The policy file and the policy directories that the configuration names: resolves their paths and checks that they
+//! exist.
 //!
 //! As with oslo.config, a relative path starts at the folder of the first configuration file. A missing file is an
-//! error. For example, without the rules of a policy file, operations would stay open that the rules forbid. A missing
-//! directory is only a warning, because operators often create it later.
+//! error: if it were ignored, users could call operations that its rules forbid. A missing directory is only a warning,
+//! because operators often create it later.
 
 use std::path::{Path, PathBuf};
 

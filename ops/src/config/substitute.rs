@@ -1,9 +1,9 @@
 //! `$name` in values, as oslo.config reads it.
 //!
-//! `$name` and `${name}` stand for the option `name` of the same section, or of `[DEFAULT]` if that section has none.
-//! `$section.name` and `${section.name}` stand for an option of another section. `$$` and `\$` are a dollar sign. A
-//! reference to an unknown option stays unchanged (a password may contain a dollar sign). A reference to an option that
-//! is not set becomes empty.
+//! `$name` and `${name}` become the value of the option `name` of the same section, or of `[DEFAULT]` if that section
+//! has none. `$section.name` and `${section.name}` become the value of an option of another section. `$$` and `\$`
+//! become a dollar sign. A reference to an unknown option stays unchanged (a password may contain a dollar sign). A
+//! reference to an option that is not set becomes empty.
 
 /// Finds the value of an option; `None` if there is no such option.
 type OptionLookup<'a> = dyn FnMut(&str, &str) -> Result<Option<String>, String> + 'a;

@@ -182,7 +182,7 @@ fn a_service_that_is_named_and_not_asked_causes_a_warning() {
 fn a_neutron_needs_a_keystone_and_a_whole_account() {
     let neutron = ACCOUNT.replace("keystone_authtoken", "neutron");
     let both = problems_in(&[&format!("{ACCOUNT}{neutron}")]);
-    assert_eq!(both.len(), 5, "a note on each of the four services, and a warning about Cinder: {both:?}");
+    assert_eq!(both.len(), 5, "expected a note on each of the four services, and a warning about Cinder: {both:?}");
     assert!(
         both.iter().any(|told| told.contains("note: [neutron] auth_url: Neutron is the network service")),
         "{both:?}"
@@ -501,7 +501,7 @@ fn contradictory_storage_options_stop_the_start() {
 #[test]
 fn syslog_has_the_facility_of_the_option() {
     let facility = |text: &str| good(&[&format!("[DEFAULT]\n{text}")]).config.targets().log.syslog;
-    assert_eq!(facility("syslog_log_facility = LOG_LOCAL0\n"), None, "it is off by default");
+    assert_eq!(facility("syslog_log_facility = LOG_LOCAL0\n"), None, "syslog must be off by default");
     assert_eq!(facility("use_syslog = true\n"), Some(1));
     for local in 0..8_u8 {
         let text = format!("debug = False\nuse_syslog = True\nsyslog_log_facility = LOG_LOCAL{local}\n");
@@ -519,7 +519,10 @@ fn notifications_need_a_known_driver_and_a_broker() {
     let both = good(&["[DEFAULT]\ntransport_url = rabbit://u:p@rpc:5672/\n[oslo_messaging_notifications]\n\
                        driver = messagingv2\ntransport_url = rabbit://u:p@notes:5672/\n"]);
     let options = both.config.targets().runtime.notifications;
-    assert_eq!(&*options.broker.transport_url, "rabbit://u:p@notes:5672/", "a queue of their own");
+    assert_eq!(
+        &*options.broker.transport_url, "rabbit://u:p@notes:5672/",
+        "notifications must use their own transport_url"
+    );
     let off = good(&["[oslo_messaging_notifications]\ndriver = noop\n"]).config.targets().runtime.notifications;
     assert!(off.drivers.is_empty());
 }

@@ -4,9 +4,9 @@
 //! `section.*` means a whole section (clients of other services, drivers of other hypervisors, message queues). A
 //! file that sets them is a normal `nova.conf`, so the remark is a note.
 //!
-//! `section.option = VALUE: reason` is an option whose other values choose something that Chronova does not do. With
-//! `VALUE`, Nova's default, the remark is a note, with another value a warning; both have the reason. `unset` stands for
-//! no value, and `any` for an option of which no value makes a difference.
+//! `section.option = VALUE: reason` is an option whose other values choose something that Chronova does not do. If a
+//! file sets `VALUE`, Nova's default, the remark is a note. For any other value the remark is a warning. Both give the
+//! reason. `unset` means no value, and `any` means that no value of the option makes a difference.
 
 use super::ini::IniAssignment;
 use super::options::SECTIONS;
@@ -26,7 +26,7 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
 /// A line of the list.
 struct ForeignOption {
     section: &'static str,
-    /// `*` stands for every option of the section.
+    /// `*` means every option of the section.
     name: &'static str,
     /// The harmless value and the reason why the option has no meaning here.
     reason: Option<(&'static str, &'static str)>,
@@ -144,7 +144,7 @@ mod tests {
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "sort nova_options.txt (LC_ALL=C sort -u)");
     }
 
-    /// A line that is not read would make a known option an unknown one.
+    /// If a line of the list were not read, its option would be reported as unknown.
     #[test]
     fn every_line_of_the_list_is_read() {
         let lines = LIST.lines().filter(|line| !line.starts_with('#'));

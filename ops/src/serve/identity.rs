@@ -53,7 +53,8 @@ impl OpenedIdentity {
     }
 }
 
-/// A mark of the key that signs tokens, which all members of a cluster must share. `None`: Keystone issues the tokens.
+/// A value by which members of a cluster check that they sign tokens with the same key. It does not reveal the key.
+/// `None`: Keystone issues the tokens.
 pub(super) fn secret_mark(config: &Config) -> Result<Option<[u8; 32]>> {
     if config.api.auth_strategy != "noauth2" && keystone(config)?.is_some() {
         return Ok(None);

@@ -134,7 +134,7 @@ pub fn consoles(config: &Config, consoles: &mut ConsoleConfig) {
     }
 }
 
-/// The gateway's own address, if a listener has it.
+/// The URL of the console gateway. `None` if the listeners are not valid, or if none of them serves all APIs.
 fn gateway(config: &Config) -> Option<String> {
     let url = public_url(config, &listeners(config).ok()?);
     (!url.is_empty()).then(|| format!("{url}{}", console::PATH))

@@ -124,7 +124,7 @@ async fn handed_over(membership: Option<&ClusterMembership>) -> Result<WorkEnd> 
     }
 }
 
-/// Why a member stops its work, or changes it.
+/// Why a member stops, or changes its role.
 enum WorkEnd {
     /// A signal ends the process.
     Told,

@@ -1,7 +1,7 @@
 //! At SIGHUP a running server reads some things again: the log level, the policy, the certificates of the APIs.
 //!
-//! Each part is read by itself: a mistake in one leaves that part as it was, and is logged. All other options take
-//! effect at the next start.
+//! Each part is read by itself. If a part has a mistake, the server logs the mistake and keeps the old part. Other
+//! options take effect at the next start.
 
 use chronova_events::error_chain::ErrorChain;
 use chronova_web::policy::Enforcer;
@@ -10,7 +10,7 @@ use chronova_web::tls::ServedCertificate;
 use crate::config::Config;
 use crate::telemetry::Logging;
 
-/// Reads the configuration files again; `None` after it has told what is wrong with them.
+/// Reads the configuration files again. `None`: the files have errors, which the function has reported.
 pub type ReadConfig = Box<dyn Fn() -> Option<Config>>;
 
 pub(super) struct Reload {

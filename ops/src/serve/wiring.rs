@@ -93,7 +93,7 @@ impl ControlPlane {
 
     /// Begins to lead, on read models that follow the log already.
     pub(super) async fn lead(&mut self, config: &Config, cluster: &ClusterMembership) -> Result<()> {
-        // The log ends there, because nobody else appends.
+        // Nobody else appends now, so the log ends at its head.
         let end = self.member.log.head();
         while !self.member.views.wait_for(end, FOLDS).await {
             tracing::info!(position = %self.member.views.position(), %end, "folding the rest of the log before leading");

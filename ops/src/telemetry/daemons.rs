@@ -160,7 +160,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for DaemonLayer {
             message: &line.message,
             fields: &line.fields,
         };
-        // A lost line must not fail what it tells of.
+        // A line that is lost must not fail the work that it describes.
         let _ = self.socket.send_to(&self.datagram(&line), &self.path);
     }
 }

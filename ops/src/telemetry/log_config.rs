@@ -1,7 +1,8 @@
 //! `log_config_append`: a file in the form of Python's `logging.config.fileConfig`, as Nova's operators have it.
 //!
-//! Levels of loggers and four classes of handlers are heeded: streams, files, syslog and none. Any other class is an
-//! error, because lines would be lost. Formatters are not heeded: the form of a line is Chronova's.
+//! Chronova applies the levels of loggers, and the handlers for streams, files, syslog, systemd's journal and nothing
+//! (`NullHandler`). A handler of any other class is an error, because lines would be lost. Formatters are ignored: the
+//! form of a line is Chronova's.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,8 @@ fn words(value: Option<&String>) -> impl Iterator<Item = &str> {
     value.into_iter().flat_map(|text| text.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
 
-/// The directives of the filter: the root's level, then each logger's. Loggers of Nova are those of Chronova.
+/// The directives of the filter: the root's level, then each logger's. The level of a logger `nova` or `nova.*` applies
+/// to all of Chronova.
 fn levels(sections: &Sections) -> Result<String, String> {
     let loggers = sections.get("loggers").map(|section| words(section.get("keys")).collect::<Vec<&str>>());
     let mut directives = Vec::new();

@@ -38,7 +38,8 @@ impl Cloud {
     /// Writes the configuration, but starts nothing.
     pub fn new(fleet: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The port is free now. No other test takes the port, because no test listens on a fixed port.
+        // The port is free now. Another process could take it before the control plane does. This is rare, because the
+        // kernel chooses among all free ports.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = format!(
             "[chronova]\nhypervisors = {fleet}\n[api]\nauth_strategy = noauth2\n\

@@ -155,7 +155,8 @@ impl Generator {
         )
     }
 
-    /// Chooses a microversion: usually a version that has the operation, rarely any other version.
+    /// Chooses the microversion: the last one that has the operation. A Compute operation without a last version gets
+    /// 2.96, 2.88 or 2.60.
     fn version(&mut self, service: Service, route: &Route) -> String {
         let newest = route.until.map_or_else(|| "2.96".to_owned(), |version| version.to_string());
         match service {

@@ -97,7 +97,7 @@ impl TenantUser {
         let request = request.uri(format!("{}/identity/v3/auth/tokens", person.base));
         let request = request.header("Content-Type", "application/json");
         let response = person.agent.run(request.body(json!({"auth": auth}).to_string()).unwrap()).unwrap();
-        assert_eq!(response.status().as_u16(), 201, "{user} logs in");
+        assert_eq!(response.status().as_u16(), 201, "{user} cannot log in");
         response.headers()["X-Subject-Token"].to_str().unwrap().clone_into(&mut person.token);
         person
     }

@@ -105,7 +105,7 @@ fn check_placement(client: &Client, living: &BTreeMap<String, Value>) {
     }
     let placed: BTreeMap<String, String> =
         living.iter().map(|(id, it)| (id.clone(), text(it, "OS-EXT-SRV-ATTR:host").to_owned())).collect();
-    same("each living server has one allocation, on its host", &holders, &placed);
+    same("allocations differ from the living servers and their hosts", &holders, &placed);
 }
 
 /// Checks that each living server has one port, bound to its host.
@@ -120,7 +120,7 @@ fn check_ports(client: &Client, living: &BTreeMap<String, Value>) {
     bound.sort_unstable();
     let placed: Vec<(&str, &str)> =
         living.iter().map(|(id, it)| (id.as_str(), text(it, "OS-EXT-SRV-ATTR:host"))).collect();
-    assert_eq!(bound, placed, "each living server has one port, bound to its host");
+    assert_eq!(bound, placed, "ports and their hosts differ from the living servers and their hosts");
 }
 
 /// Checks that servers and volumes agree about attachments. Returns the number of attachments.
@@ -137,7 +137,7 @@ fn check_volumes(client: &Client, living: &BTreeMap<String, Value>) -> usize {
     for (id, server) in living {
         ours.extend(volumes_of(server).into_iter().map(|volume| (id.clone(), volume)));
     }
-    assert_eq!(theirs, ours, "servers and volumes agree about attachments");
+    assert_eq!(theirs, ours, "servers and volumes disagree about attachments");
     ours.len()
 }
 
@@ -170,7 +170,7 @@ pub fn check_hosts(cloud: &Cloud, fleet: &str, living: &BTreeMap<String, Value>)
         fleet.whereabouts().into_iter().map(|(id, hosts)| (id.to_string(), named(hosts))).collect();
     let placed: BTreeMap<String, Vec<String>> =
         living.iter().map(|(id, it)| (id.clone(), vec![text(it, "OS-EXT-SRV-ATTR:host").to_owned()])).collect();
-    same("guests are the living servers, where they are", &guests, &placed);
+    same("guests and their hosts differ from the living servers and their hosts", &guests, &placed);
     assert_eq!(fleet.leaks(), [], "disks are left behind");
     assert_eq!(fleet.copies(), [], "copies of disks are left behind");
     assert_eq!(fleet.kept(), [], "disks are still set aside");

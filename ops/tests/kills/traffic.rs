@@ -13,7 +13,7 @@ const MAX_SERVERS: usize = 12;
 /// The most volumes of one client that are attached to no server.
 const SPARE: usize = 5;
 
-/// The flavor and the image of the servers.
+/// The image, the network and the flavors of the servers.
 #[derive(Clone)]
 pub struct Goods {
     furniture: Furniture,
@@ -57,7 +57,7 @@ impl Trouble<'_> {
             return self.create();
         }
         match self.random.below(40) {
-            // The limit keeps hosts and the quota of ports from filling up.
+            // The limit keeps the hosts from filling up.
             0..9 if self.servers.len() < MAX_SERVERS => self.create(),
             0..13 => self.delete(),
             13 | 14 if self.volumes.len() < SPARE => self.make_volume(),

@@ -1,5 +1,5 @@
-//! A small log with all cases. One request creates two servers: one is built; the other fails, and its undo gets stuck.
-//! Then the guest of the first server stops by itself, and this server is started and deleted.
+//! A small log. One request creates two servers: one is built; the other fails, and its undo gets stuck for a moment.
+//! Then the guest of the first server stops by itself, and another user requests the start of this server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `volume_attachment`, `image_property` and `libvirt`: what servers keep.
+//! `volume_attachment`, `image_property` and `libvirt`: the sub-commands about stored properties of servers.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn volume_attachments_are_shown_and_refreshed_by_shelving() {
     site.act(&server, &json!({"lock": null}), "SHUTOFF");
     assert!(site.manage(&refresh(&server, &volume, path), 5).contains("stopped and locked"));
     site.act(&server, &json!({"unlock": null}), "SHUTOFF");
-    // It is refused with the advice; the advice works: each volume gets another attachment.
+    // The refusal advises to shelve and unshelve the server. After that, the volume has another attachment.
     assert!(site.manage(&refresh(&server, &volume, path), 1).contains("Shelve and unshelve the server"));
     site.act(&server, &json!({"shelve": null}), "SHELVED_OFFLOADED");
     site.act(&server, &json!({"unshelve": null}), "ACTIVE");

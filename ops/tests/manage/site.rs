@@ -9,7 +9,7 @@ use super::cloud::{Client, Cloud, Furniture};
 
 pub const CELL0: &str = "00000000-0000-0000-0000-000000000000";
 pub const CELL1: &str = "c3110001-0000-4000-8000-000000000001";
-/// The id of nothing.
+/// An id that no resource has.
 pub const NOBODY: &str = "7c0f2d52-3f3a-4a1e-9d57-3b3a6f1f9a11";
 
 /// A control plane with two simulated hosts, and the links of Nova's names.
@@ -19,7 +19,7 @@ pub struct ManagedCloud {
 }
 
 impl ManagedCloud {
-    /// Starts nothing.
+    /// Makes the links and the configuration; the control plane is not started.
     pub fn stopped() -> Self {
         let cloud = Cloud::new("sim://2");
         cloud.configure("[volume]\nshared = true\n");
@@ -79,7 +79,7 @@ impl ManagedCloud {
         id
     }
 
-    /// Requests a server, and waits for nothing.
+    /// Requests a server, without waiting for its build.
     pub fn request(&self, name: &str, flavor: &str) -> String {
         let furniture = self.furniture.clone().unwrap();
         let wish = json!({"server": {

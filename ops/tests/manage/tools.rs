@@ -71,12 +71,13 @@ fn rules_are_judged_as_nova_policy_judges_them() {
         let target = ["--api-name", "os_compute_api:servers:show", "--target", "project_id=p", more];
         assert_eq!(policy(&with(&target)).0, 0, "{more}");
     }
-    // `--target` replaces the whole default target, which is the user's own project and user id.
+    // `--target` replaces the whole default target (the user's own project and user id).
     assert_eq!(policy(&with(&["--api-name", "os_compute_api:servers:show", "--target", "user_id=u"])).0, 1);
     let (code, _, said) = policy(&with(&["--target", "colour=blue"]));
     assert_eq!(code, 1);
     assert!(said.contains("colour"), "{said}");
-    // A server overrides the other attributes; it belongs to another project here.
+    // The attributes of the server override the other attributes of the target. This server belongs to another project
+    // than the user.
     let target = format!("instance_id={server}");
     let mut words = with(&["--api-name", "os_compute_api:servers:show", "--target", "project_id=p"]);
     words.push(&target);
@@ -86,7 +87,7 @@ fn rules_are_judged_as_nova_policy_judges_them() {
         mine.into_iter().chain(["--api-name", "os_compute_api:servers:show", "--target"]).collect();
     words.push(&target);
     assert_eq!(policy(&words).0, 0);
-    // Offline, and with the user of the environment.
+    // The command needs no running control plane, and takes the user from the environment.
     site.cloud.stop();
     let mut command = Command::new(site.cloud.folder.path().join("nova-policy"));
     command.args(["policy", "check", "--api-name", "os_compute_api:servers:show", "--config-file"]);

@@ -30,7 +30,7 @@ pub fn certificates(folder: &Path) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// Runs curl; returns its exit code and the body of the answer.
+/// Runs curl; returns its exit code, and its standard output and error as one text.
 pub fn curl(folder: &Path, args: &[&str], url: &str) -> (i32, String) {
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "30"])

@@ -1,7 +1,8 @@
 //! `cargo xtask event new NOUN NAME`: writes the parts that every new event needs.
 //!
 //! The parts are the line in the noun's list, the payload struct and the sample. The author adds the fields and the
-//! meaning (`evolve`); the compiler and the golden test point to both. The command writes all parts or none.
+//! meaning (`evolve`); the compiler and the golden test point to both. If one part cannot be made, the command writes
+//! none.
 
 use std::fs;
 use std::path::{Path, PathBuf};

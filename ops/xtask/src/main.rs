@@ -2,7 +2,7 @@
 //!
 //! * `layers`: checks the rules of ARCHITECTURE.md that a compiler does not know. `layers --list` prints them with
 //!   their reasons. `layers --lower` writes today's numbers into the lists that may only shrink. `layers --prose`
-//!   prints the sentences that must be read twice.
+//!   prints the sentences that break the rule about prose.
 //! * `gen [--check]`: writes the generated references under docs/, or checks that they are current.
 //! * `event new NOUN NAME`: writes the parts of a new event, as in `event new instance ResizeConfirmed`.
 //! * `recipe WORD [BASE]`: compares the files that changed since the branch left `BASE` (`main`) with a recipe of

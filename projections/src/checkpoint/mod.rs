@@ -63,7 +63,7 @@ pub enum CheckpointError {
 pub struct CheckpointOptions {
     /// The number of newest checkpoints, however close together they are.
     pub newest: usize,
-    /// The number of older checkpoints, evenly spread over the log.
+    /// The largest number of older checkpoints, which are evenly spread over the log.
     pub history: usize,
     /// The least number of events between two checkpoints of the history.
     pub spacing: u64,

@@ -61,7 +61,7 @@ fn indexes_follow_the_ledger_and_the_hosts() {
     let mut fleet = fleet(4);
     assert_eq!(slots(fleet.hosts()), [0, 1, 2, 3]);
     assert_eq!(slots(fleet.with_trait("HW_CPU_X86_AVX").unwrap()), [1, 3]);
-    assert_eq!(slots(&fleet.named("h3")), [2], "names in any case");
+    assert_eq!(slots(&fleet.named("h3")), [2], "the case of a host's name must not matter");
     fleet.apply_host(host_id(2), &chronova_events::host::Disabled { reason: None }.into());
     fleet.apply_host(host_id(3), &chronova_events::host::WentDown { reason: String::new() }.into());
     assert_eq!((slots(fleet.enabled()), slots(fleet.answering())), (vec![0, 2, 3], vec![0, 1, 3]));

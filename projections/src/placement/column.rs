@@ -83,7 +83,7 @@ impl ProviderColumn {
     /// The providers that can give `amount` to one request.
     pub fn with_room(&self, amount: u64) -> Slots {
         if amount == 0 {
-            // Zero is below every usual `min_unit`. Requests never ask for zero, and the shelves do not cover zero.
+            // The shelves do not decide about zero, which is below the usual `min_unit`. Requests never ask for zero.
             let mut found = self.members.clone();
             found.retain(|slot| self.rooms[slot as usize].admits(amount));
             return found;

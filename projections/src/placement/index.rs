@@ -2,8 +2,8 @@
 //! reading all providers.
 //!
 //! The index follows the ledger event by event. A test checks that it equals a new index of the same ledger
-//! ([`ProviderIndex::of`]). The answers are sets ([`Slots`]) that callers intersect. Both the API's search for
-//! candidates and the scheduler's choice of hosts begin here.
+//! ([`ProviderIndex::of`]). The answers are sets ([`Slots`]) that callers intersect. The API's search for candidates
+//! begins here, and so does the scheduler's if hosts have trees or providers share.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -147,8 +147,7 @@ impl ProviderIndex {
         }
     }
 
-    /// Providers that have all these resources, traits and memberships by themselves. The scheduler finds compute hosts
-    /// in this way if no host has a tree and no provider shares.
+    /// Providers that have all these resources, traits and memberships by themselves, for `GET /resource_providers`.
     pub fn fitting<'a>(
         &self,
         resources: impl IntoIterator<Item = (&'a str, u64)>,

@@ -48,7 +48,7 @@ pub struct CandidatesRequest {
     pub limit: Option<usize>,
     /// Whether each group with a suffix gets a provider of its own.
     pub isolate: bool,
-    /// The traits of the tree's root.
+    /// The traits that the tree's root must have, and those that it must not have.
     pub root_traits: TraitFilter,
     /// Sets of suffixes. One of the providers that serve such a set must be an ancestor of all others.
     pub same_subtrees: Vec<BTreeSet<String>>,

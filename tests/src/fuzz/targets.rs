@@ -158,7 +158,7 @@ fn server() -> Alive {
     let make = || {
         let mut state = Instance::default();
         state.evolve(&InstanceEvent::BuildRequested(build_request(InstanceId::random())), Timestamp(1));
-        state.alive().expect("it is asked for").clone()
+        state.alive().expect("a requested server must exist").clone()
     };
     SERVER.with(|server| server.get_or_init(make).clone())
 }

@@ -17,7 +17,7 @@ pub enum ImageFault {
     ShowsAll,
     /// Images without bytes are found.
     ShowsEmpty,
-    /// Bytes are read with a wrong checksum.
+    /// Reading ignores the checksum that the caller names.
     ReadsStale,
     /// A second upload is refused.
     UploadsOnlyOnce,
@@ -40,7 +40,7 @@ pub enum ImageFault {
 pub struct BrokenImages {
     pub images: Arc<dyn ImageService>,
     pub fault: ImageFault,
-    /// Images of other owners that claim to be backups of the server.
+    /// All created images. [`ImageFault::BelievesAll`] adds them to every list of backups.
     pub foreign: std::sync::Mutex<Vec<ImageId>>,
 }
 

@@ -42,7 +42,7 @@ pub enum NetworkFault {
     MovesPortsAtOnce,
     /// Every project lists every network.
     ShowsAllNetworks,
-    /// Every project gives back every floating address.
+    /// Every project can release every floating address.
     ReleasesForAll,
     /// A floating address cannot be disassociated from its port.
     AssociatesForEver,

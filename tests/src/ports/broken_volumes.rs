@@ -25,13 +25,13 @@ pub enum VolumeFault {
     ReservesForAll,
     /// Released attachments stay.
     ReleasesNothing,
-    /// The attachments of every server end.
+    /// A request to end one server's attachments ends those of every server.
     ReleasesAll,
     /// Detaching succeeds for a volume that no server has attached.
     DetachesFree,
-    /// Volumes of other projects are copied.
+    /// A project can create snapshots of other projects' volumes.
     CopiesAnything,
-    /// Snapshots of other projects become volumes.
+    /// A project can create volumes from other projects' snapshots.
     MakesOfAnything,
     /// All volumes on a host are removed.
     SweepsAll,

@@ -62,7 +62,7 @@ impl RealCinder {
     }
 }
 
-/// The account that `cinder.sh` makes. It has the role `service`, for which Cinder asks in a service's token.
+/// The account that `cinder.sh` makes. It has the role `service`, which Cinder requires of a service's token.
 fn session(keystone: &RealKeystone) -> anyhow::Result<Arc<KeystoneSession>> {
     let account = account(&keystone.url, "cinder", "service");
     Ok(KeystoneSession::new(account, ServiceClient::new(calls("keystone"))?, Arc::new(SystemClock)))

@@ -54,7 +54,7 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
 }
 
 impl RealNeutron {
-    /// `None` where Neutron is not installed.
+    /// `None` where Neutron or Keystone is not installed.
     pub async fn start() -> anyhow::Result<Option<Self>> {
         if !is_installed() {
             return Ok(None);

@@ -166,7 +166,7 @@ async fn makes_once(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow
     let project = stage.project().await;
     let wanted = blank(&project);
     let made = made(port, stage, wanted.clone()).await?;
-    promise!(made.size_gb == 1, "another volume was asked for: {made:?}");
+    promise!(made.size_gb == 1, "the volume has not the requested size: {made:?}");
     let proposed = port.find(wanted.volume, &project, false).await?;
     promise!(proposed == made, "the id that was proposed finds another volume: {proposed:?}");
     promise!((&made.name, &made.metadata) == (&wanted.name, &wanted.metadata), "name or metadata are lost: {made:?}");
@@ -324,7 +324,7 @@ async fn copies(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Re
     let before = port.snapshots_left(&project).await?;
     let wanted = snapshot(volume.id, &project);
     let copy = copied(port, stage, wanted.clone()).await?;
-    promise!(copy.volume == volume.id, "another snapshot was asked for: {copy:?}");
+    promise!(copy.volume == volume.id, "the snapshot is of another volume: {copy:?}");
     let proposed = port.find_snapshot(wanted.snapshot, &project, false).await?;
     promise!(proposed == copy, "the id that was proposed finds another snapshot: {proposed:?}");
     let left = port.snapshots_left(&project).await?;

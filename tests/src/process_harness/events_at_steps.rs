@@ -17,7 +17,7 @@ use crate::world::{Life, World};
 
 /// In an ordinary run, each case has at most this many deletes and this many lost hosts.
 const FEW: usize = 2;
-/// The time before a lost host comes back, during which the process retries.
+/// The longest wait of a life before a lost host comes back. The process retries meanwhile.
 const LOST: Duration = Duration::from_millis(40);
 /// The interval of heartbeats and of comparisons with the log, in trials with a lost host.
 const SOON: Duration = Duration::from_millis(20);
@@ -166,7 +166,7 @@ fn server(life: &Life) -> Option<InstanceId> {
 }
 
 /// Returns the number of appends after the incident, and whether the subject must be gone: a delete was acknowledged,
-/// or was requested in two lives.
+/// or each life requested the delete of a server.
 async fn after_delete(world: &World, life: Life, meeting: &EventAtStep, mut acknowledged: bool) -> (u64, bool) {
     let mut asked_to_go = server(&life).is_some();
     life.settled().await;
@@ -206,8 +206,8 @@ async fn after_loss(world: &World, life: Life, meeting: &EventAtStep, host: usiz
     appends
 }
 
-/// Waits until no process can continue, but only for a moment, because some processes wait for the host and record no
-/// event about that.
+/// Waits until no process can continue, but at most for [`LOST`], because some processes wait for the host and record
+/// no event about that.
 async fn idle(life: &Life) {
     let is_stuck = |process: &Process| matches!(process, Process::Running(running) if running.stuck > 0);
     let met = |context: &StepContext| {
@@ -217,7 +217,8 @@ async fn idle(life: &Life) {
     let _ = tokio::time::timeout(LOST, life.until(met)).await;
 }
 
-/// Waits until every host was compared with the log twice. By then, leftovers on a lost host are removed.
+/// Waits for three comparisons per host, so that every host was compared with the log at least twice. By then,
+/// leftovers on a lost host are removed.
 async fn compared(world: &World, life: &Life) {
     let rounds = 3 * HOSTS as u64;
     for call in [DriverCall::Guests, DriverCall::Leftovers] {

@@ -84,7 +84,7 @@ fn obstacles_are_named() {
         change(&mut tables);
         let (report, _) = tables.judge();
         assert!(!report.is_clear(), "{words}");
-        // This change renames the server BAD to WEB, so the report has the obstacle under WEB.
+        // This change gives the server BAD the id of WEB, so the report has the obstacle under WEB.
         let id = if *words == "two cells have it" { WEB } else { id };
         let reasons = report.reasons(id);
         assert!(reasons.iter().any(|reason| reason.contains(words)), "{words}: {reasons:?}");

@@ -116,7 +116,7 @@ pub(super) fn add(tables: &mut TablesInMemory, table: &str, values: &[(&str, &st
 /// A host of the recorded cloud, with the guests that Nova created on it.
 pub(super) struct AdoptedHostDriver {
     uri: String,
-    /// `None`: every call fails.
+    /// `None`: the calls `capabilities` and `usage` fail.
     answers: Option<HostCapabilities>,
     guests: Mutex<Vec<GuestStatus>>,
     pub(super) calls: Mutex<Vec<String>>,

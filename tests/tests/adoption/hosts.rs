@@ -61,7 +61,7 @@ async fn cloud() -> (AdoptedCloud, [Arc<AdoptedHostDriver>; 2]) {
         AdoptedHostDriver::with_guests(host("f5c502ad-8e91-4963-bdd0-d3ff5a0b3afc", "h2"), second),
     ];
     let cloud = AdoptedCloud::on(history, hosts.to_vec()).await;
-    // Both hosts have reported, and were compared with the log more than once.
+    // Waits until both hosts have reported, and then long enough for several comparisons with the log.
     let views = Arc::clone(&cloud.leader.contexts.steps.views);
     for _ in 0..600 {
         let known = views.hosts.read(|hosts| hosts.all().filter(|host| host.capabilities.libvirt_version > 0).count());

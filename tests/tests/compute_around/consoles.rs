@@ -57,7 +57,7 @@ async fn a_vnc_console_is_opened_and_its_token_is_known_to_the_proxy() {
         shown["console"],
         json!({"instance_uuid": server, "host": "127.0.0.1", "port": 5900, "internal_access_path": null})
     );
-    assert_eq!(api.get(&path, "2.99").await, shown, "only direct SPICE connections have a TLS port");
+    assert_eq!(api.get(&path, "2.99").await, shown, "version 2.99 shows other fields of a VNC console");
     is(&api.call("GET", &path, "2.30", ADMIN, None).await, 400, "malformed");
     is(&api.call("GET", &path, "2.31", USER, None).await, 403, "os-console-auth-tokens");
     is(&api.call("GET", &format!("{path}?a=b"), "2.99", ADMIN, None).await, 400, "Additional properties");
@@ -174,7 +174,7 @@ async fn spice_and_serial_consoles_are_opened_where_they_are_enabled() {
     assert!(url.starts_with("http://127.0.0.1:6082/spice_auto.html?token="), "{url}");
     let (old, new) = shown(url).await;
     assert_eq!((&old["port"], old.get("tls_port")), (&json!(5900), None));
-    assert_eq!(new, old, "only direct connections have a TLS port");
+    assert_eq!(new, old, "version 2.99 shows other fields of a console that is not direct");
 
     for (version, protocol, kind) in [("2.6", "spice", "spice-html5"), ("2.6", "serial", "serial")] {
         let made = open(&api, &server, version, protocol, kind).await;
@@ -360,15 +360,19 @@ async fn one_token_takes_only_a_few_of_the_places() {
         assert_eq!(status, 101);
         open.push(viewer);
     }
-    assert_eq!(Viewer::ask(address, &first, None).await.0, 429, "a fifth console with the same token");
+    assert_eq!(Viewer::ask(address, &first, None).await.0, 429, "a fifth console with the same token is not refused");
     let second = query(&server).await;
     for _ in 0..4 {
         let (status, viewer) = Viewer::ask(address, &second, None).await;
         assert_eq!(status, 101);
         open.push(viewer);
     }
-    assert_eq!(Viewer::ask(address, &query(&server).await, None).await.0, 429, "a ninth console of the same server");
-    assert_eq!(Viewer::ask(address, &query(&other).await, None).await.0, 101, "a console of another server");
+    assert_eq!(
+        Viewer::ask(address, &query(&server).await, None).await.0,
+        429,
+        "a ninth console of the same server is not refused"
+    );
+    assert_eq!(Viewer::ask(address, &query(&other).await, None).await.0, 101, "a console of another server is refused");
     // A closed console frees its slot for another one.
     let mut gone = open.pop().unwrap();
     gone.say(8, "").await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::interfaces::{Cloud, USER, is};
 
-/// A cloud with a network behind an external network of six addresses.
+/// A cloud whose network is connected to an external network with four free addresses.
 pub(super) struct Town {
     pub(super) cloud: Cloud,
     public: String,

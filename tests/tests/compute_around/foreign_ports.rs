@@ -138,16 +138,20 @@ async fn a_guest_behind_a_bridge_is_in_the_network_of_the_bridge() {
     let bridge = |network: &str| chronova_hypervisor::volumes::bridge_name(network.parse().unwrap());
     let (mine, theirs) = (bridge(&service.cloud.network), bridge(&hers));
     assert_eq!(behind(&[]).await, Some(server.clone()));
-    assert_eq!(behind(&["eth0"]).await, Some(server.clone()), "an interface that is no network's bridge");
+    assert_eq!(
+        behind(&["eth0"]).await,
+        Some(server.clone()),
+        "an interface that is no network's bridge hides the server"
+    );
     assert_eq!(behind(&[&mine]).await, Some(server.clone()));
-    assert_eq!(behind(&[&theirs]).await, None, "a spoofed address from another network");
+    assert_eq!(behind(&[&theirs]).await, None, "a spoofed address from another network gets metadata");
 
     let request = json!([{"uuid": hers, "fixed_ip": address}]);
     let request = json!({"name": "twin", "imageRef": IMAGE, "flavorRef": "1", "networks": request});
     let twin = service.cloud.api.server(EVE, request).await;
     assert_eq!(behind(&[&mine]).await, Some(server));
     assert_eq!(behind(&[&theirs]).await, Some(twin));
-    assert_eq!(behind(&["eth0"]).await, None, "two networks have the address, and no bridge tells which");
+    assert_eq!(behind(&["eth0"]).await, None, "an address of two networks gets metadata without a bridge");
     assert_eq!(behind(&[&mine, &theirs]).await, None);
     service.cloud.api.stop().await;
 }

@@ -21,9 +21,9 @@ async fn certificates_are_made_and_imported() {
     let certificate = pair["public_key"].as_str().unwrap();
     assert!(certificate.starts_with("-----BEGIN CERTIFICATE-----\n"), "{certificate}");
     let fingerprint = pair["fingerprint"].as_str().unwrap();
-    assert_eq!(fingerprint.split(':').count(), 20, "SHA-1: {fingerprint}");
+    assert_eq!(fingerprint.split(':').count(), 20, "the fingerprint is not a SHA-1: {fingerprint}");
     let private = base64::engine::general_purpose::STANDARD.decode(pair["private_key"].as_str().unwrap()).unwrap();
-    assert_eq!(private[0], 0x30, "a PKCS#12 file");
+    assert_eq!(private[0], 0x30, "the private key is not a PKCS#12 file");
 
     // An imported key pair keeps its fingerprint.
     let imported = make(&api, "2.2", json!({"name": "d", "type": "x509", "public_key": certificate})).await;
@@ -73,6 +73,6 @@ async fn pairs_of_others_names_and_pages() {
     assert_eq!(page.body["keypairs"].as_array().unwrap().len(), 1);
     assert_eq!(page.body["keypairs_links"][0]["rel"], "next");
     let all = api.call("GET", "/os-keypairs?limit=1", "2.34", USER, None).await;
-    assert_eq!(all.body["keypairs"].as_array().unwrap().len(), 3, "before 2.35 there are no pages");
+    assert_eq!(all.body["keypairs"].as_array().unwrap().len(), 3, "version 2.34 must ignore the limit of a page");
     api.stop().await;
 }

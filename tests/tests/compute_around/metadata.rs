@@ -190,7 +190,7 @@ async fn the_metadata_proxy_identifies_the_guest_of_a_request() {
     assert_eq!(ask(&[("Accept", "application/json")]).await.json()["title"], "Bad Request");
 
     assert_eq!(service.call("DELETE", &format!("/servers/{server}"), "2.1", None).await, 204);
-    assert_eq!(ask(&[id, tenant, signed]).await.status, 404, "gone");
+    assert_eq!(ask(&[id, tenant, signed]).await.status, 404, "a deleted server has metadata");
     service.cloud.api.stop().await;
 }
 
@@ -205,10 +205,14 @@ async fn without_a_proxy_a_guest_is_known_by_its_address() {
     };
     let (server, second) = (Some(server), Some(second));
     assert_eq!(uuid(&address, &[]).await, server);
-    assert_eq!(uuid(&format!("::ffff:{address}"), &[]).await, server, "by a socket of IPv6");
+    assert_eq!(
+        uuid(&format!("::ffff:{address}"), &[]).await,
+        server,
+        "an IPv4 address on an IPv6 socket is not recognised"
+    );
     assert_eq!(uuid(&neighbour, &[]).await, second);
     assert_eq!(uuid("10.1.0.250", &[]).await, None);
-    assert_eq!(uuid("10.1.0.1", &[]).await, None, "an address of no server");
+    assert_eq!(uuid("10.1.0.1", &[]).await, None, "an address of no server gets metadata");
     assert_eq!(uuid("10.1.0.250", &[("X-Instance-ID", server.as_deref().unwrap())]).await, None);
 
     // A trusted proxy may forward one address; any other client, none.
@@ -394,7 +398,11 @@ async fn ec2s_tree_is_listed_as_there() {
     let (_, started) = service.server("2.100", json!({"imageRef": kernel.to_string()})).await;
     let kernel = service.get(&started, "/latest/meta-data/kernel-id").await;
     assert_eq!(kernel.lines(), ["aki-155d900f"]);
-    assert_eq!(service.get(&started, "/2007-10-10/meta-data/kernel-id").await.status, 404, "of a later version");
+    assert_eq!(
+        service.get(&started, "/2007-10-10/meta-data/kernel-id").await.status,
+        404,
+        "version 2007-10-10 has a later document"
+    );
     assert_eq!(service.get(&started, "/latest/meta-data/ramdisk-id").await.status, 404);
     for (method, path) in [
         ("GET", "/2009-04-05"),
@@ -426,13 +434,17 @@ async fn a_guest_leaves_a_password_for_its_owner_once() {
     let long = "x".repeat(1021);
     let (status, words) = ask("POST", &long).await;
     assert!(status == 400 && words.contains("Request is too large."), "{status} {words}");
-    assert_eq!(ask("POST", "").await.0, 200, "an empty password stores nothing");
+    assert_eq!(ask("POST", "").await.0, 200, "an empty password is refused");
     for method in ["PUT", "PATCH", "DELETE"] {
         let (status, words) = ask(method, "").await;
         assert!(status == 400 && words.contains("GET and POST only are supported."), "{status} {words}");
     }
     assert_eq!(service.ask("POST", "/openstack/2012-08-10/password", &address, &[], "x").await.status, 404);
-    assert_eq!(service.ask("POST", path, "10.1.0.250", &[], "x").await.status, 404, "nobody's guest");
+    assert_eq!(
+        service.ask("POST", path, "10.1.0.250", &[], "x").await.status,
+        404,
+        "an address of no server may store a password"
+    );
 
     let most = &long[1..];
     assert_eq!(ask("POST", most).await, (200, String::new()));
@@ -481,7 +493,7 @@ async fn metadata_lists_devices_with_their_tags() {
     );
     assert_eq!((&first[0]["address"], &first[0]["vf_trusted"]), (&json!("0000:00:03.0"), &json!(false)));
     assert_eq!(first[0]["mac"], cloud.interfaces(&server).await[0]["mac_addr"]);
-    assert_eq!(devices("2016-06-30").await[0].get("vf_trusted"), None, "of a later version");
+    assert_eq!(devices("2016-06-30").await[0].get("vf_trusted"), None, "version 2016-06-30 has a later field");
     assert_eq!(devices("2015-10-15").await, Value::Null);
 
     // Later devices are included; devices without a tag are not.
@@ -535,7 +547,7 @@ async fn files_of_a_create_request_reach_the_guest() {
     assert_eq!(get("/openstack/content/0002").await.status, 404);
     assert_eq!(get("/openstack/content/0").await.status, 404);
 
-    // The files are on the drive unchanged, because an ISO image stores a file contiguously.
+    // The config drive has the same files.
     let drive = async || {
         let now = service.cloud.api.life.instance_now(server.parse().unwrap());
         let options = chronova_actors::metadata::MetadataOptions::default();

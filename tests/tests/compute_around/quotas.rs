@@ -44,7 +44,8 @@ async fn concurrent_requests_never_exceed_the_quota() {
     api.stop().await;
 }
 
-/// Nova's `NoopQuotaDriver`: nothing is limited, and every limit is -1, whatever projects and classes have been given.
+/// Nova's `NoopQuotaDriver`: nothing is limited, and every limit is shown as -1, even if projects and classes have
+/// limits.
 #[actix_rt::test]
 async fn without_a_driver_of_quotas_nothing_is_limited() {
     let mut api = Api::start().await;

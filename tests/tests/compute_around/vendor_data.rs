@@ -43,7 +43,11 @@ async fn other_services_say_their_part_of_a_server() {
     assert_eq!(told(&inventory), [Value::Null; 0], "the service was asked before a guest needed it");
     let path = "/openstack/latest/vendor_data2.json";
     let said = service.get(&address, path).await.json();
-    assert_eq!(said, json!({"static": {}, "inventory": {"rack": "R-7781"}}), "the answer is not the first target's");
+    assert_eq!(
+        said,
+        json!({"static": {}, "inventory": {"rack": "R-7781"}}),
+        "the service's data is missing, or replaces `static`"
+    );
     let about = told(&inventory);
     let image =
         service.cloud.api.life.instance_now(plain.parse().unwrap()).alive().unwrap().request.image.clone().unwrap().id;
@@ -61,7 +65,7 @@ async fn other_services_say_their_part_of_a_server() {
     let drive = service.cloud.api.world.brakes.guest(drive.parse().unwrap()).unwrap().config_drive.unwrap();
     assert!(drive.windows(6).any(|window| window == b"R-7781"));
 
-    // If the vendor data is required and its service fails, guests get no metadata.
+    // If the service fails, the document with its data gets 500, and a build with a config drive fails.
     *inventory.fails.lock().unwrap() = true;
     assert_eq!(service.get(&address, path).await.status, 500);
     assert_eq!(service.get(&address, "/openstack/latest/vendor_data.json").await.status, 200);

@@ -1,4 +1,4 @@
-//! `cell_v2`: the one cell of Chronova, and `cell0`, which is empty here: servers that never got a host are in the one
+//! `cell_v2`: Chronova has one cell. Its `cell0` is always empty, because servers that never got a host are in the one
 //! cell, too. A host belongs to the cell as soon as it is registered, so nothing has to be mapped or discovered.
 
 use std::io::Write;
@@ -20,12 +20,12 @@ const BAD_INPUT: ManageExit = 127;
 #[derive(Debug, Subcommand)]
 #[command(rename_all = "snake_case")]
 pub enum CellCommand {
-    /// Set up the cells: they are there.
+    /// Set up the cells: both always exist.
     SimpleCellSetup {
         #[arg(long = "transport-url", value_name = "URL")]
         transport_url: Option<String>,
     },
-    /// Map cell0: it is there.
+    /// Map cell0: it always exists.
     #[command(name = "map_cell0")]
     MapCell0 {
         #[arg(long = "database_connection", alias = "database-connection", value_name = "URL")]
@@ -239,8 +239,8 @@ fn discover(
     Ok(u8::from(strict))
 }
 
-/// The address without its password. A URL loses its parameters, too, because they may have a password. The form
-/// `host=... password=...` is left out as a whole.
+/// The address without its password. A URL loses its parameters, too, because they may have a password. An address
+/// without `://`, such as `host=... password=...`, is masked as a whole.
 fn masked(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else { return "****".to_owned() };
     let rest = rest.split('?').next().unwrap_or_default();
@@ -293,7 +293,8 @@ fn list_hosts(cell: Option<&str>, cloud: &RunningCloud<'_>, out: &mut dyn Write)
     Ok(0)
 }
 
-/// The order of the checks is Nova's. Deployment tools repeat the addresses in every run, so these are no error.
+/// The order of the checks is Nova's. Deployment tools repeat the addresses in every run, so an address is accepted,
+/// with a message that it is not kept.
 fn update_cell(args: &ChangedCellArgs, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     let cell = &args.cell_uuid;
     if !is_known(cell) {

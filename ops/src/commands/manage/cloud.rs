@@ -9,7 +9,8 @@ use crate::commands::host::CloudAccess;
 use crate::commands::operator_client::{self, OperatorClient};
 use crate::config::Config;
 
-/// The server, which is asked for credentials only when a sub-command needs it.
+/// The server and the client that calls it. The client reads the credentials at the first call, so a sub-command that
+/// needs no server needs no credentials.
 pub(in crate::commands) struct RunningCloud<'a> {
     pub(in crate::commands) config: &'a Config,
     access: CloudAccess,
@@ -81,7 +82,7 @@ impl<'a> RunningCloud<'a> {
     }
 }
 
-/// A path segment without signs that would need an escape. No id has such signs, so the server knows nothing by it.
+/// The id as a path segment, without the characters that a path would have to escape. No real id has such a character.
 pub(super) fn plain(id: &str) -> String {
     let plain: String = id.chars().filter(|sign| sign.is_ascii_alphanumeric() || "-._".contains(*sign)).collect();
     if plain.is_empty() { "-".to_owned() } else { plain }

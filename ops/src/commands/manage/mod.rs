@@ -1,10 +1,10 @@
 //! `chronova manage`: what operators and their automation ask of `nova-manage`, with its sub-commands, options, outputs
 //! and exit codes.
 //!
-//! Three kinds of sub-commands: those that read or change the running cloud call the running server. Those about cells
-//! answer for the one cell that there is. Those about databases have no meaning here, because the event log needs
-//! neither synchronisation nor archiving. They say so in one sentence on standard error, and exit with the code on
-//! which automation depends.
+//! There are three kinds of sub-commands. Those that read or change the running cloud call the running server. Those
+//! about cells answer for the one cell that there is. Those about databases have nothing to do, because the event log
+//! needs neither synchronisation nor archiving. A sub-command about databases says so in one sentence on standard
+//! error, and exits with the code on which automation depends.
 
 mod cells;
 mod cloud;
@@ -88,7 +88,7 @@ pub enum ManageCategory {
     BashCompletion { query_category: Option<String> },
 }
 
-/// Runs the sub-command. Its failure is told on standard error.
+/// Runs the sub-command. Writes its failure to standard error and to the log.
 pub fn run(args: &ManageArgs, config: &Config) -> ManageExit {
     let cloud = RunningCloud::new(config, args.options.access());
     let mut out = io::BufWriter::new(io::stdout().lock());

@@ -8,7 +8,7 @@ use clap::{ArgAction, Args};
 use crate::cli::ConfigPaths;
 use crate::commands::host::CloudAccess;
 
-/// The configuration's place and the logging, as oslo's command line has them, and how to reach the server.
+/// oslo's options for the configuration files and the logging, and Chronova's options for reaching the server.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Options of all sub-commands")]
 pub struct NovaOptions {

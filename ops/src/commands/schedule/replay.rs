@@ -2,8 +2,9 @@
 //!
 //! The replay reads the log once and builds two histories: the recorded one, and an alternative one. For each recorded
 //! decision, the scheduler decides again on the alternative history. The claim and the host in that history follow the
-//! new decision. All other events (hosts, aggregates, flavors, deletions) go into both. With another fleet, the replay
-//! also places servers from before `--since` again, because their hosts do not exist there.
+//! new decision. All other events (hosts, aggregates, flavors, deletions) go into both. With another fleet, the events
+//! of the recorded hosts stay out of the alternative history. The replay then also places servers from before `--since`
+//! again, because their hosts do not exist there.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -69,12 +69,12 @@ fn policy_file(config: &Config) -> CheckResult {
     }
 }
 
-/// As oslo judges it: by the content. Each JSON document is a YAML document, too.
+/// Whether the file's content is JSON. As in oslo, the name of the file does not matter.
 fn is_json(file: &Path) -> bool {
     std::fs::read(file).is_ok_and(|bytes| serde_json::from_slice::<Value>(&bytes).is_ok())
 }
 
-/// Without the server nothing is known; that it does not answer is the result of another check.
+/// A server that does not answer causes only a warning here, because the check `Placement API` fails then.
 fn machine_types(cloud: &RunningCloud<'_>) -> CheckResult {
     let Ok(shown) = cloud.get("/chronova/v1/machine-types/unset") else {
         return CheckResult::new(Verdict::Warning, "Unknown, because the server does not answer.");
@@ -89,7 +89,8 @@ fn machine_types(cloud: &RunningCloud<'_>) -> CheckResult {
     }
 }
 
-/// Long work that passes on a user's token fails once that token has ended, unless a token of the service goes beside it.
+/// Long work sends the user's token to other services. Once that token has expired, such work fails, unless Chronova
+/// sends a token of its own service account with it.
 fn service_token(config: &Config) -> CheckResult {
     let keystone = config.keystone_authtoken.auth_url.is_some() && config.api.auth_strategy != "noauth2";
     match keystone && !config.service_user.send_service_user_token {

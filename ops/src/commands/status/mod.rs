@@ -1,5 +1,6 @@
-//! `chronova status upgrade check`: whether the cloud is ready for this version, as `nova-status` says it: a table of
-//! checks, and the exit code 0 (all pass), 1 (a warning), 2 (something blocks the upgrade) or 255.
+//! `chronova status upgrade check`: whether the cloud is ready for this version. As `nova-status` does, the command
+//! prints a table of checks. Its exit code is 0 (all pass), 1 (a warning), 2 (a check failed) or 255 (the command
+//! failed).
 //!
 //! Run it with the new program while the old server still runs. It changes nothing.
 

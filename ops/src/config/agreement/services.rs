@@ -46,11 +46,12 @@ pub(super) fn service_user(config: &Config) -> Vec<Clash> {
     }
 }
 
-/// The longest name of an exchange or a topic in bytes. AMQP allows 255 bytes for a queue, which is a topic, a dot and a
-/// priority.
+/// The longest name of an exchange or a topic, in bytes. AMQP allows 255 bytes for the name of a queue, which consists
+/// of a topic, a dot and a priority.
 const MAX_NAME: usize = 200;
 
-/// Drivers of notifications that are not known, names that are too long for AMQP, and a message broker that cannot be called.
+/// Finds unknown drivers of notifications, names that are empty or too long for AMQP, and a transport URL that names no
+/// usable message broker.
 pub(super) fn notifications(config: &Config) -> Vec<Clash> {
     const DRIVER: (&str, &str) = ("oslo_messaging_notifications", "driver");
     let oslo = &config.oslo_messaging_notifications;

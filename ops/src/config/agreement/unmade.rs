@@ -1,4 +1,5 @@
-//! Choices of Nova's that Chronova does not offer. An operator who makes one relies on it, so the start stops.
+//! Values of Nova's options that Chronova does not support. An operator who sets such a value relies on its effect, so
+//! the server does not start.
 
 use super::{Clash, error};
 use crate::config::Config;

@@ -151,7 +151,7 @@ fn options_of_cpus_reach_the_driver() {
         (custom.cpu_mode, custom.cpu_models),
         (Some(CpuMode::Custom), vec!["IvyBridge".into(), "Nehalem".into()])
     );
-    assert_eq!(targets("").drivers.libvirt.cpu_mode, None, "the driver's own choice");
+    assert_eq!(targets("").drivers.libvirt.cpu_mode, None, "without cpu_mode, the driver must choose");
 }
 
 #[test]

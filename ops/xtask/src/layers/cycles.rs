@@ -95,7 +95,7 @@ struct Module {
 
 struct Import {
     segments: Vec<String>,
-    /// The local name of the import; `None` for a glob, or for a path outside of `use`.
+    /// The local name of the import; `None` for a path outside of `use`. The name of a glob is not used.
     name: Option<String>,
     glob: bool,
 }
@@ -217,8 +217,8 @@ fn components(edges: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
     components
 }
 
-/// Appends all unseen nodes that can be reached from `start` in post-order. There is no recursion, because a cycle may
-/// be as long as the crate.
+/// Appends, in post-order, all unseen nodes that can be reached from `start`. There is no recursion, because a cycle
+/// may be as long as the crate.
 fn leave(edges: &[BTreeSet<usize>], start: usize, seen: &mut [bool], left: &mut Vec<usize>) {
     if std::mem::replace(&mut seen[start], true) {
         return;

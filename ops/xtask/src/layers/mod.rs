@@ -1,9 +1,9 @@
 //! `cargo xtask layers`: checks which names each folder may use.
 //!
-//! Rules are data ([`rules::RULES`]): a name, the reason, and a function over one file. The check reads code as tokens
-//! ([`source`]), so that comments and string literals never count. `tests.rs` has a snippet for each rule that breaks
-//! it, because a rule must be able to fail. A rule cannot be switched off for a line; change the rule here if it is
-//! wrong.
+//! The rules about Rust code are data ([`rules::RULES`]): a name, the reason, and a function over one file. They read
+//! code as tokens ([`source`]), so that comments and string literals never count. For each of these rules, `tests.rs`
+//! has a snippet that breaks the rule, because a rule must be able to fail. A rule cannot be switched off for a line;
+//! change the rule here if it is wrong.
 
 mod cycles;
 mod debug_names;
@@ -29,7 +29,7 @@ use anyhow::{Context as _, bail};
 use source::Source;
 use tree::{Finding, Text, has_extension, text};
 
-/// The rules about more than one file, with their reasons.
+/// The other rules, each in a file of its own, with their reasons.
 const LISTED: [(&str, &str); 10] = [
     (manifest::NAME, manifest::WHY),
     (oversize::NAME, oversize::WHY),
@@ -80,7 +80,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<bool> {
     Ok(findings.is_empty())
 }
 
-/// Lowers each number in the lists that may only shrink to its present value. A number that grew stays a finding.
+/// Lowers the numbers in these five lists to their present values. A list with a number that grew is not written, and
+/// its findings are printed.
 pub(crate) fn lower(root: &Path) -> anyhow::Result<bool> {
     let files = read_tree(root)?;
     let sources = sources(&files);

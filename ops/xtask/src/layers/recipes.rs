@@ -1,8 +1,8 @@
 //! Checks the recipes of CONTRIBUTING.md against the tree.
 //!
 //! A recipe is a section `## Add ...`. It ends with a list of the files that an author who follows it touches: `Files
-//! touched (N): path, path`. A path may have placeholders (`<name>`), which stand for a part of a name. `cargo xtask
-//! recipe WORD [BASE]` compares such a list with a change, file by file.
+//! touched (N): path, path`. A placeholder (`<name>`) in a path matches a part of a name. `cargo xtask recipe WORD
+//! [BASE]` compares such a list with a change, file by file.
 
 use std::path::Path;
 use std::process::Command;
@@ -96,7 +96,7 @@ fn git(root: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     String::from_utf8(listing.stdout).context("a path is not UTF-8")
 }
 
-/// Each path of the list stands for one file. Paths without placeholders take their files first.
+/// Each path of the list matches one file. Paths without placeholders take their files first.
 fn differences(list: &TouchedFiles<'_>, changed: &[&str]) -> Vec<String> {
     let mut unnamed = changed.to_vec();
     let mut unchanged = Vec::new();

@@ -252,7 +252,8 @@ fn microversions(source: &Source, report: &mut Report<'_>) {
     }
 }
 
-/// The files that may name microversions anywhere: the views, and the fault renderer, which is the view of errors.
+/// Whether the file may name microversions anywhere: `microversion.rs`, an API's views, bodies, routes and versions,
+/// and the fault renderer, which is the view of errors.
 fn tells_versions(source: &Source) -> bool {
     let parts = ["views", "bodies", "routes", "versions"];
     source.is_under("web/src/microversion.rs")
@@ -295,8 +296,8 @@ fn no_unsafe(source: &Source, report: &mut Report<'_>) {
 
 /// The files of actors that may keep state that outlives a call. Only the leader may have the state of coordination.
 /// Each member may have its own copy of the other state: the actors of a gateway, the last answers of hosts, counts for
-/// metrics, the bound on password hashing, clients of other services. The scheduler locks a type of coordination. A run
-/// of the image cache counts its own failures.
+/// metrics, the bound on password hashing, clients of other services. `placing.rs` of the scheduler locks a type of
+/// coordination. `image_cache.rs` counts the failures of one run.
 const MAY_KEEP_STATE: [&str; 8] = [
     "actors/src/coordination",
     "actors/src/hosts/fleet.rs",

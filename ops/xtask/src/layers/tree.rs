@@ -7,7 +7,7 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     pub(crate) path: String,
-    /// The line, from 1; 0 stands for the whole file.
+    /// The line, from 1; 0 means the whole file.
     pub(crate) line: usize,
     pub(crate) rule: &'static str,
     pub(crate) message: String,

@@ -19,7 +19,7 @@ pub(crate) const LIST: &str = "ops/xtask/src/layers/walls.txt";
 /// Compute, by folder.
 const COMPUTE: [&str; 4] = ["actors/src", "web/src/compute", "web/src/console", "web/src/metadata"];
 
-/// The embedded services themselves.
+/// The folder of the services themselves, embedded and external.
 const TENANTS: [&str; 1] = ["actors/src/services"];
 
 /// The tables of all aggregates, holders of personal data, processes, reconcilers and options. A table names the
