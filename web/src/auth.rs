@@ -308,7 +308,7 @@ mod tests {
         assert!(check(&[rule("image", "GET"), rule("compute", "GET")], Some(&listed)));
         assert!(!check(&[rule("compute", "POST")], Some(&listed)));
         assert!(!check(&[rule("image", "GET")], Some(&listed)));
-        assert!(!check(&[rule("compute", "GET")], Some(&[])), "a service that the catalogue does not list");
+        assert!(!check(&[rule("compute", "GET")], Some(&[])), "a service outside the catalogue was admitted");
         assert!(!check(&[rule("compute", "GET")], None));
         assert!(!check(&[], Some(&listed)));
     }

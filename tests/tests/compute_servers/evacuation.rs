@@ -51,7 +51,8 @@ impl Scene {
         self.api.get("/os-migrations?migration_type=evacuation", "2.59").await["migrations"][0].take()
     }
 
-    /// The host loses power, and its guests with it. Returns when the API shows the host as down.
+    /// Lets the host fail: its guests are lost, unless the host is revived with them. Returns when the API shows it as
+    /// down.
     async fn lose(&self, name: &str) {
         self.api.world.fleet.kill_host(self.index(name));
         self.up(name, false).await;
@@ -131,7 +132,7 @@ async fn invalid_evacuations_are_refused() {
     let nowhere = refused("2.29", json!({"force": true})).await;
     assert_eq!(nowhere, (400, "Can't force to a non-provided destination".to_owned()));
     assert_eq!(refused("2.68", json!({"force": false})).await.0, 400, "2.68 removed force");
-    assert_eq!(refused("2.13", json!({})).await.0, 400, "until 2.13 onSharedStorage is required");
+    assert_eq!(refused("2.13", json!({})).await.0, 400, "2.13 accepts a request without onSharedStorage");
     assert_eq!(refused("2.14", json!({"onSharedStorage": false})).await.0, 400, "2.14 removed onSharedStorage");
     let password = refused("2.1", json!({"onSharedStorage": true, "adminPass": "p"})).await;
     assert_eq!(password, (400, "admin password can't be changed on existing disk".to_owned()));

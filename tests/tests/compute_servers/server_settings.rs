@@ -377,7 +377,7 @@ async fn a_cold_migration_changes_nothing_of_what_a_server_is() {
     assert!(before[2]["private"][0]["addr"].is_string(), "{}", before[2]);
     done(&api, &id, "2.56", json!({"migrate": null})).await;
     assert_ne!(host(&api, &id).await, home);
-    assert_eq!(what().await, before, "while it waits to be confirmed");
+    assert_eq!(what().await, before, "the server changed before the confirmation");
     done(&api, &id, "2.1", json!({"confirmResize": null})).await;
     assert_eq!(what().await, before);
     ends_well(api).await;

@@ -213,7 +213,7 @@ async fn traffic_follows_a_guest_in_post_copy() {
     while network.host_of(id).as_ref() != Some(&target) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(scene.world.fleet.migrating_guests(), [id], "the migration has not ended");
+    assert_eq!(scene.world.fleet.migrating_guests(), [id], "the migration ended before the test let it");
     assert_eq!(network.other_bindings(), [(id, source)]);
     scene.world.fleet.hold_post_copy(false);
     scene.arrives().await;

@@ -196,7 +196,7 @@ async fn ephemeral_disks_and_swap_are_deleted_with_the_server() {
         let path = format!("/placement/allocations/{server}");
         let held = api.ask("GET", &path, "1.39", ADMIN, None).await.body;
         let held = held["allocations"].as_object().unwrap().values().next().unwrap().clone();
-        assert_eq!(held["resources"]["DISK_GB"], 4, "1 + 2, and half a GiB that is counted as one");
+        assert_eq!(held["resources"]["DISK_GB"], 4, "not 1 + 2, and half a GiB rounded up to one");
         delete(&api, &server).await;
         api.world.check().await;
     }
@@ -410,7 +410,7 @@ async fn a_flavor_without_a_disk_leaves_its_size_to_the_image() {
     assert_eq!((status, message.as_str()), (403, words));
     let server = api.server(ADMIN, request).await;
     let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
-    assert_eq!(spec.root.unwrap().size_gib, 0, "the root disk has not the image's size");
+    assert_eq!(spec.root.unwrap().size_gib, 0, "the root disk does not have the image's size");
     let held = api.ask("GET", &format!("/placement/allocations/{server}"), "1.39", ADMIN, None).await.body;
     let held = held["allocations"].as_object().unwrap().values().next().unwrap().clone();
     assert_eq!(held["resources"].get("DISK_GB"), None, "{held}");
