@@ -151,7 +151,8 @@ pub struct AskedOperation<'a> {
 #[derive(Clone)]
 pub enum Authentication {
     Tokens(Arc<dyn IdentityProvider>),
-    /// Test mode: every caller is believed. The configuration refuses it on any address but loopback.
+    /// Test mode: every caller is believed. The start refuses this mode if a listener has another address than
+    /// loopback.
     NoAuth,
 }
 

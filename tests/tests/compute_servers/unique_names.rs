@@ -51,7 +51,7 @@ async fn a_name_is_taken_once_in_its_scope() {
     }
 }
 
-/// The second request waits until the read models show the first one's server.
+/// Each request waits until the read models show the server of the request before it.
 #[actix_rt::test]
 async fn of_requests_at_once_one_gets_the_name() {
     let api = api(NameScope::Project).await;

@@ -137,7 +137,8 @@ async fn one_volume_serves_several_servers() {
     let swapped = api.call("PUT", &path, "2.85", ADMIN, Some(attachment(&other))).await;
     let words = "Swapping multi-attach volumes with more than one read/write attachment is not supported.";
     assert_eq!((swapped.status, swapped.message()), (400, words));
-    // A third server has no host, so it is unknown whether its host supports multiattach. A stopped server has a host.
+    // A third server is offloaded, so no host can be asked whether it supports multiattach. Once the server is
+    // unshelved and stopped, it has a host.
     let three = api.server(OWNER, Api::wish("three")).await;
     for body in [json!({"shelve": null}), json!({"shelveOffload": null})] {
         let done = api.call("POST", &format!("/servers/{three}/action"), "2.1", ADMIN, Some(body)).await;

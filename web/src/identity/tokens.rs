@@ -45,7 +45,7 @@ pub enum KeyError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
     pub user: UserId,
-    /// `None`: unscoped, valid only for getting another token.
+    /// `None`: unscoped. Only the identity service accepts such a token, for example to issue a scoped token for it.
     pub scope: Option<IdentityScope>,
     /// The methods of authentication: `password`, `token`.
     pub methods: Vec<String>,
