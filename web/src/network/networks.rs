@@ -28,7 +28,7 @@ pub(super) const ROUTES: &[Route] = &[
     delete_route("networks.delete", "/networks/{id}", handler!(delete)).policy_on_target("delete_network"),
 ];
 
-/// Restricted attributes, with the suffixes of their rules.
+/// Restricted attributes, with the rules for creating and for updating a network.
 const GUARDED: [(&str, &str, &str); 6] = [
     ("is_default", "create_network:is_default", "update_network:is_default"),
     ("shared", "create_network:shared", "update_network:shared"),
