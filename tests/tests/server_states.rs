@@ -65,7 +65,7 @@ const ACTS: &[Act] = &[
     act("evacuate", r#"{"evacuate": {}}"#, "active stopped error", ANY),
 ];
 
-/// How to reach a state: the request, and the driver call to pause.
+/// A state and the requests that lead to it. `hold` is the driver call at which the test holds the last request.
 struct Situation {
     vm_state: &'static str,
     task_state: &'static str,
@@ -367,7 +367,7 @@ async fn diagnostics_have_their_two_forms() {
     let user = "alice:web";
     let own = api.server(user, Api::wish("t")).await;
     let refused = api.call("GET", &format!("/servers/{own}/diagnostics"), "2.48", user, None).await;
-    assert_eq!(refused.status, 403, "for administrators");
+    assert_eq!(refused.status, 403, "a user sees diagnostics");
     // The guest has posted no password.
     let path = format!("/servers/{own}/os-server-password");
     assert_eq!(api.call("GET", &path, "2.1", user, None).await.body, json!({"password": ""}));

@@ -131,9 +131,9 @@ async fn invalid_evacuations_are_refused() {
     assert_eq!(same, (400, "The target host can't be the same one.".to_owned()));
     let nowhere = refused("2.29", json!({"force": true})).await;
     assert_eq!(nowhere, (400, "Can't force to a non-provided destination".to_owned()));
-    assert_eq!(refused("2.68", json!({"force": false})).await.0, 400, "2.68 removed force");
+    assert_eq!(refused("2.68", json!({"force": false})).await.0, 400, "2.68 accepts force");
     assert_eq!(refused("2.13", json!({})).await.0, 400, "2.13 accepts a request without onSharedStorage");
-    assert_eq!(refused("2.14", json!({"onSharedStorage": false})).await.0, 400, "2.14 removed onSharedStorage");
+    assert_eq!(refused("2.14", json!({"onSharedStorage": false})).await.0, 400, "2.14 accepts onSharedStorage");
     let password = refused("2.1", json!({"onSharedStorage": true, "adminPass": "p"})).await;
     assert_eq!(password, (400, "admin password can't be changed on existing disk".to_owned()));
     let path = format!("/servers/{id}/action");

@@ -234,7 +234,7 @@ async fn types_decide_who_may_share() {
         assert_eq!(act(&api, &id, action).await.status, 202);
     }
     assert_eq!(show(&api, &id).await["attachments"].as_array().unwrap().len(), 2);
-    assert_eq!(ask(&api, ADMIN, "DELETE", &format!("/types/{kind}"), Value::Null).await.status, 400, "in use");
+    assert_eq!(ask(&api, ADMIN, "DELETE", &format!("/types/{kind}"), Value::Null).await.status, 400, "it was deleted");
     let secret = json!({"volume_type": {"name": "secret", "os-volume-type-access:is_public": false}});
     let secret =
         ask(&api, ADMIN, "POST", "/types", secret).await.body["volume_type"]["id"].as_str().unwrap().to_owned();

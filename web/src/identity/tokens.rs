@@ -186,7 +186,7 @@ mod tests {
     fn forged_tokens_are_refused() {
         let signer = Signer::new([7; KEY]);
         let token = signer.sign(&claims()).unwrap();
-        assert_eq!(Signer::new([8; KEY]).read(&token), None, "another key");
+        assert_eq!(Signer::new([8; KEY]).read(&token), None, "a token of another key is valid");
         let bytes = URL_SAFE_NO_PAD.decode(token.expose()).unwrap();
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
