@@ -62,7 +62,7 @@ async fn kinds(world: &World) -> BTreeMap<String, usize> {
     kinds
 }
 
-/// Waits for so many lists of guests that the hosts were compared with the log `times` more times.
+/// Waits until the hosts have listed their guests often enough for `times` more comparisons of each host with the log.
 async fn resynced(world: &World, life: &Life, times: u64) {
     let before = world.fleet.calls(DriverCall::Guests);
     let wanted = before + (times + 1) * world.fleet.len() as u64;

@@ -2,8 +2,8 @@
 //! Compares the ledger's PCI devices with an independent model under random traffic: reports that offer other devices
 //! and begin to track them, claims of one or several servers, moves, and releases.
 //!
-//! The model knows sets of device numbers only. After every command both agree on its acceptance and on who has which
-//! devices; no device has two holders, and the allocations of tracked devices are those of their holders.
+//! The model knows sets of device numbers only. After every command, both must agree on its acceptance and on the
+//! devices of each server. No device has two holders. The allocations of tracked devices are those of their holders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
