@@ -1,4 +1,4 @@
-//! Notifications: which change is notified how, the fields of the payloads, and that a crash loses and reorders nothing.
+//! Notifications: how each change is notified, the fields of the payloads, and that a crash loses and reorders nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

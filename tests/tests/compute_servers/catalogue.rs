@@ -62,7 +62,7 @@ use Heed::{Describes, Elsewhere, Guest, Refused, Scheduler};
 
 const DEDICATED: &[(&str, &str)] = &[("hw:cpu_policy", "dedicated")];
 const REALTIME_MASK: &[(&str, &str)] = &[("hw:cpu_policy", "dedicated"), ("hw:cpu_realtime_mask", "^0")];
-/// The host does not report the NUMA cell of this device.
+/// One NUMA node and the device `card`, for which the host reports no NUMA cell.
 const ON_A_NODE: &[(&str, &str)] = &[("hw:numa_nodes", "1"), ("pci_passthrough:alias", "card:1")];
 
 const SPECS: &[Entry] = &[
@@ -464,7 +464,7 @@ fn family(name: &str) -> String {
     name.to_owned()
 }
 
-/// An entry whose effect another test shows names a test that exists.
+/// Each entry with [`Elsewhere`] names a test that exists.
 #[test]
 fn entries_that_other_tests_show_name_them() {
     let sources = [env!("CARGO_MANIFEST_DIR"), "../hypervisor/src", "../actors/src", "../web/src", "../web/tests"]

@@ -51,8 +51,8 @@ impl Scene {
         self.api.get("/os-migrations?migration_type=evacuation", "2.59").await["migrations"][0].take()
     }
 
-    /// Lets the host fail: its guests are lost, unless the host is revived with them. Returns when the API shows it as
-    /// down.
+    /// Lets the host fail. Its guests are lost, unless a test revives the host with them. Returns when the API shows
+    /// the host as down.
     async fn lose(&self, name: &str) {
         self.api.world.fleet.kill_host(self.index(name));
         self.up(name, false).await;
@@ -201,7 +201,7 @@ async fn evacuated_servers_reach_the_requested_host_with_their_disks() {
     scene.ends_well().await;
 }
 
-/// After an unshelve the shelve image is deleted: an evacuation recreates the disk from the server's own image.
+/// An unshelve deletes the shelve image, so an evacuation recreates the disk from the server's own image.
 #[actix_rt::test]
 async fn a_server_that_was_shelved_before_leaves_a_dead_host() {
     let scene = Scene::new(2).await;

@@ -100,7 +100,7 @@ async fn a_missing_password_is_generated_and_shown_if_the_option_allows_it() {
 }
 
 /// The quota bounds the number of servers in a request before anything is allocated for them. Without a quota limit, an
-/// option does.
+/// option bounds the number.
 #[actix_rt::test]
 async fn a_billion_servers_in_one_request_cost_nothing() {
     const BILLION: u32 = 1_000_000_000;
@@ -147,7 +147,7 @@ async fn config_drives_can_be_forced_on_all_new_servers() {
         let id = api.server(OWNER, request).await;
         assert_eq!(drive(&api, &id).await, (json!("True"), true));
     }
-    // A server from before the option has no config drive after any operation.
+    // A server that was created before the option was set gets no config drive from any operation.
     done(&api, &before, "2.1", json!({"rebuild": {"imageRef": IMAGE}})).await;
     assert_eq!(drive(&api, &before).await, (json!(""), false));
     done(&api, &before, "2.1", json!({"reboot": {"type": "HARD"}})).await;
@@ -460,7 +460,7 @@ async fn dedicated_cpus_count_as_cores() {
     ends_well(api).await;
 }
 
-/// An image of a server, from the request until it is active.
+/// Follows the image of a server from the request until the image is active.
 #[actix_rt::test]
 async fn an_image_names_the_server_that_it_was_made_of() {
     let api = Api::start().await;
