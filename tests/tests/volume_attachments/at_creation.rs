@@ -197,7 +197,7 @@ async fn ephemeral_disks_and_swap_are_deleted_with_the_server() {
         let path = format!("/placement/allocations/{server}");
         let held = api.ask("GET", &path, "1.39", ADMIN, None).await.body;
         let held = held["allocations"].as_object().unwrap().values().next().unwrap().clone();
-        assert_eq!(held["resources"]["DISK_GB"], 4, "not 1 + 2, and half a GiB rounded up to one");
+        assert_eq!(held["resources"]["DISK_GB"], 4, "not the flavor's 1 + 2 + 0.5 GiB, rounded up");
         delete(&api, &server).await;
         api.world.check().await;
     }
