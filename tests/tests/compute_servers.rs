@@ -237,7 +237,8 @@ async fn quota_is_taken_whole_or_in_part() {
     api.stop().await;
 }
 
-/// A list filtered by another project's private flavor is empty, even with an unknown marker, as for an unknown flavor.
+/// A list that is filtered by another project's private flavor is empty, even if its marker is unknown. The answer for
+/// an unknown flavor is the same.
 async fn private_flavors_do_not_exist_for_others(api: &Api) {
     let flavor = json!({"name": "private", "id": "private", "ram": 64, "vcpus": 1, "disk": 1,
         "os-flavor-access:is_public": false});
@@ -247,9 +248,9 @@ async fn private_flavors_do_not_exist_for_others(api: &Api) {
         let marker = "00000000-0000-4000-8000-000000000000";
         api.call("GET", &format!("/servers?flavor={flavor}&marker={marker}"), "2.1", token, None).await.status
     };
-    assert_eq!(list(USER, "1").await, 400, "the marker is unknown");
+    assert_eq!(list(USER, "1").await, 400, "an unknown marker was accepted");
     assert_eq!((list(USER, "nonsense").await, list(USER, "private").await), (200, 200));
-    assert_eq!(list(ADMIN, "private").await, 400, "the flavor exists, and the marker is unknown");
+    assert_eq!(list(ADMIN, "private").await, 400, "an unknown marker was accepted for an administrator");
 }
 
 #[actix_rt::test]
@@ -276,9 +277,9 @@ async fn lists_are_filtered_sorted_and_paged() {
     private_flavors_do_not_exist_for_others(&api).await;
     assert_eq!(names(USER, "2.1", "?ip=10.0.0").await.len(), 3);
     assert_eq!(names(USER, "2.1", "?sort_key=display_name&sort_dir=desc").await, ["web-2", "web-1", "db-1"]);
-    assert_eq!(names(USER, "2.1", "?host=nowhere").await.len(), 3, "a filter for administrators is ignored");
+    assert_eq!(names(USER, "2.1", "?host=nowhere").await.len(), 3, "a user's filter by host had an effect");
     assert_eq!(names("admin:web", "2.1", "?host=nowhere").await.len(), 0);
-    assert_eq!(names(ADMIN, "2.1", "").await.len(), 0, "an administrator's own project is empty");
+    assert_eq!(names(ADMIN, "2.1", "").await.len(), 0, "an administrator's list shows other projects");
     assert_eq!(names(ADMIN, "2.1", "?all_tenants=1").await.len(), 4);
     assert_eq!(names(ADMIN, "2.1", "?all_tenants=1&project_id=other").await, ["web-3"]);
     assert_eq!(api.call("GET", "/servers?all_tenants=1", "2.1", USER, None).await.status, 403);
@@ -346,7 +347,7 @@ async fn changes_show_at_once() {
         (&server["name"], &server["description"], &server["accessIPv4"]),
         (&json!("b"), &json!("d"), &json!("192.0.2.1"))
     );
-    assert!(server.get("OS-EXT-STS:vm_state").is_none(), "before 2.75 the answer has no such field");
+    assert!(server.get("OS-EXT-STS:vm_state").is_none(), "the answer has a field of 2.75");
     let whole = api.call("PUT", &path, "2.75", USER, Some(json!({"server": {"name": "c"}}))).await;
     assert_eq!(whole.body["server"]["OS-EXT-STS:vm_state"], "active");
     let forced = json!({"name": "f", "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": NETWORK}], "availability_zone": "nova:nowhere"});

@@ -236,8 +236,8 @@ async fn hosts_of_old_show_their_resources() {
     api.stop().await;
 }
 
-/// The current usage includes the host's reserved amounts; the maximum is the sum of the servers' flavors. No call to
-/// the host is needed.
+/// `used_now` includes the amounts that the host reserves; `used_max` is the sum of the servers' flavors. The answer
+/// needs no call to the host.
 #[actix_rt::test]
 async fn hosts_of_old_count_flavors_and_what_is_reserved() {
     let mut world = World::new(1);

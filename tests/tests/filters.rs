@@ -113,7 +113,7 @@ async fn built(life: &Life, server: u128) {
 }
 
 fn filter(world: &World, server: u128) -> FilterSpec {
-    world.fleet.filters(0).remove(&format!("chronova-{}", port_of(server))).expect("the guest has a filter")
+    world.fleet.filters(0).remove(&format!("chronova-{}", port_of(server))).expect("the guest has no filter")
 }
 
 /// The allowed sources of TCP to `port`.
@@ -122,7 +122,7 @@ fn comes_in(world: &World, server: u128, port: u16) -> Vec<Option<String>> {
     rules.into_iter().filter(|rule| rule.ingress && rule.port_min == Some(port)).map(|rule| rule.remote).collect()
 }
 
-/// The number of addresses of the same group from which all traffic is allowed.
+/// The number of addresses from which the filter allows all traffic: those of the members of the guest's own groups.
 fn friends(world: &World, server: u128) -> usize {
     let rules = filter(world, server).rules;
     rules.iter().filter(|rule| rule.ingress && rule.port_min.is_none() && rule.remote.is_some()).count()
@@ -159,7 +159,7 @@ async fn a_rule_that_names_a_group_follows_its_members() {
     make_web(&life).await;
     let_in(&life, default(), 5432, Some(WEB)).await;
     built(&life, 3).await;
-    assert_eq!(comes_in(&world, 1, 5432), [], "nobody is in the group");
+    assert_eq!(comes_in(&world, 1, 5432), [], "the empty group lets somebody in");
     change_port(&life, 3, PortPatch { security_groups: Some(vec![WEB]), ..PortPatch::default() }).await;
     life.until(|_| comes_in(&world, 1, 5432).len() == 1 && friends(&world, 1) == alone).await;
     change_port(&life, 3, PortPatch { security_groups: Some(vec![default()]), ..PortPatch::default() }).await;

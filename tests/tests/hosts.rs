@@ -62,7 +62,7 @@ async fn kinds(world: &World) -> BTreeMap<String, usize> {
     kinds
 }
 
-/// Waits until the hosts were listed often enough for `times` more comparisons of each host with the log.
+/// Waits until the hosts have listed their guests often enough for `times` more comparisons of each host with the log.
 async fn resynced(world: &World, life: &Life, times: u64) {
     let before = world.fleet.calls(DriverCall::Guests);
     let wanted = before + (times + 1) * world.fleet.len() as u64;
@@ -320,7 +320,7 @@ async fn a_build_that_fails_on_one_host_succeeds_on_another() {
         let life = started(&world).await;
         built(&life, id(1)).await;
         assert_eq!((life.status(id(1)), life.host_of(&world, id(1))), ("ACTIVE", Some(1)), "{effect:?}");
-        assert_eq!(world.fleet.calls(DriverCall::Spawn), 2, "{effect:?}: one attempt on each host");
+        assert_eq!(world.fleet.calls(DriverCall::Spawn), 2, "{effect:?}: not one attempt on each host");
         if !world.fleet.is_alive(0) {
             world.fleet.revive_host(0, true).unwrap();
         }
@@ -407,7 +407,7 @@ async fn claims_never_exceed_capacity_however_many_builds_there_are_at_once() {
     }
     life.settled().await;
     let active = (1..=REQUESTS).filter(|n| life.status(id(*n)) == "ACTIVE").count();
-    assert_eq!(active, 12, "another number of servers than of CPUs");
+    assert_eq!(active, 12, "the active servers are not as many as the CPUs");
     for n in (1..=REQUESTS).filter(|n| life.status(id(*n)) != "ACTIVE") {
         assert_eq!(life.status(id(n)), "ERROR");
         assert!(life.fault(id(n)).starts_with(NO_VALID_HOST), "{}", life.fault(id(n)));

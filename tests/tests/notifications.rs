@@ -1,4 +1,4 @@
-//! Notifications: which change is notified how, the fields of the payloads, and that a crash loses and reorders nothing.
+//! Notifications: how each change is notified, the fields of the payloads, and that a crash loses and reorders nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -23,11 +23,11 @@ use chronova_tests::world::{Life, World};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// A broker that keeps what it was sent. It stops to answer after a number of messages, as one that was killed.
+/// A broker that keeps the messages sent to it. It stops answering after a number of messages, like a killed broker.
 #[derive(Clone, Default)]
 struct Broker {
     kept: Arc<Mutex<Vec<OutgoingNotification>>>,
-    /// The messages that it still takes; `None` is no limit.
+    /// The number of messages that the broker still accepts; `None` means no limit.
     budget: Arc<Mutex<Option<usize>>>,
     gone: Arc<Notify>,
 }
@@ -100,7 +100,7 @@ async fn all_since(life: &Life, options: NotificationOptions, position: Position
     let broker = Broker::default();
     let run = tokio::spawn(publisher(life, options, &broker).run());
     let end = life.store.head();
-    // The publisher's own records are appended meanwhile. They have no notification, so the end is the last change.
+    // Meanwhile the publisher appends its own records. They cause no notification, so the last change ends the wait.
     while published(life).await < last_change(life, end).await {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
@@ -108,7 +108,7 @@ async fn all_since(life: &Life, options: NotificationOptions, position: Position
     broker.kept.lock().unwrap().clone()
 }
 
-/// The position of the last batch with notifications is at least that of the last change of a server.
+/// The position of the last change of a server. The last batch with notifications is at this position or after it.
 async fn last_change(life: &Life, end: Position) -> u64 {
     let events = life.store.read_all(Position::START, usize::try_from(end.0).unwrap()).await.unwrap();
     let notified = [
@@ -218,7 +218,7 @@ const OBJECTS: [(&str, &str, &str); 6] = [
     ("InstanceActionSnapshotPayload", "1.10", "fault:o? snapshot_image_id:s"),
 ];
 
-/// The objects inside of the others.
+/// The objects inside the others.
 const PARTS: [(&str, &str, &str); 6] = [
     (
         "FlavorPayload",
@@ -408,7 +408,7 @@ async fn a_crash_loses_and_reorders_nothing() {
             crash(&api.world, &broker, None, Some((fuse, loses)), last).await;
             crash(&api.world, &broker, None, None, last).await;
             let kept = broker.kept.lock().unwrap().clone();
-            assert_eq!(without_doubles(&kept), whole, "at append {fuse}, which is lost: {loses}");
+            assert_eq!(without_doubles(&kept), whole, "crash at append {fuse}, append lost: {loses}");
         }
     }
 }
@@ -485,7 +485,7 @@ async fn notifications_begin_where_they_are_turned_on() {
     run.abort();
     let kept: Vec<Value> = broker.kept.lock().unwrap().iter().map(opened).collect();
     assert!(kept.iter().all(|message| message["payload"]["nova_object.data"]["uuid"] == json!(id)), "{kept:?}");
-    // Turned off, nothing is notified until they begin again.
+    // A publisher that runs without a transport ends the notifications. They continue only after a new beginning.
     let off = NotificationOptions::default();
     NotificationPublisher { transport: None, ..publisher(&api.life, off, &broker) }.run().await;
     let outbox = api.life.context().gateway.look::<NotificationOutboxRoot>(&NotificationOutboxId).await.unwrap();

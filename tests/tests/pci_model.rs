@@ -2,8 +2,8 @@
 //! Compares the ledger's PCI devices with an independent model under random traffic: reports that offer other devices
 //! and begin to track them, claims of one or several servers, moves, and releases.
 //!
-//! The model knows sets of device numbers only. After every command both agree on its acceptance and on who has which
-//! devices; no device has two holders, and the allocations of tracked devices are those of their holders.
+//! The model knows sets of device numbers only. After every command, both must agree on its acceptance and on the
+//! devices of each server. No device has two holders. The allocations of tracked devices are those of their holders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,12 +48,12 @@ fn is_gpu(number: u8) -> bool {
 
 #[derive(Debug, Clone)]
 enum PciStep {
-    /// The numbers that guests may get from now on, and whether Placement tracks them.
+    /// The host now offers these device numbers; `tracked` says whether Placement knows them.
     Report {
         offered: BTreeSet<u8>,
         tracked: bool,
     },
-    /// Servers with numbers of GPUs and of virtual functions, in one command.
+    /// One command for several servers: server, number of GPUs, number of virtual functions.
     Claim(Vec<(u8, u32, u32)>),
     Release(u8),
     SetAside(u8),
@@ -138,7 +138,8 @@ fn claim((number, gpus, functions): (u8, u32, u32)) -> ServerClaim {
             project: "p".into(),
             user: "u".into(),
             consumer_type: None,
-            // Another amount is another claim, so that a repetition is one only with the same devices.
+            // A claim of other numbers of devices also claims other resources, so the ledger does not take it for a
+            // repetition.
             allocations: vec![Allocation {
                 provider: host(),
                 resources: vec![("VCPU".into(), u64::from(1 + gpus * 4 + functions))],
@@ -185,7 +186,7 @@ impl PciModel {
                 if !self.tracked.is_empty() && !tracked {
                     return false;
                 }
-                // A device that is not offered any more stays as it is while somebody has it.
+                // A tracked device that is no longer offered stays tracked while a server has it.
                 let kept: BTreeSet<u8> = self.tracked.intersection(&self.taken()).copied().collect();
                 let named = if *tracked { offered.clone() } else { BTreeSet::new() };
                 (self.offered, self.tracked) = (offered.clone(), named.union(&kept).copied().collect());

@@ -60,7 +60,7 @@ enum Step {
         current: bool,
         new: BTreeSet<Number>,
     },
-    /// Per consumer: whether the client knows its generation, and its new allocations.
+    /// For each consumer: whether the client knows the consumer's generation, and the new allocations.
     Allocate(Vec<(Number, bool, Holding)>),
     Claim {
         consumer: Number,

@@ -74,7 +74,7 @@ fn rows(part: u32) -> Vec<Row> {
 
 /// The cells of a table row; `\|` is a bar inside a cell.
 fn cells(line: &str) -> Vec<String> {
-    let inner = line.trim().strip_prefix('|').and_then(|rest| rest.strip_suffix('|')).expect("a row ends with a bar");
+    let inner = line.trim().strip_prefix('|').and_then(|rest| rest.strip_suffix('|')).expect("no bar at both ends");
     inner.replace("\\|", "\u{1}").split('|').map(|cell| cell.trim().replace('\u{1}', "\\|")).collect()
 }
 
@@ -294,7 +294,7 @@ fn checks_of_long_runs_are_no_proof() {
     let test = "tests/real/live.sh";
     assert_eq!(lacks_in_script(&named(test, Some("it boots")), script), None);
     assert!(lacks_in_script(&named(test, Some("it moves")), script).is_some());
-    assert!(lacks_in_script(&named(test, None), script).is_some(), "the row names no check");
+    assert!(lacks_in_script(&named(test, None), script).is_some(), "a row that names no check was accepted");
     assert_eq!(lacks_in_script(&named(test, None), "[ -z \"${CHRONOVA_SOAK:-}\" ] || HOSTS=3\n"), None);
     let functions = test_functions();
     assert!(lacks(&named("checks_of_long_runs_are_no_proof", Some("it boots")), &functions).is_some());

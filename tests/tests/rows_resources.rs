@@ -54,7 +54,7 @@ async fn key_pairs_of_one_user_and_of_others() {
 
     // The list is sorted by name, with pages from 2.35 on.
     assert_eq!(list("2.1", USER, "").await.0, ["a", "b"]);
-    assert_eq!(list("2.34", USER, "?limit=1").await.0, ["a", "b"], "2.34 has no pages");
+    assert_eq!(list("2.34", USER, "?limit=1").await.0, ["a", "b"], "2.34 pages the list");
     let (names, page) = list("2.35", USER, "?limit=1").await;
     assert_eq!((names.as_slice(), &page["keypairs_links"][0]["rel"]), (&["a".to_owned()][..], &json!("next")));
     assert_eq!(list("2.35", USER, "?limit=1&marker=a").await.0, ["b"]);
@@ -68,7 +68,7 @@ async fn key_pairs_of_one_user_and_of_others() {
     assert_eq!(make("2.10", ADMIN, json!({"name": "e", "user_id": "alice"})).await.body["keypair"]["user_id"], "alice");
     assert_eq!(make("2.10", "bob:web", json!({"name": "f", "user_id": "alice"})).await.status, 403);
     assert_eq!(make("2.9", ADMIN, json!({"name": "f", "user_id": "alice"})).await.status, 400);
-    assert_eq!(list("2.1", "bob:web", "").await.0, [""; 0], "a key pair belongs to its user, not to the project");
+    assert_eq!(list("2.1", "bob:web", "").await.0, [""; 0], "another user of the project sees the key pairs");
     let gone = api.call("DELETE", "/os-keypairs/e?user_id=alice", "2.10", ADMIN, None).await.status;
     assert_eq!((gone, list("2.1", USER, "").await.0.len()), (204, 2));
 
@@ -112,7 +112,7 @@ async fn key_pairs_and_metadata_have_limits() {
     api.life.settled().await;
     let id = made.body["server"]["id"].as_str().unwrap();
     let shown = api.get(&format!("/servers/{id}"), "2.1").await;
-    assert_eq!(shown["server"]["metadata"], json!({"a": "1", "b": "2"}), "the metadata is not that of the image");
+    assert_eq!(shown["server"]["metadata"], json!({"a": "1", "b": "2"}), "the metadata is not that of the request");
     let more = Some(json!({"metadata": {"c": "3"}}));
     assert_eq!(api.call("POST", &format!("/servers/{id}/metadata"), "2.1", USER, more).await.status, 403);
     api.stop().await;
@@ -502,11 +502,11 @@ async fn usage_adds_up_in_pages() {
     let web = of("web");
     assert_eq!(web["server_usages"].as_array().unwrap().len(), 2);
     let (hours, memory) = (web["total_hours"].as_f64().unwrap(), web["total_memory_mb_usage"].as_f64().unwrap());
-    assert!((memory - hours * 512.0).abs() < 1e-6, "512 MiB for each hour");
-    assert!((web["total_vcpus_usage"].as_f64().unwrap() - hours).abs() < 1e-9, "one CPU for each hour");
-    assert!((web["total_local_gb_usage"].as_f64().unwrap() - hours).abs() < 1e-9, "one GiB for each hour");
+    assert!((memory - hours * 512.0).abs() < 1e-6, "not 512 MiB for each hour");
+    assert!((web["total_vcpus_usage"].as_f64().unwrap() - hours).abs() < 1e-9, "not one CPU for each hour");
+    assert!((web["total_local_gb_usage"].as_f64().unwrap() - hours).abs() < 1e-9, "not one GiB for each hour");
     assert!(list("2.40", "").await["tenant_usages"][0].get("server_usages").is_none());
-    // A page has a number of servers, so a project may span two pages.
+    // A page is limited by its number of servers, so a project may span two pages.
     let mut seen = Vec::new();
     let mut marker = String::new();
     loop {

@@ -101,7 +101,7 @@ async fn a_build_that_fails_ends_in_error_and_says_why() {
         let failed = show(&api, id).await;
         assert_eq!((&failed["status"], &failed["OS-EXT-STS:vm_state"]), (&json!("ERROR"), &json!("error")));
         assert_eq!((&failed["fault"]["code"], &failed["OS-EXT-STS:task_state"]), (&json!(500), &Value::Null));
-        assert!(failed["fault"].get("details").is_none(), "details are for administrators: {failed}");
+        assert!(failed["fault"].get("details").is_none(), "a user sees the fault's details: {failed}");
         let for_admins = api.get(&format!("/servers/{id}"), "2.1").await["server"]["fault"].take();
         assert!(for_admins["details"].is_string(), "{for_admins}");
         assert_eq!(failed["hostId"], "", "a failed server shows a host");

@@ -233,7 +233,7 @@ async fn filters_of_servers_come_with_their_versions() {
     let act = async |version: &str, body: Value| {
         api.call("POST", &format!("/servers/{id}/action"), version, USER, Some(body)).await.status
     };
-    assert_eq!(act("2.72", json!({"lock": {"locked_reason": "audit"}})).await, 202, "before 2.73 the body is ignored");
+    assert_eq!(act("2.72", json!({"lock": {"locked_reason": "audit"}})).await, 202, "2.72 does not ignore the body");
     assert_eq!(act("2.73", json!({"lock": {"reason": "audit"}})).await, 400);
     assert_eq!(act("2.73", json!({"lock": {"locked_reason": "audit"}})).await, 202);
     let names = async |query: &str| {

@@ -108,7 +108,7 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
         assert_eq!(life.status(id(n)), "ERROR");
         let fault = life.fault(id(n));
         assert!(fault.starts_with("No valid host was found. ") && fault.contains("anti-affinity group g"), "{fault}");
-        assert!(!fault.contains("sim-"), "no host is named: {fault}");
+        assert!(!fault.contains("sim-"), "the fault names a host: {fault}");
     }
     // Claims rarely conflict, because later decisions see the pending claims on a host.
     let decisions = decisions(&world).await;
@@ -120,7 +120,7 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
         .iter()
         .filter(|event| matches!(LedgerEvent::of(event), Some(LedgerEvent::Claimed(_))))
         .count();
-    assert_eq!(claims, HOSTS, "another number of claims than of placed servers");
+    assert_eq!(claims, HOSTS, "the claims are not as many as the placed servers");
     life.stop().await;
     world.check().await;
 }

@@ -13,7 +13,7 @@ struct Act {
     name: &'static str,
     body: &'static str,
     vm_states: &'static str,
-    /// The allowed task states besides none; `*` for all.
+    /// The task states in which the action is allowed, besides no task; `*` allows all.
     task_states: &'static str,
 }
 
@@ -61,11 +61,11 @@ const ACTS: &[Act] = &[
     act("migrate", r#"{"migrate": null}"#, "active stopped", ""),
     act("confirmResize", CONFIRM, "resized", ""),
     act("revertResize", REVERT, "resized", ""),
-    // A server in these states is refused for another reason: all hosts are up.
+    // In these states the evacuation is still refused, because the server's host is up.
     act("evacuate", r#"{"evacuate": {}}"#, "active stopped error", ANY),
 ];
 
-/// How to reach a state: the request, and the driver call to pause.
+/// A state and the requests that lead to it. `hold` is the driver call at which the test holds the last request.
 struct Situation {
     vm_state: &'static str,
     task_state: &'static str,
@@ -226,7 +226,7 @@ async fn in_state(api: &Api, state: &Situation) {
     if building {
         api.world.brakes.hold(state.hold);
     }
-    // Refusals do not change the server, so all of them share one.
+    // Refusals do not change the server, so one server serves all refused actions.
     let mut subjects = vec![(server(api, state).await, Vec::new())];
     for act in ACTS {
         match expected(act, state, "", "").0 {
@@ -280,7 +280,7 @@ async fn in_state(api: &Api, state: &Situation) {
 #[actix_rt::test]
 async fn every_action_in_every_state_is_answered_as_nova_does() {
     let mut world = World::new(2);
-    // All servers of a state are paused at one call, so the limits of concurrent calls must let each of them get there.
+    // Several servers wait in the same driver call, so the test lifts the limits of concurrent calls.
     (world.options.hosts.max_concurrent_builds, world.options.hosts.max_concurrent_snapshots) = (0, 0);
     let api = Api::start_of(world, "", None).await;
     api.flavor("small", 1, 0).await;
@@ -367,7 +367,7 @@ async fn diagnostics_have_their_two_forms() {
     let user = "alice:web";
     let own = api.server(user, Api::wish("t")).await;
     let refused = api.call("GET", &format!("/servers/{own}/diagnostics"), "2.48", user, None).await;
-    assert_eq!(refused.status, 403, "for administrators");
+    assert_eq!(refused.status, 403, "a user sees diagnostics");
     // The guest has posted no password.
     let path = format!("/servers/{own}/os-server-password");
     assert_eq!(api.call("GET", &path, "2.1", user, None).await.body, json!({"password": ""}));

@@ -104,7 +104,7 @@ async fn images_are_made_of_servers() {
     assert_eq!((old.status, &old.body), (202, &Value::Null));
     let location = old.location.unwrap();
     let first: ImageId = location.rsplit('/').next().unwrap().parse().unwrap();
-    assert!(location.contains("/image"), "{location}: the image service's own address");
+    assert!(location.contains("/image"), "{location}: not the image service's own address");
     // The server accepts the next operation once this operation has ended.
     api.life.settled().await;
     let made = api.world.images.made();
@@ -394,7 +394,7 @@ async fn a_shelved_server_comes_back_where_there_is_room() {
         assert!(words.is_empty() || answer.message() == words, "{:?}", answer.body);
         api.life.settled().await;
         if status == 202 {
-            assert_eq!(server.status().await, "ACTIVE", "until 2.76 the body is ignored");
+            assert_eq!(server.status().await, "ACTIVE", "2.76 does not ignore the body");
             assert!(api.world.images.made().is_empty(), "the unshelve left the image");
             server.done(json!({"shelve": null})).await;
         }
@@ -448,7 +448,7 @@ async fn a_shelved_server_that_is_on_its_host_is_only_started() {
     let refused = server.ask("2.77", json!({"unshelve": {"availability_zone": "nova"}})).await;
     assert_eq!(refused.status, 409);
     assert!(refused.message().contains("with status \"shelved\""), "{:?}", refused.body);
-    assert_eq!(server.ask("2.1", json!({"shelveOffload": null})).await.status, 403, "for administrators");
+    assert_eq!(server.ask("2.1", json!({"shelveOffload": null})).await.status, 403, "a user may offload");
     server.done(json!({"unshelve": null})).await;
     assert_eq!(server.status().await, "ACTIVE");
     assert!(api.world.images.made().is_empty());

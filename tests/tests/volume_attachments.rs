@@ -38,7 +38,7 @@ async fn a_volumes_way_through_a_server() {
     let (status, body, _) = call(&api, "POST", &all, "2.79", Some(request)).await;
     let expected = json!({"id": one, "serverId": server, "volumeId": one, "device": "/dev/vdb", "tag": "db",
         "delete_on_termination": true});
-    assert_eq!((status, &body["volumeAttachment"]), (200, &expected), "the next free name, whatever was asked for");
+    assert_eq!((status, &body["volumeAttachment"]), (200, &expected), "not the next free name");
     api.life.settled().await;
 
     // The fields of each version.
@@ -79,7 +79,7 @@ async fn a_volumes_way_through_a_server() {
     let two = volume(&api, Some(&server), 2).await;
     assert_eq!(call(&api, "PUT", &path, "2.1", Some(attachment(&two))).await.0, 403);
     let small = api.call("PUT", &path, "2.1", ADMIN, Some(attachment(IMAGE))).await;
-    assert_eq!(small.status, 400, "a volume that is not there is a mistake in the body");
+    assert_eq!(small.status, 400, "an unknown volume in the body does not get 400");
     let swapped = api.call("PUT", &path, "2.1", ADMIN, Some(attachment(&two))).await;
     assert_eq!(swapped.status, 202, "{:?}", swapped.body);
     api.life.settled().await;

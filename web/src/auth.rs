@@ -151,7 +151,8 @@ pub struct AskedOperation<'a> {
 #[derive(Clone)]
 pub enum Authentication {
     Tokens(Arc<dyn IdentityProvider>),
-    /// Test mode: every caller is believed. The configuration refuses it on any address but loopback.
+    /// Test mode: every caller is believed. The start refuses this mode if a listener has another address than
+    /// loopback.
     NoAuth,
 }
 
@@ -308,7 +309,7 @@ mod tests {
         assert!(check(&[rule("image", "GET"), rule("compute", "GET")], Some(&listed)));
         assert!(!check(&[rule("compute", "POST")], Some(&listed)));
         assert!(!check(&[rule("image", "GET")], Some(&listed)));
-        assert!(!check(&[rule("compute", "GET")], Some(&[])), "a service that the catalogue does not list");
+        assert!(!check(&[rule("compute", "GET")], Some(&[])), "a service outside the catalogue was admitted");
         assert!(!check(&[rule("compute", "GET")], None));
         assert!(!check(&[], Some(&listed)));
     }

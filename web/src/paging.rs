@@ -62,7 +62,7 @@ mod tests {
     fn cuts() {
         let items = || vec!["a", "b", "c", "d"];
         let cut = |text: &str| page(text).cut(items(), |item| (*item).to_owned()).unwrap();
-        assert_eq!(cut(""), (vec!["a", "b", "c"], true), "the operator's limit holds");
+        assert_eq!(cut(""), (vec!["a", "b", "c"], true), "the operator's limit has no effect");
         assert_eq!(cut("limit=2&marker=b"), (vec!["c", "d"], false));
         assert_eq!(cut("limit=1&marker=b"), (vec!["c"], true));
         assert_eq!(cut("limit=0"), (vec![], true));

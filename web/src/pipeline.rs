@@ -141,7 +141,8 @@ fn show_versions(
     Ok(document)
 }
 
-/// Whether only the leader of a cluster can answer. The leader also keeps the past states of the read models.
+/// Whether the leader of a cluster must answer: operations of the leader alone, guests' metadata, queries about the
+/// past.
 pub(crate) fn is_for_leader(routers: &Routers, place: &RequestAddress, method: Option<Method>, query: &str) -> bool {
     let Ok(found) = find(routers, place, method) else { return false };
     let asks_past = || query.split('&').any(|pair| pair.split('=').next() == Some("as_of"));

@@ -10,7 +10,7 @@ use crate::route::{BodySpec, Method, Route};
 use crate::schema::{CompileError, Dialect, SchemaBands};
 use crate::service::Service;
 
-/// A route with its compiled schemas.
+/// A route with the schemas of its body and of its query. Each schema is compiled at its first use.
 #[derive(Debug)]
 pub struct Operation {
     pub route: &'static Route,

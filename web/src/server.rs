@@ -489,7 +489,7 @@ mod tests {
                 #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
                 std::thread::sleep(Duration::from_millis(20));
             }
-            std::io::Error::other("it is not let go")
+            std::io::Error::other("the server keeps the connection")
         });
         let failed = failed.await.unwrap().kind();
         assert!(matches!(failed, std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe), "{failed}");
@@ -513,7 +513,7 @@ mod tests {
         handle.stop(true).await;
         let took = began.elapsed();
         assert!((Duration::from_millis(700)..Duration::from_secs(15)).contains(&took), "{took:?}");
-        assert_eq!(until_closed(&mut socket), "", "it got no answer");
+        assert_eq!(until_closed(&mut socket), "", "it got an answer");
         assert_eq!(HttpOptions { graceful: Duration::ZERO, ..HttpOptions::default() }.shutdown_seconds(), u64::MAX);
     }
 
@@ -534,12 +534,12 @@ mod tests {
         actix_web::rt::time::sleep(Duration::from_millis(300)).await;
         let stopping = actix_web::rt::spawn(handle.stop(true));
         actix_web::rt::time::sleep(Duration::from_millis(300)).await;
-        assert!(!stopping.is_finished(), "it waits for the request");
+        assert!(!stopping.is_finished(), "the shutdown did not wait");
         opener.open(&app);
         stopping.await.unwrap();
         let said = until_closed(&mut socket);
         assert!(said.starts_with("HTTP/1.1 ") && said.contains("v2.1"), "{said}");
-        assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+        assert!(TcpStream::connect(address).is_err(), "it still listens");
     }
 
     #[actix_web::test]

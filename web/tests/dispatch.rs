@@ -104,7 +104,8 @@ const TOKENS: &[Route] = &[post("tokens.create", "/auth/tokens", handler!(index)
 struct Doorman;
 
 /// `letmein`: a member. `expired`: a member, if a service vouches for the token. `service`: a service. `other`: an
-/// administrator without the role of a service. `narrow`: a member who may list and show things. `away`: no answer.
+/// administrator without the role of a service. `narrow`: a member whose access rules allow only lists and single
+/// servers. `away`: Keystone does not answer.
 #[async_trait]
 impl IdentityProvider for Doorman {
     async fn owner(&self, question: TokenQuestion<'_>) -> Result<Arc<TokenOwner>, TokenError> {

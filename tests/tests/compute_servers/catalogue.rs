@@ -1,9 +1,9 @@
 //! Nova's whole catalogue of extra specs and image properties. Each entry has its effect, or is refused with 400 and a
 //! reason.
 //!
-//! The names are those of Nova's documentation: its extra specs by namespace, and the image properties of
-//! `ImageMetaProps` with those that its libvirt driver reads besides. `every_extra_spec_of_the_contract_is_here` compares
-//! the first list with the contract, so that a new name cannot be forgotten.
+//! The extra specs are those of Nova's documentation, by namespace. The image properties are those of Nova's
+//! `ImageMetaProps`, and further ones that Nova's libvirt driver reads. `every_extra_spec_of_the_contract_is_here`
+//! compares the extra specs with the contract, so a new one cannot be forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,9 +25,9 @@ const OWNER: &str = "u:p";
 /// The effect of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Heed {
-    /// The guest's definition differs.
+    /// The entry changes the definition of the guest.
     Guest,
-    /// No host of this cloud meets the value, so that the scheduler finds none.
+    /// No host of this cloud meets the value, so the scheduler finds none.
     Scheduler,
     /// The request is refused with 400, and the message names the entry.
     Refused,
@@ -62,7 +62,7 @@ use Heed::{Describes, Elsewhere, Guest, Refused, Scheduler};
 
 const DEDICATED: &[(&str, &str)] = &[("hw:cpu_policy", "dedicated")];
 const REALTIME_MASK: &[(&str, &str)] = &[("hw:cpu_policy", "dedicated"), ("hw:cpu_realtime_mask", "^0")];
-/// The host does not report the NUMA cell of this device.
+/// One NUMA node and the device `card`, for which the host reports no NUMA cell.
 const ON_A_NODE: &[(&str, &str)] = &[("hw:numa_nodes", "1"), ("pci_passthrough:alias", "card:1")];
 
 const SPECS: &[Entry] = &[
@@ -316,7 +316,7 @@ fn definition(guest: GuestSpec) -> String {
 struct Walk {
     api: Api,
     made: u32,
-    /// The entries that have no effect and are not refused.
+    /// The messages of all failed checks.
     wrong: Vec<String>,
 }
 
@@ -464,7 +464,7 @@ fn family(name: &str) -> String {
     name.to_owned()
 }
 
-/// An entry whose effect another test shows names a test that exists.
+/// Each entry with [`Elsewhere`] names a test that exists.
 #[test]
 fn entries_that_other_tests_show_name_them() {
     let sources = [env!("CARGO_MANIFEST_DIR"), "../hypervisor/src", "../actors/src", "../web/src", "../web/tests"]

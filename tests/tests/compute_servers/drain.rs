@@ -50,7 +50,7 @@ impl Site {
         answer.body["host"].take()
     }
 
-    /// Status and host.
+    /// The server's status and host.
     async fn place(&self, id: &str) -> (String, String) {
         let server = self.api.get(&format!("/servers/{id}"), "2.100").await["server"].take();
         let text = |key: &str| server[key].as_str().unwrap_or_default().to_owned();

@@ -51,7 +51,8 @@ impl Scene {
         self.api.get("/os-migrations?migration_type=evacuation", "2.59").await["migrations"][0].take()
     }
 
-    /// The host loses power, and its guests with it. Returns when the API shows the host as down.
+    /// Lets the host fail. Its guests are lost, unless a test revives the host with them. Returns when the API shows
+    /// the host as down.
     async fn lose(&self, name: &str) {
         self.api.world.fleet.kill_host(self.index(name));
         self.up(name, false).await;
@@ -130,9 +131,9 @@ async fn invalid_evacuations_are_refused() {
     assert_eq!(same, (400, "The target host can't be the same one.".to_owned()));
     let nowhere = refused("2.29", json!({"force": true})).await;
     assert_eq!(nowhere, (400, "Can't force to a non-provided destination".to_owned()));
-    assert_eq!(refused("2.68", json!({"force": false})).await.0, 400, "2.68 removed force");
-    assert_eq!(refused("2.13", json!({})).await.0, 400, "until 2.13 onSharedStorage is required");
-    assert_eq!(refused("2.14", json!({"onSharedStorage": false})).await.0, 400, "2.14 removed onSharedStorage");
+    assert_eq!(refused("2.68", json!({"force": false})).await.0, 400, "2.68 accepts force");
+    assert_eq!(refused("2.13", json!({})).await.0, 400, "2.13 accepts a request without onSharedStorage");
+    assert_eq!(refused("2.14", json!({"onSharedStorage": false})).await.0, 400, "2.14 accepts onSharedStorage");
     let password = refused("2.1", json!({"onSharedStorage": true, "adminPass": "p"})).await;
     assert_eq!(password, (400, "admin password can't be changed on existing disk".to_owned()));
     let path = format!("/servers/{id}/action");
@@ -200,7 +201,7 @@ async fn evacuated_servers_reach_the_requested_host_with_their_disks() {
     scene.ends_well().await;
 }
 
-/// After an unshelve the shelve image is deleted: an evacuation recreates the disk from the server's own image.
+/// An unshelve deletes the shelve image, so an evacuation recreates the disk from the server's own image.
 #[actix_rt::test]
 async fn a_server_that_was_shelved_before_leaves_a_dead_host() {
     let scene = Scene::new(2).await;

@@ -167,7 +167,7 @@ async fn a_server_keeps_the_machine_type_of_its_first_start() {
     life.build(fresh).await.unwrap();
     life.settled().await;
     let now = life.instance_now(fresh);
-    assert_eq!(now.alive().unwrap().machine_type.as_deref(), Some("q35"), "a new server has not the new default");
+    assert_eq!(now.alive().unwrap().machine_type.as_deref(), Some("q35"), "a new server does not have the new default");
     life.stop().await;
     world.check().await;
 }

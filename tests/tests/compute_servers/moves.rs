@@ -158,7 +158,7 @@ async fn a_cold_migration_goes_to_the_requested_host() {
     moved.api.life.settled().await;
     let shown = moved.shown().await;
     assert_eq!((&shown["status"], &shown["OS-EXT-SRV-ATTR:host"]), (&json!("VERIFY_RESIZE"), other));
-    assert_eq!(shown["OS-EXT-STS:power_state"], 4, "a stopped server stays stopped");
+    assert_eq!(shown["OS-EXT-STS:power_state"], 4, "the migration started the stopped server");
 
     // The list of migrations, and its fields at each version.
     let list = moved.api.get("/os-migrations", "2.80").await["migrations"].take();
@@ -200,7 +200,7 @@ async fn a_cold_migration_goes_to_the_requested_host() {
     let before = async |version: &str, query: &str| {
         moved.api.call("GET", &format!("/os-migrations?{query}"), version, ADMIN, None).await.status
     };
-    assert_eq!(before("2.58", "changes-since=2101-01-01").await, 200, "an unknown filter is ignored");
+    assert_eq!(before("2.58", "changes-since=2101-01-01").await, 200, "an unknown filter is refused");
     for (version, query) in [
         ("2.59", "changes-before=2101-01-01"),
         ("2.79", "project_id=admin"),

@@ -73,7 +73,7 @@ async fn a_server_with_devices_is_not_suspended_and_not_migrated_live() {
     let message = format!("Operation 'suspend' not supported for instance ({id}) with PCI devices.");
     assert_eq!((refused.status, refused.message()), (400, message.as_str()));
     let live = json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
-    assert_eq!(act(&api, &id, live).await.status, 202, "the process refuses it, as in Nova");
+    assert_eq!(act(&api, &id, live).await.status, 202, "the API itself refuses the live migration");
     let instance: InstanceId = id.parse().unwrap();
     assert_eq!(api.get(&format!("/servers/{id}"), "2.1").await["server"]["status"], "ACTIVE");
     assert_eq!(devices(&api.world.fleet, instance).len(), 1);

@@ -100,7 +100,7 @@ async fn a_missing_password_is_generated_and_shown_if_the_option_allows_it() {
 }
 
 /// The quota bounds the number of servers in a request before anything is allocated for them. Without a quota limit, an
-/// option does.
+/// option bounds the number.
 #[actix_rt::test]
 async fn a_billion_servers_in_one_request_cost_nothing() {
     const BILLION: u32 = 1_000_000_000;
@@ -147,7 +147,7 @@ async fn config_drives_can_be_forced_on_all_new_servers() {
         let id = api.server(OWNER, request).await;
         assert_eq!(drive(&api, &id).await, (json!("True"), true));
     }
-    // A server from before the option has no config drive after any operation.
+    // A server that was created before the option was set gets no config drive from any operation.
     done(&api, &before, "2.1", json!({"rebuild": {"imageRef": IMAGE}})).await;
     assert_eq!(drive(&api, &before).await, (json!(""), false));
     done(&api, &before, "2.1", json!({"reboot": {"type": "HARD"}})).await;
@@ -180,7 +180,7 @@ async fn trusted_certificates_are_taken_with_a_rebuild_and_by_whom_the_policy_le
     none["trusted_image_certificates"] = Value::Null;
     done(&open, &id, "2.63", rebuild(none)).await;
     assert_eq!(now(&id).await, Value::Null);
-    assert_eq!(act(&open, &id, "2.62", rebuild(certs(plain()))).await.status, 400, "not before 2.63");
+    assert_eq!(act(&open, &id, "2.62", rebuild(certs(plain()))).await.status, 400, "2.62 accepts certificates");
     let made = create(&open, "2.63", certs(Api::wish("certified"))).await;
     assert_eq!(now(&id_of(&made)).await, json!(["cert-a", "cert-b"]));
 
@@ -377,7 +377,7 @@ async fn a_cold_migration_changes_nothing_of_what_a_server_is() {
     assert!(before[2]["private"][0]["addr"].is_string(), "{}", before[2]);
     done(&api, &id, "2.56", json!({"migrate": null})).await;
     assert_ne!(host(&api, &id).await, home);
-    assert_eq!(what().await, before, "while it waits to be confirmed");
+    assert_eq!(what().await, before, "the server changed before the confirmation");
     done(&api, &id, "2.1", json!({"confirmResize": null})).await;
     assert_eq!(what().await, before);
     ends_well(api).await;
@@ -460,7 +460,7 @@ async fn dedicated_cpus_count_as_cores() {
     ends_well(api).await;
 }
 
-/// An image of a server, from the request until it is active.
+/// Follows the image of a server from the request until the image is active.
 #[actix_rt::test]
 async fn an_image_names_the_server_that_it_was_made_of() {
     let api = Api::start().await;

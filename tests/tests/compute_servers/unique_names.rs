@@ -51,7 +51,7 @@ async fn a_name_is_taken_once_in_its_scope() {
     }
 }
 
-/// The second request waits until the read models show the first one's server.
+/// Each request waits until the read models show the server of the request before it.
 #[actix_rt::test]
 async fn of_requests_at_once_one_gets_the_name() {
     let api = api(NameScope::Project).await;
@@ -69,7 +69,7 @@ async fn names_of_one_request_are_checked_together_and_a_deleted_server_frees_it
     let both = json!({"min_count": 2, "max_count": 2});
     assert_eq!(create(&api, OWNER, json!({"name": "web-2"})).await.status, 202);
     is_taken(&create(&api, OWNER, both.clone()).await, "Instance web-2 already exists.");
-    assert_eq!(count(&api).await, 1, "no server of the request exists");
+    assert_eq!(count(&api).await, 1, "the refused request created a server");
     let id = api.get("/servers?all_tenants=1", "2.1").await["servers"][0]["id"].as_str().unwrap().to_owned();
     api.life.settled().await;
     assert_eq!(api.call("DELETE", &format!("/servers/{id}"), "2.1", ADMIN, None).await.status, 204);
@@ -90,9 +90,9 @@ async fn a_changed_host_name_must_be_free() {
         api.call("PUT", &path, "2.93", OWNER, body).await
     };
     is_taken(&rename("Web").await, EXISTS);
-    assert_eq!(rename("db").await.status, 200, "its own name");
+    assert_eq!(rename("db").await.status, 200, "a server cannot keep its own name");
     assert_eq!(rename("cache").await.status, 200);
-    assert_eq!(create(&api, OWNER, json!({"name": "db"})).await.status, 202, "the old name is free");
+    assert_eq!(create(&api, OWNER, json!({"name": "db"})).await.status, 202, "the old name is still taken");
     api.life.settled().await;
     api.stop().await;
 }

@@ -113,7 +113,7 @@ async fn a_server_made_in_a_zone_moves_within_it() {
     api.world.fleet.kill_host(hosts.iter().position(|name| *name == before).unwrap());
     api.life.hosts_up_of(2, 3).await;
     assert_eq!(act(&api, &id, "2.95", json!({"evacuate": {}})).await.0, 200);
-    assert_eq!(host(&api, &id).await, before, "no other host of the zone is enabled");
+    assert_eq!(host(&api, &id).await, before, "the server went to a host outside its zone or to a disabled one");
     switch(&api, other, "enabled").await;
     assert_eq!(act(&api, &id, "2.95", json!({"evacuate": {}})).await.0, 200);
     assert_eq!(host(&api, &id).await, *other);
@@ -156,7 +156,7 @@ async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
     }
     let evacuate = |force: bool| json!({"evacuate": {"host": hosts[0], "force": force}});
     assert_eq!(act(&api, &id, "2.29", evacuate(false)).await.0, 200);
-    assert_eq!(host(&api, &id).await, hosts[2], "a disabled host gets no server");
+    assert_eq!(host(&api, &id).await, hosts[2], "a disabled host got the server");
     assert_eq!(act(&api, &id, "2.29", evacuate(true)).await.0, 200);
     assert_eq!(host(&api, &id).await, hosts[0]);
     api.world.fleet.revive_host(2, false).unwrap();
@@ -177,11 +177,11 @@ async fn a_server_of_no_zone_moves_from_zone_to_zone() {
     assert_eq!(act(&api, &id, "2.34", live).await.0, 202);
     assert_ne!(host(&api, &id).await, home);
     let second = zone_of().await;
-    assert_ne!(second, first, "it shows the zone that it is in");
+    assert_ne!(second, first, "the server still shows its first zone");
     assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
     assert_eq!(zone_of().await, first);
     assert_eq!(act(&api, &id, "2.1", json!({"confirmResize": null})).await.0, 204);
-    assert_eq!(act(&api, &id, "2.1", json!({"shelveOffload": null})).await.0, 409, "not shelved yet");
+    assert_eq!(act(&api, &id, "2.1", json!({"shelveOffload": null})).await.0, 409, "it was offloaded unshelved");
     assert_eq!(act(&api, &id, "2.1", json!({"shelve": null})).await.0, 202);
     assert_eq!(act(&api, &id, "2.1", json!({"shelveOffload": null})).await.0, 202);
     switch(&api, &home, "disabled").await;
@@ -227,12 +227,12 @@ async fn servers_that_request_fast_disks_get_hosts_with_them() {
         let id = api.server(OWNER, request).await;
         seen.insert(host(&api, &id).await);
     }
-    assert_eq!(seen.into_iter().collect::<Vec<_>>(), fast, "the servers are on both of these hosts, and only there");
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), fast, "the servers are not on exactly these two hosts");
     let mut plain = std::collections::BTreeSet::new();
     for n in 0..4 {
         plain.insert(host(&api, &api.server(OWNER, Api::wish(&format!("plain-{n}"))).await).await);
     }
-    assert!(!plain.is_subset(&fast.iter().cloned().collect()), "other flavors may be on any host: {plain:?}");
+    assert!(!plain.is_subset(&fast.iter().cloned().collect()), "all other servers are on fast hosts: {plain:?}");
     ends_well(api).await;
 }
 
@@ -262,7 +262,7 @@ async fn hints_hold_when_a_server_moves() {
             switch(&api, &third, "disabled").await;
             let from = host(&api, &id).await;
             assert_eq!(act(&api, &id, "2.56", body.clone()).await.0, 202);
-            assert_eq!(host(&api, &id).await, from, "{hints} {body}: only the forbidden host is left");
+            assert_eq!(host(&api, &id).await, from, "{hints} {body}: the server moved to the forbidden host");
             switch(&api, &third, "enabled").await;
         }
         assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
@@ -299,8 +299,8 @@ async fn members_of_a_group_in_one_request_are_on_different_hosts() {
         found
     };
     let three: Vec<_> = names(&api).into_iter().map(|host| ("ACTIVE".to_owned(), host)).collect();
-    assert_eq!(several(3).await, three, "at the first attempt, each on a host of its own");
+    assert_eq!(several(3).await, three, "the three servers are not on three hosts");
     let four = several(4).await;
-    assert!(four.iter().all(|(status, _)| status == "ERROR"), "three hosts cannot hold four servers apart: {four:?}");
+    assert!(four.iter().all(|(status, _)| status == "ERROR"), "three hosts got the four servers: {four:?}");
     ends_well(api).await;
 }

@@ -101,7 +101,7 @@ async fn the_root_of_placement_negotiates_as_every_other_path() {
     assert_eq!(
         plain.header("openstack-api-version"),
         Some("placement 1.0"),
-        "a request without a version header gets the oldest version"
+        "a request without a version header did not get the oldest version"
     );
     api.stop().await;
 }
@@ -147,7 +147,7 @@ async fn placement_names_the_methods_that_there_are() {
     let unknown = ask(&api, "GET", "/placement/resource_provider", &[TOKEN], None).await;
     assert_eq!(unknown.status, 404);
     let nobody = ask(&api, "PATCH", "/placement/resource_providers", &[], None).await;
-    assert_eq!(nobody.status, 401, "a stranger does not learn which methods there are");
+    assert_eq!(nobody.status, 401, "a request without a token learned the methods");
     api.stop().await;
 }
 
@@ -212,6 +212,6 @@ async fn the_root_of_compute_says_its_version_in_both_headers() {
         assert_eq!(bad.status, 400, "{path}");
     }
     let root = ask(&api, "GET", "/compute/", &[("OpenStack-API-Version", "compute 2.999")], None).await;
-    assert_eq!(root.status, 200, "the list of versions at /compute/ ignores the version header");
+    assert_eq!(root.status, 200, "the list of versions at /compute/ heeds the version header");
     api.stop().await;
 }

@@ -74,13 +74,13 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("volumes_boot.update", "actions_of_servers_under_their_old_name"),
 ];
 
-/// Operations that never succeed, with the reasons. They are refused as in a Nova without the feature.
+/// Operations that never succeed, with the reasons. A Nova that lacks the feature refuses them, too.
 const NOWHERE: &[(&str, &str)] = &[
     (
         "assisted_volume_snapshots.create",
-        "for volume services whose volumes are files on hosts (NFS), as the libvirt driver's; ours makes its snapshots itself",
+        "a call of volume services with volumes as files on hosts (NFS); ours makes its snapshots itself",
     ),
-    ("assisted_volume_snapshots.delete", "as its creation"),
+    ("assisted_volume_snapshots.delete", "for the reason of assisted_volume_snapshots.create"),
     ("baremetal_nodes.index", "a proxy to Ironic, which is not there: Nova without `[ironic]` answers 501, too"),
     ("baremetal_nodes.show", "a proxy to Ironic, which is not there: Nova without `[ironic]` answers 501, too"),
     ("baremetal_nodes.create", "Nova itself always answers 400: \"Please use Ironic command node-create\""),

@@ -46,7 +46,7 @@ fn up(life: &Life) -> usize {
     life.context().views.hosts.read(|hosts| hosts.all().filter(|host| host.up).count())
 }
 
-/// Waits until the hosts remember the log: those of a new log do so at their first heartbeat.
+/// Waits until the hosts remember the log. The hosts of a new log do so at their first heartbeat.
 async fn marked(world: &World) {
     let installation = LogIdentity::of(&*world.log).await.unwrap().unwrap().owner.installation;
     for driver in world.fleet.drivers() {
@@ -73,11 +73,11 @@ async fn hosts_refuse_a_copy_of_their_log_until_they_are_claimed() {
     let before = original.fleet.calls(DriverCall::Destroy);
     second.delete(id(1)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(original.fleet.calls(DriverCall::Destroy), before, "the copy reaches no host");
-    assert_eq!(original.fleet.whereabouts()[&id(1)].len(), 1, "the guest is there");
+    assert_eq!(original.fleet.calls(DriverCall::Destroy), before, "the copy destroyed a guest");
+    assert_eq!(original.fleet.whereabouts()[&id(1)].len(), 1, "the guest is gone");
     drives(&first, 2).await;
     built(&first, id(2)).await;
-    assert_eq!(first.status(id(2)), "ACTIVE", "the original goes on");
+    assert_eq!(first.status(id(2)), "ACTIVE", "the original no longer builds servers");
 
     // `chronova host claim`
     let owner = LogIdentity::of(&*copy.log).await.unwrap().unwrap().owner;

@@ -104,7 +104,7 @@ async fn a_new_host_is_disabled_at_first_if_configured() {
         let known = life.context().views.hosts.read(|hosts| hosts.get(host).cloned()).unwrap();
         (known.enabled, known.disabled_reason)
     };
-    assert_eq!(seen(0), (true, None), "known from before");
+    assert_eq!(seen(0), (true, None), "a known host was disabled");
     assert_eq!(seen(1), (false, Some("New compute service disabled due to config option.".to_owned())));
     built(&life, id(1)).await;
     assert_eq!(life.host_of(&world, id(1)), Some(0));

@@ -26,8 +26,8 @@ async fn a_build_that_takes_too_long_fails_before_its_next_step_and_leaves_nothi
         assert_eq!(life.status(id(1)), status, "{timeout:?}");
         if status == "ERROR" {
             assert_eq!(life.fault(id(1)), "Instance build timed out. Set to error state.");
-            assert_eq!(world.fleet.whereabouts().len(), 0, "the guest is removed");
-            assert!(world.network.holders().is_empty(), "and its ports");
+            assert_eq!(world.fleet.whereabouts().len(), 0, "the guest is left");
+            assert!(world.network.holders().is_empty(), "its ports are left");
         }
         life.stop().await;
         world.check().await;
@@ -87,7 +87,8 @@ async fn a_rescue_that_lasts_too_long_ends() {
     }
 }
 
-/// The host announces that a guest ended, and every comparison finds it, too. Each way is an option.
+/// A host announces that a guest ended, and the next comparison with the log finds it, too. Each of the two has an
+/// option that turns it off.
 #[actix_rt::test]
 async fn power_states_follow_events_and_comparisons_as_the_options_say() {
     for (events, compares, status) in [(true, false, "SHUTOFF"), (false, true, "SHUTOFF"), (false, false, "ACTIVE")] {
@@ -105,7 +106,7 @@ async fn power_states_follow_events_and_comparisons_as_the_options_say() {
         resynced(&world, &life, 3).await;
         assert_eq!(life.status(id(1)), status, "events: {events}, comparisons: {compares}");
         life.stop().await;
-        // A host that connects is compared in any case.
+        // A host that connects is compared with the log even if the option is off.
         let life = started(&world).await;
         life.shows(id(1), "SHUTOFF").await;
         life.stop().await;
@@ -113,7 +114,7 @@ async fn power_states_follow_events_and_comparisons_as_the_options_say() {
     }
 }
 
-/// The guest of a server that was deleted within the last period does not wait for the next search.
+/// If the server was deleted within the last period, its guest is removed without waiting for the next search.
 #[actix_rt::test]
 async fn guests_of_deleted_servers_are_removed_unless_the_search_is_off() {
     for (period, left) in [(Some(LONG), false), (None, true), (Some(Duration::from_millis(1)), false)] {
@@ -138,7 +139,7 @@ async fn a_host_is_down_after_the_configured_time_without_an_answer() {
     world.fleet.set_faults(0, always(DriverCall::Usage, Effect::Refuse));
     let before = world.fleet.calls(DriverCall::Usage);
     life.until(|_| world.fleet.calls(DriverCall::Usage) > before + 5).await;
-    assert!(up(&life, &world, 0), "it may stay away for an hour");
+    assert!(up(&life, &world, 0), "the host is down before its hour has passed");
     life.stop().await;
     // As in Nova, a time that is not above the period of heartbeats becomes 2.5 periods.
     let mut options = world.options.hosts.clone();
@@ -177,7 +178,7 @@ async fn hosts_offer_no_image_types_that_are_excluded() {
     };
     assert_eq!(types(), ["QCOW2", "RAW"]);
     life.stop().await;
-    // The option is taken out again.
+    // The next control plane has no such option.
     world.options.hosts.excluded_image_types.clear();
     let life = started(&world).await;
     let offered = |context: &StepContext| {

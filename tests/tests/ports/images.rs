@@ -44,7 +44,7 @@ async fn real_glance_keeps_every_promise() {
     }
 }
 
-/// The work of a user whose token expired meanwhile: an image is created, uploaded and deleted.
+/// Creates, uploads and deletes an image for a user whose token has expired meanwhile.
 #[actix_rt::test]
 async fn real_glance_takes_an_expired_token_that_is_vouched_for() {
     let Some(stage) = RealGlance::start().unwrap() else {

@@ -19,7 +19,7 @@ use super::{Ask, built, case, soft_deleted, stopped};
 
 const HOSTS: usize = 2;
 
-/// A request that waits for its process, on the way from one status to another.
+/// The case of a request that waits for its process; the server goes from one status of `case` to the other.
 fn asking(case: &Case) -> Case {
     Case { definition: &ask_server::DEFINITION, waits: true, ..*case }
 }

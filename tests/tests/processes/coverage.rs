@@ -31,5 +31,5 @@ fn every_process_of_the_table_has_a_case_in_the_harness() {
     };
     let unproven: Vec<&str> =
         ALL.iter().filter(|(place, _)| !is_proven(place)).map(|(_, process)| process.name).collect();
-    assert_eq!(unproven, Vec::<&str>::new(), "these processes have no line: see tests/tests/processes.rs");
+    assert_eq!(unproven, Vec::<&str>::new(), "these processes have no case: see tests/tests/processes.rs");
 }

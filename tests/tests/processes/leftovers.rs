@@ -187,8 +187,7 @@ async fn a_disk_set_aside_for_a_revert_stays() {
     }
 }
 
-/// The host fails after the interface was attached or detached, and does not answer. The server continues as if nothing
-/// was done.
+/// The host attaches or detaches the interface, and fails before it answers. The server's record does not change.
 #[actix_rt::test]
 async fn a_guest_has_the_interfaces_of_its_server_when_its_host_is_back() {
     for (detaches, survived) in [(false, true), (false, false), (true, true), (true, false)] {

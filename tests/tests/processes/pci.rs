@@ -123,7 +123,7 @@ fn ledger<T>(life: &Life, read: impl FnOnce(&Ledger) -> T) -> T {
     life.context().views.placement.read(|view| read(&view.ledger))
 }
 
-/// Waits until the ledger is as it has to be.
+/// Waits until the ledger meets the condition.
 async fn until(life: &Life, holds: impl Fn(&Ledger) -> bool) {
     for _ in 0..1000 {
         if ledger(life, &holds) {
@@ -131,7 +131,7 @@ async fn until(life: &Life, holds: impl Fn(&Ledger) -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("the host's report does not come");
+    panic!("the ledger does not meet the condition within 10 seconds");
 }
 
 /// Two hosts have one device each; three guests request one at the same time.
@@ -179,10 +179,10 @@ async fn moves_choose_devices_of_the_destination() {
     life.resize_with_devices(id(1)).await.unwrap();
     life.settled().await;
     let both = devices(&world.fleet, id(1));
-    assert_eq!((both[&source].len(), both[&(1 - source)].len()), (1, 2), "kept for a revert");
+    assert_eq!((both[&source].len(), both[&(1 - source)].len()), (1, 2), "not 1 at the source, 2 at the target");
     life.revert_resize(id(1)).await.unwrap();
     life.settled().await;
-    assert_eq!(devices(&world.fleet, id(1)), first, "the very one that it had");
+    assert_eq!(devices(&world.fleet, id(1)), first, "the revert gave the server another device");
 
     life.migrate(id(1)).await.unwrap();
     life.settled().await;
@@ -194,7 +194,7 @@ async fn moves_choose_devices_of_the_destination() {
     assert_eq!(devices(&world.fleet, id(1)).keys().copied().collect::<Vec<_>>(), [1 - source], "refused");
     life.delete(id(1)).await.unwrap();
     life.settled().await;
-    assert!(ledger(&life, |ledger| ledger.pci_claims.is_empty()), "nobody holds a device any more");
+    assert!(ledger(&life, |ledger| ledger.pci_claims.is_empty()), "a server still holds a device");
     life.stop().await;
     world.check().await;
 }
@@ -251,7 +251,7 @@ async fn a_restart_takes_over_the_options_of_devices() {
         let known = &ledger.providers[&ledger.named(&provider).unwrap()];
         known.inventories["CUSTOM_PCI_10DE_1EB8"].used
     });
-    assert_eq!(used, 1, "the guest from before has an allocation now");
+    assert_eq!(used, 1, "the guest that was built before has no allocation");
     life.build_with_devices(id(3), "gpu:1").await.unwrap();
     life.settled().await;
     assert_eq!(life.status(id(3)), "ACTIVE");

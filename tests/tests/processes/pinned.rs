@@ -139,7 +139,7 @@ async fn moves_choose_processors_of_the_destination() {
     life.migrate(id(1)).await.unwrap();
     life.settled().await;
     let both = processors(&world.fleet, id(1));
-    assert_eq!(both[&second.0], second.1.iter().copied().collect(), "kept for a revert");
+    assert_eq!(both[&second.0], second.1.iter().copied().collect(), "the source lost the processors");
     assert_eq!(both[&first.0], first.1.iter().copied().collect());
     life.revert_resize(id(1)).await.unwrap();
     life.settled().await;

@@ -1,6 +1,6 @@
 //! Guests with an emulated TPM: built, started, moved and deleted, with a crash after every append. At each end the
-//! world's check requires that no host keeps a passphrase, and that secrets are those of living servers. A simulated
-//! TPM starts only with the passphrase of its first start.
+//! world's check requires that no host keeps a passphrase, and that every secret belongs to an existing server. A
+//! simulated TPM starts only with the passphrase of its first start.
 
 use std::sync::Arc;
 

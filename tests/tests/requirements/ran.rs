@@ -62,7 +62,7 @@ impl Ran {
         together(self.outcomes.get(test)?.iter().copied())
     }
 
-    /// The outcome of the checks of a script whose text contains `words`.
+    /// The common outcome of the checks of `script` with `words` in their text; `None` if there are none.
     pub(crate) fn check(&self, script: &str, words: &str) -> Option<Outcome> {
         let named = self.checks.iter().filter(|(path, text, _)| path == script && text.contains(words));
         together(named.map(|(_, _, outcome)| *outcome))

@@ -162,7 +162,7 @@ async fn an_abort_leaves_everything_as_it_was() {
 async fn live_migrations_beyond_the_limit_wait_and_can_be_aborted() {
     let scene = Scene::on_the_way().await;
     let (source, _) = scene.ends();
-    // Another server on the same host. Several are built, because the scheduler prefers the emptier host.
+    // Builds servers until one is on the same host, because the scheduler prefers the emptier host.
     let mut other = InstanceId::random();
     loop {
         scene.life.build(other).await.unwrap();
@@ -213,7 +213,7 @@ async fn traffic_follows_a_guest_in_post_copy() {
     while network.host_of(id).as_ref() != Some(&target) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(scene.world.fleet.migrating_guests(), [id], "the migration has not ended");
+    assert_eq!(scene.world.fleet.migrating_guests(), [id], "the migration ended before the test let it");
     assert_eq!(network.other_bindings(), [(id, source)]);
     scene.world.fleet.hold_post_copy(false);
     scene.arrives().await;

@@ -35,7 +35,7 @@ async fn a_count_beyond_the_quota_takes_no_memory() {
     assert!(peak_kib() - before < 64 << 10, "{} KiB more", peak_kib() - before);
     api.life.settled().await;
     let made = api.call("GET", "/servers", "2.1", OWNER, None).await;
-    assert_eq!(made.body["servers"].as_array().unwrap().len(), 10, "Nova's default quota");
+    assert_eq!(made.body["servers"].as_array().unwrap().len(), 10, "not Nova's default quota");
     api.stop().await;
 }
 

@@ -137,7 +137,8 @@ async fn one_volume_serves_several_servers() {
     let swapped = api.call("PUT", &path, "2.85", ADMIN, Some(attachment(&other))).await;
     let words = "Swapping multi-attach volumes with more than one read/write attachment is not supported.";
     assert_eq!((swapped.status, swapped.message()), (400, words));
-    // A third server has no host, so it is unknown whether its host supports multiattach. A stopped server has a host.
+    // A third server is offloaded, so no host can be asked whether it supports multiattach. Once the server is
+    // unshelved and stopped, it has a host.
     let three = api.server(OWNER, Api::wish("three")).await;
     for body in [json!({"shelve": null}), json!({"shelveOffload": null})] {
         let done = api.call("POST", &format!("/servers/{three}/action"), "2.1", ADMIN, Some(body)).await;
@@ -196,7 +197,7 @@ async fn ephemeral_disks_and_swap_are_deleted_with_the_server() {
         let path = format!("/placement/allocations/{server}");
         let held = api.ask("GET", &path, "1.39", ADMIN, None).await.body;
         let held = held["allocations"].as_object().unwrap().values().next().unwrap().clone();
-        assert_eq!(held["resources"]["DISK_GB"], 4, "1 + 2, and half a GiB that is counted as one");
+        assert_eq!(held["resources"]["DISK_GB"], 4, "not the flavor's 1 + 2 + 0.5 GiB, rounded up");
         delete(&api, &server).await;
         api.world.check().await;
     }
@@ -410,7 +411,7 @@ async fn a_flavor_without_a_disk_leaves_its_size_to_the_image() {
     assert_eq!((status, message.as_str()), (403, words));
     let server = api.server(ADMIN, request).await;
     let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
-    assert_eq!(spec.root.unwrap().size_gib, 0, "the root disk has not the image's size");
+    assert_eq!(spec.root.unwrap().size_gib, 0, "the root disk does not have the image's size");
     let held = api.ask("GET", &format!("/placement/allocations/{server}"), "1.39", ADMIN, None).await.body;
     let held = held["allocations"].as_object().unwrap().values().next().unwrap().clone();
     assert_eq!(held["resources"].get("DISK_GB"), None, "{held}");

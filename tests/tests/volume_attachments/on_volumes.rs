@@ -235,7 +235,7 @@ async fn a_rebuild_writes_the_image_to_the_root_volume() {
     assert_eq!((status(&api, &server), written().await), ("ACTIVE", false));
     let other = api.image(&[]).await;
     let (code, body, _) = act(&api, &server, "2.93", json!({"rebuild": {"imageRef": other, "name": "new"}})).await;
-    assert_eq!((code, &body["server"]["image"]), (202, &json!("")), "a server on a volume shows no image");
+    assert_eq!((code, &body["server"]["image"]), (202, &json!("")), "a server on a volume shows an image");
     assert_eq!(status(&api, &server), "ACTIVE");
     assert!(written().await);
     let after = volumes(&api, &server).await;
@@ -432,7 +432,7 @@ async fn new_volumes_are_asked_for_in_the_zone_of_their_server() {
         if !works {
             let fault = api.get(&format!("/servers/{server}"), "2.1").await["server"]["fault"].take();
             let words = "Availability zone 'nova' is invalid";
-            assert!(fault["message"].as_str().unwrap().contains(words), "the server is in nova: {fault}");
+            assert!(fault["message"].as_str().unwrap().contains(words), "another fault: {fault}");
         }
         api.world.check().await;
         api.stop().await;
@@ -460,7 +460,7 @@ async fn a_guest_is_told_that_its_volume_has_grown() {
     tell(&data).await;
     let seen = actions().await;
     assert_eq!((&seen[0]["action"], &seen[0]["message"]), (&json!("extend_volume"), &Value::Null));
-    // Another volume, and no volume.
+    // Tags that name no volume of the server: another id, and a text that is no id.
     for tag in ["11111111-2222-3333-4444-555555555555", "t"] {
         tell(tag).await;
         assert_eq!(actions().await, seen, "{tag}");

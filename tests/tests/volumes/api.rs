@@ -157,7 +157,7 @@ async fn an_attachment_is_reserved_connected_and_completed() {
     assert_eq!(refused.message(), format!("Invalid volume: Volume {id} status must be available or downloading"));
     let path = format!("/attachments/{attachment}");
     let elsewhere = json!({"attachment": {"connector": {"host": "nowhere"}}});
-    assert_eq!(ask(&api, ADMIN, "PUT", &path, elsewhere).await.status, 400, "another host connects");
+    assert_eq!(ask(&api, ADMIN, "PUT", &path, elsewhere).await.status, 400, "an unknown host was accepted");
     let connector = json!({"attachment": {"connector": {"host": host, "mountpoint": "/dev/vdb"}}});
     let connected = ask(&api, ADMIN, "PUT", &path, connector).await;
     assert_eq!(connected.status, 200, "{:?}", connected.body);
@@ -169,7 +169,7 @@ async fn an_attachment_is_reserved_connected_and_completed() {
     assert_eq!((&seen["status"], &seen["attachments"][0]["server_id"]), (&json!("in-use"), &json!(server)));
     assert_eq!(seen["attachments"][0]["device"], "/dev/vdb");
     let used = ask(&api, ADMIN, "POST", "/snapshots", json!({"snapshot": {"volume_id": id}})).await;
-    assert_eq!(used.status, 400, "in use and not forced");
+    assert_eq!(used.status, 400, "a snapshot of a volume in use was made without `force`");
     assert_eq!(act(&api, &id, json!({"os-begin_detaching": null})).await.status, 202);
     assert_eq!(act(&api, &id, json!({"os-begin_detaching": null})).await.status, 400);
     assert_eq!(act(&api, &id, json!({"os-roll_detaching": null})).await.status, 202);
@@ -234,7 +234,7 @@ async fn types_decide_who_may_share() {
         assert_eq!(act(&api, &id, action).await.status, 202);
     }
     assert_eq!(show(&api, &id).await["attachments"].as_array().unwrap().len(), 2);
-    assert_eq!(ask(&api, ADMIN, "DELETE", &format!("/types/{kind}"), Value::Null).await.status, 400, "in use");
+    assert_eq!(ask(&api, ADMIN, "DELETE", &format!("/types/{kind}"), Value::Null).await.status, 400, "it was deleted");
     let secret = json!({"volume_type": {"name": "secret", "os-volume-type-access:is_public": false}});
     let secret =
         ask(&api, ADMIN, "POST", "/types", secret).await.body["volume_type"]["id"].as_str().unwrap().to_owned();

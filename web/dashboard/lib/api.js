@@ -110,7 +110,7 @@ export async function send(method, path, options = {}) {
   throw new ApiError(answer.status, message(text, answer.status), request);
 }
 
-/** Some accepted requests have no body. */
+/** The JSON of an answer; null if its body is empty. */
 const json = async (answer) => (answer.status === 200 || answer.status === 201 ? answer.text().then((text) => (text ? JSON.parse(text) : null)) : answer.json().catch(() => null));
 /** @param {string} path @param {any} [options] */
 export const get = async (path, options) => json(await send('GET', path, options));

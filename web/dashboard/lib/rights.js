@@ -29,7 +29,7 @@ const RULES = {
   quotas: 'os_compute_api:os-quota-sets:update',
 };
 
-/** What the viewer may do, by the names above, by the names of pages, and by the rules of actions. */
+/** The viewer's rights, by the names above, by the names of pages, and (in `rules`) by the rules themselves. */
 export async function rightsOf(token) {
   const rules = [...new Set([...Object.values(RULES), ...ACTIONS.map((action) => action.rule), ...PAGES.flatMap((page) => page.rule || [])])];
   const probes = PAGES.filter((page) => page.probe).map((page) => [page.name, ...(page.probe || [])]);

@@ -1,4 +1,4 @@
-// The time bar, which shows every page as of a past moment.
+// The time bar, which shows the pages that support it as of a past moment.
 import { html, useEffect, useState } from './html.js';
 import { get } from './api.js';
 import { moment, session } from './state.js';
@@ -32,7 +32,7 @@ export function TimeBar({ supported }) {
     beginning().then(setFirst);
   }, []);
   useEffect(() => {
-    // The scale stands still during a drag; otherwise it would move under the pointer.
+    // The scale stands still in the past, and during a drag, when it would move under the pointer.
     if (at || dragged !== null) return undefined;
     const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);

@@ -67,7 +67,7 @@ export function Act({ on, children, danger, sure, done, disabled, small }) {
     disabled=${Boolean(at) || busy || disabled} aria-busy=${busy} onClick=${act}>${children}</button>`;
 }
 
-/** Asks for confirmation before an action that cannot be undone. */
+/** Asks the viewer to confirm an action. Resolves to whether the viewer has confirmed it. */
 function confirmed(question) {
   return new Promise((resolve) => {
     const dialog = document.createElement('dialog');

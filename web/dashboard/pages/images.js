@@ -5,7 +5,7 @@ import { useLoad } from '../lib/load.js';
 import { Act, Facts, bytes, time } from '../lib/ui.js';
 import { Create, ID, NAME, PROJECT, Remove, Resources, STATUS, column, created } from '../lib/resources.js';
 
-/** All images that the viewer may see; pages follow `next`. */
+/** All images that the viewer may see, read page by page. */
 async function images(signal) {
   const all = [];
   let marker;

@@ -4,7 +4,7 @@ import { get, put } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
 import { Act, Choice, Field, Gauge, Trouble, mebibytes } from '../lib/ui.js';
 
-/** Services: title, path of a project's quotas, and how an answer names used and allowed amounts. */
+/** Services: title, the paths for reading and setting a project's quotas, and the key of the body. */
 const SERVICES = [
   { title: 'Compute', read: (id) => `compute/v2.1/os-quota-sets/${id}/detail`, write: (id) => `compute/v2.1/os-quota-sets/${id}`, key: 'quota_set' },
   { title: 'Volumes', read: (id) => `volume/v3/os-quota-sets/${id}?usage=True`, write: (id) => `volume/v3/os-quota-sets/${id}`, key: 'quota_set' },

@@ -24,7 +24,7 @@ function Why({ query }) {
     ${load.data?.id ? html`<${Decisions} key=${load.data.id} id=${load.data.id} />` : html`<p class="quiet">The log keeps each decision with its reasons: the hosts that each filter left, and the weights of the best.</p>`}`;
 }
 
-/** `KEY=VALUE` lines as an object. */
+/** `KEY=VALUE` pairs, separated by commas or line breaks, as an object. */
 const pairs = (text) => Object.fromEntries(text.split(/[\n,]/).map((line) => line.trim()).filter(Boolean).map((line) => { const at = line.indexOf('='); return at < 0 ? [line, ''] : [line.slice(0, at).trim(), line.slice(at + 1).trim()]; }));
 
 function WhatIf() {

@@ -1,8 +1,8 @@
 //! The audit API: events in several forms ([`line`], [`cadf`]), a live feed, erasures of personal data.
 //!
-//! The audit API is served under `/chronova/v1`, a separate namespace that no OpenStack client uses. By default only
-//! administrators may use it, and readers with system scope may read, because the log has the data of all projects.
-//! [`changes`] is the exception: a project sees which of its own servers have changed.
+//! The audit API is served under `/chronova/v1`, a separate namespace that no OpenStack client uses. The log has the
+//! data of all projects. So by default only administrators and readers with system scope may read it, and only
+//! administrators may erase. [`changes`] is the exception: a project sees which of its own servers have changed.
 
 pub mod cadf;
 mod changes;

@@ -196,7 +196,7 @@ mod tests {
         let answer = HeadAnswer::At { position: Position(9), epoch: 2 };
         assert_eq!(current(&answer, &AtEpoch(3)), None);
         assert_eq!(current(&answer, &AtEpoch(2)), Some(Position(9)));
-        assert_eq!(current(&answer, &AtEpoch(1)), Some(Position(9)), "this member has not seen the new epoch yet");
+        assert_eq!(current(&answer, &AtEpoch(1)), Some(Position(9)), "the newer epoch was refused");
         assert_eq!(current(&HeadAnswer::NotLeading, &AtEpoch(1)), None);
     }
 

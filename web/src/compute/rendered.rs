@@ -1,8 +1,8 @@
 //! A cache of rendered servers. With the cache, most of the work for a list of servers is copying text.
 //!
-//! An entry is found by server, table and version. It is valid only while all its inputs are the same: the row itself
-//! (a read model replaces a shared row and never changes it), the caller's visibility, and the parts from other read
-//! models ([`ServerViewExtras`]). The cache is bounded, and dropped entries cost only time.
+//! An entry is found by server, table and version. It is valid only while all its inputs are the same: the row, the
+//! caller's visibility, and the parts from other read models ([`ServerViewExtras`]). A read model that changes a cached
+//! row moves the row to another address. The cache is bounded, and dropped entries cost only time.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -32,7 +32,7 @@ struct RenderKey {
 
 #[derive(Debug)]
 struct RenderedServer {
-    /// A weak reference, so that the read model can still change the row in place.
+    /// A weak reference, so that a read model that changes the row moves it and does not clone it.
     row: Weak<ServerRow>,
     sees: Arc<ServerVisibility>,
     beside: ServerViewExtras,
@@ -205,7 +205,8 @@ mod tests {
         floats.floating = vec![FloatingAddress { port, address: [203, 0, 113, 5].into() }];
         check(&floats);
         drop(floats);
-        // Changes the row as a read model does: no other strong reference exists, so it is changed in place.
+        // Changes the row as a read model does. The cache has only weak references, so the row moves to another
+        // address.
         if let Instance::Alive(alive) = &mut Arc::make_mut(&mut row).instance {
             alive.request.name = "another".to_owned();
         }

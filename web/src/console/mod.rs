@@ -2,8 +2,8 @@
 //!
 //! `GET /console?token=...` becomes a WebSocket, which relays to and from the token's console. A screen is a TCP
 //! connection to the guest's host. A serial line uses the hypervisor's own connection, so that no host needs a port for
-//! it. `/console/FILE` serves the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5). A listener of the gateway
-//! alone has the same at its root, as Nova's proxies.
+//! it. `/console/FILE` serves the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5). A listener that serves
+//! only the gateway has all this at its root, like Nova's proxies.
 //!
 //! The gateway checks a request in Nova's order. First, the token must be known and not expired, and its server must
 //! exist. Second, a browser's `Origin` must be this host or one of `[console] allowed_origins`, and as secure as the

@@ -1,5 +1,5 @@
-//! Serves the files of a viewer that runs in browsers, from the folder in `[DEFAULT] web` and nowhere else. If the
-//! folder lacks noVNC's page, the dashboard's own page for screens is served in its place.
+//! Serves the files of a viewer that runs in browsers, from the folder in `[DEFAULT] web`. If that folder lacks noVNC's
+//! page, the dashboard's own page for screens is served in its place. Nothing else is served.
 
 use std::path::{Component, Path};
 

@@ -250,7 +250,7 @@ fn viewers_that_are_missing_are_known() {
     let base = ConsoleConfig { pages: scratch.path().to_owned(), spice: true, ..ConsoleConfig::default() };
     let ours =
         ConsoleConfig { spice_html5_url: "http://c/console/spice_auto.html?path=console".to_owned(), ..base.clone() };
-    assert_eq!(base.missing_viewer(), None, "another program shows it");
+    assert_eq!(base.missing_viewer(), None, "the viewer of another program counts as missing");
     assert_eq!(ours.missing_viewer(), Some(scratch.path().join("spice_auto.html")));
     assert_eq!(ConsoleConfig { spice: false, ..ours.clone() }.missing_viewer(), None);
     std::fs::write(scratch.path().join("spice_auto.html"), "page").unwrap();

@@ -8,7 +8,7 @@ use tonic::codegen::Service;
 use tonic::server::Grpc;
 use tonic::{Request, Response, Status};
 
-/// A gRPC server. A client's message has at most `limit` bytes, plus its protobuf framing.
+/// A gRPC server. A client's message has at most `limit` bytes, plus 64 KiB for its protobuf framing.
 pub(super) fn grpc<ResponseMessage, RequestMessage>(limit: usize) -> Grpc<ProstCodec<ResponseMessage, RequestMessage>>
 where
     ResponseMessage: Message + Send + 'static,

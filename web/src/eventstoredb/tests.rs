@@ -200,7 +200,7 @@ async fn a_filtered_subscription_sends_checkpoints() {
             _ => {}
         }
     }
-    assert_eq!(events, [4, 6, 8, 10, 12, 14, 16], "the matching events after the start position");
+    assert_eq!(events, [4, 6, 8, 10, 12, 14, 16], "not the matching events after the start position");
     assert_eq!(checkpoints, [8, 14]);
 }
 
@@ -236,7 +236,7 @@ async fn only_a_peer_appends_to_our_streams_and_only_what_belongs_there() {
     assert_eq!(code(attempt(LogRight::Peer, "process-a", &nameless).await), Code::InvalidArgument);
     assert_eq!(log.store.head().0, 0);
     let first = attempt(LogRight::Peer, "process-a", &message).await.unwrap();
-    assert_eq!(attempt(LogRight::Peer, "process-a", &message).await.unwrap(), first, "the repeated append");
+    assert_eq!(attempt(LogRight::Peer, "process-a", &message).await.unwrap(), first, "the repetition differs");
     let read = log.store.read_stream(&StreamId::new("process", "a"), Revision::NONE, 9).await.unwrap();
     assert_eq!((read.len(), read[0].event().unwrap(), &read[0].meta), (1, &new.event, &new.meta));
     attempt(LogRight::Write, "elsewhere-a", &message).await.expect("an append to a category of its own");

@@ -83,8 +83,8 @@ mod tests {
         for _ in 0..3 {
             drop(logins.begin(Some("192.0.2.1".parse().unwrap()), "a").unwrap());
         }
-        assert!(logins.begin(Some("192.0.2.1".parse().unwrap()), "b").is_err(), "the address");
-        assert!(logins.begin(Some("192.0.2.2".parse().unwrap()), "a").is_err(), "the user");
+        assert!(logins.begin(Some("192.0.2.1".parse().unwrap()), "b").is_err(), "the address has no limit");
+        assert!(logins.begin(Some("192.0.2.2".parse().unwrap()), "a").is_err(), "the user has no limit");
         logins.begin(Some("192.0.2.2".parse().unwrap()), "b").unwrap().give_back();
         assert!(FailedLogins::new(0).begin(None, "a").is_ok());
     }

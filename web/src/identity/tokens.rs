@@ -45,7 +45,7 @@ pub enum KeyError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
     pub user: UserId,
-    /// `None`: unscoped, valid only for getting another token.
+    /// `None`: unscoped. Only the identity service accepts such a token, for example to issue a scoped token for it.
     pub scope: Option<IdentityScope>,
     /// The methods of authentication: `password`, `token`.
     pub methods: Vec<String>,
@@ -186,7 +186,7 @@ mod tests {
     fn forged_tokens_are_refused() {
         let signer = Signer::new([7; KEY]);
         let token = signer.sign(&claims()).unwrap();
-        assert_eq!(Signer::new([8; KEY]).read(&token), None, "another key");
+        assert_eq!(Signer::new([8; KEY]).read(&token), None, "a token of another key is valid");
         let bytes = URL_SAFE_NO_PAD.decode(token.expose()).unwrap();
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();

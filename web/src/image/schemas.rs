@@ -15,7 +15,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("schemas.members", "/schemas/members", handler!(members)),
 ];
 
-/// Name, type(s), description and whether it can only be read.
+/// Name, types, description, and whether clients can only read the attribute.
 const IMAGE: [(&str, &[&str], &str, bool); 23] = [
     ("id", &["string"], "An identifier for the image", false),
     ("name", &["null", "string"], "Descriptive name for the image", false),

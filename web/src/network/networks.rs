@@ -28,7 +28,7 @@ pub(super) const ROUTES: &[Route] = &[
     delete_route("networks.delete", "/networks/{id}", handler!(delete)).policy_on_target("delete_network"),
 ];
 
-/// Restricted attributes, with the suffixes of their rules.
+/// Restricted attributes, with the rules for creating and for updating a network.
 const GUARDED: [(&str, &str, &str); 6] = [
     ("is_default", "create_network:is_default", "update_network:is_default"),
     ("shared", "create_network:shared", "update_network:shared"),
@@ -128,8 +128,8 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// Checks the policy rules of the guarded attributes in the body. In a request to create a network, default values need
-/// no rule. An update needs the rule of each attribute that it names, as in Neutron: it may take a value back that only
-/// an administrator may give.
+/// no rule. An update needs the rule of each attribute that it names, as in Neutron, because it may remove a value that
+/// only an administrator may set.
 fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
     for (name, on_create, on_update) in GUARDED {
         if body.has(name) && (update || !body.is_false_or_null(name)) {

@@ -105,7 +105,7 @@ impl MachineTypeBody {
     }
 }
 
-/// The wish to heal a server's allocations.
+/// The request to heal a server's allocations.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HealBody {

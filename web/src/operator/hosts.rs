@@ -1,4 +1,4 @@
-//! `/chronova/v1/hosts`: the hosts, their drains and their maintenance. A host is named by its name or its id.
+//! `/chronova/v1/hosts`: the hosts, their drains and their maintenance. A path has the name or the id of a host.
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::host::{DrainCommand, HostCommand, HostReject, HostRoot};

@@ -18,7 +18,7 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::schema::typed::SentField;
 
-/// The owner of allocations before 1.8, where clients need not name one.
+/// The project and the user of allocations before 1.8, where a body cannot name them.
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Aggregates of a provider; before 1.19 the list was the whole body.

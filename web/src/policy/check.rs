@@ -345,7 +345,7 @@ mod tests {
         assert!(holds("not !", &[]) && !holds("not @", &[]));
         assert!(holds("rule:yes", &[]) && !holds("rule:no", &[]));
         assert!(holds("role:Admin", &["aDMIN"]));
-        assert!(holds("@ or ! and !", &[]), "and binds before or");
+        assert!(holds("@ or ! and !", &[]), "or binds before and");
         assert!(!holds("(@ or !) and !", &[]));
         assert!(holds("! OR ((rule:yes))", &[]));
         assert!(holds("not rule:no and not (rule:no or !)", &[]));
@@ -356,7 +356,7 @@ mod tests {
         assert!(holds("project_id:%(project_id)s", &[]));
         assert!(!holds("user_id:%(user_id)s", &[]));
         assert!(holds("(role:member and project_id:%(project_id)s) or user_id:%(user_id)s", &["member"]));
-        assert!(!holds("project_id:%(missing)s", &[]), "an attribute that the target lacks matches nothing");
+        assert!(!holds("project_id:%(missing)s", &[]), "a missing attribute matched");
         assert!(holds("'open':%(kind)s", &[]) && !holds("'shut':%(kind)s", &[]));
         assert!(!holds("system_scope:all", &[]));
         assert!(holds("is_admin:False", &[]) && !holds("is_admin:True", &[]));

@@ -149,7 +149,7 @@ async fn security_groups_and_rules() {
     let groups = world.get(BOB, "/security-groups").await;
     let default = groups["security_groups"][0].clone();
     assert_eq!((&default["name"], default["security_group_rules"].as_array().unwrap().len()), (&json!("default"), 4));
-    assert_eq!(world.get(BOB, "/security-groups").await, groups, "the second list of the groups");
+    assert_eq!(world.get(BOB, "/security-groups").await, groups, "the second list of the groups differs");
 
     let web = world.make(BOB, "/security-groups", "security_group", json!({"name": "web"})).await;
     assert_eq!(web["security_group_rules"].as_array().unwrap().len(), 2);

@@ -143,8 +143,8 @@ async fn invalid_floating_addresses_are_refused_as_in_neutron() {
     let none = (404, "ExternalGatewayForFloatingIPNotFound".to_owned());
     assert_eq!(refused(json!({"port_id": island["id"]})).await, none);
 
-    // Administrators may choose an address; other callers get the next free one. The router's gateway uses one of the
-    // five.
+    // Administrators may choose an address; other callers get the next free one. The external network has five
+    // addresses, and the router's gateway uses one of them.
     let chosen =
         json!({"floatingip": town.request(json!({"floating_ip_address": "203.0.113.6", "project_id": "blue"}))});
     assert_eq!(town.world.send(ADMIN, "POST", "/floatingips", Some(chosen.clone())).await.0, 201);

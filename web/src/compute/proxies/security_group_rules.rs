@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_source_is_a_network() {
         assert_eq!(cidr(None).unwrap().to_string(), "0.0.0.0/0");
-        assert_eq!(cidr(Some("10.0.0.7/8")).unwrap().to_string(), "10.0.0.7/8", "the prefix as sent");
+        assert_eq!(cidr(Some("10.0.0.7/8")).unwrap().to_string(), "10.0.0.7/8", "the prefix lost its host bits");
         assert_eq!(cidr(Some("2001:db8::1")).unwrap().to_string(), "2001:db8::1/128");
         assert!(cidr(Some("10.0.0.0/0")).is_err(), "everything is 0.0.0.0/0");
         assert!(cidr(Some("nonsense")).is_err());

@@ -297,7 +297,7 @@ impl ServerListQuery {
         Ok(())
     }
 
-    /// Keeps servers whose text has a match of the pattern at any place, in any case: MySQL's REGEXP.
+    /// Keeps servers whose text matches the pattern at any place, regardless of upper and lower case: MySQL's REGEXP.
     fn matching(&mut self, pattern: &str, of: impl Fn(&Alive) -> Option<String> + Send + 'static) -> Result<(), Fault> {
         let regex = self.pattern(pattern)?;
         self.when(move |_, server, _| of(server).is_some_and(|text| regex.is_match(&text)));

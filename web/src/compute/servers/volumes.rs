@@ -3,8 +3,8 @@
 //! Source: nova `api/openstack/compute/volume_attachments.py`. The use cases are in
 //! [`chronova_actors::operations::server_volumes`].
 //!
-//! Only administrators and services may swap a volume. In Nova, Cinder's migrations use the swap. Chronova has no other
-//! volume migration, so every caller with the right may swap volumes directly.
+//! By default only administrators and services may swap a volume. In Nova the swap is a part of Cinder's migration of a
+//! volume. Chronova's own volume service migrates no volumes, so callers with the right request the swap directly.
 
 use chronova_actors::instance::InstanceVolumeRequest;
 use chronova_actors::operations::server_volumes::{AttachVolumeRequest, VolumeTerms};

@@ -29,7 +29,7 @@ pub struct HypervisorView {
     /// Name and id of each server; `None` leaves the key out.
     pub servers: Option<Vec<(String, String)>>,
     pub uptime: Option<String>,
-    /// The number of its service, which versions without UUIDs show.
+    /// The number of the host's service, which versions without UUIDs show as the id.
     pub service_number: u64,
 }
 

@@ -9,8 +9,9 @@ pub(super) fn time(at: Timestamp) -> String {
     at.iso_seconds()
 }
 
-/// The status of a port. The port of a floating address has `N/A`. With `admin_state_up`, a port is `ACTIVE` if a
-/// device on a host uses it, or if it belongs to a router, because routers are on no host. Every other port is `DOWN`.
+/// The status of a port. The port of a floating address has `N/A`. Other ports without `admin_state_up` are `DOWN`. The
+/// port of a router is `ACTIVE`, because routers are on no host. Other ports are `ACTIVE` if a device on a host uses
+/// them, and otherwise `DOWN`.
 pub(super) fn port_status(row: &Port) -> &'static str {
     let binding = row.binding();
     match binding.owner.as_str() {

@@ -1,9 +1,10 @@
-//! Defaults of Chronova's own rules: who may read the log over HTTP, erase personal data, drain hosts, and put
-//! Placement right.
+//! Defaults of Chronova's own rules: who may read the log over HTTP, erase personal data, drain hosts, run forecasts,
+//! change records of servers, and repair Placement.
 
 use super::rule::{RuleDefault, ScopeType, rule};
 
-/// The log has events of every project. So only administrators and readers with system scope may read it.
+/// The log has events of every project. So only administrators and readers with system scope may read it. By
+/// `chronova:changes:list`, other readers follow the servers of their own project.
 pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:events:list", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[ScopeType::System, ScopeType::Project])

@@ -1,7 +1,7 @@
 //! Work on a server: images of it, rebuild, rescue, shelve, its password.
 //!
 //! As in Nova, the handlers first check the lock and the state, then the images, the limits and the zones. A process
-//! does the rest. Only a change of a password waits for the process to end.
+//! does the rest. Only the answer to `changePassword` waits for the end of its process.
 
 mod images;
 mod on_volumes;
