@@ -122,8 +122,8 @@ fn judge(files: &[Text]) -> Vec<Finding> {
         findings.extend(manifest::check(file));
         findings.extend(words::check(file));
         findings.extend(debug_names::check(file));
+        findings.extend(oversize::check(file));
     }
-    findings.extend(oversize::check(files));
     findings.extend(recipes::check(files));
     let sources = sources(files);
     findings.extend(cycles::check(&cycles::largest(&sources), text(files, cycles::LIST)));
