@@ -7,16 +7,11 @@ set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
 . "$TESTBED/house.sh"
+. "$TESTBED/cloud.sh"
 for program in keystone-wsgi-public uwsgi_python3 cinder-volume ceph-mon ceph-osd mariadbd; do
   PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
     || { echo "no $program here: setup_packages cinder of ops/setup.sh installs it"; exit 77; }
 done
-
-cloud() { # NAME USER PROJECT: prints the entry NAME of a clouds.yaml
-  printf '  %s:\n    region_name: RegionOne\n    identity_api_version: 3\n    auth:\n' "$1"
-  printf '      %s\n' "auth_url: $KEYSTONE/v3" "username: $2" "password: secret" "user_domain_name: Default" \
-    "project_name: $3" "project_domain_name: Default"
-}
 
 house_first() {
   local section ceph

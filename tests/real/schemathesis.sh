@@ -1,6 +1,6 @@
 #!/bin/bash
 # Schemathesis generates valid and invalid requests from the control plane's own documents (GET /openapi.json), and
-# sends them to a simulated fleet. No answer may be a server error, and a request without a token must be refused.
+# sends them to a control plane with a simulated fleet. No answer may be a server error, and a request without a token must be refused.
 #
 #   tests/real/schemathesis.sh [SERVICE[@VERSION]...]
 #
@@ -9,7 +9,8 @@
 #
 # CHRONOVA_BIN           the binary to test
 # SCHEMATHESIS_VENV      a Python environment that has schemathesis, or gets it (default: .venv-schemathesis)
-# SCHEMATHESIS_EXAMPLES  how many requests per operation at most (default: 1, with CHRONOVA_SOAK=1 60)
+# SCHEMATHESIS_EXAMPLES  the most generated requests per operation in the phase `fuzzing` (default: 1; with
+#                        CHRONOVA_SOAK=1: 60)
 # SCHEMATHESIS_SEED      the seed of a long run, which prints its seed; short runs have a fixed seed
 #
 # Exit status: 0 passed, 77 cannot run here, 1 a check failed.
@@ -18,7 +19,7 @@ set -uo pipefail
 sim_open schemathesis '[chronova]' 'hypervisors = sim://3'
 
 venv=$(realpath -m "${SCHEMATHESIS_VENV:-$TOP/.venv-schemathesis}")
-if ! [ -x "$venv/bin/schemathesis" ]; then
+if ! "$venv/bin/schemathesis" --version 2>/dev/null | grep -q '4\.32\.5'; then
   python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check schemathesis==4.32.5 \
     || cannot "schemathesis cannot be installed"
 fi

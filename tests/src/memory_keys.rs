@@ -53,7 +53,9 @@ impl KeyManager for MemoryKeys {
     }
 
     async fn delete(&self, reference: &str) -> Result<(), PortError> {
-        self.kept.lock().unwrap().remove(&id_of(reference)?);
+        if let Ok(id) = id_of(reference) {
+            self.kept.lock().unwrap().remove(&id);
+        }
         Ok(())
     }
 }

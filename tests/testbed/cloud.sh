@@ -7,7 +7,8 @@
 #   ask TOKEN URL MORE...     sends a request with these options of curl, prints the status of the answer, and
 #                             writes the answer to $WORK/answer
 #   field NAME...             prints fields of the JSON object on standard input. `port.status` is the field
-#                             `status` in the field `port`. A dash is printed for a field that is empty or missing
+#                             `status` in the field `port`. A dash is printed for a field that is empty or missing.
+#                             If an element of a list is missing (`ports.0.id`), nothing is printed
 
 cloud() {
   printf '  %s:\n    region_name: RegionOne\n    identity_api_version: 3\n    auth:\n' "$1"
@@ -35,7 +36,9 @@ ask() {
 field() {
   python3 -c 'import functools, json, sys
 whole = json.load(sys.stdin)
+values = []
 for name in sys.argv[1:]:
     value = functools.reduce(lambda found, key: found[int(key)] if isinstance(found, list) else (found or {}).get(key), name.split("."), whole)
-    print("-" if value in (None, "", [], {}) else value, end=" " if name != sys.argv[-1] else "\n")' "$@" 2>/dev/null
+    values.append("-" if value in (None, "", [], {}) else str(value))
+print(*values)' "$@" 2>/dev/null
 }

@@ -59,7 +59,7 @@ impl Dice {
     }
 }
 
-/// The acknowledged requests, which determine the final state.
+/// The requests that limit the final states: all builds, and the acknowledged deletes.
 #[derive(Default)]
 struct SentRequests {
     /// Every requested server, and whether its build was acknowledged.
@@ -145,7 +145,8 @@ async fn heal(world: &World, life: &Life) {
     life.settled().await;
 }
 
-/// Waits until every host was compared with the log twice.
+/// Waits until the hosts have listed their guests four times each on average: usually enough for two comparisons of each
+/// host with the log.
 async fn compared(world: &World, life: &Life) {
     let wanted = world.fleet.calls(DriverCall::Guests) + 4 * HOSTS as u64;
     life.until(|_| world.fleet.calls(DriverCall::Guests) >= wanted).await;
@@ -163,7 +164,7 @@ async fn run(seed: u64) {
         let fuse = 20 + dice.roll(400);
         let life = world.live(Some(fuse), None).await;
         traffic(&world, &life, &mut dice, &mut sent).await;
-        // Some lives are stopped half-way, others crash at their fuse.
+        // A life that did not reach its fuse may crash here, while processes are under way.
         if dice.roll(2) == 0 {
             tokio::time::sleep(Duration::from_millis(dice.roll(40))).await;
             life.store.blow();
@@ -198,7 +199,7 @@ async fn fulfilled(world: &World, sent: &SentRequests, seed: u64) {
 }
 
 #[actix_rt::test]
-async fn random_faults_lose_double_block_and_leak_nothing() {
+async fn after_random_faults_nothing_is_lost_doubled_stuck_or_leaked() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CHRONOVA_SIMULATION_SEED") {
         return run(seed).await;

@@ -35,7 +35,8 @@ pub(super) fn substitute(text: &str, section: &str, lookup: &mut OptionLookup<'_
     Ok(out)
 }
 
-/// Splits the reference at the start of `text` into its text and the name in it.
+/// The reference at the start of `text` as it is written, and the name in it. If `text` begins with no reference: the
+/// dollar sign, and `None`.
 fn reference(text: &str) -> (&str, Option<&str>) {
     let body = &text[1..];
     if let Some(braced) = body.strip_prefix('{') {

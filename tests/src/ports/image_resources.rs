@@ -36,7 +36,7 @@ async fn shows(service: &dyn ImageService, stage: &dyn ImageStage) -> anyhow::Re
     promise!(queued.name == Some(wanted.name.clone()), "the image has another name: {queued:?}");
     promise!(
         (queued.min_disk_gib, queued.min_memory_mib) == (3, 64),
-        "the image needs another disk or memory: {queued:?}"
+        "the image has another minimum of disk or memory: {queued:?}"
     );
     promise!(wanted.properties.iter().all(|one| queued.properties.contains(one)), "properties are lost: {queued:?}");
     let active = port.show(made(service, draft(&own)).await?, &stage.user(&own).await).await?;

@@ -78,7 +78,7 @@ pub enum HeadAnswer {
     At { position: Position, epoch: i64 },
     /// The member does not lead, or the database has not confirmed that it does.
     NotLeading,
-    /// There is no answer, for this reason.
+    /// No usable answer came, for this reason.
     Silent(String),
 }
 
