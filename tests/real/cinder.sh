@@ -47,12 +47,6 @@ house_last() {
 # How many seconds Cinder may take for an answer.
 PATIENCE=20
 web() { os --os-cloud web "$@"; }
-token() { # user, project
-  curl -s -m 30 -D - -o /dev/null -H 'Content-Type: application/json' "$KEYSTONE/v3/auth/tokens" -d "{\"auth\": {
-    \"identity\": {\"methods\": [\"password\"], \"password\": {\"user\": {\"name\": \"$1\", \"domain\": {\"id\": \"default\"}, \"password\": \"secret\"}}},
-    \"scope\": {\"project\": {\"name\": \"$2\", \"domain\": {\"id\": \"default\"}}}}}" \
-    | tr -d '\r' | sed -n 's/^X-Subject-Token: //Ip'
-}
 status() { # token, path, more...: sends a request to Chronova, and prints the status of the answer
   local token=$1 path=$2; shift 2
   curl -s -m 60 -o "$WORK/answer" -w '%{http_code}' -H "X-Auth-Token: $token" -H 'Content-Type: application/json' "$@" "$URL$path"

@@ -3,6 +3,7 @@
 
 use chronova_actors::scheduler::history;
 use chronova_events::envelope::Timestamp;
+use chronova_events::ids::HostId;
 use chronova_events::instance::{CheckRecord, RefusedHost, Scheduled, WeighedHost};
 use serde_json::{Value, json};
 
@@ -15,14 +16,18 @@ pub(super) async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find_where(&ctx, "id", true)?;
     let queries = ctx.queries()?;
     let decisions = history::decisions(queries.log.as_ref(), found.id).await.map_err(Fault::internal)?;
-    let shown: Vec<Value> = decisions.iter().map(|(at, decision)| decision_json(*at, decision)).collect();
+    // Only the best hosts are recorded with their weights, so the chosen one may not be among them.
+    let name = |id: HostId| queries.views.hosts.read(|hosts| hosts.get(id).map(|host| host.hostname.clone()));
+    let shown: Vec<Value> = decisions.iter().map(|(at, decision)| decision_json(*at, decision, name)).collect();
     Ok(Reply::ok(json!({"chronova:scheduling": {"server_id": found.id.to_string(), "decisions": shown}})))
 }
 
-fn decision_json(at: Timestamp, decision: &Scheduled) -> Value {
+fn decision_json(at: Timestamp, decision: &Scheduled, name: impl Fn(HostId) -> Option<String>) -> Value {
     let wanted: serde_json::Map<String, Value> =
         decision.wanted.iter().map(|(class, amount)| (class.clone(), json!(amount))).collect();
-    let chosen = decision.chosen.and_then(|host| decision.weighed.iter().find(|weighed| weighed.host == host));
+    let weighed = |host: HostId| decision.weighed.iter().find(|weighed| weighed.host == host);
+    let chosen =
+        decision.chosen.and_then(|host| weighed(host).map(|weighed| weighed.hostname.clone()).or_else(|| name(host)));
     json!({
         "at": at.to_string(),
         "attempt": decision.attempt,
@@ -31,7 +36,7 @@ fn decision_json(at: Timestamp, decision: &Scheduled) -> Value {
         "hosts": decision.hosts,
         "checks": decision.checks.iter().map(check_json).collect::<Vec<_>>(),
         "weighed": decision.weighed.iter().map(weighed_json).collect::<Vec<_>>(),
-        "chosen": chosen.map(|weighed| weighed.hostname.clone()),
+        "chosen": chosen,
         "alternates": decision.alternates,
         "lost": decision.lost.iter().map(refused_json).collect::<Vec<_>>(),
     })
