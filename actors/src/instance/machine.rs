@@ -1,8 +1,9 @@
 //! Decisions about the machine type of a server's guest.
 //!
 //! States and allowed changes are those of Nova's `nova-manage libvirt update_machine_type`: the guest is off, and the
-//! new type is a version of the same board that is not older. An alias (`q35`) and a version (`pc-q35-7.2`) do not replace
-//! each other. `force` skips these rules, but the guest must be off, and the board a known one.
+//! new type is a version of the same board that is not older. An alias (`q35`) and a version (`pc-q35-7.2`) do not
+//! replace each other. `force` skips the rules for boards and versions. The guest must still be off, and the board
+//! known.
 
 use chronova_events::instance::{Alive, MachineTypeChanged, MachineTypeRecorded, Phase, status};
 

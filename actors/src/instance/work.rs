@@ -1,4 +1,4 @@
-//! The decisions on tasks: images of a server, rebuild, rescue, shelve, and changes of its password.
+//! The decisions on tasks: snapshots, rebuild, rescue, shelving, and changes of the password of a server.
 //!
 //! Each task begins with a request. A process executes the task and records its stages and its result.
 

@@ -46,7 +46,7 @@ pub(super) struct ServerMoment {
 #[derive(Debug, Default)]
 pub(super) struct ServerHistory {
     known: HashMap<InstanceId, KnownServer>,
-    /// The servers in the order in which they were kept.
+    /// The servers in `known`, in the order in which they were added to it.
     order: VecDeque<InstanceId>,
 }
 

@@ -9,8 +9,8 @@
 //! | `spawn_guest` | creates the disks, defines and starts the domain, waits for its network | destroying the guest |
 //! | `complete_volumes` | tells the volume service that the guest has its volumes | (with the attachments) |
 //!
-//! If a host fails, the build tries another, `[scheduler] max_attempts` in all. A build that takes longer than
-//! `[DEFAULT] instance_build_timeout` does no further step and is undone.
+//! If a host fails, the build tries another, at most `[scheduler] max_attempts` hosts in all. A build that takes longer
+//! than `[DEFAULT] instance_build_timeout` does no further step and is undone.
 
 use std::time::Duration;
 

@@ -39,7 +39,7 @@ pub enum ProcessCommand {
     Restart {
         excluded: Option<HostId>,
     },
-    /// Cancels the process, because the process `by` overtakes it. Succeeds if the process has ended.
+    /// Cancels the process, because the process `by` overtakes it. Also succeeds if the process has already ended.
     CallOff {
         by: ProcessId,
     },

@@ -67,8 +67,8 @@ fn is_open(state: &Quota, process: ProcessId, instance: InstanceId) -> bool {
     state.open.get(&instance).is_some_and(|open| open.by_process.contains_key(&process))
 }
 
-/// Takes quota for a request. It limits the number of servers before it makes their ids, so that a request for a
-/// billion servers costs no more than other requests.
+/// Takes quota for a request. Limits the number of servers before making their ids, so that a request for a billion
+/// servers costs no more than other requests.
 fn claim(state: &Quota, wanted: ServersWanted) -> Result<Vec<QuotaEvent>, QuotaReject> {
     let ServersWanted { project, process, min_count, max_count, most, cores, memory_mib, group, defaults } = wanted;
     let over = lacking(state, u64::from(max_count), (cores, memory_mib), &defaults);

@@ -15,7 +15,7 @@ use crate::instance::{InstanceRequest, InstanceRoot, WorkRequest};
 use crate::reconcile::context::ReconcileContext;
 use crate::reconcile::reconciler::{Reconciler, Situation, moment_before};
 
-/// Servers that are in rescue since `rescued_by` or longer and that no process works on, each with the time of its last
+/// Servers that entered rescue at or before `rescued_by` and that no process works on, each with the time of its last
 /// change.
 pub fn plan(views: &Views, rescued_by: Timestamp) -> Vec<(InstanceId, Timestamp)> {
     views.servers.read(|servers| {

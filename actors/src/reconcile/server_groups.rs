@@ -16,9 +16,9 @@ use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 /// Members without an existing server, with their groups.
 pub type StaleGroupMembers = BTreeSet<(ProjectId, ServerGroupId, InstanceId)>;
 
-/// All such members now. The process that creates a server is responsible for its membership. A request under way may
-/// have added a server that is not recorded yet, too. So while requests are served, the reconciler removes only members
-/// that it finds in two runs in a row.
+/// All such members now, without the servers that a process is creating: that process is responsible for them. Another
+/// request under way may also have added a server that is not recorded yet. So while requests are served, the
+/// reconciler removes only members that it finds in two runs in a row.
 pub fn plan(views: &Views) -> StaleGroupMembers {
     views.server_groups.read(|groups| {
         let living = |group| groups.servers(group).collect::<BTreeSet<_>>();

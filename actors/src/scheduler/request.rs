@@ -457,7 +457,7 @@ pub(super) mod tests {
         );
         assert_eq!(words(&ResourceRequest::of(&with(&[dedicated]), false)), "DISK_GB=10 MEMORY_MB=512 VCPU=4");
         assert_eq!(cpus_in("0-2,^1", 4), 2);
-        assert_eq!(cpus_in("0-99999999999", 4), 4, "a mask is bounded by the CPUs there are");
+        assert_eq!(cpus_in("0-99999999999", 4), 4, "the mask names CPUs beyond the count");
     }
 
     #[test]

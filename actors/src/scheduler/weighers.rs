@@ -138,7 +138,7 @@ fn policy(context: &SchedulingContext<'_>) -> Option<ServerGroupPolicy> {
     context.group.as_ref().map(|group| group.policy)
 }
 
-/// The sum over all servers on the host: the weighted number of image properties that a server shares with the request.
+/// The weighted number of image properties that a server shares with the request, summed over all servers on the host.
 fn same_image_properties(host: &HostState<'_>) -> f64 {
     let Some(image) = &host.context.request.image else { return 0.0 };
     let setting = &host.context.options.image_props_weight_setting;

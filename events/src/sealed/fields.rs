@@ -1,9 +1,9 @@
 //! The personal fields: one function for each payload that has some. No other file lists them.
 //!
 //! The name of a field is stored with its sealed value. A renamed field would make older values unreadable. So names
-//! never change, not even between versions of a payload. Text about users and their servers is personal. Not personal
-//! are ids, texts about the resources of a project (networks, volumes, images), and names that operators choose (hosts,
-//! flavors, projects).
+//! never change, not even between versions of a payload. Text about users and their servers is personal. Ids, texts
+//! about the resources of a project (networks, volumes, images), and names that operators choose (hosts, flavors,
+//! projects) are not personal.
 
 use serde::{Deserialize, Serialize};
 

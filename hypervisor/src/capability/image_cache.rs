@@ -32,7 +32,7 @@ pub struct CachedImage {
 pub trait ImageCache: Send + Sync {
     /// Every cached image, except those that are being uploaded to the host.
     async fn cached_images(&self) -> DriverResult<Vec<CachedImage>>;
-    /// Notes since when the image is unused; `None`: it is used.
+    /// Writes the note since when the image is unused. `None`: the image is used, so the note is removed.
     async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()>;
     /// Removes an image that was noted as unused at `idle_by` or earlier. Returns whether it was removed. Returns
     /// `false` without an error if the image is used, was noted later, is being uploaded or does not exist.

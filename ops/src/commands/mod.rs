@@ -1,6 +1,7 @@
-//! The operator's commands. Most of them read the log. `host`, `manage` and `status` call the running server, and
-//! `cluster` asks the log's database who leads. `policy` and `nova-policy` read the policy files. `adopt`, `backup
-//! restore` and `log copy` write a new log. Only `audit erase` appends to an existing log.
+//! The operator's commands. Most of them read the log. `host`, `manage` and `status` call the running server, but
+//! `host check` and `host claim` call the hosts. `cluster` asks the log's database who leads. `policy` and
+//! `nova-policy` read the policy files. `adopt`, `backup restore` and `log copy` write a new log. Only `audit erase`
+//! appends to an existing log.
 //!
 //! A command that reads opens the log for reading only, so it works beside a running server. Exit codes for scripts: 0
 //! yes, 1 no (not found, not equal), 2 the command failed. Commands that replace Nova's tools have Nova's codes. Each

@@ -1,4 +1,4 @@
-//! At SIGHUP a running server reads some things again: the log level, the policy, the certificates of the APIs.
+//! At SIGHUP a running server again reads the log level, the policy and the certificates of the APIs.
 //!
 //! Each part is read by itself. If a part has a mistake, the server logs the mistake and keeps the old part. Other
 //! options take effect at the next start.

@@ -9,7 +9,7 @@ const AT = 'network/v2.0';
 const yes = (value) => (value ? 'yes' : 'no');
 const addresses = (port) => (port.fixed_ips || []).map((one) => one.ip_address).join(', ');
 
-/** Each kind, by its path: title, columns, and the key of the list where the path does not equal it. */
+/** Each kind, by its path: title, columns, and the key of the list if the key differs from the path. */
 const KINDS = {
   networks: { title: 'Networks', columns: [NAME((r) => `#/networks?network=${r.id}`), STATUS, column('shared', 'Shared', (r) => yes(r.shared)), column('external', 'External', (r) => yes(r['router:external'])), column('mtu', 'MTU'), column('subnets', 'Subnets', (r) => (r.subnets || []).length), PROJECT('project_id'), ID] },
   subnets: { title: 'Subnets', columns: [NAME(null), column('cidr', 'Addresses'), column('gateway_ip', 'Gateway'), column('dhcp', 'DHCP', (r) => yes(r.enable_dhcp)), column('dns', 'DNS', (r) => r.dns_nameservers || []), column('network_id', 'Network'), ID] },

@@ -12,7 +12,7 @@
 //! written last and completes the backup. Its name has the hash of its content.
 //!
 //! Invariants: a file appears under its name only when it is complete and durable. A command changes or removes no file
-//! that an older backup needs; of the files of keys, only the newest is needed. A log that is restored to the end of a
+//! that an older backup needs; all backups need only the newest file of keys. A log that is restored to the end of a
 //! backup has every image and secret that it names.
 
 mod create;

@@ -1,5 +1,6 @@
-//! `cell_v2`: Chronova has one cell. Its `cell0` is always empty, because servers that never got a host are in the one
-//! cell, too. A host belongs to the cell as soon as it is registered, so nothing has to be mapped or discovered.
+//! `cell_v2`: Chronova has one cell. Nova's `cell0` is shown and always empty, because servers that never got a host
+//! are in the one cell, too. A host belongs to the cell as soon as it is registered, so nothing has to be mapped or
+//! discovered.
 
 use std::io::Write;
 

@@ -6,7 +6,7 @@ use chronova_hypervisor::options::ImagesType;
 
 use super::super::option::Default::Text;
 
-/// A kind of disk and a mode of libvirt's.
+/// The values of `disk_cachemodes`: the type of a disk's source, and libvirt's cache mode for it.
 const CACHE_MODES: &[&str] = &[
     "file=default",
     "file=none",

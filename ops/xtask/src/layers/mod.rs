@@ -54,7 +54,7 @@ pub(crate) fn list() -> bool {
     true
 }
 
-/// Prints every sentence that must be read twice.
+/// Prints every sentence that breaks the rule about prose.
 pub(crate) fn prose(root: &Path) -> anyhow::Result<bool> {
     prose::print(&prose::hard(&read_tree(root)?));
     Ok(true)

@@ -358,7 +358,7 @@ fn a_group_applies_to_all_ports_of_a_server_or_to_none() {
     assert_eq!(
         two.when(change(ProjectId::new("other"), true)),
         Ok(vec![]),
-        "a group of another project applies to no port"
+        "a group of another project changes a port"
     );
     assert_eq!(two.when(change(project(), true)).unwrap().len(), 2, "one append does not change both ports");
     let applied = two.and(change(project(), true));
