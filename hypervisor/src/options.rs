@@ -94,7 +94,7 @@ pub enum ImagesType {
 }
 
 impl ImagesType {
-    /// The values of `[libvirt] images_type`: Nova's, and MOSK's `local` and `ceph`.
+    /// The values of `[libvirt] images_type`: Nova's without `ploop`, and MOSK's `local` and `ceph`.
     pub const WORDS: &'static [&'static str] = &["raw", "flat", "qcow2", "lvm", "rbd", "default", "local", "ceph"];
 
     /// The type for a value of the configuration file. `default` and `local` follow `[DEFAULT] use_cow_images`.
@@ -208,7 +208,7 @@ pub struct Spice {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LibvirtOptions {
     pub virt_type: VirtType,
-    /// `None`: `host-model` with KVM, and no model under emulation, as in Nova.
+    /// `None`: `host-model` with KVM, as in Nova, and no model under emulation, where Nova uses `host-model`, too.
     pub cpu_mode: Option<CpuMode>,
     /// `[libvirt] cpu_models`, in the order of preference.
     pub cpu_models: Vec<String>,
@@ -230,7 +230,8 @@ pub struct LibvirtOptions {
     pub volume_pool_path: String,
     pub screens: Screens,
     /// `[vnc] server_proxyclient_address`: the address at which the console gateway reaches the VNC servers of a host.
-    /// The host's name replaces `%s`. `None`: the address on which they listen, or else `host_ip`.
+    /// The host's name replaces `%s`. `None`: the address on which they listen; if that is loopback or all addresses,
+    /// `host_ip`.
     pub console_address: Option<String>,
     /// The address of the host. `None`: the URI's host, or loopback for a local URI.
     pub host_ip: Option<String>,

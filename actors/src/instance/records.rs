@@ -1,7 +1,8 @@
 //! Records about a server: facts that have happened, on a host or in a process.
 //!
-//! Only the processes and the host agents of this crate send records, so no other crate can name them. A record that
-//! comes twice, or too late, leads to no event.
+//! Only this crate sends records (mostly its processes and host agents), so no other crate can name them. A record
+//! that comes too late leads to no event. Nor does a repeated one, except reports of progress and of a search that
+//! found no host.
 
 use chronova_events::ids::{BlockDeviceId, HostId, ImageId, PortId, ProcessId};
 use chronova_events::instance::{
@@ -107,7 +108,7 @@ pub enum InstanceVolumeRecord {
     SwapFailed { process: ProcessId, device: BlockDeviceId, fault: FaultInfo },
 }
 
-/// Records about images of a server, rebuild, rescue, shelve, and its password.
+/// Records about snapshots, rebuild, rescue, shelving and the password of a server.
 #[derive(Debug, Clone)]
 pub enum WorkRecord {
     Advanced { process: ProcessId, stage: WorkStage },
@@ -216,7 +217,7 @@ pub enum LiveRecord {
     TimedOut {
         process: ProcessId,
     },
-    /// The guest is at its destination, even if another process owns the server now.
+    /// The guest is at its destination. The record counts even if another process owns the server now.
     Arrived {
         process: ProcessId,
     },

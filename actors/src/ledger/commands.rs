@@ -53,7 +53,8 @@ pub enum LedgerCommand {
         server: ConsumerId,
         migration: ConsumerId,
     },
-    /// Moves the migration's allocations on this host back to its server, and releases what the server holds now.
+    /// Moves all allocations of the migration back to its server, which is on `host` again, and releases what the
+    /// server holds now.
     TakeBack {
         server: ConsumerId,
         migration: ConsumerId,

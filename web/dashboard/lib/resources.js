@@ -1,4 +1,4 @@
-// Lists of resources: a filter, a table, a form that creates a resource, and the chosen resource below the table.
+// Lists of resources: a filter, a table that marks the chosen resource, and a form that creates a resource.
 import { html, useMemo, useState } from './html.js';
 import { moment, say } from './state.js';
 import { Act, Badge, Choice, Field, Notice, Table, Trouble, short, time } from './ui.js';

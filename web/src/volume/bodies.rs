@@ -236,7 +236,7 @@ pub(super) struct VolumeCreateBody {
     pub(super) multiattach: Value,
 }
 
-/// A size as a number or as its digits; the schema has refused everything else.
+/// A size as a number, as its digits, or `null`; the schema has refused everything else.
 fn gigabytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let value = Value::deserialize(from)?;
     let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));

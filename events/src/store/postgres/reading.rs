@@ -27,7 +27,7 @@ impl PostgresReader {
         Self { config, link: Mutex::new(None), keys, tail }
     }
 
-    /// Runs a statement that may be repeated. Replaces a lost connection up to two times.
+    /// Runs a statement, and repeats it up to two times if the connection is lost meanwhile.
     pub(super) async fn query(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
         let mut attempts = 0;
         loop {

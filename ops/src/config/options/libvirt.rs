@@ -44,8 +44,7 @@ section! {
         }
         cpu_mode: Option<String> => drivers.libvirt.cpu_mode by CpuModeWords {
             choices: &["host-model", "host-passthrough", "custom", "none"],
-            help: "CPU that guests see; `none` leaves it to the hypervisor. Unset: host-model, on AArch64 \
-                   host-passthrough, with kvm and qemu alike.",
+            help: "CPU that guests see; `none` leaves it to the hypervisor. Unset: host-model with kvm, and none with qemu.",
         }
         cpu_models: Vec<String> => drivers.libvirt.cpu_models {
             deprecated: &[("libvirt", "cpu_model")],

@@ -1,4 +1,5 @@
-//! Identity: the rules of the operations that the embedded identity service has.
+//! Identity: Keystone's rules with their defaults. The embedded identity service has only some of the operations that they
+//! guard.
 
 use super::rule::{RuleDefault, ScopeType, rule};
 
