@@ -98,7 +98,7 @@ fn check_zone(
     }
 }
 
-/// Checks that the host's other aggregates do not put it into another zone.
+/// Checks that the other aggregates of `hosts` do not put one of them into another zone than `zone`.
 fn check_other_zones(
     state: &HostAggregates,
     known: &HostAggregate,

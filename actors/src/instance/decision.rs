@@ -84,7 +84,7 @@ pub enum InstanceReject {
     VolumeAttached { volume: VolumeId },
     #[error("volume {volume} is not attached")]
     VolumeNotAttached { volume: VolumeId },
-    /// The volume is being attached, detached or exchanged.
+    /// The volume is being attached, detached or swapped.
     #[error("another request is changing volume {volume} of the server")]
     VolumeBusy { volume: VolumeId },
     #[error("volume {volume} is the root disk")]

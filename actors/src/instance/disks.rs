@@ -107,7 +107,7 @@ impl TakenDeviceNames {
     }
 }
 
-/// Gives every device its name. The root disk is the first of its bus, even if it is a volume.
+/// Gives each device that is created its name. The root disk is the first of its bus, even if it is a volume.
 pub fn name_all(image: Option<&ImageSnapshot>, devices: &mut [BlockDevice]) {
     let mut taken = TakenDeviceNames::default();
     let mut order: Vec<usize> = (0..devices.len()).collect();

@@ -60,7 +60,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// Releases the attachment if this process does not own the disk's task any more.
+/// Called when this process does not own the disk's task any more. Releases the attachment, unless the server has the
+/// disk and is not being deleted.
 async fn give_up_attachment(work: &StepRun) -> Result<(), StepError> {
     let disk = task(work)?;
     let server = work.server().await?;

@@ -25,6 +25,7 @@
 //! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] has their shared steps |
 //! | `moved_volumes` | the volumes of a server that moves |
 //! | `pinned` | the processors, NUMA cells and PCI devices of a new guest |
+//! | `machine`, `tpm` | the machine type of a guest; its emulated TPM |
 //! | `drain_host` | drains a host by moves of its servers; [`departing`] plans the next action for each |
 //! | `live_migrate` | live migration; [`crossing`] decides where the guest is, [`on_the_way`] watches it |
 
@@ -111,7 +112,7 @@ macro_rules! processes {
             }
         }
 
-        /// Every definition, and its path in the code. A test checks that the crash harness has a line for each.
+        /// Every definition, and its path in the code. A test checks that the crash harness has a case for each.
         pub const ALL: &[(&str, &Definition)] = &[$((stringify!($definition), &$definition)),+];
     };
     (@need) => { None };

@@ -18,7 +18,7 @@ pub struct DefaultLimits {
     pub instances: i64,
     pub cores: i64,
     pub memory_mib: i64,
-    /// Whether the limits of projects count. Without them nothing is limited (`NoopQuotaDriver`).
+    /// Whether limits count. If not, nothing is limited (`NoopQuotaDriver`).
     pub enforced: bool,
 }
 

@@ -244,8 +244,9 @@ fn opinion(context: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[
 }
 
 impl WeighedHosts {
-    /// The indexes in `slots` of the best candidates, best first, at most `keep`. `dice` selects which of the `subset`
-    /// best candidates comes first. With `shuffle`, it also selects among all candidates that are as good as the best.
+    /// The indexes in `slots` of the best candidates, best first: `keep` of them, or more if `dice` selects among more.
+    /// `dice` selects which of the `subset` best candidates comes first. With `shuffle`, `dice` also selects among all
+    /// candidates that are as good as the best.
     pub fn best(&self, keep: usize, subset: usize, shuffle: bool, dice: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         let better = |a: &usize, b: &usize| {

@@ -69,8 +69,8 @@ impl EmbeddedImages {
         self.limits.properties
     }
 
-    /// Waits for the owner's turn to create an image; `None` without a limit. The caller drops the turn when the read
-    /// models show the image.
+    /// Waits for the owner's turn to create an image; `None` without an owner or a limit. The caller drops the turn
+    /// when the read models show the image. `OverQuota`: the owner has as many images as the limit allows.
     pub async fn turn(&self, owner: Option<&ProjectId>) -> Result<Option<ProjectTurn>, ImageReject> {
         let (Some(owner), Some(limit)) = (owner, self.limits.images) else { return Ok(None) };
         let turn = self.creates.turn(owner).await;

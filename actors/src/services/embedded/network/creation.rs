@@ -67,8 +67,9 @@ pub async fn create(
     Ok(created.position)
 }
 
-/// Creates a router and its gateway, which is a port of an external network. If the gateway is refused, the request
-/// creates neither. After a crash between the two, the router exists without a gateway; its owner can use or delete it.
+/// Creates a router and its gateway, which is a port of an external network. If the network refuses the gateway, the
+/// router is deleted again. After a crash between the two, the router exists without a gateway; its owner can use or
+/// delete it.
 ///
 /// # Errors
 /// The quota is exceeded, the external network refuses, or the log is not available.

@@ -225,7 +225,7 @@ impl GuestFilterReconciler<'_> {
             let Some(networks) = driver.networks() else { return GuestFilterSync::Done };
             let updated = networks.ensure_filter(&filter).await;
             if self.has_left(instance, placed.host).await {
-                // The delete removed the filter before this update created it again.
+                // The delete or the move removed the filter before this update created it again.
                 let _ = networks.remove_filter(&filter.name).await;
                 return GuestFilterSync::Done;
             }
