@@ -107,9 +107,9 @@ pub struct FleetView {
     traits: BTreeMap<String, Slots>,
     aggregates: BTreeMap<HostAggregateId, AggregateRow>,
     servers: BTreeMap<InstanceId, HostedServer>,
-    /// Providers with a parent, and sharing providers. If there are any, the resources of a host may be on several
+    /// Providers with a parent. If there are any, or any sharing providers, the resources of a host may be on several
     /// rows.
-    related: BTreeSet<ProviderId>,
+    nested: BTreeSet<ProviderId>,
     /// The processes that are building servers.
     builds: BTreeSet<ProcessId>,
 }
@@ -191,7 +191,7 @@ impl FleetView {
 
     /// Whether each host has all its resources on its own row: no provider has a parent or shares with others.
     pub fn is_flat(&self) -> bool {
-        self.related.is_empty()
+        self.nested.is_empty() && !self.traits.contains_key(SHARES)
     }
 
     /// Folds an event from the stream with this key.
@@ -331,11 +331,10 @@ impl FleetView {
         match event {
             LedgerEvent::ProviderCreated(created) => {
                 self.place(HostId(created.provider.0), &created.name);
-                self.relate(created.provider, created.parent.is_some());
+                self.nest(created.provider, created.parent.is_some());
             }
             LedgerEvent::ProviderChanged(changed) => {
-                let shares = self.shares(changed.provider);
-                self.relate(changed.provider, changed.parent.is_some() || shares);
+                self.nest(changed.provider, changed.parent.is_some());
             }
             LedgerEvent::ProviderDeleted(deleted) => self.forget_provider(deleted.provider),
             LedgerEvent::InventoryReplaced(replaced) => {
@@ -355,10 +354,6 @@ impl FleetView {
                 let now: BTreeSet<String> = replaced.traits.iter().cloned().collect();
                 let before = std::mem::replace(&mut self.rows[slot as usize].traits, now.clone());
                 move_between(&mut self.traits, slot, &before, &now);
-                if before.contains(SHARES) != now.contains(SHARES) {
-                    let nested = self.related.contains(&replaced.provider) && !before.contains(SHARES);
-                    self.relate(replaced.provider, nested || now.contains(SHARES));
-                }
             }
             LedgerEvent::Claimed(claimed) => {
                 self.release(&claimed.consumer);
@@ -385,20 +380,16 @@ impl FleetView {
         }
     }
 
-    fn shares(&self, provider: ProviderId) -> bool {
-        self.slot(HostId(provider.0)).is_some_and(|slot| self.row(slot).traits.contains(SHARES))
-    }
-
-    fn relate(&mut self, provider: ProviderId, related: bool) {
-        if related {
-            self.related.insert(provider);
+    fn nest(&mut self, provider: ProviderId, nested: bool) {
+        if nested {
+            self.nested.insert(provider);
         } else {
-            self.related.remove(&provider);
+            self.nested.remove(&provider);
         }
     }
 
     fn forget_provider(&mut self, provider: ProviderId) {
-        self.related.remove(&provider);
+        self.nested.remove(&provider);
         let Some(slot) = self.slot(HostId(provider.0)) else { return };
         for column in self.columns.values_mut() {
             column.replace(slot, None);
@@ -543,7 +534,7 @@ fn move_between<K: Ord + Clone>(index: &mut BTreeMap<K, Slots>, slot: Slot, befo
 
 impl Projection for FleetView {
     const NAME: &'static str = "fleet";
-    const VERSION: u32 = 5;
+    const VERSION: u32 = 6;
     const NOUNS: &'static [&'static str] = &["host", "host_aggregate", "instance", "ledger", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

@@ -137,6 +137,10 @@ fn provider_trees_and_sharing_providers_are_noticed() {
     let parent = Some(ProviderId(host_id(1).0));
     fleet.apply_ledger(&ProviderCreated { provider: child, name: "numa0".into(), parent }.into());
     assert!(!fleet.is_flat());
+    for traits in [vec![SHARES.to_owned()], vec![]] {
+        fleet.apply_ledger(&TraitsReplaced { provider: child, traits }.into());
+        assert!(!fleet.is_flat(), "a child that shares no longer is not a child any more");
+    }
     fleet.apply_ledger(&chronova_events::ledger::ProviderDeleted { provider: child }.into());
     assert!(fleet.is_flat());
     let share = TraitsReplaced { provider: ProviderId(host_id(1).0), traits: vec![SHARES.to_owned()] };
