@@ -121,7 +121,7 @@ setup_client() { # further packages, NAME==VERSION...
   local name missing=()
   [ -x "$VENV/bin/openstack" ] || missing+=("${CLIENT[@]}")
   for name in "$@"; do
-    "$VENV/bin/pip" show --quiet "${name%%==*}" >/dev/null 2>&1 || missing+=("$name")
+    "$VENV/bin/pip" show "${name%%==*}" 2>/dev/null | grep -qx "Version: ${name##*==}" || missing+=("$name")
   done
   [ "${#missing[@]}" -gt 0 ] || return 0
   python3 -m venv "$VENV" && "$VENV/bin/pip" install --quiet --disable-pip-version-check "${missing[@]}"
