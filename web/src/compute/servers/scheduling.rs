@@ -14,7 +14,8 @@ use crate::reply::Reply;
 pub(super) async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find_where(&ctx, "id", true)?;
     let queries = ctx.queries()?;
-    let decisions = history::decisions(queries.log.as_ref(), found.id).await.map_err(Fault::internal)?;
+    let decisions =
+        history::decisions(queries.log.as_ref(), found.id, queries.log.head()).await.map_err(Fault::internal)?;
     let shown: Vec<Value> = decisions.iter().map(|(at, decision)| decision_json(*at, decision)).collect();
     Ok(Reply::ok(json!({"chronova:scheduling": {"server_id": found.id.to_string(), "decisions": shown}})))
 }
