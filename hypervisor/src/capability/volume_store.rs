@@ -54,9 +54,9 @@ pub trait VolumeStore: Send + Sync {
     /// Every volume of the volume service in the pool.
     async fn volumes(&self) -> DriverResult<Vec<PoolVolume>>;
 
-    /// Creates a volume of at least `size` bytes. An earlier call may have left the volume incomplete, and nothing tells
-    /// an incomplete volume from a complete one. So an existing volume of this name is removed first, and its space
-    /// counts as free. Nobody may use the volume before the last call has succeeded.
+    /// Creates a volume of at least `size` bytes. An earlier call may have left the volume incomplete, and nothing
+    /// tells an incomplete volume from a complete one. So an existing volume of this name is removed first, and its
+    /// space counts as free. Nobody may use the volume before the last call has succeeded.
     async fn create_volume(&self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()>;
 
     async fn delete_volume(&self, name: &str) -> DriverResult<()>;

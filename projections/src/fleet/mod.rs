@@ -15,7 +15,7 @@ use chronova_events::envelope::Recorded;
 use chronova_events::host::{Capabilities, HostEvent};
 use chronova_events::host_aggregate::{HostAggregateEvent, ZONE_KEY};
 use chronova_events::ids::{ConsumerId, HostAggregateId, HostId, InstanceId, ProcessId, ProviderId};
-use chronova_events::instance::{Evacuated, InstanceEvent, LiveMoved, ResizeReverted, Resized};
+use chronova_events::instance::{Evacuated, InstanceEvent, LiveMoved, MoveStage, ResizeReverted, Resized, WorkStage};
 use chronova_events::ledger::standard::SHARES;
 use chronova_events::ledger::{Allocation, Claimed, LedgerEvent};
 use chronova_events::process::{ProcessEvent, Task};
@@ -38,7 +38,8 @@ pub struct HostRow {
     pub aggregates: BTreeSet<HostAggregateId>,
     /// The servers on the host, those being built included.
     pub servers: BTreeSet<InstanceId>,
-    /// The number of servers that are being built or moved: Nova's `num_io_ops`.
+    /// The number of servers whose work burdens the host: builds, rebuilds, rescues, snapshots, moves. Nova's
+    /// `num_io_ops`.
     pub io_ops: u32,
     /// The number of failed builds on the host since its last successful build: Nova's `failed_builds`.
     pub failed_builds: u32,
@@ -447,15 +448,15 @@ impl FleetView {
                 let slot = self.slot(placed.host);
                 self.move_server(server, slot.map(|slot| HostedServer { slot, busy: false }));
             }
-            InstanceEvent::BuildSucceeded(_) | InstanceEvent::BuildFailed(_) | InstanceEvent::Unshelved(_) => {
-                if let Some(resident) = self.servers.get(&server).copied() {
-                    if matches!(event, InstanceEvent::BuildSucceeded(_)) {
-                        self.rows[resident.slot as usize].failed_builds = 0;
-                    }
-                    self.move_server(server, Some(HostedServer { busy: false, ..resident }));
+            _ => {
+                let (Some(busy), Some(resident)) = (is_heavy(event), self.servers.get(&server).copied()) else {
+                    return;
+                };
+                if matches!(event, InstanceEvent::BuildSucceeded(_)) {
+                    self.rows[resident.slot as usize].failed_builds = 0;
                 }
+                self.move_server(server, Some(HostedServer { busy, ..resident }));
             }
-            _ => {}
         }
     }
 
@@ -515,6 +516,42 @@ impl FleetView {
             row.io_ops += u32::from(to.busy);
         }
     }
+}
+
+/// Whether a server on a host burdens the host from this event on; `None`: the event changes nothing. As in Nova's
+/// `io_workload` (nova `compute/stats.py`), these count: builds, rebuilds, rescues, unshelves, snapshots and backups
+/// without their upload, and moves until the source has sent the disks. An unshelve counts to its end.
+fn is_heavy(event: &InstanceEvent) -> Option<bool> {
+    Some(match event {
+        InstanceEvent::RebuildRequested(_)
+        | InstanceEvent::RescueRequested(_)
+        | InstanceEvent::UnshelveRequested(_)
+        | InstanceEvent::MoveRequested(_) => true,
+        // A snapshot begins with a stage that does not count, a backup does not.
+        InstanceEvent::SnapshotRequested(asked) => asked.backup.is_some(),
+        InstanceEvent::WorkAdvanced(advanced) => match advanced.stage {
+            WorkStage::Begun | WorkStage::AtWork => true,
+            WorkStage::PendingUpload | WorkStage::Uploading | WorkStage::Disks => false,
+            WorkStage::Spawning => return None,
+        },
+        InstanceEvent::MoveAdvanced(advanced) => {
+            matches!(advanced.stage, MoveStage::Preparing | MoveStage::Migrating)
+        }
+        InstanceEvent::BuildSucceeded(_)
+        | InstanceEvent::BuildFailed(_)
+        | InstanceEvent::SnapshotTaken(_)
+        | InstanceEvent::SnapshotFailed(_)
+        | InstanceEvent::Rebuilt(_)
+        | InstanceEvent::RebuildFailed(_)
+        | InstanceEvent::Rescued(_)
+        | InstanceEvent::RescueFailed(_)
+        | InstanceEvent::Unshelved(_)
+        | InstanceEvent::UnshelveFailed(_)
+        | InstanceEvent::MoveFailed(_)
+        // A reset ends most operations without another event.
+        | InstanceEvent::StateDeclared(_) => false,
+        _ => return None,
+    })
 }
 
 /// Takes `slot` out of the sets of `before` and puts it into those of `now`.
