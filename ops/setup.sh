@@ -118,10 +118,11 @@ setup_packages() { # themes...
 CLIENT=(python-openstackclient osc-placement)
 
 setup_client() { # further packages, NAME==VERSION...
-  local name missing=()
+  local name has missing=()
   [ -x "$VENV/bin/openstack" ] || missing+=("${CLIENT[@]}")
   for name in "$@"; do
-    "$VENV/bin/pip" show --quiet "${name%%==*}" >/dev/null 2>&1 || missing+=("$name")
+    has=$("$VENV/bin/pip" show "${name%%==*}" 2>/dev/null | sed -n 's/^Version: //p') || has=
+    [ "$has" = "${name##*==}" ] || missing+=("$name")
   done
   [ "${#missing[@]}" -gt 0 ] || return 0
   python3 -m venv "$VENV" && "$VENV/bin/pip" install --quiet --disable-pip-version-check "${missing[@]}"

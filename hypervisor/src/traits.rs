@@ -64,8 +64,7 @@ const CPU: [(&str, &str); 54] = [
 ];
 
 /// The traits that every host has.
-const ALWAYS: [&str; 18] = [
-    "COMPUTE_FIRMWARE_BIOS",
+const ALWAYS: [&str; 17] = [
     "COMPUTE_IMAGE_TYPE_ISO",
     "COMPUTE_IMAGE_TYPE_QCOW2",
     "COMPUTE_IMAGE_TYPE_RAW",
@@ -110,6 +109,9 @@ pub(crate) fn of_host(
         "aarch64" => traits.extend(["HW_ARCH_AARCH64", "COMPUTE_ARCH_AARCH64"].map(str::to_owned)),
         _ => {}
     }
+    if cpu.arch != "aarch64" {
+        traits.push("COMPUTE_FIRMWARE_BIOS".to_owned());
+    }
     if cpu.threads > 1 {
         traits.push("HW_CPU_HYPERTHREADING".to_owned());
     }
@@ -117,4 +119,18 @@ pub(crate) fn of_host(
     traits.sort();
     traits.dedup();
     traits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_reports_bios_unless_its_architecture_has_none() {
+        for (arch, bios) in [("x86_64", true), ("aarch64", false)] {
+            let cpu = CpuInfo { arch: arch.to_owned(), ..CpuInfo::default() };
+            let traits = of_host(&cpu, &BTreeSet::new(), &[], &FirmwareFacts::default());
+            assert_eq!(traits.iter().any(|name| name == "COMPUTE_FIRMWARE_BIOS"), bios, "{arch}: {traits:?}");
+        }
+    }
 }

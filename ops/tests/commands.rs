@@ -4,10 +4,11 @@
 mod log;
 
 use chronova::commands::{Exit, audit, inspect, rebuild};
-use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
+use chronova_events::instance::{self, InstanceEvent};
 use chronova_events::sealed::keys::KeyRing;
-use chronova_events::store::EventStore;
 use chronova_events::store::memory::MemoryStore;
+use chronova_events::store::{EventStore, Expected};
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
 use chronova_projections::runner::catch_up;
 use chronova_projections::views::Views;
@@ -130,7 +131,31 @@ async fn inspect_reports_an_unknown_subject() {
     let store = filled().await;
     assert_eq!(inspected(&store, &["nobody"], false).await, (Exit::No, "no server nobody in the log\n".to_owned()));
     let args = inspect::InspectArgs { subject: vec!["table".into(), "x".into()], ..inspect::InspectArgs::default() };
-    assert!(inspect::run(&args, &*store, NOW, &mut Vec::new()).await.is_err());
+    let refused = inspect::run(&args, &*store, NOW, &mut Vec::new()).await.unwrap_err().to_string();
+    assert_eq!(refused, "`table` is none of server, process, host, request and scheduling");
+}
+
+#[tokio::test]
+async fn inspect_shows_no_scheduling_decision_after_the_position() {
+    let store = filled().await;
+    let sample = instance::samples().into_iter().find(|event| matches!(event, InstanceEvent::Scheduled(_))).unwrap();
+    let head = store.head().0;
+    // Both decisions have the same time.
+    for _ in 0..2 {
+        let event = NewEvent::new(sample.clone(), NOW, &Meta::system("test"));
+        store.append(&StreamId::new("instance", WEB), Expected::Any, vec![event]).await.unwrap();
+    }
+    for (position, decisions) in [(head, 0), (head + 1, 1), (head + 2, 2)] {
+        let args = inspect::InspectArgs {
+            subject: vec!["scheduling".into(), WEB.into()],
+            as_of: Some(position.to_string().parse().unwrap()),
+            ..inspect::InspectArgs::default()
+        };
+        let mut out = Vec::new();
+        inspect::run(&args, &*store, NOW, &mut out).await.unwrap();
+        let told = String::from_utf8(out).unwrap();
+        assert_eq!(told.matches("  attempt ").count(), decisions, "at {position}: {told}");
+    }
 }
 
 async fn inspected_then(store: &Arc<MemoryStore>, name: &str, as_of: &str) -> Result<(Exit, String), String> {

@@ -205,3 +205,16 @@ async fn an_archive_of_another_log_is_not_continued() {
     let refused = archive::run(&args, &*other, folder.path(), NOW, &mut Vec::new()).await.unwrap_err();
     assert!(refused.to_string().contains("another log"), "{refused}");
 }
+
+#[tokio::test]
+async fn an_archive_of_another_version_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = archive::ArchiveArgs { before: "5".parse().unwrap(), out: None };
+    archive::run(&args, &*filled().await, folder.path(), NOW, &mut Vec::new()).await.unwrap();
+    let mut paths = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let manifest = paths.find(|path| path.extension().is_some_and(|ext| ext == "json")).unwrap();
+    let newer = std::fs::read_to_string(&manifest).unwrap().replace("\"version\": 1", "\"version\": 2");
+    std::fs::write(&manifest, newer).unwrap();
+    let refused = archive::manifests(folder.path()).unwrap_err().to_string();
+    assert!(refused.contains("of version 2 of the format"), "{refused}");
+}

@@ -293,8 +293,31 @@ fn the_leader_authenticates_a_forwarded_request_again() {
         let refused = curl_json(&folder, "POST", forged, &group("theirs"), &at(one, groups));
         assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     }
+    // The same request as if a follower had forwarded it: the leader itself judges the token. No header that names a
+    // client takes the token's place.
+    let leader = 3 - one - other;
+    let url = format!("https://{}{groups}", members.peers[leader]);
+    let host = format!("x-chronova-host: http://{}", members.all[leader].address());
+    let forwarded = |token: &str, name: &str| {
+        let (token, body) = (format!("X-Auth-Token: {token}"), group(name).to_string());
+        let member = ["--cacert", "authority.pem", "--cert", "client.pem", "--key", "client.key", "--include"];
+        let headers = [host.as_str(), "x-chronova-request: req-1", "x-chronova-remote: 127.0.0.1", token.as_str()]
+            .into_iter()
+            .chain(["X-Identity-Status: Confirmed", "X-User-Id: admin", "X-Project-Id: admin", "X-Roles: admin"])
+            .chain(["Content-Type: application/json"])
+            .flat_map(|header| ["-H", header]);
+        let arguments: Vec<&str> = member.into_iter().chain(headers).chain(["-X", "POST", "--data", &body]).collect();
+        let told = tls::curl(&folder, &arguments, &url).1;
+        told.lines().next().unwrap_or_default().to_owned()
+    };
+    let accepted = forwarded(&token, "ours");
+    assert!(accepted.contains(" 200"), "the leader refuses a forwarded request with a valid token: {accepted}");
+    for forged in ["nonsense", ""] {
+        let refused = forwarded(forged, "theirs");
+        assert!(refused.contains(" 401"), "{refused}");
+    }
     let events = members.command(&["audit", "--kind", "server_group.created"]).1;
-    assert!(!events.contains("theirs"), "{events}");
+    assert!(events.contains("ours") && !events.contains("theirs"), "{events}");
     // A token that was revoked at one member is invalid at every member.
     for nth in 0..3 {
         assert_eq!(members.client(nth).get_as(&token, groups).unwrap().status, 200, "at {nth}");

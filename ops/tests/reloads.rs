@@ -25,6 +25,11 @@ fn hang_up(cloud: &mut Cloud, what: &str, times: usize) {
 
 const READ: &str = "read again on SIGHUP";
 
+/// The last line that names the parts that were read.
+fn last_read(cloud: &Cloud) -> String {
+    log(cloud).lines().rfind(|line| line.contains(READ)).unwrap_or_default().trim_end().to_owned()
+}
+
 #[test]
 fn a_hang_up_reads_policy_and_log_level_again() {
     let mut cloud = Cloud::new("sim://1");
@@ -39,9 +44,11 @@ fn a_hang_up_reads_policy_and_log_level_again() {
     std::fs::write(&policy, "\"os_compute_api:servers:index\": \"!\"\n").unwrap();
     assert_eq!(status(&cloud), 200, "the changed file took effect before SIGHUP");
     hang_up(&mut cloud, READ, 1);
+    assert!(last_read(&cloud).ends_with("SIGHUP: log level, policy"), "{}", last_read(&cloud));
     assert_eq!(status(&cloud), 403);
     std::fs::write(&policy, "\"os_compute_api:servers:index\": \"role:\n  - broken").unwrap();
     hang_up(&mut cloud, READ, 2);
+    assert!(last_read(&cloud).ends_with("SIGHUP: log level"), "the log names a part that was not read");
     assert_eq!(status(&cloud), 403, "a policy that cannot be read replaced the policy in force");
     assert!(log(&cloud).contains("the policy stays as it was"));
     std::fs::write(&policy, "{}\n").unwrap();
@@ -86,12 +93,14 @@ fn a_hang_up_exchanges_the_certificate() {
     assert!(!trusts(&folder, "stranger.pem"));
     show("foreign");
     hang_up(&mut cloud, READ, 1);
+    assert!(last_read(&cloud).ends_with("SIGHUP: log level, policy, certificates"), "{}", last_read(&cloud));
     assert!(
         trusts(&folder, "stranger.pem") && !trusts(&folder, "authority.pem"),
         "the server does not show the new certificate"
     );
     copy("server.pem", "shown.pem");
     hang_up(&mut cloud, READ, 2);
+    assert!(last_read(&cloud).ends_with("SIGHUP: log level, policy"), "the log names a part that was not read");
     assert!(trusts(&folder, "stranger.pem"), "a certificate without its key replaced the one in use");
     assert!(log(&cloud).contains("the certificate stays as it was"));
     cloud.stop();

@@ -7,16 +7,17 @@
 //! cannot give one query two answers.
 //!
 //! Invariants: the memory of held states and states under construction is bounded. The numbers of running and waiting
-//! queries are bounded; further queries are refused. Two queries for the same moment share the work.
+//! queries are bounded; further queries are refused. Of several queries for the same moment, one builds the state, and
+//! the others wait for it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::store::{EventStore, StoreError};
 use thiserror::Error;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::checkpoint::{Checkpoints, Era, is_by};
 use crate::progress::WorkProgress;
@@ -108,6 +109,9 @@ struct HeldStates {
     clock: u64,
 }
 
+/// The turn of the query that builds the state of a moment.
+type MomentTurn = tokio::sync::Mutex<()>;
+
 /// Answers queries about the past.
 pub struct History {
     store: Arc<dyn EventStore>,
@@ -117,6 +121,8 @@ pub struct History {
     held_states: Arc<Mutex<HeldStates>>,
     bytes_under_construction: Arc<AtomicU64>,
     slots: Arc<Semaphore>,
+    /// The moments for which queries are running or waiting.
+    turns: Mutex<Vec<(PastMoment, Weak<MomentTurn>)>>,
     waiting: AtomicUsize,
     /// Raised after an erasure. States from before the erasure are neither held nor stored.
     forgotten: Arc<AtomicU64>,
@@ -143,6 +149,7 @@ impl History {
             held_states: Arc::default(),
             bytes_under_construction: Arc::default(),
             slots: Arc::new(Semaphore::new(options.at_once.max(1))),
+            turns: Mutex::default(),
             waiting: AtomicUsize::new(0),
             forgotten: Arc::default(),
         })
@@ -167,11 +174,12 @@ impl History {
         if let Some(views) = self.find(moment).await? {
             return Ok(views);
         }
-        let _slot = self.slot().await?;
+        let _turn = self.turn(moment).await?;
         // Another query for the same moment may have finished while this query waited.
         if let Some(views) = self.find(moment).await? {
             return Ok(views);
         }
+        let _slot = self.slot().await?;
         self.make(moment).await
     }
 
@@ -182,6 +190,29 @@ impl History {
             PastMoment::Time(asked) if asked > now => Err(HistoryError::Future { asked, now }),
             _ => Ok(()),
         }
+    }
+
+    /// Waits until no other query builds the state of this moment.
+    async fn turn(&self, moment: PastMoment) -> Result<OwnedMutexGuard<()>, HistoryError> {
+        let turn = self.turn_of(moment);
+        if let Ok(free) = Arc::clone(&turn).try_lock_owned() {
+            return Ok(free);
+        }
+        let waiting = WaitingQuery::join(&self.waiting, self.options.waiting).ok_or(HistoryError::Busy)?;
+        let waited = tokio::time::timeout(self.options.patience, turn.lock_owned()).await;
+        drop(waiting);
+        waited.map_err(|_| HistoryError::Busy)
+    }
+
+    fn turn_of(&self, moment: PastMoment) -> Arc<MomentTurn> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|(_, turn)| turn.strong_count() > 0);
+        let known = turns.iter().find(|(known, _)| *known == moment).and_then(|(_, turn)| turn.upgrade());
+        known.unwrap_or_else(|| {
+            let turn = Arc::<MomentTurn>::default();
+            turns.push((moment, Arc::downgrade(&turn)));
+            turn
+        })
     }
 
     async fn slot(&self) -> Result<OwnedSemaphorePermit, HistoryError> {

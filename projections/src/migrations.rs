@@ -122,8 +122,10 @@ pub struct Migrations {
     newest: BTreeMap<InstanceId, usize>,
     /// Finished evacuations, by the source host that may have leftovers.
     left: BTreeMap<HostId, Vec<usize>>,
-    /// Hosts that are down or forced down.
+    /// Hosts that do not answer.
     down: BTreeSet<HostId>,
+    /// Hosts that an administrator forced down. They may answer.
+    forced: BTreeSet<HostId>,
 }
 
 impl Migrations {
@@ -262,7 +264,9 @@ impl Migrations {
             }
             (InstanceEvent::MoveUntargeted(_), now) => (now, None),
             // The old host may have come back during the evacuation, and then no later event completes this migration.
-            (InstanceEvent::Evacuated(_), _) if !self.down.contains(&row.source.host) => {
+            (InstanceEvent::Evacuated(_), _)
+                if !self.down.contains(&row.source.host) && !self.forced.contains(&row.source.host) =>
+            {
                 (Now::Completed, row.target.clone())
             }
             (InstanceEvent::Evacuated(_), _) => (Now::Done, row.target.clone()),
@@ -280,10 +284,36 @@ impl Migrations {
         (row.status, row.target, row.updated_at) = (status, target, recorded.recorded_at);
     }
 
+    fn apply_host(&mut self, host: HostId, recorded: &Recorded, event: &HostEvent) {
+        match event {
+            HostEvent::Registered(_) => {
+                self.forced.remove(&host);
+                self.down.remove(&host);
+                self.complete(host, recorded);
+            }
+            HostEvent::CameUp(_) => {
+                self.down.remove(&host);
+                self.complete(host, recorded);
+            }
+            HostEvent::WentDown(_) => {
+                self.down.insert(host);
+            }
+            HostEvent::ForcedDown(forced) if forced.forced => {
+                self.forced.insert(host);
+            }
+            HostEvent::ForcedDown(_) => {
+                self.forced.remove(&host);
+                // A host that does not answer still has its leftovers.
+                if !self.down.contains(&host) {
+                    self.complete(host, recorded);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Completes a host's evacuations. The log records the host as up only after its leftovers are removed.
-    fn complete(&mut self, recorded: &Recorded) {
-        let Ok(host) = recorded.stream.key().parse::<HostId>() else { return };
-        self.down.remove(&host);
+    fn complete(&mut self, host: HostId, recorded: &Recorded) {
         for at in self.left.remove(&host).unwrap_or_default() {
             if let Some(row) = self.all.get_mut(at) {
                 let row = Arc::make_mut(row);
@@ -295,18 +325,13 @@ impl Migrations {
 
 impl Projection for Migrations {
     const NAME: &'static str = "migrations";
-    const VERSION: u32 = 4;
+    const VERSION: u32 = 5;
     const NOUNS: &'static [&'static str] = &["host", "instance"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Event::HostEvent(event) = event {
-            match event {
-                HostEvent::CameUp(_) | HostEvent::Registered(_) => self.complete(recorded),
-                HostEvent::ForcedDown(forced) if !forced.forced => self.complete(recorded),
-                HostEvent::ForcedDown(_) | HostEvent::WentDown(_) => {
-                    self.down.extend(recorded.stream.key().parse::<HostId>().ok());
-                }
-                _ => {}
+            if let Ok(host) = recorded.stream.key().parse() {
+                self.apply_host(host, recorded, event);
             }
             return;
         }
@@ -389,7 +414,7 @@ mod tests {
     use std::sync::OnceLock;
 
     use chronova_events::envelope::{Meta, Position, Revision, StreamId, Timestamp};
-    use chronova_events::host::{CameUp, WentDown};
+    use chronova_events::host::{CameUp, ForcedDown, WentDown};
     use chronova_events::ids::EventId;
     use chronova_events::instance;
 
@@ -443,5 +468,38 @@ mod tests {
             apply(&mut view, host.clone(), &up);
             assert_eq!(status(&view), MigrationStatus::Completed);
         }
+    }
+
+    /// An administrator forces a host down and back, and its leftovers stay until the host answers.
+    #[test]
+    fn an_evacuation_is_not_complete_while_its_old_host_does_not_answer() {
+        let asked = sample("instance.evacuation_requested");
+        let source = match InstanceEvent::of(&asked) {
+            Some(InstanceEvent::EvacuationRequested(asked)) => asked.source.host,
+            _ => unreachable!(),
+        };
+        let down = Event::from(HostEvent::from(WentDown { reason: "cut".to_owned() }));
+        let up = Event::from(HostEvent::from(CameUp {}));
+        let forced = |forced: bool| Event::from(HostEvent::from(ForcedDown { forced }));
+        let evacuated = sample("instance.evacuated");
+        let (server, host) = (StreamId::new("instance", InstanceId::random()), StreamId::new("host", source));
+        let after = |events: &[&Event]| {
+            let mut view = Migrations::default();
+            for event in events {
+                let stream = if event.kind().starts_with("host.") { &host } else { &server };
+                apply(&mut view, stream.clone(), event);
+            }
+            view.all().next().unwrap().status
+        };
+        let (on, off) = (forced(true), forced(false));
+        assert_eq!(after(&[&down, &on, &asked, &evacuated, &off]), MigrationStatus::Done);
+        assert_eq!(after(&[&down, &on, &asked, &off, &evacuated]), MigrationStatus::Done);
+        assert_eq!(after(&[&down, &on, &asked, &evacuated, &off, &up]), MigrationStatus::Completed);
+        assert_eq!(after(&[&on, &asked, &evacuated]), MigrationStatus::Done);
+        assert_eq!(
+            after(&[&on, &asked, &evacuated, &off]),
+            MigrationStatus::Completed,
+            "the host answers all the time"
+        );
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use chronova_events::envelope::Position;
+use chronova_events::store::EventStore as _;
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use serde_json::{Value, json};
 
@@ -98,6 +100,15 @@ async fn key_pairs_belong_to_users() {
     let made = make("2.91", USER, json!({"name": "made"})).await;
     let private = made.body["keypair"]["private_key"].as_str().unwrap();
     assert!(private.starts_with("-----BEGIN OPENSSH PRIVATE KEY-----"), "{private}");
+    // The log does not have the private half. It is in the line before the last one of the base64 text.
+    let lines: Vec<&str> = private.lines().filter(|line| !line.starts_with("-----")).collect();
+    let secret = lines[lines.len() - 2];
+    let events = api.world.log.read_all(Position::START, 100_000).await.unwrap();
+    assert_eq!(events.iter().filter(|recorded| recorded.kind.starts_with("keypair.")).count(), 2);
+    for recorded in events {
+        let event = format!("{:?}", recorded.event().unwrap());
+        assert!(!event.contains(secret), "position {} has the private key", recorded.position);
+    }
     // No later answer shows the private half.
     assert!(!api.get("/os-keypairs/made?user_id=alice", "2.10").await.to_string().contains("PRIVATE"));
     let names = async |path: &str, version: &str, who: &str| -> Vec<String> {

@@ -38,6 +38,11 @@ const KEYS: [&str; 2] = ["as_of", "chronova:as_of"];
 /// An error message repeats at most this many characters of a sent value.
 const SHOWN: usize = 64;
 
+/// Whether the query is about the past.
+pub(crate) fn is_in(query: &Query) -> bool {
+    query.pairs().iter().any(|(key, _)| KEYS.contains(&key.as_str()))
+}
+
 /// Removes `as_of` from the query and returns its moment, if the client sent one.
 pub(crate) fn take(query: &mut Query) -> Result<Option<PastMoment>, Fault> {
     let values: Vec<&str> =

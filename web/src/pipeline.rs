@@ -142,10 +142,10 @@ fn show_versions(
 }
 
 /// Whether the leader of a cluster must answer: operations of the leader alone, guests' metadata, queries about the
-/// past.
+/// past. An erasure clears the past states that the leader holds, and no others. The leader alone writes checkpoints.
 pub(crate) fn is_for_leader(routers: &Routers, place: &RequestAddress, method: Option<Method>, query: &str) -> bool {
     let Ok(found) = find(routers, place, method) else { return false };
-    let asks_past = || query.split('&').any(|pair| pair.split('=').next() == Some("as_of"));
+    let asks_past = || Query::parse(query).is_ok_and(|query| as_of::is_in(&query));
     // A guest's metadata has the addresses of the guest's devices. Only the host knows them, and only the leader calls
     // hosts.
     place.service == Service::Metadata

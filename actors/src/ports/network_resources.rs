@@ -24,6 +24,7 @@ use thiserror::Error;
 
 use super::networks::{SecurityGroupInfo, SecurityRuleInfo};
 use super::{PortError, ServiceCaller};
+use crate::coordination::project_turns::ProjectTurn;
 
 /// The fields of a network that Nova's old API shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +89,12 @@ pub trait NetworkResources: Send + Sync {
     async fn list_floating_ips(&self, caller: &ServiceCaller) -> Result<Vec<FloatingIpInfo>, PortError>;
 
     async fn find_floating_ip(&self, id: FloatingIpId, caller: &ServiceCaller) -> Result<FloatingIpInfo, PortError>;
+
+    /// Waits until no other allocation of a floating address for the project is under way. `None`: the service orders
+    /// the allocations by itself.
+    async fn floating_ip_turn(&self, _project: &ProjectId) -> Option<ProjectTurn> {
+        None
+    }
 
     /// Allocates a floating address of an external network for the project. The address is not mapped yet.
     async fn allocate_floating_ip(

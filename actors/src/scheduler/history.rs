@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_events::envelope::{Revision, StreamId, Timestamp};
+use chronova_events::envelope::{Position, Revision, StreamId, Timestamp};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{InstanceEvent, Scheduled};
 use chronova_events::registry::NounEvent;
@@ -11,17 +11,24 @@ use chronova_events::store::{EventStore, StoreError};
 /// How many events are read at once.
 const PAGE: usize = 512;
 
-/// Every decision on a server and its time, oldest first.
+/// Every decision on a server up to the position `until`, and its time, oldest first.
 ///
 /// # Errors
 /// The log cannot be read.
-pub async fn decisions(store: &dyn EventStore, server: InstanceId) -> Result<Vec<(Timestamp, Scheduled)>, StoreError> {
+pub async fn decisions(
+    store: &dyn EventStore,
+    server: InstanceId,
+    until: Position,
+) -> Result<Vec<(Timestamp, Scheduled)>, StoreError> {
     let stream = StreamId::new("instance", server);
     let mut found = Vec::new();
     let mut after = Revision::NONE;
     loop {
         let page: Vec<Arc<_>> = store.read_stream(&stream, after, PAGE).await?;
         for recorded in &page {
+            if recorded.position > until {
+                return Ok(found);
+            }
             after = recorded.revision;
             let event = recorded
                 .event()

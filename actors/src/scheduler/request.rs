@@ -274,7 +274,7 @@ impl ResourceRequest {
         if request.hardware("pci_numa_affinity_policy") == Some("socket") {
             self.take_trait("", "COMPUTE_SOCKET_PCI_NUMA_AFFINITY", "required");
         }
-        if on(request.property("hw_firmware_stateless")) {
+        if request.property("hw_firmware_stateless").is_some_and(is_true) {
             self.take_trait("", "COMPUTE_SECURITY_STATELESS_FIRMWARE", "required");
         }
         match request.hardware("maxphysaddr_mode") {

@@ -28,12 +28,12 @@ impl Arbiters {
         Self { arbiters: Vec::new(), handles: Vec::new() }
     }
 
-    /// The thread of the actor of `key`. The same key always gives the same thread.
-    pub fn of(&self, key: &impl Hash) -> ArbiterHandle {
+    /// The thread of the actor of `key`; `None` if there is no thread. The same key always gives the same thread.
+    pub fn of(&self, key: &impl Hash) -> Option<ArbiterHandle> {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
-        let index = usize::try_from(hasher.finish() % self.handles.len() as u64).unwrap_or(0);
-        self.handles[index].clone()
+        let index = hasher.finish().checked_rem(self.handles.len() as u64)?;
+        self.handles.get(usize::try_from(index).ok()?).cloned()
     }
 
     /// Ends all actors. Acknowledged commands are in the log; others may be lost.
@@ -47,5 +47,15 @@ impl Arbiters {
 impl Drop for Arbiters {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_without_actor_threads_has_a_thread_for_no_key() {
+        assert!(Arbiters::none().of(&"instance").is_none());
     }
 }

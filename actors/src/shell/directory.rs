@@ -47,7 +47,7 @@ impl<A: AggregateRoot> ActorDirectory<A> {
         for _ in 0..TRIES {
             let (reply, answer) = oneshot::channel();
             let message = Execute { command: command.clone(), meta: Arc::clone(&meta), reply };
-            let address = self.address(id);
+            let address = self.address(id).map_err(CommandError::Unavailable)?;
             if address.send(message).await.is_err() {
                 // The actor was passivated before it took the command, so nothing has happened.
                 self.forget(id, &address);
@@ -66,7 +66,7 @@ impl<A: AggregateRoot> ActorDirectory<A> {
     pub async fn look(&self, id: &A::Id) -> Result<A::State, StoreError> {
         for _ in 0..TRIES {
             let (reply, answer) = oneshot::channel();
-            let address = self.address(id);
+            let address = self.address(id)?;
             if address.send(ReadState(reply)).await.is_ok()
                 && let Ok(state) = answer.await
             {
@@ -77,20 +77,22 @@ impl<A: AggregateRoot> ActorDirectory<A> {
         Err(StoreError::Closed)
     }
 
-    fn address(&self, id: &A::Id) -> Addr<Entity<A>> {
+    /// The actor of `id`, started if necessary. Fails in a process that starts no actor.
+    fn address(&self, id: &A::Id) -> Result<Addr<Entity<A>>, StoreError> {
         let mut shard = self.shard(id);
         if let Some(address) = shard.get(id)
             && address.connected()
         {
-            return address.clone();
+            return Ok(address.clone());
         }
+        let arbiter = self.arbiters.of(id).ok_or(StoreError::Closed)?;
         if shard.len() >= SWEEP {
             shard.retain(|_, address| address.connected());
         }
         let (entity, around) = (id.clone(), self.around.clone());
-        let address = Entity::start_in_arbiter(&self.arbiters.of(id), move |_| Entity::<A>::new(&entity, around));
+        let address = Entity::start_in_arbiter(&arbiter, move |_| Entity::<A>::new(&entity, around));
         shard.insert(id.clone(), address.clone());
-        address
+        Ok(address)
     }
 
     fn forget(&self, id: &A::Id, address: &Addr<Entity<A>>) {

@@ -3,15 +3,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::payloads::{FaultInfo, SortedPairs};
+use super::payloads::FaultInfo;
 use super::state::Alive;
 use crate::ids::ProcessId;
 
 /// The injected files of a create or rebuild request (Nova's personality, until 2.56).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FilesGiven {
-    /// Path and content (base64 without blanks). Unlike other pairs, they are in the order of the request.
-    pub files: SortedPairs,
+    /// Path and content (base64 without blanks), in the order of the request.
+    pub files: Vec<(String, String)>,
 }
 
 /// A guest generated a password for its administrator. It posted the password to the metadata service, encrypted with

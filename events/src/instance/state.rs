@@ -15,7 +15,7 @@ use super::moving::{self, Moving};
 use super::ongoing::OngoingTask;
 use super::operator::DeclaredState;
 use super::payloads::{
-    BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction, SortedPairs,
+    BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction,
 };
 use super::rebuild::{FormerImage, RebuildRequested};
 use super::rescue::Unrescued;
@@ -66,8 +66,8 @@ pub struct Alive {
     pub moving: Option<Box<Moving>>,
     /// The password that the guest posted for its owner.
     pub guest_password: Option<String>,
-    /// The path and content (base64) of the files injected into the guest.
-    pub files: SortedPairs,
+    /// The path and content (base64) of the files injected into the guest, in the order of the request.
+    pub files: Vec<(String, String)>,
     /// The interfaces that are being detached, each with the process that detaches it.
     pub detaching: Vec<(ProcessId, PortId)>,
     /// The recorded machine type of the guest; see [`Alive::machine_type()`].

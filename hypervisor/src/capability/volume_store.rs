@@ -3,8 +3,8 @@
 //! Each volume and each snapshot is one volume of the pool. A snapshot is a full copy, so that either can be deleted
 //! first. [`crate::volumes::volume`] and [`crate::volumes::snapshot`] form their names.
 //!
-//! Every call is idempotent by name: creating an existing volume of the same size succeeds, and so does deleting a
-//! missing one.
+//! Every call can be repeated after an interruption: creating an existing volume starts over, and deleting a missing
+//! one succeeds.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -54,8 +54,9 @@ pub trait VolumeStore: Send + Sync {
     /// Every volume of the volume service in the pool.
     async fn volumes(&self) -> DriverResult<Vec<PoolVolume>>;
 
-    /// Creates a volume of at least `size` bytes. An earlier call may have left the volume incomplete, so a driver may
-    /// create an existing volume again. So nobody may use the volume before the last call has succeeded.
+    /// Creates a volume of at least `size` bytes. An earlier call may have left the volume incomplete, and nothing
+    /// tells an incomplete volume from a complete one. So an existing volume of this name is removed first, and its
+    /// space counts as free. Nobody may use the volume before the last call has succeeded.
     async fn create_volume(&self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()>;
 
     async fn delete_volume(&self, name: &str) -> DriverResult<()>;

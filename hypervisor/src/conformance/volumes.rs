@@ -24,15 +24,16 @@ impl Trial {
         let (snapshot, absent) = (volumes::snapshot(SnapshotId::random()), volumes::volume(VolumeId::random()));
         let size = (self.fixture.image.virtual_size / MIB + 64) * MIB;
 
-        for _ in 0..2 {
+        let image = VolumeContent::Image(self.fixture.image.clone());
+        // The last call decides the size and the content, because an earlier one may have been interrupted.
+        for (size, content) in [(size, &image), (64 * MIB, &VolumeContent::Blank), (64 * MIB, &VolumeContent::Blank)] {
             driver
                 .volume_store()
                 .needed()?
-                .create_volume(&blank, 64 * MIB, &VolumeContent::Blank)
+                .create_volume(&blank, size, content)
                 .await
-                .check("blank volume")?;
+                .check("blank volume instead of another one")?;
         }
-        let image = VolumeContent::Image(self.fixture.image.clone());
         driver.volume_store().needed()?.create_volume(&root, size, &image).await.check("volume of an image")?;
         let copy = VolumeContent::Copy { of: root.clone(), user: None };
         driver.volume_store().needed()?.create_volume(&snapshot, size, &copy).await.check("copy of a volume")?;

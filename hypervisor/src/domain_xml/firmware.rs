@@ -30,12 +30,17 @@ impl Firmware {
         (arch, host): (&str, &FirmwareFacts),
         machine: &str,
     ) -> Result<Self, HardwareError> {
-        // AArch64 has no BIOS.
-        let uefi = match get("hw_firmware_type") {
+        const TYPE: &str = "hw_firmware_type";
+        // AArch64 has no BIOS. Nova accepts the word there, and the guest has no firmware at all.
+        let only_uefi = arch == "aarch64";
+        let uefi = match get(TYPE) {
             Some("uefi") => true,
+            Some("bios") if only_uefi => {
+                return Err(HardwareError::NotOnThisHost { property: TYPE, value: "bios".to_owned() });
+            }
             Some("bios") => false,
-            Some(other) => return Err(unknown("hw_firmware_type", other)),
-            None => arch == "aarch64",
+            Some(other) => return Err(unknown(TYPE, other)),
+            None => only_uefi,
         };
         // On x86 only q35 has the system management mode that protects the firmware's variables.
         let fits = !is_x86(arch) || is_q35(machine);

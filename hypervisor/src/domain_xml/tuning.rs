@@ -1,8 +1,9 @@
 //! The limits on a guest's resources in its flavor's `quota:` extra specs, as in Nova's libvirt driver
 //! (`_update_guest_cputune`, `disk_qos`, `set_vif_bandwidth_config`).
 //!
-//! The `quota:` specs of other hypervisors (`quota:cpu_limit`, `quota:memory_shares_level`, ...) have no effect, as in
-//! Nova. If libvirt cannot set a limit on a host, the start fails; the limit is never ignored.
+//! As in Nova, these have no effect: the `quota:` specs of other hypervisors (`quota:cpu_limit`,
+//! `quota:memory_shares_level`, ...), and the peak and burst of an interface without an average in the same direction.
+//! If libvirt cannot set any other limit on a host, the start fails.
 
 use super::error::{HardwareError, unknown};
 use crate::xml::Element;

@@ -250,12 +250,14 @@ pub(super) fn capabilities(
     let pool = pool::open(connect, options)?;
     let node = connect.node_info().during(CALL)?;
     let space = storage::pool_of_new_disks(connect, options)?.info().during(CALL)?;
+    let (hypervisor_version, libvirt_version) =
+        (connect.hyp_version().during(CALL)?, connect.lib_version().during(CALL)?);
     Ok(HostCapabilities {
         host: HostId(pool.uuid().during(CALL)?),
         hostname: connect.hostname().during(CALL)?,
         hypervisor_type: connect.driver_type().during(CALL)?,
-        hypervisor_version: connect.hyp_version().during(CALL)?,
-        libvirt_version: connect.lib_version().during(CALL)?,
+        hypervisor_version,
+        libvirt_version,
         host_ip: options.host_ip.clone().unwrap_or_else(|| host_of(uri)),
         vcpus: node.cpus,
         memory_mib: options.guests.file_backed_memory.unwrap_or(node.memory / 1024),
@@ -263,19 +265,26 @@ pub(super) fn capabilities(
         cpu: known.cpu.clone(),
         kvm: known.facts.kvm,
         emulates_because: known.emulates_because.map(str::to_owned),
-        traits: traits(known, options),
+        traits: traits(known, options, has_igb(libvirt_version, hypervisor_version)),
         cells: cells::learn(connect)?,
         pci: if options.reads_pci { pci::learn(connect)? } else { HostPci::default() },
     })
 }
 
-fn traits(known: &ProbedHost, options: &LibvirtOptions) -> Vec<String> {
+/// The first libvirt (9.3.0) and QEMU (8.0.0) with interfaces of model `igb`, as in Nova.
+const IGB: (u32, u32) = (9_003_000, 8_000_000);
+
+fn has_igb(libvirt: u32, hypervisor: u32) -> bool {
+    libvirt >= IGB.0 && hypervisor >= IGB.1
+}
+
+fn traits(known: &ProbedHost, options: &LibvirtOptions, igb: bool) -> Vec<String> {
     let facts = &known.facts;
     let mut traits = traits::of_host(&known.cpu, &known.guest_features, &facts.video_models, &facts.firmware);
-    if options.guests.file_backed_memory.is_some() {
-        traits.push("COMPUTE_MEM_BACKING_FILE".to_owned());
-        traits.sort();
-    }
+    let more =
+        [(options.guests.file_backed_memory.is_some(), "COMPUTE_MEM_BACKING_FILE"), (igb, "COMPUTE_NET_VIF_MODEL_IGB")];
+    traits.extend(more.into_iter().filter(|(has, _)| *has).map(|(_, name)| name.to_owned()));
+    traits.sort();
     traits
 }
 
@@ -313,6 +322,12 @@ pub(super) fn host_of(uri: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn igb_needs_a_libvirt_and_a_qemu_that_have_it() {
+        assert!(has_igb(9_003_000, 8_000_000));
+        assert!(!has_igb(9_002_000, 8_002_000) && !has_igb(10_000_000, 7_002_000));
+    }
 
     #[test]
     fn the_host_of_a_uri_is_found() {

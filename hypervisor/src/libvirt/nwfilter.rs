@@ -39,7 +39,7 @@ pub(super) fn remove(connect: &Connect, name: &str) -> DriverResult<()> {
 }
 
 fn element(spec: &FilterSpec, uuid: Uuid) -> DriverResult<Element> {
-    let mut rules = link_layer(spec);
+    let mut rules = link_layer(spec)?;
     rules.extend(always_allowed());
     for rule in &spec.rules {
         rules.push(group_rule(rule)?);
@@ -59,17 +59,17 @@ fn rule(action: &str, direction: &str, priority: i32, matching: Element) -> Elem
     Element::new("rule").attr("action", action).attr("direction", direction).attr("priority", priority).child(matching)
 }
 
-fn link_layer(spec: &FilterSpec) -> Vec<Element> {
+fn link_layer(spec: &FilterSpec) -> DriverResult<Vec<Element>> {
     let out = |action: &str, priority: i32, matching: Element| rule(action, "out", priority, matching);
     let mac = Element::new("mac").attr("match", "no").attr("srcmacaddr", &spec.mac);
     let arp = Element::new("arp").attr("match", "no").attr("arpsrcmacaddr", &spec.mac);
     let mut rules = vec![out("drop", -900, mac), out("drop", -890, arp)];
-    let (v4, v6): (Vec<_>, Vec<_>) =
-        spec.ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok()).partition(IpAddr::is_ipv4);
+    let nets = spec.ips.iter().map(|ip| net_of(ip)).collect::<DriverResult<Vec<_>>>()?;
+    let (v4, v6): (Vec<_>, Vec<_>) = nets.into_iter().partition(|net| net.addr().is_ipv4());
 
     // ARP is allowed only for the port's own addresses. 0.0.0.0 is the probe for a duplicate.
-    for ip in v4.iter().copied().chain([IpAddr::V4(UNSPECIFIED)]) {
-        rules.push(out("accept", -880, Element::new("arp").attr("arpsrcipaddr", ip)));
+    for net in v4.iter().copied().chain([IpNet::from(IpAddr::V4(UNSPECIFIED))]) {
+        rules.push(out("accept", -880, from(net, Element::new("arp"), ["arpsrcipaddr", "arpsrcipmask"])));
     }
     rules.push(out("drop", -870, Element::new("arp")));
 
@@ -80,8 +80,8 @@ fn link_layer(spec: &FilterSpec) -> Vec<Element> {
         .attr("srcportstart", 68)
         .attr("dstportstart", 67);
     rules.push(out("return", -860, dhcp));
-    for ip in v4 {
-        rules.push(out("return", -860, Element::new("ip").attr("srcipaddr", ip)));
+    for net in v4 {
+        rules.push(out("return", -860, from(net, Element::new("ip"), ["srcipaddr", "srcipmask"])));
     }
     rules.push(out("drop", -850, Element::new("ip")));
 
@@ -89,11 +89,20 @@ fn link_layer(spec: &FilterSpec) -> Vec<Element> {
     let local = Element::new("ipv6").attr("srcipaddr", "fe80::").attr("srcipmask", 10);
     rules.push(out("return", -860, local));
     rules.push(out("return", -860, Element::new("ipv6").attr("srcipaddr", "::").attr("srcipmask", 128)));
-    for ip in v6 {
-        rules.push(out("return", -860, Element::new("ipv6").attr("srcipaddr", ip)));
+    for net in v6 {
+        rules.push(out("return", -860, from(net, Element::new("ipv6"), ["srcipaddr", "srcipmask"])));
     }
     rules.push(out("drop", -850, Element::new("ipv6")));
-    rules
+    Ok(rules)
+}
+
+/// The element for packets from these addresses. An allowed address pair may be a prefix.
+fn from(net: IpNet, element: Element, [address, mask]: [&'static str; 2]) -> Element {
+    match net.prefix_len() {
+        0 => element,
+        all if all == net.max_prefix_len() => element.attr(address, net.addr()),
+        prefix => element.attr(address, net.network()).attr(mask, prefix),
+    }
 }
 
 /// Allows DHCP and the ICMPv6 types that IPv6 needs: multicast listeners (130-132, 143) and neighbour discovery
@@ -112,18 +121,18 @@ fn always_allowed() -> Vec<Element> {
 fn group_rule(spec: &FilterRule) -> DriverResult<Element> {
     let mut matching = protocol(spec)?;
     if let Some(remote) = &spec.remote {
-        let (address, mask) = remote_of(remote)?;
+        let remote = net_of(remote)?;
         let [address_name, mask_name] =
             if spec.ingress { ["srcipaddr", "srcipmask"] } else { ["dstipaddr", "dstipmask"] };
-        matching = matching.attr(address_name, address).attr(mask_name, mask);
+        matching = matching.attr(address_name, remote.network()).attr(mask_name, remote.prefix_len());
     }
     Ok(rule("accept", if spec.ingress { "in" } else { "out" }, 100, matching))
 }
 
-fn remote_of(remote: &str) -> DriverResult<(IpAddr, u8)> {
-    let net = remote.parse::<IpNet>().or_else(|_| remote.parse::<IpAddr>().map(IpNet::from));
-    net.map(|net| (net.network(), net.prefix_len()))
-        .map_err(|_| DriverError::Failed { call: CALL, message: format!("{remote:?} is not a network") })
+/// Reads an address or a prefix.
+fn net_of(text: &str) -> DriverResult<IpNet> {
+    let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    net.map_err(|_| DriverError::Failed { call: CALL, message: format!("{text:?} is not a network") })
 }
 
 /// libvirt's element for a protocol. Neutron allows names and numbers. For ICMP the "ports" are type and code.
@@ -150,6 +159,33 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use chronova_events::ids::PortId;
+
+    #[test]
+    fn an_allowed_prefix_is_a_source_of_the_guests_packets() {
+        let sources = |ips: &[&str]| {
+            let spec = FilterSpec {
+                name: "chronova-port".to_owned(),
+                port: PortId(Uuid::nil()),
+                mac: "fa:16:3e:00:00:05".to_owned(),
+                ips: ips.iter().map(|ip| (*ip).to_owned()).collect(),
+                groups: Vec::new(),
+                rules: Vec::new(),
+            };
+            element(&spec, Uuid::nil()).map(|filter| filter.render())
+        };
+        let xml = sources(&["10.0.0.5", "192.168.7.9/24", "fd00:1::/64"]).unwrap();
+        for source in [
+            "<arp arpsrcipaddr='10.0.0.5'/>",
+            "<arp arpsrcipaddr='192.168.7.0' arpsrcipmask='24'/>",
+            "<ip srcipaddr='192.168.7.0' srcipmask='24'/>",
+            "<ipv6 srcipaddr='fd00:1::' srcipmask='64'/>",
+        ] {
+            assert!(xml.contains(source), "{source} is not in {xml}");
+        }
+        let all = sources(&["0.0.0.0/0"]).unwrap();
+        assert_eq!((all.matches("<arp/>").count(), all.matches("<ip/>").count()), (2, 2), "{all}");
+        assert!(sources(&["10.0.0"]).is_err(), "an address that cannot be read is left out");
+    }
 
     #[test]
     fn a_filter_is_golden() {

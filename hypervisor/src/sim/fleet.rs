@@ -197,7 +197,12 @@ impl SimFleet {
 
     /// How often a call was made, over all hosts.
     pub fn calls(&self, call: DriverCall) -> u64 {
-        (0..self.len()).map(|host| self.machine(host).calls.get(&call).copied().unwrap_or(0)).sum()
+        (0..self.len()).map(|host| self.calls_of(host, call)).sum()
+    }
+
+    /// How often a call of one host was made.
+    pub fn calls_of(&self, host: usize, call: DriverCall) -> u64 {
+        self.machine(host).calls.get(&call).copied().unwrap_or(0)
     }
 
     /// How often each fault struck, over all hosts.

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
+use crate::capability::volume_store::VolumeContent;
 use crate::conformance::{self, Fixture};
 use crate::guest::{NetworkSpec, PowerState, SubnetSpec, VolumeDisk};
 use crate::pinning::Pinning;
@@ -87,6 +88,18 @@ async fn a_guest_may_refuse_to_release_a_disk_and_its_disks_survive_the_process(
     driver.stop(instance, StopMode::Hard).await.unwrap();
     driver.volume_attachment().unwrap().detach_disk(instance, "more").await.unwrap();
     assert_eq!(driver.volume_attachment().unwrap().disks(instance).await.unwrap(), ["root"]);
+}
+
+#[tokio::test]
+async fn a_repeated_creation_needs_no_room_of_its_own() {
+    let driver = fleet("sim://1?disk_gib=1").drivers().remove(0);
+    let store = driver.volume_store().unwrap();
+    for _ in 0..2 {
+        store.create_volume("volume-1", 1 << 30, &VolumeContent::Blank).await.unwrap();
+    }
+    assert_eq!(store.volume_pool().await.unwrap().free, 0);
+    let second = store.create_volume("volume-2", 1 << 30, &VolumeContent::Blank).await;
+    assert!(matches!(second, Err(DriverError::NoRoom(_))), "{second:?}");
 }
 
 #[tokio::test]

@@ -69,6 +69,7 @@ impl SimMachine {
     }
 
     fn create_volume(&mut self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()> {
+        self.delete_volume(name)?;
         if size > self.pool_status().free {
             return Err(DriverError::NoRoom(format!("volume {name} does not fit")));
         }
@@ -82,6 +83,11 @@ impl SimMachine {
             VolumeContent::Copy { of, .. } => self.volume(DriverCall::CreateVolume, of)?.1,
         };
         self.change(&SimChange::Volume { name: name.to_owned(), size, content })
+    }
+
+    fn delete_volume(&mut self, name: &str) -> DriverResult<()> {
+        let known = self.volumes.all().contains_key(name);
+        if known { self.change(&SimChange::NoVolume(name.to_owned())) } else { Ok(()) }
     }
 
     fn resize_volume(&mut self, name: &str, size: u64) -> DriverResult<()> {
@@ -115,11 +121,7 @@ impl VolumeStore for SimHost {
     }
 
     async fn delete_volume(&self, name: &str) -> DriverResult<()> {
-        self.perform(DriverCall::DeleteVolume, |machine| {
-            let known = machine.volumes.all().contains_key(name);
-            if known { machine.change(&SimChange::NoVolume(name.to_owned())) } else { Ok(()) }
-        })
-        .await
+        self.perform(DriverCall::DeleteVolume, |machine| machine.delete_volume(name)).await
     }
 
     async fn resize_volume(&self, name: &str, size: u64, _: Option<InstanceId>) -> DriverResult<()> {

@@ -92,12 +92,12 @@ fn copy_keys(from: &Path, to: &Path) -> Result<(), StoreError> {
     if !from.exists() || from == to {
         return Ok(());
     }
-    let failed = |error: std::io::Error| StoreError::Io(format!("{}: {error}", to.display()));
-    let bytes = std::fs::read(from).map_err(failed)?;
+    let failed = |path: &Path, error: std::io::Error| StoreError::Io(format!("{}: {error}", path.display()));
+    let bytes = std::fs::read(from).map_err(|error| failed(from, error))?;
     if !to.exists() {
-        return write_private(to, &bytes).map_err(failed);
+        return write_private(to, &bytes).map_err(|error| failed(to, error));
     }
-    if std::fs::read(to).map_err(failed)? == bytes {
+    if std::fs::read(to).map_err(|error| failed(to, error))? == bytes {
         return Ok(());
     }
     let what = format!("{} holds other keys than {}: name another data_dir", to.display(), from.display());
@@ -114,4 +114,20 @@ fn write_private(to: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(new, to)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_file_that_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("old.keys"), folder.path().join("new.keys"));
+        // A folder cannot be read as a file.
+        std::fs::create_dir(&from).unwrap();
+        let failure = copy_keys(&from, &to).unwrap_err().to_string();
+        assert!(failure.contains("old.keys") && !failure.contains("new.keys"), "{failure}");
+    }
 }

@@ -21,8 +21,9 @@ use crate::telemetry::log_config;
 
 use super::account::HasAccount as _;
 use super::event_store::EventStoreAddress;
-use super::options::SECTIONS;
-use super::{Config, ConfigLine, Problem, Severity, derived, ini};
+use super::ini::{self, IniAssignment};
+use super::options::{self, SECTIONS};
+use super::{Config, ConfigLine, OptionDef, Problem, Severity, derived};
 
 /// A contradiction, and the option at which it is reported.
 struct Clash {
@@ -450,8 +451,14 @@ fn is_group(name: &str) -> bool {
     name.len() < 128 && name.chars().all(fits) && !name.starts_with('-') && name != "." && name != ".."
 }
 
-/// The last line that sets an option.
-fn place(texts: &[(&Path, &str)], (section, key): (&str, &str)) -> Option<ConfigLine> {
-    let mut entries = texts.iter().flat_map(|(file, text)| ini::parse(text, file).entries);
-    entries.rfind(|entry| entry.section == section && entry.key == key).map(|entry| entry.place)
+/// The last line that sets an option under its present name; without one, under an older name.
+fn place(texts: &[(&Path, &str)], (section, name): (&str, &str)) -> Option<ConfigLine> {
+    let entries: Vec<_> = texts.iter().flat_map(|(file, text)| ini::parse(text, file).entries).collect();
+    let last = |find: fn(&str, &str) -> Option<&'static OptionDef>| {
+        let means = |entry: &&IniAssignment| {
+            find(&entry.section, &entry.key).is_some_and(|def| def.section == section && def.name == name)
+        };
+        entries.iter().rfind(means).map(|entry| entry.place.clone())
+    };
+    last(options::find).or_else(|| last(options::find_deprecated))
 }

@@ -259,6 +259,8 @@ fn glance_is_called_where_there_is_a_keystone() {
     let embedded =
         problems_in(&[&format!("{ACCOUNT}[chronova]\nimage_service = embedded\n[glance]\nnum_retries = 1\n")]);
     assert!(embedded.iter().any(|line| line.contains("warning: [glance] num_retries has no effect")), "{embedded:?}");
+    let spelt = problems_in(&["[Glance]\nnum-retries = 1\n"]);
+    assert!(spelt.iter().any(|line| line.starts_with("0.conf:2: warning: [glance] num_retries has no")), "{spelt:?}");
     for (more, error) in [
         ("[glance]\nendpoint_override = c:9292\n", "[glance] endpoint_override: c:9292 is no address"),
         ("[glance]\nvalid_interfaces = secret\n", "[glance] valid_interfaces: secret is none of"),

@@ -30,15 +30,22 @@ impl Reload {
             return;
         };
         let targets = config.targets();
-        if let Err(error) = self.logging.set_level(&targets.log) {
-            tracing::error!(error = %ErrorChain(&error), "the log level stays");
+        let mut read = Vec::new();
+        match self.logging.set_level(&targets.log) {
+            Ok(()) => read.push("log level"),
+            Err(error) => tracing::error!(error = %ErrorChain(&error), "the log level stays"),
         }
-        if let Err(error) = policy.reload(&targets.web.policy) {
-            tracing::error!(error = %ErrorChain(&error), "the policy stays as it was");
+        match policy.reload(&targets.web.policy) {
+            Ok(()) => read.push("policy"),
+            Err(error) => tracing::error!(error = %ErrorChain(&error), "the policy stays as it was"),
         }
-        if let Some(Err(error)) = self.certificate.as_ref().map(ServedCertificate::reload) {
-            tracing::error!(error = %ErrorChain(&error), "the certificate stays as it was");
+        match self.certificate.as_ref().map(ServedCertificate::reload) {
+            Some(Ok(())) => read.push("certificates"),
+            Some(Err(error)) => tracing::error!(error = %ErrorChain(&error), "the certificate stays as it was"),
+            None => {}
         }
-        tracing::info!("read again on SIGHUP: log level, policy, certificates");
+        if !read.is_empty() {
+            tracing::info!("read again on SIGHUP: {}", read.join(", "));
+        }
     }
 }

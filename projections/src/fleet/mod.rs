@@ -15,7 +15,7 @@ use chronova_events::envelope::Recorded;
 use chronova_events::host::{Capabilities, HostEvent};
 use chronova_events::host_aggregate::{HostAggregateEvent, ZONE_KEY};
 use chronova_events::ids::{ConsumerId, HostAggregateId, HostId, InstanceId, ProcessId, ProviderId};
-use chronova_events::instance::{Evacuated, InstanceEvent, LiveMoved, ResizeReverted, Resized};
+use chronova_events::instance::{Evacuated, InstanceEvent, LiveMoved, MoveStage, ResizeReverted, Resized, WorkStage};
 use chronova_events::ledger::standard::SHARES;
 use chronova_events::ledger::{Allocation, Claimed, LedgerEvent};
 use chronova_events::process::{ProcessEvent, Task};
@@ -38,7 +38,8 @@ pub struct HostRow {
     pub aggregates: BTreeSet<HostAggregateId>,
     /// The servers on the host, those being built included.
     pub servers: BTreeSet<InstanceId>,
-    /// The number of servers that are being built or moved: Nova's `num_io_ops`.
+    /// The number of servers whose work burdens the host: builds, rebuilds, rescues, snapshots, moves. Nova's
+    /// `num_io_ops`.
     pub io_ops: u32,
     /// The number of failed builds on the host since its last successful build: Nova's `failed_builds`.
     pub failed_builds: u32,
@@ -107,9 +108,9 @@ pub struct FleetView {
     traits: BTreeMap<String, Slots>,
     aggregates: BTreeMap<HostAggregateId, AggregateRow>,
     servers: BTreeMap<InstanceId, HostedServer>,
-    /// Providers with a parent, and sharing providers. If there are any, the resources of a host may be on several
+    /// Providers with a parent. If there are any, or any sharing providers, the resources of a host may be on several
     /// rows.
-    related: BTreeSet<ProviderId>,
+    nested: BTreeSet<ProviderId>,
     /// The processes that are building servers.
     builds: BTreeSet<ProcessId>,
 }
@@ -191,7 +192,7 @@ impl FleetView {
 
     /// Whether each host has all its resources on its own row: no provider has a parent or shares with others.
     pub fn is_flat(&self) -> bool {
-        self.related.is_empty()
+        self.nested.is_empty() && !self.traits.contains_key(SHARES)
     }
 
     /// Folds an event from the stream with this key.
@@ -331,11 +332,10 @@ impl FleetView {
         match event {
             LedgerEvent::ProviderCreated(created) => {
                 self.place(HostId(created.provider.0), &created.name);
-                self.relate(created.provider, created.parent.is_some());
+                self.nest(created.provider, created.parent.is_some());
             }
             LedgerEvent::ProviderChanged(changed) => {
-                let shares = self.shares(changed.provider);
-                self.relate(changed.provider, changed.parent.is_some() || shares);
+                self.nest(changed.provider, changed.parent.is_some());
             }
             LedgerEvent::ProviderDeleted(deleted) => self.forget_provider(deleted.provider),
             LedgerEvent::InventoryReplaced(replaced) => {
@@ -355,10 +355,6 @@ impl FleetView {
                 let now: BTreeSet<String> = replaced.traits.iter().cloned().collect();
                 let before = std::mem::replace(&mut self.rows[slot as usize].traits, now.clone());
                 move_between(&mut self.traits, slot, &before, &now);
-                if before.contains(SHARES) != now.contains(SHARES) {
-                    let nested = self.related.contains(&replaced.provider) && !before.contains(SHARES);
-                    self.relate(replaced.provider, nested || now.contains(SHARES));
-                }
             }
             LedgerEvent::Claimed(claimed) => {
                 self.release(&claimed.consumer);
@@ -385,20 +381,16 @@ impl FleetView {
         }
     }
 
-    fn shares(&self, provider: ProviderId) -> bool {
-        self.slot(HostId(provider.0)).is_some_and(|slot| self.row(slot).traits.contains(SHARES))
-    }
-
-    fn relate(&mut self, provider: ProviderId, related: bool) {
-        if related {
-            self.related.insert(provider);
+    fn nest(&mut self, provider: ProviderId, nested: bool) {
+        if nested {
+            self.nested.insert(provider);
         } else {
-            self.related.remove(&provider);
+            self.nested.remove(&provider);
         }
     }
 
     fn forget_provider(&mut self, provider: ProviderId) {
-        self.related.remove(&provider);
+        self.nested.remove(&provider);
         let Some(slot) = self.slot(HostId(provider.0)) else { return };
         for column in self.columns.values_mut() {
             column.replace(slot, None);
@@ -456,15 +448,15 @@ impl FleetView {
                 let slot = self.slot(placed.host);
                 self.move_server(server, slot.map(|slot| HostedServer { slot, busy: false }));
             }
-            InstanceEvent::BuildSucceeded(_) | InstanceEvent::BuildFailed(_) | InstanceEvent::Unshelved(_) => {
-                if let Some(resident) = self.servers.get(&server).copied() {
-                    if matches!(event, InstanceEvent::BuildSucceeded(_)) {
-                        self.rows[resident.slot as usize].failed_builds = 0;
-                    }
-                    self.move_server(server, Some(HostedServer { busy: false, ..resident }));
+            _ => {
+                let (Some(busy), Some(resident)) = (is_heavy(event), self.servers.get(&server).copied()) else {
+                    return;
+                };
+                if matches!(event, InstanceEvent::BuildSucceeded(_)) {
+                    self.rows[resident.slot as usize].failed_builds = 0;
                 }
+                self.move_server(server, Some(HostedServer { busy, ..resident }));
             }
-            _ => {}
         }
     }
 
@@ -526,6 +518,42 @@ impl FleetView {
     }
 }
 
+/// Whether a server on a host burdens the host from this event on; `None`: the event changes nothing. As in Nova's
+/// `io_workload` (nova `compute/stats.py`), these count: builds, rebuilds, rescues, unshelves, snapshots and backups
+/// without their upload, and moves until the source has sent the disks. An unshelve counts to its end.
+fn is_heavy(event: &InstanceEvent) -> Option<bool> {
+    Some(match event {
+        InstanceEvent::RebuildRequested(_)
+        | InstanceEvent::RescueRequested(_)
+        | InstanceEvent::UnshelveRequested(_)
+        | InstanceEvent::MoveRequested(_) => true,
+        // A snapshot begins with a stage that does not count, a backup does not.
+        InstanceEvent::SnapshotRequested(asked) => asked.backup.is_some(),
+        InstanceEvent::WorkAdvanced(advanced) => match advanced.stage {
+            WorkStage::Begun | WorkStage::AtWork => true,
+            WorkStage::PendingUpload | WorkStage::Uploading | WorkStage::Disks => false,
+            WorkStage::Spawning => return None,
+        },
+        InstanceEvent::MoveAdvanced(advanced) => {
+            matches!(advanced.stage, MoveStage::Preparing | MoveStage::Migrating)
+        }
+        InstanceEvent::BuildSucceeded(_)
+        | InstanceEvent::BuildFailed(_)
+        | InstanceEvent::SnapshotTaken(_)
+        | InstanceEvent::SnapshotFailed(_)
+        | InstanceEvent::Rebuilt(_)
+        | InstanceEvent::RebuildFailed(_)
+        | InstanceEvent::Rescued(_)
+        | InstanceEvent::RescueFailed(_)
+        | InstanceEvent::Unshelved(_)
+        | InstanceEvent::UnshelveFailed(_)
+        | InstanceEvent::MoveFailed(_)
+        // A reset ends most operations without another event.
+        | InstanceEvent::StateDeclared(_) => false,
+        _ => return None,
+    })
+}
+
 /// Takes `slot` out of the sets of `before` and puts it into those of `now`.
 fn move_between<K: Ord + Clone>(index: &mut BTreeMap<K, Slots>, slot: Slot, before: &BTreeSet<K>, now: &BTreeSet<K>) {
     for gone in before.difference(now) {
@@ -543,7 +571,7 @@ fn move_between<K: Ord + Clone>(index: &mut BTreeMap<K, Slots>, slot: Slot, befo
 
 impl Projection for FleetView {
     const NAME: &'static str = "fleet";
-    const VERSION: u32 = 5;
+    const VERSION: u32 = 6;
     const NOUNS: &'static [&'static str] = &["host", "host_aggregate", "instance", "ledger", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

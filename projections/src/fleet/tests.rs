@@ -95,6 +95,53 @@ fn servers_count_on_their_hosts_and_as_io_while_they_are_built() {
     assert_eq!((count(&fleet), fleet.whereabouts(server)), ((0, 0), None));
 }
 
+/// The states that Nova's `io_workload` counts.
+#[test]
+fn work_on_a_server_counts_as_io_of_its_host() {
+    let mut fleet = fleet(1);
+    let server = InstanceId(Uuid::from_u128(5));
+    let process = ProcessId(Uuid::from_u128(6));
+    let (hostname, availability_zone) = ("H1".to_owned(), "nova".to_owned());
+    let placed = Placed { process, host: host_id(1), hostname, attempt: 1, availability_zone };
+    fleet.apply_instance(server, &placed.into());
+    fleet.apply_instance(server, &instance::BuildSucceeded { process }.into());
+    let of = |kind: &str| {
+        let kind = format!("instance.{kind}");
+        instance::samples().into_iter().map(Event::from).find(|event| event.kind() == kind).unwrap()
+    };
+    let work = |stage| Event::from(InstanceEvent::from(instance::WorkAdvanced { process, stage }));
+    let moves = |stage| Event::from(InstanceEvent::from(instance::MoveAdvanced { process, stage }));
+    let backup = Some(instance::Rotation { kind: "daily".to_owned(), keep: 7 });
+    let image = chronova_events::ids::ImageId(Uuid::from_u128(7));
+    let backup = Event::from(InstanceEvent::from(instance::SnapshotRequested { process, image, backup }));
+    let steps = [
+        (of("rebuild_requested"), 1),
+        (work(WorkStage::AtWork), 1),
+        (work(WorkStage::Disks), 0),
+        (work(WorkStage::Spawning), 0),
+        (of("rebuilt"), 0),
+        (of("rescue_requested"), 1),
+        (of("rescued"), 0),
+        (of("snapshot_requested"), 0),
+        (work(WorkStage::AtWork), 1),
+        (work(WorkStage::PendingUpload), 0),
+        (of("snapshot_taken"), 0),
+        (backup, 1),
+        (of("snapshot_failed"), 0),
+        (of("move_requested"), 1),
+        (moves(MoveStage::Migrating), 1),
+        (moves(MoveStage::Migrated), 0),
+        (of("move_failed"), 0),
+        (of("shelve_requested"), 0),
+        (of("rebuild_requested"), 1),
+        (of("state_declared"), 0),
+    ];
+    for (step, count) in steps {
+        fleet.take(&server.to_string(), &step);
+        assert_eq!((fleet.row(0).io_ops, fleet.row(0).servers.len()), (count, 1), "{}", step.kind());
+    }
+}
+
 #[test]
 fn only_builds_count_as_failed_builds() {
     let mut fleet = fleet(1);
@@ -137,6 +184,10 @@ fn provider_trees_and_sharing_providers_are_noticed() {
     let parent = Some(ProviderId(host_id(1).0));
     fleet.apply_ledger(&ProviderCreated { provider: child, name: "numa0".into(), parent }.into());
     assert!(!fleet.is_flat());
+    for traits in [vec![SHARES.to_owned()], vec![]] {
+        fleet.apply_ledger(&TraitsReplaced { provider: child, traits }.into());
+        assert!(!fleet.is_flat(), "a child that shares no longer is not a child any more");
+    }
     fleet.apply_ledger(&chronova_events::ledger::ProviderDeleted { provider: child }.into());
     assert!(fleet.is_flat());
     let share = TraitsReplaced { provider: ProviderId(host_id(1).0), traits: vec![SHARES.to_owned()] };

@@ -136,6 +136,18 @@ async fn queries_beyond_the_limit_are_refused_as_busy() {
 }
 
 #[tokio::test]
+async fn simultaneous_queries_for_one_moment_share_one_state() {
+    let store = filled(1).await;
+    let options = HistoryOptions { at_once: 2, ..HistoryOptions::default() };
+    let history = history(&store, options).await;
+    let ask = |at| history.at(position(at), LATER);
+    let (first, second, other) = tokio::join!(ask(9), ask(9), ask(5));
+    assert!(Arc::ptr_eq(&first.unwrap(), &second.unwrap()), "the state was built twice");
+    assert_eq!(other.unwrap().position(), Position(5));
+    assert!(history.turn_of(position(9)).try_lock().is_ok(), "a turn is kept");
+}
+
+#[tokio::test]
 async fn a_long_replay_writes_a_checkpoint() {
     let store = filled(1).await;
     let folder = tempfile::tempdir().unwrap();

@@ -217,12 +217,12 @@ async fn idle(life: &Life) {
     let _ = tokio::time::timeout(LOST, life.until(met)).await;
 }
 
-/// Waits for three comparisons per host, so that every host was compared with the log at least twice. By then,
-/// leftovers on a lost host are removed.
+/// Waits until the third comparison of each host begins, so that every host was compared with the log at least twice. By
+/// then, leftovers on a lost host are removed.
 async fn compared(world: &World, life: &Life) {
-    let rounds = 3 * HOSTS as u64;
     for call in [DriverCall::Guests, DriverCall::Leftovers] {
-        let wanted = world.fleet.calls(call) + rounds;
-        life.until(|_| world.fleet.calls(call) >= wanted).await;
+        let wanted: Vec<u64> = (0..HOSTS).map(|host| world.fleet.calls_of(host, call) + 3).collect();
+        life.until(|_| wanted.iter().enumerate().all(|(host, wanted)| world.fleet.calls_of(host, call) >= *wanted))
+            .await;
     }
 }

@@ -85,6 +85,9 @@ mod tests {
             ("DELETE", "/image/v2/images/x", ""),
             ("GET", "/compute/v2.1/os-hypervisors/detail", ""),
             ("GET", "/compute/v2.1/servers/detail", "limit=1&as_of=5"),
+            ("GET", "/compute/v2.1/servers/detail", "chronova:as_of=5&limit=1"),
+            ("GET", "/compute/v2.1/servers/detail", "chronova%3Aas_of=5"),
+            ("GET", "/compute/v2.1/servers/detail", "as%5Fof=5"),
         ] {
             assert!(is_for_leader(method, path, query), "{method} {path}?{query}");
         }
@@ -92,6 +95,7 @@ mod tests {
             ("GET", "/compute/v2.1/servers/detail", "limit=1"),
             ("HEAD", "/identity/v3/auth/tokens", ""),
             ("GET", "/placement/resource_providers", ""),
+            ("GET", "/compute/v2.1/servers/detail", "name=as_of"),
             ("GET", "/compute/v2.1/nothing", "as_of=5"),
         ] {
             assert!(!is_for_leader(method, path, query), "{method} {path}?{query}");

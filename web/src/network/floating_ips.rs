@@ -134,7 +134,10 @@ async fn allocate(
 ) -> Result<Arc<FloatingIp>, Fault> {
     let dispatch = ctx.app.dispatch()?;
     let (id, network) = (wanted.floating_ip, network.created.network);
-    let _turn = floating_ips::turn(&wanted.project).await;
+    let _turn = match dispatch.queries().networks.resources() {
+        Some(resources) => resources.floating_ip_turn(&wanted.project).await,
+        None => None,
+    };
     wanted.limit = quotas::limit(ctx, &wanted.project, "floatingip")?;
     let elsewhere = |view: &NetworksView| floating_ips::elsewhere(view, &wanted.project, network);
     wanted.elsewhere = dispatch.queries().views.networks.read(elsewhere);

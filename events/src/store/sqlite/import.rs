@@ -67,14 +67,19 @@ impl LogImport {
         Anchor { position: self.head, hash: self.chain.head }
     }
 
-    /// Writes the next events, in one transaction.
+    /// Writes the next events, in one transaction. After an error the log has none of them.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] if an event does not follow the one before it in the chain, or an error of the disk.
     pub fn append<'a>(&mut self, events: impl IntoIterator<Item = &'a Recorded>) -> Result<(), StoreError> {
+        let before = self.head();
+        self.connection.execute_batch("BEGIN").map_err(|e| error::explain(&e, before.position.0))?;
+        self.write_all(events).inspect_err(|_| self.roll_back(before))
+    }
+
+    fn write_all<'a>(&mut self, events: impl IntoIterator<Item = &'a Recorded>) -> Result<(), StoreError> {
         let at = self.head.0;
         let explain = |e: rusqlite::Error| error::explain(&e, at);
-        self.connection.execute_batch("BEGIN").map_err(explain)?;
         for event in events {
             if event.position.0 != self.head.0 + 1 || !self.chain.accepts(event) {
                 let reason = "the event does not match the hash chain".to_owned();
@@ -85,6 +90,19 @@ impl LogImport {
         }
         let written = self.connection.execute("UPDATE head SET position = ?1", [signed(self.head.0)]);
         written.and_then(|_| self.connection.execute_batch("COMMIT")).map_err(explain)
+    }
+
+    fn roll_back(&mut self, to: Anchor) {
+        // SQLite itself has ended the transaction after some errors of the disk.
+        let _ = self.connection.execute_batch("ROLLBACK");
+        (self.head, self.chain) = (to.position, Chain::after(to.hash));
+        let last = |table: &str| {
+            let newest = format!("SELECT coalesce(max(id), 0) FROM {table}");
+            self.connection.query_row(&newest, [], |row| row.get::<_, i64>(0)).unwrap_or(0)
+        };
+        let (stream, kind) = (last("streams"), last("kinds"));
+        self.streams.retain(|_, number| *number <= stream);
+        self.kinds.retain(|_, number| *number <= kind);
     }
 
     fn write(&mut self, event: &Recorded) -> rusqlite::Result<()> {
@@ -144,16 +162,42 @@ mod tests {
     use crate::envelope::{Meta, NewEvent, Timestamp};
     use crate::store::{EventStore as _, Expected};
 
-    #[tokio::test]
-    async fn an_imported_log_is_the_same_log_and_a_changed_event_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let (from, to) = (folder.path().join("log.db"), folder.path().join("new.db"));
-        let source = SqliteStore::open(&from, &SqliteOptions::default()).unwrap();
+    /// A log with five events in two streams.
+    async fn log_of_five(path: &Path) -> SqliteStore {
+        let source = SqliteStore::open(path, &SqliteOptions::default()).unwrap();
         for n in 0..5 {
             let released = crate::ledger::Released { consumer: n.to_string().into() };
             let event = NewEvent::new(crate::ledger::LedgerEvent::from(released), Timestamp(n), &Meta::system("test"));
             source.append(&StreamId::new("ledger", n % 2), Expected::Any, vec![event]).await.unwrap();
         }
+        source
+    }
+
+    #[tokio::test]
+    async fn a_refused_part_leaves_nothing_and_the_import_continues() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = log_of_five(&folder.path().join("log.db")).await;
+        let events = source.read_all(Position::START, 9).await.unwrap();
+        let mut import = LogImport::create(&folder.path().join("new.db")).unwrap();
+        let gap = import.append([&*events[0], &*events[2]]);
+        assert!(matches!(gap, Err(StoreError::Corrupt { position: 3, .. })), "{gap:?}");
+        assert_eq!(import.head(), Anchor { position: Position::START, hash: EventHash::START });
+        import.append(events[0..2].iter().map(|event| &**event)).unwrap();
+        let before = import.head();
+        let gap = import.append([&*events[2], &*events[4]]);
+        assert!(matches!(gap, Err(StoreError::Corrupt { position: 5, .. })), "{gap:?}");
+        assert_eq!(import.head(), before);
+        import.append(events[2..5].iter().map(|event| &**event)).unwrap();
+        assert_eq!(Some(import.finish(None).unwrap()), source.anchor().await.unwrap());
+        let found = verify(&folder.path().join("new.db"), &VerifyOptions::default()).unwrap();
+        assert!(found.is_whole() && found.events == 5 && found.streams == 2, "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn an_imported_log_is_the_same_log_and_a_changed_event_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("log.db"), folder.path().join("new.db"));
+        let source = log_of_five(&from).await;
         let events = source.read_all(Position::START, 9).await.unwrap();
         let part = |from: usize, to: usize| events[from..to].iter().map(|event| &**event);
         let mut import = LogImport::create(&to).unwrap();

@@ -67,6 +67,10 @@ fn a_tpm_is_emulated_and_its_state_is_encrypted() {
 fn a_guest_of_an_arm_host_has_uefi_without_asking() {
     let arm = HostFacts { arch: "aarch64".to_owned(), ..with_firmware() };
     assert!(render(&guest(), &arm).unwrap().contains("firmware='efi'"));
+    let (property, value) = ("hw_firmware_type", "bios".to_owned());
+    let bios = with(&[(property, "bios")]);
+    assert_eq!(render(&bios, &arm), Err(HardwareError::NotOnThisHost { property, value }));
+    assert!(render(&bios, &with_firmware()).is_ok());
     assert!(!render(&guest(), &with_firmware()).unwrap().contains("firmware='efi'"));
 }
 

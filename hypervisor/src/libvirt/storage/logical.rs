@@ -1,8 +1,8 @@
 //! Logical volumes: `images_type = lvm`.
 //!
 //! libvirt's logical pools create, list and remove volumes. They can neither resize nor rename a volume. So a volume
-//! grows by being copied to a larger one and back. `NAME.larger` is complete as long as `NAME` is missing or has the
-//! same size.
+//! grows by being copied to a larger one and back. Between the two copies `NAME.larger.complete` exists: exactly then
+//! `NAME.larger` is the disk. Otherwise `NAME` is the disk, even if an interrupted growth has left a `NAME.larger`.
 
 use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
@@ -15,6 +15,7 @@ use crate::guest::ImageRef;
 use crate::libvirt::error::Context;
 use crate::libvirt::{pool, sparse};
 use crate::options::{ImagesType, LibvirtOptions, VolumeClear};
+use crate::volumes;
 use crate::xml::Element;
 
 /// The initial allocation of a sparse volume in bytes, as in Nova.
@@ -47,15 +48,50 @@ pub(super) fn blank_xml(options: &LibvirtOptions, volume: &str, capacity: u64) -
     volume_xml(volume, capacity, allocation, "raw")
 }
 
-fn remove(pool: &StoragePool, name: &str) -> DriverResult<()> {
-    match pool::lookup(pool, name)? {
-        Some(volume) => pool::delete(&volume),
+fn larger(volume: &str) -> String {
+    format!("{volume}{LARGER}")
+}
+
+/// The volume whose existence tells that the larger volume is the disk.
+fn mark(volume: &str) -> String {
+    volumes::complete(&larger(volume))
+}
+
+fn remove_mark(pool: &StoragePool, volume: &str) -> DriverResult<()> {
+    match pool::lookup(pool, &mark(volume))? {
+        Some(mark) => pool::delete(&mark),
         None => Ok(()),
     }
 }
 
+fn capacity(volume: &StorageVol) -> DriverResult<u64> {
+    Ok(volume.info().during("disk size")?.capacity)
+}
+
 fn copy(pool: &StoragePool, xml: &str, of: &StorageVol) -> DriverResult<StorageVol> {
     StorageVol::create_xml_from(pool, xml, of, 0).during("grow disk")
+}
+
+impl Logical {
+    fn remove(&self, site: HostStorage<'_>, volume: &StorageVol) -> DriverResult<()> {
+        self.clear(site, volume)?;
+        pool::delete(volume)
+    }
+
+    /// Creates the disk from its complete larger copy, and then removes that copy.
+    fn copy_back(
+        &self,
+        site: HostStorage<'_>,
+        pool: &StoragePool,
+        volume: &str,
+        larger: &StorageVol,
+    ) -> DriverResult<StorageVol> {
+        let whole = copy(pool, &blank_xml(site.options, volume, capacity(larger)?), larger)?;
+        // Clearing takes long and destroys the copy, so the mark is removed first.
+        remove_mark(pool, volume)?;
+        self.remove(site, larger)?;
+        Ok(whole)
+    }
 }
 
 impl ImageBackend for Logical {
@@ -83,25 +119,26 @@ impl ImageBackend for Logical {
     }
 
     fn disk<'v>(&self, volume: &'v str) -> Option<&'v str> {
-        (!volume.ends_with(LARGER)).then_some(volume)
+        (!volume.contains(LARGER)).then_some(volume)
     }
 
-    /// An interrupted growth leaves two volumes. The complete one is the disk.
+    /// Completes an interrupted growth.
     fn lookup(&self, site: HostStorage<'_>, pool: &StoragePool, volume: &str) -> DriverResult<Option<StorageVol>> {
         let found = pool::lookup(pool, volume)?;
-        let Some(larger) = pool::lookup(pool, &format!("{volume}{LARGER}"))? else { return Ok(found) };
-        let size = |volume: &StorageVol| Ok(volume.info().during("disk size")?.capacity);
-        let capacity = size(&larger)?;
-        if let Some(found) = found {
-            if size(&found)? < capacity {
-                return Ok(Some(found));
+        let Some(larger) = pool::lookup(pool, &larger(volume))? else { return Ok(found) };
+        if pool::lookup(pool, &mark(volume))?.is_some() {
+            if let Some(found) = found {
+                self.remove(site, &found)?;
             }
-            pool::delete(&found)?;
+            return self.copy_back(site, pool, volume, &larger).map(Some);
         }
-        let whole = copy(pool, &blank_xml(site.options, volume, capacity), &larger)?;
-        self.clear(site, &larger)?;
-        pool::delete(&larger)?;
-        Ok(Some(whole))
+        // A smaller disk may be growing at this moment.
+        if let Some(found) = &found
+            && capacity(found)? >= capacity(&larger)?
+        {
+            self.remove(site, &larger)?;
+        }
+        Ok(found)
     }
 
     fn source(&self, options: &LibvirtOptions, volume: &str) -> DiskSource {
@@ -118,14 +155,15 @@ impl ImageBackend for Logical {
     }
 
     fn grow(&self, site: HostStorage<'_>, disk: &StoredDisk, capacity: u64) -> DriverResult<()> {
-        let (pool, xml) = (&disk.pool, |name: &str| blank_xml(site.options, name, capacity));
-        let larger = format!("{}{LARGER}", disk.name);
-        remove(pool, &larger)?;
-        let whole = copy(pool, &xml(&larger), &disk.volume)?;
+        let pool = &disk.pool;
+        remove_mark(pool, &disk.name)?;
+        if let Some(leftover) = pool::lookup(pool, &larger(&disk.name))? {
+            self.remove(site, &leftover)?;
+        }
+        let larger = copy(pool, &blank_xml(site.options, &larger(&disk.name), capacity), &disk.volume)?;
+        pool::create(pool, &blank_xml(site.options, &mark(&disk.name), MIB))?;
         disk.remove(site)?;
-        copy(pool, &xml(&disk.name), &whole)?;
-        self.clear(site, &whole)?;
-        pool::delete(&whole)
+        self.copy_back(site, pool, &disk.name, &larger).map(drop)
     }
 
     /// Clears a volume as configured by Nova's `volume_clear`.
@@ -150,5 +188,80 @@ impl ImageBackend for Logical {
     /// Every host has a volume group of its own, even if the names are equal.
     fn shared(&self, _: HostStorage<'_>) -> DriverResult<Option<StoragePool>> {
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use virt::connect::Connect;
+
+    use super::*;
+
+    const DISK: &str = "UUID_disk";
+    /// libvirt's mock host copies no bytes. The allocation of a volume tells whether the volume is the test's own: the
+    /// back end allocates the whole capacity.
+    const ALLOCATED: u64 = 512;
+
+    fn own(pool: &StoragePool, name: &str, capacity: u64) -> StorageVol {
+        pool::create(pool, &volume_xml(name, capacity, ALLOCATED, "raw")).unwrap()
+    }
+
+    fn sizes(volume: &StorageVol) -> (u64, u64) {
+        let info = volume.info().unwrap();
+        (info.capacity, info.allocation)
+    }
+
+    fn options(clear: VolumeClear) -> LibvirtOptions {
+        let mut options = LibvirtOptions { pool_name: "growth".to_owned(), ..LibvirtOptions::default() };
+        options.images.volume_group = Some("vg".to_owned());
+        options.images.clear = clear;
+        options
+    }
+
+    /// The mock host cannot clear a volume. So a growth with `volume_clear` stops there, as in a crash.
+    #[test]
+    fn an_interrupted_growth_never_replaces_the_disk_by_a_cleared_copy() {
+        let connect = Connect::open(Some("test:///default")).unwrap();
+        let (keeping, clearing) = (options(VolumeClear::None), options(VolumeClear::Zero));
+        let (site, stopped) = (HostStorage::new(&connect, &keeping), HostStorage::new(&connect, &clearing));
+        let pool = Logical.pool(site).unwrap();
+        let found = |site| Logical.lookup(site, &pool, DISK);
+        let names = || {
+            let mut names = pool::names(&pool).unwrap();
+            names.sort();
+            names
+        };
+
+        own(&pool, DISK, 2 * MIB);
+        own(&pool, &larger(DISK), 4 * MIB);
+        let disk = found(site).unwrap().unwrap();
+        assert_eq!(sizes(&disk), (2 * MIB, ALLOCATED), "an incomplete copy replaced the disk");
+        pool::delete(&pool::lookup(&pool, &larger(DISK)).unwrap().unwrap()).unwrap();
+
+        let disk = StoredDisk { backend: &Logical, pool: pool.clone(), volume: disk, name: DISK.to_owned() };
+        assert!(Logical.grow(stopped, &disk, 4 * MIB).is_err());
+        assert_eq!(names(), [DISK.to_owned(), larger(DISK), mark(DISK)], "the old disk was being cleared");
+        assert_eq!(sizes(&found(site).unwrap().unwrap()), (4 * MIB, 4 * MIB), "the disk is not the complete copy");
+        assert_eq!(names(), [DISK]);
+
+        pool::delete(&found(site).unwrap().unwrap()).unwrap();
+        own(&pool, DISK, 4 * MIB);
+        own(&pool, &larger(DISK), 4 * MIB);
+        assert!(found(stopped).is_err(), "the copy was being cleared");
+        assert_eq!(sizes(&found(site).unwrap().unwrap()), (4 * MIB, ALLOCATED), "a cleared copy replaced the disk");
+        assert_eq!(names(), [DISK]);
+
+        let volume = found(site).unwrap().unwrap();
+        let disk = StoredDisk { backend: &Logical, pool: pool.clone(), volume, name: DISK.to_owned() };
+        Logical.grow(site, &disk, 8 * MIB).unwrap();
+        assert_eq!(sizes(&found(site).unwrap().unwrap()), (8 * MIB, 8 * MIB));
+        assert_eq!(names(), [DISK]);
+    }
+
+    #[test]
+    fn only_the_volume_with_the_name_of_a_disk_is_a_disk() {
+        assert_eq!(Logical.disk(DISK), Some(DISK));
+        assert_eq!((Logical.disk(&larger(DISK)), Logical.disk(&mark(DISK))), (None, None));
     }
 }

@@ -89,8 +89,10 @@ impl ChaosFaults {
                 }
             }
             Some(ChaosFault::Roads) => {
-                self.count("spells in which live migrations fail");
                 let fails = dice.happens(300);
+                if fails {
+                    self.count("spells in which live migrations fail");
+                }
                 fleet.fail_travellers(fails.then_some("the connection was reset"));
             }
             Some(guest) => self.befall_a_guest(guest, world, host, dice),
@@ -102,13 +104,20 @@ impl ChaosFaults {
         let fleet = &world.fleet;
         let guests: Vec<InstanceId> = fleet.guests(host).into_keys().collect();
         let Some(guest) = dice.one_of(&guests) else { return };
-        let (what, done) = match what {
-            ChaosFault::GuestEnds => ("guests ended by themselves", fleet.crash_guest(host, guest)),
-            ChaosFault::GuestVanishes => ("guests undefined by somebody else", fleet.lose_guest(host, guest)),
-            ChaosFault::Clings => ("guests that keep their devices", fleet.set_clings(host, guest, dice.happens(500))),
-            _ => ("guests that ignore the power button", fleet.set_deaf(host, guest, dice.happens(500))),
+        // Some faults last until a later draw ends them. Only their beginning counts.
+        let (what, begins, done) = match what {
+            ChaosFault::GuestEnds => ("guests ended by themselves", true, fleet.crash_guest(host, guest)),
+            ChaosFault::GuestVanishes => ("guests undefined by somebody else", true, fleet.lose_guest(host, guest)),
+            ChaosFault::Clings => {
+                let clings = dice.happens(500);
+                ("guests that keep their devices", clings, fleet.set_clings(host, guest, clings))
+            }
+            _ => {
+                let deaf = dice.happens(500);
+                ("guests that ignore the power button", deaf, fleet.set_deaf(host, guest, deaf))
+            }
         };
-        if done.is_ok() {
+        if begins && done.is_ok() {
             self.count(what);
         }
     }

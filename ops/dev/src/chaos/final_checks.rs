@@ -92,15 +92,20 @@ pub(super) async fn come_to_rest(
     if !answered(&mut traffic).await {
         wrong.push(BrokenInvariant::new("requests are never answered".to_owned()));
     }
-    comes_to_rest(world, &life).await;
-    finish_waiting_work(world, &life, &mut dice).await;
+    // Work may still wait for the requests of the next step, so only the rest after them counts.
+    let _ = comes_to_rest(world, &life).await;
+    if !finish_waiting_work(world, &life, &mut dice).await {
+        wrong.push(BrokenInvariant::new("the work does not end".to_owned()));
+    }
     let rested = rebuilt(world, &life, &mut wrong).await?;
     wrong.extend(check::wrongs(world, &rested, &traffic.tally.borrow()));
     wrong.extend(proof::shared_disk_breaches(world).await?);
     let (servers, migrations) =
         (rested.servers.read(|all| all.all().count()), rested.migrations.read(|view| view.all().count()));
     if wrong.is_empty() {
-        delete_everything(world, &life).await;
+        if !delete_everything(world, &life).await {
+            wrong.push(BrokenInvariant::new("the deletion of everything does not end".to_owned()));
+        }
         let gone = rebuilt(world, &life, &mut wrong).await?;
         wrong.extend(check::wrongs(world, &gone, &traffic.tally.borrow()));
         wrong.extend(check::remains(world, &gone));
@@ -156,8 +161,10 @@ async fn answered(traffic: &mut ChaosTraffic) -> bool {
     tokio::time::timeout(PATIENCE, all).await.is_ok()
 }
 
-/// Confirms or reverts resizes, and starts or hard-reboots servers that lost their guests.
-async fn finish_waiting_work(world: &ChaosWorld, life: &Life, dice: &mut Dice) {
+/// Confirms or reverts resizes, and starts or hard-reboots servers that lost their guests. Returns whether all work has
+/// ended.
+async fn finish_waiting_work(world: &ChaosWorld, life: &Life, dice: &mut Dice) -> bool {
+    let mut rests = false;
     // A revert or a reboot can fail, so it may take several rounds.
     for _ in 0..3 {
         let mut asked = 0;
@@ -176,21 +183,25 @@ async fn finish_waiting_work(world: &ChaosWorld, life: &Life, dice: &mut Dice) {
             life.api.ask(operations::plain(operation, id)).await;
             asked += 1;
         }
-        comes_to_rest(world, life).await;
+        rests = comes_to_rest(world, life).await;
         if asked == 0 {
-            return;
+            break;
         }
     }
+    rests
 }
 
-async fn delete_everything(world: &ChaosWorld, life: &Life) {
+/// Returns whether all work has ended.
+async fn delete_everything(world: &ChaosWorld, life: &Life) -> bool {
+    let mut rests = false;
     // The API refuses to delete a volume or snapshot that is in use, so deleting everything takes several rounds.
     for _ in 0..3 {
         for request in remaining(life) {
             life.api.ask(request).await;
         }
-        comes_to_rest(world, life).await;
+        rests = comes_to_rest(world, life).await;
     }
+    rests
 }
 
 fn remaining(life: &Life) -> Vec<ChaosRequest> {

@@ -101,9 +101,17 @@ pub fn manifests(folder: &Path) -> Result<Vec<Manifest>, CommandFailure> {
             let text = std::fs::read(&path).map_err(at(&path))?;
             let manifest: Manifest = serde_json::from_slice(&text)
                 .map_err(|error| CommandFailure::Usage(format!("{}: {error}", path.display())))?;
-            if manifest.format == FORMAT {
-                all.push(manifest);
+            if manifest.format != FORMAT {
+                continue;
             }
+            if manifest.version != VERSION {
+                return Err(CommandFailure::Usage(format!(
+                    "{} is of version {} of the format, and this program reads version {VERSION}",
+                    path.display(),
+                    manifest.version
+                )));
+            }
+            all.push(manifest);
         }
     }
     all.sort_by_key(|manifest| manifest.first);

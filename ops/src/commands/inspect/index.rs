@@ -100,7 +100,8 @@ impl InspectIndex {
                 None => format!("req-{name}"),
             })],
             other => {
-                return Err(CommandFailure::Usage(format!("`{other}` is none of server, process, host and request")));
+                let kinds = "server, process, host, request and scheduling";
+                return Err(CommandFailure::Usage(format!("`{other}` is none of {kinds}")));
             }
         })
     }

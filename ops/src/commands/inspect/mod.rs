@@ -89,7 +89,7 @@ pub async fn run(
         }
     };
     if let ("scheduling", index::StorySubject::Server(server)) = (kind, &subject) {
-        return scheduling::tell(store, (*server, &index.title(&subject)), now, args.json, out).await;
+        return scheduling::tell(store, (*server, &index.title(&subject)), until, args.json, out).await;
     }
     let mut story = story::tell(store, &index, &subject, until, now).await?;
     story.facts.splice(0..0, past.map(|past| ("as of".to_owned(), past.to_string())));

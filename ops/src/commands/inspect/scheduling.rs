@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use chronova_actors::scheduler::history;
-use chronova_events::envelope::Timestamp;
+use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::Scheduled;
 use chronova_events::store::EventStore;
@@ -13,12 +13,11 @@ use super::super::{CommandFailure, Exit};
 pub(super) async fn tell(
     store: &dyn EventStore,
     (server, title): (InstanceId, &str),
-    until: Timestamp,
+    until: Position,
     as_json: bool,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let mut decisions = history::decisions(store, server).await?;
-    decisions.retain(|(at, _)| *at <= until);
+    let decisions = history::decisions(store, server, until).await?;
     if as_json {
         let all: Vec<&Scheduled> = decisions.iter().map(|(_, decision)| decision).collect();
         writeln!(out, "{}", serde_json::to_string_pretty(&all).map_err(io::Error::from)?)?;

@@ -19,7 +19,7 @@ pub(in crate::commands) struct RunningCloud<'a> {
 
 /// An answer that is no success.
 #[derive(Debug)]
-pub(super) struct RefusedRequest {
+pub(in crate::commands) struct RefusedRequest {
     pub status: u16,
     /// The name of the fault in the body: `itemNotFound`.
     pub key: String,
@@ -40,7 +40,7 @@ impl<'a> RunningCloud<'a> {
     }
 
     /// Asks any API of the server. A refusal is a value; a server that does not answer is an error.
-    pub(super) fn call(
+    pub(in crate::commands) fn call(
         &self,
         method: &str,
         path: &str,

@@ -25,7 +25,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use super::CommandFailure;
 use crate::config::Config;
 
-pub(super) use cloud::RunningCloud;
+pub(super) use cloud::{RefusedRequest, RunningCloud};
 pub use options::NovaOptions;
 pub(super) use pretty_table::{Align, PrettyTable};
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{CheckResult, Verdict};
-use crate::commands::LogPlace;
-use crate::commands::manage::RunningCloud;
+use crate::commands::manage::{RefusedRequest, RunningCloud};
+use crate::commands::{CommandFailure, LogPlace};
 use crate::config::Config;
 use chronova_events::error_chain::ErrorChain;
 
@@ -74,10 +74,22 @@ fn is_json(file: &Path) -> bool {
     std::fs::read(file).is_ok_and(|bytes| serde_json::from_slice::<Value>(&bytes).is_ok())
 }
 
-/// A server that does not answer causes only a warning here, because the check `Placement API` fails then.
 fn machine_types(cloud: &RunningCloud<'_>) -> CheckResult {
-    let Ok(shown) = cloud.get("/chronova/v1/machine-types/unset") else {
-        return CheckResult::new(Verdict::Warning, "Unknown, because the server does not answer.");
+    unset_machine_types(cloud.call("GET", "/chronova/v1/machine-types/unset", None))
+}
+
+/// A server that gives no list causes only a warning here. If it does not answer, the check `Placement API` fails.
+fn unset_machine_types(answer: Result<Result<Value, RefusedRequest>, CommandFailure>) -> CheckResult {
+    let shown = match answer {
+        Ok(Ok(shown)) => shown,
+        Ok(Err(refused)) => {
+            let RefusedRequest { status, message, .. } = refused;
+            return CheckResult::new(
+                Verdict::Warning,
+                format!("Unknown, because the server answers {status}: {message}"),
+            );
+        }
+        Err(failure) => return CheckResult::new(Verdict::Warning, format!("Unknown. {failure}")),
     };
     match shown["servers"].as_array().is_some_and(|servers| !servers.is_empty()) {
         true => CheckResult::new(
@@ -124,5 +136,29 @@ async fn event_log(place: &LogPlace) -> CheckResult {
             format!("The newest event cannot be read, so a newer version wrote it: {}", ErrorChain(&error)),
         ),
         _ => CheckResult::success(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_from_silence() {
+        let refused = |status| Ok(Err(RefusedRequest { status, key: String::new(), message: "No right.".to_owned() }));
+        let silent = Err(CommandFailure::Usage("the server does not answer".to_owned()));
+        for (answer, verdict, words) in [
+            (refused(401), Verdict::Warning, "the server answers 401: No right."),
+            (refused(503), Verdict::Warning, "the server answers 503: No right."),
+            (silent, Verdict::Warning, "the server does not answer"),
+            (Ok(Ok(json!({"servers": ["s"]}))), Verdict::Warning, "Instances found without hw_machine_type"),
+            (Ok(Ok(json!({"servers": []}))), Verdict::Success, ""),
+        ] {
+            let found = unset_machine_types(answer);
+            assert_eq!(found.verdict, verdict, "{found:?}");
+            assert!(found.details.as_deref().unwrap_or_default().contains(words), "{found:?}");
+        }
     }
 }

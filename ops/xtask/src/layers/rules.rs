@@ -309,8 +309,9 @@ const MAY_KEEP_STATE: [&str; 8] = [
     SHELL,
 ];
 
-/// The types of values that several tasks change.
-const SHARED_STATE: [&str; 5] = ["Mutex", "RwLock", "Semaphore", "atomic", "DashMap"];
+/// The types of values that several tasks change. A `static` with a `LazyLock` would be shared by all members in one
+/// operating-system process.
+const SHARED_STATE: [&str; 6] = ["Mutex", "RwLock", "Semaphore", "atomic", "DashMap", "LazyLock"];
 
 fn state_of_one_process(source: &Source, report: &mut Report<'_>) {
     if !source.is_under("actors/src") || MAY_KEEP_STATE.iter().any(|place| source.is_under(place)) {

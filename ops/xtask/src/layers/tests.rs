@@ -46,6 +46,7 @@ const BREAKS: &[(&str, &str, &str)] = &[
     ("coordination", "actors/src/services/embedded/image/embedded.rs", "use std::sync::{Arc, Mutex};"),
     ("coordination", "actors/src/process/supervisor.rs", "use tokio::sync::Semaphore;"),
     ("coordination", "actors/src/host/mod.rs", "use std::sync::atomic::{AtomicU64, Ordering};"),
+    ("coordination", "actors/src/services/embedded/network/floating_ips.rs", "use std::sync::LazyLock;"),
     ("wall-clock", "tests/tests/boot.rs", "fn f() { assert!(start.elapsed() < LIMIT); }"),
     (
         "wall-clock",

@@ -15,7 +15,8 @@ use crate::reply::Reply;
 pub(super) async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find_where(&ctx, "id", true)?;
     let queries = ctx.queries()?;
-    let decisions = history::decisions(queries.log.as_ref(), found.id).await.map_err(Fault::internal)?;
+    let head = queries.log.head();
+    let decisions = history::decisions(queries.log.as_ref(), found.id, head).await.map_err(Fault::internal)?;
     // Only the best hosts are recorded with their weights, so the chosen one may not be among them.
     let name = |id: HostId| queries.views.hosts.read(|hosts| hosts.get(id).map(|host| host.hostname.clone()));
     let shown: Vec<Value> = decisions.iter().map(|(at, decision)| decision_json(*at, decision, name)).collect();

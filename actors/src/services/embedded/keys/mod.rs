@@ -21,6 +21,9 @@ use crate::ports::keys::{KeyManager, KeyRequester, SecretPayload};
 /// The limit on a secret's length in bytes. A longer secret is refused.
 const LONGEST: usize = 64 * 1024;
 
+/// The end of the name of a file that is being written: `ID.UUID.tmp`.
+const TEMPORARY: &str = "tmp";
+
 /// The content of a file.
 #[derive(Serialize, Deserialize)]
 struct KeptSecret {
@@ -38,10 +41,11 @@ impl EmbeddedKeyManager {
     /// Opens the folder of the secrets, and creates it at the first start.
     ///
     /// # Errors
-    /// The folder cannot be created.
+    /// The folder cannot be created or read.
     pub fn open(data_dir: &Path) -> io::Result<Arc<Self>> {
         let folder = data_dir.join("secrets");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        sweep(&folder)?;
         Ok(Arc::new(Self { folder }))
     }
 
@@ -81,21 +85,43 @@ fn look(path: &Path) -> Result<Option<KeptSecret>, PortError> {
     })
 }
 
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Removes the temporary files of writers that a crash interrupted. If another member is writing at this moment, its
+/// request fails and is repeated.
+fn sweep(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == TEMPORARY) {
+            remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Writes the file atomically: a crash leaves the whole file or none. If another writer has already created the file,
 /// that file stays.
 fn write(path: &Path, kept: &KeptSecret) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
-    let temporary = path.with_extension(format!("{}.tmp", chronova_events::entropy::uuid()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    file.write_all(&serde_json::to_vec(kept)?)?;
-    file.sync_all()?;
+    let temporary = path.with_extension(format!("{}.{TEMPORARY}", chronova_events::entropy::uuid()));
     // Unlike a rename, a hard link does not replace an existing file.
-    let linked = fs::hard_link(&temporary, path);
-    fs::remove_file(&temporary)?;
+    let linked = fill(&temporary, kept).and_then(|()| fs::hard_link(&temporary, path));
+    remove(&temporary)?;
     match linked {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => File::open(folder)?.sync_all(),
     }
+}
+
+fn fill(path: &Path, kept: &KeptSecret) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(&serde_json::to_vec(kept)?)?;
+    file.sync_all()
 }
 
 #[async_trait]
@@ -130,11 +156,7 @@ impl KeyManager for EmbeddedKeyManager {
     }
 
     async fn delete(&self, reference: &str) -> Result<(), PortError> {
-        self.blocking(reference, |path| match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&error)),
-            _ => Ok(()),
-        })
-        .await
+        self.blocking(reference, |path| remove(path).map_err(|error| failed(&error))).await
     }
 }
 
@@ -147,6 +169,23 @@ mod tests {
 
     fn of(project: &str) -> KeyRequester {
         KeyRequester { user: UserId::new("u"), project: ProjectId::new(project) }
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_writer_leaves_no_secret() {
+        let data = tempfile::tempdir().unwrap();
+        let keys = EmbeddedKeyManager::open(data.path()).unwrap();
+        let reference = keys.store(Uuid::from_u128(7), SecretPayload::new("s3cret"), &of("p")).await.unwrap();
+        let folder = data.path().join("secrets");
+        let names = || {
+            let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            entries.collect::<Vec<_>>()
+        };
+        assert_eq!(names(), [reference.clone()]);
+        fs::write(folder.join(format!("{}.{}.tmp", Uuid::from_u128(8), Uuid::from_u128(9))), "s3cret").unwrap();
+        let reopened = EmbeddedKeyManager::open(data.path()).unwrap();
+        assert_eq!(names(), [reference.clone()], "the file of an interrupted writer stays");
+        assert_eq!(reopened.read(&reference, &of("p")).await.unwrap().expose(), "s3cret");
     }
 
     #[tokio::test]

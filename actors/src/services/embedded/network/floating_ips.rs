@@ -3,7 +3,6 @@
 //! Source: neutron `db/l3_db.py`.
 
 use std::net::IpAddr;
-use std::sync::LazyLock;
 
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SubnetId};
 use chronova_events::network::{Association, FixedAddress, FloatingIpSettings, Port};
@@ -11,7 +10,6 @@ use chronova_projections::networks::NetworksView;
 use thiserror::Error;
 
 use super::FloatingIpRequest;
-use crate::coordination::project_turns::{ProjectTurn, ProjectTurns};
 
 /// Why a floating address cannot be associated with a port, in Neutron's words.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -33,16 +31,6 @@ pub enum FloatingIpTargetReject {
     NoSuchAddress { port: PortId, address: IpAddr },
 }
 
-/// The allocations of a project wait for each other. A network checks the project's quota, but it knows only its own
-/// floating addresses. The caller counts those on other networks ([`elsewhere`]), and that number must not change before
-/// the network allocates.
-static TURNS: LazyLock<ProjectTurns> = LazyLock::new(ProjectTurns::default);
-
-/// Waits until no other allocation of the project is under way.
-pub async fn turn(project: &ProjectId) -> ProjectTurn {
-    TURNS.turn(project).await
-}
-
 /// A request to allocate a floating address: any address of the network, associated with no port. The caller sets the
 /// quota.
 pub fn any(project: ProjectId) -> FloatingIpRequest {
@@ -59,7 +47,9 @@ pub fn any(project: ProjectId) -> FloatingIpRequest {
     }
 }
 
-/// The number of floating addresses that the project has on other networks.
+/// The number of floating addresses that the project has on other networks. A network checks the project's quota, but it
+/// knows only its own floating addresses. The number must not change before the network allocates, so the caller has the
+/// project's turn (`NetworkResources::floating_ip_turn`).
 pub fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -> usize {
     let held = view.held(project).into_iter().flat_map(|held| &held.floating_ips);
     held.filter_map(|id| view.floating_ip(*id)).filter(|row| row.network() != network).count()

@@ -117,10 +117,19 @@ impl KeystoneSession {
         let call = ServiceRequest::post(url).json(&self.account.request()).on_behalf_of(request);
         let answer = self.client.call(call).await.map_err(|failure| Refused::silent(&failure))?;
         let refused = |words: String| Refused { words, by_keystone: true };
-        if answer.status != 201 {
-            let words = format!("Keystone refused a token to the service's own account ({})", answer.complaint());
-            tracing::error!("{words}");
-            return Err(refused(words));
+        match answer.status {
+            201 => {}
+            400..=499 => {
+                let words = format!("Keystone refused a token to the service's own account ({})", answer.complaint());
+                tracing::error!("{words}");
+                return Err(refused(words));
+            }
+            // Keystone is in trouble, and has not judged the account.
+            _ => {
+                let words = format!("Keystone gives no token to the service's own account ({})", answer.complaint());
+                tracing::warn!("{words}");
+                return Err(Refused { words, by_keystone: false });
+            }
         }
         let read = || {
             let token = UserToken::new(answer.header("X-Subject-Token")?);

@@ -177,6 +177,24 @@ async fn a_refused_account_lets_nobody_in_and_does_not_hammer() {
 }
 
 #[tokio::test]
+async fn a_keystone_in_trouble_is_asked_again_at_once() {
+    for status in [500, 503] {
+        let stub = StubService::start(move |call, before| match (call.line.starts_with(LOGIN), before) {
+            (true, 0) => StubAnswer::Says(status, String::new()),
+            (true, _) => StubAnswer::Gives(201, "own", document(call, FAR)),
+            (false, _) => StubAnswer::Says(200, document(call, FAR)),
+        })
+        .await;
+        let provider = provider(&stub, None);
+        let found = owner(&provider, "user", false).await;
+        let Err(TokenError::Unavailable(reason)) = found else { panic!("{found:?}") };
+        assert!(reason.contains(&status.to_string()) && !reason.contains("refused"), "{reason}");
+        assert!(owner(&provider, "user", false).await.is_ok(), "{status}: no second login");
+        assert_eq!(stub.count(LOGIN), 2, "{status}");
+    }
+}
+
+#[tokio::test]
 async fn text_that_is_no_token_is_not_sent() {
     let stub = judging(|call| StubAnswer::Says(200, document(call, FAR))).await;
     let provider = provider(&stub, None);

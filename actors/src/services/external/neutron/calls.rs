@@ -128,11 +128,13 @@ pub(super) struct NeutronCalls {
     /// `extension_sync_interval`.
     sync_interval: Duration,
     extensions: Mutex<KnownExtensions>,
+    /// The turn of the caller that reads the list of extensions again.
+    refresh: Mutex<()>,
 }
 
 impl NeutronCalls {
     pub(super) fn new(service: Arc<CalledService>, sync_interval: Duration) -> Self {
-        Self { service, sync_interval, extensions: Mutex::default() }
+        Self { service, sync_interval, extensions: Mutex::default(), refresh: Mutex::default() }
     }
 
     pub(super) fn service(&self) -> &Arc<CalledService> {
@@ -276,24 +278,31 @@ impl NeutronCalls {
         self.ask(asker, call).await.map(drop)
     }
 
-    /// Whether Neutron has an extension. The list of extensions is read again after `extension_sync_interval`.
+    /// Whether Neutron has an extension. The list of extensions is read again after `extension_sync_interval`. One caller
+    /// reads it, and the others use the old list meanwhile. While there is no list, each caller reads it, so that nobody
+    /// waits for the call of another.
     pub(super) async fn has_extension(&self, asker: NeutronCaller<'_>, alias: &str) -> NeutronResult<bool> {
         #[derive(Deserialize)]
         struct Extension {
             alias: String,
         }
-        let mut known = self.extensions.lock().await;
-        let fresh = |at: &Instant, every: Duration| at.elapsed() < every;
-        if let Some((at, names)) = known.as_ref()
-            && fresh(at, self.sync_interval)
+        let has = |names: &[String]| names.iter().any(|name| name == alias);
+        let known = self.extensions.lock().await.clone();
+        if let Some((at, names)) = &known
+            && at.elapsed() < self.sync_interval
         {
-            return Ok(names.iter().any(|name| name == alias));
+            return Ok(has(names));
+        }
+        let turn = self.refresh.try_lock().ok();
+        if let (None, Some((_, old))) = (&turn, &known) {
+            return Ok(has(old));
         }
         let all: Vec<Extension> = self.list(asker.as_account(), "extensions", "fields=alias").await?;
         let names: Arc<Vec<String>> = Arc::new(all.into_iter().map(|one| one.alias).collect());
-        let has = names.iter().any(|name| name == alias);
-        *known = Some((Instant::now(), names));
-        Ok(has)
+        let found = has(&names);
+        *self.extensions.lock().await = Some((Instant::now(), names));
+        drop(turn);
+        Ok(found)
     }
 }
 

@@ -9,10 +9,47 @@ use chronova_events::security_group::DEFAULT;
 use serde_json::Value;
 
 use super::NeutronNetworks;
-use super::calls::{NeutronCaller, encoded};
+use super::calls::{NeutronCaller, NeutronError, encoded};
 use super::documents::{NeutronNetwork, NeutronPort};
 use super::groups::choose;
 use crate::ports::{PortError, ServiceCaller};
+
+/// Why a server cannot have a requested interface.
+enum NicRefusal {
+    /// The requested network or port does not exist.
+    Missing(String),
+    Other(PortError),
+}
+
+impl NicRefusal {
+    /// Nova answers 400 if the network or port of a new server does not exist.
+    fn of_new_server(self) -> PortError {
+        match self {
+            Self::Missing(message) => PortError::Invalid(message),
+            Self::Other(error) => error,
+        }
+    }
+
+    /// Nova answers 404 if the network or port for an existing server does not exist.
+    fn of_existing_server(self) -> PortError {
+        match self {
+            Self::Missing(message) => PortError::NotFound(message),
+            Self::Other(error) => error,
+        }
+    }
+}
+
+impl From<PortError> for NicRefusal {
+    fn from(error: PortError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<NeutronError> for NicRefusal {
+    fn from(error: NeutronError) -> Self {
+        Self::Other(error.into())
+    }
+}
 
 impl NeutronNetworks {
     pub(super) async fn check_all(
@@ -30,7 +67,8 @@ impl NeutronNetworks {
                 let known = self.networks_of(nics, asker).await?;
                 let external = matches!(networks, RequestedNetworks::OfAnyProject(_));
                 for nic in nics {
-                    self.check_nic(project, nic, &known, external, asker).await?;
+                    let checked = self.check_nic(project, nic, &known, external, asker).await;
+                    checked.map_err(NicRefusal::of_new_server)?;
                 }
                 nics.iter().filter(|nic| nic.port.is_none()).count()
             }
@@ -75,12 +113,7 @@ impl NeutronNetworks {
             )));
         }
         let known = self.networks_of(std::slice::from_ref(nic), asker).await?;
-        self.check_nic(project, nic, &known, false, asker).await.map_err(|error| match error {
-            // If the requested network or port does not exist, Nova answers 404 for an existing server, but 400 for a
-            // new one.
-            PortError::Invalid(message) if message.ends_with("could not be found.") => PortError::NotFound(message),
-            other => other,
-        })?;
+        self.check_nic(project, nic, &known, false, asker).await.map_err(NicRefusal::of_existing_server)?;
         self.check_room(project, usize::from(nic.port.is_none()), caller).await
     }
 
@@ -101,12 +134,12 @@ impl NeutronNetworks {
         networks: &BTreeMap<NetworkId, NeutronNetwork>,
         may_be_external: bool,
         asker: NeutronCaller<'_>,
-    ) -> Result<(), PortError> {
+    ) -> Result<(), NicRefusal> {
         if let Some(port) = nic.port {
             return self.check_port(project, port, asker).await;
         }
-        let Some(id) = nic.network else { return self.automatic(project, asker).await.map(drop) };
-        let missing = || PortError::Invalid(format!("Network {id} could not be found."));
+        let Some(id) = nic.network else { return Ok(self.automatic(project, asker).await.map(drop)?) };
+        let missing = || NicRefusal::Missing(format!("Network {id} could not be found."));
         let network = networks.get(&id).ok_or_else(missing)?;
         if !network.is_of(project) && !network.shared {
             // Neutron shows a user external networks and the networks that the user's project may use, and shows an
@@ -115,14 +148,15 @@ impl NeutronNetworks {
             match (network.external && !may_be_external, asker.is_user()) {
                 (true, _) => {
                     let message = format!("It is not allowed to create an interface on external network {id}");
-                    return Err(PortError::Forbidden(message));
+                    return Err(PortError::Forbidden(message).into());
                 }
                 (false, false) => return Err(missing()),
                 (false, true) => {}
             }
         }
         if network.subnets.is_empty() {
-            return Err(PortError::Invalid(format!("Network {id} requires a subnet in order to boot instances on.")));
+            let message = format!("Network {id} requires a subnet in order to boot instances on.");
+            return Err(PortError::Invalid(message).into());
         }
         let Some(address) = &nic.fixed_ip else { return Ok(()) };
         let query = format!("network_id={id}&fixed_ips={}", encoded(&format!("ip_address={address}")));
@@ -130,14 +164,15 @@ impl NeutronNetworks {
         match holders.first() {
             Some(port) => {
                 let device = &port.device_id;
-                Err(PortError::Invalid(format!("Fixed IP address {address} is already in use on instance {device}.")))
+                let message = format!("Fixed IP address {address} is already in use on instance {device}.");
+                Err(PortError::Invalid(message).into())
             }
             None => Ok(()),
         }
     }
 
-    async fn check_port(&self, project: &ProjectId, id: PortId, asker: NeutronCaller<'_>) -> Result<(), PortError> {
-        let missing = || PortError::Invalid(format!("Port id {id} could not be found."));
+    async fn check_port(&self, project: &ProjectId, id: PortId, asker: NeutronCaller<'_>) -> Result<(), NicRefusal> {
+        let missing = || NicRefusal::Missing(format!("Port id {id} could not be found."));
         let port: NeutronPort = match self.calls.show(asker, "ports", "port", &id.to_string()).await {
             Err(error) if error.status() == 404 => return Err(missing()),
             other => other?,
@@ -146,11 +181,11 @@ impl NeutronNetworks {
             return Err(missing());
         }
         if !port.device_id.is_empty() {
-            return Err(PortError::Conflict(format!("Port {id} is still in use.")));
+            return Err(PortError::Conflict(format!("Port {id} is still in use.")).into());
         }
         let deferred = port.ip_allocation.as_deref() == Some("deferred");
         match port.fixed_ips.is_empty() && !deferred {
-            true => Err(PortError::Invalid(format!("Port {id} requires a FixedIP in order to be used."))),
+            true => Err(PortError::Invalid(format!("Port {id} requires a FixedIP in order to be used.")).into()),
             false => Ok(()),
         }
     }

@@ -14,6 +14,7 @@ use chronova_events::instance::{RequestedNetworks, RequestedNic};
 use chronova_hypervisor::guest::NicPlug;
 use serde_json::{Map, Value, json};
 
+use super::calls::NeutronCaller;
 use super::documents::NeutronPort;
 use super::plug::plug;
 use super::{NeutronNetworks, NeutronOptions};
@@ -37,6 +38,10 @@ struct NeutronState {
     loses: usize,
     /// How many more lists of ports are empty, as if the ports were created a moment later.
     hides: usize,
+    /// How many more lists of extensions get no answer.
+    hangs: usize,
+    /// The message with which the stub refuses to show a port (400).
+    refuses: Option<&'static str>,
     /// The network belongs to another project and is external.
     external: bool,
     vif_type: Option<&'static str>,
@@ -69,6 +74,10 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
             StubAnswer::Gives(201, "of-the-account", json!({"token": token}).to_string())
         }
         ("GET", ["extensions"]) => {
+            if state.hangs > 0 {
+                state.hangs -= 1;
+                return StubAnswer::Silence;
+            }
             let several = state.others.iter().map(|_| json!({"alias": "binding-extended"}));
             says(200, &json!({"extensions": several.collect::<Vec<_>>()}))
         }
@@ -116,6 +125,9 @@ fn answer(state: &SharedState, url: &str, call: &StubCall) -> StubAnswer {
         }
         (_, ["ports", id, "bindings", rest @ ..]) => bindings::answer(&mut state, method, id, rest, &call.body),
         ("PUT" | "GET" | "DELETE", ["ports", id]) => {
+            if let ("GET", Some(message)) = (method, state.refuses) {
+                return says(400, &json!({"NeutronError": {"type": "BadRequest", "message": message, "detail": ""}}));
+            }
             let Some(at) = state.ports.iter().position(|port| port["id"] == **id) else {
                 return refusal(404, "PortNotFound");
             };
@@ -342,6 +354,43 @@ async fn a_user_s_request_carries_the_service_s_token_too() {
 }
 
 #[tokio::test]
+async fn a_hung_list_of_extensions_keeps_no_other_caller_waiting() {
+    let neutron = NeutronStub::start().await;
+    neutron.state.lock().unwrap().hangs = 1;
+    let meta = meta();
+    let ask = || neutron.networks.calls.has_extension(NeutronCaller::account(&meta), "router");
+    let second = async {
+        while neutron.service.count("GET /v2.0/extensions") < 1 {
+            tokio::task::yield_now().await;
+        }
+        ask().await
+    };
+    tokio::select! {
+        hung = ask() => panic!("the call that hangs has ended first: {hung:?}"),
+        found = second => assert!(matches!(found, Ok(false)), "{found:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_missing_port_or_network_is_404_for_an_existing_server() {
+    let neutron = NeutronStub::start().await;
+    let (project, caller) = (ProjectId::new(PROJECT), ServiceCaller::system("test"));
+    let port = RequestedNic { network: None, port: Some(PortId::random()), fixed_ip: None, tag: None };
+    let network = RequestedNic { network: Some(SUBNET.parse().unwrap()), ..on_network() };
+    for nic in [&port, &network] {
+        let attached = neutron.networks.check_attach(&project, nic, &caller).await;
+        assert!(matches!(&attached, Err(PortError::NotFound(text)) if text.ends_with("not be found.")), "{attached:?}");
+        let networks = RequestedNetworks::These(vec![nic.clone()]);
+        let new = neutron.networks.check(&project, &networks, &[], &caller).await;
+        assert!(matches!(&new, Err(PortError::Invalid(text)) if text.ends_with("not be found.")), "{new:?}");
+    }
+    // A refusal stays 400, whatever its words are.
+    neutron.state.lock().unwrap().refuses = Some("A field of the request could not be found.");
+    let refused = neutron.networks.check_attach(&project, &port, &caller).await;
+    assert!(matches!(refused, Err(PortError::Invalid(_))), "{refused:?}");
+}
+
+#[tokio::test]
 async fn the_quota_of_ports_counts() {
     let neutron = NeutronStub::start().await;
     let check = async |many: usize| {
@@ -360,14 +409,28 @@ async fn a_wait_ends_with_the_port_or_with_an_event() {
     let wait = |patience| neutron.networks.await_plugged(&ports, patience);
     assert_eq!(wait(Duration::ZERO).await, Ok(PlugState::NotYet));
     let long = Duration::from_hours(1);
-    let (failed, ()) = tokio::join!(wait(long), async {
-        while neutron.service.count("GET /v2.0/ports?id=") < 2 {
+    let mut waiting = std::pin::pin!(wait(long));
+    let asked = async |times: usize| {
+        while neutron.service.count("GET /v2.0/ports?id=") < times {
             tokio::task::yield_now().await;
         }
-        neutron.networks.heard_of(PortId::random(), false);
-        neutron.networks.heard_of(ports[0], false);
-    });
-    assert_eq!(failed, Ok(PlugState::Failed), "the wait did not end with the event of its own port");
+    };
+    tokio::select! {
+        ended = &mut waiting => panic!("the wait ended without an event: {ended:?}"),
+        () = asked(2) => {}
+    }
+    neutron.networks.heard_of(PortId::random(), false);
+    let a_while = async {
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        ended = &mut waiting => panic!("the event of another port ended the wait: {ended:?}"),
+        () = a_while => {}
+    }
+    neutron.networks.heard_of(ports[0], false);
+    assert_eq!(waiting.await, Ok(PlugState::Failed), "the wait did not end with the event of its own port");
     neutron.state.lock().unwrap().ports[0].insert("status".to_owned(), json!("ACTIVE"));
     assert_eq!(wait(long).await, Ok(PlugState::Plugged));
 }

@@ -34,6 +34,7 @@ use chronova_projections::views::Views;
 
 use super::{NetworkCommand, NetworkReject, NetworkRoot};
 use crate::aggregate::CommandError;
+use crate::coordination::project_turns::ProjectTurns;
 use crate::coordination::touched_networks::TouchedNetworks;
 use crate::gateway::CommandGateway;
 use crate::ports::{
@@ -51,11 +52,13 @@ pub struct EmbeddedNetworks {
     gateway: Arc<CommandGateway>,
     views: Arc<Views>,
     touched: TouchedNetworks,
+    floating_ip_turns: ProjectTurns,
 }
 
 impl EmbeddedNetworks {
     pub fn new(gateway: Arc<CommandGateway>, views: Arc<Views>) -> Arc<Self> {
-        Arc::new(Self { gateway, views, touched: TouchedNetworks::default() })
+        let (touched, floating_ip_turns) = (TouchedNetworks::default(), ProjectTurns::default());
+        Arc::new(Self { gateway, views, touched, floating_ip_turns })
     }
 
     /// The networks that may have ports of the server.

