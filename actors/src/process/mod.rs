@@ -17,7 +17,7 @@
 //! | `ask_server` | claims quota or creates an image, and then sends the request to its server |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | one process each |
 //! | `attach_interface`, `detach_interface` | a server's interfaces |
-//! | `attach_volume`, `detach_volume`, `swap_volume`, `extend_disk` | a server's volumes; steps: `disks`, `build_volumes` |
+//! | `attach_volume`, `detach_volume`, `swap_volume`, `extend_disk` | volumes; steps: `disks`, `build_volumes` |
 //! | `away`, `snapshot_volumes` | the volumes of a server without a host, and images of volumes |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve` | one process each |
 //! | `change_password` | changes the password of a guest's administrator |
