@@ -1,14 +1,12 @@
-//! The log lines and metrics of a running server.
+//! The log lines of a running server.
 //!
-//! **Logs** are `tracing` events, one line each, as text or as JSON. A line includes the fields of its enclosing spans.
+//! They are `tracing` events, one line each, as text or as JSON. A line includes the fields of its enclosing spans.
 //! The HTTP layer opens a span with `request_id`, so an operator can find each line that a request causes.
 //! Level and target come from `[DEFAULT] debug`, `log_file`, `log_dir`, `use_json`, `use_stderr`, `use_syslog` and
 //! `use_journal`, or from the file of `log_config_append` alone; the environment variable `RUST_LOG` overrides the level.
 //! Log files are opened for appending and can be reopened after rotation.
 //!
-//! **Metrics** are in one Prometheus registry. Every name begins with `chronova_`.
-//!
-//! Invariant: a log line or metric that fails never fails a request.
+//! Invariant: a log line that fails never fails a request.
 
 mod daemons;
 pub mod log_config;
@@ -20,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chronova_events::clock::{Clock as _, SystemClock};
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use thiserror::Error;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
@@ -45,8 +42,6 @@ pub enum TelemetryError {
     Level(#[source] reload::Error),
     #[error("logging is set up already")]
     Twice(#[source] tracing_subscriber::util::TryInitError),
-    #[error("the metric {name} cannot be registered")]
-    Metric { name: String, source: prometheus::Error },
 }
 
 /// Where the server logs to, and in which form.
@@ -227,77 +222,6 @@ impl Write for LogFile {
     }
 }
 
-/// The metrics of one server. Clones share the registry.
-#[derive(Debug, Clone)]
-pub struct Metrics {
-    registry: Registry,
-}
-
-const PREFIX: &str = "chronova";
-
-impl Metrics {
-    /// Creates a registry that has only the build information.
-    pub fn new() -> Result<Self, TelemetryError> {
-        let metrics = Self { registry: Registry::new() };
-        metrics
-            .gauge("build_info", "The running build; always 1.", &["version"])?
-            .with_label_values(&[env!("CARGO_PKG_VERSION")])
-            .set(1);
-        Ok(metrics)
-    }
-
-    /// Registers a counter. `name` has no prefix and must end in `_total`.
-    pub fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, TelemetryError> {
-        let counter = IntCounterVec::new(opts(name, help), labels).map_err(|source| bad_metric(name, source))?;
-        self.register(name, counter)
-    }
-
-    /// Registers a gauge.
-    pub fn gauge(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, TelemetryError> {
-        let gauge = IntGaugeVec::new(opts(name, help), labels).map_err(|source| bad_metric(name, source))?;
-        self.register(name, gauge)
-    }
-
-    /// Registers a histogram. The name of a histogram of times must end in `_seconds`. `buckets` are upper bounds.
-    pub fn histogram(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        buckets: &[f64],
-    ) -> Result<HistogramVec, TelemetryError> {
-        let opts = HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec());
-        let histogram = HistogramVec::new(opts, labels).map_err(|source| bad_metric(name, source))?;
-        self.register(name, histogram)
-    }
-
-    fn register<M>(&self, name: &str, metric: M) -> Result<M, TelemetryError>
-    where
-        M: prometheus::core::Collector + Clone + 'static,
-    {
-        self.registry.register(Box::new(metric.clone())).map_err(|source| bad_metric(name, source))?;
-        Ok(metric)
-    }
-
-    /// The registry, for metrics that other crates collect.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
-    /// The body of `GET /metrics`, as `text/plain; version=0.0.4`.
-    pub fn render(&self) -> String {
-        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
-    }
-}
-
-fn opts(name: &str, help: &str) -> Opts {
-    Opts::new(format!("{PREFIX}_{name}"), help)
-}
-
-fn bad_metric(name: &str, source: prometheus::Error) -> TelemetryError {
-    TelemetryError::Metric { name: name.to_owned(), source }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -375,17 +299,5 @@ mod tests {
         assert_eq!(settings.filter(Some("warn")).unwrap().to_string(), "warn");
         assert_eq!(LogSettings::default().filter(Some(" ")).unwrap().to_string(), "info");
         assert!(settings.filter(Some("a=b=c")).is_err());
-    }
-
-    #[test]
-    fn metrics_are_named_and_rendered() {
-        let metrics = Metrics::new().unwrap();
-        let requests = metrics.counter("requests_total", "Requests.", &["code"]).unwrap();
-        requests.with_label_values(&["200"]).inc();
-        let text = metrics.render();
-        assert!(text.contains("chronova_requests_total{code=\"200\"} 1"), "{text}");
-        assert!(text.contains("chronova_build_info{version="), "{text}");
-        let twice = metrics.counter("requests_total", "Requests.", &["code"]).unwrap_err();
-        assert_eq!(twice.to_string(), "the metric requests_total cannot be registered");
     }
 }

@@ -1,6 +1,6 @@
-//! Tests TLS of the real binary, with certificates from openssl and with curl as the client.
+//! Tests the listeners of the real binary: TLS, with certificates from openssl and with curl as the client, and metrics.
 //!
-//! Without openssl or curl, the tests print the reason and skip.
+//! Without openssl or curl, the tests of TLS print the reason and skip.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_debug_implementations, unreachable_pub)]
 
@@ -28,6 +28,18 @@ fn skipped(folder: &Path) -> bool {
 
 const TRUST: [&str; 2] = ["--cacert", "authority.pem"];
 const TOKEN: [&str; 2] = ["--header", "X-Auth-Token: admin"];
+
+#[test]
+fn the_metrics_name_the_build() {
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let metrics = cloud.client().get("/metrics").unwrap().expect(200).body;
+    let lines = metrics.as_str().unwrap().lines();
+    let build: Vec<&str> = lines.filter(|line| line.starts_with("chronova_build_info{")).collect();
+    let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(build.len() == 1 && build[0].contains(&version) && build[0].ends_with(" 1"), "{build:?}");
+    cloud.stop();
+}
 
 #[test]
 fn with_a_certificate_the_apis_speak_only_tls() {

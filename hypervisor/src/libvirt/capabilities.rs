@@ -21,6 +21,15 @@ use crate::traits;
 const CALL: &str = "capabilities";
 const GIB: u64 = 1 << 30;
 
+/// The mode without `[libvirt] cpu_mode`. libvirt has no `host-model` for AArch64.
+fn default_cpu_mode(kvm: bool, arch: &str) -> CpuMode {
+    match (kvm, arch) {
+        (true, "aarch64") => CpuMode::HostPassthrough,
+        (true, _) => CpuMode::HostModel,
+        (false, _) => CpuMode::None,
+    }
+}
+
 fn parse(xml: &str) -> DriverResult<Document<'_>> {
     Document::parse(xml)
         .map_err(|error| DriverError::Failed { call: CALL, message: format!("unreadable answer: {error}") })
@@ -78,7 +87,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     }
     let node = connect.node_info().during(CALL)?;
     (cpu.sockets, cpu.cores, cpu.threads) = (node.sockets * node.nodes.max(1), node.cores, node.threads);
-    let mode = options.cpu_mode.unwrap_or(if kvm { CpuMode::HostModel } else { CpuMode::None });
+    let mode = options.cpu_mode.unwrap_or_else(|| default_cpu_mode(kvm, &arch));
     let presented = emulated_features(domain);
     let features = cpu.features.iter().chain(&presented).map(String::as_str).collect();
     let host_cpu = HostCpu { arch: &arch, virt_type: virt_name(kvm), mode, features };

@@ -26,7 +26,7 @@ use chronova_web::health::Health;
 use chronova_web::metrics::HttpMetrics;
 use chronova_web::policy::Enforcer;
 use chronova_web::service::Service;
-use prometheus::IntGauge;
+use prometheus::{IntGauge, Opts};
 use serde_json::json;
 
 use super::calls::CallGauges;
@@ -281,6 +281,7 @@ fn with_identity(mut app: App, identity: OpenedIdentity) -> App {
 
 fn metrics(member: &Member, parts: &ServingParts, seat: Option<&ClusterSeat>) -> Result<prometheus::Registry> {
     let registry = prometheus::Registry::new();
+    registry.register(Box::new(build_info()?))?;
     let queries = Arc::clone(parts.operations.queries());
     registry.register(Box::new(Gauges::new(queries, Arc::clone(&member.log))?))?;
     registry.register(Box::new(ReconcilerGauges::new(parts.reconcilers.clone())?))?;
@@ -297,6 +298,18 @@ fn metrics(member: &Member, parts: &ServingParts, seat: Option<&ClusterSeat>) ->
         registry.register(Box::new(CallGauges::new(clients)?))?;
     }
     Ok(registry)
+}
+
+/// The version of the program, and the commit if the build had the environment variable `CHRONOVA_COMMIT`.
+fn build_info() -> prometheus::Result<IntGauge> {
+    let described = Opts::new("chronova_build_info", "The running build; always 1.");
+    let described = described.const_label("version", env!("CARGO_PKG_VERSION"));
+    let info = IntGauge::with_opts(match option_env!("CHRONOVA_COMMIT") {
+        Some(commit) => described.const_label("commit", commit),
+        None => described,
+    })?;
+    info.set(1);
+    Ok(info)
 }
 
 fn threads() -> usize {

@@ -8,7 +8,7 @@ import { Who } from '../lib/who.js';
 
 /** Filters of the API: name, label, example. */
 const FILTERS = [
-  ['kind', 'Kind', 'instance.deleted'], ['user', 'User id', ''], ['project', 'Project id', ''], ['server', 'Server id', ''],
+  ['kind', 'Kind', 'instance.deleted'], ['user', 'User id', ''], ['project', 'Project id', ''], ['server', 'Server', 'name or id'],
   ['host', 'Host', 'name or id'], ['request_id', 'Request', 'req-…'],
 ];
 const SPANS = [['900', 'Last 15 minutes'], ['3600', 'Last hour'], ['86400', 'Last day'], ['604800', 'Last week'], ['', 'All of the log']];

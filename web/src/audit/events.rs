@@ -1,8 +1,12 @@
 //! `GET /chronova/v1/events`: the log, page by page or live.
 
+use std::sync::Arc;
+
 use chronova_events::envelope::Recorded;
 use chronova_events::registry::DecodeError;
+use chronova_projections::servers::ServerRow;
 use serde_json::json;
+use uuid::Uuid;
 
 use super::feed::{self, FeedRight};
 use super::filters::{AuditQuery, limit};
@@ -23,7 +27,7 @@ pub(super) const SSE: &str = "text/event-stream";
 const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
-    let mut asked = AuditQuery::parse(&ctx.query)?;
+    let mut asked = AuditQuery::parse(&ctx.query, names(&ctx)?)?;
     let accept = ctx.header("Accept").unwrap_or_default();
     let format = format(&ctx, accept)?;
     let store = ctx.app.log()?;
@@ -32,6 +36,22 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
         true => follow(&ctx, asked, format),
         false => page(&ctx, asked, format).await,
     }
+}
+
+/// Finds the ids of hosts by name, and of servers for callers who may see personal fields: a server's name is one.
+fn names(ctx: &Ctx) -> Result<impl Fn(&str, &str) -> Vec<Uuid>, Fault> {
+    let (views, personal) = (Arc::clone(&ctx.queries()?.views), ctx.allows(PERSONAL, &ctx.own_target()));
+    Ok(move |key: &str, name: &str| -> Vec<Uuid> {
+        let is_named = |row: &&Arc<ServerRow>| row.server().is_some_and(|server| server.request.name == name);
+        match key {
+            "host" => views.hosts.read(|view| {
+                let named = view.all().filter(|host| host.hostname == name);
+                named.map(|host| host.id.0).collect()
+            }),
+            _ if personal => views.servers.read(|view| view.all().filter(is_named).map(|row| row.id.0).collect()),
+            _ => Vec::new(),
+        }
+    })
 }
 
 /// A feed that starts after the last event that the client has seen.
@@ -43,7 +63,7 @@ fn follow(ctx: &Ctx, mut asked: AuditQuery, format: Format) -> Result<Reply, Fau
     }
     let personal = ctx.allows(PERSONAL, &ctx.own_target());
     let right = FeedRight { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE, personal };
-    let stream = feed::start(right, std::sync::Arc::clone(ctx.app.log()?), asked, format)?;
+    let stream = feed::start(right, Arc::clone(ctx.app.log()?), asked, format)?;
     // Proxies must not buffer the feed.
     let reply = Reply::stream(SSE, None, stream).header("Cache-Control", "no-store");
     Ok(reply.header("X-Accel-Buffering", "no"))

@@ -40,7 +40,8 @@ pub(super) struct AuditQuery {
 }
 
 impl AuditQuery {
-    pub(super) fn parse(query: &Query) -> Result<Self, Fault> {
+    /// `named` finds the ids of the servers or hosts that have a name; its first argument is the filter.
+    pub(super) fn parse(query: &Query, named: impl Fn(&str, &str) -> Vec<Uuid>) -> Result<Self, Fault> {
         for (key, _) in query.pairs() {
             if !KNOWN.contains(&key.as_str()) {
                 return Err(Fault::bad_request(format!(
@@ -54,9 +55,7 @@ impl AuditQuery {
         }
         let all = |key| query.all(key).map(str::to_owned).collect::<Vec<_>>();
         let things = ["server", "host"].into_iter().flat_map(|key| all(key).into_iter().map(move |value| (key, value)));
-        let things = things
-            .map(|(key, value)| Uuid::parse_str(&value).map_err(|_| wrong(key, &value, "a UUID")))
-            .collect::<Result<_, _>>()?;
+        let things = things.map(|(key, value)| ids(key, &value, &named)).collect::<Result<Vec<_>, _>>()?.concat();
         let criteria = Criteria {
             streams: all("stream"),
             kinds: all("kind"),
@@ -71,6 +70,24 @@ impl AuditQuery {
         let after = number(query, "after")?.map_or(Position::START, Position);
         let up_to = number(query, "up_to")?.map_or(Position(u64::MAX), Position);
         Ok(Self { criteria, after, up_to })
+    }
+}
+
+/// The ids that a value of the filter `server` or `host` means. Several hosts may have had the name one after the other,
+/// but two servers of one name are different servers.
+fn ids(key: &str, value: &str, named: impl Fn(&str, &str) -> Vec<Uuid>) -> Result<Vec<Uuid>, Fault> {
+    if let Ok(id) = Uuid::parse_str(value) {
+        return Ok(vec![id]);
+    }
+    let found = named(key, value);
+    match found.len() {
+        0 => Err(Fault::bad_request(format!(
+            "No {key} has the name {value:?}. For a {key} that is gone, give its UUID."
+        ))),
+        many @ 2.. if key == "server" => {
+            Err(Fault::bad_request(format!("{many} servers have the name {value:?}: give the UUID of one.")))
+        }
+        _ => Ok(found),
     }
 }
 
@@ -106,7 +123,12 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<AuditQuery, String> {
-        AuditQuery::parse(&Query::parse(text).unwrap()).map_err(|fault| fault.message.clone())
+        let named = |key: &str, name: &str| match (key, name) {
+            ("server", "web-1") | ("host", "h1") => vec![Uuid::from_u128(8)],
+            (_, "twice") => vec![Uuid::from_u128(8), Uuid::from_u128(9)],
+            _ => Vec::new(),
+        };
+        AuditQuery::parse(&Query::parse(text).unwrap(), named).map_err(|fault| fault.message.clone())
     }
 
     #[test]
@@ -118,7 +140,14 @@ mod tests {
         assert_eq!((criteria.things, after, up_to), (vec![server], Position(9), Position(u64::MAX)));
         assert_eq!(criteria.since, Some(Timestamp(1_769_860_800_000_000)));
         assert!(parse("knd=x").unwrap_err().contains("\"knd\" is unknown"));
-        for bad in ["server=web-1", "since=yesterday", "after=-1"] {
+        for (text, ids) in [("server=web-1", vec![8]), ("host=h1&server=web-1", vec![8, 8]), ("host=twice", vec![8, 9])]
+        {
+            let things: Vec<u128> = parse(text).unwrap().criteria.things.iter().map(Uuid::as_u128).collect();
+            assert_eq!(things, ids, "{text}");
+        }
+        assert!(parse("host=web-1").unwrap_err().contains("No host has the name \"web-1\""));
+        assert!(parse("server=twice").unwrap_err().contains("2 servers have the name \"twice\""));
+        for bad in ["since=yesterday", "after=-1"] {
             assert!(parse(bad).unwrap_err().contains("but must be"), "{bad}");
         }
         assert!(parse(&"user=a&".repeat(65)).unwrap_err().contains("64 times"));

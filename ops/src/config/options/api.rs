@@ -9,9 +9,9 @@ section! {
     Api = "api" from Nova {
         auth_strategy: String => here {
             default: Text("keystone"), choices: &["keystone", "noauth2"],
-            help: "`keystone` asks for a token of the identity service. `noauth2` believes what the token says \
-                   (USER or USER:PROJECT; the user `admin` has the role admin) and is refused on anything but loopback \
-                   listeners: a mode for tests.",
+            help: "`keystone` asks for a token of the identity service. `noauth2` believes what the token says (USER \
+                   or USER:PROJECT; the user `admin` has the role admin) and is a mode for tests: Chronova refuses \
+                   it unless all listeners are loopback addresses.",
         }
         max_limit: u32 => web.max_limit by Whole {
             min: Some(0.0),
@@ -41,8 +41,8 @@ section! {
         vendordata_providers: Vec<String> => here {
             default: Text("StaticJSON"), choices: &["StaticJSON", "DynamicJSON"],
             deprecated: &[("DEFAULT", "vendordata_providers")],
-            help: "Sources of vendor data in metadata: StaticJSON, the same for all servers, and DynamicJSON, which asks other \
-                   services for each.",
+            help: "Sources of vendor data in metadata. StaticJSON is the same for all servers. DynamicJSON asks \
+                   other services about each server.",
         }
         vendordata_jsonfile_path: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "vendordata_jsonfile_path")],
@@ -61,28 +61,30 @@ section! {
         vendordata_dynamic_connect_timeout: u32 => here {
             default: Text("5"), min: Some(3.0), unit: "seconds",
             deprecated: &[("DEFAULT", "vendordata_dynamic_connect_timeout")],
-            help: "How long connecting to one of them may take.",
+            help: "How long Chronova may take to connect to one of these services.",
         }
         vendordata_dynamic_read_timeout: u32 => here {
             default: Text("5"), min: Some(0.0), unit: "seconds",
             deprecated: &[("DEFAULT", "vendordata_dynamic_read_timeout")],
-            help: "How long its answer may take, which may be 256 KiB long.",
+            help: "How long the answer of one of these services may take. An answer may have up to 256 KiB.",
         }
         vendordata_dynamic_failure_fatal: bool => here {
             default: Text("false"),
             deprecated: &[("DEFAULT", "vendordata_dynamic_failure_fatal")],
-            help: "Fail metadata requests and config drives if one of them does not answer. Off: its data is {}.",
+            help: "Fail metadata requests and config drives if one of these services does not answer. Off: the data \
+                   of that service is {}.",
         }
         metadata_cache_expiration: u32 => here {
             default: Text("15"), min: Some(0.0), unit: "seconds",
             deprecated: &[("DEFAULT", "metadata_cache_expiration")],
-            help: "How long a guest's metadata may be answered from a cache. It is read from memory here, without a \
-                   cache: any value gives the present data, as 0 does in Nova.",
+            help: "How long Nova may answer with metadata from its cache. Chronova has no cache of metadata: every \
+                   value gives the present data, as 0 does in Nova.",
         }
         use_forwarded_for: bool => web.metadata.use_forwarded_for {
             deprecated: &[("DEFAULT", "use_forwarded_for")],
             help: "Identify a guest that asks for its metadata by X-Forwarded-For, if the header names one address. \
-                   Because any client can write it, it counts only from [chronova] trusted_proxies.",
+                   Any client can write this header, so it counts only if the request comes from one of [chronova] \
+                   trusted_proxies.",
         }
     }
 }
@@ -91,28 +93,28 @@ section! {
     /// oslo.policy.
     OsloPolicy = "oslo_policy" from Oslo {
         enforce_scope: bool => web.policy.enforce_scope {
-            help: "Refuse a token whose scope (system, domain, project) is not one the rule is meant for.",
+            help: "Refuse a token whose scope (system, domain, project) is not among the scopes of the rule.",
         }
         enforce_new_defaults: bool => web.policy.enforce_new_defaults {
-            help: "Apply the new default rules alone; otherwise a user that passes the older default passes as well.",
+            help: "Apply only the new default rules. Off: a user who passes the older default rule is also allowed.",
         }
         policy_file: PathBuf => web.policy.policy_file by Present {
             default: Text("policy.yaml"),
             deprecated: &[("DEFAULT", "policy_file")],
-            help: "YAML or JSON file that overrides rules, relative to the configuration file that is read first. It \
-                   need not exist unless it is named.",
+            help: "YAML or JSON file that overrides rules, relative to the configuration file that is read first. \
+                   Without this option, the file may be missing.",
         }
         policy_default_rule: String => web.policy.default_rule {
             deprecated: &[("DEFAULT", "policy_default_rule")],
-            help: "Rule that is used where a rule asked for, or referred to by another, is not defined. If it is not \
-                   defined either, every request is refused.",
+            help: "The rule that replaces a rule that is not defined. If this rule is not defined either, a request \
+                   that needs it is refused.",
         }
         policy_dirs: Multi => web.policy.policy_dirs by Paths {
             default: Text("policy.d"),
             deprecated: &[("DEFAULT", "policy_dirs")],
-            help: "Directories, relative to the configuration file that is read first, whose files are read after \
-                   policy_file in the order of their names; later rules win. Hidden files and subdirectories \
-                   are passed over. A missing directory causes a warning.",
+            help: "Directories with more rules, relative to the configuration file that is read first. Their files \
+                   are read after policy_file, in the order of their names; later rules win. Hidden files and \
+                   subdirectories are skipped. A missing directory causes a warning.",
         }
     }
 }
@@ -127,17 +129,17 @@ section! {
             help: "Let pages of allowed origins send credentials.",
         }
         expose_headers: Vec<String> => web.cors.expose_headers {
-            help: "Response headers that pages may read. The default is the one Nova sets for itself.",
+            help: "Response headers that pages may read. The default is Nova's own.",
         }
         max_age: u32 => web.cors.max_age {
             min: Some(0.0), unit: "seconds",
             help: "How long a browser may remember the answer to a preflight request.",
         }
         allow_methods: Vec<String> => web.cors.allow_methods {
-            help: "Methods that pages may use. The default is the one Nova sets for itself.",
+            help: "Methods that pages may use. The default is Nova's own.",
         }
         allow_headers: Vec<String> => web.cors.allow_headers {
-            help: "Request headers that pages may send. The default is the one Nova sets for itself.",
+            help: "Request headers that pages may send. The default is Nova's own.",
         }
     }
 }
@@ -146,8 +148,8 @@ section! {
     /// oslo.middleware.
     OsloMiddleware = "oslo_middleware" from Oslo {
         enable_proxy_headers_parsing: bool => web.enable_proxy_headers_parsing {
-            help: "Trust the headers of the proxies in [chronova] trusted_proxies about the client's side: \
-                   X-Forwarded-Proto, -Host and -Prefix become the links of answers.",
+            help: "Build the links of answers from X-Forwarded-Proto, -Host and -Prefix, if a proxy of [chronova] \
+                   trusted_proxies sent the request.",
         }
     }
 }
@@ -220,12 +222,13 @@ section! {
     Wsgi = "wsgi" from Nova {
         ssl_cert_file: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "ssl_cert_file")],
-            help: "File with the certificate of the API listeners (PEM), followed by those that sign it. Unset: no TLS. Read \
-                   at the start; a new one needs a restart. See [DEFAULT] enabled_ssl_apis.",
+            help: "File with the certificate of the API listeners (PEM), followed by the certificates of the \
+                   authorities that signed it. Unset: no TLS. The server reads the file at the start, and again on \
+                   SIGHUP. See [DEFAULT] enabled_ssl_apis.",
         }
         ssl_key_file: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "ssl_key_file")],
-            help: "File with the private key of ssl_cert_file (PEM).",
+            help: "File with the private key of ssl_cert_file (PEM). The server reads both files at the same time.",
         }
         ssl_ca_file: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "ssl_ca_file")],
@@ -240,10 +243,10 @@ section! {
         client_socket_timeout: u32 => serving.patience.stalled by Seconds {
             max: Some(86400.0), unit: "seconds",
             deprecated: &[("DEFAULT", "client_socket_timeout")],
-            help: "Close a connection if the client reads nothing of an answer for so long; 0 waits without limit. \
-                   Between two requests a connection is kept for 5 seconds at most. The head of a request has to \
-                   arrive within 10 seconds, a JSON body within 60, and of an upload something every 60 seconds, \
-                   whatever is set here.",
+            help: "Close a connection if the client reads nothing of an answer for this time; 0 waits without limit. \
+                   Other limits are fixed: a connection stays open for 5 seconds between two requests. The head of a \
+                   request must arrive within 10 seconds, and a JSON body within 60 seconds. An upload must bring \
+                   data at least every 60 seconds.",
         }
     }
 }

@@ -48,7 +48,7 @@ section! {
         }
         public_host: String => here {
             default: HostAddress,
-            help: "Host name or address to name in the catalogue where a listener is bound to every address (0.0.0.0, ::).",
+            help: "Host name or address for the catalogue, if a listener is bound to every address (0.0.0.0, ::).",
         }
         region_name: String => here {
             default: Text("RegionOne"),
@@ -56,8 +56,8 @@ section! {
         }
         image_service: String => here {
             default: Text("auto"), choices: &["auto", "embedded", "glance"],
-            help: "Where images are: in the embedded service, or in Glance. auto: in Glance where [keystone_authtoken] auth_url \
-                   names a Keystone, because such a cloud has one.",
+            help: "Where images are: in the embedded service, or in Glance. auto: in Glance if [keystone_authtoken] \
+                   auth_url names a Keystone, because a cloud with Keystone also has Glance.",
         }
         key_manager: String => here {
             default: Text("embedded"), choices: &["embedded", "none"],
@@ -66,8 +66,8 @@ section! {
         }
         volume_service: String => here {
             default: Text("auto"), choices: &["auto", "embedded", "cinder"],
-            help: "Where volumes are: in the embedded service, or in Cinder. auto: in Cinder where [keystone_authtoken] auth_url \
-                   names a Keystone, because such a cloud has one.",
+            help: "Where volumes are: in the embedded service, or in Cinder. auto: in Cinder if [keystone_authtoken] \
+                   auth_url names a Keystone, because a cloud with Keystone also has Cinder.",
         }
         hypervisors: Words => here {
             help: "The compute hosts: libvirt URIs (qemu:///system, qemu+tls://host/system, \
@@ -80,13 +80,13 @@ section! {
         }
         driver_threads: u32 => drivers.libvirt.workers by Whole {
             min: Some(1.0), max: Some(256.0),
-            help: "Calls that may be under way to one compute host at the same time. libvirt calls block a thread; the \
-                   bound keeps one hanging libvirtd from taking those of the others.",
+            help: "Calls to one compute host that may be under way at the same time. A call to libvirt blocks a \
+                   thread. Each host has its own threads, so a hanging libvirtd blocks only calls to its own host.",
         }
         driver_timeout: u32 => drivers.libvirt.call_deadline by Seconds {
             min: Some(1.0), unit: "seconds",
-            help: "Time after which a call to a compute host counts as failed. Transfers of images have no bound of \
-                   their own but must make progress within it.",
+            help: "Time after which a call to a compute host counts as failed. A transfer of an image may take \
+                   longer, but must make progress within this time.",
         }
         host_cpus: Option<String> => here {
             help: "Processors of hosts that differ from [compute] cpu_shared_set and cpu_dedicated_set, by host name: \
@@ -98,9 +98,9 @@ section! {
                    spec; repeated for more specs and hosts. [pci] device_spec does not apply to a host named here.",
         }
         live_migration_interface: Option<String> => runtime.live.interface {
-            help: "Network interface of the compute hosts that live migrations come in by, as each host's libvirt \
-                   names it. A host whose libvirt reports none gets no guest. `[libvirt] live_migration_inbound_addr` \
-                   wins over it.",
+            help: "Network interface on which compute hosts receive live migrations, under the name that each host's \
+                   libvirt gives it. A host whose libvirt does not report this interface receives no guest. \
+                   `[libvirt] live_migration_inbound_addr` has precedence over this option.",
         }
         rbd_monitors: Vec<String> => drivers.libvirt.images.rbd.monitors {
             help: "Ceph's monitors, HOST or HOST:PORT, as the compute hosts reach them, with [libvirt] images_type rbd.",
@@ -121,16 +121,17 @@ section! {
         }
         event_store_lease: u32 => here {
             default: Text("10"), min: Some(2.0), max: Some(300.0), unit: "seconds",
-            help: "How long a member leads without a word to the database. Its process is killed after six tenths of it; \
-                   another member leads after all of it.",
+            help: "How long a member may lead while the database does not hear from it. After 60 % of this time, the \
+                   process of the member is killed. After the whole time, another member may lead.",
         }
         event_store_patience: u32 => here {
             default: Text("30"), min: Some(1.0), max: Some(3600.0), unit: "seconds",
-            help: "How long an append waits for a database that does not answer, before the log takes no more.",
+            help: "How long an append waits for a database that does not answer. After this time, the log accepts no \
+                   more appends.",
         }
         event_store_asynchronous: bool => here {
             default: Text("false"),
-            help: "Accept a database without synchronous standby. The loss of that database loses the log.",
+            help: "Accept a database without a synchronous standby. If that database is lost, the log is lost.",
         }
         log_batch: u32 => store.batch_requests by Whole {
             min: Some(1.0), max: Some(65536.0),
@@ -138,8 +139,8 @@ section! {
         }
         max_feeds: u32 => web.max_feeds by Whole {
             max: Some(10000.0),
-            help: "Live feeds of the event log (GET /chronova/v1/events) that may be open at the same time, and as many of \
-                   projects' own servers (GET /chronova/v1/changes).",
+            help: "Live feeds of the event log (GET /chronova/v1/events) that may be open at the same time. The same \
+                   number applies to feeds of projects' own servers (GET /chronova/v1/changes).",
         }
         max_consoles: u32 => web.max_consoles by Whole {
             max: Some(10000.0),
@@ -151,16 +152,17 @@ section! {
         }
         checkpoint_events: u64 => keeper.events {
             min: Some(1.0),
-            help: "A checkpoint of the read models is written after so many events, while the server works.",
+            help: "Number of events after which a running server writes a checkpoint of the read models.",
         }
         checkpoint_interval: u32 => keeper.interval by Seconds {
             min: Some(1.0), unit: "seconds",
-            help: "A checkpoint is written after so long, if anything happened since the one before.",
+            help: "Time after which the server writes a checkpoint, if the log has new events since the last \
+                   checkpoint.",
         }
         checkpoint_history: u32 => checkpoints.history by Whole {
             max: Some(10000.0),
-            help: "Older checkpoints that are kept, spread evenly over the log: questions about the past begin at the \
-                   nearest one. The newest two are kept besides.",
+            help: "Older checkpoints to keep besides the newest two, spread evenly over the log. A query about the \
+                   past starts from the nearest one.",
         }
         checkpoint_spacing: u64 => checkpoints.spacing {
             min: Some(1.0),
@@ -172,22 +174,22 @@ section! {
         }
         as_of_held: u32 => history.held by Whole {
             min: Some(1.0), max: Some(1000.0),
-            help: "Past states that are held in memory for further questions about the same moment (`?as_of=`).",
+            help: "Past states that stay in memory for further queries about the same moment (`?as_of=`).",
         }
         as_of_memory: u64 => history.memory by Mebibytes {
             min: Some(16.0), unit: "MiB",
-            help: "Memory that past states may take together, held and in the making, by a rough count. A question that \
-                   needs more is answered with 503.",
+            help: "Approximate memory that all past states may take, both those that are held and those that are \
+                   being built. A query that needs more is answered with 503.",
         }
         as_of_at_once: u32 => history.at_once by Whole {
             min: Some(1.0), max: Some(256.0),
-            help: "Past states that are made at the same time; further questions wait, and are answered with 429 when too \
-                   many do.",
+            help: "Past states that are built at the same time. Further queries wait; if too many wait, the others \
+                   are answered with 429.",
         }
         trusted_proxies: Vec<String> => web.trusted_proxies by AddressRanges {
-            help: "Addresses or networks (10.0.0.5, 10.1.0.0/16) whose X-Forwarded-Proto, -Host and -Prefix are \
-                   believed, where [oslo_middleware] enable_proxy_headers_parsing is on, and whose X-Forwarded-For is, \
-                   where [api] use_forwarded_for is. Empty: none.",
+            help: "Addresses or networks of trusted proxies (10.0.0.5, 10.1.0.0/16). With [oslo_middleware] \
+                   enable_proxy_headers_parsing, Chronova believes their X-Forwarded-Proto, -Host and -Prefix. With \
+                   [api] use_forwarded_for, it believes their X-Forwarded-For. Empty: none.",
         }
         reserved_networks: Vec<String> => web.reserved_networks by AddressRanges {
             help: "Networks (192.0.2.0/24, 2001:db8::/32) that the hosts and the control plane are in. A subnet that overlaps \
@@ -205,17 +207,18 @@ section! {
         }
         failed_logins: u32 => identity.failed_logins {
             max: Some(100_000.0),
-            help: "Wrong passwords a minute that are compared from one address (one /64 of IPv6), and for one user, \
-                   before more are answered with 429. 0 is no limit. Correct ones are not counted.",
+            help: "Wrong passwords a minute from one address (one /64 of IPv6), and for one user. After that many, \
+                   further log-ins are answered with 429. 0 is no limit. Correct passwords do not count.",
         }
         max_servers_per_request: u32 => compute.max_servers_per_request {
             min: Some(1.0), max: Some(20000.0),
-            help: "Servers that one request (max_count) may create. Where the project's quota has room for more than that, the \
-                   request is answered with 400.",
+            help: "Servers that one request (max_count) may create. A request for more servers is answered with 400, \
+                   even if the project's quota has room for them.",
         }
         max_body_bytes: u64 => web.max_request_body_size by Whole {
             min: Some(1024.0), unit: "bytes",
-            help: "Largest request body, image uploads aside. The default is oslo.middleware's max_request_body_size.",
+            help: "Largest request body, except image uploads. The default is that of oslo.middleware's \
+                   max_request_body_size.",
         }
     }
 }

@@ -11,11 +11,12 @@ section! {
                    docs/high-availability.md.",
         }
         address: Option<String> => here {
-            help: "HOST:PORT under which other members reach this one; its certificate must be for this host. Unset: that of \
-                   listen.",
+            help: "HOST:PORT at which other members reach this member. Its certificate must be for this host. Unset: \
+                   the value of listen.",
         }
         name: Option<String> => here {
-            help: "Name of this member, for `chronova cluster`. Each member has another name. Unset: that of address.",
+            help: "Name of this member, for `chronova cluster`. Each member needs a different name. Unset: the value \
+                   of address.",
         }
         certificate: Option<PathBuf> => here {
             help: "File with the certificate that this member shows to the others, followed by its chain (PEM).",

@@ -15,26 +15,26 @@ section! {
         }
         server_proxyclient_address: String => drivers.libvirt.console_address by ProxyAddress {
             deprecated: &[("DEFAULT", "vncserver_proxyclient_address"), ("vnc", "vncserver_proxyclient_address")],
-            help: "Address at which the console gateway reaches a compute host's VNC servers, `%s` standing for the host's \
-                   name. Nova's default, which means the machine of the compute service there, means here the host in the URI \
-                   of its libvirtd.",
+            help: "Address at which the console gateway reaches a compute host's VNC servers; `%s` is replaced by \
+                   the host's name. In Nova, the default means the machine of the compute service. In Chronova, it \
+                   means the host in the URI of the host's libvirtd.",
         }
         novncproxy_base_url: String => compute.consoles.novnc_url {
             deprecated: &[("DEFAULT", "novncproxy_base_url")],
-            help: "URL of the console page that users are sent to. \
-                   Left at Nova's default, where nobody listens, they are sent to the gateway of this server.",
+            help: "URL of the console page that users are sent to. Nobody listens at Nova's default address, so this \
+                   default means the gateway of this server.",
         }
         novncproxy_host: String => here {
             default: Text("0.0.0.0"),
             deprecated: &[("DEFAULT", "novncproxy_host")],
-            help: "Address of Nova's own console proxy. Read with novncproxy_port, and only where the port is set.",
+            help: "Address of Nova's console proxy. It has an effect only if novncproxy_port is set.",
         }
         novncproxy_port: Option<u16> => here {
             min: Some(0.0), max: Some(65535.0),
             deprecated: &[("DEFAULT", "novncproxy_port")],
-            help: "Port of a further listener of the console gateway at its root, for URLs as those of Nova's proxy: \
-                   http://HOST:6080/vnc_auto.html. Nova's default is 6080; here it is unset, and 0 means unset, because \
-                   [chronova] listen serves the gateway.",
+            help: "Port of a further listener of the console gateway at its root, for URLs like those of Nova's \
+                   proxy: http://HOST:6080/vnc_auto.html. Unset, or 0: no such listener. Nova's default is 6080. \
+                   Chronova's is unset, because [chronova] listen serves the gateway.",
         }
     }
 }
@@ -44,8 +44,8 @@ section! {
     Spice = "spice" from Nova {
         enabled: bool => compute.consoles.spice {
             deprecated: &[("DEFAULT", "spice_enabled")],
-            help: "Give guests a SPICE console, and with it a QXL video card unless their image names another one. Guests \
-                   that exist get it at their next hard reboot, which starts them from their definition.",
+            help: "Give guests a SPICE console. They also get a QXL video card, unless their image names another \
+                   one. Existing guests get both at their next hard reboot, which starts them from a new definition.",
         }
         agent_enabled: bool => here {
             default: Text("true"),
@@ -53,15 +53,16 @@ section! {
         }
         require_secure: bool => here {
             default: Text("false"),
-            help: "Guests' SPICE servers take no connection without TLS, for which libvirt's qemu.conf names the certificates.",
+            help: "Guests' SPICE servers accept only connections with TLS. libvirt's qemu.conf names the \
+                   certificates.",
         }
         server_listen: String => here {
             default: Text("127.0.0.1"),
             help: "Address on the compute hosts that guests' SPICE servers listen on.",
         }
         html5proxy_base_url: String => compute.consoles.spice_html5_url {
-            help: "URL of the page that users of a spice-html5 console are sent to. \
-                   Left at Nova's default, where nobody listens, they are sent to the gateway of this server.",
+            help: "URL of the page that users of a spice-html5 console are sent to. Nobody listens at Nova's default \
+                   address, so this default means the gateway of this server.",
         }
         spice_direct_proxy_base_url: String => compute.consoles.spice_direct_url {
             help: "URL that users of a spice-direct console are sent to: a proxy for native clients, such as Kerbside.",
@@ -73,12 +74,12 @@ section! {
     /// Nova's `[serial_console]`.
     SerialConsole = "serial_console" from Nova {
         enabled: bool => compute.consoles.serial {
-            help: "Let users reach their guests' serial consoles. Nothing changes in the guests: all have a serial line, \
-                   which comes over the connection to their host.",
+            help: "Let users reach their guests' serial consoles. The option does not change the guests: each guest \
+                   has a serial line, which Chronova reads over the connection to the host.",
         }
         base_url: String => compute.consoles.serial_url {
-            help: "URL of the WebSocket that users of a serial console are sent to. \
-                   Left at Nova's default, where nobody listens, they are sent to the gateway of this server.",
+            help: "URL of the WebSocket that users of a serial console are sent to. Nobody listens at Nova's default \
+                   address, so this default means the gateway of this server.",
         }
     }
 }

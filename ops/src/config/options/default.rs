@@ -11,7 +11,7 @@ section! {
     Default = "DEFAULT" from Nova {
         debug: bool => log.debug {
             origin: super::super::OptionOrigin::Oslo,
-            help: "Log at level DEBUG instead of INFO. The environment variable RUST_LOG, where set, wins.",
+            help: "Log at level DEBUG instead of INFO. The environment variable RUST_LOG has precedence.",
         }
         log_file: Option<PathBuf> => here {
             origin: super::super::OptionOrigin::Oslo,
@@ -46,7 +46,7 @@ section! {
         }
         watch_log_file: bool => log.watch {
             origin: super::super::OptionOrigin::Oslo,
-            help: "Open the log file again as soon as another file, or none, has its name.",
+            help: "Open the log file again as soon as its path leads to another file, or to none.",
         }
         log_date_format: Option<String> => log.date_format {
             origin: super::super::OptionOrigin::Oslo,
@@ -64,15 +64,15 @@ section! {
         }
         enabled_apis: Vec<String> => here {
             default: Text("osapi_compute,metadata"), choices: &["osapi_compute", "metadata"],
-            help: "Which APIs have listeners of their own: without `osapi_compute` or `metadata`, compute_listen or \
-                   metadata_listen of [chronova] and Nova's options in their place open nothing. [chronova] listen always \
-                   serves every API.",
+            help: "APIs that have their own listeners. Without `osapi_compute`, [chronova] compute_listen and \
+                   osapi_compute_listen_port open none. Without `metadata`, [chronova] metadata_listen and \
+                   metadata_listen_port open none. [chronova] listen always serves every API.",
         }
         enabled_ssl_apis: Vec<String> => here {
             default: Text("osapi_compute"), choices: &["osapi_compute", "metadata"],
-            help: "Which listeners speak TLS once [wsgi] ssl_cert_file and ssl_key_file are set: `osapi_compute` stands for \
-                   all but those of metadata_listen, `metadata` for those. Nova's default is none; here a certificate \
-                   that is configured is used, except for guests, who ask for their metadata without TLS.",
+            help: "Listeners that use TLS if [wsgi] ssl_cert_file and ssl_key_file are set. `metadata` means the \
+                   listeners of metadata_listen; `osapi_compute` means all other listeners. Nova's default is none. \
+                   Chronova's default is `osapi_compute`, because guests ask for their metadata without TLS.",
         }
         transport_url: Option<String> => here {
             origin: super::super::OptionOrigin::Oslo, secret: true,
@@ -93,13 +93,13 @@ section! {
         }
         state_path: PathBuf => here {
             default: Text("/var/lib/nova"),
-            help: "Top of the directory tree that other paths are given by. It names a place on the compute hosts, where \
-                   Nova's packages set the same.",
+            help: "Top directory of paths on the compute hosts, to which other options refer. Nova's packages set \
+                   the same path.",
         }
         instances_path: PathBuf => here {
             default: Text("$state_path/instances"),
-            help: "Directory of the libvirt storage pool that holds instances' disks on each compute host, where it is to be \
-                   another one than /var/lib/libvirt/chronova: a directory that hosts share, say.",
+            help: "Directory of the libvirt storage pool with the instances' disks on each compute host. Set it to \
+                   use another directory than /var/lib/libvirt/chronova, for example a directory that hosts share.",
         }
         instance_name_template: NameTemplate => runtime.servers.instance_name_template by SharedValue {
             help: "Template of the name that the hypervisor knows an instance by: one of `%d`, `%x` (padded: `%08x`), \
@@ -107,32 +107,33 @@ section! {
         }
         osapi_compute_unique_server_name_scope: String => runtime.servers.name_scope by NameScopeWords {
             choices: &["", "project", "global"],
-            help: "Refuse a second server with the same host name within this scope, with 409: in its `project` or in the whole \
-                   cloud (`global`); empty lets names repeat. As in Nova, the host name is made of the name, and upper case \
-                   does not count. Two requests at once get two names. Servers that exist keep theirs.",
+            help: "Refuse a second server with the same host name within this scope, with 409: in its `project` or \
+                   in the whole cloud (`global`); empty lets names repeat. As in Nova, the host name is derived from \
+                   the server's name, and case does not matter. Of two simultaneous requests for one name, one is \
+                   refused. Existing servers keep their names.",
         }
         osapi_compute_listen: String => here {
             default: Text("0.0.0.0"),
-            help: "Address of Nova's own API server. Read with osapi_compute_listen_port, and only where \
-                   [chronova] compute_listen is not set and the port is.",
+            help: "Address of a further listener of the Compute API. It has an effect only if \
+                   osapi_compute_listen_port is set and [chronova] compute_listen is not.",
         }
         osapi_compute_listen_port: Option<u16> => here {
             min: Some(0.0), max: Some(65535.0),
-            help: "Port of a further listener of the Compute API at its root. Nova's default is 8774; here it is \
-                   unset, and 0 means unset, because [chronova] listen serves every API.",
+            help: "Port of a further listener of the Compute API at its root. Unset, or 0: no such listener. Nova's \
+                   default is 8774. Chronova's is unset, because [chronova] listen serves every API.",
         }
         metadata_listen: String => here {
             default: Text("0.0.0.0"),
-            help: "Address on which guests ask for their metadata. Read with metadata_listen_port, and only where \
-                   [chronova] metadata_listen is not set and the port is.",
+            help: "Address at which guests ask for their metadata. It has an effect only if metadata_listen_port is \
+                   set and [chronova] metadata_listen is not.",
         }
         metadata_listen_port: Option<u16> => here {
             min: Some(0.0), max: Some(65535.0),
-            help: "Port of a listener of the metadata API at its root. Nova's default is 8775; here it is unset, and 0 is as \
-                   good as unset, because [chronova] listen serves every API.",
+            help: "Port of a listener of the metadata API at its root. Unset, or 0: no such listener. Nova's default \
+                   is 8775. Chronova's is unset, because [chronova] listen serves every API.",
         }
         default_availability_zone: String => runtime.servers.availability_zone {
-            help: "Availability zone of compute hosts that belong to no aggregate with one.",
+            help: "Availability zone of compute hosts that are in no aggregate with an availability zone.",
         }
         default_schedule_zone: Option<String> => compute.default_schedule_zone {
             help: "Availability zone of servers whose request names none.",
@@ -142,28 +143,28 @@ section! {
         }
         reserved_host_disk_mb: u64 => runtime.hosts.reserved_host_disk_mb {
             min: Some(0.0), unit: "MiB",
-            help: "Disk of each compute host kept for the host itself.",
+            help: "Disk space of each compute host that is reserved for the host itself.",
         }
         reserved_host_memory_mb: u64 => runtime.hosts.reserved_host_memory_mb {
             min: Some(0.0), unit: "MiB",
-            help: "Memory of each compute host kept for the host itself.",
+            help: "Memory of each compute host that is reserved for the host itself.",
         }
         reserved_host_cpus: u32 => runtime.hosts.reserved_host_cpus by Whole {
             min: Some(0.0),
-            help: "Host CPUs of each compute host kept for the host itself.",
+            help: "CPUs of each compute host that are reserved for the host itself.",
         }
         cpu_allocation_ratio: Option<f64> => here {
             min: Some(0.0),
-            help: "Virtual CPUs per host CPU, imposed on every inventory of VCPU. Unset (or 0.0) leaves the ratio to the \
-                   Placement API and starts from initial_cpu_allocation_ratio.",
+            help: "Virtual CPUs per host CPU. Chronova sets this ratio in every inventory of VCPU. Unset (or 0.0): a \
+                   new host starts with initial_cpu_allocation_ratio, and the Placement API may change the ratio.",
         }
         ram_allocation_ratio: Option<f64> => here {
             min: Some(0.0),
-            help: "Virtual memory per physical memory, imposed on every inventory of MEMORY_MB; see cpu_allocation_ratio.",
+            help: "Virtual memory per physical memory, for every inventory of MEMORY_MB; see cpu_allocation_ratio.",
         }
         disk_allocation_ratio: Option<f64> => here {
             min: Some(0.0),
-            help: "Virtual disk per physical disk, imposed on every inventory of DISK_GB; see cpu_allocation_ratio.",
+            help: "Virtual disk per physical disk, for every inventory of DISK_GB; see cpu_allocation_ratio.",
         }
         initial_cpu_allocation_ratio: f64 => runtime.hosts.cpu_allocation_ratio {
             min: Some(0.0),
@@ -185,15 +186,15 @@ section! {
             help: "Let a resize choose the host the server is on already.",
         }
         max_local_block_devices: i32 => compute.max_local_block_devices {
-            help: "Most local disks of a server. 0 refuses every local disk, a number below zero lifts the bound.",
+            help: "Most local disks of a server. 0 refuses every local disk; a negative number means no limit.",
         }
         force_config_drive: bool => compute.force_config_drive {
             help: "Give every server a config drive, whether or not it asks for one.",
         }
         config_drive_format: String => here {
             default: Text("iso9660"), choices: &["iso9660", "vfat"],
-            help: "File system of config drives. Chronova makes iso9660; vfat, which Nova keeps for old guests, stops the \
-                   start.",
+            help: "File system of config drives. Chronova makes iso9660. With vfat, which Nova keeps for old guests, \
+                   the server does not start.",
         }
         enable_new_services: bool => runtime.hosts.enable_new_services {
             help: "Let new compute hosts take servers at once; otherwise they start disabled.",
@@ -216,7 +217,8 @@ section! {
                    service plugs at once.",
         }
         vif_plugging_is_fatal: bool => runtime.processes.vif_plugging_is_fatal {
-            help: "Whether a server fails whose ports are not plugged in that time. Off: its guest goes on without network.",
+            help: "Fail a server if Neutron has not plugged its ports within vif_plugging_timeout. Off: the guest \
+                   starts without network.",
         }
         block_device_allocate_retries: u32 => runtime.processes.volume_looks {
             min: Some(0.0),
@@ -224,7 +226,7 @@ section! {
         }
         block_device_allocate_retries_interval: u32 => runtime.processes.volume_pause by Seconds {
             min: Some(0.0), unit: "seconds",
-            help: "How long a build waits between two such questions.",
+            help: "How long a build waits before it asks again.",
         }
         network_allocate_retries: u32 => runtime.processes.network_retries {
             min: Some(0.0),
@@ -232,14 +234,14 @@ section! {
                    so on up to 30.",
         }
         resume_guests_state_on_host_boot: bool => runtime.hosts.resume_guests {
-            help: "Start the guests that ran when their compute host went down, once it is back. A host on which \
-                   any guest runs was not off.",
+            help: "When a compute host returns, start the guests that ran when it went down. If any guest runs on \
+                   the host, the host was not off, and Chronova starts none.",
         }
         sync_power_state_interval: i32 => runtime.hosts.power_sync by TaskPeriod {
             min: Some(-1.0), unit: "seconds",
-            help: "Period in which the power states of all guests of a host are compared with what is recorded. Changes that \
-                   libvirt announces are seen at once; this finds the others. 0 is every minute. Below zero, they are \
-                   compared only when the host connects.",
+            help: "Interval at which Chronova compares the power states of all guests of a host with the recorded \
+                   ones. It finds changes that libvirt did not announce. 0 means every minute. With a negative \
+                   number, Chronova compares them only when the host connects.",
         }
         shutdown_timeout: u32 => runtime.servers.shutdown_timeout {
             min: Some(0.0), unit: "seconds",
@@ -248,18 +250,18 @@ section! {
         }
         reboot_timeout: u32 => runtime.reconcile.reboot_timeout by Seconds {
             min: Some(0.0), unit: "seconds",
-            help: "Time after which a soft reboot that is still under way becomes a hard one; 0 never. A guest that does not \
-                   react is rebooted hard after [libvirt] wait_soft_reboot_seconds in any case.",
+            help: "Time after which a soft reboot that has not ended becomes a hard reboot; 0 never. In any case, a \
+                   guest that does not react is rebooted hard after [libvirt] wait_soft_reboot_seconds.",
         }
         instance_build_timeout: u32 => runtime.processes.build_timeout by Seconds {
             min: Some(0.0), unit: "seconds",
-            help: "Time after which a build that is still under way fails; 0 never. The step under way ends first. Then what \
-                   was made is removed, and the server is in error.",
+            help: "Time after which a build that is still under way fails; 0 never. The current step ends first. \
+                   Then Chronova removes everything that the build created, and the server is in error.",
         }
         rescue_timeout: u32 => runtime.reconcile.rescue_timeout by Seconds {
             min: Some(0.0), unit: "seconds",
-            help: "Time after which a rescued server is unrescued; 0 never. A server that changes meanwhile is looked at again \
-                   within a minute.",
+            help: "Time after which a rescued server is unrescued; 0 never. If another operation on the server is \
+                   under way then, Chronova tries again within a minute.",
         }
         resize_confirm_window: u32 => runtime.reconcile.resize_confirm_window by Seconds {
             min: Some(0.0), unit: "seconds",
@@ -275,8 +277,8 @@ section! {
         }
         running_deleted_instance_action: String => runtime.hosts.deleted_guests by DeletedGuestWords {
             choices: &["reap", "log", "shutdown", "noop"],
-            help: "The action on a guest of a deleted server on a host: remove it; report it in the log, if \
-                   it runs; also switch it off; do nothing.",
+            help: "The action on a guest whose server is deleted. `reap` removes it, `log` reports a running guest \
+                   in the log, `shutdown` also switches it off, `noop` does nothing.",
         }
         running_deleted_instance_poll_interval: u32 => runtime.hosts.deleted_poll by SecondsOrZero {
             min: Some(0.0), unit: "seconds",
@@ -289,8 +291,9 @@ section! {
         }
         service_down_time: u32 => runtime.hosts.down_time by Seconds {
             min: Some(1.0), unit: "seconds",
-            help: "Time without an answer after which a compute host is down. A host whose connection breaks is down at once. A \
-                   time that is not above report_interval becomes 2.5 times that, as in Nova.",
+            help: "Time without an answer after which a compute host is down. A host whose connection breaks is down \
+                   at once. If this time is not longer than report_interval, Chronova uses 2.5 times \
+                   report_interval, as Nova does.",
         }
         graceful_shutdown_timeout: u32 => serving.graceful by Seconds {
             min: Some(0.0), unit: "seconds",
@@ -299,11 +302,12 @@ section! {
         }
         use_cow_images: bool => here {
             default: Text("true"),
-            help: "With images_type default: make root disks copy-on-write files over a cached image; otherwise whole copies.",
+            help: "With images_type default: create root disks as copy-on-write files over a cached image. Off: \
+                   create whole copies.",
         }
         force_raw_images: bool => drivers.libvirt.images.keep_format by Negated {
-            help: "With images_type raw: make raw disks of qcow2 images, too; otherwise a whole copy keeps the format of its \
-                   image. Cached images stay as they came, either way.",
+            help: "With images_type raw: create raw disks from qcow2 images, too. Off: a whole copy keeps the format \
+                   of its image. Cached images keep their format in both cases.",
         }
         preallocate_images: String => drivers.libvirt.images.preallocate by PreallocationWords {
             choices: &["none", "space"],
@@ -312,8 +316,8 @@ section! {
                    writes.",
         }
         web: PathBuf => compute.consoles.pages {
-            help: "Folder of the browsers' viewers (noVNC, spice-html5), whose files the console gateway gives out below \
-                   /console/.",
+            help: "Folder with the viewers for browsers (noVNC, spice-html5). The console gateway serves its files \
+                   below /console/.",
         }
         pointer_model: Option<String> => drivers.libvirt.guests.tablet by PointerWords {
             choices: &["usbtablet", "ps2mouse"],

@@ -32,7 +32,8 @@ section! {
         }
         max_append_bytes: usize => here {
             default: Text("4194304"), min: Some(65536.0), max: Some(67_108_864.0), unit: "bytes",
-            help: "Largest append: the data and metadata of its events together. One event never exceeds 1 MiB.",
+            help: "Largest append: the data and metadata of all its events together. One event may have at most 1 \
+                   MiB.",
         }
     }
 }

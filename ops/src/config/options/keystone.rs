@@ -57,10 +57,10 @@ macro_rules! account_section {
                     help: "Domain of the project, by id.",
                 }
                 default_domain_name: Option<String> => here {
-                    help: "Domain of the user and of the project where neither has its own, by name.",
+                    help: "Domain of the user and of the project by name, if their own options are not set.",
                 }
                 default_domain_id: Option<String> => here {
-                    help: "Domain of the user and of the project where neither has its own, by id.",
+                    help: "Domain of the user and of the project by id, if their own options are not set.",
                 }
                 domain_name: Option<String> => here {
                     help: "Domain in which the account works, by name; in place of a project.",
@@ -146,8 +146,8 @@ account_section! {
     KeystoneAuthtoken = "keystone_authtoken" from Nova {
         www_authenticate_uri: Option<String> => web.www_authenticate_uri {
             deprecated: &[("keystone_authtoken", "auth_uri")],
-            help: "Keystone's public address, which a 401 names. Unset: auth_url, or the request's own host where the \
-                   embedded identity service answers.",
+            help: "Keystone's public address, which a 401 answer names. Unset: auth_url. With the embedded identity \
+                   service: the host of the request.",
         }
         interface: String => here {
             default: Text("internal"), choices: &["public", "internal", "admin"],
@@ -166,12 +166,12 @@ account_section! {
                    -1 asks Keystone for every request. At most 10000 tokens are kept, in this process.",
         }
         service_token_roles: Vec<String> => web.service_tokens.roles {
-            help: "Roles of services. With a token of one of them in X-Service-Token, a user's token counts for a while \
-                   after its end.",
+            help: "Roles of services. If X-Service-Token has a token with one of these roles, a user's token is \
+                   valid for some time after it has expired.",
         }
         service_token_roles_required: bool => web.service_tokens.required {
-            help: "Refuse an X-Service-Token without any of these roles. keystonemiddleware's default was false until 2025; \
-                   this is its present one.",
+            help: "Refuse an X-Service-Token without any of these roles. This is keystonemiddleware's present \
+                   default; it was false until 2025.",
         }
         http_connect_timeout: Option<u32> => here {
             min: Some(1.0), max: Some(300.0), unit: "seconds",
@@ -189,12 +189,12 @@ account_section! {
     ServiceUser = "service_user" from Nova {
         send_service_user_token: bool => here {
             default: Text("false"),
-            help: "Send a token of this account (X-Service-Token) with calls that carry a user's token. Long work then ends well \
-                   although the user's token has expired meanwhile.",
+            help: "Send a token of this account (X-Service-Token) with calls that carry a user's token. Long work \
+                   then succeeds even if the user's token expires meanwhile.",
         }
         timeout: Option<u32> => here {
             min: Some(1.0), max: Some(300.0), unit: "seconds",
-            help: "How long Keystone may take to give that token. Unset: 10, where Nova waits without end.",
+            help: "How long Keystone may take to issue that token. Unset: 10, where Nova waits without end.",
         }
     }
 }

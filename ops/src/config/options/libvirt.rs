@@ -39,12 +39,13 @@ section! {
     Libvirt = "libvirt" from Nova {
         virt_type: String => drivers.libvirt.virt_type by VirtTypeWords {
             choices: &["auto", "kvm", "qemu"],
-            help: "Virtualisation of guests. `auto`, which is Chronova's own and its default, takes kvm on hosts that have \
-                   it and qemu (software emulation) on others; Nova's default is kvm.",
+            help: "Virtualisation of guests. `auto`, Chronova's default, uses kvm on hosts that have it, and qemu \
+                   (software emulation) on the others. Nova does not know `auto`; its default is kvm.",
         }
         cpu_mode: Option<String> => drivers.libvirt.cpu_mode by CpuModeWords {
             choices: &["host-model", "host-passthrough", "custom", "none"],
-            help: "CPU that guests see; `none` leaves it to the hypervisor. Unset: host-model with kvm, and none with qemu.",
+            help: "CPU that guests see; with `none`, the hypervisor chooses. Unset: with kvm, host-passthrough on AArch64 and \
+                   host-model on other hosts; none with qemu.",
         }
         cpu_models: Vec<String> => drivers.libvirt.cpu_models {
             deprecated: &[("libvirt", "cpu_model")],
@@ -52,25 +53,26 @@ section! {
                    and the flavor's traits allow is used.",
         }
         cpu_model_extra_flags: Vec<String> => drivers.libvirt.guests.cpu_flags by CpuFlags {
-            help: "CPU features to add (`name` or `+name`) or to leave out (`-name`), whatever cpu_mode is but `none`.",
+            help: "CPU features to add (`name` or `+name`) or to remove (`-name`), with every cpu_mode except \
+                   `none`.",
         }
         hw_machine_type: Vec<String>
             => drivers.libvirt.machine_types by ByArchitecture => runtime.servers.machine_types by ByArchitecture {
-            help: "Machine types of new servers by architecture, as in x86_64=q35,aarch64=virt. A server keeps the one \
-                   that it had at its first start. Unset: pc for x86_64, virt for aarch64 and armv7l, s390-ccw-virtio \
-                   for s390x, pseries for ppc64le.",
+            help: "Machine types of new servers by architecture, as in x86_64=q35,aarch64=virt. A server keeps the \
+                   machine type of its first start. Unset: pc for x86_64, virt for aarch64 and armv7l, \
+                   s390-ccw-virtio for s390x, pseries for ppc64le.",
         }
         images_type: String => here {
             default: Text("default"), choices: ImagesType::WORDS,
-            help: "The storage of guest disks that are created from now on. `default` is qcow2 where use_cow_images is \
-                   on, raw otherwise; `flat` is Nova's newer word for raw; `local` and `ceph` are MOSK's for default and \
-                   rbd. See docs/storage.md.",
+            help: "The storage of new guest disks. `default` is qcow2 with use_cow_images, and raw without it. \
+                   `flat` is Nova's newer name of raw. `local` and `ceph` are MOSK's names of default and rbd. See \
+                   docs/storage.md.",
         }
         images_volume_group: Option<String> => drivers.libvirt.images.volume_group {
             help: "LVM volume group of guests' disks, on each compute host, with images_type lvm.",
         }
         sparse_logical_volumes: bool => drivers.libvirt.images.sparse_logical_volumes {
-            help: "With images_type lvm: volumes that are given 64 MiB and more only as the guest writes.",
+            help: "With images_type lvm: a volume starts with 64 MiB and grows as the guest writes.",
         }
         volume_clear: String => drivers.libvirt.images.clear by VolumeClearWords {
             choices: &["zero", "shred", "none"],
@@ -79,15 +81,15 @@ section! {
         }
         volume_clear_size: u32 => drivers.libvirt.images.clear_mib by Whole {
             min: Some(0.0), unit: "MiB",
-            help: "How much of a logical volume volume_clear overwrites, from its start; 0 is all of it. A part is \
-                   overwritten with zeros, whatever volume_clear says.",
+            help: "How much of a logical volume is overwritten, from its start; 0 means all of it. A part is always \
+                   overwritten with zeros, even if volume_clear is shred.",
         }
         images_rbd_pool: String => drivers.libvirt.images.rbd.pool {
             help: "Ceph pool of guests' disks, with images_type rbd.",
         }
         images_rbd_ceph_conf: String => drivers.libvirt.images.rbd.conf by NotEmpty {
-            help: "Path of Ceph's configuration file on the compute hosts, for their emulators. Ceph's monitors are told by \
-                   [chronova] rbd_monitors, since no file of a host is read.",
+            help: "Path of Ceph's configuration file on the compute hosts, for their emulators. Chronova reads no \
+                   file of a host, so [chronova] rbd_monitors names Ceph's monitors.",
         }
         rbd_user: Option<String> => drivers.libvirt.images.rbd.user {
             help: "Ceph user of guests' disks.",
@@ -102,13 +104,13 @@ section! {
         }
         disk_cachemodes: Vec<String> => drivers.libvirt.guests.cache by CacheWords {
             choices: CACHE_MODES,
-            help: "Cache modes by what a disk is on its host, as in file=directsync,block=none,network=writeback. Unset: \
-                   none, and writeback where a file system cannot bypass the page cache. Volumes of several servers are \
-                   never cached.",
+            help: "Cache modes by the kind of disk on the host, as in file=directsync,block=none,network=writeback. \
+                   Unset: none, or writeback if the file system cannot bypass the page cache. Volumes of several \
+                   servers are never cached.",
         }
         hw_disk_discard: Option<String> => drivers.libvirt.guests.discard by DiscardWords {
             choices: &["ignore", "unmap"],
-            help: "Whether space that guests give up on their local disks is given back to the host (`unmap`) or not. \
+            help: "Whether space that guests free on their local disks is returned to the host (`unmap`) or not. \
                    Unset: the hypervisor's choice.",
         }
         rng_dev_path: PathBuf => drivers.libvirt.guests.rng_device by PathOnHost {
@@ -116,9 +118,9 @@ section! {
         }
         sysinfo_serial: String => drivers.libvirt.guests.serial by SerialWords {
             choices: &["none", "os", "hardware", "auto", "unique"],
-            help: "Serial number in guests' SMBIOS. `unique` is the server's id; `hardware` is the id of the host, as its \
-                   libvirtd knows it. A host's /etc/machine-id cannot be read over libvirt, so `os` and `auto` are \
-                   `hardware`, too.",
+            help: "Serial number in guests' SMBIOS. `unique` is the server's id; `hardware` is the id of the host, \
+                   as its libvirtd knows it. Chronova cannot read a host's /etc/machine-id over libvirt, so `os` and \
+                   `auto` mean `hardware`.",
         }
         mem_stats_period_seconds: u32 => drivers.libvirt.guests.memory_statistics {
             min: Some(0.0), unit: "seconds",
@@ -134,7 +136,7 @@ section! {
         }
         device_detach_attempts: u32 => drivers.libvirt.device_detach_attempts {
             min: Some(1.0),
-            help: "How often a live guest is asked to give a device up.",
+            help: "How often Chronova asks a running guest to release a device.",
         }
         device_detach_timeout: u32 => drivers.libvirt.device_detach_timeout by Seconds {
             min: Some(1.0), unit: "seconds",
@@ -146,12 +148,13 @@ section! {
         }
         max_queues: Option<u32> => drivers.libvirt.guests.max_queues {
             min: Some(1.0),
-            help: "Most queues of one network card, where image or flavor ask for as many as the server has CPUs. Unset: 256.",
+            help: "Most queues of one network card, if the image or flavor asks for one queue per CPU. Unset: 256.",
         }
         file_backed_memory: u32 => drivers.libvirt.guests.file_backed_memory by SomeWhole {
             min: Some(0.0), unit: "MiB",
-            help: "Keep guests' memory in files of their hosts, of so many MiB on each host, which become its MEMORY_MB; 0: in \
-                   RAM. Needs ram_allocation_ratio = 1.0; guests with huge pages do not start there.",
+            help: "Keep guests' memory in files on their hosts. The number is the memory for this on each host, \
+                   which becomes the host's MEMORY_MB; 0 keeps the memory in RAM. It needs ram_allocation_ratio = \
+                   1.0. Guests with huge pages do not start on such hosts.",
         }
         realtime_scheduler_priority: u32 => drivers.libvirt.guests.realtime_priority {
             min: Some(1.0), max: Some(99.0),
@@ -165,19 +168,21 @@ section! {
             help: "Transport that a source host uses to reach a destination's libvirtd (tcp, tls, ssh).",
         }
         live_migration_uri: Option<String> => runtime.live.uri {
-            help: "URI of a destination's libvirtd, `%s` standing for its host name; wins over live_migration_scheme.",
+            help: "URI of a destination's libvirtd; `%s` is replaced by the host's name. It has precedence over \
+                   live_migration_scheme.",
         }
         live_migration_inbound_addr: Option<String> => runtime.live.inbound_addr {
-            help: "Address that hosts receive migrations on, `%s` standing for the host's name: their libvirtd is called there, and \
-                   guests' memory and disks are sent there. Unset: the host in the URI of its libvirtd, or its name.",
+            help: "Address at which hosts receive migrations; `%s` is replaced by the host's name. The source calls \
+                   the destination's libvirtd there, and sends guests' memory and disks there. Unset: the host in \
+                   the URI of its libvirtd, or its name.",
         }
         live_migration_with_native_tls: bool => runtime.live.native_tls {
-            help: "Encrypt guests' memory and copied disks on their way by QEMU itself. Both hosts need libvirt 4.4.0, QEMU \
-                   2.11.0 and certificates (docs/live-migration.md); set live_migration_scheme = tls as well.",
+            help: "Let QEMU encrypt the memory and disks that it sends. Both hosts need libvirt 4.4.0, QEMU 2.11.0 \
+                   and certificates (docs/live-migration.md). Set live_migration_scheme = tls as well.",
         }
         live_migration_tunnelled: bool => runtime.live.tunnelled {
-            help: "Send a guest's memory by way of both hosts' libvirtds. Local disks are not copied that way; prefer \
-                   live_migration_with_native_tls.",
+            help: "Send a guest's memory through the libvirtds of both hosts. Local disks are not sent through them; \
+                   prefer live_migration_with_native_tls.",
         }
         live_migration_bandwidth: u32 => runtime.live.bandwidth by Whole {
             min: Some(0.0), unit: "MiB/s",
@@ -197,15 +202,15 @@ section! {
         }
         live_migration_completion_timeout: u32 => runtime.live.completion_timeout by Whole {
             min: Some(0.0), unit: "seconds",
-            help: "Longest live migration for each GiB to move; 0 never ends one.",
+            help: "Longest time of a live migration for each GiB to move; 0 is no limit.",
         }
         live_migration_timeout_action: String => runtime.live.force_at_timeout by TimeoutActionWords {
             choices: &["abort", "force_complete"],
-            help: "The action when that time is over.",
+            help: "The action when live_migration_completion_timeout is over.",
         }
         live_migration_permit_post_copy: bool => runtime.live.permit_post_copy {
-            help: "Let a live migration that does not converge switch to post-copy, where the hosts can do that. It is then not \
-                   slowed down.",
+            help: "Let a live migration that does not converge switch to post-copy, if both hosts support it. Its \
+                   guest is then not slowed down.",
         }
         live_migration_permit_auto_converge: bool => runtime.live.permit_auto_converge {
             help: "Let a live migration slow its guest down until it converges.",
@@ -218,35 +223,35 @@ section! {
     Compute = "compute" from Nova {
         consecutive_build_service_disable_threshold: u32 => runtime.scheduler.counts_build_failures by AboveZero {
             default: Text("10"), min: Some(0.0),
-            help: "Failed builds in a row after which a host weighs less for the scheduler; 0 never.",
+            help: "Number of consecutive failed builds after which the scheduler lowers the weight of a host; 0 \
+                   never.",
         }
         shutdown_retry_interval: u32 => drivers.libvirt.shutdown_retry by Seconds {
             min: Some(1.0), unit: "seconds",
-            help: "Period in which a guest that is to shut down is asked again.",
+            help: "Interval at which Chronova repeats the request to a guest to shut down.",
         }
         cpu_shared_set: Option<String> => here {
-            help: "Host CPUs for floating virtual CPUs, as in 4-12,^8,15; they become inventory of VCPU, and such \
-                   guests are kept to them. Unset: all, or none where cpu_dedicated_set is set. Applies to every host \
-                   that [chronova] host_cpus does not name.",
+            help: "Host CPUs for virtual CPUs that are not pinned, as in 4-12,^8,15. They become the inventory of \
+                   VCPU, and such guests run only on them. Unset: all host CPUs, or none if cpu_dedicated_set is \
+                   set. Applies to every host that [chronova] host_cpus does not name.",
         }
         cpu_dedicated_set: Option<String> => here {
-            help: "Host CPUs for dedicated virtual CPUs (hw:cpu_policy); they become inventory of PCPU. Applies to \
-                   every host that [chronova] host_cpus does not name. A host that does not have them is not \
+            help: "Host CPUs for dedicated virtual CPUs (hw:cpu_policy). They become the inventory of PCPU. Applies \
+                   to every host that [chronova] host_cpus does not name. A host that does not have them is not \
                    registered.",
         }
         packing_host_numa_cells_allocation_strategy: bool => runtime.scheduler.packs_cells {
-            help: "Give guests with a NUMA topology the NUMA cells of a host that are used most already; off, those used \
-                   least.",
+            help: "Give guests with a NUMA topology the most used NUMA cells of a host. Off: the least used cells.",
         }
         max_disk_devices_to_attach: i32
             => runtime.servers.max_disk_devices by Unlimited => compute.max_disk_devices by Unlimited {
             min: Some(-1.0),
-            help: "Most disks of one server; -1 is no bound but the machine's own.",
+            help: "Most disks of one server; -1: only the limit of the machine type.",
         }
         image_type_exclude_list: Vec<String> => runtime.hosts.excluded_image_types {
-            help: "Image formats (raw, qcow2, iso) that hosts do not offer although they could: they lack the trait \
-                   COMPUTE_IMAGE_TYPE_... With [scheduler] query_placement_for_image_type_support, no server is built of \
-                   such an image.",
+            help: "Image formats (raw, qcow2, iso) that hosts do not offer, although they could. The hosts do not \
+                   get the trait COMPUTE_IMAGE_TYPE_... for them. With [scheduler] \
+                   query_placement_for_image_type_support, no server is built from such an image.",
         }
     }
 }
@@ -257,7 +262,7 @@ section! {
         manager_interval: i32 => runtime.image_cache.interval by TaskPeriod {
             min: Some(-1.0), unit: "seconds",
             deprecated: &[("DEFAULT", "image_cache_manager_interval")],
-            help: "Period of the search for unused images in hosts' image caches; 0 is every minute, -1 never.",
+            help: "Interval of the search for unused images in hosts' image caches; 0 means every minute, -1 never.",
         }
         remove_unused_base_images: bool => runtime.image_cache.remove_unused {
             deprecated: &[("DEFAULT", "remove_unused_base_images")],
@@ -279,15 +284,16 @@ section! {
     /// Nova's `[workarounds]`.
     Workarounds = "workarounds" from Nova {
         handle_virt_lifecycle_events: bool => runtime.hosts.follows_guests {
-            help: "React to libvirt's lifecycle events (a guest stopped, crashed, resumed). Off: such changes are found by \
-                   [DEFAULT] sync_power_state_interval alone.",
+            help: "React to libvirt's lifecycle events (a guest stopped, crashed, resumed). Off: only the comparison \
+                   at [DEFAULT] sync_power_state_interval finds such changes.",
         }
         disable_fallback_pcpu_query: bool => runtime.scheduler.disable_fallback_pcpu_query {
             help: "Never place a server that asks for dedicated CPUs on a host that has only shared ones.",
         }
         reserve_disk_resource_for_image_cache: bool => runtime.image_cache.reserve_disk {
-            help: "Take the size of a host's image cache off the disk that it offers, as of the last look at the cache \
-                   ([image_cache] manager_interval). For hosts that keep the cache on the file system of the disks.",
+            help: "Subtract the size of a host's image cache from the disk space that the host offers. Chronova \
+                   measures the size at [image_cache] manager_interval. Use it for hosts that have the cache on the \
+                   same file system as the disks.",
         }
         skip_cpu_compare_on_dest: bool => drivers.libvirt.guests.trusts_cpus {
             help: "Leave the comparison of CPUs before a live migration to libvirt, which refuses the guest during the \

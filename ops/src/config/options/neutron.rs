@@ -19,7 +19,7 @@ account_section! {
         }
         valid_interfaces: Vec<String> => here {
             default: Text("internal,public"),
-            help: "Endpoints of the catalogue that may be used; an earlier one comes first.",
+            help: "Endpoints of the catalogue that may be used, in order of preference.",
         }
         region_name: Option<String> => here {
             help: "Region of the endpoint. Unset: any.",
@@ -34,28 +34,28 @@ account_section! {
         }
         extension_sync_interval: u32 => here {
             default: Text("600"), unit: "seconds",
-            help: "How long the list of Neutron's extensions counts.",
+            help: "Time after which Chronova reads the list of Neutron's extensions again.",
         }
         ovs_bridge: String => here {
             default: Text("br-int"),
-            help: "Bridge of Open vSwitch on the hosts, where a port's details name none.",
+            help: "Bridge of Open vSwitch on the hosts, for ports whose details name no bridge.",
         }
         default_floating_pool: String => web.default_floating_pool {
-            help: "External network, by name or id, that os-floating-ips (until 2.35) takes addresses from where a request \
-                   names no pool.",
+            help: "External network, by name or id, from which os-floating-ips (until 2.35) takes addresses if a \
+                   request names no pool.",
         }
         service_metadata_proxy: bool => here {
             default: Text("false"),
             deprecated: &[("DEFAULT", "service_neutron_metadata_proxy")],
             help: "Identify the guest of a metadata request by the headers of Neutron's metadata proxy, and refuse \
-                   others. Off: a guest is identified by the fixed address that it asks from.",
+                   others. Off: Chronova identifies a guest by the fixed address from which it sends the request.",
         }
         metadata_proxy_shared_secret: String => here {
             default: Text(""), secret: true,
             deprecated: &[("DEFAULT", "neutron_metadata_proxy_shared_secret")],
-            help: "Secret with which the proxy signs the guest's id: metadata_proxy_shared_secret of Neutron's metadata agent. \
-                   Where service_metadata_proxy is on and there is none, the server does not start (Nova's warns and believes \
-                   anybody).",
+            help: "Secret with which the proxy signs the guest's id: metadata_proxy_shared_secret of Neutron's \
+                   metadata agent. If service_metadata_proxy is on and this secret is not set, the server does not \
+                   start. Nova logs a warning and believes every request.",
         }
     }
 }

@@ -18,7 +18,7 @@ section! {
         }
         default_level: String => runtime.notifications.level {
             choices: &["DEBUG", "INFO", "WARN", "ERROR", "CRITICAL"],
-            help: "Priority of notifications that tell no error.",
+            help: "Priority of notifications that report no error.",
         }
         versioned_notifications_topics: Vec<String> => runtime.notifications.versioned_topics {
             help: "Topics of versioned notifications.",

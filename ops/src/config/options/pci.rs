@@ -20,8 +20,8 @@ section! {
                    vendor_id, product_id, device_type, numa_policy, resource_class and traits.",
         }
         report_in_placement: bool => runtime.hosts.host_pci.reports {
-            help: "Track PCI devices in Placement, as children of the hosts' providers. It cannot be turned off again \
-                   for a host with such providers.",
+            help: "Track PCI devices in Placement, as children of the hosts' providers. Once a host has such \
+                   providers, the option cannot be turned off again.",
         }
     }
 }

@@ -19,25 +19,27 @@ section! {
         }
         limit_tenants_to_placement_aggregate: bool
             => runtime.scheduler.prefilters.limit_tenants_to_placement_aggregate {
-            help: "Keep projects to aggregates whose filter_tenant_id names them.",
+            help: "Place a project's servers only in aggregates whose filter_tenant_id names the project.",
         }
         placement_aggregate_required_for_tenants: bool
             => runtime.scheduler.prefilters.placement_aggregate_required_for_tenants {
-            help: "Refuse projects that no aggregate names, when the option above is on.",
+            help: "With limit_tenants_to_placement_aggregate: refuse projects that no aggregate names.",
         }
         query_placement_for_image_type_support: bool
             => runtime.scheduler.prefilters.query_placement_for_image_type_support {
             help: "Ask for hosts that can use the image's disk format.",
         }
         enable_isolated_aggregate_filtering: bool => runtime.scheduler.prefilters.enable_isolated_aggregate_filtering {
-            help: "Keep servers that do not ask for an aggregate's required traits off its hosts.",
+            help: "Place a server on the hosts of an aggregate only if the server requires the traits that the \
+                   aggregate requires.",
         }
         image_metadata_prefilter: bool => runtime.scheduler.prefilters.image_metadata_prefilter {
             help: "Ask for hosts that support the devices an image's properties name.",
         }
         query_placement_for_routed_network_aggregates: bool => here {
             default: Text("false"),
-            help: "Ask for hosts on the segments of a routed network. Chronova reads no segments, so true stops the start.",
+            help: "Ask for hosts on the segments of a routed network. Chronova reads no segments, so the server does \
+                   not start with true.",
         }
     }
 }
@@ -58,10 +60,10 @@ section! {
         host_subset_size: u32 => runtime.scheduler.host_subset_size by Whole {
             min: Some(1.0),
             deprecated: &[("DEFAULT", "scheduler_host_subset_size")],
-            help: "Choose by chance among this many best hosts.",
+            help: "Choose at random among this number of best hosts.",
         }
         shuffle_best_same_weighed_hosts: bool => runtime.scheduler.shuffle_best_same_weighed_hosts {
-            help: "Choose by chance among hosts that share the best weight.",
+            help: "Choose at random among the hosts with the best weight.",
         }
         max_io_ops_per_host: u32 => runtime.scheduler.max_io_ops_per_host {
             min: Some(0.0),
@@ -75,14 +77,14 @@ section! {
         }
         ram_weight_multiplier: f64 => runtime.scheduler.multipliers.ram {
             deprecated: &[("DEFAULT", "ram_weight_multiplier")],
-            help: "Weight of free memory; below zero fills hosts up.",
+            help: "Weight of free memory; a negative number fills up hosts first.",
         }
         cpu_weight_multiplier: f64 => runtime.scheduler.multipliers.cpu {
-            help: "Weight of free virtual CPUs; below zero fills hosts up.",
+            help: "Weight of free virtual CPUs; a negative number fills up hosts first.",
         }
         disk_weight_multiplier: f64 => runtime.scheduler.multipliers.disk {
             deprecated: &[("DEFAULT", "disk_weight_multiplier")],
-            help: "Weight of free disk; below zero fills hosts up.",
+            help: "Weight of free disk; a negative number fills up hosts first.",
         }
         hypervisor_version_weight_multiplier: f64 => runtime.scheduler.multipliers.hypervisor_version {
             help: "Weight of newer hypervisors.",
@@ -92,7 +94,7 @@ section! {
         }
         io_ops_weight_multiplier: f64 => runtime.scheduler.multipliers.io_ops {
             deprecated: &[("DEFAULT", "io_ops_weight_multiplier")],
-            help: "Weight of servers building or moving on a host; below zero prefers idle hosts.",
+            help: "Weight of servers that are being built or moved on a host; a negative number prefers idle hosts.",
         }
         pci_in_placement: bool => here {
             default: Text("false"),
@@ -124,20 +126,20 @@ section! {
         }
         image_properties_default_architecture: Option<String>
             => runtime.scheduler.image_properties_default_architecture {
-            help: "Architecture of images that do not say theirs, for ImagePropertiesFilter.",
+            help: "Architecture of images without the property for it, for ImagePropertiesFilter.",
         }
         isolated_images: Vec<String> => runtime.scheduler.isolated_images {
             deprecated: &[("DEFAULT", "isolated_images")],
-            help: "Images that IsolatedHostsFilter keeps to isolated_hosts.",
+            help: "Images that IsolatedHostsFilter allows only on isolated_hosts.",
         }
         isolated_hosts: Vec<String> => runtime.scheduler.isolated_hosts {
             deprecated: &[("DEFAULT", "isolated_hosts")],
-            help: "Hosts that IsolatedHostsFilter keeps for isolated_images.",
+            help: "Hosts that IsolatedHostsFilter reserves for isolated_images.",
         }
         restrict_isolated_hosts_to_isolated_images: bool
             => runtime.scheduler.restrict_isolated_hosts_to_isolated_images {
             deprecated: &[("DEFAULT", "restrict_isolated_hosts_to_isolated_images")],
-            help: "Keep other images off isolated hosts.",
+            help: "Allow no other images on isolated hosts.",
         }
         aggregate_image_properties_isolation_namespace: Option<String>
             => runtime.scheduler.aggregate_image_properties_isolation_namespace {
@@ -159,15 +161,15 @@ section! {
             help: "Weight of the metrics that hosts report.",
         }
         weight_setting: Vec<String> => runtime.scheduler.metrics_weight_setting by WeightSettings {
-            help: "Metrics to weigh and the ratio of each, as in cpu.percent=-1.0. Hosts report no metrics yet, so with a \
-                   setting MetricsFilter refuses every host.",
+            help: "Metrics to weigh and the ratio of each, as in cpu.percent=-1.0. Hosts report no metrics yet. So \
+                   if this option is set, MetricsFilter refuses every host.",
         }
         required: bool => runtime.scheduler.metrics_required {
-            help: "Whether a choice between hosts fails if they lack a metric of weight_setting. Hosts report no metrics yet, \
-                   so with a setting no server is built unless this is off.",
+            help: "Fail the choice of a host if hosts lack a metric of weight_setting. Hosts report no metrics yet. \
+                   So if weight_setting is set, no server is built unless this option is off.",
         }
         weight_of_unavailable: f64 => runtime.scheduler.metrics_weight_of_unavailable {
-            help: "The weight of a host that lacks a metric, where metrics are not required.",
+            help: "The weight of a host that lacks a metric, if metrics are not required.",
         }
     }
 }

@@ -15,8 +15,8 @@ section! {
         }
         allow_expired_window: u64 => identity.allow_expired_window by Whole {
             min: Some(0.0), unit: "seconds",
-            help: "How long after its end a token counts where a service vouches for it: with an X-Service-Token of its own \
-                   that has a role of [keystone_authtoken] service_token_roles.",
+            help: "How long after its expiry a token is still valid, if a service sends it with its own \
+                   X-Service-Token. The service's token needs a role of [keystone_authtoken] service_token_roles.",
         }
     }
 }
@@ -42,7 +42,7 @@ section! {
             help: "Address of Glance. Unset: those of api_servers, or else the one in Keystone's catalogue.",
         }
         api_servers: Vec<String> => here {
-            help: "Addresses of Glance. The next one is called where one does not answer.",
+            help: "Addresses of Glance. If one does not answer, the next one is called.",
         }
         service_type: String => here {
             default: Text("image"),
@@ -50,7 +50,7 @@ section! {
         }
         valid_interfaces: Vec<String> => here {
             default: Text("internal,public"),
-            help: "Glance's endpoints in the catalogue (public, internal, admin), the best first.",
+            help: "Glance's endpoints in the catalogue (public, internal, admin), in order of preference.",
         }
         region_name: Option<String> => here {
             help: "Region of that endpoint. Unset: any.",
@@ -79,7 +79,7 @@ section! {
         }
         image_size_cap: u64 => here {
             default: Text("1099511627776"), min: Some(1.0), unit: "bytes", origin: super::super::OptionOrigin::Glance,
-            help: "Largest image that may be uploaded. In Glance this option stands in [DEFAULT].",
+            help: "Largest image that may be uploaded. In Glance this option is in [DEFAULT].",
         }
         image_count_total: i64 => here {
             default: Text("1000"), min: Some(-1.0), origin: super::super::OptionOrigin::Glance,
@@ -87,7 +87,8 @@ section! {
         }
         image_property_quota: i64 => here {
             default: Text("128"), min: Some(-1.0), origin: super::super::OptionOrigin::Glance,
-            help: "Properties of one image; -1 is no bound but their size of 64 KiB together. In Glance this option stands in [DEFAULT].",
+            help: "Properties of one image; -1: only the limit of 64 KiB for all properties together. In Glance this \
+                   option is in [DEFAULT].",
         }
         verify_glance_signatures: bool => here {
             default: Text("false"),
@@ -99,12 +100,13 @@ section! {
                    validates no certificate, so true stops the start.",
         }
         default_trusted_certificate_ids: Vec<String> => here {
-            help: "Certificates that are trusted where a request names none. A list that is not empty stops the start.",
+            help: "Certificates that are trusted if a request names none. With a list that is not empty, the server \
+                   does not start.",
         }
         unchecked_certificates: bool => compute.unchecked_certificates {
             origin: super::super::OptionOrigin::Chronova,
-            help: "Take servers' trusted_image_certificates and show them, although no signature of an image is verified. \
-                   Without it such a request is answered with 409.",
+            help: "Accept and show servers' trusted_image_certificates, although Chronova verifies no signature of \
+                   an image. Off: a request with such certificates is answered with 409.",
         }
     }
 }
@@ -115,7 +117,7 @@ account_section! {
     Cinder = "cinder" from Nova {
         catalog_info: String => here {
             default: Text("volumev3::publicURL"),
-            help: "Cinder in Keystone's catalogue: TYPE:NAME:INTERFACE. The name does not count.",
+            help: "Cinder in Keystone's catalogue: TYPE:NAME:INTERFACE. Chronova ignores the name.",
         }
         endpoint_template: Option<String> => here {
             help: "Address of Cinder in place of the catalogue's, as http://controller:8776/v3/%(project_id)s.",
@@ -132,8 +134,8 @@ account_section! {
             help: "How long one answer of Cinder may take. Unset: 60, where Nova waits without end.",
         }
         cross_az_attach: bool => compute.cross_az_attach => runtime.processes.cross_az_attach {
-            help: "Let a server have volumes of another availability zone than its own. Where it is off, a server that is \
-                   asked for without a zone is made in that of its volumes, and new volumes are made in the server's zone.",
+            help: "Let a server have volumes of another availability zone. Off: a server whose request names no zone \
+                   is built in the zone of its volumes, and new volumes are created in the server's zone.",
         }
     }
 }
@@ -153,35 +155,36 @@ section! {
     /// Volume service: where volumes are kept, and how many a project may have.
     Volume = "volume" from Chronova {
         pool: String => runtime.volume.pool => drivers.libvirt.volume_pool_name {
-            help: "libvirt storage pool that holds the volumes, on each host. Where a host has none of that name, one of \
-                   files is made in pool_path.",
+            help: "libvirt storage pool that holds the volumes, on each host. On a host without a pool of that name, \
+                   Chronova creates a pool of files in pool_path.",
         }
         pool_path: String => drivers.libvirt.volume_pool_path {
             help: "Directory of the pool, on each host.",
         }
         shared: bool => runtime.volume.shared {
-            help: "Whether the pool is the same storage on every host (a shared file system, Ceph). Otherwise a volume \
-                   is reached from the host on which it was made, and from no other.",
+            help: "Whether the pool is the same storage on every host (a shared file system, Ceph). Off: only the \
+                   host on which a volume was created can reach it.",
         }
         storage_availability_zone: String => runtime.volume.availability_zone {
             origin: super::super::OptionOrigin::Cinder,
-            help: "Availability zone of all volumes. In Cinder this option stands in [DEFAULT].",
+            help: "Availability zone of all volumes. In Cinder this option is in [DEFAULT].",
         }
         quota_volumes: i64 => runtime.volume.limits.volumes {
             min: Some(-1.0), origin: super::super::OptionOrigin::Cinder,
-            help: "Volumes of a project; -1 is no bound. In Cinder this option stands in [DEFAULT].",
+            help: "Volumes of a project; -1 is no bound. In Cinder this option is in [DEFAULT].",
         }
         quota_snapshots: i64 => runtime.volume.limits.snapshots {
             min: Some(-1.0), origin: super::super::OptionOrigin::Cinder,
-            help: "Snapshots of a project; -1 is no bound. In Cinder this option stands in [DEFAULT].",
+            help: "Snapshots of a project; -1 is no bound. In Cinder this option is in [DEFAULT].",
         }
         quota_gigabytes: i64 => runtime.volume.limits.gigabytes {
             min: Some(-1.0), unit: "GiB", origin: super::super::OptionOrigin::Cinder,
-            help: "Volumes and snapshots of a project together; -1 is no bound. In Cinder this option stands in [DEFAULT].",
+            help: "Volumes and snapshots of a project together; -1 is no bound. In Cinder this option is in \
+                   [DEFAULT].",
         }
         per_volume_size_limit: i64 => runtime.volume.limits.per_volume_gigabytes {
             min: Some(-1.0), unit: "GiB", origin: super::super::OptionOrigin::Cinder,
-            help: "Largest volume; -1 is no bound. In Cinder this option stands in [DEFAULT].",
+            help: "Largest volume; -1 is no bound. In Cinder this option is in [DEFAULT].",
         }
     }
 }
