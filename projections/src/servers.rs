@@ -84,7 +84,7 @@ pub struct Servers {
     by_age: BTreeSet<(Timestamp, InstanceId)>,
     /// Servers that are not deleted, by host.
     by_host: BTreeMap<HostId, BTreeSet<InstanceId>>,
-    /// The server that an unfinished process works on.
+    /// The server that each unfinished process works on.
     by_process: BTreeMap<ProcessId, InstanceId>,
     requested: u64,
 }

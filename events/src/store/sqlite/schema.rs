@@ -230,8 +230,8 @@ fn sync_recovered(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Moves the write-ahead log into the data file and seals the pages. Empties the write-ahead log on request. Returns
-/// the certain size of the data file.
+/// Moves the write-ahead log into the data file and seals the pages. Empties the write-ahead log if `truncate` is set.
+/// Returns the size of the data file, or `None` if a part of the write-ahead log could not be moved yet.
 pub(super) fn checkpoint(
     connection: &Connection,
     path: &Path,
