@@ -38,7 +38,7 @@ pub struct InstanceAction {
     pub updated_at: Timestamp,
     /// `Error` if the action failed.
     pub message: Option<String>,
-    /// Whether the action succeeded; `None` while it is under way.
+    /// Whether the action succeeded; `None` while it is under way, and always if it has no process.
     pub succeeded: Option<bool>,
     pub steps: Vec<ActionStep>,
 }
