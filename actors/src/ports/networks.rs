@@ -295,8 +295,8 @@ pub trait NetworkService: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Undoes [`bind_destination`](Self::bind_destination), whether or not its answer arrived. A port whose traffic is at
-    /// the destination stays bound there.
+    /// Undoes [`bind_destination`](Self::bind_destination), whether or not its answer arrived. A port whose traffic is
+    /// at the destination stays bound there.
     async fn unbind_destination(
         &self,
         _instance: InstanceId,
