@@ -1,8 +1,8 @@
 //! The identity of a log: its installation, and its generation.
 //!
 //! The id of the first event is the installation. All copies of a log share it. A copy begins a new generation: a
-//! restore does so, and `chronova serve` when it finds that the log's file is a copy. Hosts remember the generation that
-//! drives them. A log that was never copied has no event here; its generation is its installation.
+//! restore does so, and `chronova serve` when it finds that the log's file is a copy. Hosts remember the generation
+//! that drives them. A log that is not a copy has no event here; its generation is its installation.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -34,7 +34,7 @@ pub struct GenerationBegun {
     pub origin: CopyOrigin,
 }
 
-/// The generation of the log, and when it began; `None` if the log was never copied.
+/// The generation of the log, and when it began; `None` if the log is not a copy.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LogGeneration {
     pub begun: Option<(Uuid, Timestamp)>,

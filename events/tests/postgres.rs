@@ -72,7 +72,7 @@ async fn a_snapshot_in_the_database_is_encrypted() {
 
     assert_eq!(database.sql("SELECT position('anna' IN encode(data, 'escape')) FROM chronova_snapshots"), "0");
     database.sql("UPDATE chronova_snapshots SET revision = 4");
-    assert_eq!(store.load_snapshot(&stream("a")).await.unwrap(), None, "sealed for another revision");
+    assert_eq!(store.load_snapshot(&stream("a")).await.unwrap(), None, "a snapshot of another revision is read");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! One suite that checks every driver, on the simulated fleet and on real hosts.
 //!
-//! The suite uses only the public interface. It leaves the host unchanged, unless a check fails.
+//! The suite uses only the public interface. If no check fails, it leaves nothing on the host but the cached image and
+//! one owner mark.
 
 mod agent;
 mod copies;

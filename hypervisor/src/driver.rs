@@ -1,9 +1,9 @@
 //! The driver: the interface between the control plane and a hypervisor. Every driver has a small core and optional
 //! parts.
 //!
-//! The core creates, deletes, starts, stops and reboots guests, and reports the state of a host and its guests.
-//! Everything else is an optional part, a trait of [`crate::capability`]. The driver returns itself from the accessor
-//! of each part that it offers.
+//! The core caches images, creates, deletes, starts, stops and reboots guests, and reports the state of a host and its
+//! guests. Everything else is an optional part, a trait of [`crate::capability`]. The driver returns itself from the
+//! accessor of each part that it offers.
 //!
 //! Every call is idempotent by its ids: creating an existing guest succeeds, and so does deleting a missing one. Every
 //! call has a deadline inside the driver. A call that misses its deadline returns [`DriverError::Timeout`], and its
@@ -81,7 +81,8 @@ pub trait Driver: Send + Sync + 'static {
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()>;
     async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()>;
-    /// Asks the guest to reboot itself. `Unsupported` or `Failed` if it does not react within `timeout_seconds`.
+    /// Asks the guest to reboot itself. `Failed` if the guest does not react within `timeout_seconds`; `Unsupported` if
+    /// the hypervisor cannot ask the guest.
     async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()>;
     /// Powers the guest off without asking it, and starts it.
     async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()>;

@@ -218,7 +218,7 @@ pub struct LibvirtOptions {
     pub guests: GuestOptions,
     /// `[libvirt] swtpm_enabled`: hosts with `swtpm` offer emulated TPMs.
     pub emulates_tpm: bool,
-    /// Whether guests may get PCI devices of the host. Otherwise the host is not asked for its devices.
+    /// Whether guests may get PCI devices of the host. Otherwise the driver does not list the host's devices.
     pub reads_pci: bool,
     /// The storage pool for images, disks, config drives and console logs. It is created if it does not exist.
     pub pool_name: String,

@@ -38,7 +38,7 @@ pub struct InstanceAction {
     pub updated_at: Timestamp,
     /// `Error` if the action failed.
     pub message: Option<String>,
-    /// Whether the action succeeded; `None` while it is under way.
+    /// Whether the action succeeded; `None` while it is under way, and always if it has no process.
     pub succeeded: Option<bool>,
     pub steps: Vec<ActionStep>,
 }
@@ -84,7 +84,7 @@ pub struct Servers {
     by_age: BTreeSet<(Timestamp, InstanceId)>,
     /// Servers that are not deleted, by host.
     by_host: BTreeMap<HostId, BTreeSet<InstanceId>>,
-    /// The server that an unfinished process works on.
+    /// The server that each unfinished process works on.
     by_process: BTreeMap<ProcessId, InstanceId>,
     requested: u64,
 }

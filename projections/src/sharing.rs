@@ -1,8 +1,9 @@
 //! Interns the values that many servers share: the flavors and images of their requests, and the names of their
 //! actions' steps. A million servers of ten flavors then hold ten flavors in memory.
 //!
-//! Rows are interned when they are created, and when they come from a checkpoint. A row that is not interned costs only
-//! memory.
+//! Flavor and image are interned when a server is requested or resized, and when its row comes from a checkpoint. Names
+//! of steps are interned when they are recorded, and when they come from a checkpoint. A value that is not interned
+//! costs only memory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;

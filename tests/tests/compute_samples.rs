@@ -577,12 +577,12 @@ async fn answers_look_like_the_samples() {
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
     assert!(
         unasked.is_empty(),
-        "{} samples are not asked for, without a reason:\n{}",
+        "{} samples are not compared, and `UNCALLED_OPERATIONS` does not name their operations:\n{}",
         unasked.len(),
         unasked.join("\n")
     );
     let idle: Vec<&str> =
         UNCALLED_OPERATIONS.iter().map(|(known, _)| *known).filter(|known| !excused.contains(*known)).collect();
-    assert_eq!(idle, Vec::<&str>::new(), "these reasons excuse nothing any more");
+    assert_eq!(idle, Vec::<&str>::new(), "these entries of `UNCALLED_OPERATIONS` match no sample any more");
     assert!(compared > 290, "only {compared} samples were compared");
 }

@@ -44,9 +44,9 @@ pub(crate) fn place(only: Option<Service>, path: &str, host: String, config: &We
     Some(RequestAddress { service, path: below.to_owned(), links })
 }
 
-/// The beginning of links that have no configured prefix: `http://host:port`. The host is the one that the client wrote,
-/// or the local address if that is no valid host. If a trusted proxy sent the request, its
-/// headers name scheme, host and a path prefix.
+/// The beginning of links that have no configured prefix: `http://host:port`. The host is the one that the client
+/// wrote, or the local address if the client wrote no valid host. If a trusted proxy sent the request, its headers name
+/// scheme, host and a path prefix.
 pub(crate) fn host(request: &HttpRequest, config: &WebConfig) -> String {
     let text = |name: &str| first(request.headers(), name);
     let (scheme, host, prefix) = if is_trusted(request, config) {

@@ -467,8 +467,8 @@ impl Agent {
         self.context.clock.now().0.saturating_sub(gone.updated_at.0) <= period
     }
 
-    /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. If the action is not to
-    /// remove the guest, every resync finds it again, and logs it while it runs.
+    /// Applies `[DEFAULT] running_deleted_instance_action` to a guest of a deleted server. With the actions `log` and
+    /// `shutdown`, each search finds the guest again, and logs it while it runs.
     async fn reap(&self, member: &ConnectedHost, instance: InstanceId) {
         let action = self.context.options.deleted_guests;
         match action {

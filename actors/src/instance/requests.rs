@@ -106,7 +106,7 @@ pub enum InstanceRequest {
         password: String,
     },
     ClearGuestPassword,
-    /// A request for an image of the server, a rebuild, a rescue, a shelve or another password.
+    /// See [`WorkRequest`].
     Work(Box<WorkRequest>),
     /// A move to another flavor or host; boxed, because it is large.
     Move(Box<MoveRequest>),
@@ -150,7 +150,7 @@ pub enum InstanceVolumeRequest {
     },
 }
 
-/// Requests for images of a server, rebuild, rescue, shelve, and another password.
+/// Requests to snapshot, rebuild, rescue, unrescue, shelve, offload or unshelve a server, or to change its password.
 #[derive(Debug, Clone)]
 pub enum WorkRequest {
     /// Creates an image or a backup of the disk. The image already exists, without data.

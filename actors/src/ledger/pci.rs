@@ -196,8 +196,8 @@ impl PciChange {
         self.events.push(event);
     }
 
-    /// Ensures that the provider exists, with the class beside its former ones. Amounts that Placement's clients set
-    /// stay.
+    /// Ensures that the provider exists, with the class beside its former ones. Keeps the reserved amount that a client
+    /// of Placement set, up to the new total.
     fn widen(&mut self, host: ProviderId, card: &PciCard) -> Result<(), LedgerReject> {
         let provider = card.provider;
         if !self.scratch.knows_class(&card.class) {

@@ -24,7 +24,7 @@ use crate::server_options::NameScope;
 /// The longest time that a turn waits for the read models, which lag by microseconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a server was not changed.
+/// Why a change of a server failed.
 #[derive(Debug, Error)]
 pub enum ServerChangeReject {
     #[error("a server with the host name {0} exists")]
@@ -68,7 +68,8 @@ impl Operations {
     /// Changes a server of `project`.
     ///
     /// # Errors
-    /// Another server has the new host name, the server refuses, or the log is not available. Then nothing is changed.
+    /// Another server has the new host name, or the server refuses: then nothing is changed. If the log is not
+    /// available, the caller does not know whether the server was changed.
     pub async fn change_server(
         &self,
         meta: Arc<Meta>,

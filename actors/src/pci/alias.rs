@@ -131,8 +131,8 @@ impl PciAliases {
         Ok(Self(aliases))
     }
 
-    /// The devices of a server that exists. Without the extra spec there are none. Then a contradiction between flavor
-    /// and image is no error, because the server already exists.
+    /// The devices of a server that exists. Returns an empty list if the flavor lacks the extra spec, even if flavor
+    /// and image contradict each other, because the server already exists.
     ///
     /// # Errors
     /// As [`Self::requests`].
@@ -147,7 +147,8 @@ impl PciAliases {
     /// The devices that a flavor and an image request.
     ///
     /// # Errors
-    /// In Nova's words: an alias is not defined, or flavor and image contradict each other.
+    /// The flavor names an unknown alias, requests more than [`MOST_DEVICES`] devices, or has a value that is not
+    /// `ALIAS:COUNT`. Or flavor and image contradict each other.
     pub fn requests(&self, flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Vec<PciRequest>, String> {
         let forced = forced_policy(flavor, image)?;
         let Some(wanted) = spec(flavor, SPEC) else { return Ok(Vec::new()) };

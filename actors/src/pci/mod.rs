@@ -84,7 +84,8 @@ fn nothing_left(object: &JsonObject, known: &str) -> Result<(), String> {
     }
 }
 
-/// The name as Placement takes it: upper case, `CUSTOM_` before a name that is not a standard one.
+/// The name as Placement takes it, in upper case. A name that is not a standard one gets the prefix `CUSTOM_`, and `_`
+/// in place of characters that are no letters or digits.
 fn normalized(name: &str, is_standard: fn(&str) -> bool) -> Result<String, String> {
     let upper = name.trim().to_ascii_uppercase();
     if is_standard(&upper) {
@@ -103,7 +104,7 @@ fn resource_class(name: &str) -> Result<String, String> {
     normalized(name, standard::is_standard_class)
 }
 
-/// The resource class of a product without one of its own.
+/// The resource class of a product for which the operator names no class.
 fn class_of_product(vendor: &str, product: &str) -> String {
     format!("CUSTOM_PCI_{vendor}_{product}").to_ascii_uppercase()
 }

@@ -10,7 +10,8 @@
 //!
 //! | call | Neutron's part in it |
 //! |---|---|
-//! | `check`, `check_attach` | `GET networks`, `ports`, `quotas`, `security-groups` with the user's token |
+//! | `check`, `check_attach` | the user's `GET networks`, `ports`, `security-groups`; Chronova's own `GET quotas`, `ports` |
+//! | `check_auto` | the user's `GET networks`, `auto-allocated-topology` |
 //! | `allocate`, `attach` | `POST ports` with `device_id`, `binding:host_id`, and a mark in `binding:profile` |
 //! | `undo_attach` | `GET ports` by `device_id`, `DELETE` of the port with the process's mark |
 //! | `detach`, `release` | `DELETE` of ports with a mark, `PUT ports` without `device_id` for the others |
@@ -21,11 +22,13 @@
 //! | `add_address`, `remove_address` | `PUT ports` with other `fixed_ips` |
 //! | `add_security_group`, `remove_security_group` | `GET security-groups`, `PUT ports` with other `security_groups` |
 //! | `group_names` | one `GET ports` for all servers, one `GET security-groups` |
+//! | `find_security_groups` | `GET security-groups` |
 //! | `floating_addresses` | `GET floatingips` by `port_id` |
 //! | `realise` | `GET ports`: `binding:vif_type` and `binding:vif_details` |
 //! | `realise_at` | the same, and `GET ports/ID/bindings` |
 //! | `await_plugged` | `GET ports`, at each `network-vif-plugged` and from time to time |
 //! | `find_ports`, `ports_at` | `GET ports` by `id`, by `fixed_ips` |
+//! | `refresh` | `GET ports` by `device_id` |
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -292,8 +295,8 @@ pub trait NetworkService: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Undoes [`bind_destination`](Self::bind_destination), whether or not its answer arrived. A port whose traffic is at
-    /// the destination stays bound there.
+    /// Undoes [`bind_destination`](Self::bind_destination), whether or not its answer arrived. A port whose traffic is
+    /// at the destination stays bound there.
     async fn unbind_destination(
         &self,
         _instance: InstanceId,

@@ -70,7 +70,7 @@ pub(super) fn task(work: &StepRun) -> Result<DiskTask, StepError> {
     }
 }
 
-/// The server and the disk, while this process owns the disk's task.
+/// The server and the disk. `None`: the server is deleted or being deleted, or another process owns the disk's task.
 pub(super) async fn mine(work: &StepRun) -> Result<Option<(Alive, BlockDevice)>, StepError> {
     let id = task(work)?.device;
     let Some(server) = work.server().await? else { return Ok(None) };
@@ -84,7 +84,7 @@ pub(super) async fn mine(work: &StepRun) -> Result<Option<(Alive, BlockDevice)>,
     Ok(device.map(|device| (server, device)))
 }
 
-/// Like [`mine`], but it fails if another process owns the task.
+/// Like [`mine`], but `None` becomes an error.
 pub(super) async fn still_mine(work: &StepRun) -> Result<(Alive, BlockDevice), StepError> {
     mine(work).await?.ok_or_else(|| StepError::fatal(409, "The server is being deleted.", ""))
 }
@@ -205,7 +205,7 @@ pub(super) fn told_or_gone(result: DriverResult<()>) -> Result<(), StepError> {
     }
 }
 
-/// Sends a record; `false` if another process has overtaken this process.
+/// Sends a record; `false` if the server is deleted, or another process has overtaken this process.
 pub(super) async fn record(work: &StepRun, record: InstanceVolumeRecord) -> Result<bool, StepError> {
     let record = InstanceRecord::from(record);
     match work.context.gateway.send::<InstanceRoot>(&work.instance_id(), record, work.meta.clone()).await {

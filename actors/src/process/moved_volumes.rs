@@ -2,7 +2,7 @@
 //! old one.
 //!
 //! Only the recorded attachment of a volume is valid. Other attachments of the same server are leftovers of an
-//! interrupted step. The next successful step ends them, or the delete of the server. As in Nova
+//! interrupted step. The next successful step or the delete of the server ends them. As in Nova
 //! (`_terminate_volume_connections`), a volume is never free for another server in between.
 
 use chronova_events::error_chain::ErrorChain;

@@ -1,7 +1,7 @@
 //! The trait of all reconcilers: a plan that compares, an action that repairs, and when both run.
 //!
-//! A plan reads and an action writes. An action is idempotent: it may run twice, and a crash may interrupt it. A
-//! reconciler has no input: it finds all differences itself.
+//! A plan reads and an action writes. An action is idempotent: it may run twice, and a crash may interrupt it. No
+//! caller tells a reconciler what to repair: its plan finds all differences.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;

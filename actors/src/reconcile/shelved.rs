@@ -21,7 +21,8 @@ pub fn plan(views: &Views, shelved_by: Timestamp) -> Vec<InstanceId> {
     })
 }
 
-/// Offloads shelved servers that are due. A finding is a server, and the latest shelving that is due now.
+/// Offloads shelved servers that are due. A finding is a server, and a time: the server is offloaded only if it was
+/// shelved at or before that time.
 #[derive(Debug)]
 pub struct ShelvedServers;
 

@@ -2,7 +2,8 @@
 //!
 //! The prefilters first narrow the set of hosts by indexes. If few hosts are left, the search examines each. Otherwise
 //! it examines hosts in the order of their free memory, and returns at most `[scheduler] max_placement_results` of
-//! them. If providers form trees or share resources, the placement view searches instead.
+//! them. The fullest hosts come first if the weight of free memory is negative, and the emptiest otherwise. If
+//! providers form trees or share resources, the placement view searches instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +35,7 @@ pub struct CandidateHosts {
     pub lacks: Option<String>,
 }
 
-/// The hosts that Placement would offer. The search first requests dedicated CPUs as `PCPU`. If no host has any, it
+/// The hosts that Placement would offer. The search first requests dedicated CPUs as `PCPU`. If no host fits, it
 /// requests them as `VCPU` (Nova's fallback, `[workarounds] disable_fallback_pcpu_query`).
 pub fn find(context: &SchedulingContext<'_>) -> CandidateHosts {
     let wanted = |pinned| ResourceRequest::of(context.request, pinned);
@@ -44,7 +45,7 @@ pub fn find(context: &SchedulingContext<'_>) -> CandidateHosts {
         return found;
     }
     let shared = find_hosts_for(context, &wanted(false));
-    // If the search for shared CPUs finds no host either, the result says that dedicated CPUs are missing.
+    // If the search for shared CPUs finds no host either, the caller gets the reasons of the first search.
     if shared.slots.is_empty() { found } else { shared }
 }
 

@@ -1,6 +1,6 @@
 //! A compute host: its properties, its liveness, and whether it accepts new servers.
 //!
-//! Heartbeats are not recorded. An event is recorded only when a host goes down or comes up again.
+//! A heartbeat is not an event. The log records only when a host goes down and when it comes up again.
 
 mod drain;
 

@@ -39,7 +39,7 @@ struct MigratingGuest {
     began: Instant,
     forced: bool,
     post_copy: bool,
-    /// Whether the guest is being moved to its destination.
+    /// Whether the migration is over, and the guest is just being moved from one machine to the other.
     landing: bool,
     /// The placement of the guest at its destination.
     pinning: Pinning,

@@ -35,7 +35,7 @@ pub(super) struct ClusterOptions {
 
 impl ClusterOptions {
     /// `None` without `[cluster] listen`: such a process does not follow a leader's log. With a log in PostgreSQL, it
-    /// stands by while another one leads.
+    /// stands by while another process leads.
     pub(super) fn of(config: &Config) -> Result<Option<Self>> {
         let Cluster { listen, address, name, certificate, key, ca } = &config.cluster;
         let Some(listen) = listen else { return Ok(None) };

@@ -81,7 +81,7 @@ fn snake(name: &str) -> String {
     text
 }
 
-/// The kind within its noun, which it does not repeat: `server_group`, `ServerGroupRenamed` -> `renamed`.
+/// The kind without its noun: `server_group`, `ServerGroupRenamed` -> `renamed`.
 fn kind(noun: &str, name: &str) -> String {
     let whole = snake(name);
     let rest = whole.strip_prefix(noun).and_then(|rest| rest.strip_prefix('_'));

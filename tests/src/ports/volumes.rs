@@ -33,7 +33,7 @@ pub trait VolumeStage: Send + Sync {
     /// The id of that host, and its driver.
     fn driver(&self) -> (HostId, Arc<dyn Driver>);
 
-    /// The request of a user of the project. A real service puts what it creates into the project of the user's token.
+    /// The request of a user of the project. A real service creates resources in the project of the user's token.
     async fn asked(&self, project: &ProjectId) -> Arc<Meta>;
 }
 

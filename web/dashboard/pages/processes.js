@@ -46,7 +46,7 @@ const MIGRATIONS = [
   { name: 'began', title: 'Began', value: (m) => m.created_at, show: (m) => time(m.created_at) },
 ];
 
-/** A live migration can be called off until its last phase. */
+/** A live migration can be aborted until its last phase. */
 const ABORTABLE = ['queued', 'accepted', 'preparing', 'running'];
 const abort = (reload) => ({ name: 'actions', title: 'Action', show: (m) => m.migration_type === 'live-migration' && ABORTABLE.includes(m.status)
   && html`<${Act} small danger sure="Call the live migration off?" done="The migration is being called off." on=${() => remove(`compute/v2.1/servers/${m.instance_uuid}/migrations/${m.id}`).then(reload)}>Abort<//>` });

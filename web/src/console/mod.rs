@@ -7,7 +7,7 @@
 //!
 //! The gateway checks a request in Nova's order. First, the token must be known and not expired, and its server must
 //! exist. Second, a browser's `Origin` must be this host or one of `[console] allowed_origins`, and as secure as the
-//! console's URL. Last, the guest's console must still have the address in the token. A refusal has no body, because
+//! console's URL. Last, the guest's screen must still have the address in the token. A refusal has no body, because
 //! viewers would show it as console output. The process logs the reason.
 //!
 //! Bounds: `[chronova] max_consoles` connections. [`limits`] bounds the connections of each token and of each server,
@@ -151,7 +151,7 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsoleS
     Ok((accept, place, line))
 }
 
-/// Connects to the console, if its address still equals the address in the token.
+/// Connects to the serial line, or to the screen if its address still equals the address in the token.
 async fn reach(host: &HostReadings, known: &ConsoleAuthorized) -> Result<SerialLine, ConsoleRefusal> {
     let screen = match known.kind.as_str() {
         "serial" => return Ok(host.serial_line(known.instance).await?),

@@ -73,7 +73,7 @@ fn reply(ctx: &Ctx, status: u16, id: &DomainId) -> Result<Reply, Fault> {
     Ok(Reply::json(status, json!({"domain": found})))
 }
 
-/// Callers other than administrators see only the domain of their token.
+/// By the default policy, callers other than administrators see only the domain of their token.
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let all = read(&ctx, |identity| identity.domains.values().cloned().collect::<Vec<_>>())?;
     let visible: Vec<Value> = all

@@ -1,7 +1,7 @@
 //! Log-in: finds the user of the credentials, and the scope of the new token.
 //!
-//! Every error in credentials gets the same 401 after the same work, so that the answer does not reveal which users
-//! exist.
+//! An unknown user, a disabled user and a wrong password get the same 401 after the same work, so that the answer does
+//! not reveal which users exist.
 
 use chronova_actors::services::embedded::identity::passwords::Password;
 use chronova_events::envelope::Timestamp;
@@ -99,7 +99,7 @@ enum LoginScope {
     Named(Box<LoginScopeParts>),
 }
 
-/// The requested scope: at most one of these keys, or `unscoped`.
+/// The requested scope: exactly one of these keys, or `unscoped`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct LoginScopeParts {

@@ -34,7 +34,7 @@ pub struct IdentityOptions {
     pub hashing_concurrency: usize,
     /// When wrong passwords lock a user out; `None` means never.
     pub lockout: Option<LockoutRule>,
-    /// The wrong passwords a minute that one address, and one user, may send; 0 means no limit.
+    /// How many wrong passwords a minute may come from one address, and for one user; 0 means no limit.
     pub failed_logins: u32,
     pub catalogue: ServiceCatalogue,
 }

@@ -3,7 +3,7 @@
 //! One file per resource, each with a route table. The dispatcher knows this list of tables only. Reads come from the
 //! placement view. Changes go to the ledger as commands, and its `decide` accepts or refuses them. [`reject`] maps its
 //! refusals to Placement's messages. The search for candidates is in `chronova_projections::placement::candidates`,
-//! which the scheduler can use too.
+//! which the scheduler uses, too.
 
 mod aggregates;
 mod allocations;

@@ -155,7 +155,7 @@ pub(super) fn inventory(class: &str, body: &Value) -> Inventory {
     }
 }
 
-/// The allocations in a body by consumer.
+/// The claims of a body that lists allocations by consumer.
 pub(super) fn claims(ctx: &Ctx, body: &Value) -> Result<Vec<ConsumerClaim>, Fault> {
     body.as_object().into_iter().flatten().map(|(consumer, body)| claim(ctx, consumer, body)).collect()
 }

@@ -1,7 +1,8 @@
-//! Clients of services that run elsewhere: the real Keystone, Glance, Cinder and Neutron, and a message broker ([`amqp`]).
+//! Clients of services that run elsewhere: the real Keystone, Glance, Cinder and Neutron, and a message broker
+//! ([`amqp`]).
 //!
-//! Only [`http`] calls services over HTTP. Each service has a folder, which implements the same port of [`crate::ports`] as
-//! the embedded service.
+//! Only [`http`] calls services over HTTP. Each of the four services has a folder, which implements the same port of
+//! [`crate::ports`] as the embedded service.
 
 pub mod amqp;
 pub mod cinder;

@@ -151,7 +151,8 @@ impl LogFollower {
         Ok(())
     }
 
-    /// Reads the rest of the log, which this member has taken and which ends at `head`.
+    /// Reads the rest of the log up to its end `head`, because this member leads now. Fails if the log has another hash
+    /// there.
     pub(super) async fn complete(&self, head: &Anchor) -> Result<(), StoreError> {
         self.read_on(head.position).await?;
         let end = *self.end.lock().await;

@@ -73,8 +73,8 @@ where
 {
     loop {
         match std::future::poll_fn(|context| connection.poll_message(context)).await {
-            // "canceling wait for synchronous replication": the next commit is not replicated. The connection ends
-            // here, so that the writer asks for the outcome of the commit.
+            // "canceling wait for synchronous replication": the commit that the database reports next may not be
+            // replicated. The connection ends here, so that the writer asks for the outcome of the commit.
             Some(Ok(AsyncMessage::Notice(notice))) if notice.code().code() == "01000" => {
                 tracing::warn!(%notice, "the database may not have replicated a commit of the log");
                 return;

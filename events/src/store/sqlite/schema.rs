@@ -138,7 +138,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, St
     let mut witness = Witness::beside(path);
     let note = witness.read();
     check_size(path, note)?;
-    // The data file is opened before SQLite opens it, and closed afterwards.
+    // This process opens the data file before SQLite does, and closes it after SQLite.
     let data = DataFile::create(path).map_err(|e| io(path, &e))?;
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // From here on this process has the file open, so no other process can be its last user.
@@ -230,8 +230,8 @@ fn sync_recovered(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Moves the write-ahead log into the data file and seals the pages. Empties the write-ahead log on request. Returns
-/// the certain size of the data file.
+/// Moves the write-ahead log into the data file and seals the pages. Empties the write-ahead log if `truncate` is set.
+/// Returns the size of the data file; `None` if the write-ahead log was not moved, or not completely.
 pub(super) fn checkpoint(
     connection: &Connection,
     path: &Path,

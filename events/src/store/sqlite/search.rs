@@ -1,4 +1,4 @@
-//! Searches by SQL on the columns, so that few events are read and decoded that do not match.
+//! Searches by SQL on the columns, so that most events that do not match are neither read nor decoded.
 
 use std::sync::Arc;
 

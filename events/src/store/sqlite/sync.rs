@@ -171,7 +171,7 @@ impl Syncer {
         self.shared.finish(batch);
     }
 
-    /// Notes the certain size of the data file.
+    /// Notes the size of the data file after a complete checkpoint.
     pub(super) fn note_file(&self, size: u64) {
         let mut noted = self.shared.noted();
         let (witness, note) = &mut *noted;

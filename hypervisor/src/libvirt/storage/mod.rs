@@ -46,7 +46,7 @@ pub(super) struct HostStorage<'a> {
 
 /// One kind of storage for disks.
 trait ImageBackend: Sync {
-    /// The configured type that selects this back end. Only [`backend_of`] compares it.
+    /// The configured type that selects this back end. Only this file compares it.
     fn kind(&self) -> ImagesType;
     /// Whether its disks are in a pool of their own and not files of the directory.
     fn is_apart(&self) -> bool {
@@ -287,7 +287,7 @@ impl<'a> HostStorage<'a> {
         }
     }
 
-    /// Creates an empty disk, unless one of that size exists.
+    /// Creates an empty disk, unless one of that size exists. Replaces a disk of another size.
     pub(super) fn provide(self, disk: &str, capacity: u64) -> DriverResult<()> {
         if let Some(found) = self.find(disk)? {
             let size = found.capacity()?;

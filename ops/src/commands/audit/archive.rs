@@ -34,7 +34,7 @@ const SEGMENT: u64 = 250_000;
 const PAGE: usize = 1_024;
 const LONGEST_LINE: u64 = 16 << 20;
 
-/// Up to where: a position or a time.
+/// The first event that is not archived: its position, or a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArchiveBound {
     Position(u64),

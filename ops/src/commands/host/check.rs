@@ -28,7 +28,7 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
     let options = config.targets().drivers;
     let mut exit = Exit::Yes;
     for uri in uris {
-        // Drivers keep their connections by tasks of the runtime.
+        // The drivers are opened inside the runtime, so that they can use its tasks and timers.
         let _entered = runtime.enter();
         let drivers = backend::open(uri, &options).map_err(|error| CommandFailure::Usage(error.to_string()))?;
         for driver in drivers {

@@ -29,7 +29,7 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
     for uri in uris {
         // A simulated fleet lives in the server, which writes its file.
         let alone = uri.starts_with("sim:").then(|| runtime.block_on(place.lock())).transpose()?;
-        // Drivers keep their connections by tasks of the runtime.
+        // The drivers are opened inside the runtime, so that they can use its tasks and timers.
         let _entered = runtime.enter();
         let drivers = backend::open(uri, &options).map_err(|error| CommandFailure::Usage(error.to_string()))?;
         for driver in drivers {

@@ -17,7 +17,7 @@ pub(in crate::commands) struct RunningCloud<'a> {
     client: OnceCell<OperatorClient>,
 }
 
-/// An answer that is no success.
+/// An answer with a status outside 2xx.
 #[derive(Debug)]
 pub(in crate::commands) struct RefusedRequest {
     pub status: u16,

@@ -174,7 +174,7 @@ impl ServerListQuery {
             _ if status_deleted => DeletedFilter::Only,
             Some(text) if is_on(text) => DeletedFilter::Only,
             Some(_) => DeletedFilter::No,
-            // A list of the servers that changed (`changes-since`) includes deleted servers.
+            // A list of the servers that changed includes deleted servers.
             None if since.is_some() || before.is_some() => DeletedFilter::Both,
             None => DeletedFilter::No,
         };

@@ -58,8 +58,8 @@ pub fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -
 /// The association of a floating address of `external` with a port: the fixed address and the router.
 ///
 /// # Errors
-/// The port does not have the named address, the address is not IPv4, the port has several IPv4 addresses and none is
-/// named, or no router connects the networks.
+/// The port does not have the named address, or the named address is not IPv4. No address is named, and the port has no
+/// IPv4 address or several. No router connects the networks.
 pub fn association(
     view: &NetworksView,
     external: NetworkId,

@@ -23,7 +23,7 @@ use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProper
 use crate::notifications::options::BrokerOptions;
 use crate::notifications::{NotificationTransport, OutgoingNotification, TransportError};
 
-/// How long a broker may take to accept a connection, or to confirm a batch.
+/// How long the publication of a batch may take, including a new connection and the broker's confirmations.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// AMQP's delivery mode for messages that a durable queue keeps over a restart of the broker.
 const PERSISTENT: u8 = 2;
