@@ -1,4 +1,4 @@
-//! Releases quota of servers that were never created or are gone, and corrects quota that differs from its server's size.
+//! Releases quota of servers that were never created or are gone. Corrects quota that differs from its server's size.
 //!
 //! Each process that fails gives back the quota that it took. So this reconciler only finds quota that an older version
 //! left behind, or that is wrong after an operator reset the state of a server.

@@ -1,4 +1,4 @@
-//! The operators' API under `/chronova/v1`: drains and maintenance of hosts, forecasts, the caller's own rights, repairs
+//! Operators' API under `/chronova/v1`: drains and maintenance of hosts, forecasts, the caller's own rights, repairs
 //! of Placement's data, machine types, and records of servers.
 //!
 //! Nova leaves drains to its clients, which move servers one by one and lose their state when they crash. In Chronova a
