@@ -535,7 +535,8 @@ impl Alive {
     /// Applies a power state that the host reports, as Nova's synchronisation of power states does. A guest that
     /// stopped by itself makes the server stopped; a guest started outside Chronova makes it active. A paused or
     /// suspended server stays so until a user resumes it. But a paused server becomes stopped if its guest is off,
-    /// because the guest's memory is lost. While a process works on the server, the report changes only the power state.
+    /// because the guest's memory is lost. While a process works on the server, the report changes only the power
+    /// state.
     fn observe(&mut self, seen: Power) {
         let settled = self.ongoing.is_none();
         self.phase = match (self.phase, seen) {
