@@ -7,8 +7,7 @@
 //! cannot give one query two answers.
 //!
 //! Invariants: the memory of held states and states under construction is bounded. The numbers of running and waiting
-//! queries are bounded; further queries are refused. A query that waited uses the state that another query for the same
-//! moment has built.
+//! queries are bounded; further queries are refused. Two queries for the same moment share the work.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
