@@ -43,7 +43,7 @@ pub struct ErasureRequested {
     pub user: Option<UserId>,
     /// The servers whose data is erased, sorted.
     pub servers: Vec<InstanceId>,
-    /// The erasure destroys the keys in records of the key file before this number. Later events have new keys.
+    /// The erasure destroys the keys in the key file's records below this number. Later events have new keys.
     pub keys_before: u64,
 }
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Schemathesis generates valid and invalid requests from the control plane's own documents (GET /openapi.json), and
-# sends them to a control plane with a simulated fleet. No answer may be a server error, and a request without a token must be refused.
+# sends them to a control plane with a simulated fleet. No answer may be a server error, and a request without a token
+# must be refused.
 #
 #   tests/real/schemathesis.sh [SERVICE[@VERSION]...]
 #

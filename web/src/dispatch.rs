@@ -83,7 +83,7 @@ pub fn eraser(dispatch: &Dispatch, _: &Permit, store: &Arc<dyn EventStore>, hist
 }
 
 /// Sends `command` to its aggregate in the name of the permitted caller. When this returns, the events are durable and
-/// the read models show them.
+/// [`shown`] has waited for the read models.
 pub async fn send<A: Reachable>(
     dispatch: &Dispatch,
     permit: &Permit,
@@ -95,8 +95,8 @@ pub async fn send<A: Reachable>(
     Ok(committed)
 }
 
-/// Performs a use case of [`Operations`] in the name of the permitted caller. When this returns, the read models show
-/// its events.
+/// Performs a use case of [`Operations`] in the name of the permitted caller. When this returns, [`shown`] has waited
+/// for the read models.
 ///
 /// # Errors
 /// The refusal of the use case.
@@ -143,8 +143,8 @@ pub(crate) async fn post_password(
     Ok(())
 }
 
-/// Waits until the read models show `position`. A handler calls this itself after a service that sends its own
-/// commands.
+/// Waits until the read models show `position`, at most five seconds. A handler calls this itself after a service that
+/// sends its own commands.
 pub async fn shown(dispatch: &Dispatch, position: Position) {
     if !dispatch.queries().views.wait_for(position, READ_YOUR_WRITES).await {
         tracing::warn!(%position, "the read models lag behind");

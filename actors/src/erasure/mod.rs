@@ -1,6 +1,6 @@
 //! Erases personal data: the aggregate records erasures, and [`work`] executes them.
 //!
-//! Compute's own streams are known to [`work`]. A service on the same log that holds personal data implements
+//! [`work`] finds compute's own streams. A service on the same log that holds personal data implements
 //! [`PersonalDataHolder`](holder::PersonalDataHolder) in its own folder; `table` lists those services.
 
 pub mod decide;

@@ -23,7 +23,7 @@ impl MetadataEntry {
     }
 }
 
-/// The list of EC2's versions, which the root path shows without a server.
+/// The answer at the root path: the list of EC2's versions. It is the same for every guest.
 pub fn root() -> MetadataEntry {
     MetadataEntry::list(ec2::VERSIONS)
 }

@@ -1,5 +1,6 @@
-//! Which event of a server is which notification. The names are those of Nova: of its versioned notifications
-//! (`instance.power_on.start`), and of the older ones (`compute.instance.power_on.start`), which not every action has.
+//! Maps each event of a server to its notifications. The names are Nova's. Versioned notifications are named like
+//! `instance.power_on.start`. Unversioned ones, which not every action has, are named like
+//! `compute.instance.power_on.start`.
 
 use chronova_events::ids::{ImageId, VolumeId};
 use chronova_events::instance::{
@@ -28,7 +29,7 @@ impl ActionPhase {
     }
 }
 
-/// The data of a payload besides that of the server.
+/// The data that a payload has in addition to the server's data.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ActionDetails {
     Plain,
@@ -42,7 +43,7 @@ pub(super) enum ActionDetails {
     Snapshot(ImageId),
     Rescue(ImageId),
     Rebuild,
-    /// `instance.update`: the states before.
+    /// `instance.update`, with the states before the event.
     Update(Box<StateBefore>),
 }
 
@@ -50,7 +51,7 @@ pub(super) enum ActionDetails {
 pub(super) struct StateBefore {
     pub vm_state: Option<&'static str>,
     pub task_state: Option<&'static str>,
-    /// Set if the name was changed.
+    /// The name before the event, if the event changed the name.
     pub name: Option<String>,
 }
 
@@ -64,9 +65,9 @@ pub(super) struct Occurrence {
     pub legacy: Option<&'static str>,
     pub details: ActionDetails,
     pub fault: Option<FaultInfo>,
-    /// Whether the payload shows the server as it was before the event.
+    /// Whether the payload shows the server's state before the event, not the state after it.
     pub as_before: bool,
-    /// The host that publishes, if it is not the server's.
+    /// The host that the notification names as its publisher; `None`: the server's host.
     pub publisher: Option<String>,
 }
 
@@ -99,14 +100,14 @@ impl Occurrence {
         self
     }
 
-    /// Without a phase, as `instance.lock`.
+    /// The same notification without a phase, for example `instance.lock`.
     fn at_once(mut self) -> Self {
         self.phase = None;
         self
     }
 }
 
-/// The notifications of an event, in the order of Nova.
+/// The notifications of an event, in Nova's order.
 pub(super) fn occurrences(
     event: &InstanceEvent,
     moment: &ServerMoment,

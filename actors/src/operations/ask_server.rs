@@ -22,7 +22,7 @@ impl Operations {
     ///
     /// # Errors
     /// A service refuses what the request needs, the server refuses the request, or the log does not append the events.
-    /// Then the request leaves nothing behind.
+    /// Then the request leaves nothing behind, unless the log failed after the server had accepted the request.
     pub async fn take_and_ask(&self, request: ServerRequest) -> Result<Position, AskServerReject> {
         let asking = Asking { gateway: Arc::clone(&self.gateway), requests: Arc::clone(&self.server_requests) };
         // The request runs in its own task, so that it also completes if the client goes away.

@@ -1,8 +1,8 @@
 //! Creates servers: reserves quota, and waits until the process `create_servers` has recorded all of them or is undone.
 //!
-//! One append claims the quota and requests the process, and one more records each server. The wait has no limit,
-//! because the outcome is open while the process runs. If the log is not available, or this member stops executing
-//! processes, the caller gets an error at once. If the caller goes away, the process continues.
+//! One append claims the quota and requests the process. Each server has a further append, which records it. The wait
+//! has no limit, because the outcome is open while the process runs. If the log is not available, or this member stops
+//! executing processes, the caller gets an error at once. If the caller goes away, the process continues.
 
 use std::sync::Arc;
 

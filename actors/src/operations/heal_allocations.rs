@@ -1,4 +1,4 @@
-//! Gives a server the allocations back that Placement lost, for example after its data was recreated.
+//! Gives a server back the allocations that Placement lost, for example after its data was recreated.
 //!
 //! The server gets the resources of its flavor on the provider of its host, as `nova-manage placement heal_allocations`
 //! claims them. A heal does not restore the allocations that a migration holds, nor those of nested providers.
@@ -76,7 +76,8 @@ impl Operations {
     /// Heals the allocations of one server. Read models at the returned position show the heal.
     ///
     /// # Errors
-    /// There is no such server, its host has no provider, its flavor needs nested providers, or the ledger refuses.
+    /// There is no such server, its host has no provider, its flavor needs nested providers or cannot be read, or the
+    /// ledger refuses.
     pub async fn heal_allocations(
         &self,
         server: InstanceId,

@@ -172,8 +172,8 @@ async fn install_spec(
     }
 }
 
-/// Defines the guest at its source as it was before a move, with the processors and the memory that the migration has
-/// claimed.
+/// Defines the guest at its source as it was before a move, with the processors, memory and PCI devices that the
+/// migration has claimed. Starts it if `on`.
 pub(super) async fn install_as_before(work: &StepRun, subject: &MovingServer, on: bool) -> Result<(), StepError> {
     let (host, server) = (subject.moving.source.host, subject.with(&subject.moving.old_flavor));
     let _turn = turn_of(work, host).await;

@@ -50,7 +50,7 @@ pub const DEFINITION: Definition = Definition {
     conclude,
 };
 
-/// The number of polls after an abort before the step is started again.
+/// The number of polls in which the undo of `migrate` waits for the guest, before it fails and is repeated.
 const LOOKS: u32 = 250;
 /// The pause between two polls.
 const LOOK: Duration = Duration::from_millis(20);
@@ -389,7 +389,7 @@ async fn post_live_migration(work: &StepRun, subject: &MovingServer) -> Result<(
         resume_guest(work, subject, target).await
     };
     let finishing = tell(work, LiveRecord::Advanced { process, stage: LiveStage::Finishing });
-    // The claim on the source is released as soon as the guest has left, before the leftovers there are removed.
+    // The release of the claim on the source does not wait until the leftovers there are removed.
     let release = moving::release(work, process);
     futures::try_join!(finishing, follow, release, clean_up_source(work, source, target))?;
     tell(work, LiveRecord::Arrived { process }).await?;

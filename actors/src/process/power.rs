@@ -2,7 +2,7 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `act` | asks the driver for the action; if the guest has vanished from its host, creates it again from its disks |
+//! | `act` | asks the driver for the action; a start or reboot creates a vanished guest again from its disks |
 //!
 //! As in Nova, a soft reboot becomes a hard one if the guest does not react.
 
@@ -72,7 +72,7 @@ async fn act(work: &StepRun) -> Result<StepOutput, StepError> {
         return Err(StepError::fatal(500, "The server has no host.", ""));
     };
     let driver = work.driver(placed.host)?;
-    // As in Nova, every start of the domain also restores the networks and filters that the guest needs on its host.
+    // As in Nova, these actions also restore the networks and filters that the guest needs on its host.
     if matches!(action, PowerAction::Start | PowerAction::RebootHard | PowerAction::Resume) {
         guest::connect(work, placed.host, &server).await?;
     }

@@ -1,7 +1,7 @@
 //! Removes leftovers from a host: copies of disks for images, disks set aside for a revert, unfinished uploads. Their
 //! processes could not remove them, because the host was down.
 //!
-//! Only the log decides whether a leftover is needed. The age of a leftover does not matter:
+//! The age of a leftover does not matter. These rules decide whether it is needed:
 //!
 //! * A copy has the id of its image, and only one process creates that image. When that process has ended, nothing
 //!   needs the copy.

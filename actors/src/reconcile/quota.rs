@@ -1,4 +1,4 @@
-//! Releases quota of servers that were never created, or are gone.
+//! Releases quota of servers that were never created or are gone. Corrects quota that differs from its server's size.
 //!
 //! Each process that fails gives back the quota that it took. So this reconciler only finds quota that an older version
 //! left behind, or that is wrong after an operator reset the state of a server.
@@ -41,7 +41,7 @@ fn is_under_way(views: &Views, instance: InstanceId) -> bool {
 }
 
 /// Servers with quota that differs from their size, and their cores and memory in MiB. A server that is being moved may
-/// hold more.
+/// hold more, so it is left out.
 pub type MissizedQuota = BTreeSet<(ProjectId, InstanceId, u32, u64)>;
 
 /// All servers with such quota now. As in [`plan`], a server is left out while a process is responsible for its quota.

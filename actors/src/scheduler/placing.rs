@@ -3,9 +3,9 @@
 //! The scheduler makes one decision after the other. Each decision sees the pending claims of earlier decisions
 //! ([`PendingClaims`]). So parallel requests spread over the hosts instead of all claiming the best one. The claims go
 //! to the ledger in parallel. The ledger refuses a claim if another was faster or the view lagged. Then the scheduler
-//! claims the next host of the same decision. When no host is left, the scheduler selects again with a view that has
-//! caught up, at most [`ROUNDS`] times. If no host is left only because of others' pending claims, the scheduler waits
-//! for their results before it refuses.
+//! claims the next host of the same decision. When the ledger has refused all hosts of a decision, the scheduler
+//! decides again a moment later, at most [`ROUNDS`] times in all. If a decision finds no host while others' claims are
+//! pending, the scheduler waits for their results before it refuses.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -181,7 +181,7 @@ impl Scheduler {
                 }
             }
             drop(ticket);
-            // The cause of the refusal is in the log. The read models will show it soon.
+            // The cause of the refusal is in the log. After this pause the read models usually show it.
             tokio::time::sleep(BEAT).await;
         }
         Err(SelectionError::not_now("every host that seemed to fit was taken meanwhile"))

@@ -79,7 +79,7 @@ pub struct Alive {
     pub tpm: Option<Box<TpmSecretStored>>,
 }
 
-/// The state of a server between operations.
+/// The state of a server without the operation under way. Nova's `vm_state` follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     Building {
@@ -534,8 +534,9 @@ impl Alive {
 
     /// Applies a power state that the host reports, as Nova's synchronisation of power states does. A guest that
     /// stopped by itself makes the server stopped; a guest started outside Chronova makes it active. A paused or
-    /// suspended server stays so until a user resumes it, but a paused guest that is off has lost its memory. While a
-    /// process works on the server, the report changes only the power state.
+    /// suspended server stays so until a user resumes it. But a paused server becomes stopped if its guest is off,
+    /// because the guest's memory is lost. While a process works on the server, the report changes only the power
+    /// state.
     fn observe(&mut self, seen: Power) {
         let settled = self.ongoing.is_none();
         self.phase = match (self.phase, seen) {

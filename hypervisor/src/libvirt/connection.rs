@@ -51,7 +51,7 @@ impl ConnectionState {
 /// The guests for which events matter. A guest in neither set is looked up at its first event.
 #[derive(Debug, Default)]
 pub(super) struct GuestRegister {
-    /// Guests that are known to be ours. Events of other domains are ignored.
+    /// Guests that are known to be ours.
     pub(super) ours: BTreeSet<InstanceId>,
     /// Guests that we are destroying. No signal reports their end.
     pub(super) leaving: BTreeSet<InstanceId>,

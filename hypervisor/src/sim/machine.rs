@@ -483,7 +483,7 @@ impl SimMachine {
         }
     }
 
-    /// The time until a booting guest notices its power button; `None`: never, because it is deaf.
+    /// The time until a booting guest notices its power button; `None`: never, because it is deaf or paused.
     pub(super) fn until_attentive(&self, instance: InstanceId) -> DriverResult<Option<Duration>> {
         self.require_alive()?;
         let guest = self.guest(instance)?;

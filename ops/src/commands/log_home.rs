@@ -1,7 +1,7 @@
 //! Recognises a copy of a log in SQLite.
 //!
 //! A small file beside the log notes the identity of the log's file: its inode, and when the file was created. A copied
-//! file has another one. So a copy of the data directory begins a new generation of the log
+//! file has another identity. So a copy of the data directory begins a new generation of the log
 //! ([`chronova_events::installation`]) at its first start, and hosts refuse it beside the original. A copy of a whole
 //! disk, or of a database, cannot be recognised.
 

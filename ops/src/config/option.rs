@@ -9,7 +9,7 @@ use chronova_actors::guest_name::{InvalidTemplate, NameTemplate};
 
 use super::targets::{OptionUse, owners};
 
-/// The project that an option comes from, with its name and its meaning.
+/// The project that an option comes from. The option has the same name and meaning there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionOrigin {
     /// Nova has this option.

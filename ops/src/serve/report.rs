@@ -72,7 +72,7 @@ fn threads(text: &mut String) {
     list(text, &lines);
 }
 
-/// The options with the values that are in force. A secret is shown as `***`.
+/// The options with the values that the server started with. A secret is shown as `***`.
 fn configuration(config: &Config, text: &mut String) {
     let values = config.shown();
     for options in SECTIONS {

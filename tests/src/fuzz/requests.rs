@@ -109,7 +109,7 @@ impl Asked {
         Self { service, version, operations }
     }
 
-    /// Every service in its first and last microversion, and some between.
+    /// The six services, each in its first and last microversion and some between.
     fn all() -> Vec<Self> {
         let services = [
             Service::Compute,

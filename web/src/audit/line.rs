@@ -1,8 +1,8 @@
 //! Renders one event in each form for people and programs.
 //!
 //! Fields are shown as they were recorded, with two exceptions. Secrets are hidden, because no auditor needs them:
-//! hashes of passwords and of console tokens, and the password that a guest posted. Personal fields show a replacement
-//! if they were erased, or if their key is lost.
+//! hashes of passwords and of console tokens, the password that a guest posted, and the id of a TPM's secret. Personal
+//! fields show a replacement if they were erased, or if their key is lost.
 
 use std::fmt::Write as _;
 

@@ -169,7 +169,7 @@ fn at_most(left: u64) -> usize {
 
 struct StreamReader {
     stream: StreamId,
-    /// Forwards: the revision before the next. Backwards: the next revision.
+    /// Forwards: the read continues after this revision. Backwards: the read continues with this revision.
     at: Revision,
     backwards: bool,
     left: u64,
@@ -306,7 +306,7 @@ async fn newest(live: &mut Subscription, ending: &mut ShutdownSignal) -> Result<
 // ------------------------------------------------------------------------------------------------------ the whole log
 
 struct AllReader {
-    /// Forwards: the position before the next. Backwards: the last position that may come.
+    /// Forwards: the read continues after this position. Backwards: no event after this position follows.
     at: Position,
     backwards: bool,
     left: u64,

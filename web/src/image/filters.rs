@@ -31,7 +31,8 @@ const SORTABLE: [&str; 10] = [
 /// Parameters that are not filters.
 const PAGING: [&str; 6] = ["limit", "marker", "sort", "sort_key", "sort_dir", "member_status"];
 
-/// Whether the caller's list has the image, before the query's other filters.
+/// Whether the caller's list may have the image, by `visibility` and `member_status`. [`passes`] applies the other
+/// filters.
 fn listed(ctx: &Ctx, image: &ImageRecord) -> Result<bool, Fault> {
     let scope = ImageScope::parse(ctx.query.last("visibility"), ctx.query.last("member_status"));
     let caller = ctx.caller();

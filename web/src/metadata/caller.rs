@@ -150,8 +150,8 @@ impl GuestNetwork {
     }
 }
 
-/// The source of the request. Any client can write a header, so only trusted proxies are believed. The headers must
-/// have exactly one address and at most one network, because the client itself may have written further values. A guest
+/// The source of the request. Any client can write a header, so only trusted proxies are believed. The headers may have
+/// at most one address and at most one network, because the client itself may have written further values. A guest
 /// behind a bridge of this machine is in that bridge's network, even if it uses an address of another network.
 fn origin(ctx: &Ctx) -> Option<GuestOrigin> {
     let (config, peer) = (&ctx.app.config, ctx.remote?.to_canonical());

@@ -70,8 +70,8 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     listing::list(&ctx, "ports", "ports", rows)
 }
 
-/// The ports that may be in the answer. An index finds them if the query names devices, ids or a network, or if the
-/// caller is no administrator.
+/// The ports that may be in the answer. An index finds them if the query names devices, ids or a network. It also finds
+/// the ports of a caller who is no administrator and whose project has networks or ports.
 fn candidates(ctx: &Ctx) -> Result<Vec<Arc<Port>>, Fault> {
     let devices: BTreeSet<&str> = ctx.query.all("device_id").filter(|device| !device.is_empty()).collect();
     let ids: BTreeSet<PortId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
@@ -278,7 +278,8 @@ fn patch(body: &mut Attributes, ctx: &Ctx) -> Result<PortPatch, Fault> {
     })
 }
 
-/// Takes a MAC address, and returns it in lower case with colons. Refuses a multicast address.
+/// Takes a MAC address, and returns it in lower case with colons. Refuses a multicast address, and
+/// an address of zeros.
 fn mac(body: &mut Attributes, name: &str) -> Result<Option<String>, Fault> {
     let Some(text) = body.text_or_null(name, 32)?.filter(|text| !text.is_empty()) else { return Ok(None) };
     let octets = octets(&text).filter(|octets| octets[0] & 1 == 0 && octets.iter().any(|octet| *octet != 0));

@@ -39,7 +39,7 @@ fn tidy(mut tags: Vec<String>) -> Vec<String> {
     tags
 }
 
-/// Checks tags from a body with other settings. `old` are the resource's current tags.
+/// Checks the tags in a body that also has other settings. `old` are the resource's current tags.
 pub(super) fn with_settings(tags: Vec<String>, old: &[String]) -> Result<Vec<String>, Fault> {
     let tags = tidy(checked(tags)?);
     check_count(&tags, old)?;

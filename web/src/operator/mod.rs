@@ -1,5 +1,5 @@
-//! The operators' API under `/chronova/v1`: drains and maintenance of hosts, forecasts, the caller's own rights, the care
-//! of Placement, and records of servers.
+//! Operators' API under `/chronova/v1`: drains and maintenance of hosts, forecasts, the caller's own rights, repairs
+//! of Placement's data, machine types, and records of servers.
 //!
 //! Nova leaves drains to its clients, which move servers one by one and lose their state when they crash. In Chronova a
 //! process performs the drain. Operators start, watch and cancel it over HTTP, and it continues after any crash.
@@ -21,7 +21,7 @@ pub const FORECASTS: &[Route] = forecasts::ROUTES;
 pub const PERMISSIONS: &[Route] = permissions::ROUTES;
 /// The routes of the hosts.
 pub const HOSTS: &[Route] = hosts::ROUTES;
-/// The routes of the care of Placement.
+/// The routes that repair Placement's data: orphaned and lost allocations, and the mirror of host aggregates.
 pub const ALLOCATIONS: &[Route] = allocations::ROUTES;
 /// The routes of machine types.
 pub const MACHINE_TYPES: &[Route] = machine_types::ROUTES;

@@ -39,7 +39,7 @@ pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, Permit), Fault>
     Ok((volume, permit))
 }
 
-/// Sends a command to the volume in the caller's name. When this returns, the read models show its events.
+/// Sends a command to the volume in the caller's name. When this returns, [`shown`] has waited for the read models.
 pub(super) async fn command(ctx: &Ctx, permit: &Permit, volume: VolumeId, command: VolumeCommand) -> Result<(), Fault> {
     let committed = ctx.app.volumes()?.command(volume, command, dispatch::meta(permit)).await;
     shown(ctx, committed.map(|done| done.position)).await
@@ -59,7 +59,7 @@ pub(super) async fn release(
     shown(ctx, accepted).await
 }
 
-/// Waits until the read models show the accepted change.
+/// Waits until the read models show the accepted change, for a limited time (see [`dispatch::shown`]).
 pub(super) async fn shown(ctx: &Ctx, accepted: Result<Position, VolumeError>) -> Result<(), Fault> {
     dispatch::shown(ctx.dispatch()?, accepted.map_err(faults::of)?).await;
     Ok(())

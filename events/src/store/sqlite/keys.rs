@@ -1,7 +1,8 @@
 //! The file of keys beside the log, and the note in the log that keys exist.
 //!
-//! A log that once had keys is opened for writing only if the keys are there. Otherwise every personal field would look
-//! erased. Checkpoints and snapshots written then would stay wrong even after the file of keys is restored.
+//! A log that once had keys is opened for writing only if the keys are there, or if the operator has accepted their
+//! loss. Otherwise every personal field would look erased. Checkpoints and snapshots written then would stay wrong even
+//! after the file of keys is restored.
 
 use std::path::Path;
 use std::sync::Arc;

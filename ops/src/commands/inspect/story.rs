@@ -24,7 +24,7 @@ use super::words;
 #[derive(Debug, Serialize)]
 pub struct Story {
     pub title: String,
-    /// The subject's state now, as names and values.
+    /// The subject's state after the last event that was read, as names and values.
     pub facts: Vec<(String, String)>,
     /// In the order in which they began.
     pub chapters: Vec<Chapter>,
@@ -238,7 +238,7 @@ fn seconds(from: Timestamp, to: &Recorded) -> f64 {
     (to.recorded_at.0 - from.0) as f64 / 1e6
 }
 
-/// The subject's state now, from its own stream.
+/// The subject's state after these events, from its own stream.
 fn facts(
     subject: &StorySubject,
     events: &[Arc<Recorded>],

@@ -86,8 +86,8 @@ fn reserve_and_connect(record: &VolumeRecord, new: NewAttachment) -> VolumeDecis
 /// The most attachments of a volume. Each takes memory in the volume's state, its state snapshots and the read models.
 const MAX_ATTACHMENTS: usize = 128;
 
-/// Reserves the volume for a server. A multiattach volume can be reserved while it is in use. A second attachment to
-/// the same server is always possible, because the server may be about to move.
+/// Reserves the volume for a server. A multiattach volume can be reserved while it is in use. The only server that has
+/// the volume can get a second attachment, because the server may be about to move.
 fn reserve(
     record: &VolumeRecord,
     attachment: AttachmentId,

@@ -141,8 +141,8 @@ impl NeutronNetworks {
         }
     }
 
-    /// Activates the binding to this host. Returns `false` if the port has no such binding, or if Neutron fails to
-    /// activate it. The caller can then still bind the port by its `binding:host_id`.
+    /// Activates the binding to this host. Returns `false` if the port has no such binding, or if Neutron refuses
+    /// to activate it. The caller can then still bind the port by its `binding:host_id`.
     pub(super) async fn activate(
         &self,
         port: &NeutronPort,
