@@ -163,7 +163,7 @@ mod tests {
     use crate::store::{EventStore as _, Expected};
 
     /// A log with five events in two streams.
-    async fn log_of_five(path: &Path) -> SqliteStore {
+    async fn log_of_five(path: &Path) -> std::sync::Arc<SqliteStore> {
         let source = SqliteStore::open(path, &SqliteOptions::default()).unwrap();
         for n in 0..5 {
             let released = crate::ledger::Released { consumer: n.to_string().into() };
