@@ -175,6 +175,8 @@ async fn only_administrators_may_request_a_destination() {
     let requested = api.server(ADMIN, with("host", json!(host))).await;
     let shown = api.get(&format!("/servers/{requested}"), "2.1").await["server"].take();
     assert_eq!(shown["status"], "ERROR", "the filters apply to a requested host: {shown}");
+    let node = post(&api, "2.1", ADMIN, with("availability_zone", json!(format!("nova:{host}:other")))).await;
+    assert_eq!((node.status, node.message()), (400, "Compute host other could not be found."));
     let whole = with("availability_zone", json!(format!("nova:{host}:{host}")));
     assert_eq!(post(&api, "2.1", USER, whole.clone()).await.status, 403);
     let id = api.server(ADMIN, whole).await;

@@ -419,9 +419,9 @@ async fn clean_up_source(work: &StepRun, source: &Placed, target: &Placed) -> Re
     }
 }
 
-/// Resumes a guest that was paused to complete the migration.
+/// Resumes a guest that was paused to complete the migration: on request, or at the end of its time.
 async fn resume_guest(work: &StepRun, subject: &MovingServer, target: &Placed) -> Result<(), StepError> {
-    let forced = subject.live().is_some_and(|live| live.force_complete);
+    let forced = work.context.live_options.force_at_timeout || subject.live().is_some_and(|live| live.force_complete);
     if !forced || !subject.moving.was_active || !work.host_answers(target.host)? {
         return Ok(());
     }

@@ -42,7 +42,13 @@ fn element(spec: &FilterSpec, uuid: Uuid) -> DriverResult<Element> {
     let mut rules = link_layer(spec)?;
     rules.extend(always_allowed());
     for rule in &spec.rules {
-        rules.push(group_rule(rule)?);
+        match group_rule(rule)? {
+            Some(element) => rules.push(element),
+            // Such packets stay blocked. Without the rest of the filter, the guest could not start.
+            None => {
+                tracing::warn!(filter = spec.name, ?rule, "libvirt cannot filter by this rule, so it allows nothing")
+            }
+        }
     }
     for protocol in ["all", "all-ipv6"] {
         rules.push(rule("drop", "inout", 1000, Element::new(protocol)));
@@ -118,15 +124,16 @@ fn always_allowed() -> Vec<Element> {
     rules
 }
 
-fn group_rule(spec: &FilterRule) -> DriverResult<Element> {
-    let mut matching = protocol(spec)?;
+/// The element that allows what a rule of a security group allows; `None` if libvirt has no element for it.
+fn group_rule(spec: &FilterRule) -> DriverResult<Option<Element>> {
+    let Some(mut matching) = protocol(spec) else { return Ok(None) };
     if let Some(remote) = &spec.remote {
         let remote = net_of(remote)?;
         let [address_name, mask_name] =
             if spec.ingress { ["srcipaddr", "srcipmask"] } else { ["dstipaddr", "dstipmask"] };
         matching = matching.attr(address_name, remote.network()).attr(mask_name, remote.prefix_len());
     }
-    Ok(rule("accept", if spec.ingress { "in" } else { "out" }, 100, matching))
+    Ok(Some(rule("accept", if spec.ingress { "in" } else { "out" }, 100, matching)))
 }
 
 /// Reads an address or a prefix.
@@ -136,21 +143,22 @@ fn net_of(text: &str) -> DriverResult<IpNet> {
 }
 
 /// libvirt's element for a protocol. Neutron allows names and numbers. For ICMP the "ports" are type and code.
-fn protocol(spec: &FilterRule) -> DriverResult<Element> {
+fn protocol(spec: &FilterRule) -> Option<Element> {
     let six = |four: &'static str, six: &'static str| Element::new(if spec.ipv6 { six } else { four });
     let ports = |element: Element| element.attr_if("dstportstart", spec.port_min).attr_if("dstportend", spec.port_max);
     let icmp = |element: Element| element.attr_if("type", spec.port_min).attr_if("code", spec.port_max);
-    Ok(match spec.protocol.as_deref() {
+    Some(match spec.protocol.as_deref() {
         None | Some("any" | "0") => six("all", "all-ipv6"),
         Some("tcp" | "6") => ports(six("tcp", "tcp-ipv6")),
         Some("udp" | "17") => ports(six("udp", "udp-ipv6")),
         Some("sctp" | "132") => ports(six("sctp", "sctp-ipv6")),
         Some("icmp" | "1" | "icmpv6" | "ipv6-icmp" | "58") => icmp(six("icmp", "icmpv6")),
-        Some("udplite" | "136") => six("udplite", "udplite-ipv6"),
+        // libvirt knows no ports of UDP-Lite. A rule without its ports would allow all of them.
+        Some("udplite" | "136") if spec.port_min.is_none() => six("udplite", "udplite-ipv6"),
         Some("esp" | "50") => six("esp", "esp-ipv6"),
         Some("ah" | "51") => six("ah", "ah-ipv6"),
         Some("igmp" | "2") if !spec.ipv6 => Element::new("igmp"),
-        Some(other) => return Err(DriverError::Unsupported(format!("security group protocol {other}"))),
+        Some(_) => return None,
     })
 }
 
@@ -159,6 +167,24 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use chronova_events::ids::PortId;
+
+    #[test]
+    fn a_rule_that_libvirt_cannot_express_allows_nothing() {
+        let allowed = |protocol: &str, port: Option<u16>| {
+            let rule = FilterRule {
+                ingress: true,
+                ipv6: false,
+                protocol: Some(protocol.to_owned()),
+                port_min: port,
+                port_max: port,
+                remote: None,
+            };
+            group_rule(&rule).unwrap().is_some()
+        };
+        assert!(allowed("udplite", None) && allowed("udp", Some(7)) && allowed("132", Some(7)));
+        assert!(!allowed("udplite", Some(7)) && !allowed("136", Some(7)), "all ports would be open");
+        assert!(!allowed("gre", None) && !allowed("33", None));
+    }
 
     #[test]
     fn an_allowed_prefix_is_a_source_of_the_guests_packets() {

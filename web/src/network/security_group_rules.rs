@@ -35,6 +35,9 @@ pub(super) const ROUTES: &[Route] = &[
 /// The key of a body with several rules.
 const BULK: &str = "security_group_rules";
 
+/// The protocols that a host can filter: ICMP, IGMP, TCP, UDP, ESP, AH, ICMPv6, SCTP and UDP-Lite. Zero is every protocol.
+const FILTERED: [u8; 10] = [0, 1, 2, 6, 17, 50, 51, 58, 132, 136];
+
 /// The protocols that Neutron knows by name, and their numbers.
 const PROTOCOLS: [(&str, u8); 20] = [
     ("ah", 51),
@@ -198,8 +201,27 @@ fn traffic(ctx: &Ctx, body: &mut Attributes) -> Result<RuleTraffic, Fault> {
         remote_prefix: prefix(body, ethertype)?,
         remote_group,
     };
+    check_protocol(&traffic)?;
     check_ports(&traffic)?;
     Ok(traffic)
+}
+
+/// Refuses a protocol that hosts cannot filter. Neutron accepts all protocols.
+fn check_protocol(traffic: &RuleTraffic) -> Result<(), Fault> {
+    let Some(name) = traffic.protocol.as_deref() else { return Ok(()) };
+    match number(name) {
+        Some(number) if FILTERED.contains(&number) => Ok(()),
+        _ => Err(Fault::bad_request(format!(
+            "Hosts cannot filter the protocol {name}. Use one of the protocols {FILTERED:?}, or a rule without a protocol."
+        ))
+        .key("SecurityGroupRuleInvalidProtocol")),
+    }
+}
+
+/// The number of a protocol that is given by name or number.
+fn number(name: &str) -> Option<u8> {
+    let known = PROTOCOLS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    known.or_else(|| name.parse().ok())
 }
 
 /// Takes the protocol, by name or number. `any`, an empty text and null mean every protocol.
@@ -254,17 +276,13 @@ fn check_ports(traffic: &RuleTraffic) -> Result<(), Fault> {
     if traffic.port_min.is_none() && traffic.port_max.is_none() {
         return Ok(());
     }
-    let number = |name: &str| {
-        let known = PROTOCOLS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-        known.or_else(|| name.parse().ok())
-    };
     match traffic.protocol.as_deref().and_then(number) {
         None => Err(Fault::bad_request("Must also specify protocol if port range is given.")
             .key("SecurityGroupProtocolRequiredWithPorts")),
         // For ICMP the ports are type and code.
         Some(1 | 58) => Ok(()),
-        // DCCP, SCTP, TCP, UDP and UDP-Lite have ports; a range needs both ends.
-        Some(33 | 132 | 6 | 17 | 136) => match (traffic.port_min, traffic.port_max) {
+        // SCTP, TCP and UDP have ports; a range needs both ends. Hosts cannot filter by the ports of UDP-Lite.
+        Some(132 | 6 | 17) => match (traffic.port_min, traffic.port_max) {
             (Some(min), Some(max)) if min > 0 && min <= max => Ok(()),
             _ => Err(Fault::bad_request("For TCP/UDP protocols, port_range_min must be <= port_range_max")
                 .key("SecurityGroupInvalidPortRange")),

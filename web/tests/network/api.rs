@@ -166,6 +166,12 @@ async fn security_groups_and_rules() {
     let refused = |extra: Value| world.refused(BOB, "POST", "/security-group-rules", Some(rule(extra)));
     assert_eq!(refused(ssh).await, (409, "SecurityGroupRuleExists".into()));
     assert_eq!(refused(json!({"protocol": "smoke"})).await, (400, "SecurityGroupRuleInvalidProtocol".into()));
+    for unfiltered in ["gre", "dccp", "33", "112"] {
+        let answer = refused(json!({"protocol": unfiltered})).await;
+        assert_eq!(answer, (400, "SecurityGroupRuleInvalidProtocol".into()), "{unfiltered}");
+    }
+    let lite = json!({"protocol": "udplite", "port_range_min": 8, "port_range_max": 9});
+    assert_eq!(refused(lite).await, (400, "SecurityGroupInvalidProtocolForPortRange".into()));
     let ports = json!({"protocol": "tcp", "port_range_min": 9, "port_range_max": 8});
     assert_eq!(refused(ports).await, (400, "SecurityGroupInvalidPortRange".into()));
     let without = json!({"port_range_min": 9, "port_range_max": 9});

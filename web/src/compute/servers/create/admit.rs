@@ -123,6 +123,12 @@ fn destination(ctx: &Ctx, queries: &Queries, request: &CreateServerRequest) -> R
         (None, None) => None,
         (host, node) => {
             ctx.authorize_rule("os_compute_api:servers:create:forced_host", &ctx.own_target())?;
+            // Each host has one node, with the same name.
+            if let (Some(host), Some(node)) = (host, node)
+                && host != node
+            {
+                return Err(Fault::bad_request(format!("Compute host {node} could not be found.")));
+            }
             host.clone().or_else(|| node.clone())
         }
     };
