@@ -10,13 +10,15 @@ use chronova_events::fold::Fold as _;
 use chronova_events::installation::{InstallationEvent, LogGeneration};
 use chronova_events::registry::NounEvent as _;
 use chronova_events::store::{EventStore, StoreError};
+use chronova_hypervisor::capability::OwnerMark;
 use chronova_hypervisor::capability::owner_mark::HostOwner;
-use chronova_hypervisor::driver::{Driver, DriverError};
+use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 
 /// Whether this control plane may drive a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FenceVerdict {
-    Admitted,
+    /// It may. `taken_at`: when the host was taken over from another generation.
+    Admitted { taken_at: Option<Timestamp> },
     /// Why not, and what to do, for operators.
     Refused(String),
     /// The host did not tell.
@@ -42,7 +44,8 @@ impl LogIdentity {
         let installation = first.id.0;
         let begun = generation(store).await?.begun;
         let generation = begun.map_or(installation, |(generation, _)| generation);
-        Ok(Some(Self { owner: HostOwner { installation, generation }, copied_at: begun.map(|(_, at)| at) }))
+        let owner = HostOwner { installation, generation, taken_at: None };
+        Ok(Some(Self { owner, copied_at: begun.map(|(_, at)| at) }))
     }
 }
 
@@ -64,28 +67,42 @@ async fn generation(store: &dyn EventStore) -> Result<LogGeneration, StoreError>
     }
 }
 
+/// Makes the host take this log. If another generation has driven the host, the mark says when that ended: this log does
+/// not know what the other one did there.
+///
+/// # Errors
+/// The mark cannot be read or written.
+pub async fn claim(mark: &dyn OwnerMark, owner: HostOwner, now: Timestamp) -> DriverResult<()> {
+    let taken_at = match mark.owner_of(owner.installation).await? {
+        Some(known) if known.generation == owner.generation => known.taken_at,
+        Some(_) => Some(now),
+        None => None,
+    };
+    mark.remember(HostOwner { taken_at, ..owner }).await
+}
+
 /// Asks the host who drives it, and marks a host that nobody has driven.
 pub(super) async fn judge(driver: &dyn Driver, owner: HostOwner) -> FenceVerdict {
     // A host that cannot remember anything is driven as before.
-    let Some(mark) = driver.owner_mark() else { return FenceVerdict::Admitted };
-    let seen = match mark.generation_of(owner.installation).await {
+    let Some(mark) = driver.owner_mark() else { return FenceVerdict::Admitted { taken_at: None } };
+    let seen = match mark.owner_of(owner.installation).await {
         Ok(None) => match mark.remember(owner).await {
             // Another copy may have done the same at the same time.
-            Ok(()) => mark.generation_of(owner.installation).await,
+            Ok(()) => mark.owner_of(owner.installation).await,
             Err(error) => Err(error),
         },
         seen => seen,
     };
     match seen {
-        Ok(Some(generation)) if generation == owner.generation => FenceVerdict::Admitted,
-        Ok(Some(generation)) => FenceVerdict::Refused(format!(
+        Ok(Some(known)) if known.generation == owner.generation => FenceVerdict::Admitted { taken_at: known.taken_at },
+        Ok(Some(HostOwner { generation, .. })) => FenceVerdict::Refused(format!(
             "another copy of this log drives the host (generation {generation}; this log is generation {}): if that \
              copy will never run again, take the host with: chronova host claim {}",
             owner.generation,
             driver.uri()
         )),
         Ok(None) => FenceVerdict::Unknown("the host did not keep the mark of this log".to_owned()),
-        Err(DriverError::Unsupported(_)) => FenceVerdict::Admitted,
+        Err(DriverError::Unsupported(_)) => FenceVerdict::Admitted { taken_at: None },
         Err(error) => FenceVerdict::Unknown(format!(
             "the mark of this log in libvirt's secrets cannot be read or written: {error}"
         )),

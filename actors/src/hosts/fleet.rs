@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use chronova_events::envelope::Timestamp;
 use chronova_events::ids::HostId;
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::HostUsage;
 use tokio::sync::Notify;
 
+use super::doubt::CopyDoubt;
 use crate::coordination::host_numbers::HostNumbers;
 use crate::coordination::host_turns::{ConcurrencyLimits, HostTurns};
 
@@ -67,6 +69,7 @@ pub struct ConnectedHosts {
     admitted: RwLock<BTreeSet<String>>,
     /// The URIs of hosts that a copy of this log drives.
     refused: RwLock<BTreeSet<String>>,
+    doubt: RwLock<CopyDoubt>,
     numbers: HostNumbers,
 }
 
@@ -74,8 +77,8 @@ impl ConnectedHosts {
     /// `highest` is the highest number of a host so far; numbers may have gaps. `uris` are the configured hosts.
     pub fn new(highest: u64, uris: impl Iterator<Item = String>) -> Arc<Self> {
         let (members, unheard) = (RwLock::default(), RwLock::new(uris.collect()));
-        let (admitted, refused) = (RwLock::default(), RwLock::default());
-        Arc::new(Self { members, unheard, admitted, refused, numbers: HostNumbers::after(highest) })
+        let (admitted, refused, doubt) = (RwLock::default(), RwLock::default(), RwLock::default());
+        Arc::new(Self { members, unheard, admitted, refused, doubt, numbers: HostNumbers::after(highest) })
     }
 
     /// Whether the host's state in the log is from before the start-up. If so, its agent will soon know whether the
@@ -104,6 +107,17 @@ impl ConnectedHosts {
             self.refused.write().unwrap_or_else(PoisonError::into_inner).remove(uri);
             self.admitted.write().unwrap_or_else(PoisonError::into_inner).insert(uri.to_owned());
         }
+    }
+
+    /// Records that another generation drove hosts of this log until `moment`.
+    pub(crate) fn doubt_until(&self, moment: Option<Timestamp>) {
+        let mut doubt = self.doubt.write().unwrap_or_else(PoisonError::into_inner);
+        *doubt = (*doubt).max(CopyDoubt(moment));
+    }
+
+    /// The moment before which other generations drove hosts of this log.
+    pub fn doubt(&self) -> CopyDoubt {
+        *self.doubt.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a copy of this log drives the host. Such a host is seen down, but its guests may run.

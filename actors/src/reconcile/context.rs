@@ -60,6 +60,7 @@ impl ReconcileContext {
             now: self.clock.now(),
             options: &self.options,
             server_options: &self.server_options,
+            doubt: self.fleet.doubt(),
         }
     }
 }

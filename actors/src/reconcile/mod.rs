@@ -5,6 +5,7 @@
 //! has a pure `plan`. Those of an embedded service are in its own folder; [`table`] lists all.
 
 pub mod context;
+pub mod copies;
 pub(crate) mod devices;
 pub mod image_cache;
 pub mod interfaces;

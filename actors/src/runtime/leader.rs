@@ -15,6 +15,7 @@ use super::leadership::Leadership;
 use super::options::RuntimeOptions;
 use crate::host::{HostCommand, HostRoot};
 use crate::hosts::agent;
+use crate::hosts::fence::LogIdentity;
 use crate::notifications::publisher::NotificationPublisher;
 use crate::notifications::{NotificationOptions, NotificationTransport};
 use crate::operations::Operations;
@@ -44,6 +45,14 @@ impl Leader {
         let notifications = options.notifications.clone();
         let contexts = Contexts::assemble(leadership, drivers, ports, options);
         let (store, drivers) = (&contexts.reconcile.log, &contexts.reconcile.drivers);
+        // The reconcilers must know of a copy before they run.
+        match LogIdentity::of(&**store).await {
+            Ok(identity) => contexts.hosts.fleet.doubt_until(identity.and_then(|identity| identity.copied_at)),
+            Err(error) => {
+                tracing::error!(%error, "the identity of the log cannot be read: it is taken for a copy");
+                contexts.hosts.fleet.doubt_until(Some(contexts.hosts.clock.now()));
+            }
+        }
         retire(&contexts.steps, drivers).await;
         let tallies: Vec<_> = RECONCILERS.iter().map(|row| Arc::new(ReconcilerTally::new(row.name))).collect();
         for (reconciler, tally) in RECONCILERS.iter().zip(&tallies) {

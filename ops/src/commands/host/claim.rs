@@ -5,13 +5,15 @@
 
 use std::io::Write;
 
-use chronova_actors::hosts::fence::LogIdentity;
+use chronova_actors::hosts::fence::{self, LogIdentity};
+use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_hypervisor::backend;
 use chronova_hypervisor::capability::Needed as _;
 
-use super::super::{CommandFailure, Exit, LogPlace};
+use super::super::{CommandFailure, Exit, LogPlace, log_home};
 use super::check::ask;
 use crate::config::Config;
+use crate::config::event_store::EventStoreAddress;
 
 /// Claims the hosts at `uris`; all configured hosts if there are none.
 pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
@@ -21,7 +23,7 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let place = LogPlace::of(config).map_err(CommandFailure::Usage)?;
-    let found = runtime.block_on(async { Ok::<_, CommandFailure>(LogIdentity::of(&*place.read().await?).await?) })?;
+    let found = runtime.block_on(identity(&place))?;
     let empty = || CommandFailure::Usage("the log is empty: no host can have refused it".to_owned());
     let owner = found.ok_or_else(empty)?.owner;
     let options = config.targets().drivers;
@@ -33,7 +35,8 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
         let _entered = runtime.enter();
         let drivers = backend::open(uri, &options).map_err(|error| CommandFailure::Usage(error.to_string()))?;
         for driver in drivers {
-            let claimed = ask(&driver, async || driver.owner_mark().needed()?.remember(owner).await);
+            let claimed =
+                ask(&driver, async || fence::claim(driver.owner_mark().needed()?, owner, SystemClock.now()).await);
             let uri = driver.uri();
             match runtime.block_on(claimed) {
                 Ok(()) => writeln!(out, "{uri}: claimed for generation {}", owner.generation)?,
@@ -48,4 +51,21 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
         }
     }
     Ok(exit)
+}
+
+/// The identity of the log. A copied data directory begins its generation here, if no server has begun it: hosts that are
+/// claimed for the original's generation would refuse the copy at its first start.
+async fn identity(place: &LogPlace) -> Result<Option<LogIdentity>, CommandFailure> {
+    if place.data.unfinished_restore().exists() {
+        let dir = place.data.0.display();
+        let told = format!("a restore to {dir} was not completed: run `chronova backup restore` again");
+        return Err(CommandFailure::Usage(told));
+    }
+    if place.engine == EventStoreAddress::Sqlite && log_home::is_copy(&place.data)? {
+        let locked = place.lock().await?;
+        let settled = log_home::settle(&place.data, &*locked.store()).await;
+        locked.release().await;
+        settled.map_err(|error| CommandFailure::Usage(format!("{error:#}")))?;
+    }
+    Ok(LogIdentity::of(&*place.read().await?).await?)
 }

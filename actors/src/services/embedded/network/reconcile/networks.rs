@@ -22,6 +22,7 @@ use chronova_hypervisor::driver::Driver;
 use futures::future::{BoxFuture, join_all};
 
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::reconcile::run_counts::ReconcilerTally;
 
@@ -43,6 +44,8 @@ impl Reconciler for DeletedNetworks {
 
     const NAME: &'static str = "host-networks";
     const REPAIRS: &'static str = "bridges and DHCP servers that hosts keep for deleted networks";
+    const ON_A_COPY: CopyConduct<Self::Finding> =
+        CopyConduct::IsHarmless("no generation uses a network again that is deleted");
     const BY_CLOCK: bool = false;
     const FOLLOWS_LOG: bool = true;
     const FROM_LOG_ALONE: bool = false;
