@@ -194,6 +194,7 @@ nouns! {
     ErasureEvent in erasure,
     ExternalEvent in external,
     FlavorEvent in flavor,
+    FleetEvent in fleet,
     HostEvent in host,
     HostAggregateEvent in host_aggregate,
     IdentityEvent in identity,

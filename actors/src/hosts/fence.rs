@@ -5,10 +5,10 @@
 //! no generation has driven takes the first one that comes. `chronova host claim` makes a host take another one; the
 //! generation that drove it until then notices at its next heartbeat, and lets go of the host.
 
-use chronova_events::envelope::{Position, Revision, Timestamp};
-use chronova_events::fold::Fold as _;
-use chronova_events::installation::{InstallationEvent, LogGeneration};
-use chronova_events::registry::NounEvent as _;
+use chronova_events::envelope::{Position, Revision, StreamId, Timestamp};
+use chronova_events::fold::Fold;
+use chronova_events::installation::LogGeneration;
+use chronova_events::registry::NounEvent;
 use chronova_events::store::{EventStore, StoreError};
 use chronova_hypervisor::capability::OwnerMark;
 use chronova_hypervisor::capability::owner_mark::HostOwner;
@@ -42,21 +42,29 @@ impl LogIdentity {
     pub async fn of(store: &dyn EventStore) -> Result<Option<Self>, StoreError> {
         let Some(first) = store.read_all(Position::START, 1).await?.into_iter().next() else { return Ok(None) };
         let installation = first.id.0;
-        let begun = generation(store).await?.begun;
+        let begun = folded::<LogGeneration>(store, &LogGeneration::stream()).await?.begun;
         let generation = begun.map_or(installation, |(generation, _)| generation);
         let owner = HostOwner { installation, generation, taken_at: None };
         Ok(Some(Self { owner, copied_at: begun.map(|(_, at)| at) }))
     }
 }
 
-async fn generation(store: &dyn EventStore) -> Result<LogGeneration, StoreError> {
+/// The state of a short stream.
+///
+/// # Errors
+/// The log cannot be read.
+pub async fn folded<S>(store: &dyn EventStore, stream: &StreamId) -> Result<S, StoreError>
+where
+    S: Fold + Default,
+    S::Event: NounEvent,
+{
     const PAGE: usize = 64;
-    let (mut state, mut after) = (LogGeneration::default(), Revision::NONE);
+    let (mut state, mut after) = (S::default(), Revision::NONE);
     loop {
-        let page = store.read_stream(&LogGeneration::stream(), after, PAGE).await?;
+        let page = store.read_stream(stream, after, PAGE).await?;
         for recorded in &page {
             let event = recorded.event().map_err(|error| StoreError::Io(error.to_string()))?;
-            if let Some(event) = InstallationEvent::of(event) {
+            if let Some(event) = S::Event::of(event) {
                 state.evolve(event, recorded.recorded_at);
             }
             after = recorded.revision;

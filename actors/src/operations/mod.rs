@@ -4,6 +4,7 @@
 //! handler without a permit cannot send a command.
 
 mod ask_server;
+pub mod change_fleet;
 pub mod create_servers;
 pub mod forecasts;
 pub mod heal_allocations;
@@ -33,6 +34,7 @@ use crate::coordination::name_turns::NameTurns;
 use crate::coordination::passwords::OneTimePasswords;
 use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::erasure::work::Eraser;
+use crate::fleet::keeper::HostOpener;
 use crate::gateway::{CommandGateway, Reachable};
 use crate::hosts::context::HostContext;
 use crate::hosts::images;
@@ -52,6 +54,7 @@ pub struct Operations {
     pub(crate) create_requests: Arc<CreateRequests>,
     pub(crate) server_requests: Arc<ServerRequests>,
     pub(crate) names: Arc<NameTurns>,
+    pub(crate) opener: HostOpener,
 }
 
 impl std::fmt::Debug for Operations {

@@ -183,6 +183,7 @@ const TYPES: &[(&str, &str)] = &[
     ("erasure", "data/security/erasure"),
     ("external", "data/external"),
     ("flavor", "compute/flavor"),
+    ("fleet", "compute/node"),
     ("host", "compute/node"),
     ("host_aggregate", "compute/node/aggregate"),
     ("image", "data/image"),

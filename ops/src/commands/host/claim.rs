@@ -5,8 +5,11 @@
 
 use std::io::Write;
 
-use chronova_actors::hosts::fence::{self, LogIdentity};
+use chronova_actors::aggregate::AggregateRoot as _;
+use chronova_actors::fleet::{FleetId, FleetRoot};
+use chronova_actors::hosts::fence::{self, LogIdentity, folded};
 use chronova_events::clock::{Clock as _, SystemClock};
+use chronova_events::fleet::FleetChanges;
 use chronova_hypervisor::backend;
 use chronova_hypervisor::capability::Needed as _;
 
@@ -15,20 +18,23 @@ use super::check::ask;
 use crate::config::Config;
 use crate::config::event_store::EventStoreAddress;
 
-/// Claims the hosts at `uris`; all configured hosts if there are none.
+/// Claims the hosts at `uris`; all hosts of the fleet if there are none.
 pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
-    let uris = if uris.is_empty() { &config.chronova.hypervisors.0 } else { uris };
-    if uris.is_empty() {
-        return Err(CommandFailure::Usage("name a host, or configure [chronova] hypervisors".to_owned()));
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let place = LogPlace::of(config).map_err(CommandFailure::Usage)?;
     let found = runtime.block_on(identity(&place))?;
     let empty = || CommandFailure::Usage("the log is empty: no host can have refused it".to_owned());
     let owner = found.ok_or_else(empty)?.owner;
+    let uris = match uris {
+        [] => runtime.block_on(fleet(&place, &config.chronova.hypervisors.0))?,
+        named => named.to_vec(),
+    };
+    if uris.is_empty() {
+        return Err(CommandFailure::Usage("name a host, or configure [chronova] hypervisors".to_owned()));
+    }
     let options = config.targets().drivers;
     let mut exit = Exit::Yes;
-    for uri in uris {
+    for uri in &uris {
         // A simulated fleet lives in the server, which writes its file.
         let alone = uri.starts_with("sim:").then(|| runtime.block_on(place.lock())).transpose()?;
         // Drivers keep their connections by tasks of the runtime.
@@ -51,6 +57,13 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
         }
     }
     Ok(exit)
+}
+
+/// The URIs of the configuration file and of the hosts that were added while a server ran, without the removed ones.
+async fn fleet(place: &LogPlace, configured: &[String]) -> Result<Vec<String>, CommandFailure> {
+    let changes: FleetChanges = folded(&*place.read().await?, &FleetRoot::stream(&FleetId)).await?;
+    let all = configured.iter().chain(changes.added.iter().filter(|uri| !configured.contains(uri)));
+    Ok(all.filter(|uri| !changes.removed.contains(*uri)).cloned().collect())
 }
 
 /// The identity of the log. A copied data directory begins its generation here, if no server has begun it: hosts that are
