@@ -187,7 +187,8 @@ section! {
         trusted_proxies: Vec<String> => web.trusted_proxies by AddressRanges {
             help: "Addresses or networks (10.0.0.5, 10.1.0.0/16) whose X-Forwarded-Proto, -Host and -Prefix are \
                    believed, where [oslo_middleware] enable_proxy_headers_parsing is on, and whose X-Forwarded-For is, \
-                   where [api] use_forwarded_for is. Empty: none.",
+                   where that option is (the log-in limits and the client's address in events) or [api] use_forwarded_for \
+                   is (metadata). Empty: none.",
         }
         reserved_networks: Vec<String> => web.reserved_networks by AddressRanges {
             help: "Networks (192.0.2.0/24, 2001:db8::/32) that the hosts and the control plane are in. A subnet that overlaps \
