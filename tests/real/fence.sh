@@ -1,5 +1,6 @@
 #!/bin/bash
-# A restored log does not drive a host beside its original, until an operator claims the host.
+# A restored log does not drive a host beside its original, until an operator claims the host. A host is removed and added
+# while the server runs.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open fence 10.84
@@ -36,4 +37,12 @@ like "the original says why" "$(cat "$WORK/chronova.log")" 'another copy of this
 like "the original takes the host back" "$("$CHRONOVA_BIN" host claim --all --data-dir "$DATA" --config-file "$CONF" 2>&1)" 'claimed for generation'
 within 30 "the original drives the host again" seen "$URL" up
 within 30 "the restored one has let go of it" seen "$OTHER_URL" down
+
+cli() { local what=$1; shift; "$CHRONOVA_BIN" host "$what" --data-dir "$DATA" --config-file "$CONF" "$@" 2>&1; }
+like "a host that takes servers is not removed" "$(cli remove "$(hostname)")" 'takes new servers'
+expect "its service is disabled" os compute service set --disable "$(hostname)" nova-compute
+like "then it is removed while the server runs" "$(cli remove "$(hostname)")" 'is removed'
+same "no host is left" "$(os hypervisor list -f value -c ID 2>/dev/null)" ''
+like "it is added again" "$(cli add "${HYPERVISORS:-qemu:///system}")" 'is added'
+within 30 "the original drives the host that was added" seen "$URL" up
 verdict
