@@ -175,6 +175,7 @@ mod text_forms_only {
 
     use super::RequestSource;
 
+    #[allow(clippy::ref_option, reason = "serde calls it with the field")]
     pub(super) fn serialize<S: Serializer>(
         source: &Option<Arc<RequestSource>>,
         serializer: S,

@@ -44,7 +44,7 @@ impl From<Vec<Arc<dyn Driver>>> for HostSource {
 
 impl HostSource {
     /// The hosts at start: those of the configuration file, with the changes in the log.
-    pub(crate) fn hosts(&self, changes: &FleetChanges) -> Vec<Arc<dyn Driver>> {
+    pub(crate) fn at_start(&self, changes: &FleetChanges) -> Vec<Arc<dyn Driver>> {
         let mut all = self.configured.clone();
         for uri in &changes.added {
             match (self.opener)(uri) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::fleet::{HypervisorAdded, HypervisorRemoved};
 use chronova_events::host::KnownHost;
-use chronova_hypervisor::driver::Driver;
+use chronova_hypervisor::backend;
 use thiserror::Error;
 
 use super::Operations;
@@ -37,8 +37,7 @@ impl Operations {
     /// # Errors
     /// The URI names no host, or one that is there; the log is not available.
     pub async fn add_host(&self, uri: &str, meta: Arc<Meta>) -> Result<Position, ChangeFleetReject> {
-        let opened: Vec<Arc<dyn Driver>> = (self.opener)(uri).map_err(ChangeFleetReject::NoHost)?;
-        let hosts: Vec<String> = opened.iter().map(|driver| driver.uri().to_owned()).collect();
+        let hosts = backend::hosts(uri).map_err(|error| ChangeFleetReject::NoHost(error.to_string()))?;
         let known = self.hosts.fleet.drivers();
         if let Some(there) = hosts.iter().find(|uri| known.iter().any(|driver| driver.uri() == *uri)) {
             return Err(ChangeFleetReject::IsThere(there.clone()));

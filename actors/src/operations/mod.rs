@@ -34,7 +34,6 @@ use crate::coordination::name_turns::NameTurns;
 use crate::coordination::passwords::OneTimePasswords;
 use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::erasure::work::Eraser;
-use crate::fleet::keeper::HostOpener;
 use crate::gateway::{CommandGateway, Reachable};
 use crate::hosts::context::HostContext;
 use crate::hosts::images;
@@ -54,7 +53,6 @@ pub struct Operations {
     pub(crate) create_requests: Arc<CreateRequests>,
     pub(crate) server_requests: Arc<ServerRequests>,
     pub(crate) names: Arc<NameTurns>,
-    pub(crate) opener: HostOpener,
 }
 
 impl std::fmt::Debug for Operations {

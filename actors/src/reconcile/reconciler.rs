@@ -74,7 +74,7 @@ pub trait Reconciler: Send + Sync + 'static {
         false
     }
 
-    /// Finds all differences. Callers take [`findings`] instead, which leaves out those of a copy.
+    /// Finds all differences. Callers use `findings`, which leaves out those that a copy must not repair.
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding>;
 
     /// Describes a finding in one line for operators.

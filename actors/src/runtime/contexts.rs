@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chronova_hypervisor::driver::Driver;
 use chronova_projections::hosts::Hosts;
 
 use super::leadership::Leadership;
@@ -13,7 +14,6 @@ use crate::coordination::passwords::OneTimePasswords;
 use crate::coordination::running_processes::RunningProcesses;
 use crate::coordination::server_numbers::ServerNumbers;
 use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
-use crate::fleet::keeper::HostSource;
 use crate::hosts::context::HostContext;
 use crate::hosts::fleet::ConnectedHosts;
 use crate::operations::{Operations, Queries};
@@ -49,17 +49,16 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// Builds the contexts, and starts nothing. `hosts` are those of the fleet at start.
+    /// Builds the contexts, and starts nothing. `drivers` has one driver for each host of the fleet.
     pub fn assemble(
         leadership: Leadership,
-        hosts: impl Into<HostSource>,
+        drivers: Vec<Arc<dyn Driver>>,
         ports: Ports,
         options: RuntimeOptions,
     ) -> Self {
         let Leadership { log, clock, views, gateway, interference } = leadership;
         let Ports { networks, images, volumes, keys } = ports;
-        let HostSource { configured, opener } = hosts.into();
-        let fleet = ConnectedHosts::new(views.hosts.read(Hosts::highest), configured);
+        let fleet = ConnectedHosts::new(views.hosts.read(Hosts::highest), drivers);
         let server_options = Arc::new(options.servers);
         let host_options = Arc::new(options.hosts);
         let placement = Arc::new(PlacementMirror {
@@ -123,7 +122,6 @@ impl Contexts {
             create_requests: Arc::clone(&create_requests),
             server_requests: Arc::clone(&server_requests),
             names: Arc::default(),
-            opener,
         });
         let steps = Arc::new(StepContext {
             scheduler: Scheduler::new(Arc::clone(&gateway), Arc::clone(&views), options.scheduler),

@@ -10,7 +10,6 @@ use super::contexts::{Contexts, Ports};
 use super::leadership::Leadership;
 use super::member::Member;
 use super::options::RuntimeOptions;
-use crate::fleet::keeper::HostSource;
 use crate::gateway::CommandGateway;
 use crate::operations::Operations;
 
@@ -32,7 +31,7 @@ impl Follower {
 
     /// The operations of the APIs. They know no host, because only the leader connects to hosts.
     pub fn operations(self, ports: Ports, options: RuntimeOptions) -> Arc<Operations> {
-        Contexts::assemble(self.parts, HostSource::from(Vec::new()), ports, options).operations
+        Contexts::assemble(self.parts, Vec::new(), ports, options).operations
     }
 }
 

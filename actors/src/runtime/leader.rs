@@ -54,9 +54,7 @@ impl Leader {
             FleetChanges::default()
         });
         let notifications = options.notifications.clone();
-        let hosts = HostSource { configured: hosts.hosts(&changes), ..hosts };
-        let opener = Arc::clone(&hosts.opener);
-        let contexts = Contexts::assemble(leadership, hosts, ports, options);
+        let contexts = Contexts::assemble(leadership, hosts.at_start(&changes), ports, options);
         let (store, drivers) = (&contexts.reconcile.log, contexts.hosts.fleet.drivers());
         // The reconcilers must know of a copy before they run.
         match LogIdentity::of(&**store).await {
@@ -85,7 +83,7 @@ impl Leader {
             context: Arc::clone(&contexts.hosts),
             store: Arc::clone(store),
             operations: Arc::clone(&contexts.operations),
-            opener,
+            opener: hosts.opener,
             agents,
         };
         tasks.spawn(keeper.keep(followed));

@@ -9,7 +9,6 @@ use actix_web::body::to_bytes;
 use actix_web::test::{TestRequest, call_service, init_service};
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use chronova_actors::fleet::keeper::HostSource;
 use chronova_actors::process::context::StepContext;
 use chronova_actors::runtime::{Contexts, Leadership, Member, Ports, RuntimeOptions};
 use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
@@ -64,7 +63,7 @@ impl BenchWorld {
             volumes: Arc::new(chronova_actors::ports::NoVolumeService),
             keys: Arc::new(chronova_actors::ports::keys::NoKeyManager),
         };
-        let contexts = Contexts::assemble(leadership, HostSource::from(Vec::new()), ports, options);
+        let contexts = Contexts::assemble(leadership, Vec::new(), ports, options);
         Ok(Self { contexts, store, member })
     }
 

@@ -69,7 +69,7 @@ impl CadfEvent {
         }
         if let Some(source) = &self.initiator.source {
             // CADF's host: the address of the client, and its program.
-            initiator["host"] = json!(source);
+            initiator["host"] = json!(**source);
         }
         let reason = self.reason.as_ref().map(|reason| {
             let code = reason.code.map(|code| json!({"reasonType": "HTTP", "reasonCode": code.to_string()}));

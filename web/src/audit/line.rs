@@ -119,7 +119,7 @@ fn cause(cause: &Cause) -> Value {
             let mut cause =
                 json!({"user": user.as_str(), "project": project.as_ref().map(ToString::to_string), "roles": roles});
             if let Some(source) = source {
-                cause["source"] = json!(source);
+                cause["source"] = json!(**source);
             }
             cause
         }

@@ -80,15 +80,16 @@ fn not_changed(name: &str, reject: ChangeFleetReject) -> Fault {
         ChangeFleetReject::TakesServers => Fault::conflict(format!(
             "Compute host {name} takes new servers. Drain it, or disable its service, before you remove it."
         )),
-        ChangeFleetReject::Remove(
-            RemoveHostReject::HasServers | RemoveHostReject::Ledger(CommandError::Rejected(_)),
-        ) => Fault::conflict(format!("Compute host {name} has servers. Drain it before you remove it.")),
-        ChangeFleetReject::Remove(RemoveHostReject::Ledger(CommandError::Unavailable(cause)))
-        | ChangeFleetReject::Remove(RemoveHostReject::Aggregates(CommandError::Unavailable(cause)))
-        | ChangeFleetReject::Remove(RemoveHostReject::Host(CommandError::Unavailable(cause)))
-        | ChangeFleetReject::Fleet(CommandError::Unavailable(cause)) => Fault::of_log(&cause),
-        ChangeFleetReject::Remove(RemoveHostReject::Aggregates(_) | RemoveHostReject::Host(_))
-        | ChangeFleetReject::Fleet(CommandError::Rejected(_)) => {
+        ChangeFleetReject::Fleet(CommandError::Unavailable(cause))
+        | ChangeFleetReject::Remove(
+            RemoveHostReject::Ledger(CommandError::Unavailable(cause))
+            | RemoveHostReject::Aggregates(CommandError::Unavailable(cause))
+            | RemoveHostReject::Host(CommandError::Unavailable(cause)),
+        ) => Fault::of_log(&cause),
+        ChangeFleetReject::Remove(RemoveHostReject::HasServers | RemoveHostReject::Ledger(_)) => {
+            Fault::conflict(format!("Compute host {name} has servers. Drain it before you remove it."))
+        }
+        ChangeFleetReject::Remove(RemoveHostReject::Aggregates(_) | RemoveHostReject::Host(_)) => {
             Fault::conflict(format!("Compute host {name} changed meanwhile, so look again."))
         }
     }

@@ -81,9 +81,8 @@ pub(super) async fn run(
     let bound = RestoreBound::of(args, newest, now)?;
     let data = &place.data;
     let _locked = begin_in(data)?;
-    // The newest keys have all older ones, except those that an erasure has destroyed since.
-    if let Some(keys) = backups.iter().rev().find_map(|backup| backup.keys.as_ref()) {
-        take(&folder.keys(), &data.0, keys, KEYS)?;
+    if let Some(keys) = keys(folder, &backups)? {
+        take(&folder.keys(), &data.0, &keys, KEYS)?;
     }
     let end = write_log(folder, data, newest, bound)?;
     let files = take_files(folder, data, &backups, end, &mut damages)?;
@@ -100,6 +99,20 @@ pub(super) async fn run(
         writeln!(out, "DAMAGE  {damage}")?;
     }
     Ok(if damages.is_empty() { Exit::Yes } else { Exit::No })
+}
+
+/// The newest keys. They have all older ones, except those that an erasure has destroyed since. If the newest manifest is
+/// damaged, the folder still has its keys, whose name is their hash.
+fn keys(folder: &BackupFolder, backups: &[BackupManifest]) -> Result<Option<StoredFile>, CommandFailure> {
+    let Some(named) = backups.iter().rev().find_map(|backup| backup.keys.clone()) else { return Ok(None) };
+    if folder.keys().join(&named.sha256).exists() {
+        return Ok(Some(named));
+    }
+    let there = names(&folder.keys())?.into_iter().find(|name| !name.contains('.'));
+    Ok(Some(match there {
+        Some(sha256) => StoredFile { sha256, ..named },
+        None => named,
+    }))
 }
 
 /// The backups whose manifests are whole, and the damage of the others.
