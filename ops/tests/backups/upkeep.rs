@@ -122,7 +122,10 @@ fn a_prune_that_dies_spoils_no_kept_backup() {
         }
         let newest = head_of(&dir);
         std::fs::write(&how, format!("kill {call}")).unwrap();
-        let (code, text) = cloud.command(&["backup", "prune", &dir, "--keep", "1"]);
+        let mut prune = Command::new(env!("CARGO_BIN_EXE_chronova"));
+        prune.args(["backup", "prune", &dir, "--keep", "1"]).envs(cloud.environment.iter().cloned());
+        let output = prune.output().unwrap();
+        let (code, text) = (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned());
         std::fs::write(&how, "").unwrap();
         if code == 0 {
             break;

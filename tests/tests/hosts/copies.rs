@@ -9,10 +9,11 @@ use chronova_actors::instance::InstanceRequest;
 use chronova_actors::ports::VolumeService as _;
 use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::{Meta, NewEvent, Position, Timestamp};
-use chronova_events::ids::ProcessId;
+use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::installation::{CopyOrigin, GenerationBegun, InstallationEvent, LogGeneration};
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::{EventStore, Expected};
+use chronova_hypervisor::capability::disk_transfer::DiskFile;
 use chronova_hypervisor::capability::volume_store::VolumeContent;
 use chronova_hypervisor::guest::VolumeDisk;
 use chronova_hypervisor::sim::DriverCall;
@@ -139,11 +140,20 @@ async fn an_original_that_takes_its_hosts_back_leaves_what_the_copy_moved() {
     }
 }
 
+/// A move sets the server's disk aside on the server's host.
+async fn set_aside(world: &World, server: InstanceId) {
+    let driver = world.fleet.drivers().remove(world.fleet.whereabouts()[&server][0]);
+    let disk = DiskFile { suffix: "_disk".to_owned(), size: 14, capacity: 0, raw: false };
+    let transfer = driver.disk_transfer().unwrap();
+    let content = transfer.read_disk(server, &disk).await.unwrap();
+    transfer.receive_disk(server, &disk.kept(), content).await.unwrap();
+}
+
 /// The original reverted a move, restored one server and moved another one after the backup. A restored log neither
 /// confirms nor reclaims, and keeps the disks that the original set aside.
 #[actix_rt::test]
 async fn a_restored_log_repairs_nothing_because_of_what_it_knows_from_before() {
-    let original = furnished(&[1, 2, 3]).await;
+    let original = furnished(&[1, 2, 3, 4]).await;
     let life = original.live(None, None).await;
     life.hosts_up(2).await;
     life.migrate(id(1)).await.unwrap();
@@ -156,9 +166,12 @@ async fn a_restored_log_repairs_nothing_because_of_what_it_knows_from_before() {
     life.instance(id(2), restore).await.unwrap();
     life.migrate(id(3)).await.unwrap();
     life.settled().await;
+    life.confirm_resize(id(3)).await.unwrap();
+    life.settled().await;
     life.stop().await;
+    set_aside(&original, id(4)).await;
     let (guests, kept) = (original.fleet.whereabouts(), original.fleet.kept());
-    assert_eq!((guests.len(), kept.len()), (3, 1), "{guests:?} {kept:?}");
+    assert_eq!((guests.len(), kept.len()), (4, 1), "{guests:?} {kept:?}");
 
     copy.options.reconcile.resize_confirm_window = Duration::from_millis(1);
     copy.options.servers.reclaim_interval = Duration::from_millis(1);
@@ -175,9 +188,9 @@ async fn a_restored_log_repairs_nothing_because_of_what_it_knows_from_before() {
     assert_eq!(original.fleet.whereabouts(), guests);
     assert_eq!(original.fleet.kept(), kept, "a revert may need the disk");
     // A new finding is repaired as ever.
-    built(&heir, id(4)).await;
-    heir.soft_delete(id(4)).await.unwrap();
-    heir.shows(id(4), "DELETED").await;
+    built(&heir, id(5)).await;
+    heir.soft_delete(id(5)).await.unwrap();
+    heir.shows(id(5), "DELETED").await;
     heir.stop().await;
 }
 
