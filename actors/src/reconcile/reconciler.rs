@@ -28,7 +28,7 @@ pub struct Situation<'a> {
     pub now: Timestamp,
     pub options: &'a ReconcileOptions,
     pub server_options: &'a ServerOptions,
-    /// What the log does not know, because another generation of it drove the hosts.
+    /// The moment before which another generation of the log drove the hosts.
     pub doubt: CopyDoubt,
 }
 
@@ -47,7 +47,7 @@ pub trait Reconciler: Send + Sync + 'static {
     const NAME: &'static str;
     /// The differences that it repairs, in words for operators.
     const REPAIRS: &'static str;
-    /// What it does on a log that was copied or restored. It has no default: a reconciler that forgets it could destroy
+    /// Its conduct on a log that was copied or restored. There is no default: a reconciler that forgets it could destroy
     /// what the original made after the copy.
     const ON_A_COPY: CopyConduct<Self::Finding>;
     /// Whether it acts only on findings of two plans in a row, because a request under way may cause such a finding for

@@ -33,7 +33,7 @@ pub struct ReconcilerRow {
     pub by_clock: bool,
     pub follows_log: bool,
     pub from_log_alone: bool,
-    /// What it does on a log that was copied or restored, in the word of [`super::copies::CopyConduct`].
+    /// Its conduct on a log that was copied or restored, in the word of [`super::copies::CopyConduct`].
     pub on_copy: &'static str,
     pub(crate) run: fn(Arc<ReconcileContext>, Arc<ReconcilerTally>) -> BoxFuture<'static, ()>,
     pub(crate) sweep: for<'a> fn(&'a ReconcileContext, &'a ReconcilerTally) -> BoxFuture<'a, ()>,

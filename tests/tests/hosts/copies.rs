@@ -112,7 +112,7 @@ async fn furnished(servers: &[u128]) -> World {
     world
 }
 
-/// What the copy did is not in the log of the original: a server that the copy moved must not lose its only guest.
+/// The original does not know what the copy did. A server that the copy moved must not lose its only guest.
 #[actix_rt::test]
 async fn an_original_that_takes_its_hosts_back_leaves_what_the_copy_moved() {
     let original = furnished(&[1]).await;
@@ -133,11 +133,19 @@ async fn an_original_that_takes_its_hosts_back_leaves_what_the_copy_moved() {
     for _ in 0..2 {
         let first = original.live(None, None).await;
         drives(&first, 2).await;
-        assert_ne!(first.context().fleet.doubt(), CopyDoubt::default());
         compared(&original, &first).await;
         assert_eq!(original.fleet.whereabouts().get(&id(1)), Some(&moved), "the only guest of the server is there");
         first.stop().await;
     }
+    // Without the time at which the hosts were taken, the same log takes the guest for a leftover.
+    let owner = LogIdentity::of(&*original.log).await.unwrap().unwrap().owner;
+    for driver in original.fleet.drivers() {
+        driver.owner_mark().unwrap().remember(owner).await.unwrap();
+    }
+    let first = original.live(None, None).await;
+    drives(&first, 2).await;
+    first.until(|_| !original.fleet.whereabouts().contains_key(&id(1))).await;
+    first.stop().await;
 }
 
 /// A move sets the server's disk aside on the server's host.
