@@ -94,8 +94,11 @@ def content(event):
     data += optional(None if causation is None else uuid.UUID(causation).bytes)
     if "user" in cause:
         user = cause["user"]
-        data += b"\1" + put(user["user"].encode()) + optional(text(user["project"]))
+        source = user.get("source")
+        data += (b"\1" if source is None else b"\4") + put(user["user"].encode()) + optional(text(user["project"]))
         data += struct.pack("<Q", len(user["roles"])) + b"".join(put(role.encode()) for role in user["roles"])
+        if source is not None:
+            data += optional(text(source.get("address"))) + optional(text(source.get("agent")))
     elif "process" in cause:
         data += b"\2" + uuid.UUID(cause["process"]["process"]).bytes
     else:

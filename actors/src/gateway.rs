@@ -74,6 +74,7 @@ gateway! {
     consoles: crate::console::ConsoleRoot,
     erasures: crate::erasure::ErasureRoot,
     flavors: crate::flavor::FlavorRoot,
+    fleets: crate::fleet::FleetRoot,
     host_aggregates: crate::host_aggregate::HostAggregatesRoot,
     hosts: crate::host::HostRoot,
     identities: crate::services::embedded::identity::IdentityRoot,

@@ -19,6 +19,7 @@ pub mod console;
 pub mod coordination;
 pub mod erasure;
 pub mod flavor;
+pub mod fleet;
 pub mod guest_name;
 pub mod hardware;
 pub mod host;

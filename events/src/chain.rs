@@ -150,7 +150,7 @@ impl<'a> EventContent<'a> {
     /// The order, where `?` marks an optional value: a zero byte; event id (16); version (2); codec (1); recorded at,
     /// microseconds since 1970 (8); stream; kind; request id?; correlation (16); causation? (16, with length); the
     /// cause; the payload (with length). The cause begins with a byte for its kind: byte 1, then user, project?, roles
-    /// (their count in 8 bytes, then each); byte 2, then process id (16); byte 3, then the name of the part of the
+    /// (their count in 8 bytes, then each); byte 4, then the same and the client's address? and program?; byte 2, then process id (16); byte 3, then the name of the part of the
     /// system.
     pub fn bytes(&self, to: &mut Vec<u8>) {
         to.clear();
@@ -177,13 +177,17 @@ impl<'a> EventContent<'a> {
 
 fn put_cause(to: &mut Vec<u8>, cause: &Cause) {
     match cause {
-        Cause::User { user, project, roles } => {
-            to.push(1);
+        Cause::User { user, project, roles, source } => {
+            to.push(if source.is_some() { 4 } else { 1 });
             put(to, user.as_str().as_bytes());
             put_optional(to, project.as_ref().map(|id| id.as_str().as_bytes()));
             to.extend_from_slice(&(roles.len() as u64).to_le_bytes());
             for role in roles {
                 put(to, role.as_bytes());
+            }
+            if let Some(source) = source {
+                put_optional(to, source.address.as_ref().map(String::as_bytes));
+                put_optional(to, source.agent.as_ref().map(String::as_bytes));
             }
         }
         Cause::Process { process } => {
@@ -252,6 +256,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::envelope::RequestSource;
     use crate::ids::{ProcessId, ProjectId, RequestId, UserId};
 
     fn meta(cause: Cause) -> Meta {
@@ -264,7 +269,12 @@ mod tests {
     }
 
     fn user() -> Cause {
-        Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec!["member".into()] }
+        Cause::User {
+            user: UserId::new("u"),
+            project: Some(ProjectId::new("p")),
+            roles: vec!["member".into()],
+            source: None,
+        }
     }
 
     fn content(cause: Cause) -> EventHash {
@@ -317,13 +327,31 @@ mod tests {
     fn a_change_of_the_user_changes_the_content_hash() {
         let plain = content(user());
         let others = [
-            Cause::User { user: UserId::new("u"), project: None, roles: vec!["member".into()] },
+            Cause::User { user: UserId::new("u"), project: None, roles: vec!["member".into()], source: None },
             Cause::User {
                 user: UserId::new("u"),
                 project: Some(ProjectId::new("p")),
                 roles: vec!["mem".into(), "ber".into()],
+                source: None,
             },
-            Cause::User { user: UserId::new("up"), project: Some(ProjectId::new("")), roles: vec!["member".into()] },
+            Cause::User {
+                user: UserId::new("u"),
+                project: Some(ProjectId::new("p")),
+                roles: vec!["member".into()],
+                source: RequestSource::new("192.0.2.1".parse().ok(), None),
+            },
+            Cause::User {
+                user: UserId::new("u"),
+                project: Some(ProjectId::new("p")),
+                roles: vec!["member".into()],
+                source: RequestSource::new(None, Some("192.0.2.1")),
+            },
+            Cause::User {
+                user: UserId::new("up"),
+                project: Some(ProjectId::new("")),
+                roles: vec!["member".into()],
+                source: None,
+            },
         ];
         for other in others {
             assert_ne!(content(other.clone()), plain, "{other:?}");

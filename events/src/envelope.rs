@@ -118,12 +118,82 @@ impl fmt::Display for Position {
 /// The user, process or part of the system that caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// A person or a program with a token.
-    User { user: UserId, project: Option<ProjectId>, roles: Vec<String> },
+    /// A person or a program with a token. `source` is `None` in events from before it was recorded.
+    User {
+        user: UserId,
+        project: Option<ProjectId>,
+        roles: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "text_forms_only")]
+        source: Option<Arc<RequestSource>>,
+    },
     /// A process that continues a user's request; the correlation leads to the user.
     Process { process: ProcessId },
     /// A part of the system: `host-watch`, `bootstrap`, `reconcile-quota`.
     System { part: String },
+}
+
+/// Where a request came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestSource {
+    /// The client's IP address. A trusted proxy names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The client program, as it names itself in the header `User-Agent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+}
+
+impl RequestSource {
+    /// The most bytes of the client program's name. Clients choose it, and each of their events has it.
+    pub const LONGEST_AGENT: usize = 200;
+
+    /// `None` if neither is known.
+    pub fn new(address: Option<std::net::IpAddr>, agent: Option<&str>) -> Option<Arc<Self>> {
+        let address = address.map(|address| address.to_canonical().to_string());
+        let agent = agent.map(|agent| bounded(agent, Self::LONGEST_AGENT)).filter(|agent| !agent.is_empty());
+        (address.is_some() || agent.is_some()).then(|| Arc::new(Self { address, agent }))
+    }
+}
+
+/// The printable beginning of a text.
+fn bounded(text: &str, most: usize) -> String {
+    let mut short = String::new();
+    for sign in text.chars().filter(|sign| !sign.is_control()) {
+        if short.len() + sign.len_utf8() > most {
+            break;
+        }
+        short.push(sign);
+    }
+    short
+}
+
+/// Binary forms leave the field out: checkpoints of read models have this type, and nothing reads the source there.
+mod text_forms_only {
+    use std::sync::Arc;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    use super::RequestSource;
+
+    #[allow(clippy::ref_option, reason = "serde calls it with the field")]
+    pub(super) fn serialize<S: Serializer>(
+        source: &Option<Arc<RequestSource>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match serializer.is_human_readable() {
+            true => source.as_deref().serialize(serializer),
+            false => serializer.serialize_unit(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Arc<RequestSource>>, D::Error> {
+        match deserializer.is_human_readable() {
+            true => Ok(Option::<RequestSource>::deserialize(deserializer)?.map(Arc::new)),
+            false => <()>::deserialize(deserializer).map(|()| None),
+        }
+    }
 }
 
 /// Why an event is in the log.
@@ -239,5 +309,35 @@ impl Recorded {
     /// Whether the personal fields can be read now.
     pub fn personal(&self) -> Personal {
         sealed::state(self.keys.as_deref(), self.codec, &self.data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_source_of_a_request_is_bounded() {
+        assert_eq!(RequestSource::new(None, None), None);
+        assert_eq!(RequestSource::new(None, Some("\n\u{7}")), None);
+        let long = "\u{e9}".repeat(500) + "\n";
+        let source = RequestSource::new("::ffff:192.0.2.1".parse().ok(), Some(&long)).unwrap();
+        assert_eq!(source.address.as_deref(), Some("192.0.2.1"));
+        assert_eq!(source.agent.as_ref().unwrap().len(), RequestSource::LONGEST_AGENT);
+    }
+
+    #[test]
+    fn an_old_cause_is_read_and_a_checkpoint_has_no_source() {
+        let old = r#"{"User":{"user":"u","project":"p","roles":["r"]}}"#;
+        let cause: Cause = serde_json::from_str(old).unwrap();
+        assert_eq!(serde_json::to_string(&cause).unwrap(), old, "without a source, the form is the old one");
+        let Cause::User { user, project, roles, source: None } = cause.clone() else { panic!("{cause:?}") };
+        let source = RequestSource::new("192.0.2.1".parse().ok(), Some("curl"));
+        let new = Cause::User { user, project, roles, source };
+        assert_eq!(serde_json::from_str::<Cause>(&serde_json::to_string(&new).unwrap()).unwrap(), new);
+        let bytes = crate::codec::encode(&new).unwrap();
+        assert_eq!(bytes, crate::codec::encode(&cause).unwrap(), "the bytes of older checkpoints");
+        assert_eq!(crate::codec::decode::<Cause>(crate::codec::BINCODE_2, &bytes).unwrap(), cause);
     }
 }

@@ -26,6 +26,7 @@ pub mod console;
 pub mod erasure;
 pub mod external;
 pub mod flavor;
+pub mod fleet;
 pub mod host;
 pub mod host_aggregate;
 pub mod identity;

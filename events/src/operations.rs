@@ -38,6 +38,7 @@ pub fn requested_process(key: &str, event: &Event) -> Option<(ProcessId, Task)> 
         | Event::ErasureEvent(_)
         | Event::ExternalEvent(_)
         | Event::FlavorEvent(_)
+        | Event::FleetEvent(_)
         | Event::HostAggregateEvent(_)
         | Event::IdentityEvent(_)
         | Event::ImageEvent(_)

@@ -9,9 +9,9 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::{
-    console, erasure, external, flavor, host, host_aggregate, identity, image, installation, instance, keypair, ledger,
-    network, network_quota, notification, process, quota, quota_class, router, security_group, server_group, volume,
-    volume_quota, volume_type,
+    console, erasure, external, flavor, fleet, host, host_aggregate, identity, image, installation, instance, keypair,
+    ledger, network, network_quota, notification, process, quota, quota_class, router, security_group, server_group,
+    volume, volume_quota, volume_type,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -194,6 +194,7 @@ nouns! {
     ErasureEvent in erasure,
     ExternalEvent in external,
     FlavorEvent in flavor,
+    FleetEvent in fleet,
     HostEvent in host,
     HostAggregateEvent in host_aggregate,
     IdentityEvent in identity,

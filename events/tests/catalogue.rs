@@ -28,7 +28,7 @@ The envelope can be read without decoding the payload. In the file of SQLite its
 | request id | the request that caused the event, if a request did |
 | correlation | a UUID that all events that follow from one request share |
 | causation | the id of the event that caused this one, if one did |
-| cause | a user (with project and roles), a process, or a part of the system |
+| cause | a user (with project, roles, and the address and program of the client), a process, or a part of the system |
 | hash | the event's hash in the chain |
 
 ## The chain
@@ -44,6 +44,7 @@ and the value, also for causation.
 content = BLAKE3(0x00, id 16, version 2, codec 1, recorded at 8, stream, kind, request id?, correlation 16, causation?,
                  cause, payload)
 cause   = 0x01, user, project?, number of roles 8, each role
+        | 0x04, the same, address?, agent?
         | 0x02, process 16
         | 0x03, part of the system
 hash    = BLAKE3(0x01, hash of the previous event 32, position 8, revision 8, content 32)

@@ -157,6 +157,7 @@ async fn searching_by_sql_finds_what_the_criteria_say() {
                 user: UserId::new(["anna", "bob"][n % 2]),
                 project: (n % 4 < 2).then(|| ProjectId::new("p1")),
                 roles: vec![],
+                source: None,
             },
             1 => Cause::Process { process: ProcessId(Uuid::from_u128(n as u128)) },
             _ => Cause::System { part: "test".into() },

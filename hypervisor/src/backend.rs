@@ -36,6 +36,8 @@ type OpenedDrivers = Result<Vec<Arc<dyn Driver>>, UriError>;
 struct HypervisorBackend {
     /// The schemes of the back end's URIs: the text up to `://` or `+`.
     schemes: &'static [&'static str],
+    /// The URI of each host, without a connection.
+    hosts: fn(&str) -> Result<Vec<String>, UriError>,
     open: fn(&str, &DriverOptions) -> OpenedDrivers,
 }
 
@@ -44,9 +46,17 @@ const BACKENDS: &[HypervisorBackend] = &[
     #[cfg(feature = "libvirt")]
     HypervisorBackend {
         schemes: &["qemu", "test"],
+        hosts: |uri| Ok(vec![uri.to_owned()]),
         open: |uri, options| Ok(vec![Arc::new(crate::libvirt::LibvirtDriver::new(uri, &options.libvirt))]),
     },
-    HypervisorBackend { schemes: &["sim"], open: |uri, options| Ok(fleet(uri, options)?.drivers()) },
+    HypervisorBackend {
+        schemes: &["sim"],
+        hosts: |uri| {
+            let parsed = simulated(uri)?;
+            Ok((0..parsed.hosts).map(|host| format!("sim://{}", parsed.hostname(host))).collect())
+        },
+        open: |uri, options| Ok(fleet(uri, options)?.drivers()),
+    },
 ];
 
 /// Opens the drivers of one URI: one host, or all hosts of a `sim://N` fleet. Each driver connects in the background.
@@ -55,12 +65,22 @@ const BACKENDS: &[HypervisorBackend] = &[
 /// If the text is not a URI, no back end of this build has its scheme, or a simulated fleet refuses its options or
 /// cannot keep its state.
 pub fn open(uri: &str, options: &DriverOptions) -> OpenedDrivers {
+    (backend_of(uri)?.open)(uri, options)
+}
+
+/// The URIs of the hosts that [`open`] would give drivers for. It opens nothing.
+///
+/// # Errors
+/// Like [`open`].
+pub fn hosts(uri: &str) -> Result<Vec<String>, UriError> {
+    (backend_of(uri)?.hosts)(uri)
+}
+
+fn backend_of(uri: &str) -> Result<&'static HypervisorBackend, UriError> {
     let (scheme, _) = uri.split_once("://").ok_or_else(|| UriError::NotAUri(uri.to_owned()))?;
     let scheme = scheme.split('+').next().unwrap_or_default();
-    match BACKENDS.iter().find(|backend| backend.schemes.contains(&scheme)) {
-        Some(backend) => (backend.open)(uri, options),
-        None => Err(UriError::UnknownDriver { scheme: scheme.to_owned(), known: known_schemes() }),
-    }
+    let found = BACKENDS.iter().find(|backend| backend.schemes.contains(&scheme));
+    found.ok_or_else(|| UriError::UnknownDriver { scheme: scheme.to_owned(), known: known_schemes() })
 }
 
 /// Lists the schemes of this build: `qemu, test or sim`.
@@ -73,8 +93,12 @@ fn known_schemes() -> String {
     }
 }
 
+fn simulated(uri: &str) -> Result<SimUri, UriError> {
+    uri.parse().map_err(|reason| UriError::Sim { uri: uri.to_owned(), reason })
+}
+
 fn fleet(uri: &str, options: &DriverOptions) -> Result<Arc<SimFleet>, UriError> {
-    let parsed: SimUri = uri.parse().map_err(|reason| UriError::Sim { uri: uri.to_owned(), reason })?;
+    let parsed = simulated(uri)?;
     match &options.sim_state_dir {
         Some(directory) => {
             SimFleet::open(parsed, directory).map_err(|source| UriError::SimState { uri: uri.to_owned(), source })
@@ -102,5 +126,10 @@ mod tests {
             Err("the hypervisor driver of \"xen\" is not supported; use qemu, test or sim".to_owned())
         );
         assert!(matches!(open("sim://0"), Err(UriError::Sim { .. })));
+        for uri in ["sim://3?name=a", if cfg!(feature = "libvirt") { "test:///default" } else { "sim://1" }] {
+            let opened = super::open(uri, &options).unwrap_or_default();
+            let opened: Vec<String> = opened.iter().map(|driver| driver.uri().to_owned()).collect();
+            assert_eq!(hosts(uri).unwrap_or_default(), opened);
+        }
     }
 }

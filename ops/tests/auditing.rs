@@ -435,3 +435,59 @@ fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
     );
     assert!(died > 2 && resumed > 0, "died {died}, resumed {resumed}");
 }
+
+/// Creates a key pair with these headers.
+fn keypair_from(cloud: &Cloud, name: &str, headers: &str) {
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAgYCTjKdqPCWPQ3CVs7vkEYWVUzUJ1DnzWHjJGvU7Ja a";
+    let body = json!({"keypair": {"name": name, "public_key": key}}).to_string();
+    let (address, length) = (cloud.address(), body.len());
+    let mut socket = TcpStream::connect(&address).unwrap();
+    write!(
+        socket,
+        "POST /compute/v2.1/os-keypairs HTTP/1.1\r\nHost: {address}\r\nX-Auth-Token: admin\r\n{headers}\
+         Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+}
+
+/// The client of the newest event of a key pair, as the audit of the log shows it.
+fn newest_client(cloud: &Cloud) -> Value {
+    let (code, text) = cloud.command(&["audit", "--kind", "keypair"]);
+    assert_eq!(code, 0, "{text}");
+    let newest: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(newest["initiator"]["host"], newest["cause"]["source"], "{newest}");
+    newest["initiator"]["host"].clone()
+}
+
+/// A header that any client can write counts only if a trusted proxy sent it.
+#[test]
+fn events_name_the_address_and_the_program_of_the_client() {
+    let mut cloud = Cloud::new("sim://1");
+    cloud.configure("[oslo_middleware]\nenable_proxy_headers_parsing = true\n");
+    cloud.start();
+    let forged = "User-Agent: openstacksdk/4.0\r\nX-Forwarded-For: 198.51.100.7\r\n";
+    keypair_from(&cloud, "a", forged);
+    assert_eq!(newest_client(&cloud), json!({"address": "127.0.0.1", "agent": "openstacksdk/4.0"}));
+    keypair_from(&cloud, "b", "");
+    assert_eq!(newest_client(&cloud), json!({"address": "127.0.0.1"}));
+    keypair_from(&cloud, "c", &format!("User-Agent: {}\r\n", "x".repeat(5_000)));
+    assert_eq!(newest_client(&cloud)["agent"], "x".repeat(200), "a client cannot fill the log with its name");
+    let page = cloud.client().get("/chronova/v1/events?kind=keypair").unwrap().expect(200);
+    let clients: Vec<&Value> =
+        page.body["events"].as_array().unwrap().iter().map(|one| &one["initiator"]["host"]).collect();
+    assert_eq!(clients[1], &json!({"address": "127.0.0.1"}), "{clients:?}");
+    cloud.stop();
+    cloud.configure("[chronova]\ntrusted_proxies = 127.0.0.1\n");
+    cloud.start();
+    keypair_from(&cloud, "d", forged);
+    assert_eq!(newest_client(&cloud), json!({"address": "198.51.100.7", "agent": "openstacksdk/4.0"}));
+    cloud.stop();
+    let (code, text) = cloud.command(&["audit", "verify"]);
+    assert_eq!(code, 0, "{text}");
+    let (_, csv) = cloud.command(&["audit", "--kind", "keypair", "-o", "csv"]);
+    assert!(csv.lines().next().unwrap().contains(",project_id,address,agent,action,"), "{csv}");
+    assert!(csv.contains(",198.51.100.7,openstacksdk/4.0,"), "{csv}");
+}

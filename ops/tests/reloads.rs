@@ -7,8 +7,8 @@ mod tls;
 
 use std::path::Path;
 
-use cloud::Cloud;
-use serde_json::json;
+use cloud::{Cloud, Furniture};
+use serde_json::{Value, json};
 use tls::{certificates, curl};
 
 const SERVERS: &str = "/compute/v2.1/servers";
@@ -104,4 +104,113 @@ fn a_hang_up_exchanges_the_certificate() {
     assert!(trusts(&folder, "stranger.pem"), "a certificate without its key replaced the one in use");
     assert!(log(&cloud).contains("the certificate stays as it was"));
     cloud.stop();
+}
+
+/// The name, state and service of each host.
+fn hosts(cloud: &Cloud) -> Vec<(String, String, String)> {
+    let answer = cloud.client().get("/compute/v2.1/os-hypervisors/detail").unwrap().expect(200);
+    let text = |host: &Value, at: &str| host.pointer(at).and_then(Value::as_str).unwrap().to_owned();
+    let all = answer.body["hypervisors"].as_array().unwrap().iter();
+    all.map(|host| (text(host, "/hypervisor_hostname"), text(host, "/state"), text(host, "/service/id"))).collect()
+}
+
+fn names(cloud: &Cloud) -> Vec<String> {
+    let mut names: Vec<String> = hosts(cloud).into_iter().map(|(name, ..)| name).collect();
+    names.sort();
+    names
+}
+
+/// Builds a server on this host; only a host with an agent takes it.
+fn builds_on(cloud: &mut Cloud, goods: &Furniture, host: &str) -> String {
+    let server = json!({"server": {"name": "s", "imageRef": goods.image, "flavorRef": goods.flavor,
+        "networks": "none", "host": host}});
+    let mut id = String::new();
+    cloud.wait(&format!("{host} takes a server"), |cloud| {
+        let client = cloud.client();
+        let made = client.post(SERVERS, &server).unwrap();
+        if made.status != 202 {
+            return false;
+        }
+        id = made.text("/server/id");
+        let mut status = String::new();
+        cloud.wait("the server is built or not", |_| {
+            status = client.get(&format!("{SERVERS}/{id}")).unwrap().expect(200).text("/server/status");
+            status != "BUILD"
+        });
+        if status != "ACTIVE" {
+            client.delete(&format!("{SERVERS}/{id}")).unwrap().expect(204);
+        }
+        status == "ACTIVE"
+    });
+    id
+}
+
+#[test]
+fn hosts_are_added_and_removed_while_the_control_plane_runs() {
+    const HOSTS: &str = "/chronova/v1/hosts";
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let goods = cloud.furnish();
+    let add = |cloud: &Cloud, uri: &str| cloud.client().post(HOSTS, &json!({"host": {"uri": uri}})).unwrap();
+    let remove = |cloud: &Cloud, host: &str| cloud.client().delete(&format!("{HOSTS}/{host}")).unwrap();
+    for uri in ["more", "xen:///", "sim://0", "", "qemu:/// x"] {
+        let refused = add(&cloud, uri).expect(400);
+        assert!(!refused.body.to_string().contains("internal"), "{uri}: {}", refused.body);
+    }
+    for body in [json!({}), json!({"host": {}}), json!({"host": {"uri": "sim://1", "more": 1}}), json!({"host": 7})] {
+        cloud.client().post(HOSTS, &body).unwrap().expect(400);
+    }
+    add(&cloud, "sim://1").expect(409);
+    add(&cloud, "sim://1?name=more").expect(202);
+    // The log has the host, whenever the process dies.
+    cloud.kill();
+    cloud.start();
+    let server = builds_on(&mut cloud, &goods, "more-0001");
+    assert_eq!(names(&cloud), ["more-0001", "sim-0001"]);
+    add(&cloud, "sim://1?name=more").expect(409);
+
+    let refused = remove(&cloud, "more-0001").expect(409);
+    assert!(refused.body.to_string().contains("takes new servers"), "{}", refused.body);
+    let service = hosts(&cloud).into_iter().find(|(name, ..)| name == "more-0001").unwrap().2;
+    let disabled = json!({"status": "disabled"});
+    cloud.client().put_at(&format!("/compute/v2.1/os-services/{service}"), &disabled).unwrap().expect(200);
+    let refused = remove(&cloud, "more-0001").expect(409);
+    assert!(refused.body.to_string().contains("has servers"), "{}", refused.body);
+    assert_eq!(names(&cloud).len(), 2);
+    cloud.client().delete(&format!("{SERVERS}/{server}")).unwrap().expect(204);
+    cloud.wait("the host is removed", |cloud| remove(cloud, "more-0001").status == 204);
+    remove(&cloud, "more-0001").expect(404);
+    cloud.kill();
+    cloud.start();
+    builds_on(&mut cloud, &goods, "sim-0001");
+    assert_eq!(names(&cloud), ["sim-0001"]);
+    // It can come back.
+    add(&cloud, "sim://1?name=more").expect(202);
+    builds_on(&mut cloud, &goods, "more-0001");
+    let (_, told) = cloud.command(&["audit", "--kind", "fleet", "-o", "csv"]);
+    assert_eq!(told.matches("fleet.hypervisor_added").count(), 2, "{told}");
+    assert_eq!(told.matches("fleet.hypervisor_removed").count(), 1, "{told}");
+    cloud.stop();
+    let (code, text) = cloud.command(&["audit", "verify"]);
+    assert_eq!(code, 0, "{text}");
+}
+
+/// A host of the configuration file that was removed stays away after a restart.
+#[test]
+fn a_removed_host_of_the_configuration_stays_removed() {
+    let mut cloud = Cloud::new("sim://2");
+    cloud.start();
+    cloud.wait("both hosts are known", |cloud| names(cloud).len() == 2);
+    let goods = cloud.furnish();
+    let service = hosts(&cloud).into_iter().find(|(name, ..)| name == "sim-0002").unwrap().2;
+    let disabled = json!({"status": "disabled"});
+    cloud.client().put_at(&format!("/compute/v2.1/os-services/{service}"), &disabled).unwrap().expect(200);
+    cloud.client().delete("/chronova/v1/hosts/sim-0002").unwrap().expect(204);
+    for _ in 0..2 {
+        builds_on(&mut cloud, &goods, "sim-0001");
+        assert_eq!(names(&cloud), ["sim-0001"]);
+        cloud.stop();
+        cloud.start();
+    }
+    assert!(log(&cloud).contains("remove it from [chronova] hypervisors"), "{}", log(&cloud));
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chronova_actors::hosts::doubt::CopyDoubt;
 use chronova_actors::ports::{Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
@@ -164,7 +165,7 @@ impl VolumeService for ChoosingVolumes {
         self.0.release(volume, attachment, meta).await
     }
 
-    async fn sweep_host(&self, host: HostId, driver: &Arc<dyn Driver>) {
-        self.0.sweep_host(host, driver).await;
+    async fn sweep_host(&self, host: HostId, driver: &Arc<dyn Driver>, doubt: CopyDoubt) {
+        self.0.sweep_host(host, driver, doubt).await;
     }
 }

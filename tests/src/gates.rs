@@ -508,8 +508,8 @@ impl SharedStorage for Gate {
 
 #[async_trait]
 impl OwnerMark for Gate {
-    async fn generation_of(&self, installation: Uuid) -> DriverResult<Option<Uuid>> {
-        gated!(self, owner_mark, generation_of(installation))
+    async fn owner_of(&self, installation: Uuid) -> DriverResult<Option<HostOwner>> {
+        gated!(self, owner_mark, owner_of(installation))
     }
     async fn remember(&self, owner: HostOwner) -> DriverResult<()> {
         gated!(self, owner_mark, remember(owner))

@@ -543,7 +543,7 @@ impl Life {
 pub const ADMIN: CallerRights = CallerRights { overrides_lock: true };
 
 pub(crate) fn user_meta() -> Arc<Meta> {
-    let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };
+    let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![], source: None };
     Arc::new(Meta { request_id: None, correlation: Uuid::new_v4(), causation: None, cause })
 }
 

@@ -16,6 +16,7 @@ use chronova_actors::ports::UserToken;
 use chronova_actors::ports::identity::{
     AccessRule, IdentityProvider, TokenError, TokenOwner, TokenQuestion, TokenScope,
 };
+use chronova_events::envelope::RequestSource;
 use chronova_events::ids::{DomainId, ProjectId, RequestId, UserId};
 use regex::Regex;
 
@@ -109,6 +110,8 @@ pub struct Requester {
     pub request_id: RequestId,
     /// The global request id, if another service sent one.
     pub global_request_id: Option<RequestId>,
+    /// The client's address and program.
+    pub source: Option<Arc<RequestSource>>,
 }
 
 /// The rules for service tokens, from `[keystone_authtoken]`.

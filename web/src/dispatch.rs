@@ -195,7 +195,12 @@ pub(crate) fn meta_of(requester: &Requester) -> Arc<Meta> {
         request_id: Some(requester.request_id.clone()),
         correlation: correlation(&requester.request_id),
         causation: None,
-        cause: Cause::User { user: caller.user.clone(), project: caller.project.clone(), roles: caller.roles.clone() },
+        cause: Cause::User {
+            user: caller.user.clone(),
+            project: caller.project.clone(),
+            roles: caller.roles.clone(),
+            source: requester.source.clone(),
+        },
     })
 }
 

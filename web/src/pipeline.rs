@@ -11,10 +11,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_web::dev::Payload;
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, USER_AGENT};
 use bytes::Bytes;
 use chronova_actors::ports::identity::TokenError;
-use chronova_events::envelope::Position;
+use chronova_events::envelope::{Position, RequestSource};
 use chronova_events::ids::RequestId;
 use chronova_projections::history::PastMoment;
 use chronova_projections::views::Views;
@@ -290,8 +290,13 @@ async fn call(
     if let Some(status) = route.removed {
         return Err(removed(status));
     }
-    let requester =
-        Arc::new(Requester { caller, request_id: incoming.request_id, global_request_id: incoming.global_request_id });
+    let agent = incoming.headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+    let requester = Arc::new(Requester {
+        caller,
+        request_id: incoming.request_id,
+        global_request_id: incoming.global_request_id,
+        source: RequestSource::new(address::client(incoming.remote, &incoming.headers, &app.config), agent),
+    });
     let mut permit = None;
     if service == Service::Placement {
         permit = check_policy(app, service, route, &requester)?;

@@ -270,7 +270,9 @@ impl Agent {
         let (asked, patience) = (Instant::now(), self.context.options.heartbeat);
         let verdict = timeout(patience, fence::judge(&*self.driver, owner)).await;
         match verdict.unwrap_or_else(|_| FenceVerdict::Unknown("the host does not say who drives it".to_owned())) {
-            FenceVerdict::Admitted => {
+            FenceVerdict::Admitted { taken_at } => {
+                // The doubt comes before the first call that changes the host.
+                fleet.doubt_until(taken_at);
                 fleet.admit(uri);
                 self.refusal = None;
                 true
@@ -392,7 +394,7 @@ impl Agent {
         if self.suspect {
             self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
         }
-        self.context.volumes.sweep_host(member.host, &self.driver).await;
+        self.context.volumes.sweep_host(member.host, &self.driver, self.context.fleet.doubt()).await;
         leftovers::sweep(&self.context, member.host, &self.driver).await;
     }
 
@@ -449,12 +451,9 @@ impl Agent {
         judge: impl FnOnce(&Instance) -> ResyncAction,
     ) -> ResyncAction {
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
-        let Some(row) = &row else { return judge(&Instance::Absent) };
+        let Some(row) = row.as_deref() else { return judge(&Instance::Absent) };
         let remedy = judge(&row.instance);
-        let Some(copied_at) = self.identity.and_then(|identity| identity.copied_at) else { return remedy };
-        let Instance::Alive(server) = &row.instance else { return remedy };
-        let moved = || self.context.views.migrations.read(|all| all.touched(instance, host, copied_at));
-        plan::doubted(remedy, || server.created_at >= copied_at || moved())
+        plan::doubted(remedy, || self.context.knows_place_of(row, host))
     }
 
     /// Whether the server was deleted within one period of the search for guests of deleted servers. If a host did not
@@ -522,7 +521,7 @@ impl Agent {
             }
             ResyncAction::Reap => self.reap(member, instance).await,
             ResyncAction::Doubt => {
-                tracing::warn!(host = %member.hostname, %instance, "the log was restored, and has this guest's server elsewhere: it may have moved since the backup, leaving the guest alone");
+                tracing::warn!(host = %member.hostname, %instance, "another copy of this log drove its hosts, and this log has the guest's server elsewhere: it may have moved meanwhile, leaving the guest alone");
             }
             ResyncAction::Report => {
                 tracing::warn!(host = %member.hostname, %instance, "unknown guest on the host, leaving it alone");

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use chronova_events::clock::Clock;
+use chronova_events::ids::HostId;
 use chronova_events::store::EventStore;
+use chronova_projections::servers::ServerRow;
 use chronova_projections::views::Views;
 
 use super::fleet::ConnectedHosts;
@@ -33,5 +35,15 @@ pub struct HostContext {
 impl std::fmt::Debug for HostContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HostContext").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl HostContext {
+    /// Whether the log knows if the server is on this host: no other generation drove the hosts, or the log itself has
+    /// created the server since, or moved it from or to this host.
+    pub(crate) fn knows_place_of(&self, server: &ServerRow, host: HostId) -> bool {
+        let Some(since) = self.fleet.doubt().0 else { return true };
+        let created = server.instance.alive().is_none_or(|alive| alive.created_at >= since);
+        created || self.views.migrations.read(|all| all.touched(server.id, host, since))
     }
 }

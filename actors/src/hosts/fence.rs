@@ -6,18 +6,20 @@
 //! generation. The generation that drove the host before notices this at its next heartbeat, and stops driving the
 //! host.
 
-use chronova_events::envelope::{Position, Revision, Timestamp};
-use chronova_events::fold::Fold as _;
-use chronova_events::installation::{InstallationEvent, LogGeneration};
-use chronova_events::registry::NounEvent as _;
+use chronova_events::envelope::{Position, Revision, StreamId, Timestamp};
+use chronova_events::fold::Fold;
+use chronova_events::installation::LogGeneration;
+use chronova_events::registry::NounEvent;
 use chronova_events::store::{EventStore, StoreError};
+use chronova_hypervisor::capability::OwnerMark;
 use chronova_hypervisor::capability::owner_mark::HostOwner;
-use chronova_hypervisor::driver::{Driver, DriverError};
+use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 
 /// Whether this control plane may drive a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FenceVerdict {
-    Admitted,
+    /// It may. `taken_at`: when the host was taken over from another generation.
+    Admitted { taken_at: Option<Timestamp> },
     /// The reason and the remedy, as a text for operators.
     Refused(String),
     /// The host did not say who drives it; the text has the reason.
@@ -42,20 +44,29 @@ impl LogIdentity {
     pub async fn of(store: &dyn EventStore) -> Result<Option<Self>, StoreError> {
         let Some(first) = store.read_all(Position::START, 1).await?.into_iter().next() else { return Ok(None) };
         let installation = first.id.0;
-        let begun = generation(store).await?.begun;
+        let begun = folded::<LogGeneration>(store, &LogGeneration::stream()).await?.begun;
         let generation = begun.map_or(installation, |(generation, _)| generation);
-        Ok(Some(Self { owner: HostOwner { installation, generation }, copied_at: begun.map(|(_, at)| at) }))
+        let owner = HostOwner { installation, generation, taken_at: None };
+        Ok(Some(Self { owner, copied_at: begun.map(|(_, at)| at) }))
     }
 }
 
-async fn generation(store: &dyn EventStore) -> Result<LogGeneration, StoreError> {
+/// The state of a short stream.
+///
+/// # Errors
+/// The log cannot be read.
+pub async fn folded<S>(store: &dyn EventStore, stream: &StreamId) -> Result<S, StoreError>
+where
+    S: Fold + Default,
+    S::Event: NounEvent,
+{
     const PAGE: usize = 64;
-    let (mut state, mut after) = (LogGeneration::default(), Revision::NONE);
+    let (mut state, mut after) = (S::default(), Revision::NONE);
     loop {
-        let page = store.read_stream(&LogGeneration::stream(), after, PAGE).await?;
+        let page = store.read_stream(stream, after, PAGE).await?;
         for recorded in &page {
             let event = recorded.event().map_err(|error| StoreError::Io(error.to_string()))?;
-            if let Some(event) = InstallationEvent::of(event) {
+            if let Some(event) = S::Event::of(event) {
                 state.evolve(event, recorded.recorded_at);
             }
             after = recorded.revision;
@@ -66,28 +77,42 @@ async fn generation(store: &dyn EventStore) -> Result<LogGeneration, StoreError>
     }
 }
 
+/// Makes the host take this log. If another generation has driven the host, the mark says when that ended: this log does
+/// not know what the other one did there.
+///
+/// # Errors
+/// The mark cannot be read or written.
+pub async fn claim(mark: &dyn OwnerMark, owner: HostOwner, now: Timestamp) -> DriverResult<()> {
+    let taken_at = match mark.owner_of(owner.installation).await? {
+        Some(known) if known.generation == owner.generation => known.taken_at,
+        Some(_) => Some(now),
+        None => None,
+    };
+    mark.remember(HostOwner { taken_at, ..owner }).await
+}
+
 /// Asks the host who drives it, and marks a host that nobody has driven.
 pub(super) async fn judge(driver: &dyn Driver, owner: HostOwner) -> FenceVerdict {
     // A host that cannot keep a mark is always admitted.
-    let Some(mark) = driver.owner_mark() else { return FenceVerdict::Admitted };
-    let seen = match mark.generation_of(owner.installation).await {
+    let Some(mark) = driver.owner_mark() else { return FenceVerdict::Admitted { taken_at: None } };
+    let seen = match mark.owner_of(owner.installation).await {
         Ok(None) => match mark.remember(owner).await {
             // Another copy may have marked the host at the same time, so the mark is read again.
-            Ok(()) => mark.generation_of(owner.installation).await,
+            Ok(()) => mark.owner_of(owner.installation).await,
             Err(error) => Err(error),
         },
         seen => seen,
     };
     match seen {
-        Ok(Some(generation)) if generation == owner.generation => FenceVerdict::Admitted,
-        Ok(Some(generation)) => FenceVerdict::Refused(format!(
+        Ok(Some(known)) if known.generation == owner.generation => FenceVerdict::Admitted { taken_at: known.taken_at },
+        Ok(Some(HostOwner { generation, .. })) => FenceVerdict::Refused(format!(
             "another copy of this log drives the host (generation {generation}; this log is generation {}): if that \
              copy will never run again, take the host with: chronova host claim {}",
             owner.generation,
             driver.uri()
         )),
         Ok(None) => FenceVerdict::Unknown("the host did not keep the mark of this log".to_owned()),
-        Err(DriverError::Unsupported(_)) => FenceVerdict::Admitted,
+        Err(DriverError::Unsupported(_)) => FenceVerdict::Admitted { taken_at: None },
         Err(error) => FenceVerdict::Unknown(format!(
             "the mark of this log in libvirt's secrets cannot be read or written: {error}"
         )),

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use chronova_events::envelope::Timestamp;
 use chronova_events::ids::HostId;
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::HostUsage;
 use tokio::sync::Notify;
 
+use super::doubt::CopyDoubt;
 use crate::coordination::host_numbers::HostNumbers;
 use crate::coordination::host_turns::{ConcurrencyLimits, HostTurns};
 
@@ -58,7 +60,7 @@ impl ConnectedHost {
 }
 
 /// All hosts that have answered at least once since start-up.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ConnectedHosts {
     members: RwLock<BTreeMap<HostId, Arc<ConnectedHost>>>,
     /// The URIs of hosts that have an agent but have neither answered nor failed since start-up.
@@ -67,15 +69,48 @@ pub struct ConnectedHosts {
     admitted: RwLock<BTreeSet<String>>,
     /// The URIs of hosts that a copy of this log drives.
     refused: RwLock<BTreeSet<String>>,
+    doubt: RwLock<CopyDoubt>,
+    /// The drivers of all hosts of the fleet, including hosts that have not answered yet.
+    drivers: RwLock<Vec<Arc<dyn Driver>>>,
     numbers: HostNumbers,
 }
 
+impl std::fmt::Debug for ConnectedHosts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectedHosts").field("members", &self.members).finish_non_exhaustive()
+    }
+}
+
 impl ConnectedHosts {
-    /// `highest` is the highest number of a host so far; numbers may have gaps. `uris` are the configured hosts.
-    pub fn new(highest: u64, uris: impl Iterator<Item = String>) -> Arc<Self> {
-        let (members, unheard) = (RwLock::default(), RwLock::new(uris.collect()));
-        let (admitted, refused) = (RwLock::default(), RwLock::default());
-        Arc::new(Self { members, unheard, admitted, refused, numbers: HostNumbers::after(highest) })
+    /// `highest` is the highest number of a host so far; numbers may have gaps. `drivers` are those of the fleet at start.
+    pub fn new(highest: u64, drivers: Vec<Arc<dyn Driver>>) -> Arc<Self> {
+        let unheard = RwLock::new(drivers.iter().map(|driver| driver.uri().to_owned()).collect());
+        let numbers = HostNumbers::after(highest);
+        Arc::new(Self { unheard, numbers, drivers: RwLock::new(drivers), ..Self::default() })
+    }
+
+    /// The drivers of all hosts of the fleet, including hosts that have not answered yet.
+    pub fn drivers(&self) -> Vec<Arc<dyn Driver>> {
+        self.drivers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds a host to the fleet. Returns false if it is there.
+    pub(crate) fn add_driver(&self, driver: &Arc<dyn Driver>) -> bool {
+        let mut drivers = self.drivers.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = drivers.iter().all(|known| known.uri() != driver.uri());
+        if is_new {
+            self.unheard.write().unwrap_or_else(PoisonError::into_inner).insert(driver.uri().to_owned());
+            drivers.push(Arc::clone(driver));
+        }
+        is_new
+    }
+
+    /// Takes a host out of the fleet.
+    pub(crate) fn forget(&self, uri: &str) {
+        self.drivers.write().unwrap_or_else(PoisonError::into_inner).retain(|driver| driver.uri() != uri);
+        self.refuse(uri);
+        self.hear_of(uri);
+        self.refused.write().unwrap_or_else(PoisonError::into_inner).remove(uri);
     }
 
     /// Whether the host's state in the log is from before the start-up. If so, its agent will soon know whether the
@@ -104,6 +139,17 @@ impl ConnectedHosts {
             self.refused.write().unwrap_or_else(PoisonError::into_inner).remove(uri);
             self.admitted.write().unwrap_or_else(PoisonError::into_inner).insert(uri.to_owned());
         }
+    }
+
+    /// Records that another generation drove hosts of this log until `moment`.
+    pub(crate) fn doubt_until(&self, moment: Option<Timestamp>) {
+        let mut doubt = self.doubt.write().unwrap_or_else(PoisonError::into_inner);
+        *doubt = (*doubt).max(CopyDoubt(moment));
+    }
+
+    /// The moment before which other generations drove hosts of this log.
+    pub fn doubt(&self) -> CopyDoubt {
+        *self.doubt.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a copy of this log drives the host. The log shows such a host as down, but its guests may run.

@@ -10,6 +10,7 @@
 //! | [`readings`] | the readings of a host that APIs may use |
 //! | [`context`], [`options`] | the parts that all agents share, and their options |
 //! | [`due`] | which comparisons of a host with the log are due |
+//! | [`doubt`] | the moment before which the log does not know everything that happened on its hosts |
 //! | [`fence`] | refuses a host that a copy of this log drives |
 //! | [`resume`] | starts the guests of a host that lost its power |
 //! | [`plan`] | chooses the action on a difference between a host and the log; pure |
@@ -18,6 +19,7 @@ pub mod agent;
 pub mod capacity;
 pub mod consoles;
 pub mod context;
+pub mod doubt;
 mod due;
 pub mod fence;
 pub mod fleet;

@@ -19,7 +19,8 @@ pub enum ResyncAction {
     Pull,
     /// Log a warning and leave the guest alone: it may be another control plane's.
     Report,
-    /// Log a warning and leave the guest alone: the log was restored, and the server may have moved since the backup.
+    /// Log a warning and leave the guest alone: another generation of the log drove the hosts, and the server may have
+    /// moved meanwhile.
     Doubt,
 }
 
@@ -86,13 +87,13 @@ pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: im
     }
 }
 
-/// Adapts the action to a restored log. Such a log does not say where its servers were after the backup. So the agent
-/// does not remove what it finds of a server that is on another host according to the log. `is_known`: since the
-/// restore, the log created the server or moved it from or to this host. Another change of the server does not count:
-/// it says nothing about a guest that moved before the restore.
+/// Adapts the action to a log whose hosts another generation drove ([`super::doubt`]). The log does not say where its
+/// servers were meanwhile. So the agent neither removes nor stops a guest of a server that is on another host according to
+/// the log. `is_known`: since then, the log created the server or moved it from or to this host. Another change of the
+/// server does not count: it says nothing about a guest that moved before.
 pub fn doubted(remedy: ResyncAction, is_known: impl FnOnce() -> bool) -> ResyncAction {
-    let removes = matches!(remedy, ResyncAction::Destroy | ResyncAction::Forget);
-    if removes && !is_known() { ResyncAction::Doubt } else { remedy }
+    let harms = matches!(remedy, ResyncAction::Destroy | ResyncAction::Forget | ResyncAction::Pull);
+    if harms && !is_known() { ResyncAction::Doubt } else { remedy }
 }
 
 /// The action on a server that has no guest on its host.

@@ -45,9 +45,12 @@ fn is_rebooting(context: &HostContext, instance: InstanceId) -> bool {
     })
 }
 
+/// A server that another generation of the log may have moved to another host is left alone: two guests could then use
+/// the same disk.
 fn due(context: &HostContext, host: HostId) -> BTreeSet<InstanceId> {
     context.views.servers.read(|servers| {
         let here = servers.on_host(host).filter(|row| row.instance.alive().is_some_and(ran));
+        let here = here.filter(|row| context.knows_place_of(row, host));
         here.map(|row| row.id).collect()
     })
 }

@@ -4,6 +4,7 @@
 //! handler without a permit cannot send a command.
 
 mod ask_server;
+pub mod change_fleet;
 pub mod create_servers;
 pub mod forecasts;
 pub mod heal_allocations;

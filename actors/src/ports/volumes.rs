@@ -22,6 +22,7 @@ use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::NetworkDisk;
 
 use super::PortError;
+use crate::hosts::doubt::CopyDoubt;
 
 /// The fields of a volume that a server's owner may see.
 #[derive(Debug, Clone, PartialEq)]
@@ -272,8 +273,8 @@ pub trait VolumeService: Send + Sync + 'static {
     }
 
     /// Removes the leftovers of deleted volumes from a host that answers. A service that keeps no volume on compute
-    /// hosts has nothing to do.
-    async fn sweep_host(&self, _host: HostId, _driver: &Arc<dyn Driver>) {}
+    /// hosts has nothing to do. `doubt`: a volume from before may be on this host although the log has it elsewhere.
+    async fn sweep_host(&self, _host: HostId, _driver: &Arc<dyn Driver>, _doubt: CopyDoubt) {}
 }
 
 /// The implementation for a deployment without a volume service. It refuses every call.

@@ -24,8 +24,6 @@ pub struct ReconcileContext {
     pub log: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
     pub fleet: Arc<ConnectedHosts>,
-    /// The drivers of all configured hosts, including hosts that have not answered yet. A call needs [`Self::driven`].
-    pub drivers: Vec<Arc<dyn Driver>>,
     pub networks: Arc<dyn NetworkService>,
     pub image_holds: Arc<ImageHolds>,
     pub placement: Arc<PlacementMirror>,
@@ -43,14 +41,15 @@ impl std::fmt::Debug for ReconcileContext {
 
 impl ReconcileContext {
     /// The drivers of the hosts that this log may drive.
-    pub fn driven(&self) -> impl Iterator<Item = &Arc<dyn Driver>> {
-        let may = |driver: &&Arc<dyn Driver>| !self.host_options.fenced || self.fleet.is_admitted(driver.uri());
-        self.drivers.iter().filter(may)
+    pub fn driven(&self) -> Vec<Arc<dyn Driver>> {
+        let mut drivers = self.fleet.drivers();
+        drivers.retain(|driver| !self.host_options.fenced || self.fleet.is_admitted(driver.uri()));
+        drivers
     }
 
     /// Whether a host has not answered yet since start-up, so that nobody knows whether this log may drive it.
     pub fn awaits_hosts(&self) -> bool {
-        self.host_options.fenced && self.drivers.iter().any(|driver| self.fleet.is_unheard(driver.uri()))
+        self.host_options.fenced && self.fleet.drivers().iter().any(|driver| self.fleet.is_unheard(driver.uri()))
     }
 
     /// The present input of plans.
@@ -60,6 +59,7 @@ impl ReconcileContext {
             now: self.clock.now(),
             options: &self.options,
             server_options: &self.server_options,
+            doubt: self.fleet.doubt(),
         }
     }
 }

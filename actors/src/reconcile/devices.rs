@@ -5,6 +5,10 @@
 //! up, and before another guest can get a volume. It detaches devices that the server does not have, and attaches
 //! missing ones.
 //!
+//! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), it may have attached and detached devices.
+//! A volume that the log misses here may then be attached to another server, and two guests must not write to it. So
+//! differences of such a server are logged and stay, until a hard reboot gives its guest the devices in the log.
+//!
 //! Devices that a process works on wait for the next comparison. The corrections record no events: after a crash, the
 //! control plane compares every host again.
 
@@ -51,8 +55,24 @@ async fn compare(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>, 
     if !has_its_own_devices(server) {
         return Ok(true);
     }
+    if !context.fleet.doubt().trusts(server.created_at) {
+        return doubt(host, driver, id, server).await;
+    }
     Ok(compare_volumes(context, host, driver, id, server).await?
         & compare_interfaces(context, host, driver, id, server).await?)
+}
+
+/// Logs the volumes in which the guest differs from a server that another generation may have changed.
+async fn doubt(host: HostId, driver: &Arc<dyn Driver>, id: InstanceId, server: &Alive) -> DriverResult<bool> {
+    let Some(volumes) = driver.volume_attachment() else { return Ok(true) };
+    let found: BTreeSet<String> = volumes.disks(id).await?.into_iter().collect();
+    let known = server.disks.iter().filter_map(|disk| disk.device.connection.as_ref());
+    let known: BTreeSet<String> = known.map(|connection| connection.serial.clone()).collect();
+    if found != known {
+        let (guest, log) = (format!("{found:?}"), format!("{known:?}"));
+        tracing::warn!(%host, server = %id, guest, log, "another copy of this log drove its hosts: the volumes of the guest differ from the log, leaving both alone");
+    }
+    Ok(true)
 }
 
 async fn compare_volumes(

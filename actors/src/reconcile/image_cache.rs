@@ -33,6 +33,7 @@ use futures::StreamExt as _;
 use crate::hosts::capacity;
 use crate::hosts::fleet::ConnectedHost;
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
 /// Caches that are checked at the same time.
@@ -132,8 +133,9 @@ async fn sweep(context: &ReconcileContext) -> usize {
             continue;
         };
         // A host of another control plane may be about to use the image.
-        if !context.views.hosts.read(|hosts| sharers.iter().all(|host| hosts.get(*host).is_some())) {
-            tracing::debug!(host = %member.hostname, "an unknown host shares the image cache; not cleaning it");
+        let is_ours = |host: &KnownHost| !context.fleet.is_refused(&host.uri);
+        if !context.views.hosts.read(|hosts| sharers.iter().all(|host| hosts.get(*host).is_some_and(is_ours))) {
+            tracing::debug!(host = %member.hostname, "another control plane's host shares the image cache; not cleaning it");
             continue;
         }
         seen.extend(sharers.iter().copied());
@@ -222,6 +224,8 @@ impl Reconciler for UnusedImages {
 
     const NAME: &'static str = "image-cache";
     const REPAIRS: &'static str = "cached images on hosts that nobody has used for long";
+    const ON_A_COPY: CopyConduct<Self::Finding> =
+        CopyConduct::IsHarmless("a host tells which images its disks use, whoever made the disks");
     const FROM_LOG_ALONE: bool = false;
 
     fn period(context: &ReconcileContext) -> Option<Duration> {

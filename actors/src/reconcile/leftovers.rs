@@ -11,6 +11,10 @@
 //! * An incomplete image in a cache is useless. The driver keeps an image that is being uploaded or used. On shared
 //!   storage, the upload may be another host's, so the incomplete image stays.
 //!
+//! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), disks that were set aside may belong to a
+//! move that only the other one knows. They stay, unless the log itself moved the server since. Copies and incomplete
+//! images can be made again.
+//!
 //! Items that the log does not know may be another control plane's, so they stay. The sweep records no events: after a
 //! crash, the next comparison of the host with the log finds the rest.
 
@@ -109,7 +113,9 @@ async fn kept_goes(
 ) -> DriverResult<bool> {
     let Some(_alone) = context.disk_claims.enter(instance) else { return Ok(false) };
     // The check comes after the disk claim, so no move can set disks aside after the check.
-    if !kept_is_left(&server(context, instance).await, host) {
+    let row = context.views.servers.read(|servers| servers.get(instance).cloned());
+    let is_known = row.is_some_and(|row| context.knows_place_of(&row, host));
+    if !is_known || !kept_is_left(&server(context, instance).await, host) {
         return Ok(false);
     }
     let disk = DiskFile { suffix: suffix.to_owned(), size: 0, capacity: 0, raw: false };

@@ -6,6 +6,7 @@
 //! reconcilers.
 
 pub mod context;
+pub mod copies;
 pub(crate) mod devices;
 pub mod image_cache;
 pub mod interfaces;

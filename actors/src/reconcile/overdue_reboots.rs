@@ -13,16 +13,14 @@ use chronova_projections::views::Views;
 
 use crate::instance::{InstanceRequest, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation, moment_before};
 
 /// Servers whose soft reboot was requested at or before `requested_by`, each with the reboot's process.
 pub fn plan(views: &Views, requested_by: Timestamp) -> Vec<(InstanceId, ProcessId)> {
     views.servers.read(|servers| {
         let rebooting = servers.all().filter_map(|row| soft_reboot(row).map(|process| (row, process)));
-        let due = rebooting.filter(|(row, process)| {
-            let action = row.actions.iter().rev().find(|action| action.process == Some(*process));
-            action.is_some_and(|action| action.started_at <= requested_by)
-        });
+        let due = rebooting.filter(|(row, process)| requested(row, *process).is_some_and(|at| at <= requested_by));
         due.map(|(row, process)| (row.id, process)).collect()
     })
 }
@@ -34,6 +32,15 @@ fn soft_reboot(row: &ServerRow) -> Option<ProcessId> {
     }
 }
 
+fn requested(row: &ServerRow, reboot: ProcessId) -> Option<Timestamp> {
+    row.actions.iter().rev().find(|action| action.process == Some(reboot)).map(|action| action.started_at)
+}
+
+/// When the soft reboot was requested. Under the original of a copied log, the server may have moved since.
+fn requested_at(views: &Views, server: InstanceId, reboot: ProcessId) -> Option<Timestamp> {
+    views.servers.read(|servers| requested(servers.get(server)?, reboot))
+}
+
 /// Servers that are due for a hard reboot.
 #[derive(Debug)]
 pub struct OverdueReboots;
@@ -43,6 +50,8 @@ impl Reconciler for OverdueReboots {
 
     const NAME: &'static str = "overdue-reboots";
     const REPAIRS: &'static str = "soft reboots that take longer than `[DEFAULT] reboot_timeout`";
+    const ON_A_COPY: CopyConduct<Self::Finding> =
+        CopyConduct::ActsOnNewGrounds(|views, (server, reboot)| requested_at(views, *server, *reboot));
 
     fn period(context: &ReconcileContext) -> Option<Duration> {
         let timeout = context.options.reboot_timeout;

@@ -13,6 +13,7 @@ use chronova_projections::views::Views;
 
 use crate::instance::{InstanceRequest, InstanceRoot, WorkRequest};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation, moment_before};
 
 /// Servers that entered rescue at or before `rescued_by` and that no process works on, each with the time of its last
@@ -37,6 +38,11 @@ fn rescued_at(row: &ServerRow) -> Option<(Timestamp, Timestamp)> {
     Some((rescue.map_or(server.updated_at, |action| action.updated_at), server.updated_at))
 }
 
+/// When the server entered the rescue. The original of a copied log may have ended it since.
+fn rescued(views: &Views, server: InstanceId) -> Option<Timestamp> {
+    views.servers.read(|servers| rescued_at(servers.get(server)?).map(|(since, _)| since))
+}
+
 /// Servers whose rescue is due to end.
 #[derive(Debug)]
 pub struct OverdueRescues;
@@ -46,6 +52,8 @@ impl Reconciler for OverdueRescues {
 
     const NAME: &'static str = "overdue-rescues";
     const REPAIRS: &'static str = "rescues that last longer than `[DEFAULT] rescue_timeout`";
+    const ON_A_COPY: CopyConduct<Self::Finding> =
+        CopyConduct::ActsOnNewGrounds(|views, (server, _)| rescued(views, *server));
 
     fn period(context: &ReconcileContext) -> Option<Duration> {
         let timeout = context.options.rescue_timeout;

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::gateway::CommandGateway;
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
 /// The trait of a host that takes no new servers.
@@ -109,6 +110,7 @@ impl Reconciler for OutdatedProviders {
 
     const NAME: &'static str = "placement";
     const REPAIRS: &'static str = "aggregates and traits of hosts that Placement does not show";
+    const ON_A_COPY: CopyConduct<Self::Finding> = CopyConduct::ChangesLogAlone;
     const AT_START: bool = true;
 
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {

@@ -12,6 +12,7 @@ use chronova_projections::views::Views;
 
 use crate::quota::{QuotaCommand, QuotaRoot};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
 /// Quota that is reserved for no living server.
@@ -105,6 +106,7 @@ impl Reconciler for LeakedQuota {
 
     const NAME: &'static str = "quota-leaks";
     const REPAIRS: &'static str = "quota that is held for servers that do not exist";
+    const ON_A_COPY: CopyConduct<Self::Finding> = CopyConduct::ChangesLogAlone;
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 
@@ -130,6 +132,7 @@ impl Reconciler for MisfitQuota {
 
     const NAME: &'static str = "quota-misfits";
     const REPAIRS: &'static str = "quota of another size than its server";
+    const ON_A_COPY: CopyConduct<Self::Finding> = CopyConduct::ChangesLogAlone;
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 

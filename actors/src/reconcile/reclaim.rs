@@ -12,6 +12,7 @@ use chronova_projections::views::Views;
 
 use crate::instance::{InstanceRequest, InstanceRoot};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
 /// Servers that were soft-deleted at or before `deleted_by`, and that no process works on.
@@ -20,6 +21,14 @@ pub fn plan(views: &Views, deleted_by: Timestamp) -> Vec<InstanceId> {
         let due = |phase: Phase| matches!(phase, Phase::SoftDeleted { since, .. } if since <= deleted_by);
         let alive = servers.all().filter_map(|row| row.instance.alive().map(|server| (row.id, server)));
         alive.filter(|(_, server)| due(server.phase) && server.ongoing.is_none()).map(|(id, _)| id).collect()
+    })
+}
+
+/// When the server was soft-deleted. The original of a copied log may have restored it since.
+fn deleted_at(views: &Views, server: InstanceId) -> Option<Timestamp> {
+    views.servers.read(|servers| match servers.get(server)?.instance.alive()?.phase {
+        Phase::SoftDeleted { since, .. } => Some(since),
+        _ => None,
     })
 }
 
@@ -32,6 +41,8 @@ impl Reconciler for DeletedServers {
 
     const NAME: &'static str = "deleted-servers";
     const REPAIRS: &'static str = "deleted servers that nobody restored in `[DEFAULT] reclaim_instance_interval`";
+    const ON_A_COPY: CopyConduct<Self::Finding> =
+        CopyConduct::ActsOnNewGrounds(|views, (server, _)| deleted_at(views, *server));
 
     fn period(context: &ReconcileContext) -> Option<Duration> {
         let interval = context.server_options.reclaim_interval;

@@ -14,9 +14,11 @@ use chronova_projections::views::Views;
 use futures::future::BoxFuture;
 
 use super::context::ReconcileContext;
+use super::copies::CopyConduct;
 use super::options::ReconcileOptions;
 use super::run_counts::ReconcilerTally;
 use super::runner;
+use crate::hosts::doubt::CopyDoubt;
 use crate::server_options::ServerOptions;
 
 /// The input of a plan.
@@ -26,6 +28,8 @@ pub struct Situation<'a> {
     pub now: Timestamp,
     pub options: &'a ReconcileOptions,
     pub server_options: &'a ServerOptions,
+    /// The moment before which another generation of the log drove the hosts.
+    pub doubt: CopyDoubt,
 }
 
 /// The moment `age` before `now`; `None` if the age is zero, which means never.
@@ -43,6 +47,9 @@ pub trait Reconciler: Send + Sync + 'static {
     const NAME: &'static str;
     /// The differences that it repairs, in words for operators.
     const REPAIRS: &'static str;
+    /// Its conduct on a log that was copied or restored. There is no default: a reconciler that forgets it could destroy
+    /// what the original made after the copy.
+    const ON_A_COPY: CopyConduct<Self::Finding>;
     /// Whether it acts only on findings of two plans in a row, because a request under way may cause such a finding for
     /// a moment.
     const DEBOUNCES: bool = false;
@@ -67,7 +74,7 @@ pub trait Reconciler: Send + Sync + 'static {
         false
     }
 
-    /// Finds all differences.
+    /// Finds all differences. Callers use `findings`, which leaves out those that a copy must not repair.
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding>;
 
     /// Describes a finding in one line for operators.
@@ -84,4 +91,15 @@ pub trait Reconciler: Send + Sync + 'static {
     {
         runner::forever::<Self>(context, tally)
     }
+}
+
+/// The differences that `R` may repair.
+pub(super) fn findings<R: Reconciler>(situation: Situation<'_>) -> BTreeSet<R::Finding> {
+    let mut found = R::plan(situation);
+    if let CopyConduct::ActsOnNewGrounds(learned_at) = R::ON_A_COPY
+        && !situation.doubt.is_none()
+    {
+        found.retain(|finding| learned_at(situation.views, finding).is_some_and(|at| situation.doubt.trusts(at)));
+    }
+    found
 }

@@ -11,7 +11,8 @@ use chronova_events::store::tail::Subscription;
 use futures::future::BoxFuture;
 
 use super::context::ReconcileContext;
-use super::reconciler::Reconciler;
+use super::copies::CopyConduct;
+use super::reconciler::{Reconciler, findings};
 use super::run_counts::ReconcilerTally;
 
 /// Runs a reconciler periodically, and also at each event that wakes it. Events after this call wake the reconciler,
@@ -86,8 +87,12 @@ pub(crate) async fn once<R: Reconciler>(
     tally: &ReconcilerTally,
     before: &mut BTreeSet<R::Finding>,
 ) {
+    // A host that has not answered yet may be one that another generation drove.
+    if matches!(R::ON_A_COPY, CopyConduct::ActsOnNewGrounds(_)) && context.awaits_hosts() {
+        return;
+    }
     let begun = Instant::now();
-    let found = R::plan(context.situation());
+    let found = findings::<R>(context.situation());
     let due = due::<R>(&found, before);
     let failures = if due.is_empty() { 0 } else { R::act(context, due).await };
     *before = found;
@@ -103,7 +108,7 @@ fn due<R: Reconciler>(found: &BTreeSet<R::Finding>, before: &BTreeSet<R::Finding
 pub(super) async fn at_start<R: Reconciler>(context: &ReconcileContext, tally: &ReconcilerTally) {
     if R::AT_START {
         let begun = Instant::now();
-        let found = R::plan(context.situation());
+        let found = findings::<R>(context.situation());
         let failures = if found.is_empty() { 0 } else { R::act(context, found).await };
         tally.record(begun, context.clock.now(), failures);
     }
@@ -111,8 +116,14 @@ pub(super) async fn at_start<R: Reconciler>(context: &ReconcileContext, tally: &
 
 #[cfg(test)]
 mod tests {
+    use chronova_events::envelope::Timestamp;
+    use chronova_projections::views::Views;
+
     use super::*;
+    use crate::hosts::doubt::CopyDoubt;
+    use crate::reconcile::options::ReconcileOptions;
     use crate::reconcile::reconciler::Situation;
+    use crate::server_options::ServerOptions;
 
     struct Numbers<const DEBOUNCES: bool>;
 
@@ -121,10 +132,12 @@ mod tests {
 
         const NAME: &'static str = "numbers";
         const REPAIRS: &'static str = "nothing";
+        const ON_A_COPY: CopyConduct<i32> =
+            CopyConduct::ActsOnNewGrounds(|_, number| Some(Timestamp(i64::from(*number))));
         const DEBOUNCES: bool = DEBOUNCES;
 
         fn plan(_: Situation<'_>) -> BTreeSet<i32> {
-            BTreeSet::new()
+            BTreeSet::from([1, 2, 3])
         }
 
         fn describe(number: &i32) -> String {
@@ -134,6 +147,21 @@ mod tests {
         async fn act(_: &ReconcileContext, _: BTreeSet<i32>) -> usize {
             0
         }
+    }
+
+    #[test]
+    fn on_a_copy_a_reconciler_acts_on_new_grounds_only() {
+        let (views, options, server_options) = (Views::new(), ReconcileOptions::default(), ServerOptions::default());
+        let on = |doubt| Situation {
+            views: &views,
+            now: Timestamp(9),
+            options: &options,
+            server_options: &server_options,
+            doubt: CopyDoubt(doubt),
+        };
+        assert_eq!(findings::<Numbers<false>>(on(None)), BTreeSet::from([1, 2, 3]));
+        assert_eq!(findings::<Numbers<false>>(on(Some(Timestamp(2)))), BTreeSet::from([2, 3]));
+        assert_eq!(findings::<Numbers<false>>(on(Some(Timestamp(4)))), BTreeSet::new());
     }
 
     #[test]

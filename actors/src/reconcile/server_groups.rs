@@ -10,6 +10,7 @@ use chronova_events::ids::{InstanceId, ProjectId, ServerGroupId};
 use chronova_projections::views::Views;
 
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 
@@ -58,6 +59,7 @@ impl Reconciler for StaleMembers {
 
     const NAME: &'static str = "server-groups";
     const REPAIRS: &'static str = "members of server groups whose servers do not exist";
+    const ON_A_COPY: CopyConduct<Self::Finding> = CopyConduct::ChangesLogAlone;
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 

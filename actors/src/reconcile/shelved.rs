@@ -10,6 +10,7 @@ use chronova_projections::views::Views;
 
 use crate::instance::{InstanceRequest, InstanceRoot, WorkRequest};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 
 /// Servers that were shelved at or before `shelved_by`, and that no process works on.
@@ -18,6 +19,14 @@ pub fn plan(views: &Views, shelved_by: Timestamp) -> Vec<InstanceId> {
         let due = |phase: Phase| matches!(phase, Phase::Shelved { since, .. } if since <= shelved_by);
         let alive = servers.all().filter_map(|row| row.instance.alive().map(|server| (row.id, server)));
         alive.filter(|(_, server)| due(server.phase) && server.ongoing.is_none()).map(|(id, _)| id).collect()
+    })
+}
+
+/// When the server was shelved. The original of a copied log may have unshelved it since.
+fn shelved_at(views: &Views, server: InstanceId) -> Option<Timestamp> {
+    views.servers.read(|servers| match servers.get(server)?.instance.alive()?.phase {
+        Phase::Shelved { since, .. } => Some(since),
+        _ => None,
     })
 }
 
@@ -31,6 +40,8 @@ impl Reconciler for ShelvedServers {
 
     const NAME: &'static str = "shelved-servers";
     const REPAIRS: &'static str = "shelved servers that stay on a host longer than `[DEFAULT] shelved_offload_time`";
+    const ON_A_COPY: CopyConduct<Self::Finding> =
+        CopyConduct::ActsOnNewGrounds(|views, (server, _)| shelved_at(views, *server));
 
     fn period(context: &ReconcileContext) -> Option<Duration> {
         context.server_options.shelved_offload.map(|_| context.options.period)

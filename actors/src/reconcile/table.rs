@@ -11,7 +11,7 @@ use super::overdue_rescues::OverdueRescues;
 use super::placement::OutdatedProviders;
 use super::quota::{LeakedQuota, MisfitQuota};
 use super::reclaim::DeletedServers;
-use super::reconciler::{Reconciler, Situation};
+use super::reconciler::{Reconciler, Situation, findings};
 use super::run_counts::ReconcilerTally;
 use super::runner;
 use super::server_groups::StaleMembers;
@@ -33,6 +33,8 @@ pub struct ReconcilerRow {
     pub by_clock: bool,
     pub follows_log: bool,
     pub from_log_alone: bool,
+    /// Its conduct on a log that was copied or restored, in the word of [`super::copies::CopyConduct`].
+    pub on_copy: &'static str,
     pub(crate) run: fn(Arc<ReconcileContext>, Arc<ReconcilerTally>) -> BoxFuture<'static, ()>,
     pub(crate) sweep: for<'a> fn(&'a ReconcileContext, &'a ReconcilerTally) -> BoxFuture<'a, ()>,
     plan: fn(Situation<'_>) -> Vec<String>,
@@ -55,9 +57,10 @@ const fn row<R: Reconciler>() -> ReconcilerRow {
         by_clock: R::BY_CLOCK,
         follows_log: R::FOLLOWS_LOG,
         from_log_alone: R::FROM_LOG_ALONE,
+        on_copy: R::ON_A_COPY.word(),
         run: R::run,
         sweep: |context, tally| Box::pin(runner::at_start::<R>(context, tally)),
-        plan: |situation| R::plan(situation).iter().map(R::describe).collect(),
+        plan: |situation| findings::<R>(situation).iter().map(R::describe).collect(),
     }
 }
 
@@ -90,6 +93,15 @@ mod tests {
     fn names_of_reconcilers_are_unique() {
         let names: BTreeSet<&str> = RECONCILERS.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), RECONCILERS.len());
+    }
+
+    #[test]
+    fn the_page_says_of_each_reconciler_what_it_does_on_a_copy() {
+        let page = include_str!("../../../docs/reconcilers.md");
+        for row in RECONCILERS {
+            let line = format!("| `{}` | {} |", row.name, row.on_copy);
+            assert!(page.contains(&line), "docs/reconcilers.md lacks: {line}");
+        }
     }
 
     /// Events could wake the second plan a moment after the first, while the request that caused both is still under

@@ -11,6 +11,7 @@ use chronova_projections::views::Views;
 
 use crate::instance::{InstanceRequest, InstanceRoot, MoveRequest};
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation, moment_before};
 
 /// Servers with a move to confirm now: one that ended at or before `moved_by`, or that a reset of the state left
@@ -27,6 +28,11 @@ pub fn plan(views: &Views, moved_by: Option<Timestamp>) -> Vec<InstanceId> {
     })
 }
 
+/// When the server's last move changed. The original of a copied log may have reverted the move since.
+fn moved_at(views: &Views, server: InstanceId) -> Option<Timestamp> {
+    views.migrations.read(|migrations| migrations.last_of(server).map(|migration| migration.updated_at))
+}
+
 /// Confirms due moves. A finding is a server, and the latest end of a move that is due now.
 #[derive(Debug)]
 pub struct UnconfirmedMoves;
@@ -37,6 +43,8 @@ impl Reconciler for UnconfirmedMoves {
     const NAME: &'static str = "unconfirmed-moves";
     const REPAIRS: &'static str =
         "moves that nobody confirmed in `[DEFAULT] resize_confirm_window`, or that a reset left";
+    const ON_A_COPY: CopyConduct<Self::Finding> =
+        CopyConduct::ActsOnNewGrounds(|views, (server, _)| moved_at(views, *server));
 
     fn plan(situation: Situation<'_>) -> BTreeSet<Self::Finding> {
         let by = moment_before(situation.now, situation.options.resize_confirm_window);

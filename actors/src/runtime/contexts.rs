@@ -49,7 +49,7 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// Builds the contexts, and starts nothing. `drivers` has one driver for each configured host.
+    /// Builds the contexts, and starts nothing. `drivers` has one driver for each host of the fleet.
     pub fn assemble(
         leadership: Leadership,
         drivers: Vec<Arc<dyn Driver>>,
@@ -58,8 +58,7 @@ impl Contexts {
     ) -> Self {
         let Leadership { log, clock, views, gateway, interference } = leadership;
         let Ports { networks, images, volumes, keys } = ports;
-        let uris = drivers.iter().map(|driver| driver.uri().to_owned());
-        let fleet = ConnectedHosts::new(views.hosts.read(Hosts::highest), uris);
+        let fleet = ConnectedHosts::new(views.hosts.read(Hosts::highest), drivers);
         let server_options = Arc::new(options.servers);
         let host_options = Arc::new(options.hosts);
         let placement = Arc::new(PlacementMirror {
@@ -106,7 +105,6 @@ impl Contexts {
             log: Arc::clone(&log),
             clock: Arc::clone(&clock),
             fleet: Arc::clone(&fleet),
-            drivers,
             networks: Arc::clone(&networks),
             image_holds: Arc::clone(&image_holds),
             placement: Arc::clone(&placement),

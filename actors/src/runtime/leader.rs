@@ -3,9 +3,11 @@
 //!
 //! Two leaders at the same time would both drive each host. [`crate::coordination`] lists what else must not run twice.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronova_events::envelope::Meta;
+use chronova_events::fleet::FleetChanges;
 use chronova_events::ids::HostId;
 use chronova_hypervisor::driver::Driver;
 use tokio::task::JoinSet;
@@ -13,8 +15,11 @@ use tokio::task::JoinSet;
 use super::contexts::{Contexts, Ports};
 use super::leadership::Leadership;
 use super::options::RuntimeOptions;
+use crate::fleet::keeper::{HostKeeper, HostSource};
+use crate::fleet::{FleetId, FleetRoot};
 use crate::host::{HostCommand, HostRoot};
 use crate::hosts::agent;
+use crate::hosts::fence::LogIdentity;
 use crate::notifications::publisher::NotificationPublisher;
 use crate::notifications::{NotificationOptions, NotificationTransport};
 use crate::operations::Operations;
@@ -34,17 +39,32 @@ pub struct Leader {
 
 impl Leader {
     /// Runs the sweeps, continues unfinished processes, and starts the reconcilers and the host agents. No request may
-    /// be served before this function returns. `drivers`: one for each host that is configured.
+    /// be served before this function returns. `hosts`: those of the configuration file.
     pub async fn start(
         leadership: Leadership,
-        drivers: Vec<Arc<dyn Driver>>,
+        hosts: impl Into<HostSource>,
         ports: Ports,
         options: RuntimeOptions,
     ) -> Self {
+        let hosts = hosts.into();
+        // The keeper of hosts reads the events after this position; a repeated one is harmless.
+        let followed = leadership.log.subscribe(leadership.views.position());
+        let changes = leadership.gateway.look::<FleetRoot>(&FleetId).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "the changes of the fleet cannot be read: only configured hosts are used");
+            FleetChanges::default()
+        });
         let notifications = options.notifications.clone();
-        let contexts = Contexts::assemble(leadership, drivers, ports, options);
-        let (store, drivers) = (&contexts.reconcile.log, &contexts.reconcile.drivers);
-        retire(&contexts.steps, drivers).await;
+        let contexts = Contexts::assemble(leadership, hosts.at_start(&changes), ports, options);
+        let (store, drivers) = (&contexts.reconcile.log, contexts.hosts.fleet.drivers());
+        // The reconcilers must know of a copy before they run.
+        match LogIdentity::of(&**store).await {
+            Ok(identity) => contexts.hosts.fleet.doubt_until(identity.and_then(|identity| identity.copied_at)),
+            Err(error) => {
+                tracing::error!(%error, "the identity of the log cannot be read: it is taken for a copy");
+                contexts.hosts.fleet.doubt_until(Some(contexts.hosts.clock.now()));
+            }
+        }
+        retire(&contexts.steps, &drivers).await;
         let tallies: Vec<_> = RECONCILERS.iter().map(|row| Arc::new(ReconcilerTally::new(row.name))).collect();
         for (reconciler, tally) in RECONCILERS.iter().zip(&tallies) {
             (reconciler.sweep)(&contexts.reconcile, tally).await;
@@ -54,9 +74,19 @@ impl Leader {
         for (reconciler, tally) in RECONCILERS.iter().zip(&tallies) {
             tasks.spawn((reconciler.run)(Arc::clone(&contexts.reconcile), Arc::clone(tally)));
         }
+        let mut agents = BTreeMap::new();
         for driver in drivers {
-            tasks.spawn(agent::attend(Arc::clone(&contexts.hosts), Arc::clone(store), Arc::clone(driver)));
+            let attended = agent::attend(Arc::clone(&contexts.hosts), Arc::clone(store), Arc::clone(&driver));
+            agents.insert(driver.uri().to_owned(), tasks.spawn(attended));
         }
+        let keeper = HostKeeper {
+            context: Arc::clone(&contexts.hosts),
+            store: Arc::clone(store),
+            operations: Arc::clone(&contexts.operations),
+            opener: hosts.opener,
+            agents,
+        };
+        tasks.spawn(keeper.keep(followed));
         tasks.spawn(publisher(&contexts, *notifications).run());
         Self { contexts, tasks, tallies }
     }

@@ -14,7 +14,7 @@ use super::memory::MemoryStore;
 use super::{AppendError, EventStore, Expected, StreamSnapshot};
 use crate::chain::{Anchor, Chain, EventHash};
 use crate::codec::MAX_PAYLOAD;
-use crate::envelope::{Cause, Meta, NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
+use crate::envelope::{Cause, Meta, NewEvent, Position, Recorded, RequestSource, Revision, StreamId, Timestamp};
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
 use crate::process::{ProcessEvent, StepUndone};
 use crate::registry::{Event, NounEvent};
@@ -237,9 +237,19 @@ pub async fn what_is_read_is_what_was_written(backend: &dyn Backend) {
         user: UserId::new("u"),
         project: project.map(ProjectId::new),
         roles,
+        source: None,
+    };
+    let from = |address: Option<&str>, agent: Option<&str>| Cause::User {
+        user: UserId::new("u"),
+        project: None,
+        roles: vec!["member".into()],
+        source: RequestSource::new(address.and_then(|address| address.parse().ok()), agent),
     };
     let causes = [
         user(Some("p"), vec!["admin".into(), "a \"quoted\", one".into()]),
+        from(Some("192.0.2.1"), Some("openstacksdk/4.0 \"x\"")),
+        from(Some("2001:db8::1"), None),
+        from(None, Some("curl/8")),
         user(None, Vec::new()),
         user(Some(""), vec![String::new()]),
         Cause::Process { process: ProcessId::random() },

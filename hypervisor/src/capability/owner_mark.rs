@@ -4,6 +4,7 @@
 //! must not be driven by another one beside it. Different installations may share a host, so each has its own mark.
 
 use async_trait::async_trait;
+use chronova_events::envelope::Timestamp;
 use uuid::Uuid;
 
 use crate::driver::DriverResult;
@@ -15,12 +16,15 @@ pub struct HostOwner {
     pub installation: Uuid,
     /// Differs in each copy.
     pub generation: Uuid,
+    /// When the host was taken over from another generation, whose changes this log does not know. `None`: no other
+    /// generation has driven the host.
+    pub taken_at: Option<Timestamp>,
 }
 
 #[async_trait]
 pub trait OwnerMark: Send + Sync {
-    /// The generation of this installation that drives the host; `None` if none does.
-    async fn generation_of(&self, installation: Uuid) -> DriverResult<Option<Uuid>>;
+    /// The log of this installation that drives the host; `None` if none does.
+    async fn owner_of(&self, installation: Uuid) -> DriverResult<Option<HostOwner>>;
     /// Makes the host remember `owner` instead of another generation of the same installation.
     async fn remember(&self, owner: HostOwner) -> DriverResult<()>;
 }

@@ -1,5 +1,6 @@
 //! The mark of the log that drives the host.
 
+use chronova_events::envelope::Timestamp;
 use uuid::Uuid;
 
 use super::{CheckOutcome, Checked as _, Trial, require};
@@ -12,12 +13,13 @@ impl Trial {
     pub(super) async fn owner(&self) -> CheckOutcome {
         let mark = self.driver.owner_mark().needed()?;
         let [installation, other] = [0x0c0f_fee1, 0x0c0f_fee2].map(Uuid::from_u128);
-        for generation in [3, 4].map(Uuid::from_u128) {
-            mark.remember(HostOwner { installation, generation }).await.check("a host remembers a generation")?;
-            let found = mark.generation_of(installation).await.check("a host tells who drives it")?;
-            require("the generation is the last one", found == Some(generation), found)?;
+        for (generation, taken_at) in [(3, None), (4, Some(Timestamp(7)))] {
+            let owner = HostOwner { installation, generation: Uuid::from_u128(generation), taken_at };
+            mark.remember(owner).await.check("a host remembers a generation")?;
+            let found = mark.owner_of(installation).await.check("a host tells who drives it")?;
+            require("the owner is the last one", found == Some(owner), found)?;
         }
-        let found = mark.generation_of(other).await.check("a host is asked about another installation")?;
+        let found = mark.owner_of(other).await.check("a host is asked about another installation")?;
         require("another installation has no mark", found.is_none(), found)
     }
 }

@@ -4,6 +4,7 @@
 //! secret's id derives from the installation's id, and its description has the generation.
 
 use async_trait::async_trait;
+use chronova_events::envelope::Timestamp;
 use uuid::Uuid;
 use virt::connect::Connect;
 
@@ -16,27 +17,33 @@ use crate::xml::Element;
 
 const CALL: &str = "owner mark";
 const WORDS: &str = "Chronova: this host is driven by generation ";
+/// Before the time at which the host was taken over, in microseconds since 1970.
+const TAKEN: &str = "taken-over-at=";
 
 /// The id of the secret. Each installation has its own.
 fn secret_of(installation: Uuid) -> Uuid {
     Uuid::new_v5(&installation, b"chronova-owner")
 }
 
-fn read(connect: &Connect, installation: Uuid) -> DriverResult<Option<Uuid>> {
+fn read(connect: &Connect, installation: Uuid) -> DriverResult<Option<HostOwner>> {
     let Some(secret) = found(CALL, connect.lookup_secret_by_uuid(secret_of(installation)))? else { return Ok(None) };
     let xml = secret.xml_desc(0).during(CALL)?;
     let unreadable = || DriverError::Failed { call: CALL, message: format!("the mark cannot be read: {xml}") };
-    generation_in(&xml).map(Some).ok_or_else(unreadable)
+    owner_in(&xml, installation).map(Some).ok_or_else(unreadable)
 }
 
-fn generation_in(xml: &str) -> Option<Uuid> {
+fn owner_in(xml: &str, installation: Uuid) -> Option<HostOwner> {
     let document = roxmltree::Document::parse(xml).ok()?;
     let description = document.descendants().find(|node| node.has_tag_name("description"))?.text()?;
-    description.trim().strip_prefix(WORDS)?.split_whitespace().next()?.parse().ok()
+    let words = description.trim().strip_prefix(WORDS)?;
+    let generation = words.split_whitespace().next()?.parse().ok()?;
+    let taken_at = words.split_whitespace().find_map(|word| word.strip_prefix(TAKEN));
+    Some(HostOwner { installation, generation, taken_at: taken_at.map(str::parse).transpose().ok()?.map(Timestamp) })
 }
 
 fn mark(owner: HostOwner) -> Element {
-    let description = format!("{WORDS}{} of the installation {}", owner.generation, owner.installation);
+    let taken_at = owner.taken_at.map_or_else(String::new, |at| format!(" {TAKEN}{}", at.0));
+    let description = format!("{WORDS}{} of the installation {}{taken_at}", owner.generation, owner.installation);
     Element::new("secret")
         .attr("ephemeral", "no")
         .attr("private", "yes")
@@ -46,7 +53,7 @@ fn mark(owner: HostOwner) -> Element {
 
 #[async_trait]
 impl OwnerMark for LibvirtDriver {
-    async fn generation_of(&self, installation: Uuid) -> DriverResult<Option<Uuid>> {
+    async fn owner_of(&self, installation: Uuid) -> DriverResult<Option<HostOwner>> {
         self.ask(CALL, move |connect, _| read(connect, installation)).await
     }
 
@@ -61,10 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_tells_its_generation() {
-        let owner = HostOwner { installation: Uuid::from_u128(1), generation: Uuid::from_u128(2) };
-        assert_eq!(generation_in(&mark(owner).render()), Some(owner.generation));
+    fn a_mark_tells_its_owner() {
+        let [installation, generation] = [1, 2].map(Uuid::from_u128);
+        for taken_at in [None, Some(Timestamp(1_700_000_000_000_007))] {
+            let owner = HostOwner { installation, generation, taken_at };
+            assert_eq!(owner_in(&mark(owner).render(), installation), Some(owner));
+        }
         let other = "<secret><uuid>x</uuid><description>a secret of somebody else</description></secret>";
-        assert_eq!(generation_in(other), None);
+        assert_eq!(owner_in(other, installation), None);
     }
 }

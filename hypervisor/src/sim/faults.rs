@@ -80,7 +80,7 @@ calls! {
     MigrationData = "migration_data",
     DestinationObstacles = "destination_obstacles",
     StorageSharers = "storage_sharers",
-    GenerationOf = "generation_of",
+    OwnerOf = "owner_of",
     Remember = "remember",
     PrepareDestination = "prepare_destination",
     StartMigration = "start_migration",

@@ -13,7 +13,8 @@ use std::sync::{Mutex, PoisonError};
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use thiserror::Error;
-use uuid::Uuid;
+
+use crate::capability::owner_mark::HostOwner;
 
 #[derive(Debug, Error)]
 pub enum JournalError {
@@ -77,8 +78,8 @@ pub(super) enum SimChange {
     /// The time since which the image is unused.
     Idle(String, Timestamp),
     Busy(String),
-    /// The generation of this installation drives the host.
-    Owner(Uuid, Uuid),
+    /// This log drives the host.
+    Owner(HostOwner),
     /// The disk with this suffix is based on the image.
     Base(InstanceId, String, String),
 }
@@ -121,7 +122,10 @@ impl SimChange {
             Self::NoImage(checksum) => format!("{host} no-image {checksum}\n"),
             Self::Idle(checksum, since) => format!("{host} idle {checksum} {}\n", since.0),
             Self::Busy(checksum) => format!("{host} busy {checksum}\n"),
-            Self::Owner(installation, generation) => format!("{host} owner {installation} {generation}\n"),
+            Self::Owner(HostOwner { installation, generation, taken_at }) => {
+                let taken_at = taken_at.map_or_else(String::new, |at| format!(" {}", at.0));
+                format!("{host} owner {installation} {generation}{taken_at}\n")
+            }
             Self::Base(instance, disk, checksum) => format!("{host} base {instance} {disk} {checksum}\n"),
         }
     }
@@ -183,8 +187,12 @@ impl SimChange {
             }
             "busy" => Self::Busy(rest.to_owned()),
             "owner" => {
-                let (installation, generation) = rest.split_once(' ')?;
-                Self::Owner(installation.parse().ok()?, generation.parse().ok()?)
+                let mut words = rest.split(' ');
+                Self::Owner(HostOwner {
+                    installation: words.next()?.parse().ok()?,
+                    generation: words.next()?.parse().ok()?,
+                    taken_at: words.next().map(str::parse).transpose().ok()?.map(Timestamp),
+                })
             }
             "base" => {
                 let (instance, disk) = device(rest)?;

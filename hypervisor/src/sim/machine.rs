@@ -17,6 +17,7 @@ pub use super::guest::SimGuest;
 use super::journal::{Journal, SimChange};
 use super::uri::SimUri;
 use super::volumes::SimPool;
+use crate::capability::owner_mark::HostOwner;
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
 use crate::pinning::Pinning;
@@ -55,8 +56,8 @@ pub(super) struct SimMachine {
     /// The content of small images that this process uploaded.
     pub(super) image_content: BTreeMap<String, Bytes>,
     pub(super) networks: BTreeSet<NetworkId>,
-    /// The generation that drives the machine, by installation.
-    pub(super) owners: BTreeMap<uuid::Uuid, uuid::Uuid>,
+    /// The logs that drive the machine, by installation.
+    pub(super) owners: BTreeMap<uuid::Uuid, HostOwner>,
     pub(super) filters: BTreeSet<String>,
     /// The volumes of the volume service. All machines may share them.
     pub(super) volumes: SimPool,
@@ -234,7 +235,7 @@ impl SimMachine {
             | SimChange::Base(..) => {
                 self.apply_to_images(change);
             }
-            SimChange::Owner(of, generation) => drop(self.owners.insert(*of, *generation)),
+            SimChange::Owner(owner) => drop(self.owners.insert(owner.installation, *owner)),
             SimChange::Network(_) | SimChange::NoNetwork(_) | SimChange::Filter(_) | SimChange::NoFilter(_) => {
                 self.apply_to_surroundings(change);
             }
@@ -280,7 +281,7 @@ impl SimMachine {
         let mut changes: Vec<SimChange> = Vec::new();
         changes.extend(self.image_changes());
         changes.extend(self.networks.iter().copied().map(SimChange::Network));
-        changes.extend(self.owners.iter().map(|(of, generation)| SimChange::Owner(*of, *generation)));
+        changes.extend(self.owners.values().copied().map(SimChange::Owner));
         changes.extend(self.filters.iter().cloned().map(SimChange::Filter));
         changes.extend(self.leaks.iter().copied().map(SimChange::Leak));
         changes.extend(self.volume_changes());

@@ -12,12 +12,11 @@ use crate::driver::DriverResult;
 
 #[async_trait]
 impl OwnerMark for SimHost {
-    async fn generation_of(&self, installation: Uuid) -> DriverResult<Option<Uuid>> {
-        self.perform(DriverCall::GenerationOf, |machine| Ok(machine.owners.get(&installation).copied())).await
+    async fn owner_of(&self, installation: Uuid) -> DriverResult<Option<HostOwner>> {
+        self.perform(DriverCall::OwnerOf, |machine| Ok(machine.owners.get(&installation).copied())).await
     }
 
     async fn remember(&self, owner: HostOwner) -> DriverResult<()> {
-        let change = SimChange::Owner(owner.installation, owner.generation);
-        self.perform(DriverCall::Remember, |machine| machine.change(&change)).await
+        self.perform(DriverCall::Remember, |machine| machine.change(&SimChange::Owner(owner))).await
     }
 }

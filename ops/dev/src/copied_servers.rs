@@ -255,7 +255,7 @@ impl Pattern {
 fn cause(of: &Cause, process: ProcessId, project: &ProjectId) -> Cause {
     match of {
         Cause::User { user, roles, .. } => {
-            Cause::User { user: user.clone(), project: Some(project.clone()), roles: roles.clone() }
+            Cause::User { user: user.clone(), project: Some(project.clone()), roles: roles.clone(), source: None }
         }
         Cause::Process { .. } => Cause::Process { process },
         Cause::System { part } => Cause::System { part: part.clone() },

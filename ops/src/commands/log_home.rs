@@ -8,9 +8,9 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::{Meta, NewEvent, Position, Timestamp};
 use chronova_events::installation::{CopyOrigin, GenerationBegun, InstallationEvent, LogGeneration};
@@ -22,19 +22,11 @@ use super::{CommandFailure, DataDir};
 
 /// Begins a new generation if the file of the open log is a copy. The first start on a log only notes the file.
 pub async fn settle(data: &DataDir, log: &dyn EventStore) -> Result<()> {
-    let path = data.home();
-    let failed = || format!("cannot note the identity of the log in {}", path.display());
-    let noted = match fs::read_to_string(&path) {
-        Ok(noted) => Some(noted),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error).with_context(failed),
-    };
-    let present = identity(&data.log()).with_context(failed)?;
+    let (noted, present) = notes(data)?;
     if noted.as_ref() == Some(&present) {
         return Ok(());
     }
-    let is_copy = noted.as_ref().is_some_and(|noted| !is_same(noted, &present));
-    if is_copy && log.head() != Position::START {
+    if noted.is_some_and(|noted| !is_same(&noted, &present)) && log.head() != Position::START {
         let generation = begin_generation(log, CopyOrigin::Copied, SystemClock.now()).await?;
         tracing::warn!(
             %generation,
@@ -42,6 +34,22 @@ pub async fn settle(data: &DataDir, log: &dyn EventStore) -> Result<()> {
         );
     }
     Ok(keep(data)?)
+}
+
+/// Whether the log's file is a copy whose generation has not begun.
+pub(super) fn is_copy(data: &DataDir) -> Result<bool, CommandFailure> {
+    let (noted, present) = notes(data)?;
+    Ok(noted.is_some_and(|noted| !is_same(&noted, &present)))
+}
+
+/// The noted identity of the log's file, and the present one.
+fn notes(data: &DataDir) -> Result<(Option<String>, String), CommandFailure> {
+    let at = |path: PathBuf| move |error| CommandFailure::File { path, error };
+    let noted = match fs::read_to_string(data.home()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        read => Some(read.map_err(at(data.home()))?),
+    };
+    Ok((noted, identity(&data.log()).map_err(at(data.log()))?))
 }
 
 /// Whether two notes name the same file. A system that did not tell when the file was created may tell it later.

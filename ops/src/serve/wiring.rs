@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use chronova_actors::fleet::keeper::HostSource;
 use chronova_actors::gateway::CommandGateway;
 use chronova_actors::operations::Operations;
 use chronova_actors::ports::keys::{KeyManager, NoKeyManager};
@@ -129,9 +130,9 @@ async fn lead(config: &Config, mut targets: Targets, member: &Member) -> Result<
     let services = OpenedServices::open(config, &targets, member, &leadership.gateway)?;
     services.begin(config, &leadership).await?;
     volumes::read_keyring(config, &mut targets.drivers.libvirt.images.rbd)?;
-    let drivers = drivers(config, &targets.drivers)?;
+    let hosts = hosts(config, &targets.drivers)?;
     vendor_data::complete(&mut targets.runtime.servers.metadata, config)?;
-    let leader = Leader::start(leadership, drivers, services.ports(), targets.runtime).await;
+    let leader = Leader::start(leadership, hosts, services.ports(), targets.runtime).await;
     let history = member.checkpoints.as_ref().map(|kept| &kept.history);
     let eraser = leader.operations().eraser(&member.log, history);
     // Interrupted erasures are complete before this member serves requests as the leader.
@@ -316,14 +317,16 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// The drivers of all hosts in `[chronova] hypervisors`.
-fn drivers(config: &Config, options: &DriverOptions) -> Result<Vec<Arc<dyn Driver>>> {
-    let mut all = Vec::new();
+/// The hosts in `[chronova] hypervisors`.
+fn hosts(config: &Config, options: &DriverOptions) -> Result<HostSource> {
+    let mut all: Vec<Arc<dyn Driver>> = Vec::new();
     for uri in &config.chronova.hypervisors.0 {
         all.extend(chronova_hypervisor::backend::open(uri, options).context("[chronova] hypervisors")?);
     }
     if all.is_empty() {
-        tracing::warn!("[chronova] hypervisors names no host: no server can be built");
+        tracing::warn!("[chronova] hypervisors names no host: no server can be built before one is added");
     }
-    Ok(all)
+    let options = options.clone();
+    let opener = move |uri: &str| chronova_hypervisor::backend::open(uri, &options).map_err(|error| error.to_string());
+    Ok(HostSource { configured: all, opener: Arc::new(opener) })
 }

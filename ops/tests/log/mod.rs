@@ -46,7 +46,12 @@ fn asked_by(user: &str, request: u128) -> Arc<Meta> {
         request_id: Some(RequestId::new(format!("req-{}", Uuid::from_u128(request)))),
         correlation: Uuid::from_u128(request),
         causation: None,
-        cause: Cause::User { user: user.into(), project: Some("acme".into()), roles: vec!["member".into()] },
+        cause: Cause::User {
+            user: user.into(),
+            project: Some("acme".into()),
+            roles: vec!["member".into()],
+            source: None,
+        },
     })
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chronova_actors::hosts::doubt::CopyDoubt;
 use chronova_actors::ports::{Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
@@ -196,12 +197,12 @@ impl VolumeService for BrokenVolumes {
         self.volumes.release_others(volume, instance, keep, meta).await
     }
 
-    async fn sweep_host(&self, host: HostId, driver: &Arc<dyn Driver>) {
+    async fn sweep_host(&self, host: HostId, driver: &Arc<dyn Driver>, doubt: CopyDoubt) {
         if let (true, Some(pool)) = (self.has(VolumeFault::SweepsAll), driver.volume_store()) {
             for volume in pool.volumes().await.unwrap() {
                 pool.delete_volume(&volume.name).await.unwrap();
             }
         }
-        self.volumes.sweep_host(host, driver).await;
+        self.volumes.sweep_host(host, driver, doubt).await;
     }
 }

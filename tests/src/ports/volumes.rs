@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chronova_actors::hosts::doubt::CopyDoubt;
 use chronova_actors::ports::{
     AttachmentInfo, NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService,
 };
@@ -371,7 +372,7 @@ async fn sweeps(port: &dyn VolumeService, stage: &dyn VolumeStage) -> anyhow::Re
     pool.create_volume("somebody-else", 1 << 30, &VolumeContent::Blank).await?;
     made(port, stage, blank(&own)).await?;
     let before = names(&*driver).await?;
-    port.sweep_host(host, &driver).await;
+    port.sweep_host(host, &driver, CopyDoubt::default()).await;
     let after = names(&*driver).await?;
     promise!(before == after, "the sweep removes a volume that it must keep: {before:?} and {after:?}");
     Ok(())

@@ -4,7 +4,9 @@
 //! DSP0262 defines the actions, and resource types such as `compute/machine`. A type that DSP0262 lacks extends the
 //! nearest type: `compute/machine/group`.
 
-use chronova_events::envelope::{Cause, Recorded};
+use std::sync::Arc;
+
+use chronova_events::envelope::{Cause, Recorded, RequestSource};
 use chronova_events::instance::{InstanceEvent, PowerAction};
 use chronova_events::process::{ProcessEvent, ProcessOutcome};
 use chronova_events::registry::Event;
@@ -34,6 +36,8 @@ pub struct CadfResource {
 pub struct CadfInitiator {
     pub resource: CadfResource,
     pub project: Option<String>,
+    /// The client of that user.
+    pub source: Option<Arc<RequestSource>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +67,10 @@ impl CadfEvent {
         if let Some(project) = &self.initiator.project {
             initiator["project_id"] = json!(project);
         }
+        if let Some(source) = &self.initiator.source {
+            // CADF's host: the address of the client, and its program.
+            initiator["host"] = json!(**source);
+        }
         let reason = self.reason.as_ref().map(|reason| {
             let code = reason.code.map(|code| json!({"reasonType": "HTTP", "reasonCode": code.to_string()}));
             let mut value = code.unwrap_or_else(|| json!({}));
@@ -88,7 +96,11 @@ impl CadfInitiator {
             Cause::Process { process } => ("data/workload/task", process.to_string(), None),
             Cause::System { part } => ("service/compute", part.clone(), None),
         };
-        Self { resource: CadfResource { type_uri, id }, project }
+        let source = match cause {
+            Cause::User { source, .. } => source.clone(),
+            Cause::Process { .. } | Cause::System { .. } => None,
+        };
+        Self { resource: CadfResource { type_uri, id }, project, source }
     }
 }
 
@@ -183,6 +195,7 @@ const TYPES: &[(&str, &str)] = &[
     ("erasure", "data/security/erasure"),
     ("external", "data/external"),
     ("flavor", "compute/flavor"),
+    ("fleet", "compute/node"),
     ("host", "compute/node"),
     ("host_aggregate", "compute/node/aggregate"),
     ("image", "data/image"),

@@ -116,8 +116,13 @@ pub fn cloud_event(recorded: &Recorded) -> Result<Value, DecodeError> {
 
 fn cause(cause: &Cause) -> Value {
     match cause {
-        Cause::User { user, project, roles } => {
-            json!({"user": user.as_str(), "project": project.as_ref().map(ToString::to_string), "roles": roles})
+        Cause::User { user, project, roles, source } => {
+            let mut cause =
+                json!({"user": user.as_str(), "project": project.as_ref().map(ToString::to_string), "roles": roles});
+            if let Some(source) = source {
+                cause["source"] = json!(**source);
+            }
+            cause
         }
         Cause::Process { process } => json!({"process": process.to_string()}),
         Cause::System { part } => json!({"system": part}),
@@ -138,6 +143,8 @@ const CSV: &[AuditColumn] = &[
     ("initiator_type", "/initiator/typeURI"),
     ("initiator_id", "/initiator/id"),
     ("project_id", "/initiator/project_id"),
+    ("address", "/initiator/host/address"),
+    ("agent", "/initiator/host/agent"),
     ("action", "/action"),
     ("target_type", "/target/typeURI"),
     ("target_id", "/target/id"),

@@ -62,6 +62,32 @@ impl DrainRequest {
     }
 }
 
+/// The longest URI of a host.
+const LONGEST_URI: usize = 1_024;
+
+/// `{"host": {"uri": "qemu+tls://compute-7/system"}}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewHostBody {
+    pub(super) uri: String,
+}
+
+impl NewHostBody {
+    pub(super) fn of(ctx: &Ctx) -> Result<Self, Fault> {
+        let wrong = |error: String| Fault::bad_request(format!("The body is not a valid host: {error}."));
+        let given = match &ctx.body {
+            Value::Object(body) if body.len() == 1 => body.get("host"),
+            _ => None,
+        };
+        let given = given.ok_or_else(|| wrong("it must have host and nothing else".to_owned()))?;
+        let body: Self = parsed(given).map_err(wrong)?;
+        if body.uri.len() > LONGEST_URI || body.uri.chars().any(|sign| sign.is_control() || sign.is_whitespace()) {
+            return Err(wrong(format!("uri must have at most {LONGEST_URI} bytes and no spaces")));
+        }
+        Ok(body)
+    }
+}
+
 /// The most image properties of one request.
 const MOST_PROPERTIES: usize = 128;
 

@@ -2,11 +2,14 @@
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::host::{DrainCommand, HostCommand, HostReject, HostRoot};
+use chronova_actors::operations::Operations;
+use chronova_actors::operations::change_fleet::ChangeFleetReject;
+use chronova_actors::operations::remove_host::RemoveHostReject;
 use chronova_events::host::KnownHost;
 use chronova_events::ids::{HostId, ProcessId};
 use serde_json::{Value, json};
 
-use super::bodies::DrainRequest;
+use super::bodies::{DrainRequest, NewHostBody};
 use super::views;
 use crate::ctx::Ctx;
 use crate::dispatch;
@@ -17,6 +20,8 @@ use crate::route::{Route, delete, get, post, put};
 
 pub(super) const ROUTES: &[Route] = &[
     get("operator.hosts.list", "/hosts", handler!(list)).leader().policy("chronova:hosts:list"),
+    post("operator.hosts.add", "/hosts", handler!(add)).any_body().policy("chronova:hosts:add"),
+    delete("operator.hosts.remove", "/hosts/{host}", handler!(remove)).policy("chronova:hosts:remove"),
     get("operator.hosts.show", "/hosts/{host}", handler!(show)).leader().policy("chronova:hosts:show"),
     post("operator.hosts.drain", "/hosts/{host}/drain", handler!(drain)).any_body().policy("chronova:hosts:drain"),
     delete("operator.hosts.drain.cancel", "/hosts/{host}/drain", handler!(cancel)).policy("chronova:hosts:drain"),
@@ -51,6 +56,43 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let host = find(&ctx)?;
     Ok(Reply::ok(json!({"host": views::whole(ctx.queries()?, &host)})))
+}
+
+async fn add(ctx: Ctx) -> Result<Reply, Fault> {
+    let uri = NewHostBody::of(&ctx)?.uri;
+    let use_case = async |operations: &Operations, meta| operations.add_host(&uri, meta).await;
+    dispatch::perform(ctx.dispatch()?, &ctx.permit()?, use_case).await.map_err(|error| not_changed(&uri, error))?;
+    Ok(Reply::json(202, json!({"host": {"uri": uri}})))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let host = find(&ctx)?;
+    let use_case = async |operations: &Operations, meta| operations.retire_host(&host, meta).await;
+    let gone = dispatch::perform(ctx.dispatch()?, &ctx.permit()?, use_case).await;
+    gone.map_err(|error| not_changed(&host.hostname, error))?;
+    Ok(Reply::empty(204))
+}
+
+fn not_changed(name: &str, reject: ChangeFleetReject) -> Fault {
+    match reject {
+        ChangeFleetReject::NoHost(reason) => Fault::bad_request(format!("{reason}.")),
+        ChangeFleetReject::IsThere(uri) => Fault::conflict(format!("A host with the URI {uri} is there already.")),
+        ChangeFleetReject::TakesServers => Fault::conflict(format!(
+            "Compute host {name} takes new servers. Drain it, or disable its service, before you remove it."
+        )),
+        ChangeFleetReject::Fleet(CommandError::Unavailable(cause))
+        | ChangeFleetReject::Remove(
+            RemoveHostReject::Ledger(CommandError::Unavailable(cause))
+            | RemoveHostReject::Aggregates(CommandError::Unavailable(cause))
+            | RemoveHostReject::Host(CommandError::Unavailable(cause)),
+        ) => Fault::of_log(&cause),
+        ChangeFleetReject::Remove(RemoveHostReject::HasServers | RemoveHostReject::Ledger(_)) => {
+            Fault::conflict(format!("Compute host {name} has servers. Drain it before you remove it."))
+        }
+        ChangeFleetReject::Remove(RemoveHostReject::Aggregates(_) | RemoveHostReject::Host(_)) => {
+            Fault::conflict(format!("Compute host {name} changed meanwhile, so look again."))
+        }
+    }
 }
 
 async fn send(ctx: &Ctx, host: &KnownHost, command: DrainCommand) -> Result<Reply, Fault> {

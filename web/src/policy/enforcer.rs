@@ -265,7 +265,7 @@ mod tests {
             caller.system_scope = Some("all".to_owned());
         }
         caller.roles = roles.iter().map(|role| (*role).to_owned()).collect();
-        Arc::new(Requester { caller, request_id: RequestId::new("req-1"), global_request_id: None })
+        Arc::new(Requester { caller, request_id: RequestId::new("req-1"), global_request_id: None, source: None })
     }
 
     fn enforcer(yaml: &str, new_only: bool) -> Result<Enforcer, PolicyError> {

@@ -13,7 +13,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use crate::codec::{BINCODE_2, MAX_PAYLOAD, SEALED};
-use crate::envelope::{Cause, Meta, NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
+use crate::envelope::{Cause, Meta, NewEvent, Position, Recorded, RequestSource, Revision, StreamId, Timestamp};
 use crate::external::{ExternalBytes, ExternalEvent, ExternalRecorded, is_ours};
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
 use crate::registry::{DecodeError, Event, NounEvent};
@@ -76,7 +76,13 @@ struct JsonEnvelope {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum MetadataCause {
-    User { user: UserId, project: Option<ProjectId>, roles: Vec<String> },
+    User {
+        user: UserId,
+        project: Option<ProjectId>,
+        roles: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<RequestSource>,
+    },
     Process(ProcessId),
     System(String),
 }
@@ -84,7 +90,9 @@ enum MetadataCause {
 impl From<&Cause> for MetadataCause {
     fn from(cause: &Cause) -> Self {
         match cause.clone() {
-            Cause::User { user, project, roles } => Self::User { user, project, roles },
+            Cause::User { user, project, roles, source } => {
+                Self::User { user, project, roles, source: source.as_deref().cloned() }
+            }
             Cause::Process { process } => Self::Process(process),
             Cause::System { part } => Self::System(part),
         }
@@ -94,7 +102,9 @@ impl From<&Cause> for MetadataCause {
 impl From<MetadataCause> for Cause {
     fn from(who: MetadataCause) -> Self {
         match who {
-            MetadataCause::User { user, project, roles } => Self::User { user, project, roles },
+            MetadataCause::User { user, project, roles, source } => {
+                Self::User { user, project, roles, source: source.map(Arc::new) }
+            }
             MetadataCause::Process(process) => Self::Process { process },
             MetadataCause::System(part) => Self::System { part },
         }

@@ -9,10 +9,11 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Row};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::chain::{EventContent, EventHash};
-use crate::envelope::{Cause, Meta, Position, Recorded, Revision, StreamId, Timestamp};
+use crate::envelope::{Cause, Meta, Position, Recorded, RequestSource, Revision, StreamId, Timestamp};
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
 use crate::sealed::keys::KeyRing;
 use crate::store::StoreError;
@@ -49,17 +50,35 @@ struct CauseColumns<'a> {
 impl<'a> CauseColumns<'a> {
     fn of(cause: &'a Cause) -> Self {
         match cause {
-            Cause::User { user, project, roles } => Self {
+            Cause::User { user, project, roles, source } => Self {
                 user: Some(user.as_str()),
                 project: project.as_ref().map(ProjectId::as_str),
-                // A list of texts can always be encoded as JSON.
-                roles: serde_json::to_string(roles).ok(),
+                // Texts can always be encoded as JSON.
+                roles: match source {
+                    None => serde_json::to_string(roles).ok(),
+                    Some(source) => serde_json::to_string(&SourcedRoles { roles, source: &**source }).ok(),
+                },
                 ..Self::default()
             },
             Cause::Process { process } => Self { process: Some(process.0.as_bytes()), ..Self::default() },
             Cause::System { part } => Self { system: Some(part), ..Self::default() },
         }
     }
+}
+
+/// The form of the column `roles` with the source of the request. Without it, the column is the list of roles alone, as
+/// it was before sources were recorded. A column of its own would be another file format.
+#[derive(Serialize, Deserialize)]
+struct SourcedRoles<R, S> {
+    roles: R,
+    source: S,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RolesColumn {
+    Alone(Vec<String>),
+    Sourced(SourcedRoles<Vec<String>, RequestSource>),
 }
 
 /// Writes one event.
@@ -209,10 +228,12 @@ fn parse_meta(row: &Row<'_>) -> rusqlite::Result<Option<Meta>> {
     let cause = match (text(row, 11)?, uuid(row, 14)?, text(row, 15)?) {
         (Some(user), None, None) => {
             let roles = text(row, 13)?.and_then(|roles| serde_json::from_str(roles).ok());
-            let Some(roles) = roles else {
-                return Ok(None);
+            let (roles, source) = match roles {
+                Some(RolesColumn::Alone(roles)) => (roles, None),
+                Some(RolesColumn::Sourced(SourcedRoles { roles, source })) => (roles, Some(Arc::new(source))),
+                None => return Ok(None),
             };
-            Cause::User { user: UserId::new(user), project: text(row, 12)?.map(ProjectId::new), roles }
+            Cause::User { user: UserId::new(user), project: text(row, 12)?.map(ProjectId::new), roles, source }
         }
         (None, Some(process), None) => Cause::Process { process: ProcessId(process) },
         (None, None, Some(part)) => Cause::System { part: part.to_owned() },

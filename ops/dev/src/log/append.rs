@@ -34,6 +34,7 @@ fn event() -> NewEvent {
             user: UserId::new("5f4dcc3b5aa765d61d8327deb882cf99"),
             project: Some(ProjectId::new("9f86d081884c7d659a2feaa0c55ad015")),
             roles: vec!["member".to_owned(), "reader".to_owned()],
+            source: None,
         },
     });
     NewEvent::new(ProcessEvent::from(StepUndone { step: "x".repeat(100) }), Timestamp(1), &meta)

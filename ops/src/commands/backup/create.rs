@@ -17,20 +17,22 @@ use chronova_events::store::EventStore;
 use super::super::audit::archive::{Manifest, manifests, segment, sha256};
 use super::super::audit::export::hash_at;
 use super::super::{CommandFailure, Exit, LogPlace};
-use super::at;
 use super::files::{CopiedFiles, KEYS};
 use super::folder::{BackupWriter, store as store_file};
 use super::manifest::{BackupManifest, StoredFile};
+use super::prune::prune;
+use super::{BackupCreateArgs, at};
 
 /// The largest number of rounds of copying. A further round is needed if a file was removed before it was copied.
 const ROUNDS: usize = 100;
 
 pub(super) async fn run(
-    dir: &Path,
+    args: &BackupCreateArgs,
     place: &LogPlace,
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
+    let dir = args.place.dir.as_path();
     if let (Ok(dir), Ok(data)) = (std::path::absolute(dir), std::path::absolute(&place.data.0))
         && dir.starts_with(&data)
     {
@@ -44,15 +46,19 @@ pub(super) async fn run(
     match make(&writer, &backups, place, now, out).await {
         Err(failure) if failure.is_full() => {
             writer.remove_unfinished()?;
-            Err(CommandFailure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "{failure}: no backup was made; the {} older backups in {} are whole. Free space, then run the command \
                  again: it continues where it stopped",
                 backups.len(),
                 dir.display()
-            )))
+            )));
         }
-        made => made,
+        made => made?,
     }
+    if let Some(keep) = args.keep {
+        writeln!(out, "removed {} older backups", prune(&writer, keep)?)?;
+    }
+    Ok(Exit::Yes)
 }
 
 async fn make(
@@ -61,7 +67,7 @@ async fn make(
     place: &LogPlace,
     now: Timestamp,
     out: &mut dyn Write,
-) -> Result<Exit, CommandFailure> {
+) -> Result<(), CommandFailure> {
     let newest = backups.last();
     let mut files = CopiedFiles::after(newest);
     let log = writer.folder.log();
@@ -92,7 +98,7 @@ async fn make(
             manifest.position,
             manifest.position - before
         )?;
-        return Ok(Exit::Yes);
+        return Ok(());
     }
     Err(CommandFailure::Usage("images are deleted faster than they can be copied: run the command again".to_owned()))
 }

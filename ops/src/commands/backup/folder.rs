@@ -6,7 +6,7 @@
 //! | `log/` | the log, as an archive that `chronova audit --archive DIR/log` reads |
 //! | `files/HASH` | the content of a file of the data folder |
 //! | `keys/HASH` | the keys of the personal fields: only those of the newest backup, which have all older keys, too |
-//! | `lock` | held by the command that writes |
+//! | `lock` | held by the command that writes, and shared by commands that restore |
 //!
 //! The names of incomplete files end in `.tmp`. An interrupted command leaves such files, and the next command removes
 //! them.
@@ -24,10 +24,11 @@ use super::at;
 use super::manifest::{BackupManifest, StoredFile, hexadecimal};
 
 const TEMPORARY: &str = "tmp";
+const LOCK: &str = "lock";
 const CHUNK: usize = 1 << 18;
 
 /// A manifest, or the name of a damaged manifest and its damage.
-type ReadManifest = Result<BackupManifest, (String, String)>;
+pub(super) type ReadManifest = Result<BackupManifest, (String, String)>;
 
 /// The folder of backups.
 #[derive(Debug)]
@@ -40,6 +41,14 @@ pub(super) struct BackupFolder {
 pub(super) struct BackupWriter {
     pub(super) folder: BackupFolder,
     _lock: File,
+}
+
+/// The right to read the folder while nobody writes to it. A writer removes files that the newest backup does not need.
+#[derive(Debug)]
+pub(super) struct BackupReader {
+    pub(super) folder: BackupFolder,
+    /// `None`: the folder is a copy without a lock, which nobody writes to.
+    _lock: Option<File>,
 }
 
 impl BackupFolder {
@@ -73,7 +82,9 @@ impl BackupFolder {
             let dir = self.dir.display();
             CommandFailure::Usage(format!("{dir}/{name}: {problem}; `chronova backup verify {dir}` shows all damage"))
         };
-        self.manifests()?.into_iter().map(|found| found.map_err(damaged)).collect()
+        let all: Vec<BackupManifest> =
+            self.manifests()?.into_iter().map(|found| found.map_err(damaged)).collect::<Result<_, _>>()?;
+        Ok(distinct(all))
     }
 
     /// The manifests from the oldest to the newest.
@@ -90,25 +101,49 @@ impl BackupFolder {
     }
 }
 
+impl BackupReader {
+    pub(super) fn open(dir: &Path) -> Result<Self, CommandFailure> {
+        let (folder, path) = (BackupFolder::open(dir)?, dir.join(LOCK));
+        let lock = match File::open(&path) {
+            Ok(lock) => Some(lock),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(at(&path)(error)),
+        };
+        if let Some(lock) = &lock {
+            taken(lock.try_lock_shared(), &path, "writes to the backups")?;
+        }
+        Ok(Self { folder, _lock: lock })
+    }
+}
+
+/// The outcome of an attempt to lock the file or folder at `path`. `does`: the other command's work.
+pub(super) fn taken(attempt: Result<(), TryLockError>, path: &Path, does: &str) -> Result<(), CommandFailure> {
+    match attempt {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let told = format!("another command {does} ({} is locked): wait until it ends", path.display());
+            Err(CommandFailure::Usage(told))
+        }
+        Err(TryLockError::Error(error)) => Err(at(path)(error)),
+    }
+}
+
 impl BackupWriter {
-    /// Opens the folder for writing; creates the folder if it does not exist. Removes the incomplete files of an
-    /// interrupted command.
+    /// Opens the folder for writing; creates the folder if it does not exist.
     pub(super) fn open(dir: &Path) -> Result<Self, CommandFailure> {
         let folder = BackupFolder { dir: dir.to_owned() };
         for dir in [dir, &folder.log(), &folder.files(), &folder.keys()] {
             DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(at(dir))?;
         }
-        let path = dir.join("lock");
+        Self::of(folder)
+    }
+
+    /// Takes the right to write to a folder that exists. Removes what an ended command left half written.
+    pub(super) fn of(folder: BackupFolder) -> Result<Self, CommandFailure> {
+        let path = folder.dir.join(LOCK);
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let lock = lock.map_err(at(&path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let told = format!("another command writes to the backups in {}: wait until it ends", dir.display());
-                return Err(CommandFailure::Usage(told));
-            }
-            Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
-        }
+        taken(lock.try_lock(), &path, "works on the backups")?;
         let writer = Self { folder, _lock: lock };
         writer.remove_unfinished()?;
         Ok(writer)
@@ -123,6 +158,18 @@ impl BackupWriter {
             }
         }
         Ok(())
+    }
+
+    /// Removes the manifests that are not in `kept`.
+    pub(super) fn remove_others(&self, kept: &[BackupManifest]) -> Result<(), CommandFailure> {
+        let kept: Result<std::collections::BTreeSet<String>, serde_json::Error> =
+            kept.iter().map(|manifest| manifest.file().map(|(name, _)| name)).collect();
+        let kept = kept.map_err(io::Error::other)?;
+        let dir = &self.folder.dir;
+        for name in names(dir)?.iter().filter(|name| BackupManifest::is_name(name) && !kept.contains(*name)) {
+            remove(&dir.join(name))?;
+        }
+        sync(dir)
     }
 
     /// Writes the manifest, which completes the backup.
@@ -156,6 +203,23 @@ impl BackupWriter {
         }
         Ok(())
     }
+}
+
+/// One manifest for each backup. A killed prune leaves two manifests of one backup: only the one with more segments
+/// counts.
+pub(super) fn distinct(all: Vec<BackupManifest>) -> Vec<BackupManifest> {
+    let mut kept: Vec<BackupManifest> = Vec::with_capacity(all.len());
+    for manifest in all {
+        match kept.last_mut() {
+            Some(last) if last.is_same_backup(&manifest) => {
+                if manifest.segments.len() > last.segments.len() {
+                    *last = manifest;
+                }
+            }
+            _ => kept.push(manifest),
+        }
+    }
+    kept
 }
 
 /// Copies `source` to `dir` under the hash of its content. Returns `None` if the file is gone.

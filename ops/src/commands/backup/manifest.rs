@@ -60,6 +60,11 @@ impl BackupManifest {
         Timestamp(self.made_at)
     }
 
+    /// Whether two manifests describe one backup.
+    pub(super) fn is_same_backup(&self, other: &Self) -> bool {
+        (self.position, self.made_at) == (other.position, other.made_at)
+    }
+
     pub(super) fn position(&self) -> Position {
         Position(self.position)
     }

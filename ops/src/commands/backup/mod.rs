@@ -5,21 +5,22 @@
 //! | [`folder`] | the folder of backups: its layout, its lock, how files get there |
 //! | [`manifest`] | the description of one backup |
 //! | [`files`] | the files of the data folder that are copied beside the log |
-//! | [`create`], [`list`], [`verify`], [`restore`] | the commands |
+//! | [`create`], [`list`], [`verify`], [`prune`], [`restore`] | the commands |
 //!
 //! The log is copied as an archive ([`super::audit::archive`]); each backup adds the segments with the new events.
 //! Every other file is stored under the hash of its content, so that an unchanged file is copied once. The manifest is
 //! written last and completes the backup. Its name has the hash of its content.
 //!
-//! Invariants: a file appears under its name only when it is complete and durable. A command changes or removes no file
-//! that an older backup needs; all backups need only the newest file of keys. A log that is restored to the end of a
-//! backup has every image and secret that it names.
+//! Invariants: a file appears under its name only when it is complete and durable. A command changes no file that an older
+//! backup needs, and removes none that a kept backup needs; all backups need only the newest file of keys. A log that is
+//! restored to the end of a backup has every image and secret that it names.
 
 mod create;
 mod files;
 mod folder;
 mod list;
 mod manifest;
+mod prune;
 mod restore;
 mod verify;
 
@@ -40,7 +41,7 @@ pub enum BackupSubcommand {
         #[command(flatten)]
         place: ConfigPaths,
         #[command(flatten)]
-        args: BackupPlace,
+        args: BackupCreateArgs,
     },
     /// List the backups in a folder.
     List {
@@ -51,6 +52,11 @@ pub enum BackupSubcommand {
     Verify {
         #[command(flatten)]
         args: BackupPlace,
+    },
+    /// Remove all backups but the newest, and the files that only they need.
+    Prune {
+        #[command(flatten)]
+        args: BackupPruneArgs,
     },
     /// Write the data of a backup to an empty data directory.
     Restore {
@@ -64,9 +70,10 @@ pub enum BackupSubcommand {
 /// A backup command with its arguments, without the configuration.
 #[derive(Debug)]
 pub enum BackupCommand {
-    Create(BackupPlace),
+    Create(BackupCreateArgs),
     List(BackupListArgs),
     Verify(BackupPlace),
+    Prune(BackupPruneArgs),
     Restore(BackupRestoreArgs),
 }
 
@@ -75,6 +82,33 @@ pub struct BackupPlace {
     /// The folder of the backups
     #[arg(value_name = "DIR", value_parser = backup_dir)]
     pub dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct BackupCreateArgs {
+    #[command(flatten)]
+    pub place: BackupPlace,
+    /// Then remove all backups but the newest N, as `backup prune` does
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub keep: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub struct BackupPruneArgs {
+    #[command(flatten)]
+    pub place: BackupPlace,
+    /// How many backups stay: the newest N
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub keep: usize,
+}
+
+/// A number of backups to keep. Without any, there would be nothing to restore.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least one backup stays".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("a number of backups is expected".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -113,6 +147,7 @@ impl BackupSubcommand {
             Self::Create { place, args } => (Some(place), BackupCommand::Create(args)),
             Self::List { args } => (None, BackupCommand::List(args)),
             Self::Verify { args } => (None, BackupCommand::Verify(args)),
+            Self::Prune { args } => (None, BackupCommand::Prune(args)),
             Self::Restore { place, args } => (Some(place), BackupCommand::Restore(args)),
         }
     }
@@ -125,9 +160,10 @@ pub async fn run(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     match command {
-        BackupCommand::Create(args) => create::run(&args.dir, place, now, out).await,
+        BackupCommand::Create(args) => create::run(args, place, now, out).await,
         BackupCommand::List(args) => list::run(args, out),
         BackupCommand::Verify(args) => verify::run(&args.dir, out),
+        BackupCommand::Prune(args) => prune::run(&args.place.dir, args.keep, out),
         BackupCommand::Restore(args) => restore::run(args, place, now, out).await,
     }
 }

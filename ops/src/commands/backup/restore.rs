@@ -1,7 +1,10 @@
 //! `chronova backup restore`: writes the data of a backup to an empty data directory.
 //!
 //! A file in the directory marks the restore as unfinished until its end. `chronova serve` refuses such a directory, and
-//! the same command begins the restore again.
+//! the same command begins the restore again. The directory is locked meanwhile, so that two restores cannot mix.
+//!
+//! A damaged file beside the log, or a damaged manifest of another backup, does not stop a restore: the rest is restored,
+//! and the command reports the damage.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read as _, Write};
@@ -21,7 +24,7 @@ use super::super::audit::archive::{begin, manifests, read_segment};
 use super::super::moments::AsOf;
 use super::super::{CommandFailure, DataDir, Exit, LogPlace, log_home};
 use super::files::{IMAGES, KEYS, SECRETS};
-use super::folder::{BackupFolder, names, remove, sync};
+use super::folder::{BackupFolder, BackupReader, distinct, names, remove, sync, taken};
 use super::manifest::{BackupManifest, StoredFile, hexadecimal};
 use super::{BackupRestoreArgs, at};
 
@@ -70,31 +73,66 @@ pub(super) async fn run(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     place.in_file("backup restore")?;
-    let folder = BackupFolder::open(&args.place.dir)?;
-    let backups = folder.backups()?;
+    let reader = BackupReader::open(&args.place.dir)?;
+    let folder = &reader.folder;
+    let (backups, mut damages) = readable(folder)?;
     let none = || CommandFailure::Usage(format!("there is no backup in {}", folder.display()));
     let newest = backups.last().ok_or_else(none)?;
     let bound = RestoreBound::of(args, newest, now)?;
     let data = &place.data;
-    begin_in(data)?;
-    // The newest file of keys has every key of the older files, except the keys that an erasure has destroyed since.
-    if let Some(keys) = backups.iter().rev().find_map(|backup| backup.keys.as_ref()) {
-        take(&folder.keys(), &data.0, keys, KEYS)?;
+    let _locked = begin_in(data)?;
+    if let Some(keys) = keys(folder, &backups)? {
+        take(&folder.keys(), &data.0, &keys, KEYS)?;
     }
-    let end = write_log(&folder, data, newest, bound)?;
-    let files = take_files(&folder, data, &backups, end)?;
+    let end = write_log(folder, data, newest, bound)?;
+    let files = take_files(folder, data, &backups, end, &mut damages)?;
     finish(data, now).await?;
     let dir = data.0.display();
     writeln!(out, "restored {dir} as of position {}: {files} files beside the log", end.position)?;
+    if let Some(oldest) = backups.first().filter(|oldest| oldest.position() > end.position) {
+        let position = oldest.position;
+        writeln!(out, "files that were removed before position {position}, the oldest backup, are not in the backups")?;
+    }
     writeln!(out, "verify it with: chronova audit verify --data-dir {dir}")?;
     writeln!(out, "hosts that the original log drove are refused until: chronova host claim --all --data-dir {dir}")?;
-    Ok(Exit::Yes)
+    for damage in &damages {
+        writeln!(out, "DAMAGE  {damage}")?;
+    }
+    Ok(if damages.is_empty() { Exit::Yes } else { Exit::No })
 }
 
-/// Marks the directory. It must be empty, or have the remains of an earlier restore.
-fn begin_in(data: &DataDir) -> Result<(), CommandFailure> {
+/// The newest keys. They have all older ones, except those that an erasure has destroyed since. If the newest manifest is
+/// damaged, the folder still has its keys, whose name is their hash.
+fn keys(folder: &BackupFolder, backups: &[BackupManifest]) -> Result<Option<StoredFile>, CommandFailure> {
+    let Some(named) = backups.iter().rev().find_map(|backup| backup.keys.clone()) else { return Ok(None) };
+    if folder.keys().join(&named.sha256).exists() {
+        return Ok(Some(named));
+    }
+    let there = names(&folder.keys())?.into_iter().find(|name| !name.contains('.'));
+    Ok(Some(match there {
+        Some(sha256) => StoredFile { sha256, ..named },
+        None => named,
+    }))
+}
+
+/// The backups whose manifests are whole, and the damage of the others.
+fn readable(folder: &BackupFolder) -> Result<(Vec<BackupManifest>, Vec<String>), CommandFailure> {
+    let (mut backups, mut damages) = (Vec::new(), Vec::new());
+    for found in folder.manifests()? {
+        match found {
+            Ok(backup) => backups.push(backup),
+            Err((name, problem)) => damages.push(format!("{name}: {problem}: it was not used")),
+        }
+    }
+    Ok((distinct(backups), damages))
+}
+
+/// Locks and marks the directory. It must be empty, or have the remains of an earlier restore.
+fn begin_in(data: &DataDir) -> Result<File, CommandFailure> {
     let (dir, mark) = (&data.0, data.unfinished_restore());
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(at(dir))?;
+    let locked = File::open(dir).map_err(at(dir))?;
+    taken(locked.try_lock(), dir, "restores to this directory")?;
     let found: Vec<String> = names(dir)?.into_iter().filter(|name| name != "lost+found").collect();
     if !found.is_empty() && !mark.exists() {
         let told = format!("{} is not empty: a backup is restored to an empty directory only", dir.display());
@@ -108,7 +146,8 @@ fn begin_in(data: &DataDir) -> Result<(), CommandFailure> {
         }
     }
     drop(begin(&mark)?);
-    sync(dir)
+    sync(dir)?;
+    Ok(locked)
 }
 
 fn write_log(
@@ -157,7 +196,7 @@ fn write_log(
     Ok(import.finish(Some(&*keys).filter(|keys| keys.is_there()))?)
 }
 
-/// Copies the files that belong to the log up to `end`. Returns their number.
+/// Copies the files that belong to the log up to `end`. Returns their number, and adds those that are damaged to `damages`.
 ///
 /// These are the files of the first backup that reaches `end`. If `end` is before the end of that backup, the server
 /// may have removed a file in between. So this also copies the files that only the backup before has.
@@ -166,6 +205,7 @@ fn take_files(
     data: &DataDir,
     backups: &[BackupManifest],
     end: Anchor,
+    damages: &mut Vec<String>,
 ) -> Result<usize, CommandFailure> {
     let reaches = backups.iter().position(|backup| backup.position() >= end.position).unwrap_or(backups.len() - 1);
     let later = &backups[reaches];
@@ -177,13 +217,18 @@ fn take_files(
         let dir = data.0.join(dir);
         DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(at(&dir))?;
     }
-    for file in &files {
-        take(&folder.files(), &data.0, file, &file.path)?;
+    let mut whole = 0;
+    for file in files {
+        match take(&folder.files(), &data.0, file, &file.path) {
+            Ok(()) => whole += 1,
+            Err(failure) if failure.is_full() => return Err(failure),
+            Err(failure) => damages.push(format!("{} was not restored: {failure}", file.path)),
+        }
     }
     for dir in [IMAGES, SECRETS] {
         sync(&data.0.join(dir))?;
     }
-    Ok(files.len())
+    Ok(whole)
 }
 
 /// Copies one file out of the backup, and compares its hash.
@@ -193,23 +238,31 @@ fn take(from: &Path, data: &Path, file: &StoredFile, path: &str) -> Result<(), C
     if !plain {
         return Err(damaged("is no path in a data directory"));
     }
-    let (source, target) = (from.join(&file.sha256), data.join(path));
-    let mut source_file = File::open(&source).map_err(at(&source))?;
-    let mut target_file = begin(&target)?;
+    let target = data.join(path);
+    let copied = copy(&from.join(&file.sha256), &target)
+        .and_then(|hash| if hash == file.sha256 { Ok(()) } else { Err(damaged("was changed after it was written")) });
+    if copied.is_err() {
+        // The control plane must not serve half of an image.
+        remove(&target)?;
+    }
+    copied
+}
+
+/// Copies a file. Returns the hash of its content.
+fn copy(source: &Path, target: &Path) -> Result<String, CommandFailure> {
+    let mut source_file = File::open(source).map_err(at(source))?;
+    let mut target_file = begin(target)?;
     let (mut hash, mut chunk) = (Sha256::new(), vec![0; 1 << 18]);
     loop {
-        let read = source_file.read(&mut chunk).map_err(at(&source))?;
+        let read = source_file.read(&mut chunk).map_err(at(source))?;
         if read == 0 {
             break;
         }
         hash.update(&chunk[..read]);
-        target_file.write_all(&chunk[..read]).map_err(at(&target))?;
+        target_file.write_all(&chunk[..read]).map_err(at(target))?;
     }
-    target_file.sync_all().map_err(at(&target))?;
-    if hexadecimal(&hash.finalize()) != file.sha256 {
-        return Err(damaged("was changed after it was written"));
-    }
-    Ok(())
+    target_file.sync_all().map_err(at(target))?;
+    Ok(hexadecimal(&hash.finalize()))
 }
 
 /// Opens the log once for writing, which checks it and seals its pages, and begins its new generation: the hosts refuse

@@ -6,19 +6,41 @@ use std::path::Path;
 
 use super::super::audit::archive::{check, manifests, sha256};
 use super::super::{CommandFailure, Exit};
-use super::folder::BackupFolder;
-use super::manifest::{BackupManifest, StoredFile};
+use super::folder::{BackupFolder, ReadManifest, distinct};
+use super::manifest::StoredFile;
 
 pub(super) fn run(dir: &Path, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let folder = BackupFolder::open(dir)?;
+    loop {
+        let before = folder.manifests()?;
+        let seen = survey(&folder, &before)?;
+        // A command that wrote meanwhile may have removed what this one was about to read.
+        if seen.damages.is_empty() || before == folder.manifests()? {
+            return tell(&folder, &seen, out);
+        }
+    }
+}
+
+/// The contents of a folder, and their damage.
+#[derive(Debug)]
+struct BackupSurvey {
+    backups: usize,
+    /// The chain's hash at the end of each segment of the log.
+    ends: BTreeMap<u64, String>,
+    files: usize,
+    damages: Vec<String>,
+}
+
+fn survey(folder: &BackupFolder, manifests: &[ReadManifest]) -> Result<BackupSurvey, CommandFailure> {
     let mut damages = Vec::new();
     let mut backups = Vec::new();
-    for found in folder.manifests()? {
+    for found in manifests {
         match found {
-            Ok(backup) => backups.push(backup),
+            Ok(backup) => backups.push(backup.clone()),
             Err((name, problem)) => damages.push(format!("{name}: {problem}")),
         }
     }
+    let backups = distinct(backups);
     let log = folder.log();
     let described: Vec<&StoredFile> = backups.iter().flat_map(|backup| &backup.segments).collect();
     damages.extend(described.iter().filter_map(|file| damage(&log, &file.path, file, "log")));
@@ -35,27 +57,22 @@ pub(super) fn run(dir: &Path, out: &mut dyn Write) -> Result<Exit, CommandFailur
         damages.extend(damage(&folder.keys(), &keys.sha256, keys, "keys"));
     }
     damages.sort();
-    tell(&folder, &backups, &damages, (&ends, files.len()), out)
+    Ok(BackupSurvey { backups: backups.len(), files: files.len(), ends, damages })
 }
 
-fn tell(
-    folder: &BackupFolder,
-    backups: &[BackupManifest],
-    damages: &[String],
-    (ends, files): (&BTreeMap<u64, String>, usize),
-    out: &mut dyn Write,
-) -> Result<Exit, CommandFailure> {
+fn tell(folder: &BackupFolder, seen: &BackupSurvey, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let BackupSurvey { backups: count, ends, files, damages } = seen;
     for damage in damages {
         writeln!(out, "DAMAGE  {damage}")?;
     }
     let end = ends.keys().next_back().copied().unwrap_or_default();
-    let (count, dir) = (backups.len(), folder.display());
+    let dir = folder.display();
     writeln!(out, "{count} backups in {dir}: the log up to position {end}, {files} files")?;
-    if damages.is_empty() && count > 0 {
+    if damages.is_empty() && *count > 0 {
         writeln!(out, "the backups are whole")?;
         return Ok(Exit::Yes);
     }
-    writeln!(out, "{}", if count == 0 { "there is NO backup" } else { "the backups are NOT whole" })?;
+    writeln!(out, "{}", if *count == 0 { "there is NO backup" } else { "the backups are NOT whole" })?;
     Ok(Exit::No)
 }
 

@@ -5,35 +5,44 @@
 
 use std::io::Write;
 
-use chronova_actors::hosts::fence::LogIdentity;
+use chronova_actors::aggregate::AggregateRoot as _;
+use chronova_actors::fleet::{FleetId, FleetRoot};
+use chronova_actors::hosts::fence::{self, LogIdentity, folded};
+use chronova_events::clock::{Clock as _, SystemClock};
+use chronova_events::fleet::FleetChanges;
 use chronova_hypervisor::backend;
 use chronova_hypervisor::capability::Needed as _;
 
-use super::super::{CommandFailure, Exit, LogPlace};
+use super::super::{CommandFailure, Exit, LogPlace, log_home};
 use super::check::ask;
 use crate::config::Config;
+use crate::config::event_store::EventStoreAddress;
 
-/// Claims the hosts at `uris`; all configured hosts if there are none.
+/// Claims the hosts at `uris`; all hosts of the fleet if there are none.
 pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
-    let uris = if uris.is_empty() { &config.chronova.hypervisors.0 } else { uris };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let place = LogPlace::of(config).map_err(CommandFailure::Usage)?;
+    let found = runtime.block_on(identity(&place))?;
+    let empty = || CommandFailure::Usage("the log is empty: no host can have refused it".to_owned());
+    let owner = found.ok_or_else(empty)?.owner;
+    let uris = match uris {
+        [] => runtime.block_on(fleet(&place, &config.chronova.hypervisors.0))?,
+        named => named.to_vec(),
+    };
     if uris.is_empty() {
         return Err(CommandFailure::Usage("name a host, or configure [chronova] hypervisors".to_owned()));
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let place = LogPlace::of(config).map_err(CommandFailure::Usage)?;
-    let found = runtime.block_on(async { Ok::<_, CommandFailure>(LogIdentity::of(&*place.read().await?).await?) })?;
-    let empty = || CommandFailure::Usage("the log is empty: no host can have refused it".to_owned());
-    let owner = found.ok_or_else(empty)?.owner;
     let options = config.targets().drivers;
     let mut exit = Exit::Yes;
-    for uri in uris {
+    for uri in &uris {
         // A simulated fleet lives in the server, which writes its file.
         let alone = uri.starts_with("sim:").then(|| runtime.block_on(place.lock())).transpose()?;
         // The drivers are opened inside the runtime, so that they can use its tasks and timers.
         let _entered = runtime.enter();
         let drivers = backend::open(uri, &options).map_err(|error| CommandFailure::Usage(error.to_string()))?;
         for driver in drivers {
-            let claimed = ask(&driver, async || driver.owner_mark().needed()?.remember(owner).await);
+            let claimed =
+                ask(&driver, async || fence::claim(driver.owner_mark().needed()?, owner, SystemClock.now()).await);
             let uri = driver.uri();
             match runtime.block_on(claimed) {
                 Ok(()) => writeln!(out, "{uri}: claimed for generation {}", owner.generation)?,
@@ -48,4 +57,28 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
         }
     }
     Ok(exit)
+}
+
+/// The URIs of the configuration file and of the hosts that were added while a server ran, without the removed ones.
+async fn fleet(place: &LogPlace, configured: &[String]) -> Result<Vec<String>, CommandFailure> {
+    let changes: FleetChanges = folded(&*place.read().await?, &FleetRoot::stream(&FleetId)).await?;
+    let all = configured.iter().chain(changes.added.iter().filter(|uri| !configured.contains(uri)));
+    Ok(all.filter(|uri| !changes.removed.contains(*uri)).cloned().collect())
+}
+
+/// The identity of the log. A copied data directory begins its generation here, if no server has begun it: hosts that are
+/// claimed for the original's generation would refuse the copy at its first start.
+async fn identity(place: &LogPlace) -> Result<Option<LogIdentity>, CommandFailure> {
+    if place.data.unfinished_restore().exists() {
+        let dir = place.data.0.display();
+        let told = format!("a restore to {dir} was not completed: run `chronova backup restore` again");
+        return Err(CommandFailure::Usage(told));
+    }
+    if place.engine == EventStoreAddress::Sqlite && log_home::is_copy(&place.data)? {
+        let locked = place.lock().await?;
+        let settled = log_home::settle(&place.data, &*locked.store()).await;
+        locked.release().await;
+        settled.map_err(|error| CommandFailure::Usage(format!("{error:#}")))?;
+    }
+    Ok(LogIdentity::of(&*place.read().await?).await?)
 }

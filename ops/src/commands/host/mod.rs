@@ -36,6 +36,20 @@ pub enum HostSubcommand {
         #[command(flatten)]
         access: CloudAccess,
     },
+    /// Add a host to those of `[chronova] hypervisors`; it takes servers as soon as it has answered.
+    Add {
+        /// Its libvirt URI.
+        uri: String,
+        #[command(flatten)]
+        access: CloudAccess,
+    },
+    /// Remove a host without servers: drain it before.
+    Remove {
+        /// Its name or its id.
+        host: String,
+        #[command(flatten)]
+        access: CloudAccess,
+    },
     /// Move all servers away: running ones live, stopped ones cold; the host takes no new servers from now on.
     Drain {
         /// Its name or its id.
@@ -86,6 +100,8 @@ impl HostSubcommand {
             Self::Check { place, .. } | Self::Claim { place, .. } => place,
             Self::List { access }
             | Self::Show { access, .. }
+            | Self::Add { access, .. }
+            | Self::Remove { access, .. }
             | Self::Drain { access, .. }
             | Self::Maintenance { access, .. } => &access.place,
         }
@@ -141,6 +157,16 @@ pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Re
         HostSubcommand::Show { host, access } => {
             let shown = OperatorClient::open(config, access)?.get(&path(host, ""))?;
             writeln!(out, "{:#}", shown["host"])?;
+            Ok(Exit::Yes)
+        }
+        HostSubcommand::Add { uri, access } => {
+            OperatorClient::open(config, access)?.post("/chronova/v1/hosts", &json!({"host": {"uri": uri}}))?;
+            writeln!(out, "{uri} is added; it takes servers as soon as it has answered: chronova host list")?;
+            Ok(Exit::Yes)
+        }
+        HostSubcommand::Remove { host, access } => {
+            OperatorClient::open(config, access)?.delete(&path(host, ""))?;
+            writeln!(out, "{host} is removed")?;
             Ok(Exit::Yes)
         }
         HostSubcommand::Drain { host, how, cancel, access } => {

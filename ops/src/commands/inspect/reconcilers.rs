@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use chronova_actors::hosts::doubt::CopyDoubt;
+use chronova_actors::hosts::fence::LogIdentity;
 use chronova_actors::reconcile::options::ReconcileOptions;
 use chronova_actors::reconcile::reconciler::Situation;
 use chronova_actors::reconcile::table::{RECONCILERS, ReconcilerRow};
@@ -42,7 +44,9 @@ pub(super) async fn survey(
     let views = Views::new();
     fold(store, &views, until).await?;
     let (options, server_options) = (&rules.options, &rules.server_options);
-    let situation = Situation { views: &views, now, options, server_options };
+    let copied_at = LogIdentity::of(store).await?.and_then(|identity| identity.copied_at);
+    let doubt = CopyDoubt(copied_at.filter(|at| *at <= now));
+    let situation = Situation { views: &views, now, options, server_options, doubt };
     Ok(ReconcilerSurvey(RECONCILERS.iter().map(|row| (row, row.findings(situation))).collect()))
 }
 

@@ -220,9 +220,11 @@ fn chapter(events: &[&Recorded], index: &InspectIndex) -> Result<Chapter, Comman
 /// The requester: the user if the chapter has one, else the process or the part of the system.
 fn who(events: &[&Recorded], index: &InspectIndex) -> String {
     let user = events.iter().find_map(|recorded| match &recorded.meta.cause {
-        Cause::User { user, project, roles } => {
+        Cause::User { user, project, roles, source } => {
             let project = project.as_ref().map(|project| format!(" of project {project}")).unwrap_or_default();
-            Some(format!("user {user}{project} ({})", roles.join(", ")))
+            let from = source.as_ref().and_then(|source| source.address.as_ref());
+            let from = from.map(|address| format!(" from {address}")).unwrap_or_default();
+            Some(format!("user {user}{project} ({}){from}", roles.join(", ")))
         }
         Cause::Process { .. } | Cause::System { .. } => None,
     });

@@ -188,8 +188,8 @@ section! {
         }
         trusted_proxies: Vec<String> => web.trusted_proxies by AddressRanges {
             help: "Addresses or networks of trusted proxies (10.0.0.5, 10.1.0.0/16). With [oslo_middleware] \
-                   enable_proxy_headers_parsing, Chronova believes their X-Forwarded-Proto, -Host and -Prefix. With \
-                   [api] use_forwarded_for, it believes their X-Forwarded-For. Empty: none.",
+                   enable_proxy_headers_parsing, Chronova believes their X-Forwarded-Proto, -Host, -Prefix and -For. With \
+                   [api] use_forwarded_for, the metadata service believes their X-Forwarded-For. Empty: none.",
         }
         reserved_networks: Vec<String> => web.reserved_networks by AddressRanges {
             help: "Networks (192.0.2.0/24, 2001:db8::/32) that the hosts and the control plane are in. A subnet that overlaps \

@@ -27,6 +27,12 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:hosts:show", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("GET /chronova/v1/hosts/{host}"),
+    rule("chronova:hosts:add", "role:admin")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("POST /chronova/v1/hosts"),
+    rule("chronova:hosts:remove", "role:admin")
+        .any_of(&[ScopeType::System, ScopeType::Project])
+        .guards("DELETE /chronova/v1/hosts/{host}"),
     rule("chronova:hosts:drain", "role:admin")
         .any_of(&[ScopeType::System, ScopeType::Project])
         .guards("POST /chronova/v1/hosts/{host}/drain; DELETE /chronova/v1/hosts/{host}/drain"),

@@ -13,6 +13,7 @@ use chronova_hypervisor::driver::Driver;
 use super::VolumeCommand;
 use super::reconcile::hosts;
 use super::service::{EmbeddedVolumes, VolumeError};
+use crate::hosts::doubt::CopyDoubt;
 use crate::ports::{
     AttachmentInfo, Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService,
 };
@@ -236,7 +237,7 @@ impl VolumeService for EmbeddedVolumes {
         }
     }
 
-    async fn sweep_host(&self, host: HostId, driver: &Arc<dyn Driver>) {
-        hosts::sweep(self, host, driver).await;
+    async fn sweep_host(&self, host: HostId, driver: &Arc<dyn Driver>, doubt: CopyDoubt) {
+        hosts::sweep(self, host, driver, doubt).await;
     }
 }

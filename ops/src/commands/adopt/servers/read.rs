@@ -314,6 +314,7 @@ fn asked(of: &ServerRows<'_>, adopted: &Adopted) -> Result<Arc<Meta>, Unadoptabl
             user: UserId::new(of.row.required("user_id")?),
             project: Some(ProjectId::new(of.row.required("project_id")?)),
             roles: roles.unwrap_or_default(),
+            source: None,
         },
     }))
 }

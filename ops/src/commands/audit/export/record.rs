@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronova_events::chain::{EventContent, EventHash, link};
 use chronova_events::codec;
-use chronova_events::envelope::{Cause, Meta, Position, Recorded, Revision, StreamId, Timestamp};
+use chronova_events::envelope::{Cause, Meta, Position, Recorded, RequestSource, Revision, StreamId, Timestamp};
 use chronova_events::ids::EventId;
 use chronova_events::sealed::keys::KeyRing;
 use serde::{Deserialize, Serialize};
@@ -50,9 +50,19 @@ pub struct StoredEvent {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoredCause {
-    User { user: String, project: Option<String>, roles: Vec<String> },
-    Process { process: Uuid },
-    System { part: String },
+    User {
+        user: String,
+        project: Option<String>,
+        roles: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<RequestSource>,
+    },
+    Process {
+        process: Uuid,
+    },
+    System {
+        part: String,
+    },
 }
 
 impl StoredEvent {
@@ -69,10 +79,11 @@ impl StoredEvent {
             correlation: meta.correlation,
             causation: meta.causation.map(|id| id.0),
             cause: match &meta.cause {
-                Cause::User { user, project, roles } => StoredCause::User {
+                Cause::User { user, project, roles, source } => StoredCause::User {
                     user: user.to_string(),
                     project: project.as_ref().map(ToString::to_string),
                     roles: roles.clone(),
+                    source: source.as_deref().cloned(),
                 },
                 Cause::Process { process } => StoredCause::Process { process: process.0 },
                 Cause::System { part } => StoredCause::System { part: part.clone() },
@@ -87,10 +98,11 @@ impl StoredEvent {
             correlation: self.correlation,
             causation: self.causation.map(EventId),
             cause: match &self.cause {
-                StoredCause::User { user, project, roles } => Cause::User {
+                StoredCause::User { user, project, roles, source } => Cause::User {
                     user: user.as_str().into(),
                     project: project.as_deref().map(Into::into),
                     roles: roles.clone(),
+                    source: source.clone().map(Arc::new),
                 },
                 StoredCause::Process { process } => {
                     Cause::Process { process: chronova_events::ids::ProcessId(*process) }

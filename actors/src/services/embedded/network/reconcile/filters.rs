@@ -28,6 +28,7 @@ use futures::future::BoxFuture;
 use crate::instance::InstanceRoot;
 use crate::ports::PortError;
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::reconcile::run_counts::ReconcilerTally;
 
@@ -275,6 +276,8 @@ impl Reconciler for PortFilters {
 
     const NAME: &'static str = "port-filters";
     const REPAIRS: &'static str = "packet filters of guests that are older than their security groups";
+    const ON_A_COPY: CopyConduct<Self::Finding> =
+        CopyConduct::IsHarmless("a guest gets the filter that the log has, and no data is lost");
     const BY_CLOCK: bool = false;
     const FOLLOWS_LOG: bool = true;
     const FROM_LOG_ALONE: bool = false;

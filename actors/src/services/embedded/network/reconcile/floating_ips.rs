@@ -17,6 +17,7 @@ use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER, RouterEvent};
 use chronova_projections::views::Views;
 
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::services::embedded::network::{NetworkCommand, NetworkRoot};
 
@@ -54,6 +55,7 @@ impl Reconciler for OrphanedNetworkResources {
 
     const NAME: &'static str = "floating-ips";
     const REPAIRS: &'static str = "associations of floating addresses and ports of routers that are gone";
+    const ON_A_COPY: CopyConduct<Self::Finding> = CopyConduct::ChangesLogAlone;
     const AT_START: bool = true;
     const FOLLOWS_LOG: bool = true;
 

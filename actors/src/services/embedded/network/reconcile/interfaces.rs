@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::interfaces::refresh;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::reconcile::run_counts::ReconcilerTally;
@@ -131,6 +132,8 @@ impl Reconciler for ServerInterfaces {
 
     const NAME: &'static str = "server-interfaces";
     const REPAIRS: &'static str = "interfaces of servers that the network service changed";
+    const ON_A_COPY: CopyConduct<Self::Finding> =
+        CopyConduct::IsHarmless("a guest loses only an interface whose port is deleted");
     const BY_CLOCK: bool = false;
     const FOLLOWS_LOG: bool = true;
     const FROM_LOG_ALONE: bool = false;

@@ -22,6 +22,7 @@ use chronova_hypervisor::driver::Driver;
 use futures::future::{BoxFuture, join_all};
 
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::reconcile::run_counts::ReconcilerTally;
 
@@ -43,6 +44,8 @@ impl Reconciler for DeletedNetworks {
 
     const NAME: &'static str = "host-networks";
     const REPAIRS: &'static str = "bridges and DHCP servers that hosts keep for deleted networks";
+    const ON_A_COPY: CopyConduct<Self::Finding> =
+        CopyConduct::IsHarmless("no generation uses a network again that is deleted");
     const BY_CLOCK: bool = false;
     const FOLLOWS_LOG: bool = true;
     const FROM_LOG_ALONE: bool = false;
@@ -56,7 +59,7 @@ impl Reconciler for DeletedNetworks {
     }
 
     async fn act(context: &ReconcileContext, networks: BTreeSet<NetworkId>) -> usize {
-        let mut pending = networks.into_iter().map(|network| (network, hosts(&context.drivers))).collect();
+        let mut pending = networks.into_iter().map(|network| (network, hosts(&context.fleet.drivers()))).collect();
         remove(context, &mut pending).await;
         pending.len()
     }
@@ -71,7 +74,7 @@ impl Reconciler for DeletedNetworks {
 /// answered.
 async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut subscription: Subscription) {
     let mut pending = PendingNetworkRemovals::new();
-    let mut unasked = hosts(&context.drivers);
+    let mut unasked = hosts(&context.fleet.drivers());
     loop {
         if !unasked.is_empty() {
             ask(&context, &mut unasked, &mut pending).await;
@@ -91,7 +94,7 @@ async fn follow(context: Arc<ReconcileContext>, tally: Arc<ReconcilerTally>, mut
         let Ok(batch) = batch else { return };
         for recorded in &batch {
             if let Some(network) = deleted_by(recorded) {
-                pending.insert(network, hosts(&context.drivers));
+                pending.insert(network, hosts(&context.fleet.drivers()));
             }
         }
     }
@@ -107,12 +110,15 @@ fn deleted_by(recorded: &Recorded) -> Option<NetworkId> {
 /// Asks hosts for their networks, and notes the networks that are deleted in this log. A host that does not answer
 /// stays in `unasked`.
 async fn ask(context: &ReconcileContext, unasked: &mut BTreeSet<String>, pending: &mut PendingNetworkRemovals) {
-    let drivers = context.driven().filter(|driver| unasked.contains(driver.uri()));
+    let driven = context.driven();
+    let drivers = driven.iter().filter(|driver| unasked.contains(driver.uri()));
     let answers = join_all(drivers.map(async |driver| match driver.networks() {
         Some(networks) => (driver.uri(), networks.list_networks().await),
         None => (driver.uri(), Ok(BTreeSet::new())),
     }))
     .await;
+    let fleet = hosts(&context.fleet.drivers());
+    unasked.retain(|uri| fleet.contains(uri));
     let mut verdicts = BTreeMap::new();
     for (uri, answer) in answers {
         let Ok(networks) = answer else { continue };
@@ -154,8 +160,11 @@ fn hosts(drivers: &[Arc<dyn Driver>]) -> BTreeSet<String> {
 }
 
 async fn remove(context: &ReconcileContext, pending: &mut PendingNetworkRemovals) {
+    let (driven, fleet) = (context.driven(), hosts(&context.fleet.drivers()));
     for (network, hosts) in pending.iter_mut() {
-        let asked = context.driven().filter(|driver| hosts.contains(driver.uri()));
+        // A host may have been removed from the fleet meanwhile.
+        hosts.retain(|uri| fleet.contains(uri));
+        let asked = driven.iter().filter(|driver| hosts.contains(driver.uri()));
         let answers = join_all(asked.map(async |driver| {
             let answer = match driver.networks() {
                 Some(networks) => networks.remove_network(*network).await,

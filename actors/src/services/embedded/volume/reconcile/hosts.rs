@@ -7,12 +7,13 @@ use chronova_events::volume::Volume;
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::volumes::{self, PoolVolumeOwner};
 
+use crate::hosts::doubt::CopyDoubt;
 use crate::services::embedded::volume::VolumeRoot;
 use crate::services::embedded::volume::service::EmbeddedVolumes;
 
 /// Removes from a host the leftovers of volumes and snapshots that are gone or were never completed, according to the
-/// log. Items that the log does not know may be another control plane's, so they stay.
-pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<dyn Driver>) {
+/// log. A volume from before `doubt` stays, unless it is deleted: another generation of the log may have put it here. Items that the log does not know may be another control plane's, so they stay.
+pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<dyn Driver>, doubt: CopyDoubt) {
     let Some(store) = driver.volume_store() else { return };
     let kept = match store.volumes().await {
         Ok(kept) => kept,
@@ -23,7 +24,7 @@ pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<
     };
     for volume in kept {
         let left = match volumes::kept(&volume.name) {
-            Some(PoolVolumeOwner::Volume(id)) => is_left(service, id, host).await,
+            Some(PoolVolumeOwner::Volume(id)) => is_left(service, id, host, doubt).await,
             Some(PoolVolumeOwner::Snapshot(id)) => service.views.volumes.read(|view| view.is_left(id)),
             None => false,
         };
@@ -37,12 +38,13 @@ pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<
 }
 
 /// Whether the data on `host` is of a volume that is deleted, that is on another host, or that failed to be created.
-async fn is_left(service: &EmbeddedVolumes, id: VolumeId, host: HostId) -> bool {
+async fn is_left(service: &EmbeddedVolumes, id: VolumeId, host: HostId, doubt: CopyDoubt) -> bool {
     match service.gateway.look::<VolumeRoot>(&id).await {
         Ok(Volume::Deleted) => true,
         Ok(Volume::Here(record)) => {
             let shared = service.options.shared;
-            record.ongoing.is_none() && record.place.as_ref().is_none_or(|(at, _)| *at != host && !shared)
+            let is_at_rest = record.ongoing.is_none() && doubt.trusts(record.created_at);
+            is_at_rest && record.place.as_ref().is_none_or(|(at, _)| *at != host && !shared)
         }
         Ok(Volume::Unknown) | Err(_) => false,
     }

@@ -7,6 +7,7 @@ use chronova_events::ids::{ProjectId, SnapshotId, VolumeId};
 use chronova_projections::views::Views;
 
 use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::copies::CopyConduct;
 use crate::reconcile::reconciler::{Reconciler, Situation};
 use crate::services::embedded::volume::quota::{VolumeQuotaCommand, VolumeQuotaRoot};
 
@@ -62,6 +63,7 @@ impl Reconciler for IdleVolumeQuota {
 
     const NAME: &'static str = "volume-quota";
     const REPAIRS: &'static str = "volume quota without a volume or snapshot";
+    const ON_A_COPY: CopyConduct<Self::Finding> = CopyConduct::ChangesLogAlone;
     const DEBOUNCES: bool = true;
     const AT_START: bool = true;
 

@@ -1,0 +1,30 @@
+//! The conduct of reconcilers on a log whose hosts another generation drove ([`crate::hosts::doubt`]).
+//!
+//! Each reconciler states it. A repair that destroys something because of an old fact could otherwise destroy what the
+//! original of a restored log made after the backup.
+
+use chronova_events::envelope::Timestamp;
+use chronova_projections::views::Views;
+
+/// The conduct of a reconciler with findings `F` on such a log.
+#[derive(Debug)]
+pub enum CopyConduct<F> {
+    /// It compares the log with itself and changes nothing else, so it acts as ever.
+    ChangesLogAlone,
+    /// It changes hosts, and destroys nothing that another generation made. The text says why.
+    IsHarmless(&'static str),
+    /// It acts on a finding only if the log learned the ground for it after the other generation had let go of the hosts.
+    /// The function returns that time; without a time, the reconciler leaves the finding alone.
+    ActsOnNewGrounds(fn(&Views, &F) -> Option<Timestamp>),
+}
+
+impl<F> CopyConduct<F> {
+    /// The word in docs/reconcilers.md.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::ChangesLogAlone => "log alone",
+            Self::IsHarmless(_) => "harmless",
+            Self::ActsOnNewGrounds(_) => "new grounds",
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! `chronova backup prune`: removes all backups but the newest ones.
+//!
+//! The log in the folder stays whole: every backup needs it from its first event on. Pruning frees the files that only
+//! removed backups need: images, secrets.
+//!
+//! Each manifest describes the segments of the log that its backup added. The oldest backup that is kept takes over the
+//! descriptions of the removed ones, so that `verify` still knows the hash of every file. Its new manifest is written
+//! first, then the others are removed, then the files. A command that is ended in between leaves every kept backup whole,
+//! and the next one goes on.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::super::{CommandFailure, Exit};
+use super::folder::{BackupFolder, BackupWriter};
+
+pub(super) fn run(dir: &Path, keep: usize, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let writer = BackupWriter::of(BackupFolder::open(dir)?)?;
+    let removed = prune(&writer, keep)?;
+    let left = writer.folder.backups()?.len();
+    writeln!(out, "removed {removed} backups, {left} are left")?;
+    Ok(Exit::Yes)
+}
+
+/// Removes all backups but the newest `keep`. Returns how many it removed.
+pub(super) fn prune(writer: &BackupWriter, keep: usize) -> Result<usize, CommandFailure> {
+    // A damaged manifest stops here: its backup may be one to keep.
+    let all = writer.folder.backups()?;
+    let old = all.len().saturating_sub(keep);
+    let (removed, kept) = all.split_at(old);
+    let mut kept = kept.to_vec();
+    if let (Some(oldest), false) = (kept.first_mut(), removed.is_empty()) {
+        oldest.segments = removed.iter().chain([&*oldest]).flat_map(|backup| backup.segments.clone()).collect();
+        writer.complete(oldest)?;
+    }
+    writer.remove_others(&kept)?;
+    writer.remove_unneeded(&kept)?;
+    Ok(removed.len())
+}
