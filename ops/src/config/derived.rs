@@ -31,6 +31,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     screens(config, to);
     lockout(config, to);
     notifications(config, to);
+    certificates(to);
     let neutron = &config.neutron;
     let secret = || Secret::new(neutron.metadata_proxy_shared_secret.clone());
     to.web.metadata.proxy_secret = neutron.service_metadata_proxy.then(secret);
@@ -38,6 +39,11 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     let patience = &mut to.serving.patience;
     let most = if patience.stalled.is_zero() { Duration::MAX } else { patience.stalled };
     patience.idle = patience.idle.filter(|_| config.wsgi.keep_alive).map(|idle| idle.min(most));
+}
+
+/// The API records the configuration's trusted certificates for servers whose request names none.
+fn certificates(to: &mut Targets) {
+    to.compute.default_trusted_certificates = to.runtime.signatures.trusted(&[]).to_vec();
 }
 
 /// The brokers that a transport URL names, or the drivers that are not known, were checked before.

@@ -89,22 +89,22 @@ section! {
             default: Text("128"), min: Some(-1.0), origin: super::super::OptionOrigin::Glance,
             help: "Properties of one image; -1 is no bound but their size of 64 KiB together. In Glance this option stands in [DEFAULT].",
         }
-        verify_glance_signatures: bool => here {
-            default: Text("false"),
-            help: "Refuse images whose signature is missing or wrong. Chronova verifies no signature, so true stops the start.",
+        verify_glance_signatures: bool => runtime.signatures.verify {
+            help: "Refuse images whose signature is missing or wrong. The certificate of the signature comes from \
+                   [key_manager].",
         }
-        enable_certificate_validation: bool => here {
-            default: Text("false"),
-            help: "Check an image signature's certificate against the trusted certificates of the request. Chronova \
-                   validates no certificate, so true stops the start.",
+        enable_certificate_validation: bool => runtime.signatures.validate_certificates {
+            help: "Link the certificate of an image's signature to the trusted certificates of the request. Without \
+                   verify_glance_signatures, only requests that name certificates are concerned.",
         }
-        default_trusted_certificate_ids: Vec<String> => here {
-            help: "Certificates that are trusted where a request names none. A list that is not empty stops the start.",
+        default_trusted_certificate_ids: Vec<String> => runtime.signatures.default_trusted {
+            help: "Certificates in the key manager that are trusted where a request names none. They count only if \
+                   verify_glance_signatures and enable_certificate_validation are on.",
         }
-        unchecked_certificates: bool => compute.unchecked_certificates {
+        unchecked_certificates: bool => compute.unchecked_certificates => runtime.signatures.unchecked {
             origin: super::super::OptionOrigin::Chronova,
-            help: "Take servers' trusted_image_certificates and show them, although no signature of an image is verified. \
-                   Without it such a request is answered with 409.",
+            help: "Without a key manager, take servers' trusted_image_certificates and show them, although no signature of \
+                   an image is verified. Without it such a request is answered with 409.",
         }
     }
 }
