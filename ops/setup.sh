@@ -35,8 +35,8 @@ PACKAGES_TESTBED=(util-linux postgresql-15 sqlite3 openssl valgrind gcc libc6-de
 # The tools that check the dashboard's types and lint run on Node. A machine that has npm keeps its Node.
 PACKAGES_NODE=(nodejs npm)
 
-# Real services of OpenStack, for tests/testbed/keystone.sh and glance.sh. uWSGI runs them.
-PACKAGES_OPENSTACK=(keystone glance-api uwsgi-plugin-python3)
+# Real services of OpenStack, for tests/testbed/{keystone,glance,barbican}.sh. uWSGI runs them.
+PACKAGES_OPENSTACK=(keystone glance-api barbican-api uwsgi-plugin-python3)
 
 # Neutron, its database, and OVN with Open vSwitch as its data plane, for tests/testbed/neutron.sh.
 PACKAGES_NEUTRON=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql neutron-api neutron-rpc-server openvswitch-switch

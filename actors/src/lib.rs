@@ -25,6 +25,7 @@ pub mod hardware;
 pub mod host;
 pub mod host_aggregate;
 pub mod hosts;
+pub mod image_signatures;
 pub mod instance;
 pub mod keypair;
 pub mod ledger;

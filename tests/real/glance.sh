@@ -1,5 +1,6 @@
 #!/bin/bash
 # A cloud that has a Glance beside its Keystone: servers boot from Glance's images, and Glance stores their snapshots.
+# Barbican has the certificates of signed images.
 # Chronova sends the user's token, and a service's token beside it. With CHRONOVA_SOAK=1, Glance is also slowed, stopped
 # and killed during boots and snapshots.
 set -uo pipefail
@@ -7,8 +8,9 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 TESTBED=$HERE/../testbed
 . "$TESTBED/house.sh"
 . "$TESTBED/cloud.sh"
-[ -x /usr/bin/glance-wsgi-api ] && [ -x /usr/bin/keystone-wsgi-public ] && [ -x /usr/bin/uwsgi_python3 ] \
-  || { echo "no Glance here: setup_packages openstack of ops/setup.sh installs it"; exit 77; }
+. "$TESTBED/signatures.sh"
+[ -x /usr/bin/barbican-wsgi-api ] && [ -x /usr/bin/glance-wsgi-api ] && [ -x /usr/bin/keystone-wsgi-public ] && [ -x /usr/bin/uwsgi_python3 ] \
+  || { echo "no Glance or no Barbican here: setup_packages openstack of ops/setup.sh installs them"; exit 77; }
 
 # How many seconds Glance may take for an answer.
 PATIENCE=15
@@ -16,9 +18,10 @@ PATIENCE=15
 house_first() {
   bash "$TESTBED/keystone.sh" up "$CLOUD/keystone" || { bad "Keystone starts"; exit 1; }
   bash "$TESTBED/glance.sh" up "$CLOUD/glance" "$CLOUD/keystone" || { bad "Glance starts"; exit 1; }
-  KEYSTONE=$(cat "$CLOUD/keystone/url") GLANCE=$(cat "$CLOUD/glance/url")
+  bash "$TESTBED/barbican.sh" up "$CLOUD/barbican" "$CLOUD/keystone" || { bad "Barbican starts"; exit 1; }
+  KEYSTONE=$(cat "$CLOUD/keystone/url") GLANCE=$(cat "$CLOUD/glance/url") BARBICAN=$(cat "$CLOUD/barbican/url")
   python3 "$TESTBED/enlist.py" "$KEYSTONE" "service=nova=compute=$URL/compute/v2.1" "service=neutron=network=$URL/network" \
-    "service=placement=placement=$URL/placement" member=ann=web=member member=eve=shop=member \
+    "service=placement=placement=$URL/placement" member=ann=web=member member=ann=web=creator member=eve=shop=member \
     || { bad "Keystone gets its users, roles and services"; exit 1; }
   { echo clouds:; cloud chronova admin admin; cloud web ann web; cloud shop eve shop; } >"$HOUSE_CLOUDS"
   local section
@@ -28,7 +31,7 @@ house_first() {
   done >>"$CONF"
   printf '%s\n' 'timeout = 60' 'send_service_user_token = true' '[keystone_authtoken]' 'http_connect_timeout = 60' '[glance]' \
     "timeout = $PATIENCE" 'num_retries = 2' 'region_name = RegionOne' >>"$CONF"
-  ok "Keystone answers at $KEYSTONE, Glance at $GLANCE"
+  ok "Keystone answers at $KEYSTONE, Glance at $GLANCE, Barbican at $BARBICAN"
 }
 
 house_last() {
@@ -38,6 +41,7 @@ house_last() {
   for hash in "${HASHES[@]}"; do
     for volume in $(v vol-list chronova | awk '{print $1}' | grep "^base-$hash"); do v vol-delete "$volume" chronova; done >/dev/null
   done
+  bash "$TESTBED/barbican.sh" down "$CLOUD/barbican"
   bash "$TESTBED/glance.sh" down "$CLOUD/glance"
   bash "$TESTBED/keystone.sh" down "$CLOUD/keystone"
   [ $FAILED -gt 0 ] || rm -rf "$CLOUD"
@@ -72,7 +76,7 @@ upload() { # name, file, more...: creates an image in the project web, and print
 }
 SERVERS_PATH=/compute/v2.1/servers HASHES=() SLOW=
 
-CLOUD=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cloud.XXXXXX") HOUSE_CLOUDS=$CLOUD/clouds.yaml
+CLOUD=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cloud.XXXXXX") HOUSE_CLOUDS=$CLOUD/clouds.yaml SIGNERS=$CLOUD/signers
 house_open glance 10.84
 ADMIN=$(token admin admin) WEB=$(token ann web) SHOP=$(token eve shop) SERVICE=$(token nova service)
 
@@ -91,24 +95,29 @@ qemu-img convert -O raw "$CHRONOVA_IMAGE" "$WORK/guest.raw"
 head -c "$(long_run && echo 60M || echo 4M)" /dev/urandom >>"$WORK/guest.raw"
 os flavor create --vcpus 1 --ram 160 --disk 1 glance -f value -c id >"$WORK/flavor" 2>&1 &
 FLAVORING=$!
+signer authority && signer publisher authority && signer stranger || bad "keys and certificates are made"
+AUTHORITY=$(deposit "$WEB" authority) PUBLISHER=$(deposit "$WEB" publisher) STRANGER=$(deposit "$WEB" stranger)
 IMAGE=$(os image create --disk-format raw --container-format bare --file "$WORK/guest.raw" --public glance -f value -c id)
+mapfile -t SIGNED < <(signed publisher "$PUBLISHER" "$WORK/guest.raw")
+os image set "${SIGNED[@]}" "$IMAGE" || bad "the image gets a signature"
 NETWORK=$(web network create glance -f value -c id)
 NETWORKS+=("$NETWORK")
 web subnet create --network glance --subnet-range 10.84.1.0/24 glance >"$WORK/subnet" 2>&1 || bad "the subnet is made" "$(cat "$WORK/subnet")"
 wait $FLAVORING || bad "the flavor is made" "$(cat "$WORK/flavor")"
 FLAVOR=$(tail -n 1 "$WORK/flavor")
 WANTED=(--flavor glance --network glance --config-drive True)
-asks() { # image, name: requests a server in the project web, and stores its id in ID and, for the clean-up, in SERVERS
-  web server create "${WANTED[@]}" --image "$1" "$2" -f value -c id >"$WORK/boot" 2>&1 || bad "$2 is requested" "$(tail -n 20 "$WORK/boot")"
+asks() { # image, name, more...: requests a server in the project web, and stores its id in ID and, for the clean-up, in SERVERS
+  web server create "${WANTED[@]}" "${@:3}" --image "$1" "$2" -f value -c id >"$WORK/boot" 2>&1 || bad "$2 is requested" "$(tail -n 20 "$WORK/boot")"
   ID=$(tail -n 1 "$WORK/boot")
   SERVERS+=("$ID")
 }
 # Asks the API directly, because the client also asks Glance for each server's image.
 server_is() { status "$WEB" "$SERVERS_PATH/$1" >/dev/null; [ "$(field server.status <"$WORK/answer")" = "$2" ]; } # id, status
-asks glance glance-one
+asks glance glance-one --os-compute-api-version 2.63 --trusted-image-cert "$AUTHORITY"
 ONE=$ID
-within 90 "a server is made from an image in Glance" server_is "$ONE" ACTIVE
-ready "$ONE" "a guest is booted from an image in Glance"
+within 90 "a server is made from a signed image in Glance" server_is "$ONE" ACTIVE
+ready "$ONE" "a guest is booted from a signed image in Glance"
+like "the log says that the signature was verified" "$(cat "$WORK/chronova.log")" "signature of an image was verified.*$IMAGE"
 HASH=$(glance "images/$IMAGE" | field os_hash_value)
 HASHES+=("$HASH")
 same "the host keeps the image under Glance's hash" "$(on_host "base-$HASH.complete")" "base-$HASH.complete"
@@ -149,6 +158,60 @@ within 30 "a server from tampered bytes fails" server_is "$ID" ERROR
 like "the fault says that the checksum does not match" "$(field server.fault.message <"$WORK/answer")" 'unacceptable: its content does not match its checksum'
 same "no byte of the tampered image stays on the host" "$(on_host "base-$(glance "images/$TAMPERED" | field os_hash_value)")" ""
 expect "the server from tampered bytes is deleted" web server delete --wait "$ID"
+
+# ------------------------------------------------------------------------------------------ signatures and certificates
+
+certified() { # image, trusted certificate, name: requests a server, and stores its id in ID and SERVERS
+  status "$WEB" "$SERVERS_PATH" -H 'OpenStack-API-Version: compute 2.63' -d "{\"server\": {\"name\": \"$3\", \"imageRef\": \"$1\",
+    \"flavorRef\": \"$FLAVOR\", \"networks\": \"none\", \"trusted_image_certificates\": [\"$2\"]}}" >"$WORK/status"
+  ID=$(field server.id <"$WORK/answer")
+  [ -n "$ID" ] || bad "$3 is requested" "$(cat "$WORK/answer")"
+  SERVERS+=("$ID") REFUSED+=("$ID")
+}
+refused() { # id, words, pattern of the fault's message
+  within 30 "$2" server_is "$1" ERROR
+  like "the fault is Nova's: $2" "$(field server.fault.message <"$WORK/answer")" "^Build of instance $1 aborted: $3"
+}
+REFUSED=() MISMATCH="Signature verification for the image failed: the signature does not match the image's data"
+mapfile -t SIGNED < <(signed publisher "$PUBLISHER" "$WORK/private.raw")
+web image set "${SIGNED[@]}" "$PRIVATE" || bad "an image that the host has gets a signature"
+head -c 1048576 /dev/urandom >"$WORK/forged.raw"
+FORGED=$(upload glance-forged "$WORK/forged.raw")
+web image set "${SIGNED[@]}" "$FORGED" || bad "an image gets another image's signature"
+head -c 1048576 /dev/urandom >"$WORK/changed.raw"
+CHANGED=$(upload glance-changed "$WORK/changed.raw")
+mapfile -t SIGNED < <(signed publisher "$STRANGER" "$WORK/changed.raw")
+web image set "${SIGNED[@]}" "$CHANGED" || bad "an image gets another's certificate"
+certified "$FORGED" "$AUTHORITY" glance-forged; OF_FORGED=$ID
+certified "$CHANGED" "$STRANGER" glance-stranger; OF_STRANGER=$ID
+certified "$PRIVATE" "$STRANGER" glance-untrusted; OF_UNTRUSTED=$ID
+certified "$TAMPERED" "$AUTHORITY" glance-unsigned; OF_UNSIGNED=$ID
+refused "$OF_FORGED" "an image with a wrong signature does not boot" "$MISMATCH"
+refused "$OF_STRANGER" "an image with another signer's certificate does not boot" "$MISMATCH"
+refused "$OF_UNTRUSTED" "an image whose certificate is not trusted does not boot, although the host has it" \
+  "Image signature certificate validation failed for certificate: $PUBLISHER. Certificate chain building failed"
+refused "$OF_UNSIGNED" "an unsigned image does not boot if certificates are required" \
+  'Signature verification for the image failed: .*Missing property: img_signature_uuid'
+# Somebody who writes to Glance's store and to its database changes the bytes and their checksums. The signature remains.
+mapfile -t SIGNED < <(signed publisher "$PUBLISHER" "$WORK/changed.raw")
+web image set "${SIGNED[@]}" "$CHANGED" || bad "the image gets its publisher's certificate"
+printf 'other' | dd of="$CLOUD/glance/images/$CHANGED" bs=1 seek=1000000 conv=notrunc status=none
+CHANGED_HASH=$(sha512sum "$CLOUD/glance/images/$CHANGED" | cut -d' ' -f1)
+sqlite3 -cmd '.timeout 20000' "$CLOUD/glance/glance.db" "UPDATE images SET os_hash_value = '$CHANGED_HASH' WHERE id = '$CHANGED'"
+same "Glance shows the checksum of the changed bytes" "$(glance "images/$CHANGED" | field os_hash_value)" "$CHANGED_HASH"
+certified "$CHANGED" "$AUTHORITY" glance-changed
+refused "$ID" "an image with changed bytes and changed checksums does not boot" "$MISMATCH"
+same "no byte of a refused image is on the host" \
+  "$(on_host "base-$CHANGED_HASH")$(on_host "base-$(sha512sum "$WORK/forged.raw" | cut -d' ' -f1)")" ""
+REJECTED=("${REFUSED[@]}")
+certified "$PRIVATE" "$AUTHORITY" glance-certified
+within 30 "the signed image that the host has becomes a server's disk" server_is "$ID" ACTIVE
+like "the health tells of the key manager" "$(curl -fsS "$URL/healthz")" '"key manager":\{"service":"barbican"'
+bash "$TESTBED/barbican.sh" down "$CLOUD/barbican"
+certified "$PRIVATE" "$AUTHORITY" glance-keyless
+refused "$ID" "without Barbican, no signed image boots" "Signature verification for the image failed: Unable to retrieve certificate with ID: $PUBLISHER"
+expect "the servers of signed images are deleted" web server delete --wait "${REFUSED[@]}"
+for ID in "${REJECTED[@]}"; do same "a refused server leaves nothing on the host" "$(leftovers "$ID")" ""; done
 
 # ---------------------------------------------------------------------------------- snapshots, and a token that expires
 

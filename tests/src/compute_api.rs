@@ -145,6 +145,11 @@ impl Api {
 
     /// Creates an image with these properties. Returns its id.
     pub async fn image(&self, properties: &[(&str, &str)]) -> ImageId {
+        self.image_of(b"other", properties).await
+    }
+
+    /// Creates an image with this content and these properties. Returns its id.
+    pub async fn image_of(&self, content: &'static [u8], properties: &[(&str, &str)]) -> ImageId {
         let (image, images) = (ImageId::random(), &self.life.context().images);
         let draft = ImageDraft {
             image,
@@ -155,7 +160,7 @@ impl Api {
             min_memory_mib: 0,
             properties: properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
         };
-        let bytes = futures::stream::iter([Ok(bytes::Bytes::from_static(b"other"))]);
+        let bytes = futures::stream::iter([Ok(bytes::Bytes::from_static(content))]);
         images.create(draft, Meta::system("test")).await.unwrap();
         images.upload(image, Box::pin(bytes), Meta::system("test")).await.unwrap();
         image

@@ -13,6 +13,7 @@ pub mod core_only;
 pub mod creation;
 pub mod fuzz;
 pub mod gates;
+pub mod memory_certificates;
 pub mod memory_keys;
 pub mod mixed_images;
 pub mod mixed_networks;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chronova_actors::hosts::options::HostOptions;
+use chronova_actors::image_signatures::SignatureOptions;
 use chronova_actors::process::options::ProcessOptions;
 use chronova_actors::reconcile::options::ReconcileOptions;
 use chronova_actors::runtime::RuntimeOptions;
@@ -35,6 +36,8 @@ pub fn quick() -> RuntimeOptions {
             filter_pause: Duration::from_millis(20),
             ..ReconcileOptions::default()
         },
+        // Nova's samples have certificates, and most worlds have no key manager.
+        signatures: SignatureOptions { unchecked: true, ..SignatureOptions::default() },
         ..RuntimeOptions::default()
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot, WorkRequest};
 use chronova_actors::operations::Operations;
+use chronova_actors::ports::keys::CertificateKeeper;
 use chronova_actors::ports::{NetworkService, VolumeService};
 use chronova_actors::process;
 use chronova_actors::process::context::StepContext;
@@ -39,6 +40,7 @@ use uuid::Uuid;
 use crate::choosing_volumes::ChoosingVolumes;
 use crate::core_only::CoreOnly;
 use crate::gates::{Brakes, Gate};
+use crate::memory_certificates::MemoryCertificates;
 use crate::memory_keys::MemoryKeys;
 use crate::mixed_images::MixedImages;
 use crate::mixed_networks::MixedNetworks;
@@ -55,6 +57,8 @@ pub struct World {
     pub network: Arc<OneNetwork>,
     pub images: Arc<OneImage>,
     pub keys: Arc<MemoryKeys>,
+    /// The key manager with certificates; `None`: there is none.
+    pub certificates: Option<Arc<MemoryCertificates>>,
     pub options: RuntimeOptions,
     pub brakes: Arc<Brakes>,
     /// Whether the volume service chooses ids itself.
@@ -102,6 +106,7 @@ impl World {
             network: Arc::default(),
             images: Arc::default(),
             keys: Arc::default(),
+            certificates: None,
             options: quick(),
             brakes: Arc::default(),
             choosing_volumes: false,
@@ -139,7 +144,8 @@ impl World {
             false => Arc::clone(&volumes) as _,
         };
         let keys = Arc::clone(&self.keys) as _;
-        let ports = Ports { networks, images, volumes: port, keys };
+        let certificates = self.certificates.clone().map(|kept| kept as Arc<dyn CertificateKeeper>);
+        let ports = Ports { networks, images, volumes: port, keys, certificates };
         let leader = Leader::start(leadership, drivers, ports, options).await;
         Life { member, leader, store: fused, volumes, fleet: Arc::clone(&self.fleet) }
     }

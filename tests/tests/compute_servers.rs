@@ -23,6 +23,8 @@ mod forecasts;
 #[path = "compute_servers/zones.rs"]
 mod zones;
 
+#[path = "compute_servers/image_signatures.rs"]
+mod image_signatures;
 #[path = "compute_servers/server_settings.rs"]
 mod server_settings;
 #[path = "compute_servers/unique_names.rs"]

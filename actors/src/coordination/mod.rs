@@ -13,6 +13,7 @@ pub mod disk_claims;
 pub mod host_numbers;
 pub mod host_turns;
 pub mod image_holds;
+pub mod known_digests;
 pub mod lockouts;
 pub mod migration_queues;
 pub mod name_turns;

@@ -13,6 +13,7 @@ use super::options::HostOptions;
 use crate::coordination::disk_claims::DiskClaims;
 use crate::coordination::image_holds::ImageHolds;
 use crate::gateway::CommandGateway;
+use crate::image_signatures::ImageSignatures;
 use crate::ports::{ImageService, NetworkService, VolumeService};
 use crate::reconcile::options::ImageCacheOptions;
 
@@ -25,6 +26,7 @@ pub struct HostContext {
     pub fleet: Arc<ConnectedHosts>,
     pub networks: Arc<dyn NetworkService>,
     pub images: Arc<dyn ImageService>,
+    pub signatures: Arc<ImageSignatures>,
     pub volumes: Arc<dyn VolumeService>,
     pub disk_claims: Arc<DiskClaims>,
     pub image_holds: Arc<ImageHolds>,

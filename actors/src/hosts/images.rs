@@ -11,6 +11,7 @@ use chronova_hypervisor::driver::ImageSource;
 use futures::StreamExt;
 
 use crate::hosts::context::HostContext;
+use crate::image_signatures::ImageToPlace;
 use crate::process::guest::{PortImageSource, image_ref};
 
 /// Caches `images` on each of `hosts`, at most `precache_concurrency` hosts at a time. More downloads of a large image
@@ -31,7 +32,9 @@ async fn bring(context: &HostContext, host: HostId, images: &[ImageSnapshot], wo
     for image in images {
         context.image_holds.hold(process, host, &image.checksum).await;
         let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&context.images, work));
-        match member.driver.ensure_image(&image_ref(image), source).await {
+        let (found, properties) = (image_ref(image), image.properties.as_slice());
+        let wanted = ImageToPlace { image: &found, properties, trusted: &[], work };
+        match context.signatures.place(member.driver.as_ref(), source, wanted).await {
             Ok(()) => tracing::info!(host = %member.hostname, image = %image.id, "the image is on the host"),
             Err(error) => {
                 tracing::warn!(host = %member.hostname, image = %image.id, %error, "caching an image on a host failed");

@@ -1,4 +1,5 @@
-//! The trait of the key manager, which keeps secrets of servers: the passphrases of emulated TPMs.
+//! The traits of key managers: [`KeyManager`] keeps secrets of servers, the passphrases of emulated TPMs.
+//! [`CertificateKeeper`] gives out the certificates of signed images.
 //!
 //! Barbican has the same calls: a secret belongs to the project of the user who stored it, and only users of that
 //! project read it. The log of events has a secret's reference, and never the secret.
@@ -6,6 +7,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
+use chronova_events::envelope::Meta;
 use chronova_events::ids::{ProjectId, UserId};
 use uuid::Uuid;
 
@@ -47,6 +49,14 @@ pub trait KeyManager: Send + Sync {
     async fn read(&self, reference: &str, requester: &KeyRequester) -> Result<SecretPayload, PortError>;
     /// Deletes a secret with its server. Succeeds if there is none.
     async fn delete(&self, reference: &str) -> Result<(), PortError>;
+}
+
+/// The certificates that a key manager keeps. Images are signed by their keys.
+#[async_trait]
+pub trait CertificateKeeper: Send + Sync {
+    /// The certificate with this id, in PEM or DER, for the user whose request began `work`. `Invalid` names a secret
+    /// that is no certificate. An id that is no UUID is `NotFound`.
+    async fn certificate(&self, id: &str, work: &Meta) -> Result<Vec<u8>, PortError>;
 }
 
 /// The implementation for a deployment without a key manager. It refuses every secret.

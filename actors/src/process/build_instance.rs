@@ -22,7 +22,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, settled, steps};
-use super::{build_volumes, destination, guest, machine};
+use super::{build_volumes, destination, guest, machine, new_image};
 use crate::instance::disks;
 use crate::instance::{InstanceRecord, InstanceRoot};
 use crate::ledger::{CELL, LedgerCommand, LedgerRoot};
@@ -251,7 +251,7 @@ async fn prepare_volumes(work: &StepRun) -> Result<StepOutput, StepError> {
 async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let Some(server) = unbuilt(work).await? else { return Ok(StepOutput::Nothing) };
     let (host, _) = host(work)?;
-    guest::prepare(work, host, &server).await?;
+    new_image::prepare(work, host, &server, new_image::build_aborted).await?;
     Ok(StepOutput::Nothing)
 }
 

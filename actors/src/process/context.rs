@@ -17,6 +17,7 @@ use crate::coordination::server_numbers::ServerNumbers;
 use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::gateway::CommandGateway;
 use crate::hosts::fleet::ConnectedHosts;
+use crate::image_signatures::ImageSignatures;
 use crate::ports::keys::KeyManager;
 use crate::ports::{ImageService, NetworkService, VolumeService};
 use crate::reconcile::placement::PlacementMirror;
@@ -33,6 +34,7 @@ pub struct StepContext {
     pub fleet: Arc<ConnectedHosts>,
     pub networks: Arc<dyn NetworkService>,
     pub images: Arc<dyn ImageService>,
+    pub signatures: Arc<ImageSignatures>,
     pub volumes: Arc<dyn VolumeService>,
     pub keys: Arc<dyn KeyManager>,
     pub scheduler: Arc<Scheduler>,

@@ -18,6 +18,7 @@ use super::context::StepContext;
 use super::options::ProcessOptions;
 use super::plan::ProcessShape;
 use crate::aggregate::CommandError;
+use crate::image_signatures::PlaceError;
 use crate::instance::{InstanceReject, InstanceRoot};
 use crate::ports::PortError;
 
@@ -234,6 +235,15 @@ impl From<PortError> for StepError {
             PortError::NotHere(_) => {
                 Self::Elsewhere(StepFault::new(500, "The network service refused the host.", error))
             }
+        }
+    }
+}
+
+impl From<PlaceError> for StepError {
+    fn from(error: PlaceError) -> Self {
+        match error {
+            PlaceError::Driver(error) => error.into(),
+            PlaceError::Signature(fault) => Self::fatal(500, &fault.to_string(), ""),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::ports::{ImageService, NetworkService, PlugState};
 /// The longest wait for the read models, which usually lag by microseconds.
 pub(super) const LAG: Duration = Duration::from_secs(5);
 
-/// Prepares the host: image, networks and filters.
+/// Prepares the host for content that the server has had before: image, networks and filters.
 pub(super) async fn prepare(work: &StepRun, host: HostId, server: &Alive) -> Result<(), StepError> {
     let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&work.context.images, &work.meta));
     futures::try_join!(cache_image(work, host, server, source), connect(work, host, server)).map(drop)
@@ -59,7 +59,7 @@ async fn cache_image(
 }
 
 /// Caches an image on the host, and holds it there until the process has ended.
-pub(super) async fn ensure_image(
+async fn ensure_image(
     work: &StepRun,
     host: HostId,
     image: &ImageRef,

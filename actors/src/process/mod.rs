@@ -13,6 +13,7 @@
 //! | [`interference`] | the hook with which tests make steps fail and repeat |
 //! | [`supervisor`] | starts requested processes, and continues them after a crash |
 //! | `turn`, `guest`, `imaging` | steps that several processes share |
+//! | `new_image` | puts an image on a host, and verifies its signature |
 //! | `create_servers` | the servers of one request |
 //! | `ask_server` | claims quota or creates an image, and then sends the request to its server |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | one process each |
@@ -62,6 +63,7 @@ mod machine;
 pub mod move_instance;
 mod moved_volumes;
 pub(crate) mod moving;
+mod new_image;
 pub mod offload;
 pub(crate) mod on_the_way;
 pub mod options;

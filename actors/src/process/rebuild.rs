@@ -18,7 +18,7 @@ use chronova_hypervisor::guest::Renew;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, steps};
-use super::{guest, imaging, turn};
+use super::{guest, imaging, new_image, turn};
 use crate::instance::WorkOutcome;
 use crate::scheduler::{RequestSpec, may_rebuild};
 
@@ -58,7 +58,7 @@ async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     turn::advance(work, WorkStage::AtWork).await?;
-    guest::prepare(work, placed.host, &server).await?;
+    new_image::prepare(work, placed.host, &server, new_image::plain).await?;
     Ok(StepOutput::Nothing)
 }
 

@@ -2,19 +2,18 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `prepare_host` | caches the rescue image, creates networks and filters | (kept: a cache, and shared) |
+//! | `prepare_host` | caches and verifies the rescue image, creates networks and filters | (kept: a cache, and shared) |
 //! | `power_off` | powers the guest off | starting it, if it ran |
 //! | `rescue` | creates the rescue disk, defines and starts the guest with it | restoring definition and power state |
 
 use chronova_events::instance::{Alive, Phase};
 use chronova_events::process::{ProcessOutcome, StepOutput};
-use chronova_hypervisor::driver::{DriverError, ImageSource, StopMode};
+use chronova_hypervisor::driver::{DriverError, StopMode};
 use chronova_hypervisor::guest::Renew;
 use futures::future::BoxFuture;
-use std::sync::Arc;
 
 use super::definition::{Definition, StepError, StepRun, steps};
-use super::{guest, imaging, turn};
+use super::{guest, imaging, new_image, turn};
 use crate::instance::WorkOutcome;
 
 pub const DEFINITION: Definition = Definition {
@@ -38,8 +37,7 @@ async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     if let Some(image) = &server.rescue {
-        let source: Arc<dyn ImageSource> = Arc::new(guest::PortImageSource::new(&work.context.images, &work.meta));
-        guest::ensure_image(work, placed.host, &guest::image_ref(image), source).await?;
+        new_image::place(work, placed.host, &server, image, new_image::not_rescuable).await?;
     }
     guest::connect(work, placed.host, &server).await?;
     Ok(StepOutput::Nothing)

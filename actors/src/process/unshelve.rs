@@ -12,18 +12,16 @@
 //! A volume-backed server has no image. The process deletes the image last, because it is the only copy of the server's
 //! disk. If a host fails, the process tries another, as in a build.
 
-use std::sync::Arc;
-
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, WorkStage};
 use chronova_events::process::{ProcessOutcome, StepOutput};
-use chronova_hypervisor::driver::{DriverError, ImageSource, StopMode};
+use chronova_hypervisor::driver::{DriverError, StopMode};
 use chronova_hypervisor::guest::Renew;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, StepError, StepRun, steps};
-use super::{away, build_instance, guest, imaging, offload, turn};
+use super::{away, build_instance, guest, imaging, new_image, offload, turn};
 use crate::instance::WorkOutcome;
 use crate::scheduler::RequestSpec;
 
@@ -129,8 +127,7 @@ async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
     }
     let gone = || StepError::fatal(404, "The image of the shelved server is gone.", "");
     let image = work.context.images.find(server.shelved.ok_or_else(gone)?, &server.request.project, true).await?;
-    let source: Arc<dyn ImageSource> = Arc::new(guest::PortImageSource::new(&work.context.images, &work.meta));
-    guest::ensure_image(work, host, &guest::image_ref(&image), source).await?;
+    new_image::place(work, host, &server, &image, new_image::plain).await?;
     guest::connect(work, host, &server).await?;
     Ok(StepOutput::Image(Box::new(image)))
 }

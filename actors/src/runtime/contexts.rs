@@ -16,8 +16,9 @@ use crate::coordination::server_numbers::ServerNumbers;
 use crate::coordination::waiting_requests::{CreateRequests, ServerRequests};
 use crate::hosts::context::HostContext;
 use crate::hosts::fleet::ConnectedHosts;
+use crate::image_signatures::ImageSignatures;
 use crate::operations::{Operations, Queries};
-use crate::ports::keys::KeyManager;
+use crate::ports::keys::{CertificateKeeper, KeyManager};
 use crate::ports::{ImageService, NetworkService, VolumeService};
 use crate::process::context::StepContext;
 use crate::reconcile::context::ReconcileContext;
@@ -31,6 +32,8 @@ pub struct Ports {
     pub images: Arc<dyn ImageService>,
     pub volumes: Arc<dyn VolumeService>,
     pub keys: Arc<dyn KeyManager>,
+    /// The key manager that has the certificates of signed images; `None`: there is none.
+    pub certificates: Option<Arc<dyn CertificateKeeper>>,
 }
 
 impl std::fmt::Debug for Ports {
@@ -57,7 +60,7 @@ impl Contexts {
         options: RuntimeOptions,
     ) -> Self {
         let Leadership { log, clock, views, gateway, interference } = leadership;
-        let Ports { networks, images, volumes, keys } = ports;
+        let Ports { networks, images, volumes, keys, certificates } = ports;
         let fleet = ConnectedHosts::new(views.hosts.read(Hosts::highest), drivers);
         let server_options = Arc::new(options.servers);
         let host_options = Arc::new(options.hosts);
@@ -66,6 +69,7 @@ impl Contexts {
             views: Arc::clone(&views),
             patience: host_options.resync,
         });
+        let signatures = ImageSignatures::new(options.signatures, certificates, Arc::clone(&clock));
         let passwords = Arc::<OneTimePasswords>::default();
         let create_requests = Arc::<CreateRequests>::default();
         let server_requests = Arc::<ServerRequests>::default();
@@ -93,6 +97,7 @@ impl Contexts {
             fleet: Arc::clone(&fleet),
             networks: Arc::clone(&networks),
             images: Arc::clone(&images),
+            signatures: Arc::clone(&signatures),
             volumes: Arc::clone(&volumes),
             disk_claims: Arc::clone(&disk_claims),
             image_holds: Arc::clone(&image_holds),
@@ -132,6 +137,7 @@ impl Contexts {
             fleet,
             networks,
             images,
+            signatures,
             volumes,
             keys,
             placement,

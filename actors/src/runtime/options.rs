@@ -1,6 +1,7 @@
 //! All options of this crate, grouped by owner.
 
 use crate::hosts::options::HostOptions;
+use crate::image_signatures::SignatureOptions;
 use crate::notifications::NotificationOptions;
 use crate::process::options::{LiveOptions, ProcessOptions};
 use crate::reconcile::options::{ImageCacheOptions, ReconcileOptions};
@@ -20,6 +21,8 @@ pub struct RuntimeOptions {
     /// The hosts' image caches.
     pub image_cache: ImageCacheOptions,
     pub scheduler: SchedulerOptions,
+    /// Signatures of images.
+    pub signatures: SignatureOptions,
     /// The notifications that other services get. Boxed, because futures hold the options by value.
     pub notifications: Box<NotificationOptions>,
     /// `[volume]`: the embedded volume service.

@@ -62,6 +62,7 @@ impl BenchWorld {
             ),
             volumes: Arc::new(chronova_actors::ports::NoVolumeService),
             keys: Arc::new(chronova_actors::ports::keys::NoKeyManager),
+            certificates: None,
         };
         let contexts = Contexts::assemble(leadership, Vec::new(), ports, options);
         Ok(Self { contexts, store, member })

@@ -3,6 +3,7 @@
 //! Each rule reports the problem at the option that is set, and says which change solves it.
 
 mod services;
+mod signatures;
 mod unmade;
 
 use std::borrow::Cow;
@@ -55,7 +56,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         devices(config),
         guests_cpus(config),
         memory_in_files(config),
-        signatures(config),
+        signatures::signatures(config),
         unmade::choices(config),
         event_store(config),
         identity(config),
@@ -206,32 +207,6 @@ fn event_store(config: &Config) -> Vec<Clash> {
             vec![Clash { severity: Severity::Error, at: ("chronova", "event_store"), message: Cow::Owned(message) }]
         }
     }
-}
-
-/// Chronova does not verify the signatures of images yet. An operator who sets these options relies on the check, so
-/// Chronova does not start with them.
-fn signatures(config: &Config) -> Vec<Clash> {
-    let glance = &config.glance;
-    let wanted = [
-        (
-            glance.verify_glance_signatures,
-            "verify_glance_signatures",
-            "[glance] verify_glance_signatures is on and this version verifies no signature: set it to false, and let only \
-             trusted projects upload images",
-        ),
-        (
-            glance.enable_certificate_validation,
-            "enable_certificate_validation",
-            "[glance] enable_certificate_validation is on and this version validates no certificate: set it to false",
-        ),
-        (
-            !glance.default_trusted_certificate_ids.is_empty(),
-            "default_trusted_certificate_ids",
-            "[glance] default_trusted_certificate_ids names certificates and this version validates none: leave it empty",
-        ),
-    ];
-    let told = wanted.into_iter().filter(|(is, ..)| *is);
-    told.map(|(_, name, message)| error(("glance", name), message)).collect()
 }
 
 fn storage(config: &Config) -> Vec<Clash> {

@@ -31,6 +31,7 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     screens(config, to);
     lockout(config, to);
     notifications(config, to);
+    certificates(to);
     let neutron = &config.neutron;
     let secret = || Secret::new(neutron.metadata_proxy_shared_secret.clone());
     to.web.metadata.proxy_secret = neutron.service_metadata_proxy.then(secret);
@@ -40,7 +41,12 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     patience.idle = patience.idle.filter(|_| config.wsgi.keep_alive).map(|idle| idle.min(most));
 }
 
-/// `agreement/services.rs` has already refused unknown drivers and transport URLs without a usable broker.
+/// The API records the configuration's trusted certificates for servers whose request names none.
+fn certificates(to: &mut Targets) {
+    to.compute.default_trusted_certificates = to.runtime.signatures.trusted(&[]).to_vec();
+}
+
+/// The brokers that a transport URL names, or the drivers that are not known, were checked before.
 fn notifications(config: &Config, to: &mut Targets) {
     let (section, oslo) = (&config.notifications, &config.oslo_messaging_notifications);
     let options = &mut to.runtime.notifications;

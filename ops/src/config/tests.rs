@@ -428,19 +428,53 @@ fn a_policy_file_that_an_option_names_must_exist() {
 }
 
 #[test]
-fn options_for_signatures_of_images_stop_the_start() {
-    for option in [
-        "verify_glance_signatures = true",
-        "enable_certificate_validation = true",
-        "default_trusted_certificate_ids = a,b",
-    ] {
-        let problems = problems_in(&[&format!("[glance]\n{option}\n")]);
-        let name = option.split(' ').next().unwrap();
-        let stops = |line: &String| line.starts_with("0.conf:2: error: ") && line.contains(name);
-        assert!(problems.iter().any(stops), "{option}: {problems:?}");
+fn checks_of_images_need_a_key_manager() {
+    const KEYSTONE: &str = "[keystone_authtoken]\nauth_url = http://controller:5000\nauth_type = password\nusername = nova\n\
+                            password = s\nuser_domain_name = Default\nproject_name = service\n\
+                            project_domain_name = Default\n";
+    let about = |text: &str, name: &str| -> Vec<String> {
+        let problems = problems_in(&[text]);
+        problems.into_iter().filter(|line| line.contains(name) && !line.contains(": note: ")).collect()
+    };
+    for name in ["verify_glance_signatures", "enable_certificate_validation"] {
+        let text = format!("[glance]\n{name} = true\n");
+        let stops = about(&text, "this cloud has no key manager");
+        assert!(stops.len() == 1 && stops[0].starts_with("0.conf:2: error: "), "{stops:?}");
+        assert_eq!(about(&format!("{text}{KEYSTONE}"), "this cloud has no key manager"), [""; 0]);
     }
-    let off = problems_in(&["[glance]\nverify_glance_signatures = false\n"]);
-    assert!(!off.iter().any(|line| line.contains("error")), "{off:?}");
+    assert_eq!(about("[glance]\nverify_glance_signatures = false\n", "glance"), [""; 0]);
+    let whole = "verify_glance_signatures = true\nenable_certificate_validation = true\n";
+    for (options, name, warns) in [
+        ("enable_certificate_validation = true\n", "no effect without verify_glance_signatures", true),
+        ("default_trusted_certificate_ids = a\n", "default_trusted_certificate_ids has no effect", true),
+        (whole, "default_trusted_certificate_ids is empty", true),
+        ("unchecked_certificates = true\n", "unchecked_certificates has no effect", true),
+        (&format!("{whole}default_trusted_certificate_ids = a,b\n"), "default_trusted", false),
+    ] {
+        let told = about(&format!("{KEYSTONE}[glance]\n{options}"), name);
+        assert_eq!(told.iter().filter(|line| line.contains(": warning: ")).count(), usize::from(warns), "{told:?}");
+    }
+}
+
+#[test]
+fn only_barbican_is_a_key_manager() {
+    for (text, words) in [
+        ("[key_manager]\nbackend = vault\n", "backend = vault is not supported: set barbican"),
+        ("[key_manager]\napi_class = nova.keymgr.conf_key_mgr.ConfKeyManager\n", "is not supported: set barbican"),
+        ("[barbican]\nbarbican_api_version = v2\n", "set v1"),
+        ("[barbican]\nbarbican_endpoint = controller\n", "write it as http://controller:9311"),
+        ("[barbican]\nbarbican_endpoint_type = outer\n", "public"),
+    ] {
+        let problems = problems_in(&[text]);
+        let stops = problems.iter().filter(|line| line.contains("error: ") && line.contains(words)).count();
+        assert_eq!(stops, 1, "{problems:?}");
+    }
+    let right = "[key_manager]\nbackend = castellan.key_manager.barbican_key_manager.BarbicanKeyManager\n\
+                 [barbican]\nbarbican_endpoint = https://controller:9311/\nbarbican_api_version = v1\n\
+                 barbican_endpoint_type = internal\nbarbican_region_name = here\nverify_ssl = false\n";
+    assert_eq!(problems_in(&[right]), [""; 0]);
+    let others = "[barbican]\nauth_endpoint = http://controller:5000\nretry_delay = 3\n";
+    assert!(problems_in(&[others]).iter().all(|line| line.contains(": note: ")), "{:?}", problems_in(&[others]));
 }
 
 #[test]

@@ -16,11 +16,9 @@ use super::{Problem, Severity};
 static LIST: &str = include_str!("nova_options.txt");
 
 /// Sections that have no effect although an operator may rely on them. Setting them causes a warning.
-const WORTH_A_WARNING: [(&str, &str); 4] = [
+const WORTH_A_WARNING: [(&str, &str); 2] = [
     ("database", "the event log under [chronova] data_dir takes the place of Nova's databases"),
     ("api_database", "the event log under [chronova] data_dir takes the place of Nova's databases"),
-    ("key_manager", "no key manager is used: features that need stored secrets are not available"),
-    ("barbican", "no key manager is used: features that need stored secrets are not available"),
 ];
 
 /// A line of the list.

@@ -7,6 +7,7 @@ mod eventstoredb;
 mod gauges;
 mod identity;
 mod images;
+mod key_manager;
 pub mod listen;
 pub mod log_only;
 mod network;

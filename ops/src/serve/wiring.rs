@@ -7,10 +7,8 @@ use anyhow::{Context as _, Result};
 use chronova_actors::fleet::keeper::HostSource;
 use chronova_actors::gateway::CommandGateway;
 use chronova_actors::operations::Operations;
-use chronova_actors::ports::keys::{KeyManager, NoKeyManager};
 use chronova_actors::reconcile::run_counts::ReconcilerTally;
 use chronova_actors::runtime::{Follower, Leader, Leadership, Member, Ports};
-use chronova_actors::services::embedded::keys::EmbeddedKeyManager;
 use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_actors::services::external::http::ServiceClient;
 use chronova_actors::services::external::keystone::SharedUserTokens;
@@ -36,6 +34,7 @@ use super::event_log::EventLog;
 use super::gauges::Gauges;
 use super::identity::OpenedIdentity;
 use super::images::OpenedImages;
+use super::key_manager::OpenedKeyManagers;
 use super::network::OpenedNetworks;
 use super::read_models::{self, ReadModelGauges};
 use super::reconcilers::ReconcilerGauges;
@@ -64,7 +63,7 @@ struct OpenedServices {
     networks: OpenedNetworks,
     images: OpenedImages,
     volumes: OpenedVolumes,
-    keys: Arc<dyn KeyManager>,
+    keys: OpenedKeyManagers,
 }
 
 impl ControlPlane {
@@ -174,7 +173,7 @@ impl OpenedServices {
         let options = targets.runtime.volume.clone();
         let embedded = || EmbeddedVolumes::new(Arc::clone(gateway), Arc::clone(views), images.port(), options);
         let volumes = volumes::open(config, member, &identity, &users, embedded)?;
-        let keys = keys(config)?;
+        let keys = OpenedKeyManagers::open(config, &identity, &users)?;
         Ok(Self { identity, networks, images, volumes, keys })
     }
 
@@ -195,23 +194,14 @@ impl OpenedServices {
             clients.extend(images.service().clients().iter().cloned());
         }
         clients.extend(self.volumes.clients());
+        clients.extend(self.keys.clients());
         clients
     }
 
     fn ports(&self) -> Ports {
-        let keys = Arc::clone(&self.keys);
-        Ports { networks: self.networks.port(), images: self.images.port(), volumes: self.volumes.port(), keys }
-    }
-}
-
-/// The key manager that the configuration names.
-fn keys(config: &Config) -> Result<Arc<dyn KeyManager>> {
-    match config.chronova.key_manager.as_str() {
-        "none" => Ok(Arc::new(NoKeyManager)),
-        _ => {
-            let opened = EmbeddedKeyManager::open(&config.chronova.data_dir);
-            Ok(opened.context("cannot use the folder of the key manager")?)
-        }
+        let (keys, certificates) = (Arc::clone(&self.keys.keys), self.keys.certificates());
+        let (networks, images, volumes) = (self.networks.port(), self.images.port(), self.volumes.port());
+        Ports { networks, images, volumes, keys, certificates }
     }
 }
 
@@ -236,7 +226,8 @@ fn app(
     let web: WebConfig = targets.web.clone();
     let metrics = HttpMetrics::new(metrics(member, &parts, seat.as_ref())?)?;
     let ServingParts { operations, services, .. } = parts;
-    let OpenedServices { identity, networks, images, volumes, keys: _ } = services;
+    let OpenedServices { identity, networks, images, volumes, keys } = services;
+    let has_certificates = keys.certificates().is_some();
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
     let authentication = match config.api.auth_strategy.as_str() {
         "noauth2" => Authentication::NoAuth,
@@ -244,8 +235,8 @@ fn app(
     };
     let app = App::new(web, policy, authentication, metrics).with_operations(operations);
     let app = with_identity(app.with_log(Arc::clone(&member.log)), identity);
-    let mut app = volumes.serve(images.serve(networks.show(app)));
-    app.compute = ComputeState::new(consoles(config, targets));
+    let mut app = keys.serve(volumes.serve(images.serve(networks.show(app))));
+    app.compute = ComputeState::new(ComputeConfig { has_certificates, ..consoles(config, targets) });
     let (broken, written) = (member.broken(), event_log.clone());
     app.health = std::mem::take(&mut app.health)
         .with("event log", Arc::new(move || written.health().map_err(|failure| failure.to_string())))

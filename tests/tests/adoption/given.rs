@@ -231,7 +231,13 @@ impl AdoptedCloud {
         let networks = EmbeddedNetworks::new(Arc::clone(&gateway), Arc::clone(&views));
         let volumes =
             EmbeddedVolumes::new(gateway, Arc::clone(&views), Arc::clone(&images) as _, options.volume.clone());
-        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _, keys: Arc::new(NoKeyManager) };
+        let ports = Ports {
+            networks,
+            images,
+            volumes: Arc::clone(&volumes) as _,
+            keys: Arc::new(NoKeyManager),
+            certificates: None,
+        };
         let drivers = hosts.into_iter().map(|host| host as Arc<dyn Driver>).collect();
         let leader = Leader::start(leadership, drivers, ports, options).await;
         let config = WebConfig::default();

@@ -31,9 +31,13 @@ pub struct ComputeConfig {
     pub enforces_quota: bool,
     /// `[cinder] cross_az_attach`
     pub cross_az_attach: bool,
-    /// `[glance] unchecked_certificates`: accept trusted certificates in requests, although Chronova verifies no image
-    /// signatures.
+    /// `[glance] unchecked_certificates`: accept trusted certificates in requests, although no key manager has them, so
+    /// no signature of an image is verified.
     pub unchecked_certificates: bool,
+    /// Whether a key manager has the certificates of signed images.
+    pub has_certificates: bool,
+    /// The certificates that are recorded for servers whose request names none.
+    pub default_trusted_certificates: Vec<String>,
     /// The host name under which the control plane's own services are listed; `chronova` without one.
     pub host: Option<String>,
 }
@@ -72,6 +76,8 @@ impl Default for ComputeConfig {
             enforces_quota: true,
             cross_az_attach: true,
             unchecked_certificates: false,
+            has_certificates: false,
+            default_trusted_certificates: Vec::new(),
             host: None,
         }
     }

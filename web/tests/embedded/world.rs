@@ -124,7 +124,7 @@ impl World {
         let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let leader = {
             let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));
-            let ports = Ports { networks, images: Arc::clone(&images) as _, volumes, keys };
+            let ports = Ports { networks, images: Arc::clone(&images) as _, volumes, keys, certificates: None };
             Leader::start(leadership, vec![], ports, RuntimeOptions::default())
         }
         .await;

@@ -79,7 +79,7 @@ impl World {
         let networks = EmbeddedNetworks::new(Arc::clone(&leadership.gateway), Arc::clone(&leadership.views));
         let leader = {
             let (volumes, keys) = (Arc::new(NoVolumeService), Arc::new(NoKeyManager));
-            let ports = Ports { networks, images: Arc::new(NoImages), volumes, keys };
+            let ports = Ports { networks, images: Arc::new(NoImages), volumes, keys, certificates: None };
             Leader::start(leadership, vec![], ports, RuntimeOptions::default())
         }
         .await;

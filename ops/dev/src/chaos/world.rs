@@ -126,7 +126,13 @@ impl ChaosWorld {
         let images = Arc::clone(&self.images);
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, self.options.volume.clone());
         let drivers = self.fleet.drivers_until(&store.dead());
-        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _, keys: Arc::new(NoKeyManager) };
+        let ports = Ports {
+            networks,
+            images,
+            volumes: Arc::clone(&volumes) as _,
+            keys: Arc::new(NoKeyManager),
+            certificates: None,
+        };
         let leader = Leader::start(leadership, drivers, ports, self.options.clone()).await;
         let config = WebConfig::default();
         let policy = Enforcer::load(&config.policy).context("the policy cannot be used")?;

@@ -234,7 +234,8 @@ pub(super) fn volumes(config: &Config) -> Vec<Clash> {
     clashes
 }
 
-fn is_address(text: &str) -> bool {
+/// Whether an address is one of HTTP.
+pub(super) fn is_address(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
 

@@ -110,6 +110,7 @@ pub mod cluster;
 pub mod consoles;
 pub mod default;
 pub mod eventstoredb;
+pub mod key_manager;
 pub mod keystone;
 pub mod libvirt;
 pub mod neutron;
@@ -194,6 +195,8 @@ configuration! {
     token: services::Token,
     security_compliance: services::SecurityCompliance,
     glance: services::Glance,
+    key_manager: key_manager::KeyManager,
+    barbican: key_manager::Barbican,
     neutron: neutron::Neutron,
     notifications: notifications::Notifications,
     oslo_messaging_notifications: notifications::OsloMessagingNotifications,

@@ -90,23 +90,22 @@ section! {
             help: "Properties of one image; -1: only the limit of 64 KiB for all properties together. In Glance this \
                    option is in [DEFAULT].",
         }
-        verify_glance_signatures: bool => here {
-            default: Text("false"),
-            help: "Refuse images whose signature is missing or wrong. Chronova verifies no signature, so true stops the start.",
+        verify_glance_signatures: bool => runtime.signatures.verify {
+            help: "Refuse images whose signature is missing or wrong. The certificate of the signature comes from \
+                   [key_manager].",
         }
-        enable_certificate_validation: bool => here {
-            default: Text("false"),
-            help: "Check an image signature's certificate against the trusted certificates of the request. Chronova \
-                   validates no certificate, so true stops the start.",
+        enable_certificate_validation: bool => runtime.signatures.validate_certificates {
+            help: "Link the certificate of an image's signature to the trusted certificates of the request. Without \
+                   verify_glance_signatures, only requests that name certificates are concerned.",
         }
-        default_trusted_certificate_ids: Vec<String> => here {
-            help: "Certificates that are trusted if a request names none. With a list that is not empty, the server \
-                   does not start.",
+        default_trusted_certificate_ids: Vec<String> => runtime.signatures.default_trusted {
+            help: "Certificates in the key manager that are trusted where a request names none. They count only if \
+                   verify_glance_signatures and enable_certificate_validation are on.",
         }
-        unchecked_certificates: bool => compute.unchecked_certificates {
+        unchecked_certificates: bool => compute.unchecked_certificates => runtime.signatures.unchecked {
             origin: super::super::OptionOrigin::Chronova,
-            help: "Accept and show servers' trusted_image_certificates, although Chronova verifies no signature of \
-                   an image. Off: a request with such certificates is answered with 409.",
+            help: "Without a key manager, accept and show servers' trusted_image_certificates, although Chronova verifies no \
+                   signature of an image. Off: a request with such certificates is answered with 409.",
         }
     }
 }

@@ -173,6 +173,20 @@ fn options_of_new_servers_reach_their_fields() {
 }
 
 #[test]
+fn certificates_of_the_configuration_are_recorded_if_both_checks_are_on() {
+    let ids = "[keystone_authtoken]\nauth_url = http://controller:5000\nauth_type = password\nusername = nova\n\
+               password = s\nuser_domain_name = Default\nproject_name = service\nproject_domain_name = Default\n\
+               [glance]\ndefault_trusted_certificate_ids = a,b\nenable_certificate_validation = true\n";
+    let half = targets(ids);
+    assert_eq!(half.runtime.signatures.default_trusted, ["a", "b"]);
+    assert!(half.runtime.signatures.validate_certificates && !half.runtime.signatures.verify);
+    assert_eq!(half.compute.default_trusted_certificates, [""; 0]);
+    let whole = targets(&format!("{ids}verify_glance_signatures = true\n"));
+    assert_eq!(whole.compute.default_trusted_certificates, ["a", "b"]);
+    assert!(whole.runtime.signatures.verify && !whole.runtime.signatures.unchecked);
+}
+
+#[test]
 fn options_of_metadata_proxies_reach_the_metadata_service() {
     let plain = targets("").web.metadata;
     assert!(plain.proxy_secret.is_none() && !plain.use_forwarded_for);

@@ -46,6 +46,9 @@ pub(super) async fn admit(
     let flavor = visible_flavor(ctx, queries, &request.flavor)?;
     let found = find_image(ctx, queries, request, &project).await?;
     let (devices, mut disks) = volumes::plan(ctx, queries, request, &project, &flavor, found.as_ref()).await?;
+    if disks.volume_backed && !request.trusted_certs.is_empty() {
+        return Err(Fault::bad_request("Image certificate validation is not supported when booting from volume"));
+    }
     check_image(ctx, &flavor, &disks, found.as_ref())?;
     topology::check(&flavor, disks.boot_image.as_ref())?;
     topology::check_devices(queries, &flavor, disks.boot_image.as_ref())?;
@@ -92,9 +95,10 @@ fn parts(ctx: &Ctx, request: &CreateServerRequest) -> Result<(), Fault> {
 }
 
 /// Nova's `CertificateValidationNotYetAvailable`. A request with certificates asks for a check of the image's
-/// signature. Chronova cannot check signatures, so it refuses, unless `[glance] unchecked_certificates` is set.
+/// signature. Without a key manager the request is refused, unless `[glance] unchecked_certificates` is set.
 pub(in crate::compute::servers) fn trusted_certificates(ctx: &Ctx) -> Result<(), Fault> {
-    match ctx.app.compute.config.unchecked_certificates {
+    let config = &ctx.app.compute.config;
+    match config.has_certificates || config.unchecked_certificates {
         true => Ok(()),
         false => Err(Fault::conflict(
             "Image signature certificate validation support is not yet available: leave out trusted_image_certificates.",

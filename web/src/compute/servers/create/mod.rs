@@ -131,7 +131,15 @@ fn template(
         disk_config: api_request.disk_config,
         access_ip_v4: api_request.access_ip_v4.clone(),
         access_ip_v6: api_request.access_ip_v6.clone(),
-        trusted_certs: api_request.trusted_certs.clone(),
+        trusted_certs: trusted_certificates_of(ctx, api_request, admitted),
+    }
+}
+
+/// The certificates of the request, or else of the configuration. A volume-backed server has none.
+fn trusted_certificates_of(ctx: &Ctx, api_request: &CreateServerRequest, admitted: &AdmittedServer) -> Vec<String> {
+    match api_request.trusted_certs.is_empty() && admitted.image.is_some() {
+        true => ctx.app.compute.config.default_trusted_certificates.clone(),
+        false => api_request.trusted_certs.clone(),
     }
 }
 

@@ -48,7 +48,8 @@ async fn wanted(ctx: &Ctx, found: &PermittedServer) -> Result<(RebuildRequested,
             false
         }
     };
-    let request = RebuildRequested { reimage, ..request(body, server, key, image) };
+    let certificates = &ctx.app.compute.config.default_trusted_certificates;
+    let request = RebuildRequested { reimage, ..request(body, server, key, image, certificates) };
     let files = create::files(body.get("personality"));
     let metadata = body["metadata"].as_object().map_or(0, serde_json::Map::len);
     create::limits(ctx, &server.request.project, metadata, files.as_ref())?;
@@ -121,7 +122,13 @@ async fn check_volumes(ctx: &Ctx, found: &PermittedServer, body: &Value, image: 
 }
 
 /// The request, with defaults filled in.
-fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageSnapshot) -> RebuildRequested {
+fn request(
+    body: &Value,
+    server: &Alive,
+    key: Option<KeySnapshot>,
+    image: ImageSnapshot,
+    default_certificates: &[String],
+) -> RebuildRequested {
     let now = &server.request;
     let text = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_owned);
     // `null` removes the value; an absent key keeps it.
@@ -143,7 +150,12 @@ fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageS
         key,
         user_data: or_now("user_data", &now.user_data),
         metadata: body.get("metadata").map_or_else(|| now.metadata.clone(), |metadata| pairs(Some(metadata))),
-        trusted_certs: body.get("trusted_image_certificates").map_or_else(|| now.trusted_certs.clone(), list),
+        trusted_certs: match body.get("trusted_image_certificates") {
+            None => now.trusted_certs.clone(),
+            // As in Nova, `null` leads back to the certificates of the configuration.
+            Some(Value::Null) if !server.is_volume_backed() => default_certificates.to_vec(),
+            Some(certificates) => list(certificates),
+        },
         disk_config: match body.get("OS-DCF:diskConfig").and_then(Value::as_str) {
             Some("MANUAL") => DiskConfig::Manual,
             Some(_) => DiskConfig::Auto,

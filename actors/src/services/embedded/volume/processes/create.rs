@@ -3,7 +3,7 @@
 //! | step | does | undone by |
 //! |---|---|---|
 //! | `choose_host` | selects the host: the required one, or the one with the most free space | (it changes nothing) |
-//! | `make_content` | loads the image into the host's cache, creates the volume in its pool | deleting the volume |
+//! | `make_content` | loads the image into the host's cache, verifies its signature, creates the volume in its pool | deleting the volume |
 //!
 //! If a host fails, the process tries another host, unless the volume requires a particular host.
 
@@ -21,6 +21,7 @@ use futures::future::BoxFuture;
 
 use super::{GIB, user};
 use crate::aggregate::CommandError;
+use crate::image_signatures::ImageToPlace;
 use crate::process::definition::{Definition, StepError, StepRun, steps};
 use crate::process::guest::{PortImageSource, image_ref};
 use crate::services::embedded::volume::{VolumeCommand, VolumeReject, VolumeRoot};
@@ -137,10 +138,13 @@ async fn content(
         VolumeSource::Blank => Ok(VolumeContent::Blank),
         VolumeSource::Image(_) => {
             let Some(image) = &volume.created.image else { return Err(StepError::again("the image is not known")) };
-            let image = image_ref(&image.snapshot);
+            let known = &image.snapshot;
+            let image = image_ref(known);
             let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&work.context.images, &work.meta));
             work.context.image_holds.hold(work.running.process, host, &image.checksum).await;
-            driver.ensure_image(&image, source).await?;
+            let properties = known.properties.as_slice();
+            let wanted = ImageToPlace { image: &image, properties, trusted: &[], work: &work.meta };
+            work.context.signatures.place(driver.as_ref(), source, wanted).await?;
             Ok(VolumeContent::Image(image))
         }
         VolumeSource::Snapshot { snapshot, of } => {

@@ -19,6 +19,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::{GIB, here};
+use crate::image_signatures::{ImageToPlace, PlaceError};
 use crate::process::definition::{Definition, StepError, StepRun, steps};
 use crate::process::guest::{PortImageSource, image_ref};
 use crate::services::embedded::volume::VolumeCommand;
@@ -64,7 +65,13 @@ async fn write_image(work: &StepRun) -> Result<StepOutput, StepError> {
     let (driver, image, process) = (work.must_reach(*host)?, image_ref(known), work.running.process);
     let source: Arc<dyn ImageSource> = Arc::new(PortImageSource::new(&work.context.images, &work.meta));
     work.context.image_holds.hold(process, *host, &image.checksum).await;
-    driver.ensure_image(&image, source).await.map_err(here)?;
+    let properties = known.properties.as_slice();
+    let wanted = ImageToPlace { image: &image, properties, trusted: &[], work: &work.meta };
+    let placed = work.context.signatures.place(driver.as_ref(), source, wanted).await;
+    placed.map_err(|error| match error {
+        PlaceError::Driver(error) => here(error),
+        PlaceError::Signature(_) => error.into(),
+    })?;
     let name = volumes::volume(work.volume_id());
     // This removes the old content, and a repeated step starts over here.
     let store = driver.volume_store().needed().map_err(here)?;

@@ -1,0 +1,61 @@
+//! Digests of image content by other hash methods than that of the checksum. Each member verifies the images that it
+//! places, and only the leader places images, so one download is enough to learn a digest.
+//!
+//! A digest is a fact about the content with a checksum, whatever image, host or project has it. A restart forgets all
+//! digests; then the content is read again when it is needed. The number is bounded, and the oldest go first.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+const MOST: usize = 4_096;
+
+/// The known digests.
+#[derive(Debug, Default)]
+pub struct KnownDigests {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    digests: HashMap<DigestName, Vec<u8>>,
+    order: VecDeque<DigestName>,
+}
+
+/// The checksum of the content in hexadecimal digits, and the hash method of the digest.
+type DigestName = (String, &'static str);
+
+impl KnownDigests {
+    /// The digest of the content with this checksum.
+    pub fn of(&self, checksum: &str, method: &'static str) -> Option<Vec<u8>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.digests.get(&(checksum.to_owned(), method)).cloned()
+    }
+
+    pub fn keep(&self, checksum: &str, method: &'static str, digest: Vec<u8>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = (checksum.to_owned(), method);
+        if kept.digests.insert(name.clone(), digest).is_none() {
+            kept.order.push_back(name);
+        }
+        while kept.order.len() > MOST {
+            let oldest = kept.order.pop_front();
+            oldest.and_then(|name| kept.digests.remove(&name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_digests_go() {
+        let known = KnownDigests::default();
+        for number in 0..=MOST {
+            known.keep(&number.to_string(), "SHA-256", vec![1]);
+        }
+        assert_eq!(known.of("0", "SHA-256"), None);
+        assert_eq!(known.of("1", "SHA-256"), Some(vec![1]));
+        assert_eq!(known.of("1", "SHA-384"), None);
+    }
+}

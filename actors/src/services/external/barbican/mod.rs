@@ -1,0 +1,107 @@
+//! Real Barbican, as [`CertificateKeeper`].
+//!
+//! castellan reads a secret's description, and then its payload in the content type that the description names. So does
+//! this client.
+//!
+//! Invariants: a certificate is read with the token of the user whose request began the work, so Barbican applies the
+//! user's rights. If no token is known any more, Chronova's own account reads it. An id from outside reaches an address
+//! only as a UUID. A payload is bounded, and no payload is logged.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::RequestId;
+use serde::Deserialize;
+use uuid::Uuid;
+
+use crate::ports::PortError;
+use crate::ports::keys::CertificateKeeper;
+use crate::services::external::http::{CallFailure, ServiceAnswer, ServiceRequest};
+use crate::services::external::keystone::{Asker, CalledService, SharedUserTokens};
+
+/// The limit on a certificate's length in bytes. Barbican's own limit on a secret is 20 000 by default.
+const LONGEST: usize = 64 * 1024;
+
+/// Real Barbican.
+#[derive(Debug)]
+pub struct BarbicanCertificates {
+    service: Arc<CalledService>,
+    /// The tokens of the users whose requests began the calling processes.
+    users: SharedUserTokens,
+}
+
+/// The description of a secret, as far as it matters here.
+#[derive(Debug, Deserialize)]
+struct SecretDescription {
+    secret_type: Option<String>,
+    /// `None`: the secret has no payload yet.
+    content_types: Option<SecretContentTypes>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SecretContentTypes {
+    default: String,
+}
+
+impl BarbicanCertificates {
+    pub fn new(service: Arc<CalledService>, users: SharedUserTokens) -> Arc<Self> {
+        Arc::new(Self { service, users })
+    }
+
+    pub fn service(&self) -> &Arc<CalledService> {
+        &self.service
+    }
+
+    async fn read(&self, asker: Asker<'_>, secret: Uuid, request: Option<&RequestId>) -> Result<Vec<u8>, PortError> {
+        let describe = |root: &str| ServiceRequest::get(format!("{root}/secrets/{secret}"));
+        let answer = self.ask(asker, request, describe).await?;
+        let nonsense = || PortError::Unavailable("Barbican's answer has not the expected form".to_owned());
+        let description: SecretDescription = serde_json::from_slice(&answer.body).map_err(|_| nonsense())?;
+        let kind = description.secret_type.unwrap_or_default();
+        if kind != "certificate" {
+            return Err(PortError::Invalid(format!("Invalid certificate format: {kind}")));
+        }
+        let empty = || PortError::Invalid(format!("The certificate {secret} has no payload"));
+        let content_type = description.content_types.ok_or_else(empty)?.default;
+        let fetch = |root: &str| {
+            ServiceRequest::get(format!("{root}/secrets/{secret}/payload")).header("accept", &content_type)
+        };
+        let answer = self.ask(asker, request, fetch).await?;
+        match answer.body.len() {
+            0 => Err(empty()),
+            length if length > LONGEST => Err(PortError::Invalid(format!("The certificate {secret} is too long"))),
+            _ => Ok(answer.body.to_vec()),
+        }
+    }
+
+    async fn ask(
+        &self,
+        asker: Asker<'_>,
+        request: Option<&RequestId>,
+        call: impl Fn(&str) -> ServiceRequest + Send + Sync,
+    ) -> Result<ServiceAnswer, PortError> {
+        let unanswered = |failure: CallFailure| PortError::Unavailable(failure.to_string());
+        let answer = self.service.call(asker, request, call).await.map_err(unanswered)?;
+        let complaint = || format!("Barbican gives no certificate ({})", answer.complaint());
+        match answer.status {
+            200 => Ok(answer),
+            404 => Err(PortError::NotFound(complaint())),
+            401 | 403 => Err(PortError::Forbidden(complaint())),
+            _ => Err(PortError::Unavailable(complaint())),
+        }
+    }
+}
+
+#[async_trait]
+impl CertificateKeeper for BarbicanCertificates {
+    async fn certificate(&self, id: &str, work: &Meta) -> Result<Vec<u8>, PortError> {
+        let missing = |_| PortError::NotFound(format!("{id} is not the UUID of a secret"));
+        let secret: Uuid = id.parse().map_err(missing)?;
+        let user = self.users.of(work);
+        self.read(user.as_ref().map_or(Asker::Own, Asker::User), secret, work.request_id.as_ref()).await
+    }
+}

@@ -1,0 +1,138 @@
+//! Tests the client on a Barbican that gives right answers, wrong ones, or none.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use chronova_events::clock::SystemClock;
+use serde_json::{Value, json};
+
+use super::super::http::{CallOptions, ServiceClient, TlsTrust};
+use super::super::keystone::account::DomainChoice;
+use super::super::keystone::{
+    AccountScope, CallingAccounts, Credentials, KeptUserToken, KeptUserTokens, KeystoneSession, NamedInDomain,
+    ServiceAccount, ServicePlace,
+};
+use super::super::stub::{StubAnswer, StubCall, StubService};
+use super::*;
+use crate::ports::UserToken;
+
+const ID: &str = "00000000-0000-0000-0000-000000000007";
+
+/// Starts a Barbican that answers with `answer`, and a Keystone on the same address.
+async fn stub(answer: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> StubService {
+    StubService::start(move |call, _| match call.line.starts_with("POST /v3/auth/tokens") {
+        true => {
+            let body =
+                json!({"token": {"user": {"id": "u1", "name": "nova"}, "expires_at": "2999-01-01T00:00:00.000000Z"}});
+            StubAnswer::Gives(201, "own", body.to_string())
+        }
+        false => answer(call),
+    })
+    .await
+}
+
+fn barbican(stub: &StubService, timeout: Duration) -> Arc<BarbicanCertificates> {
+    let named =
+        |name: &str| NamedInDomain::Name { name: name.to_owned(), domain: DomainChoice::Id("default".to_owned()) };
+    let account = ServiceAccount {
+        auth_url: stub.url.clone(),
+        credentials: Credentials::Password { user: named("nova"), password: UserToken::new("s3cret") },
+        scope: AccountScope::Project(named("service")),
+    };
+    let calls = |name| CallOptions { name, timeout, retries: 0, tls: TlsTrust::default() };
+    let client = ServiceClient::new(calls("keystone")).unwrap();
+    let accounts =
+        CallingAccounts { own: KeystoneSession::new(account, client, Arc::new(SystemClock)), vouching: None };
+    let place = ServicePlace { endpoints: vec![stub.url.clone()], version: "v1", ..ServicePlace::default() };
+    let users = KeptUserTokens::default();
+    let user = KeptUserToken { token: UserToken::new("user"), project: None };
+    users.keep(&RequestId::new("req-1"), user, std::time::Instant::now());
+    BarbicanCertificates::new(CalledService::new(calls("barbican"), place, accounts).unwrap(), Arc::new(users))
+}
+
+fn of_request(request: &str) -> Meta {
+    Meta { request_id: Some(RequestId::new(request)), ..(*Meta::system("test")).clone() }
+}
+
+fn described(change: &Value) -> String {
+    let mut shown = json!({"status": "ACTIVE", "secret_type": "certificate", "algorithm": null,
+        "content_types": {"default": "application/octet-stream"}});
+    shown.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    shown.to_string()
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_certificate_is_read_with_the_user_s_token_in_its_content_type() {
+    let stub = stub(|call| match call.line.ends_with("/payload") {
+        true => StubAnswer::Says(200, "PEM".to_owned()),
+        false => StubAnswer::Says(200, described(&json!({}))),
+    })
+    .await;
+    let certificates = barbican(&stub, PATIENCE);
+    assert_eq!(certificates.certificate(ID, &of_request("req-1")).await.unwrap(), b"PEM");
+    let asked: Vec<_> = stub.calls().iter().map(|call| call.line.clone()).collect();
+    assert_eq!(asked, [format!("GET /v1/secrets/{ID}"), format!("GET /v1/secrets/{ID}/payload")]);
+    for call in stub.calls() {
+        assert_eq!(call.header("x-auth-token"), Some("user"));
+        assert_eq!(call.header("x-openstack-request-id"), Some("req-1"));
+    }
+    assert_eq!(stub.calls()[1].header("accept"), Some("application/octet-stream"));
+    // Work whose user's token is not known any more.
+    assert_eq!(certificates.certificate(ID, &of_request("req-2")).await.unwrap(), b"PEM");
+    assert_eq!(stub.calls().last().unwrap().header("x-auth-token"), Some("own"));
+}
+
+#[tokio::test]
+async fn an_id_that_is_no_uuid_reaches_no_address() {
+    let stub = stub(|_| StubAnswer::Says(200, described(&json!({})))).await;
+    for id in ["", "../orders", "a?b", "00000000-0000-0000-0000-000000000007/payload"] {
+        let refused = barbican(&stub, PATIENCE).certificate(id, &of_request("req-1")).await;
+        assert!(matches!(refused, Err(PortError::NotFound(_))), "{id}: {refused:?}");
+    }
+    assert_eq!(stub.calls().len(), 0);
+}
+
+#[tokio::test]
+async fn nonsense_of_barbican_s_is_no_certificate() {
+    type Fits = fn(&PortError) -> bool;
+    let unavailable: Fits = |error| matches!(error, PortError::Unavailable(_));
+    let invalid: Fits = |error| matches!(error, PortError::Invalid(_));
+    let forbidden: Fits = |error| matches!(error, PortError::Forbidden(_));
+    let missing: Fits = |error| matches!(error, PortError::NotFound(_));
+    for (status, body, fits) in [
+        (404, String::new(), missing),
+        (401, String::new(), forbidden),
+        (403, String::new(), forbidden),
+        (500, String::new(), unavailable),
+        (503, String::new(), unavailable),
+        (301, String::new(), unavailable),
+        (200, "[]".to_owned(), unavailable),
+        (200, described(&json!({"secret_type": "opaque"})), invalid),
+        (200, described(&json!({"content_types": null})), invalid),
+        (200, described(&json!({"content_types": {}})), unavailable),
+    ] {
+        let shown = body.clone();
+        let stub = stub(move |_| StubAnswer::Says(status, body.clone())).await;
+        let refused = barbican(&stub, PATIENCE).certificate(ID, &of_request("req-1")).await.unwrap_err();
+        assert!(fits(&refused), "{status} {shown}: {refused:?}");
+    }
+    for payload in [String::new(), "x".repeat(LONGEST + 1)] {
+        let stub = stub(move |call| match call.line.ends_with("/payload") {
+            true => StubAnswer::Says(200, payload.clone()),
+            false => StubAnswer::Says(200, described(&json!({}))),
+        })
+        .await;
+        let refused = barbican(&stub, PATIENCE).certificate(ID, &of_request("req-1")).await;
+        assert!(matches!(refused, Err(PortError::Invalid(_))), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_barbican_that_hangs_ends_with_the_timeout() {
+    let stub = stub(|_| StubAnswer::Silence).await;
+    let refused = barbican(&stub, Duration::from_millis(200)).certificate(ID, &of_request("req-1")).await;
+    assert!(matches!(refused, Err(PortError::Unavailable(_))), "{refused:?}");
+}
