@@ -177,6 +177,43 @@ impl OperatorClient {
         Ok(client)
     }
 
+    /// A client of another server of the same cloud, at `base`, with a token, or with the password in the environment.
+    pub(super) fn of_environment(
+        base: &str,
+        token: Option<Secret>,
+        cacert: Option<&Path>,
+        insecure: bool,
+    ) -> Result<Self, CommandFailure> {
+        let (login, token) = match (token, variable("OS_AUTH_URL")) {
+            (Some(token), _) => (Login::None, token),
+            (None, Some(url)) => {
+                let auth = Auth::of_environment(url);
+                let url = format!("{}/auth/tokens", auth.v3());
+                (Login::Password { url, body: auth.request()? }, Secret::new(""))
+            }
+            (None, None) => return Err(usage("no credentials: set OS_AUTH_URL and the like, or OS_TOKEN")),
+        };
+        let base = base.trim_end_matches('/').to_owned();
+        let client = Self { agent: agent(cacert, insecure)?, base, login, token: RefCell::new(token) };
+        client.log_in()?;
+        Ok(client)
+    }
+
+    /// Asks any API at a version: the value of the header `OpenStack-API-Version`.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub(super) fn get_at(&self, path: &str, version: &str) -> Result<(u16, Value), CommandFailure> {
+        match self.send_at("GET", path, None, version).map_err(|error| self.away(&error))? {
+            // The token has ended meanwhile.
+            (401, _) if matches!(self.login, Login::Password { .. }) => {
+                self.log_in()?;
+                self.send_at("GET", path, None, version).map_err(|error| self.away(&error))
+            }
+            answer => Ok(answer),
+        }
+    }
+
     fn log_in(&self) -> Result<(), CommandFailure> {
         let Login::Password { url, body } = &self.login else { return Ok(()) };
         let answer = self.agent.post(url).send_json(body).map_err(|error| usage(format!("{url}: {error}")))?;
@@ -240,8 +277,18 @@ impl OperatorClient {
     }
 
     fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value), ureq::Error> {
+        self.send_at(method, path, body, "compute latest, placement latest")
+    }
+
+    fn send_at(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        version: &str,
+    ) -> Result<(u16, Value), ureq::Error> {
         let (url, token) = (format!("{}{path}", self.base), self.token.borrow());
-        let head = [("X-Auth-Token", token.expose()), ("OpenStack-API-Version", "compute latest, placement latest")];
+        let head = [("X-Auth-Token", token.expose()), ("OpenStack-API-Version", version)];
         let mut answer = match (method, body) {
             ("POST", Some(body)) => with(self.agent.post(&url), head).send_json(body)?,
             ("PUT", Some(body)) => with(self.agent.put(&url), head).send_json(body)?,

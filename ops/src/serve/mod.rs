@@ -229,5 +229,7 @@ async fn until_told(
     }
 }
 
+pub(crate) use wiring::SilentPlane;
+
 /// The state that request handlers share.
 pub type AppState = Arc<chronova_web::App>;
