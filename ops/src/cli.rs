@@ -42,7 +42,7 @@ enum Command {
     },
     /// Write the changes since an adoption for another control plane.
     #[command(subcommand)]
-    Export(commands::export_nova::ExportSubcommand),
+    Export(ExportSubcommand),
     /// List the events of the log, export, archive or erase parts of it; works beside a running server.
     Audit(Audit),
     /// Show the history of a server, a process, a host or a request: who, what, when, why, how long.
@@ -169,6 +169,17 @@ struct ServeArgs {
 }
 
 #[derive(Debug, Subcommand)]
+enum ExportSubcommand {
+    /// Write what changed since `chronova adopt` as SQL for the databases of Nova and Placement.
+    Nova {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::export_nova::NovaExportArgs,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 enum LogCommand {
     /// Copy a log in SQLite to the PostgreSQL database that [chronova] event_store names.
     Copy {
@@ -274,9 +285,7 @@ fn run_command(command: Command) -> ExitCode {
             actix_rt::System::new().block_on(Box::pin(operate_on(&place, OperatorCommand::Adopt(args))))
         }
         Command::Adopt { place, args } => operate(&place, OperatorCommand::Adopt(args)),
-        Command::Export(commands::export_nova::ExportSubcommand::Nova { place, args }) => {
-            operate(&place, OperatorCommand::ExportNova(args))
-        }
+        Command::Export(ExportSubcommand::Nova { place, args }) => operate(&place, OperatorCommand::ExportNova(args)),
         Command::Audit(Audit { action: None, place, args }) => operate(&place, OperatorCommand::Audit(args)),
         Command::Audit(Audit { action: Some(action), .. }) => audit(action),
         Command::Inspect { place, args } => inspect(&place, args),

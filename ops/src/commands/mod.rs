@@ -10,6 +10,7 @@ pub mod adopt;
 pub mod audit;
 pub mod backup;
 pub mod cluster;
+mod credentials;
 pub mod export_nova;
 mod failure;
 pub mod host;

@@ -28,7 +28,7 @@ async fn put(cloud: &AdoptedCloud, path: &str, body: Value) {
     assert_eq!(status, 200, "{path}: {answer}");
 }
 
-/// What users see of all servers, also of deleted ones, and of their allocations.
+/// The answers about all servers, also about deleted ones, and about their allocations.
 async fn seen(cloud: &AdoptedCloud) -> Value {
     let mut seen = json!({
         "live": cloud.compute("/servers/detail?all_tenants=1", "2.93").await["servers"],

@@ -96,7 +96,7 @@ pub(super) async fn read(args: &AdoptArgs, between: impl FnOnce()) -> (AdoptionR
     (report, history)
 }
 
-/// What Nova's services write all the time does not matter; the change of a server does, wherever it shows.
+/// Heartbeats and statistics of hosts do not matter. The change of a server is seen in each database.
 async fn changes_of_servers_are_seen(mariadb: &Mariadb, args: &AdoptArgs) {
     let (report, history) = read(args, || {
         mariadb.sql(

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::AdoptArgs;
+use super::args::AdoptArgs;
 use crate::commands::CommandFailure;
 use crate::nova::address::NovaDatabaseAddress;
 use crate::nova::connections::{self, NovaConnections};

@@ -18,22 +18,10 @@ use std::path::{Path, PathBuf};
 
 use chronova_events::envelope::{Cause, Position};
 use chronova_events::store::EventStore;
-use clap::{Args, Subcommand};
+use clap::Args;
 
 use super::{CommandFailure, Exit, adopt, log_pages, rebuild};
-use crate::cli::ConfigPaths;
 use sql::SqlFile;
-
-#[derive(Debug, Subcommand)]
-pub enum ExportSubcommand {
-    /// Write what changed since `chronova adopt` as SQL for the databases of Nova and Placement.
-    Nova {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: NovaExportArgs,
-    },
-}
 
 #[derive(Debug, Args)]
 pub struct NovaExportArgs {

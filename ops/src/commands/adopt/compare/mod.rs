@@ -15,8 +15,10 @@ use chronova_web::secret::Secret;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{AdoptionHistory, ReportForm, write};
-use crate::commands::operator_client::OperatorClient;
+use super::args::ReportForm;
+use super::history::AdoptionHistory;
+use super::write;
+use crate::commands::credentials::CloudClient;
 use crate::commands::{CommandFailure, DataDir, Exit};
 use crate::config;
 use crate::serve::SilentPlane;
@@ -79,15 +81,14 @@ struct ComparedRequest {
 
 /// The running Nova.
 struct RunningNova {
-    compute: OperatorClient,
-    placement: Option<OperatorClient>,
+    compute: CloudClient,
+    placement: Option<CloudClient>,
 }
 
 impl RunningNova {
     fn open(args: &CompareArgs) -> Result<Self, CommandFailure> {
-        let client = |url: &String| {
-            OperatorClient::of_environment(url, args.os_token.clone(), args.os_cacert.as_deref(), args.insecure)
-        };
+        let client =
+            |url: &String| CloudClient::open(url, args.os_token.clone(), args.os_cacert.as_deref(), args.insecure);
         let compute = args.compare.as_ref().ok_or_else(|| CommandFailure::Usage("give --compare URL".to_owned()))?;
         Ok(Self { compute: client(compute)?, placement: args.compare_placement.as_ref().map(client).transpose()? })
     }
@@ -102,7 +103,7 @@ impl RunningNova {
 }
 
 /// Both sides, and the differences so far.
-struct Comparison {
+struct NovaComparison {
     nova: RunningNova,
     ours: InProcessApis,
     found: AnswerDifferences,
@@ -115,13 +116,13 @@ struct Comparison {
 /// Statuses with which Nova says that it has no such resource or version, or that the caller has no right.
 const NOT_OFFERED: [u16; 5] = [401, 403, 406, 410, 501];
 
-impl Comparison {
+impl NovaComparison {
     /// Asks both sides and compares. Returns the answer of Nova, if there is one.
     async fn ask(&mut self, request: ComparedRequest) -> Result<Option<Value>, CommandFailure> {
         self.ask_as(request, |answer| answer).await
     }
 
-    /// Like [`Comparison::ask`], with both answers in another form.
+    /// Like [`NovaComparison::ask`], with both answers in another form.
     async fn ask_as(
         &mut self,
         request: ComparedRequest,
@@ -213,9 +214,9 @@ pub(super) async fn run(
     let plane = SilentPlane::open(&config).await.map_err(failed)?;
     let ours = InProcessApis::new(plane.app());
     let mut comparison =
-        Comparison { nova, ours, found: AnswerDifferences::new(), compared: 0, unanswered: Vec::new() };
+        NovaComparison { nova, ours, found: AnswerDifferences::new(), compared: 0, unanswered: Vec::new() };
     let asked = requests::ask_all(&mut comparison).await;
-    let Comparison { found, compared, unanswered, .. } = comparison;
+    let NovaComparison { found, compared, unanswered, .. } = comparison;
     plane.close().await;
     asked?;
     ComparisonResult { found, compared, unanswered }.print(form, out)

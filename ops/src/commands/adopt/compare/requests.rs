@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{ComparedRequest, ComparedService, Comparison};
+use super::{ComparedRequest, ComparedService, NovaComparison};
 use crate::commands::CommandFailure;
 use crate::nova::address::encoded;
 
@@ -27,7 +27,7 @@ fn shown((major, minor): (u32, u32)) -> String {
 }
 
 /// Asks both sides everything.
-pub(super) async fn ask_all(comparison: &mut Comparison) -> Result<(), CommandFailure> {
+pub(super) async fn ask_all(comparison: &mut NovaComparison) -> Result<(), CommandFailure> {
     let newest = newest(comparison, ComparedService::Compute)?.min(NEWEST_COMPUTE);
     let version = shown(newest);
     for older in COMPUTE_VERSIONS.into_iter().filter(|older| *older < newest) {
@@ -59,7 +59,7 @@ pub(super) async fn ask_all(comparison: &mut Comparison) -> Result<(), CommandFa
     Ok(())
 }
 
-async fn placement(comparison: &mut Comparison, servers: &[String]) -> Result<(), CommandFailure> {
+async fn placement(comparison: &mut NovaComparison, servers: &[String]) -> Result<(), CommandFailure> {
     let version = shown(newest(comparison, ComparedService::Placement)?.min(NEWEST_PLACEMENT));
     let ask =
         |name, path| ComparedRequest { service: ComparedService::Placement, name, path, version: version.clone() };
@@ -83,7 +83,7 @@ async fn placement(comparison: &mut Comparison, servers: &[String]) -> Result<()
 }
 
 async fn compute(
-    comparison: &mut Comparison,
+    comparison: &mut NovaComparison,
     name: &'static str,
     path: &str,
     version: &str,
@@ -93,7 +93,7 @@ async fn compute(
 }
 
 /// Compares all servers, page by page in the order of their ids. Returns Nova's.
-async fn servers(comparison: &mut Comparison, version: &str) -> Result<Vec<Value>, CommandFailure> {
+async fn servers(comparison: &mut NovaComparison, version: &str) -> Result<Vec<Value>, CommandFailure> {
     let (mut all, mut marker) = (Vec::new(), String::new());
     loop {
         let path = format!("/servers/detail?all_tenants=1&sort_key=uuid&sort_dir=asc&limit={PAGE}{marker}");
@@ -118,7 +118,7 @@ fn services_by_name(answer: &Value) -> Value {
 }
 
 /// The newest microversion of Nova or Placement.
-fn newest(comparison: &Comparison, service: ComparedService) -> Result<(u32, u32), CommandFailure> {
+fn newest(comparison: &NovaComparison, service: ComparedService) -> Result<(u32, u32), CommandFailure> {
     let oldest = if service == ComparedService::Compute { "2.1" } else { "1.0" };
     let (status, root) = comparison.nova.get(service, "/", oldest)?;
     // Compute's root has one version, and Placement's a list of one.
