@@ -29,7 +29,7 @@ PACKAGES_GUEST=(busybox-static syslinux syslinux-common mtools dosfstools fdisk 
 # The tools with which tests/testbed/hosts.sh builds further compute hosts. sqlite3 reads a log while the server writes
 # it. The event store's tests start their own PostgreSQL. Chromium shows the dashboard. Prometheus
 # answers the queries of the Grafana dashboard.
-PACKAGES_TESTBED=(util-linux postgresql-15 sqlite3 openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils
+PACKAGES_TESTBED=(util-linux postgresql-15 mariadb-server sqlite3 openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils
   chromium chromium-driver prometheus)
 
 # The tools that check the dashboard's types and lint run on Node. A machine that has npm keeps its Node.

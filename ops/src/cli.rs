@@ -40,6 +40,9 @@ enum Command {
         #[command(flatten)]
         args: commands::adopt::AdoptArgs,
     },
+    /// Write the changes since an adoption for another control plane.
+    #[command(subcommand)]
+    Export(ExportSubcommand),
     /// List the events of the log, export, archive or erase parts of it; works beside a running server.
     Audit(Audit),
     /// Show the history of a server, a process, a host or a request: who, what, when, why, how long.
@@ -166,6 +169,17 @@ struct ServeArgs {
 }
 
 #[derive(Debug, Subcommand)]
+enum ExportSubcommand {
+    /// Write what changed since `chronova adopt` as SQL for the databases of Nova and Placement.
+    Nova {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: commands::export_nova::NovaExportArgs,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 enum LogCommand {
     /// Copy a log in SQLite to the PostgreSQL database that [chronova] event_store names.
     Copy {
@@ -266,7 +280,12 @@ fn run_command(command: Command) -> ExitCode {
             crate::output::print(&config::reference::render());
             ExitCode::SUCCESS
         }
+        // A comparison runs the APIs, so it starts an actor system.
+        Command::Adopt { place, args } if args.compare.dry_run => {
+            actix_rt::System::new().block_on(Box::pin(operate_on(&place, OperatorCommand::Adopt(args))))
+        }
         Command::Adopt { place, args } => operate(&place, OperatorCommand::Adopt(args)),
+        Command::Export(ExportSubcommand::Nova { place, args }) => operate(&place, OperatorCommand::ExportNova(args)),
         Command::Audit(Audit { action: None, place, args }) => operate(&place, OperatorCommand::Audit(args)),
         Command::Audit(Audit { action: Some(action), .. }) => audit(action),
         Command::Inspect { place, args } => inspect(&place, args),

@@ -5,14 +5,24 @@
 
 #[path = "adoption/checks.rs"]
 mod checks;
+#[path = "adoption/compare.rs"]
+mod compare;
 #[path = "adoption/dumps.rs"]
 mod dumps;
 #[path = "adoption/equality.rs"]
 mod equality;
+#[path = "adoption/exported.rs"]
+mod exported;
 #[path = "adoption/given.rs"]
 mod given;
 #[path = "adoption/hosts.rs"]
 mod hosts;
+#[path = "adoption/live.rs"]
+mod live;
+#[path = "adoption/mariadb.rs"]
+mod mariadb;
+#[path = "../../events/tests/database/mod.rs"]
+mod postgres;
 #[path = "adoption/random.rs"]
 mod random;
 #[path = "adoption/states.rs"]

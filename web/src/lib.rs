@@ -24,6 +24,7 @@ pub mod dispatch;
 pub mod fault;
 pub mod fields;
 pub mod health;
+pub mod in_process;
 pub mod links;
 pub mod metrics;
 pub mod microversion;

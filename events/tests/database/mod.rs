@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses another part of this module")]
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -60,6 +61,17 @@ impl Postgres {
     /// Runs statements. Returns the rows, one per line.
     pub(crate) fn sql(&self, sql: &str) -> String {
         self.sql_at(5432, sql)
+    }
+
+    /// Runs statements in another database. The statements may be long.
+    pub(crate) fn load(&self, database: &str, sql: &str) {
+        let mut client = postgres("psql");
+        client.args(["-X", "-q", "-v", "ON_ERROR_STOP=1"]);
+        client.arg(format!("host={} user=postgres dbname={database}", self.folder.path().display()));
+        let mut child = client.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(sql.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// Like [`Postgres::sql`], for a server on another port.

@@ -11,6 +11,8 @@ pub mod adopt;
 pub mod audit;
 pub mod backup;
 pub mod cluster;
+mod credentials;
+pub mod export_nova;
 mod failure;
 pub mod host;
 pub mod inspect;
@@ -45,6 +47,7 @@ pub enum OperatorCommand {
     Audit(audit::AuditArgs),
     Backup(backup::BackupCommand),
     Cluster(cluster::ClusterCommand),
+    ExportNova(export_nova::NovaExportArgs),
     AuditErase(audit::erase::EraseArgs),
     AuditExport(audit::export::ExportArgs),
     AuditVerifyExport(audit::export::ExportVerifyArgs),
@@ -79,6 +82,7 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
     let now = SystemClock.now();
     match command {
         OperatorCommand::Adopt(args) => adopt::run(&args, place, out).await,
+        OperatorCommand::ExportNova(args) => export_nova::run(&args, &*place.read().await?, out).await,
         OperatorCommand::Audit(audit::AuditArgs { archive: Some(folder), .. }) if !folder.is_dir() => {
             Err(CommandFailure::Usage(format!("{} is not a folder", folder.display())))
         }

@@ -3,28 +3,22 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronova_web::secret::Secret;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use tokio_rustls::rustls::crypto::ring;
+use serde_json::Value;
 use ureq::Agent;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
 use super::CommandFailure;
+use super::credentials::{Auth, agent, token, usage, variable, with};
 use super::host::{CloudAccess, pause};
 use crate::config::Config;
 use crate::serve::listen;
 
-/// How long one answer may take.
-const ANSWER: Duration = Duration::from_mins(1);
 /// How long a server may be unreachable after it has answered once.
 const AWAY: Duration = Duration::from_mins(5);
 const AGAIN: Duration = Duration::from_secs(1);
-/// The path of the identity service on a port that serves every API.
-const IDENTITY: &str = "/identity";
 
 /// The used parts of a `clouds.yaml`.
 #[derive(Debug, Deserialize)]
@@ -37,27 +31,6 @@ struct CloudsYamlEntry {
     auth: Auth,
     cacert: Option<PathBuf>,
     verify: Option<bool>,
-}
-
-#[derive(Deserialize)]
-struct Auth {
-    #[serde(rename = "auth_url")]
-    url: String,
-    username: Option<String>,
-    user_id: Option<String>,
-    password: Option<String>,
-    user_domain_id: Option<String>,
-    user_domain_name: Option<String>,
-    project_name: Option<String>,
-    project_id: Option<String>,
-    project_domain_id: Option<String>,
-    project_domain_name: Option<String>,
-}
-
-impl std::fmt::Debug for Auth {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Auth").field("url", &self.url).finish_non_exhaustive()
-    }
 }
 
 /// How to get a token.
@@ -76,14 +49,6 @@ pub(super) struct OperatorClient {
     token: RefCell<Secret>,
 }
 
-fn usage(text: impl Into<String>) -> CommandFailure {
-    CommandFailure::Usage(text.into())
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
 impl CloudsYamlEntry {
     /// The credentials from the environment, or else from the file in the data directory.
     fn find(data: &Path) -> Result<Self, CommandFailure> {
@@ -98,61 +63,6 @@ impl CloudsYamlEntry {
             .map_err(|error| usage(format!("{} cannot be parsed: {error}", path.display())))?;
         let name = variable("OS_CLOUD").unwrap_or_else(|| "chronova".to_owned());
         all.clouds.remove(&name).ok_or_else(|| usage(format!("{} has no cloud {name}", path.display())))
-    }
-}
-
-impl Auth {
-    fn of_environment(url: String) -> Self {
-        Self {
-            url,
-            username: variable("OS_USERNAME"),
-            user_id: variable("OS_USER_ID"),
-            password: variable("OS_PASSWORD"),
-            user_domain_id: variable("OS_USER_DOMAIN_ID"),
-            user_domain_name: variable("OS_USER_DOMAIN_NAME"),
-            project_name: variable("OS_PROJECT_NAME"),
-            project_id: variable("OS_PROJECT_ID"),
-            project_domain_id: variable("OS_PROJECT_DOMAIN_ID"),
-            project_domain_name: variable("OS_PROJECT_DOMAIN_NAME"),
-        }
-    }
-
-    /// The address with `/v3`: users give Keystone's address with or without it.
-    fn v3(&self) -> String {
-        let url = self.url.trim_end_matches('/');
-        if url.ends_with("/v3") { url.to_owned() } else { format!("{url}/v3") }
-    }
-
-    /// The base address of the other APIs, if the identity service is on the same port.
-    fn base(&self) -> Option<String> {
-        let v3 = self.v3();
-        v3.strip_suffix("/v3")?.strip_suffix(IDENTITY).map(str::to_owned)
-    }
-
-    fn request(&self) -> Result<Value, CommandFailure> {
-        let domain = |id: &Option<String>, name: &Option<String>| match (id, name) {
-            (Some(id), _) => json!({"id": id}),
-            (None, Some(name)) => json!({"name": name}),
-            (None, None) => json!({"id": "default"}),
-        };
-        let password = self.password.as_ref().ok_or_else(|| usage("the credentials have no password"))?;
-        let user = match (&self.user_id, &self.username) {
-            (Some(id), _) => json!({"id": id, "password": password}),
-            (None, Some(name)) => {
-                let domain = domain(&self.user_domain_id, &self.user_domain_name);
-                json!({"name": name, "domain": domain, "password": password})
-            }
-            (None, None) => return Err(usage("the credentials name no user")),
-        };
-        let project = match (&self.project_id, &self.project_name) {
-            (Some(id), _) => json!({"id": id}),
-            (None, Some(name)) => {
-                json!({"name": name, "domain": domain(&self.project_domain_id, &self.project_domain_name)})
-            }
-            (None, None) => return Err(usage("the credentials name no project")),
-        };
-        let identity = json!({"methods": ["password"], "password": {"user": user}});
-        Ok(json!({"auth": {"identity": identity, "scope": {"project": project}}}))
     }
 }
 
@@ -179,13 +89,7 @@ impl OperatorClient {
 
     fn log_in(&self) -> Result<(), CommandFailure> {
         let Login::Password { url, body } = &self.login else { return Ok(()) };
-        let answer = self.agent.post(url).send_json(body).map_err(|error| usage(format!("{url}: {error}")))?;
-        if answer.status().as_u16() != 201 {
-            return Err(usage(format!("{url}: the credentials are refused ({})", answer.status())));
-        }
-        let token = answer.headers().get("X-Subject-Token").and_then(|value| value.to_str().ok());
-        let token = token.ok_or_else(|| usage(format!("{url}: the answer has no token")))?;
-        self.token.replace(Secret::new(token));
+        self.token.replace(token(&self.agent, url, body)?);
         Ok(())
     }
 
@@ -253,10 +157,6 @@ impl OperatorClient {
     }
 }
 
-fn with<B>(request: ureq::RequestBuilder<B>, head: [(&str, &str); 2]) -> ureq::RequestBuilder<B> {
-    head.into_iter().fold(request, |request, (name, value)| request.header(name, value))
-}
-
 /// Fails with `error` when the server has been unreachable since `since` for too long.
 fn waited(since: Instant, error: CommandFailure) -> Result<(), CommandFailure> {
     if since.elapsed() > AWAY { Err(error) } else { Ok(()) }
@@ -270,33 +170,11 @@ pub(super) fn refused(method: &str, path: &str, status: u16, answer: &Value) -> 
     }
 }
 
-fn agent(cacert: Option<&Path>, insecure: bool) -> Result<Agent, CommandFailure> {
-    let mut tls = TlsConfig::builder()
-        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-        .disable_verification(insecure)
-        .root_certs(RootCerts::Specific(Arc::new(Vec::new())));
-    if let Some(path) = cacert {
-        tls = tls.root_certs(RootCerts::Specific(Arc::new(certificates(path)?)));
-    }
-    let config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(ANSWER));
-    Ok(config.tls_config(tls.build()).build().into())
-}
-
-fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CommandFailure> {
-    let wrong = |reason: String| usage(format!("{}: {reason}", path.display()));
-    let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    let mut all = Vec::new();
-    for item in ureq::tls::parse_pem(&text) {
-        if let PemItem::Certificate(certificate) = item.map_err(|error| wrong(error.to_string()))? {
-            all.push(certificate);
-        }
-    }
-    if all.is_empty() { Err(wrong("there is no certificate in it".to_owned())) } else { Ok(all) }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
     use super::*;
     use chronova_web::identity::clouds::clouds_yaml;
 

@@ -92,7 +92,7 @@ async fn compare(
 }
 
 /// Folds the events up to and including `until` into read models.
-async fn fold(store: &dyn EventStore, until: Position) -> Result<Views, CommandFailure> {
+pub(super) async fn fold(store: &dyn EventStore, until: Position) -> Result<Views, CommandFailure> {
     const BATCH: usize = 1_024;
     let views = Views::new();
     let mut batch: Vec<Arc<Recorded>> = Vec::with_capacity(BATCH);

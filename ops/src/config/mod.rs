@@ -19,7 +19,7 @@ mod named_files;
 pub mod option;
 pub mod options;
 pub mod reference;
-mod substitute;
+pub(crate) mod substitute;
 mod suggest;
 pub mod targets;
 mod unknown_options;

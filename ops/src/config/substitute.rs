@@ -9,7 +9,7 @@
 type OptionLookup<'a> = dyn FnMut(&str, &str) -> Result<Option<String>, String> + 'a;
 
 /// Replaces every reference that `lookup(section, name)` knows. `section` is the section of the option being read.
-pub(super) fn substitute(text: &str, section: &str, lookup: &mut OptionLookup<'_>) -> Result<String, String> {
+pub(crate) fn substitute(text: &str, section: &str, lookup: &mut OptionLookup<'_>) -> Result<String, String> {
     if !text.contains('$') {
         return Ok(text.to_owned());
     }

@@ -34,6 +34,14 @@ impl std::fmt::Debug for NovaDatabases {
     }
 }
 
+impl NovaDatabases {
+    /// nova_api, cell 0, the cells, placement.
+    pub fn all(&self) -> impl Iterator<Item = &dyn NovaDatabase> {
+        let cells = self.cells.iter().map(AsRef::as_ref);
+        [self.api.as_ref(), self.cell0.as_ref()].into_iter().chain(cells).chain([self.placement.as_ref()])
+    }
+}
+
 /// The rows of a table; no rows if there is no such table.
 pub fn rows<'a>(database: &'a dyn NovaDatabase, table: &'a str) -> impl Iterator<Item = NovaRow<'a>> {
     database.table(table).into_iter().flat_map(move |found| found.rows(table))

@@ -230,5 +230,7 @@ async fn until_told(
     }
 }
 
+pub(crate) use wiring::SilentPlane;
+
 /// The state that request handlers share.
 pub type AppState = Arc<chronova_web::App>;

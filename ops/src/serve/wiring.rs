@@ -13,9 +13,11 @@ use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_actors::services::external::http::ServiceClient;
 use chronova_actors::services::external::keystone::SharedUserTokens;
 use chronova_events::clock::SystemClock;
+use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::backend::DriverOptions;
 use chronova_hypervisor::driver::Driver;
 use chronova_projections::progress::WorkRegistry;
+use chronova_projections::views::Views;
 use chronova_web::App;
 use chronova_web::auth::Authentication;
 use chronova_web::cluster::seat::ClusterSeat;
@@ -118,6 +120,35 @@ impl ControlPlane {
         if let Some(leader) = self.leader {
             leader.stop().await;
         }
+        self.member.stop().await;
+        self.event_log.close().await;
+    }
+}
+
+/// The APIs on a log for this process alone. Nobody leads, so no host is connected and every command is refused. With
+/// `noauth2` every caller is believed, so the APIs must not get a listener.
+pub(crate) struct SilentPlane {
+    app: AppState,
+    member: Member,
+    event_log: EventLog,
+}
+
+impl SilentPlane {
+    /// Opens the log in the data folder of the configuration.
+    pub(crate) async fn open(config: &Config) -> Result<Self> {
+        let targets = config.targets();
+        let event_log = EventLog::open(config, &SqliteOptions::default(), None).await?;
+        let member = Member::start(event_log.store(), Arc::new(SystemClock), Views::new()).await?;
+        let parts = ServingParts::following(config, &targets, &member)?;
+        let app = app(config, &targets, &member, parts, &event_log, None)?;
+        Ok(Self { app, member, event_log })
+    }
+
+    pub(crate) fn app(&self) -> AppState {
+        Arc::clone(&self.app)
+    }
+
+    pub(crate) async fn close(self) {
         self.member.stop().await;
         self.event_log.close().await;
     }

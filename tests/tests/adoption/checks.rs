@@ -61,6 +61,10 @@ fn obstacles_are_named() {
             let info = r#"{"driver_volume_type": "iscsi", "data": {}}"#;
             set(&mut tables.cell, "block_device_mapping", "connection_info", Some(info), at);
         }),
+        (DB, "is being attached (block_device_mapping has no connection_info)", |tables| {
+            let at = |row: &dyn Fn(&str) -> Option<String>| row("instance_uuid").as_deref() == Some(DB);
+            set(&mut tables.cell, "block_device_mapping", "connection_info", None, at);
+        }),
         (WEB, "is of the kind hw_veb (direct)", |tables| {
             let cache = tables.cell.0.get_mut("instance_info_caches").unwrap();
             for value in cache.rows.iter_mut().flatten().flatten() {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use chronova::commands::adopt::{self, AdoptionChoices, AdoptionHistory, AdoptionReport};
+use chronova::commands::adopt::{self, AdoptArgs, AdoptionChoices, AdoptionHistory, AdoptionReport};
 use chronova::nova::database::{NovaDatabases, TablesInMemory};
 use chronova::nova::dump;
 use chronova_actors::ports::keys::NoKeyManager;
@@ -41,6 +41,24 @@ pub(super) fn text(file: &str) -> String {
 
 pub(super) fn recorded(file: &str) -> Value {
     serde_json::from_str(&text(file)).unwrap()
+}
+
+/// The arguments of `adopt` without a database.
+pub(super) fn no_args() -> AdoptArgs {
+    AdoptArgs {
+        nova_conf: Vec::new(),
+        api: None,
+        cell0: None,
+        cell: Vec::new(),
+        placement: None,
+        max_memory: adopt::DEFAULT_MAX_MEMORY,
+        check: false,
+        output: adopt::ReportForm::Table,
+        leave_out: Vec::new(),
+        uri: adopt::DEFAULT_URI.to_owned(),
+        undo: false,
+        compare: adopt::compare::CompareArgs::default(),
+    }
 }
 
 /// The tables of a recorded cloud, which tests change.

@@ -48,7 +48,7 @@ fn host(id: &str, name: &str) -> HostCapabilities {
     }
 }
 
-async fn cloud() -> (AdoptedCloud, [Arc<AdoptedHostDriver>; 2]) {
+pub(super) async fn cloud() -> (AdoptedCloud, [Arc<AdoptedHostDriver>; 2]) {
     let (report, history) = Tables::recorded().judge();
     assert!(report.is_clear());
     let first = vec![
@@ -78,7 +78,7 @@ async fn status(cloud: &AdoptedCloud, id: &str) -> Value {
     cloud.compute(&format!("/servers/{id}"), "2.93").await["server"]["status"].clone()
 }
 
-async fn settled(cloud: &AdoptedCloud) {
+pub(super) async fn settled(cloud: &AdoptedCloud) {
     let views = Arc::clone(&cloud.leader.contexts.steps.views);
     for _ in 0..1_000 {
         if views.position() >= cloud.log.head() && views.processes.read(Processes::is_empty) {
@@ -89,7 +89,7 @@ async fn settled(cloud: &AdoptedCloud) {
     panic!("something is still under way");
 }
 
-async fn act(cloud: &AdoptedCloud, id: &str, action: Value) -> u16 {
+pub(super) async fn act(cloud: &AdoptedCloud, id: &str, action: Value) -> u16 {
     let (status, _) = cloud.ask("POST", &format!("/compute/v2.1/servers/{id}/action"), "2.93", Some(action)).await;
     settled(cloud).await;
     status

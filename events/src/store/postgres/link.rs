@@ -96,7 +96,7 @@ pub(super) async fn within<T>(
 }
 
 /// The error in the words of the database or of the connection.
-fn explain(error: &tokio_postgres::Error) -> StoreError {
+pub(super) fn explain(error: &tokio_postgres::Error) -> StoreError {
     match error.as_db_error() {
         Some(refused) if refused.code().code() == "53100" => StoreError::Full,
         Some(refused) => StoreError::Io(format!(

@@ -9,6 +9,7 @@
 
 mod address;
 pub mod admin;
+mod connection;
 pub mod copying;
 mod following;
 mod lease;
@@ -40,6 +41,7 @@ use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use address::DatabaseAddress;
 pub use address::PostgresAddress;
+pub use connection::PostgresConnection;
 use following::LogFollower;
 pub use following::SeenLeader;
 use lease::{LeaseKeeper, LeaseTerms};

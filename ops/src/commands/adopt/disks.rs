@@ -15,6 +15,18 @@ pub(super) fn devices(rows: &[NovaRow<'_>]) -> Result<Vec<BlockDevice>, Unadopta
     rows.iter().filter(there).map(device).collect()
 }
 
+/// Refuses a volume that is still being attached. Nova writes the device's row first, and the connection last.
+pub(super) fn are_connected(devices: &[BlockDevice]) -> Result<(), Unadoptable> {
+    let open = devices.iter().find(|device| device.connection.is_none() && device.volume.is_some());
+    match open.and_then(|device| device.volume) {
+        None => Ok(()),
+        Some(volume) => {
+            let reason = format!("its volume {volume} is being attached (block_device_mapping has no connection_info)");
+            Err(Unadoptable::new(reason, "wait until it is attached, or detach it"))
+        }
+    }
+}
+
 fn device(row: &NovaRow<'_>) -> Result<BlockDevice, Unadoptable> {
     if row.flag("encrypted") {
         let reason = format!("its disk {} is encrypted", row.text("device_name").unwrap_or("?"));

@@ -10,8 +10,10 @@
 
 mod actions;
 mod aggregates;
+mod args;
 mod cells;
 mod claims;
+pub mod compare;
 mod disks;
 mod flavors;
 mod groups;
@@ -24,69 +26,30 @@ mod providers;
 mod quotas;
 mod report;
 mod servers;
+mod sources;
 mod undo;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, ProcessId, ServerGroupId};
 use chronova_events::ledger::ProviderAdopted;
-use clap::Args;
 
 use super::{CommandFailure, Exit, LogPlace};
 use crate::nova::database::{NovaDatabase, NovaDatabases};
-use crate::nova::dump;
 use crate::nova::objects::NovaObjectError;
 use crate::nova::rows::NovaValueError;
 use hosts::AdoptedHosts;
 use servers::AdoptedServer;
 
+pub use args::{AdoptArgs, DEFAULT_MAX_MEMORY, DEFAULT_URI, ReportForm};
 pub use history::AdoptionHistory;
 pub use report::{AdoptedThing, AdoptionFinding, AdoptionReport, AdoptionVerdict};
-
-/// Where hosts are reached, unless the operator says otherwise.
-pub const DEFAULT_URI: &str = "qemu+tls://{host}/system";
-
-#[derive(Debug, Args)]
-pub struct AdoptArgs {
-    /// The dump of nova_api.
-    #[arg(long, value_name = "FILE", required_unless_present = "undo")]
-    pub api: Option<PathBuf>,
-    /// The dump of nova_cell0.
-    #[arg(long, value_name = "FILE", required_unless_present = "undo")]
-    pub cell0: Option<PathBuf>,
-    /// The dump of a cell; repeated for each cell.
-    #[arg(long, value_name = "FILE", required_unless_present = "undo")]
-    pub cell: Vec<PathBuf>,
-    /// The dump of placement.
-    #[arg(long, value_name = "FILE", required_unless_present = "undo")]
-    pub placement: Option<PathBuf>,
-    /// Only report what would be adopted and what stands in the way.
-    #[arg(long)]
-    pub check: bool,
-    /// The form of the report.
-    #[arg(long, value_enum, default_value_t = ReportForm::Table)]
-    pub output: ReportForm,
-    /// The id of something to leave out (as the report shows it); repeated.
-    #[arg(long, value_name = "ID")]
-    pub leave_out: Vec<String>,
-    /// Where libvirt is reached on a host; {host} is its name.
-    #[arg(long, value_name = "TEMPLATE", default_value = DEFAULT_URI)]
-    pub uri: String,
-    /// Set the adopted log aside, so that Nova can go on, as long as nobody changed anything through Chronova.
-    #[arg(long, conflicts_with_all = ["check", "api", "cell0", "cell", "placement", "leave_out"])]
-    pub undo: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum ReportForm {
-    Table,
-    Json,
-}
+pub use sources::{AdoptionChange, AdoptionReading, AdoptionSource, RunningService};
+pub(super) use undo::adopted_until;
 
 /// The choices of the operator.
 #[derive(Debug, Clone)]
@@ -195,21 +158,46 @@ pub fn judge(databases: &NovaDatabases, choices: &AdoptionChoices) -> (AdoptionR
     (adoption.report, adoption.history)
 }
 
-/// Reads the databases that the arguments name.
-fn read(args: &AdoptArgs) -> Result<NovaDatabases, CommandFailure> {
-    let read = |path: Option<&PathBuf>| -> Result<Box<dyn NovaDatabase>, CommandFailure> {
-        let path = path.ok_or_else(|| {
-            CommandFailure::Usage("name the dumps of all databases: --api, --cell0, --cell and --placement".to_owned())
-        })?;
-        let tables = dump::read(path).map_err(|error| CommandFailure::Usage(error.to_string()))?;
-        Ok(Box::new(tables))
-    };
-    Ok(NovaDatabases {
-        api: read(args.api.as_ref())?,
-        cell0: read(args.cell0.as_ref())?,
-        cells: args.cell.iter().map(|path| read(Some(path))).collect::<Result<_, _>>()?,
-        placement: read(args.placement.as_ref())?,
-    })
+/// Reads the databases that the arguments name, and judges the cloud. A row that changed meanwhile is an obstacle. For a
+/// log that is `kept`, so is a service of Nova that may still run.
+async fn read_and_judge(args: &AdoptArgs, kept: bool) -> Result<(AdoptionReport, AdoptionHistory), CommandFailure> {
+    let mut reading = AdoptionReading::open(args).await?;
+    reading.begin().await?;
+    let databases = reading.read().await?;
+    reading.begin().await?;
+    let changes = reading.changes(&databases).await?;
+    let choices = AdoptionChoices { leave_out: args.leave_out.clone(), uri: args.uri.clone() };
+    let (mut report, history) = judge(&databases, &choices);
+    unrest(&mut report, &changes);
+    if kept {
+        for RunningService { database, service, seconds } in reading.running(&databases).await? {
+            let reason = format!("{service} reported {seconds} s ago");
+            report.obstacle(AdoptedThing::Cell, &database, reason, "stop it, and wait for a minute");
+        }
+    }
+    reading.close().await;
+    Ok((report, history))
+}
+
+/// The report names this many changes of each database.
+const MOST_CHANGES: usize = 20;
+
+/// Reports the rows that changed while the databases were read.
+pub fn unrest(report: &mut AdoptionReport, changes: &[AdoptionChange]) {
+    let mut by: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for AdoptionChange { database, change } in changes {
+        by.entry(database).or_default().push(format!("while it was read, {change}"));
+    }
+    for (database, mut reasons) in by {
+        if let Some(more @ 1..) = reasons.len().checked_sub(MOST_CHANGES) {
+            reasons.truncate(MOST_CHANGES);
+            reasons.push(format!("while it was read, {more} more rows changed"));
+        }
+        for reason in reasons {
+            let way_out = "stop Nova's services and run it again; a check may run again at once";
+            report.obstacle(AdoptedThing::Cell, database, reason, way_out);
+        }
+    }
 }
 
 /// Undoes an adoption, or judges the cloud and writes its log. With `--check`, writes nothing.
@@ -221,23 +209,25 @@ pub async fn run(args: &AdoptArgs, place: &LogPlace, out: &mut dyn Write) -> Res
         let log = place.lock().await?;
         return undo::run(data, log.store(), out).await;
     }
-    if !args.check {
+    let writes = !args.check && !args.compare.dry_run;
+    if writes {
         write::is_free(data)?;
     }
-    let databases = read(args)?;
-    let choices = AdoptionChoices { leave_out: args.leave_out.clone(), uri: args.uri.clone() };
-    let (report, history) = judge(&databases, &choices);
+    let (report, history) = read_and_judge(args, writes).await?;
+    if args.compare.dry_run && report.is_clear() {
+        return Box::pin(compare::run(&args.compare, args.output, history, out)).await;
+    }
     match args.output {
         ReportForm::Table => report.print(out)?,
         ReportForm::Json => writeln!(out, "{}", report.json())?,
     }
     if !report.is_clear() {
-        if !args.check {
+        if writes {
             writeln!(out, "nothing was written")?;
         }
         return Ok(Exit::No);
     }
-    if !args.check {
+    if writes {
         let events = history.len();
         write::log(data, history).await?;
         if args.output == ReportForm::Table {

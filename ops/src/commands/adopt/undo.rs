@@ -14,15 +14,15 @@ use crate::commands::{CommandFailure, DataDir, Exit, log_pages};
 /// The name of the adoption as the cause of its events.
 pub(super) const ADOPTER: &str = "adopt";
 
-/// The first event after the adoption that a user's request or a process caused.
-async fn first_change(store: &dyn EventStore) -> Result<Option<String>, CommandFailure> {
-    let (mut is_adopted, mut change) = (false, None);
+/// The end of the adoption, and the first event after it that a user's request or a process caused.
+async fn look(store: &dyn EventStore) -> Result<(Position, Option<String>), CommandFailure> {
+    let (mut end, mut change): (Option<Position>, Option<String>) = (None, None);
     log_pages::walk(store, Position::START, Position::END, |event| {
         match &event.meta.cause {
             Cause::System { part } if part == ADOPTER => {
                 // The events before an event of `adopt` belong to the adoption, too: they are the requests of Nova's
                 // users.
-                (is_adopted, change) = (true, None);
+                (end, change) = (Some(event.position), None);
             }
             // Other events that the system itself caused do not count, such as a host's report about itself. Nova
             // loses nothing without them.
@@ -35,10 +35,13 @@ async fn first_change(store: &dyn EventStore) -> Result<Option<String>, CommandF
         Ok(ControlFlow::Continue(()))
     })
     .await?;
-    if !is_adopted {
-        return Err(CommandFailure::Usage("this log was not made by an adoption".to_owned()));
-    }
-    Ok(change)
+    let end = end.ok_or_else(|| CommandFailure::Usage("this log was not made by an adoption".to_owned()))?;
+    Ok((end, change))
+}
+
+/// The position of the last event of the adoption.
+pub(in crate::commands) async fn adopted_until(store: &dyn EventStore) -> Result<Position, CommandFailure> {
+    Ok(look(store).await?.0)
 }
 
 pub(super) async fn run(
@@ -46,8 +49,9 @@ pub(super) async fn run(
     store: Arc<dyn EventStore>,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    if let Some(change) = first_change(&*store).await? {
+    if let Some(change) = look(&*store).await?.1 {
         writeln!(out, "it was changed since it was adopted: {change}")?;
+        writeln!(out, "`chronova export nova` writes the changes for Nova's databases")?;
         return Ok(Exit::No);
     }
     drop(store);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use chronova_events::store::StoreError;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 
-use super::AdoptionHistory;
+use super::history::AdoptionHistory;
 use crate::commands::{CommandFailure, DataDir};
 
 /// Refuses a data folder that is not empty.

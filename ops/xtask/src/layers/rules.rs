@@ -39,10 +39,12 @@ pub(crate) static RULES: &[Rule] = &[
     },
     Rule {
         name: "tokio-postgres",
-        why: "the log's users know the EventStore trait, not a database",
+        why: "the log's users know the EventStore trait, not a database; an adoption reads Nova's databases in one place",
         check: |source, report| {
-            let allowed = ["events/src/store/postgres", "events/tests"];
-            confine(source, report, &["tokio_postgres"], &allowed, "tokio-postgres (only in the PostgreSQL store)");
+            let allowed = ["events/src/store/postgres", "events/tests", "ops/src/nova/live"];
+            let what = "tokio-postgres (only in the PostgreSQL store and in the reader of Nova's databases)";
+            confine(source, report, &["tokio_postgres"], &allowed, what);
+            confine(source, report, &["mysql_async"], &["ops/src/nova/live"], "MySQL (only in that reader)");
         },
     },
     Rule {

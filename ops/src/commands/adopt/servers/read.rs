@@ -99,6 +99,9 @@ pub(super) fn server(
         true => Vec::new(),
         false => disks::devices(of.of(&parts.disks))?,
     };
+    if placed.is_some() {
+        disks::are_connected(&devices)?;
+    }
     let flavors = of.extra("flavor")?.unwrap_or_default();
     let (actions, notes) = done(&of, hosts)?;
     let (state, moving) = state(&of, instance, &flavors, placed.as_ref(), hosts)?;

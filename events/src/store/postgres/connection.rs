@@ -1,0 +1,37 @@
+//! A connection to another database than that of a log, with the same addresses and the same TLS.
+
+use std::sync::Arc;
+
+use tokio_postgres::{Client, Error};
+
+use super::address;
+use super::link::{DatabaseLink, explain};
+use crate::store::StoreError;
+
+/// A connection. Dropping it ends it.
+pub struct PostgresConnection(Arc<DatabaseLink>);
+
+impl std::fmt::Debug for PostgresConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PostgresConnection")
+    }
+}
+
+impl PostgresConnection {
+    /// Connects to the database of this address, which `address.rs` describes.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses. The message has no password.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        Ok(Self(DatabaseLink::open(&address::parse(url)?).await?))
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// The error in the words of the database or of the connection.
+    pub fn explained(error: &Error) -> String {
+        explain(error).to_string()
+    }
+}

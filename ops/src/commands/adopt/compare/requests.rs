@@ -1,0 +1,132 @@
+//! The requests of a comparison.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::{ComparedRequest, ComparedService, NovaComparison};
+use crate::commands::CommandFailure;
+use crate::nova::address::encoded;
+
+/// The microversions at which servers and flavors are compared, besides Nova's newest: the first, and those that changed
+/// ids and flavors of servers.
+const COMPUTE_VERSIONS: [(u32, u32); 3] = [(2, 1), (2, 53), (2, 79)];
+/// The newest microversions that are compared.
+const NEWEST_COMPUTE: (u32, u32) = (2, 93);
+const NEWEST_PLACEMENT: (u32, u32) = (1, 39);
+/// Servers of one page.
+const PAGE: usize = 500;
+
+fn pair(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn shown((major, minor): (u32, u32)) -> String {
+    format!("{major}.{minor}")
+}
+
+/// Asks both sides everything.
+pub(super) async fn ask_all(comparison: &mut NovaComparison) -> Result<(), CommandFailure> {
+    let newest = newest(comparison, ComparedService::Compute)?.min(NEWEST_COMPUTE);
+    let version = shown(newest);
+    for older in COMPUTE_VERSIONS.into_iter().filter(|older| *older < newest) {
+        servers(comparison, &shown(older)).await?;
+        compute(comparison, "flavors/detail", "/flavors/detail?is_public=None", &shown(older)).await?;
+    }
+    let servers = servers(comparison, &version).await?;
+    compute(comparison, "flavors/detail", "/flavors/detail?is_public=None", &version).await?;
+    compute(comparison, "os-server-groups", "/os-server-groups?all_projects=true", &version).await?;
+    compute(comparison, "os-hypervisors/detail", "/os-hypervisors/detail", &version).await?;
+    compute(comparison, "os-aggregates", "/os-aggregates", &version).await?;
+    compute(comparison, "os-migrations", "/os-migrations", &version).await?;
+    let path = "/os-services".to_owned();
+    let request =
+        ComparedRequest { service: ComparedService::Compute, name: "os-services", path, version: version.clone() };
+    comparison.ask_as(request, |answer| services_by_name(&answer)).await?;
+    for user in servers.iter().filter_map(|server| server["user_id"].as_str()).collect::<BTreeSet<_>>() {
+        compute(comparison, "os-keypairs", &format!("/os-keypairs?user_id={}", encoded(user)), &version).await?;
+    }
+    let ids: Vec<String> = servers.iter().filter_map(|server| server["id"].as_str()).map(encoded).collect();
+    for id in &ids {
+        compute(comparison, "servers/{id}", &format!("/servers/{id}"), &version).await?;
+        compute(comparison, "os-instance-actions", &format!("/servers/{id}/os-instance-actions"), &version).await?;
+        compute(comparison, "os-volume_attachments", &format!("/servers/{id}/os-volume_attachments"), &version).await?;
+    }
+    if comparison.nova.placement.is_some() {
+        placement(comparison, &ids).await?;
+    }
+    Ok(())
+}
+
+async fn placement(comparison: &mut NovaComparison, servers: &[String]) -> Result<(), CommandFailure> {
+    let version = shown(newest(comparison, ComparedService::Placement)?.min(NEWEST_PLACEMENT));
+    let ask =
+        |name, path| ComparedRequest { service: ComparedService::Placement, name, path, version: version.clone() };
+    let all = comparison.ask(ask("placement/resource_providers", "/resource_providers".to_owned())).await?;
+    let all = all.unwrap_or_default();
+    let ids = all["resource_providers"].as_array().into_iter().flatten().filter_map(|one| one["uuid"].as_str());
+    for id in ids.map(encoded) {
+        for (name, part) in [
+            ("placement/inventories", "inventories"),
+            ("placement/traits", "traits"),
+            ("placement/aggregates", "aggregates"),
+            ("placement/usages", "usages"),
+        ] {
+            comparison.ask(ask(name, format!("/resource_providers/{id}/{part}"))).await?;
+        }
+    }
+    for id in servers {
+        comparison.ask(ask("placement/allocations", format!("/allocations/{id}"))).await?;
+    }
+    Ok(())
+}
+
+async fn compute(
+    comparison: &mut NovaComparison,
+    name: &'static str,
+    path: &str,
+    version: &str,
+) -> Result<Option<Value>, CommandFailure> {
+    let (path, version) = (path.to_owned(), version.to_owned());
+    comparison.ask(ComparedRequest { service: ComparedService::Compute, name, path, version }).await
+}
+
+/// Compares all servers, page by page in the order of their ids. Returns Nova's.
+async fn servers(comparison: &mut NovaComparison, version: &str) -> Result<Vec<Value>, CommandFailure> {
+    let (mut all, mut marker) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/servers/detail?all_tenants=1&sort_key=uuid&sort_dir=asc&limit={PAGE}{marker}");
+        let page = compute(comparison, "servers/detail", &path, version).await?;
+        let Some(Value::Array(page)) = page.map(|mut page| page["servers"].take()) else { return Ok(all) };
+        let last = page.last().and_then(|server| server["id"].as_str()).map(encoded);
+        let is_last = page.len() < PAGE;
+        all.extend(page);
+        match last {
+            Some(last) if !is_last => marker = format!("&marker={last}"),
+            _ => return Ok(all),
+        }
+    }
+}
+
+/// The services by binary and host: their ids are not Nova's.
+fn services_by_name(answer: &Value) -> Value {
+    let name =
+        |one: &Value| format!("{}:{}", one["binary"].as_str().unwrap_or("?"), one["host"].as_str().unwrap_or("?"));
+    let services = answer["services"].as_array().into_iter().flatten();
+    services.map(|one| (name(one), one.clone())).collect::<Map<_, _>>().into()
+}
+
+/// The newest microversion of Nova or Placement.
+fn newest(comparison: &NovaComparison, service: ComparedService) -> Result<(u32, u32), CommandFailure> {
+    let oldest = if service == ComparedService::Compute { "2.1" } else { "1.0" };
+    let (status, root) = comparison.nova.get(service, "/", oldest)?;
+    // Compute's root has one version, and Placement's a list of one.
+    let found = root["version"]["version"].as_str().or(root["versions"][0]["max_version"].as_str());
+    found.and_then(pair).ok_or_else(|| {
+        CommandFailure::Usage(format!(
+            "the address of {} is wrong: its root answers {status} without a version",
+            service.word()
+        ))
+    })
+}

@@ -1,0 +1,205 @@
+//! The changes of adopted servers.
+
+use std::sync::Arc;
+
+use chronova_events::instance::status;
+use chronova_events::instance::{Alive, FlavorSnapshot, Instance};
+use chronova_projections::servers::ServerRow;
+use serde_json::{Map, Value, json};
+
+use super::NovaExport;
+use super::sql::{maybe, quoted, time};
+
+/// The tables of a cell whose rows Nova marks as deleted together with the server.
+const PARTS: [&str; 7] = [
+    "instance_extra",
+    "instance_info_caches",
+    "instance_metadata",
+    "instance_system_metadata",
+    "instance_faults",
+    "block_device_mapping",
+    "virtual_interfaces",
+];
+
+/// States that need no further rows in Nova. The others need images, migrations or times in more tables.
+const EXPORTED: [&str; 5] = ["active", "stopped", "paused", "suspended", "error"];
+
+pub(super) fn export(before: &Arc<ServerRow>, now: &Arc<ServerRow>, export: &mut NovaExport) {
+    match (&before.instance, &now.instance) {
+        (old, new) if old == new => {}
+        (Instance::Alive(_), Instance::Deleted(deleted)) => delete(before, deleted, export),
+        (Instance::Alive(old), Instance::Alive(new)) => {
+            let id = before.id;
+            match changes(old, new) {
+                Ok(()) => {
+                    update(&id.to_string(), old, new, export);
+                    export.written += 1;
+                }
+                Err(reason) => export.lacks.push(format!("server {id} ({}): {reason}", new.request.name)),
+            }
+        }
+        // A deleted server does not change any more.
+        _ => {}
+    }
+}
+
+/// Checks that the SQL expresses everything that changed.
+fn changes(old: &Alive, new: &Alive) -> Result<(), String> {
+    if let Some(task) = status::of_alive(new).task_state {
+        return Err(format!("its task_state is {task}: wait until it is done"));
+    }
+    let state = status::of_alive(new).vm_state;
+    if state != status::of_alive(old).vm_state && !EXPORTED.contains(&state) {
+        return Err(format!("it became {state}: end that state first (unshelve, unrescue, confirm, restore)"));
+    }
+    let parts = [
+        ("its disks or volumes", old.disks == new.disks && old.root == new.root && old.boot_image == new.boot_image),
+        ("its interfaces", old.nics == new.nics),
+        ("its rescue", old.rescue == new.rescue),
+        ("its shelved image", old.shelved == new.shelved),
+        ("its move", old.moving == new.moving),
+        ("its image", old.request.image == new.request.image),
+        ("its key", old.request.key == new.request.key),
+        ("its user data", old.request.user_data == new.request.user_data),
+        ("its project or user", (&old.request.project, &old.request.user) == (&new.request.project, &new.request.user)),
+        ("its emulated TPM", old.tpm == new.tpm),
+    ];
+    let lacks: Vec<&str> = parts.into_iter().filter(|(_, same)| !same).map(|(part, _)| part).collect();
+    if lacks.is_empty() { Ok(()) } else { Err(format!("{} changed, which is not written", lacks.join(", "))) }
+}
+
+fn delete(row: &ServerRow, deleted: &Alive, export: &mut NovaExport) {
+    let (id, at) = (quoted(&row.id.to_string()), time(deleted.terminated_at.unwrap_or(deleted.updated_at)));
+    export.cells.push(format!(
+        "UPDATE instances SET deleted = id, deleted_at = {at}, terminated_at = {at}, updated_at = {at}, \
+         vm_state = 'deleted', task_state = NULL, power_state = 0, host = NULL, node = NULL \
+         WHERE uuid = {id} AND deleted = 0"
+    ));
+    for table in PARTS {
+        let set = format!("deleted = id, deleted_at = {at}");
+        export.cells.push(format!("UPDATE {table} SET {set} WHERE instance_uuid = {id} AND deleted = 0"));
+    }
+    export.cells.push(format!("DELETE FROM tags WHERE resource_id = {id}"));
+    export.api.push(format!("UPDATE instance_mappings SET queued_for_delete = 1 WHERE instance_uuid = {id}"));
+    export.api.push(format!("DELETE FROM request_specs WHERE instance_uuid = {id}"));
+    export.written += 1;
+}
+
+fn update(id: &str, old: &Alive, new: &Alive, export: &mut NovaExport) {
+    let (uuid, at, state) = (quoted(id), time(new.updated_at), status::of_alive(new));
+    let request = &new.request;
+    let mut set = vec![
+        format!("updated_at = {at}"),
+        format!("vm_state = {}", quoted(state.vm_state)),
+        "task_state = NULL".to_owned(),
+        format!("power_state = {}", state.power_state),
+        format!("display_name = {}", quoted(&request.name)),
+        format!("display_description = {}", maybe(request.description.as_deref())),
+        format!("hostname = {}", quoted(&request.hostname)),
+        format!("access_ip_v4 = {}", maybe(request.access_ip_v4.as_deref())),
+        format!("access_ip_v6 = {}", maybe(request.access_ip_v6.as_deref())),
+        format!("launched_at = {}", new.launched_at.map_or_else(|| "NULL".to_owned(), time)),
+        format!("locked = {}", u8::from(new.lock.is_some())),
+        format!("locked_by = {}", maybe(new.lock.as_ref().map(|lock| if lock.by_admin { "admin" } else { "owner" }))),
+    ];
+    if old.placement != new.placement {
+        set.extend(placed(new));
+    }
+    if old.request.flavor != new.request.flavor {
+        let flavor = &request.flavor;
+        set.push(format!("memory_mb = {}, vcpus = {}", flavor.memory_mib, flavor.vcpus));
+        set.push(format!("root_gb = {}, ephemeral_gb = {}", flavor.root_gib, flavor.ephemeral_gib));
+        let kept = quoted(&kept_flavor(flavor).to_string());
+        export.cells.push(format!("UPDATE instance_extra SET flavor = {kept} WHERE instance_uuid = {uuid}"));
+    }
+    export.cells.push(format!("UPDATE instances SET {} WHERE uuid = {uuid} AND deleted = 0", set.join(", ")));
+    if old.request.tags != request.tags {
+        export.cells.push(format!("DELETE FROM tags WHERE resource_id = {uuid}"));
+        for tag in &request.tags {
+            let values = format!("{uuid}, {}", quoted(tag));
+            export.cells.push(format!("INSERT INTO tags (resource_id, tag) SELECT {values} {}", if_here(&uuid)));
+        }
+    }
+    if old.request.metadata != request.metadata {
+        pairs("instance_metadata", &uuid, &at, &request.metadata, export);
+    }
+    lock_reason(&uuid, &at, new, export);
+    fault(&uuid, old, new, export);
+}
+
+/// A server on a host, or on none. The names of the host in Nova are those of its compute node.
+fn placed(new: &Alive) -> Vec<String> {
+    let Some(placed) = &new.placement else {
+        return vec!["host = NULL, node = NULL, launched_on = NULL".to_owned()];
+    };
+    let of = |column: &str| {
+        let node = quoted(&placed.host.to_string());
+        format!("(SELECT {column} FROM compute_nodes WHERE uuid = {node} AND deleted = 0)")
+    };
+    vec![
+        format!("host = {}, node = {}", of("host"), of("hypervisor_hostname")),
+        format!("launched_on = {}", of("host")),
+        format!("availability_zone = {}", quoted(&placed.availability_zone)),
+    ]
+}
+
+/// The end of an `INSERT` that adds a row only to the server's own cell.
+fn if_here(uuid: &str) -> String {
+    format!("FROM instances WHERE uuid = {uuid} AND deleted = 0")
+}
+
+fn pairs(table: &str, uuid: &str, at: &str, pairs: &[(String, String)], export: &mut NovaExport) {
+    let set = format!("deleted = id, deleted_at = {at}");
+    export.cells.push(format!("UPDATE {table} SET {set} WHERE instance_uuid = {uuid} AND deleted = 0"));
+    for (key, value) in pairs {
+        let values = format!("{at}, 0, {}, {}, {uuid}", quoted(key), quoted(value));
+        let columns = "(created_at, deleted, `key`, value, instance_uuid)";
+        export.cells.push(format!("INSERT INTO {table} {columns} SELECT {values} {}", if_here(uuid)));
+    }
+}
+
+/// Nova keeps the reason of a lock in the system metadata.
+fn lock_reason(uuid: &str, at: &str, new: &Alive, export: &mut NovaExport) {
+    let of = format!("instance_uuid = {uuid} AND `key` = 'locked_reason' AND deleted = 0");
+    export.cells.push(format!("UPDATE instance_system_metadata SET deleted = id, deleted_at = {at} WHERE {of}"));
+    if let Some(reason) = new.lock.as_ref().and_then(|lock| lock.reason.as_deref()) {
+        let values = format!("{at}, 0, 'locked_reason', {}, {uuid}", quoted(reason));
+        let columns = "(created_at, deleted, `key`, value, instance_uuid)";
+        export.cells.push(format!("INSERT INTO instance_system_metadata {columns} SELECT {values} {}", if_here(uuid)));
+    }
+}
+
+fn fault(uuid: &str, old: &Alive, new: &Alive, export: &mut NovaExport) {
+    if old.fault == new.fault {
+        return;
+    }
+    let Some((fault, at)) = new.fault.as_deref() else {
+        export
+            .cells
+            .push(format!("UPDATE instance_faults SET deleted = id WHERE instance_uuid = {uuid} AND deleted = 0"));
+        return;
+    };
+    let (at, code) = (time(*at), fault.code);
+    let values = format!("{at}, 0, {uuid}, {code}, {}, {}", quoted(&fault.message), quoted(&fault.details));
+    let columns = "(created_at, deleted, instance_uuid, code, message, details)";
+    export.cells.push(format!("INSERT INTO instance_faults {columns} SELECT {values} {}", if_here(uuid)));
+}
+
+/// The column `instance_extra.flavor`. The log does not have the number of the flavor's row, and Nova reads the other
+/// fields alone.
+fn kept_flavor(flavor: &FlavorSnapshot) -> Value {
+    let specs: Map<String, Value> =
+        flavor.extra_specs.iter().map(|(key, value)| (key.clone(), Value::String(value.clone()))).collect();
+    let data = json!({
+        "id": 0, "name": flavor.name, "memory_mb": flavor.memory_mib, "vcpus": flavor.vcpus,
+        "root_gb": flavor.root_gib, "ephemeral_gb": flavor.ephemeral_gib, "flavorid": flavor.id.as_str(),
+        "swap": flavor.swap_mib, "rxtx_factor": 1.0, "vcpu_weight": 0, "disabled": false, "is_public": true,
+        "extra_specs": specs, "description": null, "created_at": null, "updated_at": null, "deleted_at": null,
+        "deleted": false,
+    });
+    let object = json!({
+        "nova_object.name": "Flavor", "nova_object.namespace": "nova", "nova_object.version": "1.2",
+        "nova_object.data": data,
+    });
+    json!({"cur": object, "old": null, "new": null})
+}
