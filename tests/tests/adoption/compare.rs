@@ -72,8 +72,8 @@ fn serve(stream: TcpStream, change: fn(&str, Value) -> Value) {
             break;
         }
         match header.trim().split_once(": ") {
-            Some((name, value)) if name.eq_ignore_ascii_case("OpenStack-API-Version") => version = value.to_owned(),
-            Some((name, value)) if name.eq_ignore_ascii_case("X-Auth-Token") => token = value.to_owned(),
+            Some((name, value)) if name.eq_ignore_ascii_case("OpenStack-API-Version") => value.clone_into(&mut version),
+            Some((name, value)) if name.eq_ignore_ascii_case("X-Auth-Token") => value.clone_into(&mut token),
             _ => {}
         }
     }

@@ -34,6 +34,11 @@ async fn seen(cloud: &AdoptedCloud) -> Value {
         "live": cloud.compute("/servers/detail?all_tenants=1", "2.93").await["servers"],
         "deleted": cloud.compute("/servers/detail?all_tenants=1&deleted=true", "2.93").await["servers"],
     });
+    // Nova's times have whole seconds.
+    for server in seen["deleted"].as_array_mut().unwrap() {
+        let at = server["OS-SRV-USG:terminated_at"].as_str().unwrap_or_default();
+        server["OS-SRV-USG:terminated_at"] = json!(at.split('.').next());
+    }
     for id in [WEB, DB, OLD] {
         seen[id] = cloud.get(&format!("/placement/allocations/{id}"), "1.28").await;
     }

@@ -150,10 +150,7 @@ async fn bad_sources_are_refused(mariadb: &Mariadb, args: &AdoptArgs, parent: &P
             "the user or the password is wrong: Access denied for user 'nova'",
         ),
         (wrong(good.replace("/placement", "/nothing")), "there is no such database: Unknown database 'nothing'"),
-        (
-            wrong(good.replace("/placement", "/nova")),
-            "it has no table resource_providers: is it the database of placement?",
-        ),
+        (wrong(good.replace("/placement", "/nova")), "it has no table consumers: is it the database of placement?"),
         (wrong(good.replace(&mariadb.port.to_string(), "1")), "the connection failed or was lost"),
         (wrong(format!("{good}&ssl_key=k")), "the address of placement: it has an option that is not supported"),
         (wrong("sqlite:///placement.db".to_owned()), "only mysql:// and postgresql:// can be read"),

@@ -46,6 +46,7 @@ impl Mariadb {
         while !answers() {
             tries += 1;
             assert!(tries < 300, "MariaDB does not start: {}", started.log());
+            #[expect(clippy::disallowed_methods, reason = "the server starts before any task of the runtime")]
             std::thread::sleep(Duration::from_millis(100));
         }
         started

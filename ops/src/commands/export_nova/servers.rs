@@ -27,7 +27,7 @@ const EXPORTED: [&str; 5] = ["active", "stopped", "paused", "suspended", "error"
 pub(super) fn export(before: &Arc<ServerRow>, now: &Arc<ServerRow>, export: &mut NovaExport) {
     match (&before.instance, &now.instance) {
         (old, new) if old == new => {}
-        (Instance::Alive(_), Instance::Deleted(deleted)) => delete(before, deleted, export),
+        (Instance::Alive(_), Instance::Deleted(deleted)) => delete(now, deleted, export),
         (Instance::Alive(old), Instance::Alive(new)) => {
             let id = before.id;
             match changes(old, new) {
@@ -70,10 +70,11 @@ fn changes(old: &Alive, new: &Alive) -> Result<(), String> {
 
 fn delete(row: &ServerRow, deleted: &Alive, export: &mut NovaExport) {
     let (id, at) = (quoted(&row.id.to_string()), time(deleted.terminated_at.unwrap_or(deleted.updated_at)));
+    let power = status::of(&row.instance).map_or(0, |status| status.power_state);
+    // Nova keeps the host of a deleted server.
     export.cells.push(format!(
         "UPDATE instances SET deleted = id, deleted_at = {at}, terminated_at = {at}, updated_at = {at}, \
-         vm_state = 'deleted', task_state = NULL, power_state = 0, host = NULL, node = NULL \
-         WHERE uuid = {id} AND deleted = 0"
+         vm_state = 'deleted', task_state = NULL, power_state = {power} WHERE uuid = {id} AND deleted = 0"
     ));
     for table in PARTS {
         let set = format!("deleted = id, deleted_at = {at}");
