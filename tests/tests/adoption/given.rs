@@ -256,7 +256,7 @@ impl AdoptedCloud {
             keys: Arc::new(NoKeyManager),
             certificates: None,
         };
-        let drivers = hosts.into_iter().map(|host| host as Arc<dyn Driver>).collect();
+        let drivers: Vec<Arc<dyn Driver>> = hosts.into_iter().map(|host| host as Arc<dyn Driver>).collect();
         let leader = Leader::start(leadership, drivers, ports, options).await;
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
