@@ -25,18 +25,19 @@ use crate::ports::PortError;
 use crate::ports::keys::CertificateKeeper;
 
 #[derive(Debug, Clone, Deserialize)]
-struct Signature {
+struct GoldenSignature {
     certificate: String,
     key_type: String,
     method: String,
-    signature: String,
+    #[serde(rename = "signature")]
+    base64: String,
 }
 
 #[derive(Debug, Deserialize)]
 struct Golden {
     certificates: BTreeMap<String, String>,
-    signatures: Vec<Signature>,
-    short_salt: Vec<Signature>,
+    signatures: Vec<GoldenSignature>,
+    short_salt: Vec<GoldenSignature>,
 }
 
 static GOLDEN: LazyLock<Golden> =
@@ -51,13 +52,13 @@ fn certificate(name: &str) -> SigningCertificate {
     SigningCertificate::read(GOLDEN.certificates[name].as_bytes()).unwrap()
 }
 
-fn signed_by(name: &str, method: &str) -> Signature {
+fn signed_by(name: &str, method: &str) -> GoldenSignature {
     GOLDEN.signatures.iter().find(|one| one.certificate == name && one.method == method).unwrap().clone()
 }
 
-fn properties(of: &Signature) -> Vec<(String, String)> {
+fn properties(of: &GoldenSignature) -> Vec<(String, String)> {
     [
-        ("img_signature", of.signature.as_str()),
+        ("img_signature", of.base64.as_str()),
         ("img_signature_hash_method", &of.method),
         ("img_signature_key_type", &of.key_type),
         ("img_signature_certificate_uuid", &of.certificate),
@@ -167,7 +168,7 @@ async fn signatures_of_all_methods_and_keys_are_verified() {
         let placed = place(&signatures(verifying()), &host(), &source, &right, &[]).await;
         assert_eq!(placed, Ok(()), "{one:?}");
         // The same signature with one other bit.
-        let mut bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, &one.signature).unwrap();
+        let mut bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, &one.base64).unwrap();
         let last = bytes.len() - 1;
         bytes[last] ^= 1;
         let other = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
@@ -245,7 +246,7 @@ async fn properties_that_describe_no_signature_are_refused() {
 #[tokio::test]
 async fn a_download_is_hashed_once_and_a_cached_image_is_verified_too() {
     let right = properties(&signed_by("leaf", "SHA-256"));
-    let wrong = properties(&Signature { method: "SHA-256".to_owned(), ..signed_by("leaf", "SHA-384") });
+    let wrong = properties(&GoldenSignature { method: "SHA-256".to_owned(), ..signed_by("leaf", "SHA-384") });
     let source = Counted::new(CONTENT);
     let (first, host) = (signatures(verifying()), host());
     assert_eq!(place(&first, &host, &source, &wrong, &[]).await, Err(MISMATCH.to_owned()));
@@ -272,7 +273,7 @@ async fn a_download_is_hashed_once_and_a_cached_image_is_verified_too() {
 #[tokio::test]
 async fn a_signature_of_the_checksum_s_own_method_is_verified_before_the_download() {
     let (right, source, host) = (properties(&signed_by("leaf", "SHA-512")), Counted::new(CONTENT), host());
-    let wrong = properties(&Signature { method: "SHA-512".to_owned(), ..signed_by("leaf", "SHA-384") });
+    let wrong = properties(&GoldenSignature { method: "SHA-512".to_owned(), ..signed_by("leaf", "SHA-384") });
     assert_eq!(place(&signatures(verifying()), &host, &source, &wrong, &[]).await, Err(MISMATCH.to_owned()));
     assert_eq!(source.opened(), 0);
     assert_eq!(place(&signatures(verifying()), &host, &source, &right, &[]).await, Ok(()));
@@ -370,6 +371,8 @@ fn a_certificate_is_read_in_pem_and_in_der_and_a_changed_one_is_not_signed() {
 
 #[tokio::test]
 async fn options_and_requests_decide_about_the_check() {
+    type Case<'a> = (SignatureOptions, &'a [(String, String)], &'a [&'a str], Option<&'a str>);
+
     let (signed, unsigned) = (properties(&signed_by("leaf", "SHA-256")), Vec::new());
     let source = Counted::new(CONTENT);
     let whole: &[&str] = &["root", "middle-a", "middle-b"];
@@ -380,7 +383,6 @@ async fn options_and_requests_decide_about_the_check() {
     let off = SignatureOptions::default;
     let validating = || SignatureOptions { validate_certificates: true, ..both(whole) };
     let only_validating = || SignatureOptions { verify: false, ..validating() };
-    type Case<'a> = (SignatureOptions, &'a [(String, String)], &'a [&'a str], Option<&'a str>);
     let cases: [Case<'_>; 15] = [
         (off(), &unsigned, &[], None),
         // A list of the request forces both checks.
@@ -424,7 +426,7 @@ async fn without_a_key_manager_only_an_operator_lets_certificates_through() {
         (true, true, &["root"], unread.clone()),
         (true, true, &[], unread.clone()),
     ] {
-        let options = SignatureOptions { unchecked, verify, ..SignatureOptions::default() };
+        let options = SignatureOptions { verify, unchecked, ..SignatureOptions::default() };
         let signatures = ImageSignatures::new(options, None, Arc::new(SystemClock));
         let placed = place(&signatures, &host(), &Counted::new(CONTENT), &properties, trusted).await;
         assert_eq!(placed, expected, "{unchecked} {verify} {trusted:?}");
