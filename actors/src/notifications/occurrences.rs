@@ -58,7 +58,7 @@ pub(super) struct StateBefore {
 /// One notification of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Occurrence {
-    /// Nova's name of the action: `power_on`. Empty: there is no versioned notification.
+    /// Nova's name of the action: `power_on`.
     pub action: &'static str,
     pub phase: Option<ActionPhase>,
     /// The name after `compute.instance.`: `power_on.start`; `None` if there is no unversioned notification.
@@ -107,7 +107,7 @@ impl Occurrence {
     }
 }
 
-/// The notifications of an event, in Nova's order.
+/// The notifications of an event: those of the action in Nova's order, then `instance.update`, which Nova sends earlier.
 pub(super) fn occurrences(
     event: &InstanceEvent,
     moment: &ServerMoment,
@@ -153,9 +153,9 @@ fn actions(event: &InstanceEvent, moment: &ServerMoment) -> Vec<Occurrence> {
         E::VolumeDetached(done) => of("volume_detach", End, "volume.detach").with(known(done.device)),
         E::VolumeSwapRequested(asked) => {
             let details = ActionDetails::VolumeSwap { old: asked.old, new: asked.new };
-            of("volume_swap", Start, "volume.swap.start").with(details)
+            of("volume_swap", Start, "").with(details)
         }
-        E::VolumeSwapped(done) => of("volume_swap", End, "volume.swap.end").with(swapped(&moment.before, &done.device)),
+        E::VolumeSwapped(done) => of("volume_swap", End, "").with(swapped(&moment.before, &done.device)),
         E::SnapshotRequested(asked) => {
             of("snapshot", Start, "snapshot.start").with(ActionDetails::Snapshot(asked.image))
         }

@@ -5,9 +5,9 @@
 //! | `check_host` | if the image is another one, checks that the host may run it |
 //! | `prepare_host` | loads the image into the host's cache, creates networks and filters |
 //! | `write_volume` | if the root disk is a volume that gets the image, powers the guest off and writes the image |
-//! | `respawn` | creates new disks and a new definition, starts the guest; powers it off again if it was off |
+//! | `respawn` | creates new disks and a new definition, starts the guest; powers it off again if the server is stopped |
 //!
-//! A rebuild cannot be undone, because it removes the old disks. A failure leaves the server in error, and the user can
+//! No step has an undo, because a rebuild removes the old disks. A failure leaves the server in error, and the user can
 //! rebuild it again.
 
 use chronova_events::ids::{ProcessId, VolumeId};
@@ -93,7 +93,8 @@ async fn write_volume(work: &StepRun) -> Result<StepOutput, StepError> {
             }
             _ => return Ok(StepOutput::Nothing),
         }
-        // If the rebuild was overtaken, the write still continues to its end.
+        // If another process has overtaken the rebuild, this step fails here. The volume service still writes to the
+        // end.
         turn::still_mine(work).await?;
         tokio::time::sleep(work.context.options.volume_pause).await;
     }

@@ -1,10 +1,10 @@
-//! The servers of one request are placed together, or not at all.
+//! The servers of one request are placed together.
 //!
 //! Each server of a request has its own process. The processes wait here for each other, and the last one decides for
 //! all servers, one after the other. Each decision sees the earlier decisions, so the rules of server groups hold
 //! within the request, and servers spread. One command claims all hosts. A process that has waited longer than
-//! [`PATIENCE`] decides for the servers whose processes have come. The missing servers were cancelled, or already had
-//! their host before a crash.
+//! [`PATIENCE`] decides for the servers whose processes have come. A server can be missing because it was
+//! cancelled, failed earlier, had its host before a crash, or is late. A late one is placed later, without the others.
 
 use std::sync::Arc;
 

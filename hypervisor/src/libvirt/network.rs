@@ -155,11 +155,11 @@ fn address(subnet: &SubnetSpec) -> DriverResult<(IpNet, Address)> {
 /// The DHCP reservations in libvirt's form. libvirt refuses two reservations with one name, but Nova allows two servers
 /// with one host name. Such servers, and those whose name is no DNS label, get the name that Neutron would give them.
 fn hosts(reservations: &[Reservation], range: &IpNet) -> BTreeSet<DhcpHost> {
+    let inside = |reservation: &&Reservation| reservation.ip.parse().is_ok_and(|ip: IpAddr| range.contains(&ip));
     let mut uses = BTreeMap::<&str, usize>::new();
-    for reservation in reservations {
+    for reservation in reservations.iter().filter(inside) {
         *uses.entry(&reservation.hostname).or_default() += 1;
     }
-    let inside = |reservation: &&Reservation| reservation.ip.parse().is_ok_and(|ip: IpAddr| range.contains(&ip));
     let named = |reservation: &Reservation| {
         let name = reservation.hostname.as_str();
         let unique = uses.get(name) == Some(&1) && is_label(name);
@@ -215,7 +215,7 @@ fn realise(connect: &Connect, plan: &NetworkPlan, forward: ForwardMode) -> Drive
         Some(network) => {
             let xml = network.xml_desc(0).during(CALL)?;
             if current_layout(&xml).as_deref() == Some(layout.as_str()) {
-                update_hosts(&network, &xml, plan)?;
+                update_hosts(&network, &xml, plan, everywhere(&network)?)?;
             } else {
                 redefine(connect, &network, &xml, plan, forward, &layout)?;
             }
@@ -250,7 +250,8 @@ fn redefine(
         .is_some_and(|connections| connections > 0);
     if in_use {
         tracing::warn!(network = %plan.network, "the network has guests: its new layout applies from its next start");
-        return update_hosts(network, xml, plan);
+        // The new definition has the reservations already.
+        return update_hosts(network, xml, plan, virt_sys::VIR_NETWORK_UPDATE_AFFECT_LIVE);
     }
     stop(network)
 }
@@ -292,14 +293,19 @@ fn current_hosts(xml: &str) -> BTreeSet<DhcpHost> {
         .collect()
 }
 
-/// Changes the reservations without a restart: dnsmasq rereads them, and the guests stay connected.
-fn update_hosts(network: &Network, xml: &str, plan: &NetworkPlan) -> DriverResult<()> {
-    use virt_sys::{VIR_NETWORK_UPDATE_COMMAND_ADD_LAST as ADD, VIR_NETWORK_UPDATE_COMMAND_DELETE as DELETE};
-    let Some(index) = plan.dhcp.and_then(|index| i32::try_from(index).ok()) else { return Ok(()) };
+/// The definition of the network, and the running network if it is active.
+fn everywhere(network: &Network) -> DriverResult<u32> {
     let mut flags = virt_sys::VIR_NETWORK_UPDATE_AFFECT_CONFIG;
     if network.is_active().during(CALL)? {
         flags |= virt_sys::VIR_NETWORK_UPDATE_AFFECT_LIVE;
     }
+    Ok(flags)
+}
+
+/// Changes the reservations without a restart: dnsmasq rereads them, and the guests stay connected.
+fn update_hosts(network: &Network, xml: &str, plan: &NetworkPlan, flags: u32) -> DriverResult<()> {
+    use virt_sys::{VIR_NETWORK_UPDATE_COMMAND_ADD_LAST as ADD, VIR_NETWORK_UPDATE_COMMAND_DELETE as DELETE};
+    let Some(index) = plan.dhcp.and_then(|index| i32::try_from(index).ok()) else { return Ok(()) };
     let now = current_hosts(xml);
     let gone = now.difference(&plan.hosts).map(|host| (DELETE, host));
     let new = plan.hosts.difference(&now).map(|host| (ADD, host));

@@ -152,7 +152,7 @@ async fn placement_names_the_methods_that_there_are() {
 }
 
 #[actix_rt::test]
-async fn aggregates_of_an_unknown_provider_are_not_found_if_the_body_has_the_form_of_its_version() {
+async fn a_body_in_the_form_of_another_version_is_refused_before_the_provider_is_looked_up() {
     let api = Api::start().await;
     let path = "/placement/resource_providers/11111111-2222-3333-4444-555555555555/aggregates";
     let group = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee";

@@ -1,4 +1,4 @@
-//! Metadata and tags under several writers.
+//! Changes of metadata and tags, one after the other.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn labels_after(changes: Vec<InstanceChange>) -> Result<(SortedPairs, Vec<String
 }
 
 #[test]
-fn changes_of_different_labels_all_succeed() {
+fn changes_of_different_labels_keep_each_other_up_to_the_limit() {
     let set = |key: &str, limit| {
         InstanceChange::Metadata(MetadataChange::Set { pairs: vec![(key.into(), "1".into())], limit: Some(limit) })
     };

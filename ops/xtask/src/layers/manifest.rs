@@ -1,5 +1,5 @@
-//! Checks that the packages' manifests keep to the import table. The other rules do not see imports by a macro or a
-//! glob. This rule makes them impossible, because a crate can import only from its dependencies.
+//! Checks that the packages' manifests keep to the import table. The other rules do not see a forbidden import that is
+//! made by a macro or a glob. This rule catches it, because a crate can import only from its dependencies.
 
 use super::rules::may_import;
 use super::source::package_of;

@@ -20,7 +20,7 @@ pub(in crate::compute) fn server_volume(id: InstanceId, reject: ServerVolumeReje
     match reject {
         ServerVolumeReject::Server(error) => instance(id, error),
         ServerVolumeReject::Volume { volume: id, error } => volume(id, error),
-        // A missing volume in the path is 404; one in the body is 400.
+        // A missing volume is 404, but a missing new volume of an exchange is 400.
         ServerVolumeReject::NewVolume { volume: id, error } => match volume(id, error) {
             fault if fault.status == 404 => Fault::bad_request(fault.message),
             fault => fault,
@@ -63,7 +63,7 @@ pub(in crate::compute) fn server_volume(id: InstanceId, reject: ServerVolumeReje
     }
 }
 
-/// The refusal to create an image of a server.
+/// The refusal to create an image of a server, or to shelve it.
 pub(in crate::compute) fn server_image(id: InstanceId, reject: ServerImageReject) -> Fault {
     match reject {
         ServerImageReject::Server(error) => instance(id, error),
@@ -92,7 +92,7 @@ fn asked(id: InstanceId, reject: AskServerReject) -> Fault {
     }
 }
 
-/// The refusal to move a server.
+/// The refusal to resize, migrate or restore a server.
 pub(in crate::compute) fn server_move(id: InstanceId, reject: ServerMoveReject) -> Fault {
     match reject {
         ServerMoveReject::Server(error) => instance(id, error),

@@ -1,5 +1,6 @@
-//! Network: the rules of the operations that the embedded network service has. Neutron's `field:` checks are
-//! written against attributes of the target (`shared`, `router:external`, `network:tenant_id`).
+//! Network: the rules of the operations that the embedded network service has. This file
+//! replaces each `field:` check of Neutron by a comparison with an attribute of the target: `shared`, `router:external`,
+//! and `device_owner_kind` (the part of a port's `device_owner` before the colon).
 
 use super::rule::{RuleDefault, rule};
 

@@ -80,8 +80,8 @@ impl EmbeddedImages {
         }
     }
 
-    /// Abandons uploads that a crash has interrupted, and removes files without an image. Call it before requests are
-    /// served, when the read models have caught up.
+    /// Abandons uploads that a crash has interrupted, and removes all files but those of images with stored data. Call
+    /// it before requests are served, when the read models have caught up.
     pub async fn recover(&self, gateway: &CommandGateway) -> Result<(), PortError> {
         let images = self.views.images.read(chronova_projections::images::ImagesView::all);
         for image in &images {
@@ -99,7 +99,9 @@ impl EmbeddedImages {
         let missing = tokio::task::spawn_blocking(move || files.sweep(&kept))
             .await
             .map_err(|error| PortError::Unavailable(error.to_string()))?
-            .map_err(|error| PortError::Unavailable(format!("listing the images failed: {error}")))?;
+            .map_err(|error| {
+                PortError::Unavailable(format!("removing the files that belong to no image failed: {error}"))
+            })?;
         for image in missing {
             tracing::error!(%image, "the bytes of an image are missing: restore them from a backup, or delete the image");
         }

@@ -1,4 +1,5 @@
-//! Checks a request to create servers before anything is recorded: Nova's checks in Nova's order.
+//! Checks a request to create servers before anything is recorded. The checks are Nova's, but not always in Nova's
+//! order.
 
 use chronova_actors::operations::Queries;
 use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
@@ -19,7 +20,7 @@ pub(super) struct AdmittedServer {
     pub project: ProjectId,
     pub flavor: FlavorSnapshot,
     pub image: Option<ImageSnapshot>,
-    /// The disks, if the request has block device mappings.
+    /// The disks, if the request or its image has block device mappings.
     pub mapped: Option<BlockDevicesMapped>,
     pub key: Option<KeySnapshot>,
     pub availability_zone: Option<String>,
@@ -260,7 +261,7 @@ fn check_image(
         return volumes::check_min_disk(disks);
     }
     if flavor.root_gib == 0 {
-        // The root disk gets the image's size, and no quota counts it.
+        // The root disk gets the image's size, but the claim on the host counts it as zero.
         return match ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
             true => Ok(()),
             false => Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk.")),
