@@ -300,10 +300,15 @@ impl Recorded {
         }
     }
 
-    /// A copy with the personal fields in their erased form, for readers who must not see them.
+    /// A copy with the personal fields in their erased form, and without the client's address and user agent, for readers
+    /// who must not see them.
     pub fn without_personal(&self) -> Result<Self, DecodeError> {
         let event = Arc::new(sealed::without_personal(self.event()?));
-        Ok(Self { decoded: event.into(), ..self.encoded() })
+        let mut meta = Meta::clone(&self.meta);
+        if let Cause::User { source, .. } = &mut meta.cause {
+            *source = None;
+        }
+        Ok(Self { decoded: event.into(), meta: Arc::new(meta), ..self.encoded() })
     }
 
     /// Whether the personal fields can be read now.

@@ -46,7 +46,7 @@ const BACKENDS: &[HypervisorBackend] = &[
     #[cfg(feature = "libvirt")]
     HypervisorBackend {
         schemes: &["qemu", "test"],
-        hosts: |uri| Ok(vec![uri.to_owned()]),
+        hosts: |uri| Ok(vec![crate::libvirt::without_credentials(uri)]),
         open: |uri, options| Ok(vec![Arc::new(crate::libvirt::LibvirtDriver::new(uri, &options.libvirt))]),
     },
     HypervisorBackend {
@@ -68,7 +68,7 @@ pub fn open(uri: &str, options: &DriverOptions) -> OpenedDrivers {
     (backend_of(uri)?.open)(uri, options)
 }
 
-/// The URIs of the hosts that [`open`] would give drivers for. It opens nothing.
+/// The URIs of the hosts that [`open`] would give drivers for, as the drivers have them. It opens nothing.
 ///
 /// # Errors
 /// Like [`open`].

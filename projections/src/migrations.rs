@@ -134,11 +134,16 @@ impl Migrations {
         self.all.iter().rev()
     }
 
-    /// Whether a migration of the server from or to this host changed at or after `since`.
+    /// Whether the log learnt at or after `since` that the server moved from or to this host. The end of an evacuation is
+    /// recorded when its old host is back, which says nothing about the server, so only its beginning counts.
     pub fn touched(&self, instance: InstanceId, host: HostId, since: Timestamp) -> bool {
         let ends_there =
             |row: &Migration| row.source.host == host || row.target.as_ref().is_some_and(|target| target.host == host);
-        self.all.iter().any(|row| row.instance == instance && row.updated_at >= since && ends_there(row))
+        let learnt = |row: &Migration| match row.kind {
+            MoveKind::Evacuate => row.created_at >= since,
+            MoveKind::Resize | MoveKind::Migrate | MoveKind::Live => row.updated_at >= since,
+        };
+        self.all.iter().any(|row| row.instance == instance && learnt(row) && ends_there(row))
     }
 
     /// The live migrations of a server that are under way.

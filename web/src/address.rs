@@ -1,6 +1,6 @@
 //! Finds the service of a URL, and the address under which the client knows that service.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderMap;
@@ -93,12 +93,24 @@ pub(crate) fn client(peer: Option<IpAddr>, headers: &HeaderMap, config: &WebConf
     if !(config.enable_proxy_headers_parsing && is_proxy(peer, config)) {
         return Some(peer);
     }
-    let texts = headers.get_all("X-Forwarded-For").filter_map(|value| value.to_str().ok());
-    let addresses: Vec<IpAddr> =
-        texts.flat_map(|text| text.split(',')).filter_map(|one| one.trim().parse().ok()).collect();
+    let values = headers.get_all("X-Forwarded-For").filter_map(|value| value.to_str().ok());
+    let texts: Vec<&str> = values.flat_map(|text| text.split(',')).map(str::trim).collect();
     // Each proxy appends the address from which the request came to it. The client is the last address that is no
     // trusted proxy, because the client itself may have written the addresses before it.
-    Some(addresses.into_iter().rev().find(|one| !is_proxy(*one, config)).unwrap_or(peer))
+    for text in texts.into_iter().rev() {
+        match address(text) {
+            Some(one) if is_proxy(one, config) => {}
+            Some(one) => return Some(one),
+            // A trusted proxy did not name an address. The client may have written the texts before it.
+            None => break,
+        }
+    }
+    Some(peer)
+}
+
+/// Reads an address, with or without a port.
+fn address(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|socket| socket.ip()))
 }
 
 fn first<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -83,7 +83,12 @@ impl HostKeeper {
         loop {
             let batch = match subscription.next().await {
                 Ok(batch) => batch,
-                Err(error) => return tracing::error!(%error, "the keeper of hosts cannot follow the log any more"),
+                Err(error) => {
+                    tracing::error!(%error, "the keeper of hosts cannot follow the log any more");
+                    // The agents of added hosts continue.
+                    while tasks.join_next().await.is_some() {}
+                    return;
+                }
             };
             let events = batch.iter().filter_map(|recorded| FleetEvent::of(recorded.event().ok()?));
             for event in events.cloned().collect::<Vec<_>>() {

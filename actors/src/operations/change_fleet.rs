@@ -37,8 +37,10 @@ impl Operations {
     /// # Errors
     /// The URI names no host, or one that is there; the log is not available.
     pub async fn add_host(&self, uri: &str, meta: Arc<Meta>) -> Result<Position, ChangeFleetReject> {
-        let hosts = backend::hosts(uri).map_err(|error| ChangeFleetReject::NoHost(error.to_string()))?;
         let known = self.hosts.fleet.drivers();
+        check_uri(uri, known.iter().any(|driver| driver.uri().starts_with("sim:")))
+            .map_err(ChangeFleetReject::NoHost)?;
+        let hosts = backend::hosts(uri).map_err(|error| ChangeFleetReject::NoHost(error.to_string()))?;
         if let Some(there) = hosts.iter().find(|uri| known.iter().any(|driver| driver.uri() == *uri)) {
             return Err(ChangeFleetReject::IsThere(there.clone()));
         }
@@ -54,14 +56,59 @@ impl Operations {
         if host.enabled && host.up {
             return Err(ChangeFleetReject::TakesServers);
         }
-        // The ledger refuses a host with claims, and no server can claim the host afterwards.
-        self.remove_host(Arc::clone(&meta), host.id).await.map_err(ChangeFleetReject::Remove)?;
+        self.remove_providers(&meta, host.id).await.map_err(ChangeFleetReject::Remove)?;
+        // After a crash before this event, the host is still known and disabled. After a crash later, the keeper of hosts
+        // forgets it.
         let remove = HypervisorRemoved { uri: host.uri.clone(), host: host.id };
-        self.change(FleetCommand::Remove(remove), meta).await
+        let position = self.change(FleetCommand::Remove(remove), Arc::clone(&meta)).await?;
+        self.forget_host(meta, host.id).await.map_err(ChangeFleetReject::Remove)?;
+        Ok(position)
     }
 
     async fn change(&self, command: FleetCommand, meta: Arc<Meta>) -> Result<Position, ChangeFleetReject> {
         let changed = self.send::<FleetRoot>(&FleetId, command, meta).await;
         Ok(changed.map_err(ChangeFleetReject::Fleet)?.position)
+    }
+}
+
+/// Checks a URI that comes over the API. libvirt's parameters and some transports name programs and files of this machine,
+/// so only the configuration file may give them. Simulated hosts belong to a simulated fleet.
+fn check_uri(uri: &str, simulates: bool) -> Result<(), String> {
+    let (scheme, rest) = uri.split_once("://").unwrap_or((uri, ""));
+    let (driver, transport) = scheme.split_once('+').unwrap_or((scheme, ""));
+    match driver {
+        "qemu" if rest.contains(['?', '#']) => {
+            Err("a URI with parameters is possible only in [chronova] hypervisors".to_owned())
+        }
+        "qemu" if ["", "tls", "ssh", "tcp", "unix"].contains(&transport) => Ok(()),
+        "qemu" => Err(format!("the transport {transport} is possible only in [chronova] hypervisors")),
+        "sim" if simulates => Ok(()),
+        "sim" => Err("a simulated host is possible only beside simulated hosts of [chronova] hypervisors".to_owned()),
+        "test" => Err("a test host is possible only in [chronova] hypervisors".to_owned()),
+        // The back ends name the schemes that they know.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_of_the_api_names_no_program_and_no_file_of_this_machine() {
+        for uri in ["qemu+tls://h1/system", "qemu+ssh://root@h1/system", "qemu:///system", "xen:///"] {
+            assert_eq!(check_uri(uri, false), Ok(()), "{uri}");
+        }
+        for uri in [
+            "qemu+ext:///system?command=/bin/program",
+            "qemu+ssh://h1/system?command=/bin/program",
+            "qemu+libssh2://h1/system",
+            "qemu+tls://h1/system?no_verify=1",
+            "test:///default",
+            "sim://1",
+        ] {
+            assert!(check_uri(uri, false).is_err(), "{uri}");
+        }
+        assert_eq!(check_uri("sim://1?name=more", true), Ok(()));
     }
 }

@@ -38,17 +38,28 @@ impl Operations {
     /// # Errors
     /// The host has servers, or the log is not available.
     pub async fn remove_host(&self, meta: Arc<Meta>, host: HostId) -> Result<Position, RemoveHostReject> {
+        self.remove_providers(&meta, host).await?;
+        self.forget_host(meta, host).await
+    }
+
+    /// Removes the host's providers. The ledger refuses a host with claims, and no server can claim the host afterwards.
+    pub(super) async fn remove_providers(&self, meta: &Arc<Meta>, host: HostId) -> Result<(), RemoveHostReject> {
         if self.queries.views.servers.read(|servers| servers.on_host(host).next().is_some()) {
             return Err(RemoveHostReject::HasServers);
         }
         for provider in self.providers_of(host) {
             let delete = LedgerCommand::DeleteProvider { provider };
-            match self.send::<LedgerRoot>(&CELL, delete, Arc::clone(&meta)).await {
+            match self.send::<LedgerRoot>(&CELL, delete, Arc::clone(meta)).await {
                 Ok(_) | Err(CommandError::Rejected(LedgerReject::NoSuchProvider(_))) => {}
                 Err(CommandError::Rejected(_)) => return Err(RemoveHostReject::HasServers),
                 Err(error) => return Err(RemoveHostReject::Ledger(error)),
             }
         }
+        Ok(())
+    }
+
+    /// Takes the host out of its host aggregates, and forgets it.
+    pub(super) async fn forget_host(&self, meta: Arc<Meta>, host: HostId) -> Result<Position, RemoveHostReject> {
         let forget = HostAggregateCommand::ForgetHost { host };
         let forgotten = self.send::<HostAggregatesRoot>(&HostAggregatesId, forget, Arc::clone(&meta)).await;
         forgotten.map_err(RemoveHostReject::Aggregates)?;

@@ -363,7 +363,7 @@ impl LibvirtSession {
 }
 
 /// The URI without its credentials: `qemu+ssh://user:secret@host/system` becomes `qemu+ssh://host/system`.
-pub(super) fn without_credentials(uri: &str) -> String {
+pub(crate) fn without_credentials(uri: &str) -> String {
     let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     match rest[..end].rfind('@') {

@@ -89,4 +89,5 @@ mod volume_attachment;
 mod volumes;
 mod watch;
 
+pub(crate) use connection::without_credentials;
 pub use host::LibvirtDriver;

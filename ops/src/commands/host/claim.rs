@@ -63,7 +63,9 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
 async fn fleet(place: &LogPlace, configured: &[String]) -> Result<Vec<String>, CommandFailure> {
     let changes: FleetChanges = folded(&*place.read().await?, &FleetRoot::stream(&FleetId)).await?;
     let all = configured.iter().chain(changes.added.iter().filter(|uri| !configured.contains(uri)));
-    Ok(all.filter(|uri| !changes.removed.contains(*uri)).cloned().collect())
+    let is_removed =
+        |uri: &String| backend::hosts(uri).is_ok_and(|hosts| hosts.iter().all(|host| changes.removed.contains(host)));
+    Ok(all.filter(|uri| !is_removed(uri)).cloned().collect())
 }
 
 /// The identity of the log. A copied data directory begins its generation here, if no server has begun it: hosts that are

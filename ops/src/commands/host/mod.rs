@@ -192,9 +192,13 @@ pub fn run(command: &HostSubcommand, config: &Config, out: &mut dyn Write) -> Re
 }
 
 fn path(host: &str, rest: &str) -> String {
-    // Names and ids of hosts need no escapes. All other characters are left out.
-    let plain: String = host.chars().filter(|sign| sign.is_ascii_alphanumeric() || "-._".contains(*sign)).collect();
-    format!("/chronova/v1/hosts/{plain}{rest}")
+    let escaped = host.bytes().fold(String::new(), |escaped, byte| {
+        match byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
+            true => escaped + char::from(byte).encode_utf8(&mut [0; 4]),
+            false => escaped + &format!("%{byte:02X}"),
+        }
+    });
+    format!("/chronova/v1/hosts/{escaped}{rest}")
 }
 
 fn drain_request(how: &DrainArgs) -> Value {
