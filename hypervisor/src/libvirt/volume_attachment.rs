@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::guest_requests::DISK_POLL;
-use super::host::{COPY_LIMIT, LibvirtDriver};
+use super::host::LibvirtDriver;
 use super::{disks, domain, pool};
 use crate::capability::VolumeAttachment;
 use crate::domain_xml::HostFacts;
@@ -47,8 +47,7 @@ impl VolumeAttachment for LibvirtDriver {
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
         let known = self.known().await?;
-        let end = Instant::now() + COPY_LIMIT;
-        while Instant::now() < end {
+        loop {
             let (old, new) = (old.to_owned(), new.clone());
             let facts = HostFacts { direct_io: self.direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             let step = self.call("disk exchange", move |connect, options| {
@@ -60,8 +59,6 @@ impl VolumeAttachment for LibvirtDriver {
             }
             sleep(DISK_POLL).await;
         }
-        // The copy continues, and a repeated call continues to wait for it.
-        Err(DriverError::Timeout { call: "disk exchange", seconds: COPY_LIMIT.as_secs() })
     }
 
     async fn resize_disk(&self, instance: InstanceId, serial: &str, size: u64) -> DriverResult<()> {
