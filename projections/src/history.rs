@@ -199,9 +199,10 @@ impl History {
             return Ok(free);
         }
         let waiting = WaitingQuery::join(&self.waiting, self.options.waiting).ok_or(HistoryError::Busy)?;
-        let waited = tokio::time::timeout(self.options.patience, turn.lock_owned()).await;
+        // The query that builds the state is bounded itself.
+        let free = turn.lock_owned().await;
         drop(waiting);
-        waited.map_err(|_| HistoryError::Busy)
+        Ok(free)
     }
 
     fn turn_of(&self, moment: PastMoment) -> Arc<MomentTurn> {

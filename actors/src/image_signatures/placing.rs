@@ -105,10 +105,12 @@ async fn read(source: &dyn ImageSource, image: &ImageRef, method: HashMethod) ->
     let same =
         HashMethod::of_checksum(&image.checksum).ok_or_else(|| bad("its checksum is neither SHA-256 nor SHA-512"))?;
     let (mut content, mut hash, mut sum) = (source.open(image).await?, method.begin(), same.begin());
+    let mut left = image.size;
     while let Some(piece) = content.next().await {
         let unread =
             |error: io::Error| DriverError::ImageUnread { image: image.id.to_string(), reason: error.to_string() };
         let piece = piece.map_err(unread)?;
+        left = left.checked_sub(piece.len() as u64).ok_or_else(|| bad("it is longer than announced"))?;
         hash.update(&piece);
         sum.update(&piece);
     }

@@ -57,8 +57,10 @@ async fn check_host(work: &StepRun) -> Result<StepOutput, StepError> {
 async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
-    turn::advance(work, WorkStage::AtWork).await?;
     new_image::prepare(work, placed.host, &server, new_image::plain).await?;
+    // A rebuild that failed before this stage gives the server its former image back. Moves do not verify the recorded
+    // image again, so it must not be an image that was refused here.
+    turn::advance(work, WorkStage::AtWork).await?;
     Ok(StepOutput::Nothing)
 }
 

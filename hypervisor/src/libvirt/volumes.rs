@@ -120,7 +120,10 @@ fn create(
 ) -> DriverResult<()> {
     let pool = pool::open_volumes(connect, options)?;
     let format = format_of(&pool)?;
-    remove(&pool, name)?;
+    // In a shared pool, this libvirtd may not have listed the volume yet.
+    if let Some(old) = find(&pool, name)? {
+        pool::delete(&old)?;
+    }
     match content {
         VolumeContent::Blank => {
             StorageVol::create_xml(&pool, &volume_xml(name, size, format), 0).during("volume create").map(drop)

@@ -82,7 +82,13 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
     let now = SystemClock.now();
     match command {
         OperatorCommand::Adopt(args) => adopt::run(&args, place, out).await,
-        OperatorCommand::ExportNova(args) => export_nova::run(&args, &*place.read().await?, out).await,
+        OperatorCommand::ExportNova(args) => {
+            // A server that runs would go on changing the log while it is exported.
+            let locked = place.lock().await?;
+            let exit = export_nova::run(&args, &*locked.store(), out).await;
+            locked.release().await;
+            exit
+        }
         OperatorCommand::Audit(audit::AuditArgs { archive: Some(folder), .. }) if !folder.is_dir() => {
             Err(CommandFailure::Usage(format!("{} is not a folder", folder.display())))
         }

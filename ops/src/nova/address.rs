@@ -79,12 +79,18 @@ impl NovaDatabaseAddress {
             Some("postgresql" | "postgres") => NovaEngine::Postgres,
             _ => return Err("only mysql:// and postgresql:// can be read"),
         };
+        // As in SQLAlchemy: a password may have any sign but `@`, also `/` and `?`.
+        let (account, rest) = match rest.split_once('@') {
+            Some((account, rest)) if !account.split(':').next().unwrap_or_default().contains('/') => {
+                (Some(account), rest)
+            }
+            _ => (None, rest),
+        };
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, database) = place.split_once('/').ok_or("it names no database")?;
-        if database.is_empty() {
-            return Err("it names no database");
+        let (place, database) = place.split_once('/').ok_or("it names no database")?;
+        if database.is_empty() || database.contains('@') {
+            return Err("it names no database: write an @ in the password as %40");
         }
-        let (account, place) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
         let (user, password) = match account.map(|account| account.split_once(':').unwrap_or((account, ""))) {
             None => (None, None),
             Some((user, password)) => (Some(decoded(user)), Some(decoded(password)).filter(|text| !text.is_empty())),

@@ -210,7 +210,8 @@ fn traffic(ctx: &Ctx, body: &mut Attributes) -> Result<RuleTraffic, Fault> {
 fn check_protocol(traffic: &RuleTraffic) -> Result<(), Fault> {
     let Some(name) = traffic.protocol.as_deref() else { return Ok(()) };
     match number(name) {
-        Some(number) if FILTERED.contains(&number) => Ok(()),
+        // Hosts filter IGMP for IPv4 only.
+        Some(number) if FILTERED.contains(&number) && (number != 2 || traffic.ethertype == Ethertype::Ipv4) => Ok(()),
         _ => Err(Fault::bad_request(format!(
             "Hosts cannot filter the protocol {name}. Use one of the protocols {FILTERED:?}, or a rule without a protocol."
         ))
@@ -231,10 +232,12 @@ fn protocol(body: &mut Attributes) -> Result<Option<String>, Fault> {
         Value::String(text) => text.to_ascii_lowercase(),
         other => other.to_string(),
     };
-    let number = as_integer(&value).is_some_and(|number| (0..=255).contains(&number));
+    let number = as_integer(&value).filter(|number| (0..=255).contains(number));
     match text.as_str() {
         "" | "any" => Ok(None),
-        known if number || PROTOCOLS.iter().any(|(name, _)| *name == known) => Ok(Some(text)),
+        // `06` is 6.
+        _ if number.is_some() => Ok(number.map(|number| number.to_string())),
+        known if PROTOCOLS.iter().any(|(name, _)| *name == known) => Ok(Some(text)),
         _ => {
             let names: Vec<&str> = PROTOCOLS.iter().map(|(name, _)| *name).collect();
             Err(Fault::bad_request(format!(

@@ -26,7 +26,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
     let api = adoption.api();
     let (metadata, hosts) =
         (rows_by(api, "aggregate_metadata", "aggregate_id"), rows_by(api, "aggregate_hosts", "aggregate_id"));
-    let mut numbers = BTreeSet::new();
+    let (mut numbers, mut events) = (BTreeSet::new(), Vec::new());
     for row in live_rows(api, "aggregates") {
         let id = row.text("uuid").or(row.text("id")).unwrap_or("?");
         adoption.report.see(AdoptedThing::Aggregate, id, row.text("name").unwrap_or_default());
@@ -41,10 +41,16 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
             }
             Ok((created, times)) => {
                 let hosts = hosts.get(number).map_or(&[][..], Vec::as_slice);
-                record(adoption, id, created, &times, hosts);
+                record(adoption, id, created, &times, hosts, &mut events);
             }
             Err(error) => adoption.report.obstacle(AdoptedThing::Aggregate, id, error.reason, error.way_out),
         }
+    }
+    // All aggregates share one stream, whose times never go back.
+    events.sort_by_key(|(at, _)| *at);
+    let (stream, meta) = (HostAggregatesRoot::stream(&HostAggregatesId), adoption.meta.clone());
+    for (at, event) in events {
+        adoption.history.push(HistoryPart::Aggregates, stream.clone(), at, &meta, event);
     }
 }
 
@@ -72,15 +78,14 @@ fn record(
     created: HostAggregateCreated,
     times: &AggregateTimes,
     hosts: &[NovaRow<'_>],
+    events: &mut Vec<(Timestamp, HostAggregateEvent)>,
 ) {
-    let (stream, meta) = (HostAggregatesRoot::stream(&HostAggregatesId), adoption.meta.clone());
     let (aggregate, metadata) = (created.aggregate, created.metadata.clone());
-    let part = HistoryPart::Aggregates;
-    adoption.history.push(part, stream.clone(), times.created, &meta, HostAggregateEvent::from(created));
+    events.push((times.created, created.into()));
     // Nova keeps only the time of the last change, so one event with that time sets the present metadata.
     if let Some(updated) = times.updated {
         let replaced = HostAggregateMetadataReplaced { aggregate, metadata };
-        adoption.history.push(part, stream.clone(), updated, &meta, HostAggregateEvent::from(replaced));
+        events.push((updated.max(times.created), replaced.into()));
     }
     for row in hosts.iter().filter(|row| !row.is_deleted()) {
         let service = row.text("host").unwrap_or("?");
@@ -90,6 +95,6 @@ fn record(
             continue;
         };
         let added = HostAdded { aggregate, host: host.id, hostname: host.hostname };
-        adoption.history.push(part, stream.clone(), times.created, &meta, HostAggregateEvent::from(added));
+        events.push((times.created, added.into()));
     }
 }

@@ -170,7 +170,7 @@ async fn read_and_judge(args: &AdoptArgs, kept: bool) -> Result<(AdoptionReport,
     let (mut report, history) = judge(&databases, &choices);
     unrest(&mut report, &changes);
     if kept {
-        for RunningService { database, service, seconds } in reading.running(&databases).await? {
+        for RunningService { database, service, seconds } in reading.running(&databases) {
             let reason = format!("{service} reported {seconds} s ago");
             report.obstacle(AdoptedThing::Cell, &database, reason, "stop it, and wait for a minute");
         }

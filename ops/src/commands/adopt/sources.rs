@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use chronova_events::envelope::Timestamp;
+
 use super::args::AdoptArgs;
 use crate::commands::CommandFailure;
 use crate::nova::address::NovaDatabaseAddress;
@@ -51,6 +53,8 @@ struct OpenedDatabase {
     name: String,
     tables: &'static [NovaTableUse],
     from: OpenedSource,
+    /// The time of a live database when it was read.
+    read_at: Option<Timestamp>,
 }
 
 enum OpenedSource {
@@ -92,7 +96,7 @@ async fn open(
             OpenedSource::Live(LiveDatabase::connect(name, &address).await?)
         }
     };
-    Ok(OpenedDatabase { name: name.to_owned(), tables, from })
+    Ok(OpenedDatabase { name: name.to_owned(), tables, from, read_at: None })
 }
 
 impl AdoptionReading {
@@ -144,7 +148,10 @@ impl AdoptionReading {
         for database in &mut self.databases {
             read.push(Box::new(match &mut database.from {
                 OpenedSource::Dump(tables) => std::mem::take(tables),
-                OpenedSource::Live(live) => live.read(database.tables, &mut self.limit).await?,
+                OpenedSource::Live(live) => {
+                    database.read_at = Some(live.clock().await?);
+                    live.read(database.tables, &mut self.limit).await?
+                }
             }));
         }
         let mut read = read.into_iter();
@@ -193,12 +200,12 @@ pub struct RunningService {
 }
 
 impl AdoptionReading {
-    /// The services that may still run, by the clocks of their databases.
-    pub async fn running(&mut self, read: &NovaDatabases) -> Result<Vec<RunningService>, CommandFailure> {
+    /// The services that may still run. The age of a report is its age when the database was read, by the clock of the
+    /// database: a reading may take minutes.
+    pub fn running(&self, read: &NovaDatabases) -> Vec<RunningService> {
         let mut running = Vec::new();
-        for (database, tables) in self.databases.iter_mut().zip(read.all()) {
-            let OpenedSource::Live(live) = &mut database.from else { continue };
-            let now = live.clock().await?;
+        for (database, tables) in self.databases.iter().zip(read.all()) {
+            let Some(now) = database.read_at else { continue };
             for row in live_rows(tables, "services") {
                 let Some(seen) = row.time("last_seen_up").ok().flatten() else { continue };
                 let seconds = (now.0 - seen.0).div_euclid(1_000_000);
@@ -209,7 +216,7 @@ impl AdoptionReading {
                 }
             }
         }
-        Ok(running)
+        running
     }
 }
 

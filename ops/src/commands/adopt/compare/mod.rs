@@ -130,6 +130,11 @@ impl NovaComparison {
     ) -> Result<Option<Value>, CommandFailure> {
         let ComparedRequest { service, name, path, version } = request;
         let (their_status, theirs) = self.nova.get(service, &path, &version)?;
+        if their_status == 401 {
+            return Err(CommandFailure::Usage(
+                "Nova does not accept the token: give OS_AUTH_URL and a password".to_owned(),
+            ));
+        }
         if NOT_OFFERED.contains(&their_status) {
             self.unanswered.push(format!("{name} at {} {version}: {their_status}", service.word()));
             return Ok(None);

@@ -47,7 +47,10 @@ pub(super) async fn admit(
     let flavor = visible_flavor(ctx, queries, &request.flavor)?;
     let found = find_image(ctx, queries, request, &project).await?;
     let (devices, mut disks) = volumes::plan(ctx, queries, request, &project, &flavor, found.as_ref()).await?;
-    if disks.volume_backed && !request.trusted_certs.is_empty() {
+    // The default certificates are set only if the configuration validates certificates.
+    let trusts = |list: &[String]| !list.is_empty();
+    let defaults = &ctx.app.compute.config.default_trusted_certificates;
+    if disks.volume_backed && (trusts(&request.trusted_certs) || trusts(defaults)) {
         return Err(Fault::bad_request("Image certificate validation is not supported when booting from volume"));
     }
     check_image(ctx, &flavor, &disks, found.as_ref())?;
