@@ -3,8 +3,9 @@
 //! The server gets the resources of its flavor on the provider of its host, as `nova-manage placement heal_allocations`
 //! claims them. A heal does not restore the allocations that a migration holds, nor those of nested providers.
 //!
-//! A heal is one command, so a crash leaves no half of it. A server may be deleted after the heal has read it and
-//! before the command. That deletion finds nothing to release, so the heal releases the new claim itself.
+//! A heal is one command, so a crash leaves it done or not done. One exception: a server may be deleted after the heal
+//! has read it and before the command. That deletion finds nothing to release, so a second command releases the new
+//! claim. A crash between the two leaves an orphaned allocation, which `placement audit` shows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub enum HealedServer {
     UpToDate,
     /// The server had no allocations.
     Created(Vec<Allocation>),
-    /// The server had other allocations, or they named another owner.
+    /// The server had allocations that named another owner, or `force` was set.
     Updated(Vec<Allocation>),
 }
 
@@ -192,8 +193,8 @@ impl Operations {
     }
 }
 
-/// Refuses a flavor with nested resources, as Nova does: the flavor does not say which nested provider a guest uses.
-/// Nor does it say which PCI device the guest has.
+/// Refuses a flavor with vGPUs or a device profile, as Nova does: the flavor does not say which nested provider a guest
+/// uses. Unlike Nova, also refuses an alias of PCI devices: the flavor does not say which device the guest has.
 fn check_nested(alive: &Alive) -> Result<(), HealReject> {
     let has = |name: &str| alive.request.flavor.extra_specs.iter().any(|(key, _)| key == name);
     let named = [

@@ -30,7 +30,7 @@ pub struct Queries {
     pub server_options: Arc<ServerOptions>,
     /// `[DEFAULT] max_concurrent_live_migrations`; 0 means no limit.
     pub live_migrations_per_host: usize,
-    /// The scheduler's options, for forecasts.
+    /// The scheduler's options, for forecasts and for heals of allocations.
     pub scheduler_options: Arc<SchedulerOptions>,
     pub(crate) fleet: Arc<ConnectedHosts>,
     pub(crate) migration_queues: Arc<MigrationQueues>,

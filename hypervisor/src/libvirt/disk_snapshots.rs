@@ -53,7 +53,7 @@ impl DiskSnapshots for LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         let (out, chunks) = tokio::sync::mpsc::channel(COPY_DEPTH);
-        // Nobody waits for the result; the reader gets an error as its last item.
+        // Nobody waits for the closure's result. If sending fails, the reader gets the error as its last item.
         let sent = self.threads.start("read copy", move || {
             let sent = link.line(&session).and_then(|line| snapshot::send(&line, &options, instance, copy, &out));
             if let Err(error) = sent {

@@ -4,7 +4,8 @@
 //! Each request is checked against the revision of its own stream. This revision includes earlier requests that are not
 //! durable yet. That is safe, because no event becomes durable before the events that it was checked against. A
 //! conflict refuses only its own request. Requests are checked before their events are written, so no part of a
-//! transaction has to be undone. If the transaction fails, none of it was written, and all its requests get an error.
+//! transaction has to be undone. If the transaction fails, all its requests get an error: either none of it was written,
+//! or the content of the log is unknown and the writer stops.
 //!
 //! The writer commits as soon as no request waits and the disk is idle. Otherwise it fills the transaction for as long
 //! as a sync takes, and then commits. So neither the disk nor the writer waits for the other. Slow syncs give few and
@@ -88,7 +89,7 @@ pub(super) enum WriteJob {
         snapshot: StreamSnapshot,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
-    /// Drops the snapshots of streams from the data file and from the write-ahead log.
+    /// Drops the snapshots of streams. A reader can delay their removal from the files until a later checkpoint.
     Forget {
         streams: Vec<StreamId>,
         reply: oneshot::Sender<Result<(), StoreError>>,
@@ -131,9 +132,9 @@ struct OpenTransaction {
     /// The number of requests in the transaction.
     requests: usize,
     bytes: usize,
-    /// Whether SQLite has begun the transaction, so that something was written.
+    /// Whether SQLite's transaction has begun. The first write begins it; refused appends alone do not.
     begun: bool,
-    /// The newest event in the transaction.
+    /// The newest event of the log if the transaction is committed.
     end: Anchor,
     /// Whether the transaction drops content that must not stay in the write-ahead log.
     forgets: bool,
@@ -233,7 +234,8 @@ impl Writer {
             }
         }
         self.syncer.close();
-        // A removed file stays untouched; an operator who restores it can examine it.
+        // After a failure, or after a file of the log was removed, the writer changes the files no more. So an operator
+        // who puts a file back finds it as it was.
         if self.failure().is_none() && self.watch.check().is_ok() {
             self.index();
             if self.checkpoint(true) {

@@ -1,7 +1,8 @@
 //! `chronova audit`: lists events, oldest first; its subcommands verify, export, archive and erase. `audit verify` and
 //! `audit head` are in [`super::verify`].
 //!
-//! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match.
+//! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match,
+//! but a server and a host together match events of either.
 
 pub mod archive;
 pub mod erase;

@@ -118,7 +118,8 @@ pub(super) fn change(
     Ok(events)
 }
 
-/// Changes the group of all ports of the device. If one of the ports cannot have groups, no port changes.
+/// Adds a security group to all ports that the device has in this network, or removes it from all of them. If one of
+/// the ports cannot have groups, no port changes.
 pub(super) fn change_groups(
     state: &Network,
     row: &NetworkRow,
@@ -217,7 +218,7 @@ pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port)
     events
 }
 
-/// The most addresses of a port. Each change of a port writes all its addresses into the log.
+/// The most addresses that a request may give a port. Each change of a port's addresses writes all of them into the log.
 const MOST_ADDRESSES: usize = 50;
 
 /// Chooses the addresses of one port.

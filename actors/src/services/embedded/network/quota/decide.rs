@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(
             tell(take(&[port(2), port(3)], &[port(1)], &[])),
             over,
-            "a request over the limit gets quota for a part of its resources"
+            "a request over the limit gets no quota for any of its resources"
         );
         assert_eq!(tell(take(&[port(2)], &[port(1)], &[])), Ok(1));
         assert_eq!(tell(take(&[port(3)], &[port(2)], &[])), over);
