@@ -426,6 +426,10 @@ mod tests {
     use super::*;
 
     fn apply(view: &mut Migrations, stream: StreamId, event: &Event) {
+        apply_at(view, 1, stream, event);
+    }
+
+    fn apply_at(view: &mut Migrations, time: i64, stream: StreamId, event: &Event) {
         let recorded = Recorded {
             position: Position(1),
             stream,
@@ -434,7 +438,7 @@ mod tests {
             kind: Arc::from(event.kind()),
             version: event.version(),
             codec: chronova_events::codec::BINCODE_2,
-            recorded_at: Timestamp(1),
+            recorded_at: Timestamp(time),
             meta: Meta::system("test"),
             data: event.encode().unwrap().into(),
             hash: None,
@@ -473,6 +477,24 @@ mod tests {
             apply(&mut view, host.clone(), &up);
             assert_eq!(status(&view), MigrationStatus::Completed);
         }
+    }
+
+    /// A host that comes back says nothing about the place of its former server.
+    #[test]
+    fn the_return_of_a_host_is_no_knowledge_about_an_evacuated_server() {
+        let asked = sample("instance.evacuation_requested");
+        let source = match InstanceEvent::of(&asked) {
+            Some(InstanceEvent::EvacuationRequested(asked)) => asked.source.host,
+            _ => unreachable!(),
+        };
+        let instance = InstanceId::random();
+        let (server, host) = (StreamId::new("instance", instance), StreamId::new("host", source));
+        let mut view = Migrations::default();
+        apply_at(&mut view, 5, server.clone(), &asked);
+        apply_at(&mut view, 6, server, &sample("instance.evacuated"));
+        apply_at(&mut view, 20, host, &Event::from(HostEvent::from(CameUp {})));
+        assert!(view.touched(instance, source, Timestamp(5)));
+        assert!(!view.touched(instance, source, Timestamp(10)));
     }
 
     /// An administrator forces a host down and back, and its leftovers stay until the host answers.

@@ -246,7 +246,7 @@ async fn server_groups_look_as_their_version_has_them() {
     let path = format!("/os-server-groups/{}", made["id"].as_str().unwrap());
     for (version, fields) in [("2.63", [true, false]), ("2.64", [false, true])] {
         let one = api.get(&path, version).await["server_group"].clone();
-        let list = api.get("/os-server-groups", version).await["server_groups"].clone();
+        let list = api.call("GET", "/os-server-groups", version, USER, None).await.body["server_groups"].clone();
         let listed = list.as_array().unwrap().iter().find(|group| group["id"] == made["id"]).unwrap();
         for shown in [&one, listed] {
             let has = |names: [&str; 2]| names.map(|name| shown.get(name).is_some());

@@ -156,6 +156,13 @@ mod tests {
         let from = |peer: &str, config: &WebConfig| client(peer.parse().ok(), &headers, config).unwrap().to_string();
         assert_eq!(from("192.0.2.7", &config), "198.51.100.7", "the client's own text was believed");
         assert_eq!(from("203.0.113.1", &config), "203.0.113.1");
+        for (text, client_is) in
+            [("10.9.9.9, 198.51.100.7:51234", "198.51.100.7"), ("10.9.9.9, unknown", "192.0.2.7"), ("", "192.0.2.7")]
+        {
+            let request = TestRequest::default().insert_header(("X-Forwarded-For", text)).to_http_request();
+            let found = client("192.0.2.7".parse().ok(), request.headers(), &config).unwrap();
+            assert_eq!(found.to_string(), client_is, "{text}");
+        }
         assert_eq!(from("192.0.2.7", &WebConfig { enable_proxy_headers_parsing: false, ..config }), "192.0.2.7");
         assert_eq!(client(None, &headers, &WebConfig::default()), None);
     }

@@ -144,6 +144,9 @@ async fn a_rebuild_and_a_rescue_verify_their_images() {
     assert_eq!(state(&api, &id).await, error(MISMATCH.to_owned()));
     act(&api, &id, json!({"rebuild": {"imageRef": IMAGE}})).await;
     assert_eq!(state(&api, &id).await, error(UNSIGNED.to_owned()));
+    // Moves put the recorded image on other hosts without another check.
+    let shown = api.get(&format!("/servers/{id}"), "2.63").await["server"]["image"].take();
+    assert_eq!(shown["id"], json!(good), "a refused image is recorded");
     act(&api, &id, json!({"rebuild": {"imageRef": good}})).await;
     assert_eq!(state(&api, &id).await, active());
     delete(&api, &id).await;
@@ -261,6 +264,12 @@ async fn trusted_certificates_force_the_checks_and_default_ones_are_recorded() {
     let id = create(&api, wish(good)).await;
     assert_eq!(state(&api, &id).await, active());
     assert_eq!(shown(&api, &id).await["trusted_image_certificates"], json!(CHAIN));
+    let mut on_volume = Api::wish("volume");
+    on_volume["block_device_mapping_v2"] = json!([{"boot_index": 0, "uuid": good, "source_type": "image",
+        "destination_type": "volume", "volume_size": 1}]);
+    on_volume.as_object_mut().unwrap().remove("imageRef");
+    let refused = ask(&api, on_volume).await;
+    assert_eq!((refused.status, refused.message()), (400, words), "no volume is verified");
     act(&api, &id, json!({"rebuild": with(&["impostor"], json!({"imageRef": good}))})).await;
     assert_eq!(state(&api, &id).await, error(untrusted.to_owned()));
     act(&api, &id, json!({"rebuild": {"imageRef": good, "trusted_image_certificates": null}})).await;

@@ -58,6 +58,7 @@ async fn create_servers_is_proven() {
         async move { life.create(in_group(3, -1)).await.map(|_| ()).map_err(|error| error.to_string()) }.boxed_local()
     };
     prove(&Case {
+        unrecorded: true,
         definition: &create_servers::DEFINITION,
         failed_after: &["DELETED"],
         half_asked: &["DELETED"],
