@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chronova_actors::instance::InstanceVolumeRequest as Disks;
-use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, VolumeService as _};
+use chronova_actors::ports::{ImageDraft, NewContent, NewSnapshot, NewVolume, PortError, VolumeService as _};
 use chronova_actors::services::embedded::volume::VolumeCommand;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{
@@ -269,6 +269,21 @@ impl Life {
 
     pub async fn upload_volume(&self, id: VolumeId) -> Result<(), String> {
         let (process, image) = (ProcessId::random(), ImageId::random());
+        let draft = ImageDraft {
+            image,
+            name: "of-a-volume".to_owned(),
+            owner: ProjectId::new("p"),
+            format: "raw".to_owned(),
+            min_disk_gib: 0,
+            min_memory_mib: 0,
+            properties: Vec::new(),
+        };
+        let words = |error: PortError| error.to_string();
+        let images = &self.context().images;
+        images.create(draft, user_meta()).await.map_err(words)?;
+        // The image has data, so that a failed upload leaves no image without data: the world's checks refuse one.
+        let bytes = futures::stream::iter([Ok(bytes::Bytes::from_static(b"old"))]);
+        images.upload(image, Box::pin(bytes), user_meta()).await.map_err(words)?;
         let upload = VolumeCommand::Upload { process, image, force: false };
         self.volumes.command(id, upload, user_meta()).await.map(drop).map_err(|error| error.to_string())
     }
