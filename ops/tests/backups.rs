@@ -37,6 +37,15 @@ fn backups(cloud: &Cloud) -> String {
     cloud.folder.path().join("backups/here").display().to_string()
 }
 
+/// A cloud, and the file that says which system call on its folder of backups fails; or the reason why calls cannot be
+/// made to fail on this machine.
+fn fragile() -> Result<(Cloud, PathBuf), String> {
+    let mut cloud = Cloud::new(FLEET);
+    let how = cloud.let_calls_fail("/backups/")?;
+    std::fs::write(&how, "").unwrap();
+    Ok((cloud, how))
+}
+
 /// The number of backups that the folder lists.
 fn count(dir: &str) -> usize {
     let text = done(chronova(&["backup", "list", dir, "--json"]));
@@ -288,12 +297,10 @@ fn every_flipped_byte_is_located(dir: &str) {
 /// `CHRONOVA_SOAK`. Clients work meanwhile. The older backups stay whole, and the next command completes a new one.
 #[test]
 fn a_backup_that_dies_at_any_write_spoils_nothing() {
-    let mut cloud = Cloud::new(FLEET);
-    let how = match cloud.let_calls_fail("/backups/") {
-        Ok(how) => how,
+    let (mut cloud, how) = match fragile() {
+        Ok(found) => found,
         Err(reason) => return println!("skipped: calls cannot be made to fail here: {reason}"),
     };
-    std::fs::write(&how, "").unwrap();
     cloud.start();
     let goods = cloud.furnish();
     let dir = backups(&cloud);
@@ -345,12 +352,10 @@ fn a_backup_that_dies_at_any_write_spoils_nothing() {
 
 #[test]
 fn a_full_disk_stops_a_backup_and_spoils_nothing() {
-    let mut cloud = Cloud::new(FLEET);
-    let how = match cloud.let_calls_fail("/backups/") {
-        Ok(how) => how,
+    let (mut cloud, how) = match fragile() {
+        Ok(found) => found,
         Err(reason) => return println!("skipped: calls cannot be made to fail here: {reason}"),
     };
-    std::fs::write(&how, "").unwrap();
     cloud.start();
     let dir = backups(&cloud);
     done(cloud.command(&["backup", "create", &dir]));

@@ -452,15 +452,21 @@ mod tests {
         instance::samples().into_iter().map(Event::from).find(|event| event.kind() == kind).unwrap()
     }
 
-    /// Checks two evacuations. The old host of the first one is up again before the evacuation ends; the old host of
-    /// the second one comes back later.
-    #[test]
-    fn an_evacuation_completes_when_its_old_host_is_back_before_or_after_its_end() {
+    /// The request of an evacuation, and the host that it leaves.
+    fn evacuation() -> (Event, HostId) {
         let asked = sample("instance.evacuation_requested");
         let source = match InstanceEvent::of(&asked) {
             Some(InstanceEvent::EvacuationRequested(asked)) => asked.source.host,
             _ => unreachable!(),
         };
+        (asked, source)
+    }
+
+    /// Checks two evacuations. The old host of the first one is up again before the evacuation ends; the old host of
+    /// the second one comes back later.
+    #[test]
+    fn an_evacuation_completes_when_its_old_host_is_back_before_or_after_its_end() {
+        let (asked, source) = evacuation();
         let down = Event::from(HostEvent::from(WentDown { reason: "cut".to_owned() }));
         let up = Event::from(HostEvent::from(CameUp {}));
         let (server, host) = (StreamId::new("instance", InstanceId::random()), StreamId::new("host", source));
@@ -482,11 +488,7 @@ mod tests {
     /// A host that comes back says nothing about the place of its former server.
     #[test]
     fn the_return_of_a_host_is_no_knowledge_about_an_evacuated_server() {
-        let asked = sample("instance.evacuation_requested");
-        let source = match InstanceEvent::of(&asked) {
-            Some(InstanceEvent::EvacuationRequested(asked)) => asked.source.host,
-            _ => unreachable!(),
-        };
+        let (asked, source) = evacuation();
         let instance = InstanceId::random();
         let (server, host) = (StreamId::new("instance", instance), StreamId::new("host", source));
         let mut view = Migrations::default();
@@ -500,11 +502,7 @@ mod tests {
     /// An administrator forces a host down and back, and its leftovers stay until the host answers.
     #[test]
     fn an_evacuation_is_not_complete_while_its_old_host_does_not_answer() {
-        let asked = sample("instance.evacuation_requested");
-        let source = match InstanceEvent::of(&asked) {
-            Some(InstanceEvent::EvacuationRequested(asked)) => asked.source.host,
-            _ => unreachable!(),
-        };
+        let (asked, source) = evacuation();
         let down = Event::from(HostEvent::from(WentDown { reason: "cut".to_owned() }));
         let up = Event::from(HostEvent::from(CameUp {}));
         let forced = |forced: bool| Event::from(HostEvent::from(ForcedDown { forced }));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::cloud::Cloud;
 use super::{
-    FLEET, IMAGE, at_rest, backups, chronova, count, create, done, every_flipped_byte_is_located, files, head,
+    FLEET, IMAGE, at_rest, backups, chronova, count, create, done, every_flipped_byte_is_located, files, fragile, head,
     images_are_whole, restored, run, servers,
 };
 
@@ -105,12 +105,10 @@ fn pruned_backups_leave_the_others_whole() {
 /// Kills a prune at a system call that changes a file of the backups: the newest backup stays whole.
 #[test]
 fn a_prune_that_dies_spoils_no_kept_backup() {
-    let mut cloud = Cloud::new(FLEET);
-    let how = match cloud.let_calls_fail("/backups/") {
-        Ok(how) => how,
+    let (mut cloud, how) = match fragile() {
+        Ok(found) => found,
         Err(reason) => return println!("skipped: calls cannot be made to fail here: {reason}"),
     };
-    std::fs::write(&how, "").unwrap();
     cloud.start();
     let goods = cloud.furnish();
     let dir = backups(&cloud);

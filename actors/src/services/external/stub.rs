@@ -2,8 +2,16 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+
+use super::keystone::account::DomainChoice;
+use super::keystone::{AccountScope, Credentials, NamedInDomain, ServiceAccount};
+use crate::ports::UserToken;
+
+/// The first line of a log-in at Keystone.
+pub(super) const LOGIN: &str = "POST /v3/auth/tokens";
 
 /// A call that the service received.
 #[derive(Debug, Clone)]
@@ -50,6 +58,30 @@ impl StubService {
             }
         });
         Self { url, calls }
+    }
+
+    /// Starts a service that answers with `answer`, and a Keystone on the same address, which gives the token `own`.
+    pub(super) async fn beside_keystone(answer: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> Self {
+        Self::start(move |call, _| match call.line.starts_with(LOGIN) {
+            true => {
+                let user = json!({"id": "u1", "name": "nova"});
+                let body = json!({"token": {"user": user, "expires_at": "2999-01-01T00:00:00.000000Z"}});
+                StubAnswer::Gives(201, "own", body.to_string())
+            }
+            false => answer(call),
+        })
+        .await
+    }
+
+    /// Chronova's own account in this service's Keystone.
+    pub(super) fn account(&self) -> ServiceAccount {
+        let named =
+            |name: &str| NamedInDomain::Name { name: name.to_owned(), domain: DomainChoice::Id("default".to_owned()) };
+        ServiceAccount {
+            auth_url: self.url.clone(),
+            credentials: Credentials::Password { user: named("nova"), password: UserToken::new("s3cret") },
+            scope: AccountScope::Project(named("service")),
+        }
     }
 
     pub(super) fn calls(&self) -> Vec<StubCall> {

@@ -8,42 +8,18 @@ use chronova_events::clock::SystemClock;
 use serde_json::{Value, json};
 
 use super::super::http::{CallOptions, ServiceClient, TlsTrust};
-use super::super::keystone::account::DomainChoice;
-use super::super::keystone::{
-    AccountScope, CallingAccounts, Credentials, KeptUserToken, KeptUserTokens, KeystoneSession, NamedInDomain,
-    ServiceAccount, ServicePlace,
-};
-use super::super::stub::{StubAnswer, StubCall, StubService};
+use super::super::keystone::{CallingAccounts, KeptUserToken, KeptUserTokens, KeystoneSession, ServicePlace};
+use super::super::stub::{StubAnswer, StubService};
 use super::*;
 use crate::ports::UserToken;
 
 const ID: &str = "00000000-0000-0000-0000-000000000007";
 
-/// Starts a Barbican that answers with `answer`, and a Keystone on the same address.
-async fn stub(answer: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> StubService {
-    StubService::start(move |call, _| match call.line.starts_with("POST /v3/auth/tokens") {
-        true => {
-            let body =
-                json!({"token": {"user": {"id": "u1", "name": "nova"}, "expires_at": "2999-01-01T00:00:00.000000Z"}});
-            StubAnswer::Gives(201, "own", body.to_string())
-        }
-        false => answer(call),
-    })
-    .await
-}
-
 fn barbican(stub: &StubService, timeout: Duration) -> Arc<BarbicanCertificates> {
-    let named =
-        |name: &str| NamedInDomain::Name { name: name.to_owned(), domain: DomainChoice::Id("default".to_owned()) };
-    let account = ServiceAccount {
-        auth_url: stub.url.clone(),
-        credentials: Credentials::Password { user: named("nova"), password: UserToken::new("s3cret") },
-        scope: AccountScope::Project(named("service")),
-    };
     let calls = |name| CallOptions { name, timeout, retries: 0, tls: TlsTrust::default() };
     let client = ServiceClient::new(calls("keystone")).unwrap();
     let accounts =
-        CallingAccounts { own: KeystoneSession::new(account, client, Arc::new(SystemClock)), vouching: None };
+        CallingAccounts { own: KeystoneSession::new(stub.account(), client, Arc::new(SystemClock)), vouching: None };
     let place = ServicePlace { endpoints: vec![stub.url.clone()], version: "v1", ..ServicePlace::default() };
     let users = KeptUserTokens::default();
     let user = KeptUserToken { token: UserToken::new("user"), project: None };
@@ -66,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_certificate_is_read_with_the_user_s_token_in_its_content_type() {
-    let stub = stub(|call| match call.line.ends_with("/payload") {
+    let stub = StubService::beside_keystone(|call| match call.line.ends_with("/payload") {
         true => StubAnswer::Says(200, "PEM".to_owned()),
         false => StubAnswer::Says(200, described(&json!({}))),
     })
@@ -87,7 +63,7 @@ async fn a_certificate_is_read_with_the_user_s_token_in_its_content_type() {
 
 #[tokio::test]
 async fn an_id_that_is_no_uuid_reaches_no_address() {
-    let stub = stub(|_| StubAnswer::Says(200, described(&json!({})))).await;
+    let stub = StubService::beside_keystone(|_| StubAnswer::Says(200, described(&json!({})))).await;
     for id in ["", "../orders", "a?b", "00000000-0000-0000-0000-000000000007/payload"] {
         let refused = barbican(&stub, PATIENCE).certificate(id, &of_request("req-1")).await;
         assert!(matches!(refused, Err(PortError::NotFound(_))), "{id}: {refused:?}");
@@ -115,12 +91,12 @@ async fn nonsense_of_barbican_s_is_no_certificate() {
         (200, described(&json!({"content_types": {}})), unavailable),
     ] {
         let shown = body.clone();
-        let stub = stub(move |_| StubAnswer::Says(status, body.clone())).await;
+        let stub = StubService::beside_keystone(move |_| StubAnswer::Says(status, body.clone())).await;
         let refused = barbican(&stub, PATIENCE).certificate(ID, &of_request("req-1")).await.unwrap_err();
         assert!(fits(&refused), "{status} {shown}: {refused:?}");
     }
     for payload in [String::new(), "x".repeat(LONGEST + 1)] {
-        let stub = stub(move |call| match call.line.ends_with("/payload") {
+        let stub = StubService::beside_keystone(move |call| match call.line.ends_with("/payload") {
             true => StubAnswer::Says(200, payload.clone()),
             false => StubAnswer::Says(200, described(&json!({}))),
         })
@@ -132,7 +108,7 @@ async fn nonsense_of_barbican_s_is_no_certificate() {
 
 #[tokio::test]
 async fn a_barbican_that_hangs_ends_with_the_timeout() {
-    let stub = stub(|_| StubAnswer::Silence).await;
+    let stub = StubService::beside_keystone(|_| StubAnswer::Silence).await;
     let refused = barbican(&stub, Duration::from_millis(200)).certificate(ID, &of_request("req-1")).await;
     assert!(matches!(refused, Err(PortError::Unavailable(_))), "{refused:?}");
 }

@@ -13,16 +13,13 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::http::{CallOptions, ServiceClient, TlsTrust};
-use super::super::keystone::account::DomainChoice;
 use super::super::keystone::{
-    AccountScope, CalledService, CallingAccounts, Credentials, KeptUserToken, KeptUserTokens, KeystoneSession,
-    NamedInDomain, ServiceAccount, ServicePlace,
+    CalledService, CallingAccounts, KeptUserToken, KeptUserTokens, KeystoneSession, ServicePlace,
 };
-use super::super::stub::{StubAnswer, StubCall, StubService};
+use super::super::stub::{LOGIN, StubAnswer, StubCall, StubService};
 use super::*;
 use crate::ports::{NewContent, NewVolume, PortError, UserToken, VolumeService as _};
 
-const LOGIN: &str = "POST /v3/auth/tokens";
 const LONG: Duration = Duration::from_mins(1);
 
 /// Starts a Cinder that answers with `answer`, and a Keystone on the same address. The project of Chronova's own
@@ -45,15 +42,8 @@ async fn stub(answer: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) 
 }
 
 fn session(stub: &StubService, timeout: Duration) -> Arc<KeystoneSession> {
-    let named =
-        |name: &str| NamedInDomain::Name { name: name.to_owned(), domain: DomainChoice::Id("default".to_owned()) };
-    let account = ServiceAccount {
-        auth_url: stub.url.clone(),
-        credentials: Credentials::Password { user: named("nova"), password: UserToken::new("s3cret") },
-        scope: AccountScope::Project(named("service")),
-    };
     let calls = CallOptions { name: "keystone", timeout, retries: 1, tls: TlsTrust::default() };
-    KeystoneSession::new(account, ServiceClient::new(calls).unwrap(), Arc::new(SystemClock))
+    KeystoneSession::new(stub.account(), ServiceClient::new(calls).unwrap(), Arc::new(SystemClock))
 }
 
 fn cinder(stub: &StubService, timeout: Duration) -> Arc<CinderVolumes> {

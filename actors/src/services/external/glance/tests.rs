@@ -14,42 +14,18 @@ use chronova_hypervisor::guest::{ImageFormat, ImageRef};
 use serde_json::{Value, json};
 
 use super::super::http::{CallOptions, ServiceClient, TlsTrust};
-use super::super::keystone::account::DomainChoice;
 use super::super::keystone::{
-    AccountScope, CalledService, CallingAccounts, Credentials, KeptUserToken, KeptUserTokens, KeystoneSession,
-    NamedInDomain, ServiceAccount, ServicePlace,
+    CalledService, CallingAccounts, KeptUserToken, KeptUserTokens, KeystoneSession, ServicePlace,
 };
-use super::super::stub::{StubAnswer, StubCall, StubService};
+use super::super::stub::{LOGIN, StubAnswer, StubService};
 use super::*;
 use crate::ports::{ImageDraft, ImageService as _, PortError, UserToken};
 
-const LOGIN: &str = "POST /v3/auth/tokens";
-
-/// Starts a Glance that answers with `answer`, and a Keystone on the same address.
-async fn stub(answer: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> StubService {
-    StubService::start(move |call, _| match call.line.starts_with(LOGIN) {
-        true => {
-            let user = json!({"id": "u1", "name": "nova"});
-            let body = json!({"token": {"user": user, "expires_at": "2999-01-01T00:00:00.000000Z"}});
-            StubAnswer::Gives(201, "own", body.to_string())
-        }
-        false => answer(call),
-    })
-    .await
-}
-
 fn glance(stub: &StubService, timeout: Duration) -> Arc<GlanceImages> {
-    let named =
-        |name: &str| NamedInDomain::Name { name: name.to_owned(), domain: DomainChoice::Id("default".to_owned()) };
-    let account = ServiceAccount {
-        auth_url: stub.url.clone(),
-        credentials: Credentials::Password { user: named("nova"), password: UserToken::new("s3cret") },
-        scope: AccountScope::Project(named("service")),
-    };
     let calls = |name| CallOptions { name, timeout, retries: 1, tls: TlsTrust::default() };
     let client = ServiceClient::new(calls("keystone")).unwrap();
     let accounts =
-        CallingAccounts { own: KeystoneSession::new(account, client, Arc::new(SystemClock)), vouching: None };
+        CallingAccounts { own: KeystoneSession::new(stub.account(), client, Arc::new(SystemClock)), vouching: None };
     let place = ServicePlace { endpoints: vec![stub.url.clone()], version: "v2", ..ServicePlace::default() };
     let service = CalledService::new(calls("glance"), place, accounts).unwrap();
     let users = KeptUserTokens::default();
@@ -94,7 +70,7 @@ fn content() -> ByteStream {
 async fn nonsense_of_glance_s_is_no_image() {
     let project = ProjectId::new("p1");
     for (status, body) in [(200, "{}"), (200, ""), (200, "[]"), (500, "{}"), (204, ""), (301, ""), (429, "")] {
-        let stub = stub(move |_| StubAnswer::Says(status, body.to_owned())).await;
+        let stub = StubService::beside_keystone(move |_| StubAnswer::Says(status, body.to_owned())).await;
         let found = glance(&stub, LONG).find(image(), &project, true).await;
         assert!(matches!(found, Err(PortError::Unavailable(_))), "{status} {body}: {found:?}");
     }
@@ -103,7 +79,7 @@ async fn nonsense_of_glance_s_is_no_image() {
 #[tokio::test]
 async fn an_image_of_another_project_is_not_found_unless_it_is_shared() {
     for (shares, found) in [(404, false), (403, false), (200, true)] {
-        let stub = stub(move |call| match call.line.contains("/members/") {
+        let stub = StubService::beside_keystone(move |call| match call.line.contains("/members/") {
             true => says(shares, &json!({})),
             false => says(200, &shown("active")),
         })
@@ -115,7 +91,7 @@ async fn an_image_of_another_project_is_not_found_unless_it_is_shared() {
 
 #[tokio::test]
 async fn a_glance_that_does_not_answer_is_no_bad_image() {
-    let stub = stub(|call| match call.line.ends_with("/file") {
+    let stub = StubService::beside_keystone(|call| match call.line.ends_with("/file") {
         true => says(503, &json!({})),
         false => says(200, &shown("active")),
     })
@@ -134,7 +110,7 @@ async fn a_glance_that_does_not_answer_is_no_bad_image() {
 /// The right to the bytes was checked when the request was accepted.
 #[tokio::test]
 async fn a_download_outlives_the_user_s_token() {
-    let stub = stub(|call| match (call.header("x-auth-token"), call.line.ends_with("/file")) {
+    let stub = StubService::beside_keystone(|call| match (call.header("x-auth-token"), call.line.ends_with("/file")) {
         (Some("user"), _) => says(401, &json!({})),
         (_, true) => StubAnswer::Says(200, "content".to_owned()),
         (_, false) => says(200, &shown("active")),
@@ -151,7 +127,10 @@ async fn a_download_outlives_the_user_s_token() {
 
 #[tokio::test]
 async fn nothing_is_written_with_a_token_that_counts_no_more() {
-    let stub = stub(|call| says(if call.header("x-auth-token") == Some("user") { 401 } else { 204 }, &json!({}))).await;
+    let stub = StubService::beside_keystone(|call| {
+        says(if call.header("x-auth-token") == Some("user") { 401 } else { 204 }, &json!({}))
+    })
+    .await;
     let glance = glance(&stub, LONG);
     let draft = ImageDraft {
         image: image(),
@@ -172,7 +151,7 @@ async fn nothing_is_written_with_a_token_that_counts_no_more() {
 /// Behind a proxy, Glance cannot distinguish an interrupted upload from a complete one.
 #[tokio::test]
 async fn an_interrupted_upload_fails() {
-    let stub = stub(|call| match call.line.split(' ').next() {
+    let stub = StubService::beside_keystone(|call| match call.line.split(' ').next() {
         Some("GET") => says(200, &shown("queued")),
         _ => says(204, &json!({})),
     })
@@ -186,7 +165,7 @@ async fn an_interrupted_upload_fails() {
 /// Glance died during an earlier upload.
 #[tokio::test]
 async fn an_image_that_glance_saves_for_ever_gets_no_bytes() {
-    let stub = stub(|_| says(200, &shown("saving"))).await;
+    let stub = StubService::beside_keystone(|_| says(200, &shown("saving"))).await;
     let sent = glance(&stub, Duration::from_millis(300)).upload(image(), content(), work()).await;
     assert!(matches!(sent, Err(PortError::Conflict(_))), "{sent:?}");
     assert_eq!(stub.count("PUT"), 0, "the attempt is repeated");
@@ -195,7 +174,7 @@ async fn an_image_that_glance_saves_for_ever_gets_no_bytes() {
 #[tokio::test]
 async fn an_image_with_different_data_is_deleted() {
     let puts = std::sync::atomic::AtomicUsize::new(0);
-    let stub = stub(move |call| match call.line.split(' ').next() {
+    let stub = StubService::beside_keystone(move |call| match call.line.split(' ').next() {
         Some("PUT") => {
             puts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             says(204, &json!({}))
@@ -212,7 +191,7 @@ async fn an_image_with_different_data_is_deleted() {
 
 #[tokio::test]
 async fn calls_to_a_silent_glance_end() {
-    let stub = stub(|_| StubAnswer::Silence).await;
+    let stub = StubService::beside_keystone(|_| StubAnswer::Silence).await;
     let glance = glance(&stub, Duration::from_millis(50));
     let found = glance.find(image(), &ProjectId::new("p1"), true).await;
     assert!(matches!(found, Err(PortError::Unavailable(_))), "{found:?}");
