@@ -7,7 +7,8 @@
 # go into tests/soak.txt.
 #
 # The stage `rows` compares docs/requirements with the tests and checks of this run. It follows the whole stages `unit`
-# and `real`.
+# and `real`. Without --soak, a run of all stages runs eventstoredb, cost and docs at low priority beside
+# the stage `real`, whose scripts wait for guests and timeouts.
 #
 # As root on Debian 12. Ends with `N passed, N failed` and exits 1 if anything failed. A stage that cannot run here says
 # why and counts as skipped. Settings, from the environment:
@@ -21,8 +22,11 @@ cd "$TOP" || exit 2
 # The tests read CHRONOVA_SOAK themselves.
 if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1 NEXTEST_PROFILE=soak; shift; fi
 
-ALL_STAGES=(setup format lint dashboard layers licences build unit cost docs real rows)
-[ -z "${CHRONOVA_SOAK:-}" ] || ALL_STAGES=(setup format lint dashboard layers licences build unit cost docs fuzz real rows hour)
+ALL_STAGES=(setup format lint dashboard layers licences build unit real rows) BESIDE_REAL=(eventstoredb cost docs)
+if [ -n "${CHRONOVA_SOAK:-}" ]; then
+  ALL_STAGES=(setup format lint dashboard layers licences build unit eventstoredb cost docs fuzz real rows hour) BESIDE_REAL=()
+fi
+[ $# = 0 ] || BESIDE_REAL=()
 STAGES=("${@:-${ALL_STAGES[@]}}")
 LOGS=$(mktemp -d "${TMPDIR:-/tmp}/chronova-test.XXXXXX")
 RUN=$LOGS/run
@@ -144,7 +148,7 @@ scripts_parse() {
 }
 
 stage_lint() {
-  # In CI, each compilation of the workspace lints it. The stage unit compiles the EventStoreDB back end.
+  # In CI, each compilation of the workspace lints it. The stage eventstoredb compiles the EventStoreDB back end.
   [ -z "${CI:-}" ] || { check "lint and build" cargo build --workspace --all-targets --locked; return; }
   check "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
   check "lint of the EventStoreDB back end" cargo clippy -p chronova-events --features eventstoredb --all-targets --locked -- -D warnings
@@ -193,6 +197,9 @@ stage_unit() {
     run_tests "unit and integration tests" cargo test --workspace --all-targets --locked --no-fail-fast
     cp "$LOGS/unit-and-integration-tests.log" "$RAN/unit.txt"
   fi
+}
+
+stage_eventstoredb() {
   # The default build does not have the feature of these tests. These tests drive the program from stage_build. The
   # workspace's other features stay on, so that cargo builds only the additions.
   export CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova
@@ -355,13 +362,48 @@ stage_rows() {
 
 # ----------------------------------------------------------------------------------------------------------------- main
 
+# Prints the time that the processors of this machine have worked, and the time that has passed for all of them.
+processor_time() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $2 + $3 + $4 + $5 + $6 + $7 + $8 }' /proc/stat; }
+
+run_stage() { # stage
+  local begun=$SECONDS before
+  before=$(processor_time)
+  "stage_$1"
+  # shellcheck disable=SC2046 # four numbers
+  printf '        %s took %d s; processors %d %% busy\n' "$1" $((SECONDS - begun)) \
+    "$(set -- $before $(processor_time); echo $((($4 - $2) > 0 ? 100 * ($3 - $1) / ($4 - $2) : 0)))"
+}
+
+# Runs stages at low priority. Writes their output into beside.out, and their counts and failures into beside.counts.
+run_beside() { # stage...
+  local stage
+  renice -n 15 "$BASHPID" >/dev/null
+  PASSED=0 FAILED=0 SKIPPED=0 FAILURES=()
+  for stage in "$@"; do
+    echo "[beside real] $stage"
+    run_stage "$stage"
+  done >"$LOGS/beside.out" 2>&1
+  printf '%s\n' $PASSED $FAILED $SKIPPED "${FAILURES[@]}" >"$LOGS/beside.counts"
+}
+
+# Adds the counts of run_beside to those of this run.
+count_beside() {
+  local counts
+  cat "$LOGS/beside.out"
+  mapfile -t counts <"$LOGS/beside.counts"
+  [ ${#counts[@]} -ge 3 ] || { fail 1 "stages beside real"; return; }
+  PASSED=$((PASSED + counts[0])) FAILED=$((FAILED + counts[1])) SKIPPED=$((SKIPPED + counts[2]))
+  FAILURES+=("${counts[@]:3}")
+}
+
 number=0
 for stage in "${STAGES[@]}"; do
-  number=$((number + 1)) begun=$SECONDS
-  declare -F "stage_$stage" >/dev/null || { echo "test.sh: no stage $stage (${ALL_STAGES[*]})" >&2; exit 2; }
+  number=$((number + 1)) beside=''
+  declare -F "stage_$stage" >/dev/null || { echo "test.sh: no stage $stage" >&2; declare -F | sed -n 's/^declare -f stage_/  /p' >&2; exit 2; }
   printf '[%d/%d] %s\n' $number ${#STAGES[@]} "$stage"
-  "stage_$stage"
-  printf '        %s took %d s\n' "$stage" $((SECONDS - begun))
+  if [ "$stage" = real ] && [ ${#BESIDE_REAL[@]} -gt 0 ]; then run_beside "${BESIDE_REAL[@]}" & beside=$!; fi
+  run_stage "$stage"
+  [ -z "$beside" ] || { wait $beside; count_beside; }
   [ ${#STAGES[@]} -gt 0 ] || break
 done
 
