@@ -404,6 +404,7 @@ impl Trial {
         has("the guest has the other disk after a swap", &[&two.serial]).await?;
         volumes.resize_disk(instance, &two.serial, 1 << 30).await.check("resize to the same size, or a larger size")?;
         volumes.swap_disk(instance, &one.serial, two).await.check("swap of a disk again")?;
+        volumes.abandon_swap(instance, &two.serial).await.check("end of a swap that does not run")?;
         volumes.detach_disk(instance, &two.serial).await.check("detachment from a running guest")?;
         volumes.detach_disk(instance, &two.serial).await.check("detachment again")?;
         has("a running guest has no detached disk", &[]).await?;

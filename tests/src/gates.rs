@@ -452,6 +452,9 @@ impl VolumeAttachment for Gate {
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
         gated!(self, volume_attachment, swap_disk(instance, old, new))
     }
+    async fn abandon_swap(&self, instance: InstanceId, old: &str) -> DriverResult<()> {
+        gated!(self, volume_attachment, abandon_swap(instance, old))
+    }
     async fn resize_disk(&self, instance: InstanceId, serial: &str, size: u64) -> DriverResult<()> {
         gated!(self, volume_attachment, resize_disk(instance, serial, size))
     }

@@ -222,6 +222,7 @@ impl World {
         assert_eq!(self.fleet.baseless(), [], "a disk has lost the image that it is based on");
         assert_eq!(self.fleet.copies(), [], "a copy of a disk is left behind");
         assert_eq!(self.fleet.frozen(), [], "a guest is still quiesced");
+        assert_eq!(self.fleet.copying(), [], "the copy of an abandoned swap still runs");
         assert_eq!(self.fleet.passphrases(), [], "a host keeps the passphrase of a TPM");
         let mut secrets: Vec<Uuid> = views.servers.read(|servers| {
             let stored = servers.all().filter_map(|row| row.instance.alive()?.tpm.as_ref().map(|tpm| tpm.secret));

@@ -121,7 +121,7 @@ async fn exchange(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nothing)
 }
 
-/// If the guest has the new volume, gives it the old volume again.
+/// Ends an unfinished copy. If the guest has the new volume, gives it the old volume again.
 async fn back(work: &StepRun) -> Result<(), StepError> {
     let Some((server, device)) = mine(work).await? else { return Ok(()) };
     let (Some(old), Some(new)) = (&device.connection, connection(work)) else { return Ok(()) };
@@ -131,6 +131,8 @@ async fn back(work: &StepRun) -> Result<(), StepError> {
     }
     let driver = work.driver(host)?;
     let Some(volumes) = driver.volume_attachment() else { return Ok(()) };
+    // A copy that still runs would write to the new volume after its deletion.
+    disks::told_or_gone(volumes.abandon_swap(work.instance_id(), &old.serial).await)?;
     let has_new = volumes.disks(work.instance_id()).await.is_ok_and(|serials| serials.contains(&new.serial));
     if !has_new {
         return Ok(());

@@ -2,8 +2,8 @@
 //!
 //! A host may die while a device is attached or detached. Then the control plane cannot find out whether the change was
 //! made, and keeps the server's recorded devices. The host agent corrects the guest's devices before the host counts as
-//! up, and before another guest can get a volume. It detaches devices that the server does not have, and attaches
-//! missing ones.
+//! up, and before another guest can get a volume. It ends unfinished copies of swaps, detaches devices that the server
+//! does not have, and attaches missing ones.
 //!
 //! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), it may have attached and detached devices.
 //! A volume that the log misses here may then be attached to another server, and two guests must not write to it. So
@@ -86,6 +86,10 @@ async fn compare_volumes(
     let found: BTreeSet<String> = volumes.disks(id).await?.into_iter().collect();
     let connected = server.disks.iter().filter_map(|disk| Some((&disk.device, disk.device.connection.as_ref()?)));
     let mut right = true;
+    for (_, connection) in connected.clone() {
+        // A process that swapped the volume gave up while the host was away.
+        volumes.abandon_swap(id, &connection.serial).await?;
+    }
     for (device, connection) in connected.clone().filter(|(_, connection)| !found.contains(&connection.serial)) {
         tracing::warn!(%host, server = %id, volume = connection.serial, "attaching a missing volume to a guest");
         right = false;

@@ -17,6 +17,9 @@ pub trait VolumeAttachment: Send + Sync {
     /// Copies the volume `old` to `new`, which is not smaller, and gives the running guest `new` instead. Succeeds if
     /// the guest already has `new`.
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()>;
+    /// Ends an unfinished copy that [`swap_disk`](Self::swap_disk) began for the volume `old`; the guest keeps `old`.
+    /// Succeeds if no such copy runs.
+    async fn abandon_swap(&self, instance: InstanceId, old: &str) -> DriverResult<()>;
     /// Tells the running guest that the volume with this serial has `size` bytes. Does nothing if the guest is off.
     /// `Failed`: the guest has no such volume. Succeeds if the guest knows the size.
     async fn resize_disk(&self, instance: InstanceId, serial: &str, size: u64) -> DriverResult<()>;

@@ -59,9 +59,17 @@ pub(super) fn progress(domain: &Domain, device: &str) -> DriverResult<Option<Blo
 
 /// Ends the copy: from now on the guest uses only the new disk.
 pub(super) fn pivot(domain: &Domain, device: &str) -> DriverResult<()> {
+    end(domain, device, sys::VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT)
+}
+
+/// Ends the copy: the guest keeps the old disk.
+pub(super) fn abandon(domain: &Domain, device: &str) -> DriverResult<()> {
+    end(domain, device, 0)
+}
+
+fn end(domain: &Domain, device: &str, flags: u32) -> DriverResult<()> {
     let device = text(device)?;
     // SAFETY: as in `begin`.
-    let result =
-        unsafe { sys::virDomainBlockJobAbort(domain.as_ptr(), device.as_ptr(), sys::VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT) };
+    let result = unsafe { sys::virDomainBlockJobAbort(domain.as_ptr(), device.as_ptr(), flags) };
     if result < 0 { Err(Error::last_error()).during(CALL) } else { Ok(()) }
 }

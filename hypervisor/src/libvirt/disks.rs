@@ -40,11 +40,25 @@ fn disks<'a, 'd>(document: &'a Document<'d>) -> impl Iterator<Item = Node<'a, 'd
 
 /// The volume of a disk.
 fn volume_of<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
+    named_by_source(disk).or_else(|| disk.children().find(|node| node.has_tag_name("serial"))?.text())
+}
+
+/// The volume that the source of a disk, or of its copy, names.
+fn named_by_source<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     let source = disk.children().find(|node| node.has_tag_name("source"));
     let path =
         source.and_then(|source| ["volume", "file", "dev", "name"].iter().find_map(|key| source.attribute(*key)));
-    let named = path.and_then(|path| path.rsplit('/').next()).and_then(|name| name.strip_prefix("volume-"));
-    named.or_else(|| disk.children().find(|node| node.has_tag_name("serial"))?.text())
+    path.and_then(|path| path.rsplit('/').next()).and_then(|name| name.strip_prefix("volume-"))
+}
+
+/// The volume to which a disk is being copied.
+fn copied_to<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
+    named_by_source(disk.children().find(|node| node.has_tag_name("mirror"))?)
+}
+
+/// Whether the XML of a disk shows that it is being copied to this volume.
+fn is_copied_to(disk: &str, serial: &str) -> DriverResult<bool> {
+    parsed(disk, "disk exchange", |document| copied_to(document.root_element()) == Some(serial))
 }
 
 /// A disk in the domain's definition.
@@ -174,6 +188,11 @@ pub(super) fn exchange(
                 blockcopy::begin(domain, &live.device, &mirror(connect, new, facts)?)?;
                 return Ok(Exchange::Copying);
             }
+            // An earlier swap to another volume was never ended.
+            Some(_) if !is_copied_to(&live.xml, &new.serial)? => {
+                blockcopy::abandon(domain, &live.device)?;
+                return Ok(Exchange::Copying);
+            }
             Some(progress) if !progress.is_ready() => return Ok(Exchange::Copying),
             Some(_) => blockcopy::pivot(domain, &live.device)?,
         }
@@ -189,11 +208,32 @@ pub(super) fn exchange(
     Ok(Exchange::Done)
 }
 
+/// Ends a copy of the volume `old`; the guest keeps `old`.
+pub(super) fn abandon(domain: &Domain, old: &str) -> DriverResult<()> {
+    const CALL: &str = "disk exchange";
+    if !domain.is_active().during(CALL)? {
+        return Ok(());
+    }
+    match find(domain, LIVE, old, CALL)? {
+        Some(live) if blockcopy::progress(domain, &live.device)?.is_some() => blockcopy::abandon(domain, &live.device),
+        _ => Ok(()),
+    }
+}
+
 /// The target of a copy. libvirt looks up volumes of its pools only when a guest starts, so a copy needs the path.
 fn mirror(connect: &Connect, new: &VolumeDisk, facts: &HostFacts) -> DriverResult<String> {
     const CALL: &str = "disk exchange";
     if new.network.is_some() {
-        return Ok(domain_xml::render_disk(new, facts));
+        let xml = domain_xml::render_disk(new, facts);
+        // A running guest keeps the serial of the old disk. If the source did not name the new volume either, nobody
+        // could find the disk in order to detach it.
+        return match parsed(&xml, CALL, |document| named_by_source(document.root_element()) == Some(&new.serial))? {
+            true => Ok(xml),
+            false => Err(DriverError::Unsupported(format!(
+                "a running guest cannot get the volume {} in place of another: its address does not name the volume",
+                new.serial
+            ))),
+        };
     }
     let pool = connect.lookup_storage_pool_by_name(&new.pool).during(CALL)?;
     let missing = || DriverError::Failed { call: CALL, message: format!("there is no volume {}", new.volume) };
@@ -209,4 +249,43 @@ fn mirror(connect: &Connect, new: &VolumeDisk, facts: &HostFacts) -> DriverResul
         .child(Element::new("driver").attr("name", "qemu").attr("type", &new.format))
         .child(Element::new("source").attr(key, &path));
     Ok(disk.render())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const ONE: &str = "5a0e2f4c-0b1d-4a57-9c39-d5f0c3b0a001";
+    const TWO: &str = "5a0e2f4c-0b1d-4a57-9c39-d5f0c3b0a002";
+
+    fn volume(disk: &str) -> Option<String> {
+        let document = Document::parse(disk).unwrap();
+        volume_of(document.root_element()).map(str::to_owned)
+    }
+
+    #[test]
+    fn the_source_names_the_volume_unless_it_is_an_iscsi_target() {
+        let file = format!("<disk><source file='/pool/volume-{TWO}'/><serial>{ONE}</serial></disk>");
+        let image = format!("<disk><source protocol='rbd' name='volumes/volume-{TWO}'/><serial>{ONE}</serial></disk>");
+        let target = format!(
+            "<disk><source protocol='iscsi' name='iqn.2010-10.org.openstack:volume-{TWO}/1'/><serial>{ONE}</serial></disk>"
+        );
+        assert_eq!(volume(&file).as_deref(), Some(TWO));
+        assert_eq!(volume(&image).as_deref(), Some(TWO));
+        assert_eq!(volume(&target).as_deref(), Some(ONE));
+        let document = Document::parse(&target).unwrap();
+        assert_eq!(named_by_source(document.root_element()), None);
+    }
+
+    #[test]
+    fn a_copy_belongs_to_the_volume_that_its_mirror_names() {
+        let disk = format!(
+            "<disk><source file='/pool/volume-{ONE}'/><mirror type='file' file='/pool/volume-{TWO}' job='copy' \
+             ready='yes'><source file='/pool/volume-{TWO}'/></mirror></disk>"
+        );
+        assert!(is_copied_to(&disk, TWO).unwrap());
+        assert!(!is_copied_to(&disk, ONE).unwrap());
+        assert!(!is_copied_to(&format!("<disk><source file='/pool/volume-{ONE}'/></disk>"), TWO).unwrap());
+    }
 }

@@ -61,6 +61,15 @@ impl VolumeAttachment for LibvirtDriver {
         }
     }
 
+    async fn abandon_swap(&self, instance: InstanceId, old: &str) -> DriverResult<()> {
+        let old = old.to_owned();
+        self.call("disk exchange", move |connect, _| match domain::lookup(connect, instance)? {
+            Some(guest) => disks::abandon(&guest, &old),
+            None => Ok(()),
+        })
+        .await
+    }
+
     async fn resize_disk(&self, instance: InstanceId, serial: &str, size: u64) -> DriverResult<()> {
         let serial = serial.to_owned();
         self.call("disk resize", move |connect, _| disks::resize(&domain::require(connect, instance)?, &serial, size))

@@ -116,6 +116,21 @@ impl SimMachine {
         Ok(())
     }
 
+    /// Begins to copy `old` to `new`, unless the guest has `new`.
+    pub(super) fn begin_swap(&mut self, instance: InstanceId, old: &str, new: &str) -> DriverResult<()> {
+        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
+        if !guest.volumes.contains(new) && guest.volumes.contains(old) && guest.is_on() {
+            guest.copying = Some((old.to_owned(), new.to_owned()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn abandon_swap(&mut self, instance: InstanceId, old: &str) -> DriverResult<()> {
+        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
+        guest.copying.take_if(|(copied, _)| copied == old);
+        Ok(())
+    }
+
     pub(super) fn swap_disk(&mut self, instance: InstanceId, old: &str, new: &str) -> DriverResult<()> {
         let guest = self.guest(instance)?;
         if guest.volumes.contains(new) {
@@ -128,6 +143,7 @@ impl SimMachine {
             let message = format!("the guest has no disk {old}");
             return Err(DriverError::Failed { call: "disk exchange", message });
         }
+        self.abandon_swap(instance, old)?;
         self.change(&SimChange::Plug(instance, new.to_owned()))?;
         self.change(&SimChange::Unplug(instance, old.to_owned()))
     }

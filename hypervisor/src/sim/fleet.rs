@@ -165,6 +165,16 @@ impl SimFleet {
         (0..self.len()).filter(|host| self.machine(*host).tpms.contains_key(&instance)).collect()
     }
 
+    /// Running guests with an unfinished copy for a swap.
+    pub fn copying(&self) -> Vec<InstanceId> {
+        let of = |host| {
+            let machine = self.machine(host);
+            let copying = machine.guests.iter().filter(|(_, guest)| guest.is_on() && guest.copying.is_some());
+            copying.map(|(id, _)| *id).collect::<Vec<_>>()
+        };
+        (0..self.len()).flat_map(of).collect()
+    }
+
     /// Guests with frozen file systems.
     pub fn frozen(&self) -> Vec<InstanceId> {
         let of = |host| {

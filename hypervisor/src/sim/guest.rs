@@ -34,6 +34,8 @@ pub struct SimGuest {
     pub clings: bool,
     /// The serials of its volumes.
     pub volumes: BTreeSet<String>,
+    /// The serials of a volume and of the volume to which it is being copied for a swap.
+    pub copying: Option<(String, String)>,
     /// Whether it was started from a rescue disk.
     pub rescued: bool,
     /// How often its root disk was created in this process.
@@ -52,6 +54,33 @@ pub struct SimGuest {
 }
 
 impl SimGuest {
+    /// A guest without size that is off.
+    pub(super) fn defined(domain_name: &str, boots: u32) -> Self {
+        Self {
+            domain_name: domain_name.to_owned(),
+            vcpus: 0,
+            memory_mib: 0,
+            disk_gib: 0,
+            power: PowerState::Shutdown,
+            boots,
+            saved: false,
+            interrupts: 0,
+            deaf: false,
+            nics: BTreeSet::new(),
+            clings: false,
+            volumes: BTreeSet::new(),
+            copying: None,
+            rescued: false,
+            disks: 1,
+            password: None,
+            frozen: false,
+            carried: false,
+            pinning: Pinning::default(),
+            devices: Vec::new(),
+            started: Instant::now(),
+        }
+    }
+
     /// Whether it is running or paused.
     pub fn is_on(&self) -> bool {
         matches!(self.power, PowerState::Running | PowerState::Paused)

@@ -20,7 +20,6 @@ use super::volumes::SimPool;
 use crate::capability::owner_mark::HostOwner;
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
-use crate::pinning::Pinning;
 
 /// The number of signals that may wait for a listener. It is small, because a fleet has many machines.
 const SIGNALS: usize = 64;
@@ -157,28 +156,8 @@ impl SimMachine {
             SimChange::Define { instance, vcpus, memory_mib, disk_gib, name } => {
                 // A new definition of a guest keeps its console output.
                 let boots = self.guests.get(instance).map_or(0, |before| before.boots);
-                let guest = SimGuest {
-                    domain_name: name.clone(),
-                    vcpus: *vcpus,
-                    memory_mib: *memory_mib,
-                    disk_gib: *disk_gib,
-                    power: PowerState::Shutdown,
-                    boots,
-                    saved: false,
-                    interrupts: 0,
-                    deaf: false,
-                    nics: BTreeSet::new(),
-                    clings: false,
-                    volumes: BTreeSet::new(),
-                    rescued: false,
-                    disks: 1,
-                    password: None,
-                    frozen: false,
-                    carried: false,
-                    pinning: Pinning::default(),
-                    devices: Vec::new(),
-                    started: Instant::now(),
-                };
+                let mut guest = SimGuest::defined(name, boots);
+                (guest.vcpus, guest.memory_mib, guest.disk_gib) = (*vcpus, *memory_mib, *disk_gib);
                 self.guests.insert(*instance, guest);
             }
             SimChange::On(instance) => {

@@ -93,7 +93,12 @@ impl VolumeAttachment for SimHost {
     }
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        self.perform(DriverCall::BeginSwap, |machine| machine.begin_swap(instance, old, &new.serial)).await?;
         self.perform(DriverCall::SwapDisk, |machine| machine.swap_disk(instance, old, &new.serial)).await
+    }
+
+    async fn abandon_swap(&self, instance: InstanceId, old: &str) -> DriverResult<()> {
+        self.perform(DriverCall::AbandonSwap, |machine| machine.abandon_swap(instance, old)).await
     }
 
     async fn resize_disk(&self, instance: InstanceId, serial: &str, _: u64) -> DriverResult<()> {
