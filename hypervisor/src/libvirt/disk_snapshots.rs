@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::ids::{ImageId, InstanceId};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::cached_image::format_name;
@@ -53,17 +54,14 @@ impl DiskSnapshots for LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         let (out, chunks) = tokio::sync::mpsc::channel(COPY_DEPTH);
-        // Nobody waits for the closure's result. If sending fails, the reader gets the error as its last item.
         let sent = self.threads.start("read copy", move || {
-            let sent = link.line(&session).and_then(|line| snapshot::send(&line, &options, instance, copy, &out));
-            if let Err(error) = sent {
-                let _ = out.blocking_send(Err(std::io::Error::other(error)));
-            }
-            Ok(())
+            link.line(&session).and_then(|line| snapshot::send(&line, &options, instance, copy, &out))
         })?;
-        let state = (chunks, sent);
-        Ok(Box::pin(futures::stream::unfold(state, |(mut chunks, sent)| async move {
-            chunks.recv().await.map(|chunk| (chunk, (chunks, sent)))
+        Ok(Box::pin(futures::stream::unfold((chunks, Some(sent)), |(mut chunks, sent)| async move {
+            if let Some(chunk) = chunks.recv().await {
+                return Some((chunk, (chunks, sent)));
+            }
+            end_of_copy(sent?).await.map(|error| (Err(error), (chunks, None)))
         })))
     }
 
@@ -72,5 +70,33 @@ impl DiskSnapshots for LibvirtDriver {
             snapshot::remove(connect, options, instance, copy)
         })
         .await
+    }
+}
+
+/// The last item of a copy that did not end well. Without it, the reader would take a cut copy as complete.
+async fn end_of_copy(sent: oneshot::Receiver<DriverResult<()>>) -> Option<std::io::Error> {
+    match sent.await {
+        Ok(sent) => sent.err().map(std::io::Error::other),
+        Err(_) => Some(std::io::Error::other("the call that sends the copy was never made")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_copy_whose_sender_is_gone_ends_with_an_error() {
+        let (reply, sent) = oneshot::channel();
+        assert!(reply.send(Ok(())).is_ok());
+        assert!(end_of_copy(sent).await.is_none());
+
+        let (reply, sent) = oneshot::channel();
+        assert!(reply.send(Err(DriverError::NoAgent)).is_ok());
+        assert!(end_of_copy(sent).await.is_some());
+
+        let (reply, sent) = oneshot::channel::<DriverResult<()>>();
+        drop(reply);
+        assert!(end_of_copy(sent).await.is_some());
     }
 }

@@ -321,10 +321,15 @@ pub(super) fn send(
     let stream = Stream::new(connect, 0).during(CALL)?;
     volume.download(&stream, 0, size, 0).during(CALL)?;
     let mut buffer = vec![0_u8; CHUNK];
+    let mut sent = 0;
     loop {
         match stream.recv(&mut buffer).map(usize::try_from) {
-            Ok(Ok(0) | Err(_)) => return stream.finish().during(CALL),
+            Ok(Ok(0) | Err(_)) => {
+                stream.finish().during(CALL)?;
+                return is_whole(sent, size);
+            }
             Ok(Ok(received)) => {
+                sent += received as u64;
                 if out.blocking_send(Ok(bytes::Bytes::copy_from_slice(&buffer[..received]))).is_err() {
                     let _ = stream.abort();
                     return Ok(());
@@ -336,6 +341,14 @@ pub(super) fn send(
             }
         }
     }
+}
+
+/// Refuses a copy that ended before its last byte: the reader would take it as complete.
+fn is_whole(sent: u64, size: u64) -> DriverResult<()> {
+    if sent == size {
+        return Ok(());
+    }
+    Err(DriverError::Failed { call: "read copy", message: format!("the host sent {sent} of {size} bytes") })
 }
 
 /// Powers a guest off and deletes its saved memory, so that it can get another definition.
