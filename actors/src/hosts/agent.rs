@@ -23,7 +23,7 @@ use super::fence::{self, FenceVerdict, LogIdentity};
 use super::fleet::ConnectedHost;
 use super::options::DeletedGuests;
 use super::plan::{self, ResyncAction};
-use super::resume;
+use super::{resume, unquiesce};
 use crate::coordination::host_turns::ConcurrencyLimits;
 use crate::host::{HostCommand, HostRoot};
 use crate::instance::{InstanceRecord, InstanceRoot};
@@ -138,6 +138,7 @@ impl Agent {
         if self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
             self.put_right(&member, self.clock.all()).await;
             self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
+            unquiesce::guests(&self.context, member.host, &self.driver);
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");

@@ -13,6 +13,7 @@
 //! | [`doubt`] | the moment before which the log does not know everything that happened on its hosts |
 //! | [`fence`] | refuses a host that a copy of this log drives |
 //! | [`resume`] | starts the guests of a host that lost its power |
+//! | [`unquiesce`] | unfreezes the guests of a host that was away |
 //! | [`plan`] | chooses the action on a difference between a host and the log; pure |
 
 pub mod agent;
@@ -28,6 +29,7 @@ pub mod options;
 pub mod plan;
 pub mod readings;
 mod resume;
+mod unquiesce;
 
 #[cfg(test)]
 mod tests;

@@ -110,7 +110,7 @@ pub(super) fn requires_rest(server: &Alive) -> bool {
 }
 
 /// Whether an image property is true, as oslo reads it.
-pub(super) fn is_set(server: &Alive, property: &str) -> bool {
+pub(crate) fn is_set(server: &Alive, property: &str) -> bool {
     let properties = server.hardware_image().into_iter().flat_map(|image| image.properties.iter());
     let value = properties.into_iter().find(|(name, _)| name == property).map(|(_, value)| value.to_ascii_lowercase());
     value.is_some_and(|value| matches!(value.trim(), "1" | "t" | "true" | "on" | "y" | "yes"))

@@ -56,7 +56,7 @@ pub mod evacuate;
 pub mod extend_disk;
 mod failed_step;
 pub(crate) mod guest;
-mod imaging;
+pub(crate) mod imaging;
 pub mod interference;
 pub mod live_migrate;
 mod machine;

@@ -145,8 +145,8 @@ async fn await_snapshot(work: &StepRun, server: &Alive, snapshot: SnapshotId) ->
 /// Deletes the created snapshots. A snapshot that is still being created must be finished first.
 pub(super) async fn drop(work: &StepRun) -> Result<(), StepError> {
     let Some(server) = work.known_server().await? else { return Ok(()) };
-    // A crash may have come before the guest was unquiesced. If the host is down, this step can do nothing: the guest
-    // is dead, or its guest agent unquiesces it later.
+    // A crash may have come before the guest was unquiesced. If the host is down, this step can do nothing: the host's
+    // agent unquiesces the guest when the host is back (`hosts/unquiesce.rs`).
     if let Some(placed) = &server.placement
         && work.host_answers(placed.host)?
     {
