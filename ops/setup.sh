@@ -1,7 +1,7 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
 #   setup_packages THEME...           installs the missing Debian packages of build, client, host, guest, testbed,
-#                                     openstack, neutron, cinder, broker, node
+#                                     openstack, neutron, cinder, broker, node, package
 #   setup_client [NAME==VERSION...]   installs the `openstack` client and the named packages in .venv
 #   setup_dashboard_tools             installs the tools that check the dashboard in tests/browser/node_modules
 #   setup_rust                        checks that the Rust toolchain is new enough, or says how to get one
@@ -34,6 +34,9 @@ PACKAGES_TESTBED=(util-linux postgresql-15 mariadb-server sqlite3 openssl valgri
 
 # The tools that check the dashboard's types and lint run on Node. A machine that has npm keeps its Node.
 PACKAGES_NODE=(nodejs npm)
+
+# Build the Debian package and the OCI image. debootstrap makes a fresh Debian.
+PACKAGES_PACKAGE=(dpkg-dev adduser debootstrap buildah)
 
 # Real services of OpenStack, for tests/testbed/{keystone,glance,barbican}.sh. uWSGI runs them.
 PACKAGES_OPENSTACK=(keystone glance-api barbican-api uwsgi-plugin-python3)
@@ -85,6 +88,7 @@ setup_packages() { # themes...
       guest) wanted+=("${PACKAGES_GUEST[@]}") ;;
       testbed) wanted+=("${PACKAGES_TESTBED[@]}") ;;
       node) command -v npm >/dev/null || wanted+=("${PACKAGES_NODE[@]}") ;;
+      package) wanted+=("${PACKAGES_PACKAGE[@]}") ;;
       broker) wanted+=("${PACKAGES_BROKER[@]}") ;;
       openstack) wanted+=("${PACKAGES_OPENSTACK[@]}") ;;
       neutron) wanted+=("${PACKAGES_NEUTRON[@]}") ;;

