@@ -45,8 +45,8 @@ fn is_rebooting(context: &HostContext, instance: InstanceId) -> bool {
     })
 }
 
-/// A server that another generation of the log may have moved to another host is left alone: two guests could then use
-/// the same disk.
+/// A server that another generation of the log may have moved to another host is left alone. Otherwise two guests could
+/// use the same disk.
 fn due(context: &HostContext, host: HostId) -> BTreeSet<InstanceId> {
     context.views.servers.read(|servers| {
         let here = servers.on_host(host).filter(|row| row.instance.alive().is_some_and(ran));

@@ -15,7 +15,7 @@ use crate::coordination::known_digests::KnownDigests;
 use crate::ports::PortError;
 use crate::ports::keys::CertificateKeeper;
 
-/// The trusted certificates that are read at the same time. A request names at most 50.
+/// How many trusted certificates are read at the same time. A request names at most 50.
 const AT_ONCE: usize = 8;
 
 /// The operator's options of image signatures.

@@ -131,8 +131,8 @@ impl PciAliases {
         Ok(Self(aliases))
     }
 
-    /// The devices of a server that exists. Returns an empty list if the flavor lacks the extra spec, even if flavor
-    /// and image contradict each other, because the server already exists.
+    /// The devices of an existing server. If the flavor lacks the extra spec, the list is empty, and no contradiction
+    /// of flavor and image is reported.
     ///
     /// # Errors
     /// As [`Self::requests`].

@@ -201,8 +201,8 @@ pub trait NetworkService: Send + Sync + 'static {
         caller: &ServiceCaller,
     ) -> Result<(), PortError>;
 
-    /// Removes a security group from all ports of the server. It refuses like
-    /// [`add_security_group`](Self::add_security_group); `NotFound` also means that no port has the group.
+    /// Removes a security group from all ports of the server. The refusals are those of
+    /// [`add_security_group`](Self::add_security_group). `NotFound` also means that no port has the group.
     async fn remove_security_group(
         &self,
         instance: InstanceId,

@@ -172,7 +172,7 @@ pub trait VolumeService: Send + Sync + 'static {
     async fn list_snapshots(&self, project: &ProjectId, all: bool) -> Result<Vec<SnapshotInfo>, PortError>;
 
     /// Accepts a new volume, and reserves quota. The volume is `creating`, and then `available` or `error`. Without
-    /// `is_admin`, the volume's project must see the source and may use the type.
+    /// `is_admin`, the volume's project must be allowed to see the source and to use the type.
     async fn create(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> Result<VolumeInfo, PortError>;
 
     /// Accepts the deletion of a volume. Succeeds if the volume is already gone.
@@ -273,7 +273,8 @@ pub trait VolumeService: Send + Sync + 'static {
     }
 
     /// Removes the leftovers of deleted volumes from a host that answers. A service that keeps no volume on compute
-    /// hosts has nothing to do. `doubt`: a volume from before may be on this host although the log has it elsewhere.
+    /// hosts has nothing to do. `doubt`: a volume from before that moment may be on this host although the log has it
+    /// elsewhere.
     async fn sweep_host(&self, _host: HostId, _driver: &Arc<dyn Driver>, _doubt: CopyDoubt) {}
 }
 

@@ -211,8 +211,8 @@ async fn allocate_network(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nics(nics))
 }
 
-/// Allocates the interfaces. As in Nova, any failure is tried again as often as `[DEFAULT] network_allocate_retries`
-/// says. Each attempt finds the interfaces that an earlier one has allocated.
+/// Allocates the interfaces. As in Nova, the step tries again after a failure, at most `[DEFAULT]
+/// network_allocate_retries` times. Each attempt finds the interfaces that an earlier one has allocated.
 async fn allocate(work: &StepRun, wanted: InterfacesRequest) -> Result<Vec<NicInfo>, StepError> {
     const LONGEST: Duration = Duration::from_secs(30);
     let (networks, options) = (&work.context.networks, &work.context.options);

@@ -374,7 +374,7 @@ fn warn_overdue(work: &StepRun, subject: &MovingServer, action: &str) {
     );
 }
 
-/// The allowed downtime in milliseconds after `step` of `steps` steps, of which the last allows `most`.
+/// The allowed downtime in milliseconds after `step` of `steps` steps. The last step allows `most`.
 fn downtime(step: u64, most: u64, steps: u64) -> u64 {
     let first = most / steps;
     first + step * most.saturating_sub(first) / steps

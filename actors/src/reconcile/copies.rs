@@ -9,7 +9,7 @@ use chronova_projections::views::Views;
 /// The conduct of a reconciler with findings `F` on such a log.
 #[derive(Debug)]
 pub enum CopyConduct<F> {
-    /// It compares the log with itself and changes nothing else, so it acts as ever.
+    /// It reads and changes the log alone, so it acts as on any other log.
     ChangesLogAlone,
     /// It changes hosts, and destroys nothing that another generation made. The text says why.
     IsHarmless(&'static str),

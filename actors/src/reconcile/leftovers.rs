@@ -6,8 +6,8 @@
 //! * A copy has the id of its image, and only one process creates that image. When that process has ended, nothing
 //!   needs the copy.
 //! * Disks that were set aside have the same name in all moves of a server. So only the agent of the server's own host
-//!   removes them, and only while no move is recorded. Meanwhile its claim on the server's disks prevents a move from
-//!   setting disks aside ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
+//!   removes them, and only while no move is recorded. Meanwhile the agent's claim on the server's disks prevents a
+//!   move from setting disks aside ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
 //! * An incomplete image in a cache is useless. The driver keeps an image that is being uploaded or used. On shared
 //!   storage, the upload may be another host's, so the incomplete image stays.
 //!

@@ -58,9 +58,8 @@ pub fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -
 /// The association of a floating address of `external` with a port: the fixed address and the router.
 ///
 /// # Errors
-/// The port does not have the named address, or the named address is not IPv4. No address is named, and the port has no
-/// IPv4 address or several. No router connects the external network with the subnet of the fixed
-/// address.
+/// The port does not have the named address, or the named address is not IPv4. Or no address is named, and the port has
+/// no IPv4 address or several. Or no router connects the external network with the subnet of the fixed address.
 pub fn association(
     view: &NetworksView,
     external: NetworkId,

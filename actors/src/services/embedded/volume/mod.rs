@@ -133,8 +133,8 @@ pub enum VolumeCommand {
     },
     /// Reserves and connects in one append: both happen, or neither.
     ReserveAndConnect(Box<NewAttachment>),
-    /// Reserves, connects and completes in one append, and ends a reservation without an attachment: a client has
-    /// attached the volume already.
+    /// Reserves, connects and completes in one append, for a client that has attached the volume already. Also ends a
+    /// reservation without an attachment.
     RecordAttached(Box<NewAttachment>),
     Connect {
         attachment: AttachmentId,
