@@ -457,7 +457,7 @@ impl Agent {
     }
 
     /// Whether the server was deleted within one period of the search for guests of deleted servers. If the host did
-    /// not answer during the deletion, its agent removes the guest now, without waiting for the next search.
+    /// not answer during the deletion, its agent reaps the guest as soon as the host answers.
     fn is_just_deleted(&self, instance: InstanceId) -> bool {
         let Some(period) = self.context.options.deleted_poll else { return false };
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());

@@ -272,8 +272,8 @@ fn aborted(work: &StepRun, error: &StepError) -> StepError {
     StepError::fatal(500, &format!("Build of instance {} aborted: {reason}", work.instance_id()), error.to_string())
 }
 
-/// Destroys the guest, even if the step has no record. After a crash before the record, only the server's placement
-/// names the host.
+/// Destroys the guest, even if `claim_host` has no record. After a crash before that record, only the server's
+/// placement names the host.
 async fn destroy_guest(work: &StepRun) -> Result<(), StepError> {
     let recorded = work.running.host().map(|(host, _)| host);
     let placed = match recorded {

@@ -72,7 +72,8 @@ async fn probe_host(work: &StepRun, end: &Placed) -> (Option<GuestMigrationState
     }
 }
 
-/// Migrates the guest. Returns only when it is certain where the guest is, or when the server is being deleted.
+/// Migrates the guest. Returns only when it is certain where the guest is, when the server is being deleted, or when
+/// the migration has ended.
 pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     let mut watch = MigrationWatch::new();
     loop {
