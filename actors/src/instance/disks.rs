@@ -164,7 +164,7 @@ pub fn root_name(server: &Alive) -> String {
     recorded.unwrap_or_else(|| format!("/dev/{}a", prefix(disk_bus(server.hardware_image()))))
 }
 
-/// The sizes of the flavor's ephemeral disk (GiB) and swap disk (MiB), `None` if the flavor has none, or if the request
+/// The sizes of the flavor's ephemeral disk (GiB) and swap disk (MiB). `None` if the flavor has none, or if the request
 /// has a disk of that kind.
 pub fn of_flavor(flavor: &FlavorSnapshot, devices: &[BlockDevice]) -> (Option<u32>, Option<u32>) {
     let asks = |is_kind: fn(&BlockDevice) -> bool| devices.iter().any(is_kind);

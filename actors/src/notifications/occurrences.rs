@@ -107,7 +107,8 @@ impl Occurrence {
     }
 }
 
-/// The notifications of an event: those of the action in Nova's order, then `instance.update`, which Nova sends earlier.
+/// The notifications of an event: those of the action in Nova's order, then `instance.update`, which Nova sends
+/// earlier.
 pub(super) fn occurrences(
     event: &InstanceEvent,
     moment: &ServerMoment,

@@ -62,8 +62,8 @@ impl std::fmt::Debug for NotificationPublisher {
 }
 
 impl NotificationPublisher {
-    /// Publishes until the future is dropped, or until the log cannot be followed any more. Without drivers, only records
-    /// that notifications are turned off.
+    /// Publishes until the future is dropped, or until the log cannot be followed any more. Without drivers, only
+    /// records that notifications are turned off.
     pub async fn run(mut self) {
         if self.options.drivers.is_empty() {
             return self.end().await;

@@ -57,8 +57,8 @@ impl Operations {
             return Err(ChangeFleetReject::TakesServers);
         }
         self.remove_providers(&meta, host.id).await.map_err(ChangeFleetReject::Remove)?;
-        // After a crash before this event, the host is still known and disabled. After a crash later, the keeper of hosts
-        // forgets it.
+        // After a crash before this event, the host is still known and disabled. After a crash later, the keeper of
+        // hosts forgets it.
         let remove = HypervisorRemoved { uri: host.uri.clone(), host: host.id };
         let position = self.change(FleetCommand::Remove(remove), Arc::clone(&meta)).await?;
         self.forget_host(meta, host.id).await.map_err(ChangeFleetReject::Remove)?;
@@ -71,8 +71,8 @@ impl Operations {
     }
 }
 
-/// Checks a URI that comes over the API. libvirt's parameters and some transports name programs and files of this machine,
-/// so only the configuration file may give them. Simulated hosts belong to a simulated fleet.
+/// Checks a URI that comes over the API. libvirt's parameters and some transports name programs and files of this
+/// machine, so only the configuration file may give them. Simulated hosts belong to a simulated fleet.
 fn check_uri(uri: &str, simulates: bool) -> Result<(), String> {
     let (scheme, rest) = uri.split_once("://").unwrap_or((uri, ""));
     let (driver, transport) = scheme.split_once('+').unwrap_or((scheme, ""));

@@ -10,12 +10,12 @@
 //!
 //! | call | Neutron's part in it |
 //! |---|---|
-//! | `check`, `check_attach` | the user's `GET networks`, `ports`, `security-groups`; Chronova's own `GET quotas`, `ports` |
+//! | `check`, `check_attach` | a user's `GET networks`, `ports`, `security-groups`; Chronova's `GET quotas`, `ports` |
 //! | `check_auto` | the user's `GET networks`, `auto-allocated-topology` |
 //! | `allocate`, `attach` | `POST ports` with `device_id`, `binding:host_id`, and a mark in `binding:profile` |
 //! | `undo_attach` | `GET ports` by `device_id`, `DELETE` of the port with the process's mark |
 //! | `detach`, `release` | `DELETE` of ports with a mark, `PUT ports` without `device_id` for the others |
-//! | `rebind` | `PUT ports` with another `binding:host_id`; `PUT ports/ID/bindings/HOST/activate` after `bind_destination` |
+//! | `rebind` | `PUT ports` with another `binding:host_id`; after `bind_destination` the same as `activate_destination` |
 //! | `bind_destination` | `POST ports/ID/bindings`, `PUT ports` with `migrating_to` in `binding:profile` |
 //! | `activate_destination` | `PUT ports/ID/bindings/HOST/activate` |
 //! | `unbind_destination` | `DELETE ports/ID/bindings/HOST` |

@@ -11,8 +11,8 @@
 //! * An incomplete image in a cache is useless. The driver keeps an image that is being uploaded or used. On shared
 //!   storage, the upload may be another host's, so the incomplete image stays.
 //!
-//! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), disks that were set aside may belong to a
-//! move that only the other one knows. They stay, unless the log itself moved the server since. Copies and incomplete
+//! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), disks that were set aside may belong to
+//! a move that only the other one knows. They stay, unless the log itself moved the server since. Copies and incomplete
 //! images can be made again.
 //!
 //! Items that the log does not know may be another control plane's, so they stay. The sweep records no events: after a

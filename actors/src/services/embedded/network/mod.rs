@@ -50,7 +50,8 @@ pub enum NetworkRoot {}
 pub enum NetworkCommand {
     Create(NetworkCreated),
     Change(NetworkPatch),
-    /// Deletes the network and its subnets. Refused while the network has ports.
+    /// Deletes the network and its subnets. Refused while the network has ports, except those of floating IPs without
+    /// an association.
     Delete,
     AddSubnet(SubnetRequest),
     ChangeSubnet {

@@ -233,7 +233,7 @@ pub enum VolumeReject {
     /// The volume's data is on another host.
     #[error("Invalid volume: Volume {volume} is on host {on} and cannot be reached from host {from}.")]
     OutOfReach { volume: VolumeId, on: String, from: String },
-    /// Another process works on the volume now: this record comes from a process that was cancelled.
+    /// The record comes from a process that does not work on the volume any more.
     #[error("another process has taken the place of this one")]
     Superseded,
 }
