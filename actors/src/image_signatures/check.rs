@@ -27,7 +27,8 @@ pub struct SignatureOptions {
     pub validate_certificates: bool,
     /// `[glance] default_trusted_certificate_ids`.
     pub default_trusted: Vec<String>,
-    /// `[glance] unchecked_certificates`: without a key manager, keep a request's certificates and verify nothing.
+    /// `[glance] unchecked_certificates`: without a key manager, a server keeps the certificates of its request, and
+    /// they ask for no check.
     pub unchecked: bool,
 }
 
@@ -90,7 +91,7 @@ impl ImageSignatures {
     }
 
     /// The check of an image with these properties, for a server with the certificates `requested`. `None`: neither the
-    /// configuration nor the server asks for a check.
+    /// configuration nor a certificate that counts asks for a check.
     pub(super) async fn check(
         &self,
         properties: &[(String, String)],

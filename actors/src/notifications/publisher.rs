@@ -26,7 +26,7 @@ use super::{unversioned, versioned};
 use crate::gateway::CommandGateway;
 use crate::server_options::ServerOptions;
 
-/// The limit on the events of one batch. The position is recorded after each batch.
+/// The limit on the events of one batch. The position is recorded after each batch that has an event of a server.
 const BATCH: usize = 64;
 /// The pause after a failure, which doubles up to the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);

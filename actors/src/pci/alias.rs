@@ -148,7 +148,7 @@ impl PciAliases {
     ///
     /// # Errors
     /// The flavor names an unknown alias, requests more than [`MOST_DEVICES`] devices, or has a value that is not
-    /// `ALIAS:COUNT`. Or flavor and image contradict each other.
+    /// `ALIAS:COUNT`; or the NUMA policy is unknown. Or flavor and image contradict each other.
     pub fn requests(&self, flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Vec<PciRequest>, String> {
         let forced = forced_policy(flavor, image)?;
         let Some(wanted) = spec(flavor, SPEC) else { return Ok(Vec::new()) };

@@ -15,7 +15,7 @@
 //! | `allocate`, `attach` | `POST ports` with `device_id`, `binding:host_id`, and a mark in `binding:profile` |
 //! | `undo_attach` | `GET ports` by `device_id`, `DELETE` of the port with the process's mark |
 //! | `detach`, `release` | `DELETE` of ports with a mark, `PUT ports` without `device_id` for the others |
-//! | `rebind` | `PUT ports` with another `binding:host_id`; after `bind_destination` the same as `activate_destination` |
+//! | `rebind` | `PUT ports` with another `binding:host_id`; after `bind_destination` as `activate_destination` |
 //! | `bind_destination` | `POST ports/ID/bindings`, `PUT ports` with `migrating_to` in `binding:profile` |
 //! | `activate_destination` | `PUT ports/ID/bindings/HOST/activate` |
 //! | `unbind_destination` | `DELETE ports/ID/bindings/HOST` |
