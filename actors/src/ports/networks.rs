@@ -103,7 +103,7 @@ pub enum PlugState {
     Failed,
 }
 
-/// A floating address, and the address of a port that it is mapped to.
+/// A floating address, and the port that it is mapped to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FloatingAddress {
     pub port: PortId,

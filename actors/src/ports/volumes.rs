@@ -1,8 +1,8 @@
 //! The port through which processes and the compute API use volumes. The embedded volume service and the client of a
 //! real Cinder implement the port.
 //!
-//! The service only accepts long calls (`create`, `create_snapshot`, `delete`). The caller polls `find` until the
-//! status shows the result.
+//! The service only accepts long calls (`create`, `create_snapshot`, `reimage`, `delete`, `delete_snapshot`). The
+//! caller polls `find` until the status shows the result.
 //!
 //! Every change is idempotent under an id that the caller proposes (derived from the process's id): a repeated call
 //! changes nothing. The embedded service takes the proposed id. Cinder chooses its own, so the caller uses the id in
@@ -110,7 +110,7 @@ pub struct NewVolume {
     /// The size in GiB; `None` means the size of its source.
     pub size_gb: Option<u32>,
     pub content: NewContent,
-    /// The name or id of the type; `None` means the default type.
+    /// The name or id of the type; `None` means the type of its source, or else the default type.
     pub volume_type: Option<String>,
     pub availability_zone: Option<String>,
     pub metadata: Vec<(String, String)>,

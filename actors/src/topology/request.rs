@@ -1,5 +1,5 @@
 //! The NUMA topology that a flavor and an image request. Precedence and refusals are Nova's (`numa_get_constraints`).
-//! If Nova's message does not say what to change, the message here does.
+//! Some messages also say what to change.
 
 use std::collections::BTreeSet;
 

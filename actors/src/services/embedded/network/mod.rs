@@ -68,7 +68,8 @@ pub enum NetworkCommand {
     },
     /// Changes the security groups of all ports of a device at once, or of none of them.
     ChangeDeviceGroups(DeviceGroupsChange),
-    /// Binds a port that has no device to a device on a host. A second such command changes nothing.
+    /// Binds a port that has no device, or has this one already, to the device on a host. A second such command changes
+    /// nothing.
     BindPort {
         port: PortId,
         project: ProjectId,
@@ -218,7 +219,8 @@ pub struct PortRequest {
     pub project: ProjectId,
     /// The MAC address; `None` means one that is derived from the port's id.
     pub mac: Option<String>,
-    /// The addresses; `None` means one address of each IP version that the network has.
+    /// The addresses; `None` means one address of each IP version that the network has, and one in each subnet whose
+    /// addresses derive from the MAC.
     pub addresses: Option<Vec<FixedIpRequest>>,
     /// The settings, except `port_security` and `security_groups`, which have their own fields below.
     pub settings: PortSettings,

@@ -172,7 +172,7 @@ pub enum VolumeCommand {
     Snapshot {
         asked: VolumeSnapshotRequested,
         force: bool,
-        /// Whether the caller is an administrator. Other callers may copy only snapshots of their own projects.
+        /// Whether the caller is an administrator. Otherwise the volume must be in the snapshot's project.
         is_admin: bool,
     },
     RecordSnapshotReady {
