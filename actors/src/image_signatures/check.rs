@@ -90,8 +90,8 @@ impl ImageSignatures {
         Arc::new(Self { options, keeper, clock, digests: KnownDigests::default() })
     }
 
-    /// The check of an image with these properties, for a server with the certificates `requested`. `None`: neither the
-    /// configuration nor a certificate that counts asks for a check.
+    /// The check of an image with these properties, for a server with the certificates `requested`. `None`:
+    /// verification is off, and `requested` is empty or asks for no check.
     pub(super) async fn check(
         &self,
         properties: &[(String, String)],

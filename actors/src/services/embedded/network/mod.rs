@@ -68,8 +68,8 @@ pub enum NetworkCommand {
     },
     /// Changes the security groups of all ports of a device at once, or of none of them.
     ChangeDeviceGroups(DeviceGroupsChange),
-    /// Binds a port that has no device, or has this one already, to the device on a host. A second such command changes
-    /// nothing.
+    /// Binds a port to a device on a host. The port must have no device, or have this one. A second such command
+    /// changes nothing.
     BindPort {
         port: PortId,
         project: ProjectId,
