@@ -1,4 +1,4 @@
-//! Gives each host of the fleet an agent, from the log.
+//! Gives each added host an agent, and ends the agent of each removed host.
 //!
 //! The log records that a host was added or removed, and the keeper follows the log. So a crash between the event and
 //! its effect loses nothing: the next start reads the same events.

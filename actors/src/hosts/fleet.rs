@@ -95,7 +95,7 @@ impl ConnectedHosts {
         self.drivers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds a host to the fleet. Returns false if it is there.
+    /// Adds a host to the fleet. Returns false if the host is already there.
     pub(crate) fn add_driver(&self, driver: &Arc<dyn Driver>) -> bool {
         let mut drivers = self.drivers.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = drivers.iter().all(|known| known.uri() != driver.uri());

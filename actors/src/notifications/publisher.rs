@@ -132,8 +132,8 @@ impl NotificationPublisher {
         }
     }
 
-    /// Collects the messages of one event, and returns whether it is an event of a server. The driver `log` has no
-    /// messages. An event that cannot be read is skipped, because it can never be published.
+    /// Collects the messages of one event, and returns whether it is an event of a server. The driver `log` writes its
+    /// lines at once and adds no message. An event that cannot be read is skipped, because it can never be published.
     async fn collect(
         &self,
         recorded: &Recorded,

@@ -34,7 +34,8 @@ pub enum ChangeFleetReject {
 impl Operations {
     /// Adds the hosts of a URI. They take servers as soon as they have answered.
     ///
-    /// # Errors The URI names no host, names a host that is there, or may not come over the API. Or the log is not
+    /// # Errors
+    /// The URI names no host, names a host that is there, or may not come over the API. Or the log is not
     /// available.
     pub async fn add_host(&self, uri: &str, meta: Arc<Meta>) -> Result<Position, ChangeFleetReject> {
         let known = self.hosts.fleet.drivers();
