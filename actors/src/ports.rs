@@ -2,7 +2,8 @@
 //! [`crate::services`]).
 //!
 //! There is one trait per service, and an optional one for the resources that users manage through Nova's old API.
-//! `chronova-tests` has one conformance suite per trait, which every implementation passes.
+//! `chronova-tests` has one conformance suite per trait, except for those of [`keys`]. Every implementation passes its
+//! suite.
 
 pub mod identity;
 pub mod image_resources;
@@ -112,10 +113,10 @@ pub enum PortError {
     /// The request is invalid (400).
     #[error("{0}")]
     Invalid(String),
-    /// The service refuses for now: no free address, in use, over quota (409).
+    /// The service refuses for now: no free address, or in use (409).
     #[error("{0}")]
     Conflict(String),
-    /// The caller may not do this (403).
+    /// The caller may not do this, or a quota is exceeded (403).
     #[error("{0}")]
     Forbidden(String),
     /// The service cannot do it on this host; another host may be able to.

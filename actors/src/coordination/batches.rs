@@ -18,7 +18,7 @@ impl<M> Default for Batches<M> {
 }
 
 impl<M> Batches<M> {
-    /// Adds a member to its batch. An earlier entry of the same member, for which `is_same` is true, is removed.
+    /// Adds a member to its batch, and removes the entries that `is_same` recognises as earlier ones of this member.
     /// Returns all members once there are `size` of them.
     pub fn join(&self, reservation: &str, size: u32, member: M, is_same: impl Fn(&M) -> bool) -> Option<Vec<M>> {
         let mut batches = self.lock();

@@ -1,8 +1,9 @@
-//! Digests of image content by other hash methods than that of the checksum. Each member verifies the images that it
-//! places, and only the leader places images, so one download is enough to learn a digest.
+//! Digests of image content by hash methods other than the checksum's. Each member verifies the images that it places,
+//! and only the leader places images, so one download is enough to learn a digest.
 //!
-//! A digest is a fact about the content with a checksum, whatever image, host or project has it. A restart forgets all
-//! digests; then the content is read again when it is needed. The number is bounded, and the oldest go first.
+//! A digest holds for all content with the same checksum, in any image, on any host and in any project. A restart
+//! forgets all digests; then the content is read again when it is needed. The number is bounded, and the oldest go
+//! first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};

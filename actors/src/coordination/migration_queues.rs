@@ -60,7 +60,7 @@ impl MigrationQueues {
         self.lock().progress.insert(migration, progress);
     }
 
-    /// The latest progress since start-up.
+    /// The latest progress that the migration has told since start-up.
     pub fn progress(&self, migration: ProcessId) -> Option<LiveProgress> {
         self.lock().progress.get(&migration).copied()
     }

@@ -35,7 +35,7 @@ pub enum FlavorCommand {
         flavor: FlavorId,
         key: String,
     },
-    /// `even_public`: accept the grant for a public flavor too, although it changes nothing (the API before 2.7).
+    /// `even_public`: accept a grant for a public flavor (the API before 2.7). Such a grant has no effect.
     GrantAccess {
         flavor: FlavorId,
         project: ProjectId,

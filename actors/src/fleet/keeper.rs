@@ -1,7 +1,7 @@
-//! Gives each host of the fleet an agent, from the log.
+//! Gives each added host an agent, and ends the agent of each removed host.
 //!
-//! The log has the fact that a host was added or removed; the keeper follows it. So a crash between the event and its
-//! effect loses nothing: the next start reads the same events.
+//! The log records that a host was added or removed, and the keeper follows the log. So a crash between the event and
+//! its effect loses nothing: the next start reads the same events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::hosts::agent;
 use crate::hosts::context::HostContext;
 use crate::operations::Operations;
 
-/// Opens the drivers of a URI: one for each host. The error says why it cannot be one.
+/// Opens the drivers of a URI, one for each host. The error says why the URI cannot be used.
 pub type HostOpener = Arc<dyn Fn(&str) -> Result<Vec<Arc<dyn Driver>>, String> + Send + Sync>;
 
 /// The hosts of the configuration file, and the way to open more.
@@ -35,7 +35,7 @@ impl std::fmt::Debug for HostSource {
     }
 }
 
-/// Hosts to which none can be added.
+/// A fleet to which no host can be added.
 impl From<Vec<Arc<dyn Driver>>> for HostSource {
     fn from(configured: Vec<Arc<dyn Driver>>) -> Self {
         Self { configured, opener: Arc::new(|uri| Err(format!("{uri} cannot be added to these hosts"))) }
@@ -71,7 +71,7 @@ pub(crate) struct HostKeeper {
     pub store: Arc<dyn EventStore>,
     pub operations: Arc<Operations>,
     pub opener: HostOpener,
-    /// By the host's URI. The leader's own tasks have the agents of the hosts at start.
+    /// By the host's URI.
     pub agents: BTreeMap<String, AbortHandle>,
 }
 
@@ -122,7 +122,7 @@ impl HostKeeper {
         self.deregister(host).await;
     }
 
-    /// Takes removed hosts out of the log's list of hosts, in case a crash came before that.
+    /// Takes removed hosts out of the list of hosts, in case a crash prevented this earlier.
     async fn forget_removed(&self) {
         let configured: Vec<String> = self.context.fleet.drivers().iter().map(|one| one.uri().to_owned()).collect();
         let Ok(changes) = self.context.gateway.look::<super::FleetRoot>(&super::FleetId).await else { return };

@@ -17,7 +17,7 @@ pub struct FleetId;
 #[derive(Debug, Clone, Copy)]
 pub enum FleetRoot {}
 
-/// Both are harmless if they are repeated.
+/// A repeated command changes nothing.
 #[derive(Debug, Clone)]
 pub enum FleetCommand {
     Add(HypervisorAdded),

@@ -7,9 +7,9 @@
 //! | [`topology`] | limits of sockets, cores and threads |
 //! | [`refused`] | requests that no host here can meet |
 //!
-//! Rules and precedence are Nova's (`nova.virt.hardware`); each message says what to change. The driver of a host reads
-//! the same names again ([`chronova_hypervisor::domain_xml::Hardware`]). Some hosts lack a part of the hardware. The
-//! scheduler requires the traits of hosts that have it.
+//! Rules and precedence are Nova's (`nova.virt.hardware`); most messages also say what to change. The driver of a host
+//! reads the same names again ([`chronova_hypervisor::domain_xml::Hardware`]). Some hosts lack a part of the hardware.
+//! The scheduler requires the traits of hosts that have it.
 
 mod firmware;
 mod memory;

@@ -87,7 +87,7 @@ pub(super) fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> R
     image.map_or(Ok(()), check_image)
 }
 
-/// Like [`super::check`], but checks only an image. A server may still have a flavor that `check` would refuse today.
+/// Like `check`, but checks only an image. A server may still have a flavor that `check` would refuse today.
 ///
 /// # Errors
 /// The image requests hardware that no host provides.

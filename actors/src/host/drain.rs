@@ -1,6 +1,7 @@
 //! The decisions about drains and maintenance of a host.
 //!
-//! A host that is being drained takes no new servers. Enabling the host again ends its drain and its maintenance.
+//! A host that is being drained takes no new servers. Enabling the host again cancels its drain and ends its
+//! maintenance.
 
 use chronova_events::host::{
     Departure, DepartureBegun, Disabled, DrainCancelled, DrainEnded, DrainRequested, Enabled, HostEvent, KnownHost,

@@ -204,7 +204,7 @@ impl Agent {
     }
 
     /// The traits to remove: traits that the host reported before and lacks now, and `COMPUTE_...` traits that its
-    /// driver does not report. Other traits of Placement's clients stay.
+    /// driver does not report. All other traits stay: clients of Placement may have set them.
     fn gone(&self, provider: ProviderId, known: Option<&KnownHost>, found: &HostCapabilities) -> Vec<String> {
         let shown =
             self.context.views.placement.read(|view| {
@@ -272,7 +272,7 @@ impl Agent {
         let verdict = timeout(patience, fence::judge(&*self.driver, owner)).await;
         match verdict.unwrap_or_else(|_| FenceVerdict::Unknown("the host does not say who drives it".to_owned())) {
             FenceVerdict::Admitted { taken_at } => {
-                // The doubt comes before the first call that changes the host.
+                // The doubt is recorded before the first call that changes the host.
                 fleet.doubt_until(taken_at);
                 fleet.admit(uri);
                 self.refusal = None;
@@ -339,8 +339,8 @@ impl Agent {
         self.silent_since.get_or_insert(asked);
     }
 
-    /// The time since the last answer. The agent may have been busy meanwhile, so the time counts from the heartbeat
-    /// before the first one without an answer.
+    /// The time since the last answer. It counts from one period before the first heartbeat without an answer, because
+    /// the agent may have been busy in between.
     fn silence(&self) -> Duration {
         self.context.options.heartbeat + self.silent_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -457,8 +457,8 @@ impl Agent {
         plan::doubted(remedy, || self.context.knows_place_of(row, host))
     }
 
-    /// Whether the server was deleted within one period of the search for guests of deleted servers. If a host did not
-    /// answer during the deletion, its agent removes the guest, and must not wait for the next search.
+    /// Whether the server was deleted within one period of the search for guests of deleted servers. If the host did
+    /// not answer during the deletion, its agent reaps the guest as soon as the host answers.
     fn is_just_deleted(&self, instance: InstanceId) -> bool {
         let Some(period) = self.context.options.deleted_poll else { return false };
         let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());

@@ -1,9 +1,9 @@
 //! The moment before which a log does not know everything that happened on its hosts.
 //!
-//! Another generation of a log ([`chronova_events::installation`]) may have driven the hosts: the original of a restored
-//! log until the copy took the hosts, or a copy until the original took them back. Its moves, attachments and deletions are
-//! not in this log. So code that removes something from a host because of the log first asks whether the log learned
-//! the ground for it since that moment.
+//! Another generation of a log ([`chronova_events::installation`]) may have driven the hosts: the original of a
+//! restored log until the copy took the hosts, or a copy until the original took them back. Its moves, attachments and
+//! deletions are not in this log. So code that removes something from a host because of the log first asks whether the
+//! log learned the ground for it since that moment.
 
 use chronova_events::envelope::Timestamp;
 

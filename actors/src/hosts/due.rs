@@ -63,7 +63,7 @@ impl ResyncClock {
         Self { tick: options.resync_period(), power, deleted }
     }
 
-    /// The checks when the host has connected, or when a process asks for them.
+    /// The checks that are due when the host has connected, or when a process asks for them.
     pub(super) fn all(&self) -> DueChecks {
         DueChecks { power: true, deleted: self.deleted.period.is_some() }
     }

@@ -82,7 +82,8 @@ impl std::fmt::Debug for ConnectedHosts {
 }
 
 impl ConnectedHosts {
-    /// `highest` is the highest number of a host so far; numbers may have gaps. `drivers` are those of the fleet at start.
+    /// `highest` is the highest number of a host so far; numbers may have gaps. `drivers` are those of the fleet at
+    /// start.
     pub fn new(highest: u64, drivers: Vec<Arc<dyn Driver>>) -> Arc<Self> {
         let unheard = RwLock::new(drivers.iter().map(|driver| driver.uri().to_owned()).collect());
         let numbers = HostNumbers::after(highest);
@@ -94,7 +95,7 @@ impl ConnectedHosts {
         self.drivers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds a host to the fleet. Returns false if it is there.
+    /// Adds a host to the fleet. Returns false if the host is already there.
     pub(crate) fn add_driver(&self, driver: &Arc<dyn Driver>) -> bool {
         let mut drivers = self.drivers.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = drivers.iter().all(|known| known.uri() != driver.uri());

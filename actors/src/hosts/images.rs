@@ -14,8 +14,8 @@ use crate::hosts::context::HostContext;
 use crate::image_signatures::ImageToPlace;
 use crate::process::guest::{PortImageSource, image_ref};
 
-/// Caches `images` on each of `hosts`, at most `precache_concurrency` hosts at a time. More downloads of a large image
-/// would take all of the image service's bandwidth.
+/// Caches `images` on each of `hosts`, at most `precache_concurrency` hosts at a time. More simultaneous downloads of a
+/// large image would take all of the image service's bandwidth.
 pub async fn cache(context: Arc<HostContext>, hosts: Vec<HostId>, images: Vec<ImageSnapshot>, work: Arc<Meta>) {
     let at_once = context.image_cache.precache_concurrency.max(1);
     futures::stream::iter(hosts).for_each_concurrent(at_once, |host| bring(&context, host, &images, &work)).await;

@@ -88,9 +88,10 @@ pub fn spared(believed: &Instance, remedy: ResyncAction, guest: bool, shares: im
 }
 
 /// Adapts the action to a log whose hosts another generation drove ([`super::doubt`]). The log does not say where its
-/// servers were meanwhile. So the agent neither removes nor stops a guest of a server that is on another host according to
-/// the log. `is_known`: since then, the log created the server or moved it from or to this host. Another change of the
-/// server does not count: it says nothing about a guest that moved before.
+/// servers were meanwhile. So the agent neither removes nor stops a guest whose server, according to the log, is on
+/// another host or is being evacuated to one. `is_known`: after the other generation let go of the hosts, the log
+/// created the server or moved it from or to this host. Another change of the server does not count: it says nothing
+/// about a guest that moved before.
 pub fn doubted(remedy: ResyncAction, is_known: impl FnOnce() -> bool) -> ResyncAction {
     let harms = matches!(remedy, ResyncAction::Destroy | ResyncAction::Forget | ResyncAction::Pull);
     if harms && !is_known() { ResyncAction::Doubt } else { remedy }

@@ -14,9 +14,9 @@ use crate::instance::{CallerRights, InstanceRequest, InstanceRoot};
 
 /// Requests a hard reboot of guests that ran on the host and do not run now, before they are recorded as stopped.
 ///
-/// A host on which any guest runs was not powered off. Its other guests ended by themselves, and are not started. A guest
-/// that a hard reboot is starting does not count: after a crash between two requests, the next run goes on with the
-/// guests that have no request yet. If a reboot has ended by then, the others stay off and are recorded as stopped.
+/// A host on which any guest runs was not powered off. Its other guests ended by themselves, and are not started. A
+/// guest that a hard reboot is starting does not count: after a crash between two requests, the next run goes on with
+/// the guests that have no request yet. If a reboot has ended by then, the others stay off and are recorded as stopped.
 pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let Ok(found) = driver.guests().await else { return };
     let runs = |guest: &GuestStatus| matches!(guest.power, PowerState::Running | PowerState::Paused);
@@ -45,8 +45,8 @@ fn is_rebooting(context: &HostContext, instance: InstanceId) -> bool {
     })
 }
 
-/// A server that another generation of the log may have moved to another host is left alone: two guests could then use
-/// the same disk.
+/// A server that another generation of the log may have moved to another host is left alone. Otherwise two guests could
+/// use the same disk.
 fn due(context: &HostContext, host: HostId) -> BTreeSet<InstanceId> {
     context.views.servers.read(|servers| {
         let here = servers.on_host(host).filter(|row| row.instance.alive().is_some_and(ran));

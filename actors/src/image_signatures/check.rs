@@ -15,7 +15,7 @@ use crate::coordination::known_digests::KnownDigests;
 use crate::ports::PortError;
 use crate::ports::keys::CertificateKeeper;
 
-/// The trusted certificates that are read at the same time. A request names at most 50.
+/// How many trusted certificates are read at the same time. A request names at most 50.
 const AT_ONCE: usize = 8;
 
 /// The operator's options of image signatures.
@@ -27,7 +27,8 @@ pub struct SignatureOptions {
     pub validate_certificates: bool,
     /// `[glance] default_trusted_certificate_ids`.
     pub default_trusted: Vec<String>,
-    /// `[glance] unchecked_certificates`: without a key manager, keep a request's certificates and verify nothing.
+    /// `[glance] unchecked_certificates`: without a key manager, a server keeps the certificates of its request, and
+    /// they ask for no check.
     pub unchecked: bool,
 }
 
@@ -89,8 +90,8 @@ impl ImageSignatures {
         Arc::new(Self { options, keeper, clock, digests: KnownDigests::default() })
     }
 
-    /// The check of an image with these properties, for a server with the certificates `requested`. `None`: neither the
-    /// configuration nor the server asks for a check.
+    /// The check of an image with these properties, for a server with the certificates `requested`. `None`:
+    /// verification is off, and `requested` is empty or asks for no check.
     pub(super) async fn check(
         &self,
         properties: &[(String, String)],

@@ -11,7 +11,8 @@ pub enum SignatureFault {
     /// Nova's `CertificateValidationFailed`.
     #[error("Image signature certificate validation failed for certificate: {certificate}. {reason}")]
     Certificate { certificate: String, reason: String },
-    /// `[glance] enable_certificate_validation` is on, and neither the request nor the configuration names certificates.
+    /// `[glance] enable_certificate_validation` is on, and neither the request nor the configuration names
+    /// certificates.
     #[error(
         "Image signature certificate validation enabled, but no trusted certificate IDs were provided. Unable to \
          validate the certificate used to verify the image signature."

@@ -2,8 +2,8 @@
 //!
 //! | the content's digest | what happens |
 //! |---|---|
-//! | is the image's checksum (same hash method), or is known | the signature is verified first; then the image is placed |
-//! | is not known, and the host lacks the image | the download is hashed, and fails at its end if the signature is wrong |
+//! | is the image's checksum (same hash method), or is known | the signature is verified before the image is placed |
+//! | is not known, and the host lacks the image | the download is hashed, and fails at its end on a wrong signature |
 //! | is not known, and the host has the image | the image service's content is read once, and hashed |
 //!
 //! The digest of a hashed download is kept only after the host has found the content's checksum right.

@@ -151,7 +151,7 @@ async fn place(
     placed.map_err(|error| error.to_string())
 }
 
-/// Whether the host has the image, which it then does not read.
+/// Whether the host has the image. A host that has it does not read the source.
 async fn has_image(host: &Arc<dyn Driver>) -> bool {
     let source = Counted::new(b"");
     let _ = host.ensure_image(&image(), Arc::clone(&source) as _).await;
@@ -330,7 +330,7 @@ fn chains_are_built_as_in_cursive() {
         ("leaf", &["impostor", "root", "middle-a", "middle-b"], Ok(())),
         ("root", &["root"], Ok(())),
         ("root", &["impostor"], Err(base.to_owned())),
-        // A self-signed certificate without authority, even if it is trusted.
+        // A self-signed certificate that may not sign others is refused, even if it is trusted.
         ("alone", &["alone"], Err(base.to_owned())),
         ("of-no-authority", &["root", "no-authority"], Err(base.to_owned())),
         ("of-no-signer", &["root", "no-signer"], Err(base.to_owned())),

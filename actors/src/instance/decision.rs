@@ -22,7 +22,7 @@ pub struct CallerRights {
 /// Hardware that binds a server to its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostBoundHardware {
-    /// A TPM: only the server's owner can read its secret.
+    /// A TPM: only users of the server's project can read its secret.
     Vtpm,
     /// Memory that the host encrypts.
     Sev,
@@ -94,7 +94,7 @@ pub enum InstanceReject {
     /// Nova's `UnsupportedMachineType` and `InvalidMachineTypeUpdate`.
     #[error("machine type {from:?} cannot become {to:?}")]
     MachineType { from: String, to: String },
-    /// The record comes from a process that does not own the server's task now. Or an earlier move must end before the
+    /// A record comes from a process that does not own the server's task now, or an earlier move must end before the
     /// requested move.
     #[error("another process is at work on the server")]
     Superseded,

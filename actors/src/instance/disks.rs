@@ -164,7 +164,8 @@ pub fn root_name(server: &Alive) -> String {
     recorded.unwrap_or_else(|| format!("/dev/{}a", prefix(disk_bus(server.hardware_image()))))
 }
 
-/// The sizes of the flavor's ephemeral disk (GiB) and swap disk (MiB), each only if the request has none of its kind.
+/// The sizes of the flavor's ephemeral disk (GiB) and swap disk (MiB). `None` if the flavor has none, or if the request
+/// has a disk of that kind.
 pub fn of_flavor(flavor: &FlavorSnapshot, devices: &[BlockDevice]) -> (Option<u32>, Option<u32>) {
     let asks = |is_kind: fn(&BlockDevice) -> bool| devices.iter().any(is_kind);
     let ephemeral = Some(flavor.ephemeral_gib).filter(|size| *size > 0 && !asks(BlockDevice::is_ephemeral));

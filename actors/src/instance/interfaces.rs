@@ -29,8 +29,8 @@ pub(super) fn detach(server: &Alive, process: ProcessId, port: PortId, asker: Ca
     }
 }
 
-/// Requests the detachment of a port that no longer exists. Neither a lock nor another task refuses it. A server that is
-/// being built or deleted keeps the port; a delete releases all interfaces anyway.
+/// Requests the detachment of a port that no longer exists. Neither a lock nor another task refuses it. A server that
+/// is being built or deleted keeps the port; a delete releases all interfaces anyway.
 pub(super) fn lose(server: &Alive, process: ProcessId, port: PortId) -> InstanceDecision {
     let leaving = matches!(server.ongoing, Some(OngoingTask::Delete { .. }));
     match has(server, port) && !leaving && server.building().is_none() {
@@ -39,8 +39,8 @@ pub(super) fn lose(server: &Alive, process: ProcessId, port: PortId) -> Instance
     }
 }
 
-/// Updates the interfaces that the server has. `nics` is an earlier answer of the network service. An interface that was
-/// attached or detached since then stays as its process recorded it.
+/// Updates the interfaces that the server has. `nics` is an earlier answer of the network service. An interface that
+/// was attached or detached since then stays as its process recorded it.
 pub(super) fn refresh(server: &Alive, nics: &[NicInfo]) -> InstanceDecision {
     let now: Vec<NicInfo> = server
         .nics

@@ -1,7 +1,7 @@
 //! Decisions about the machine type of a server's guest.
 //!
 //! States and allowed changes are those of Nova's `nova-manage libvirt update_machine_type`: the guest is off, and the
-//! new type is a version of the same board that is not older. An alias (`q35`) and a version (`pc-q35-7.2`) do not
+//! new type is the same or a newer version of the same board. An alias (`q35`) and a version (`pc-q35-7.2`) do not
 //! replace each other. `force` skips the rules for boards and versions. The guest must still be off, and the board
 //! known.
 
@@ -44,7 +44,7 @@ pub(super) fn change(server: &Alive, machine_type: String, force: bool) -> Insta
     }
 }
 
-/// Whether both are aliases of the same board, or the new type is a version of it that is not older.
+/// Whether both are aliases of one board, or both are versions of one board and `to` is not older.
 fn is_update(from: &str, to: &str) -> bool {
     match (board(from), board(to)) {
         (Some((from, None)), Some((to, None))) => from == to,

@@ -1,7 +1,7 @@
 //! Records about a server: facts that have happened, on a host or in a process.
 //!
-//! Only this crate sends records (mostly its processes and host agents), so no other crate can name them. A record
-//! that comes too late leads to no event. Nor does a repeated one, except reports of progress and of a search that
+//! Only this crate sends records (mostly its processes and host agents), so no other crate can name them. A record that
+//! comes too late leads to no event. A repeated record leads to an event only if it reports progress, or a search that
 //! found no host.
 
 use chronova_events::ids::{BlockDeviceId, HostId, ImageId, PortId, ProcessId};

@@ -38,7 +38,7 @@ pub enum InstanceRequest {
         process: ProcessId,
         overtakes: ProcessId,
     },
-    /// Soft-deletes the server; deletes it for good if there never was a guest.
+    /// Soft-deletes the server. Deletes it for good if it never had a guest or is offloaded.
     SoftDelete {
         process: ProcessId,
         asker: CallerRights,
@@ -288,7 +288,7 @@ pub enum InstanceChange {
     Tags(TagChange),
 }
 
-/// A change of metadata. The decision merges it with the present state, so that two writers of different keys both
+/// A change of metadata. The decision merges `Set` with the present state, so that two writers of different keys both
 /// succeed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MetadataChange {

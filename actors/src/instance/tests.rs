@@ -222,8 +222,8 @@ fn power_actions_are_allowed_where_nova_allows_them() {
     assert_eq!(never_built().when(power(RebootHard)), Err(Reject::NeverLaunched { action: "reboot" }));
 }
 
-/// Nova allows an action only at `task_state` None. A hard reboot may overtake some tasks, but neither a start nor a
-/// stop (`task_states.ALLOW_REBOOT`).
+/// Nova allows an action only at `task_state` None. A hard reboot may overtake some tasks (`task_states.ALLOW_REBOOT`);
+/// a start and a stop are not among them.
 #[test]
 fn during_a_task_only_a_hard_reboot_is_allowed_and_not_always() {
     let task = |action| match action {

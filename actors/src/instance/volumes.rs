@@ -118,8 +118,8 @@ pub(super) fn record(server: &Alive, record: InstanceVolumeRecord) -> InstanceDe
         |device: BlockDeviceId, process, event: InstanceEvent| worked_on(server, device, process).map(|_| vec![event]);
     match record {
         InstanceVolumeRecord::Prepared { process, devices } => {
-            // Only a process that builds the server, moves it or removes it from its host may record prepared volumes.
-            // A cancelled process releases its own volumes instead.
+            // Only a process that builds, unshelves or moves the server, or removes it from its host, may record
+            // prepared volumes. A cancelled process releases its own volumes instead.
             if server.interruptible() != Some(process) && leaving(server) != Some(process) {
                 return Err(InstanceReject::Superseded);
             }

@@ -1,8 +1,8 @@
 //! The placement ledger: the only place where capacity is claimed.
 //!
 //! There are two kinds of callers. Processes, host agents and reconcilers use [`LedgerCommand::Report`], `ClaimAll`,
-//! `Release` and the commands of `mirror` and `moves`, which can be repeated without harm. Clients of the Placement API
-//! use the other commands, which follow the API's rules (generations as optimistic locks, inventories in use,
+//! `Release` and the commands of `mirror` and `moves`. All these can be repeated without harm. Clients of the Placement
+//! API use the other commands. Those follow the API's rules (generations as optimistic locks, inventories in use,
 //! capacity). The files of those commands are named after the API's resources.
 
 mod allocations;

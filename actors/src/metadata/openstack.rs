@@ -103,8 +103,8 @@ pub(super) fn document(
     }
 }
 
-/// The vendor data of each service under the service's name, and the operator's file under `static`. A service with the
-/// name `static` is ignored.
+/// The vendor data of each service under the service's name, and the operator's file under `static`. If there is a
+/// file, a service with the name `static` is ignored.
 fn vendor_data_2(fixed: Option<&Value>, said: Option<&Map<String, Value>>) -> Value {
     let mut all = Map::new();
     all.extend(fixed.map(|fixed| ("static".to_owned(), fixed.clone())));

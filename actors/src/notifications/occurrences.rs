@@ -67,7 +67,8 @@ pub(super) struct Occurrence {
     pub fault: Option<FaultInfo>,
     /// Whether the payload shows the server's state before the event, not the state after it.
     pub as_before: bool,
-    /// The host that the notification names as its publisher; `None`: the server's host.
+    /// The host that the notification names as its publisher; `None`: the server's host, or the API if the server has
+    /// none.
     pub publisher: Option<String>,
 }
 
@@ -107,7 +108,8 @@ impl Occurrence {
     }
 }
 
-/// The notifications of an event: those of the action in Nova's order, then `instance.update`, which Nova sends earlier.
+/// The notifications of an event: those of the action in Nova's order, then `instance.update`, which Nova sends
+/// earlier.
 pub(super) fn occurrences(
     event: &InstanceEvent,
     moment: &ServerMoment,

@@ -50,7 +50,7 @@ pub struct NotificationOptions {
     pub state_changes: StateChangeUpdates,
     /// Whether payloads list block devices.
     pub block_devices: bool,
-    /// The priority of notifications of successes, for example `INFO`.
+    /// The priority of notifications without a fault, for example `INFO`.
     pub level: String,
     /// The topics of unversioned notifications.
     pub topics: Vec<String>,

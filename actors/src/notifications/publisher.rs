@@ -26,7 +26,7 @@ use super::{unversioned, versioned};
 use crate::gateway::CommandGateway;
 use crate::server_options::ServerOptions;
 
-/// The most events of one batch, after which the position is recorded.
+/// The limit on the events of one batch. The position is recorded after each batch that has an event of a server.
 const BATCH: usize = 64;
 /// The pause after a failure, which doubles up to the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -62,8 +62,8 @@ impl std::fmt::Debug for NotificationPublisher {
 }
 
 impl NotificationPublisher {
-    /// Publishes until the future is dropped, or until the log cannot be followed any more. Without drivers, only records
-    /// that notifications are turned off.
+    /// Publishes until the future is dropped, or until the log cannot be followed any more. Without drivers, only
+    /// records that notifications are turned off.
     pub async fn run(mut self) {
         if self.options.drivers.is_empty() {
             return self.end().await;
@@ -132,8 +132,8 @@ impl NotificationPublisher {
         }
     }
 
-    /// Collects the messages of one event, and returns whether it is an event of a server. The driver `log` has no
-    /// messages. An event that cannot be read is skipped, because it can never be published.
+    /// Collects the messages of one event, and returns whether it is an event of a server. The driver `log` writes its
+    /// lines at once and adds no message. An event that cannot be read is skipped, because it can never be published.
     async fn collect(
         &self,
         recorded: &Recorded,

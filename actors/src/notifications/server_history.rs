@@ -20,7 +20,7 @@ const PAGE: usize = 512;
 /// The most requests whose users are remembered for one server.
 const REQUESTS: usize = 8;
 
-/// The user or program that asked for a change.
+/// The user that asked for a change, and the user's project. Both are `None` if a program asked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Initiator {
     pub user: Option<UserId>,

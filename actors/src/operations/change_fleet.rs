@@ -16,7 +16,7 @@ use crate::fleet::{FleetCommand, FleetId, FleetRoot};
 /// Why the fleet was not changed.
 #[derive(Debug, Error)]
 pub enum ChangeFleetReject {
-    /// The URI names no host.
+    /// The URI names no host, or may not come over the API.
     #[error("{0}")]
     NoHost(String),
     /// A host with this URI is there.
@@ -35,7 +35,8 @@ impl Operations {
     /// Adds the hosts of a URI. They take servers as soon as they have answered.
     ///
     /// # Errors
-    /// The URI names no host, or one that is there; the log is not available.
+    /// The URI names no host, names a host that is there, or may not come over the API. Or the log is not
+    /// available.
     pub async fn add_host(&self, uri: &str, meta: Arc<Meta>) -> Result<Position, ChangeFleetReject> {
         let known = self.hosts.fleet.drivers();
         check_uri(uri, known.iter().any(|driver| driver.uri().starts_with("sim:")))
@@ -57,8 +58,8 @@ impl Operations {
             return Err(ChangeFleetReject::TakesServers);
         }
         self.remove_providers(&meta, host.id).await.map_err(ChangeFleetReject::Remove)?;
-        // After a crash before this event, the host is still known and disabled. After a crash later, the keeper of hosts
-        // forgets it.
+        // After a crash before this event, the host is still known, and still disabled or down. After a crash later,
+        // the keeper of hosts forgets it.
         let remove = HypervisorRemoved { uri: host.uri.clone(), host: host.id };
         let position = self.change(FleetCommand::Remove(remove), Arc::clone(&meta)).await?;
         self.forget_host(meta, host.id).await.map_err(ChangeFleetReject::Remove)?;
@@ -71,8 +72,8 @@ impl Operations {
     }
 }
 
-/// Checks a URI that comes over the API. libvirt's parameters and some transports name programs and files of this machine,
-/// so only the configuration file may give them. Simulated hosts belong to a simulated fleet.
+/// Checks a URI that comes over the API. libvirt's parameters and some transports name programs and files of this
+/// machine, so only the configuration file may give them. Simulated hosts belong to a simulated fleet.
 fn check_uri(uri: &str, simulates: bool) -> Result<(), String> {
     let (scheme, rest) = uri.split_once("://").unwrap_or((uri, ""));
     let (driver, transport) = scheme.split_once('+').unwrap_or((scheme, ""));

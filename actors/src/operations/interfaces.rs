@@ -99,7 +99,8 @@ impl Operations {
         }
     }
 
-    /// Adds an address to a server, or removes one, and then records the server's present addresses.
+    /// Adds an address to a server, or removes one, and then records the server's present addresses if the network
+    /// service tells them.
     ///
     /// # Errors
     /// The network service refuses, or the log is not available.

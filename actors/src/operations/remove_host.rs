@@ -42,7 +42,8 @@ impl Operations {
         self.forget_host(meta, host).await
     }
 
-    /// Removes the host's providers. The ledger refuses a host with claims, and no server can claim the host afterwards.
+    /// Removes the host's providers. The ledger refuses a host with claims, and no server can claim the host
+    /// afterwards.
     pub(super) async fn remove_providers(&self, meta: &Arc<Meta>, host: HostId) -> Result<(), RemoveHostReject> {
         if self.queries.views.servers.read(|servers| servers.on_host(host).next().is_some()) {
             return Err(RemoveHostReject::HasServers);

@@ -113,8 +113,8 @@ impl Operations {
         self.make_image(meta, call, draft, process, snapshot).await
     }
 
-    /// Shelves the server: an image keeps its disk until it is unshelved. A volume-backed server needs no image,
-    /// because its volume stays, and it leaves its host at once.
+    /// Shelves the server. An image keeps the server's disk until the server is unshelved. A volume-backed server needs
+    /// no image, because its volume stays. Such a server leaves its host at once.
     ///
     /// # Errors
     /// The server's state does not allow it, the image service refuses, or the log is not available.

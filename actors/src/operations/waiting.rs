@@ -33,7 +33,7 @@ pub(super) enum ProcessEnd {
 }
 
 impl Operations {
-    /// Like [`send`](Self::send), but returns when the read models show the events.
+    /// Like [`send`](Self::send), but returns when the read models show the events, or after [`LAG`].
     pub(super) async fn send_shown<A: Reachable>(
         &self,
         id: &A::Id,

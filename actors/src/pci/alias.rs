@@ -131,8 +131,8 @@ impl PciAliases {
         Ok(Self(aliases))
     }
 
-    /// The devices of a server that exists. Returns an empty list if the flavor lacks the extra spec, even if flavor
-    /// and image contradict each other, because the server already exists.
+    /// The devices of an existing server. If the flavor lacks the extra spec, the list is empty, and no contradiction
+    /// of flavor and image is reported.
     ///
     /// # Errors
     /// As [`Self::requests`].
@@ -148,7 +148,7 @@ impl PciAliases {
     ///
     /// # Errors
     /// The flavor names an unknown alias, requests more than [`MOST_DEVICES`] devices, or has a value that is not
-    /// `ALIAS:COUNT`. Or flavor and image contradict each other.
+    /// `ALIAS:COUNT`; or the NUMA policy is unknown. Or flavor and image contradict each other.
     pub fn requests(&self, flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Vec<PciRequest>, String> {
         let forced = forced_policy(flavor, image)?;
         let Some(wanted) = spec(flavor, SPEC) else { return Ok(Vec::new()) };

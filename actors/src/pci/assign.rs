@@ -1,7 +1,7 @@
 //! Chooses the devices of a host that a guest gets.
 //!
-//! A device is free if no guest has it. A physical function is free only if its virtual functions are, too, and a
-//! virtual function only if its physical function is.
+//! A device is free if no guest has it. While a guest has a physical function, its virtual functions are not free.
+//! While a guest has one of the virtual functions, the physical function is not free.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -54,8 +54,8 @@ pub trait KeyManager: Send + Sync {
 /// The certificates that a key manager keeps. Images are signed by their keys.
 #[async_trait]
 pub trait CertificateKeeper: Send + Sync {
-    /// The certificate with this id, in PEM or DER, for the user whose request began `work`. `Invalid` names a secret
-    /// that is no certificate. An id that is no UUID is `NotFound`.
+    /// The certificate with this id, in PEM or DER, for the user whose request began `work`. `Invalid`: the secret is
+    /// no certificate. An id that is no UUID is `NotFound`.
     async fn certificate(&self, id: &str, work: &Meta) -> Result<Vec<u8>, PortError>;
 }
 

@@ -10,12 +10,12 @@
 //!
 //! | call | Neutron's part in it |
 //! |---|---|
-//! | `check`, `check_attach` | the user's `GET networks`, `ports`, `security-groups`; Chronova's own `GET quotas`, `ports` |
+//! | `check`, `check_attach` | a user's `GET networks`, `ports`, `security-groups`; Chronova's `GET quotas`, `ports` |
 //! | `check_auto` | the user's `GET networks`, `auto-allocated-topology` |
 //! | `allocate`, `attach` | `POST ports` with `device_id`, `binding:host_id`, and a mark in `binding:profile` |
 //! | `undo_attach` | `GET ports` by `device_id`, `DELETE` of the port with the process's mark |
 //! | `detach`, `release` | `DELETE` of ports with a mark, `PUT ports` without `device_id` for the others |
-//! | `rebind` | `PUT ports` with another `binding:host_id`; `PUT ports/ID/bindings/HOST/activate` after `bind_destination` |
+//! | `rebind` | `PUT ports` with another `binding:host_id`; after `bind_destination` as `activate_destination` |
 //! | `bind_destination` | `POST ports/ID/bindings`, `PUT ports` with `migrating_to` in `binding:profile` |
 //! | `activate_destination` | `PUT ports/ID/bindings/HOST/activate` |
 //! | `unbind_destination` | `DELETE ports/ID/bindings/HOST` |
@@ -103,7 +103,7 @@ pub enum PlugState {
     Failed,
 }
 
-/// A floating address, and the address of a port that it is mapped to.
+/// A floating address, and the port that it is mapped to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FloatingAddress {
     pub port: PortId,
@@ -201,8 +201,8 @@ pub trait NetworkService: Send + Sync + 'static {
         caller: &ServiceCaller,
     ) -> Result<(), PortError>;
 
-    /// Removes a security group from all ports of the server. It refuses like
-    /// [`add_security_group`](Self::add_security_group); `NotFound` also means that no port has the group.
+    /// Removes a security group from all ports of the server. The refusals are those of
+    /// [`add_security_group`](Self::add_security_group). `NotFound` also means that no port has the group.
     async fn remove_security_group(
         &self,
         instance: InstanceId,

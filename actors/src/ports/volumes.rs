@@ -1,14 +1,14 @@
 //! The port through which processes and the compute API use volumes. The embedded volume service and the client of a
 //! real Cinder implement the port.
 //!
-//! The service only accepts long calls (`create`, `create_snapshot`, `delete`). The caller polls `find` until the
-//! status shows the result.
+//! The service only accepts long calls (`create`, `create_snapshot`, `reimage`, `delete`, `delete_snapshot`). The
+//! caller polls `find` until the status shows the result.
 //!
 //! Every change is idempotent under an id that the caller proposes (derived from the process's id): a repeated call
-//! changes nothing. The embedded service takes the proposed id. Cinder chooses its own, so the caller uses the id in the
-//! answer. The client of Cinder finds a volume or a snapshot by the proposed id, too, but not an attachment. A repeated
-//! `reserve` returns the server's incomplete attachment. `release_others` also ends attachments with ids that the
-//! caller never received.
+//! changes nothing. The embedded service takes the proposed id. Cinder chooses its own, so the caller uses the id in
+//! the answer. The client of Cinder finds a volume or a snapshot by the proposed id, too, but not an attachment. A
+//! repeated `reserve` returns the server's incomplete attachment. `release_others` also ends attachments with ids that
+//! the caller never received.
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ pub struct NewVolume {
     /// The size in GiB; `None` means the size of its source.
     pub size_gb: Option<u32>,
     pub content: NewContent,
-    /// The name or id of the type; `None` means the default type.
+    /// The name or id of the type; `None` means the type of its source, or else the default type.
     pub volume_type: Option<String>,
     pub availability_zone: Option<String>,
     pub metadata: Vec<(String, String)>,
@@ -172,7 +172,7 @@ pub trait VolumeService: Send + Sync + 'static {
     async fn list_snapshots(&self, project: &ProjectId, all: bool) -> Result<Vec<SnapshotInfo>, PortError>;
 
     /// Accepts a new volume, and reserves quota. The volume is `creating`, and then `available` or `error`. Without
-    /// `is_admin`, the volume's project must see the source and may use the type.
+    /// `is_admin`, the volume's project must be allowed to see the source and to use the type.
     async fn create(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> Result<VolumeInfo, PortError>;
 
     /// Accepts the deletion of a volume. Succeeds if the volume is already gone.
@@ -273,7 +273,8 @@ pub trait VolumeService: Send + Sync + 'static {
     }
 
     /// Removes the leftovers of deleted volumes from a host that answers. A service that keeps no volume on compute
-    /// hosts has nothing to do. `doubt`: a volume from before may be on this host although the log has it elsewhere.
+    /// hosts has nothing to do. `doubt`: a volume from before that moment may be on this host although the log has it
+    /// elsewhere.
     async fn sweep_host(&self, _host: HostId, _driver: &Arc<dyn Driver>, _doubt: CopyDoubt) {}
 }
 

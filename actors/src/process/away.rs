@@ -53,7 +53,8 @@ pub(super) async fn keep(work: &StepRun, server: &Alive) -> Result<(), StepError
     record(work, devices).await
 }
 
-/// Releases the attachments that [`keep`] created but did not record, because the server was not offloaded after all.
+/// Releases the attachments that [`keep`] created but did not record, because another process has overtaken this
+/// process.
 pub(super) async fn let_go(work: &StepRun) -> Result<(), StepError> {
     let instance = work.context.gateway.look::<InstanceRoot>(&work.instance_id()).await?;
     // The attachments must be released even if the server is deleted by now.

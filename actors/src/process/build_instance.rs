@@ -211,8 +211,8 @@ async fn allocate_network(work: &StepRun) -> Result<StepOutput, StepError> {
     Ok(StepOutput::Nics(nics))
 }
 
-/// Allocates the interfaces. As in Nova, any failure is tried again as often as `[DEFAULT] network_allocate_retries`
-/// says. Each attempt finds the interfaces that an earlier one has allocated.
+/// Allocates the interfaces. As in Nova, the step tries again after a failure, at most `[DEFAULT]
+/// network_allocate_retries` times. Each attempt finds the interfaces that an earlier one has allocated.
 async fn allocate(work: &StepRun, wanted: InterfacesRequest) -> Result<Vec<NicInfo>, StepError> {
     const LONGEST: Duration = Duration::from_secs(30);
     let (networks, options) = (&work.context.networks, &work.context.options);
@@ -272,8 +272,8 @@ fn aborted(work: &StepRun, error: &StepError) -> StepError {
     StepError::fatal(500, &format!("Build of instance {} aborted: {reason}", work.instance_id()), error.to_string())
 }
 
-/// Destroys the guest, even if the step has no record. After a crash before the record, only the server's placement
-/// names the host.
+/// Destroys the guest, even if `claim_host` has no record. After a crash before that record, only the server's
+/// placement names the host.
 async fn destroy_guest(work: &StepRun) -> Result<(), StepError> {
     let recorded = work.running.host().map(|(host, _)| host);
     let placed = match recorded {

@@ -67,8 +67,8 @@ pub(super) async fn prepare(
     Ok(StepOutput::Nothing)
 }
 
-/// The proposed id of a new volume. A repeated step gets the same id. Another attempt gets another id, because its volume
-/// may be on another host.
+/// The proposed id of a new volume. A repeated step gets the same id. Another attempt gets another id, because its
+/// volume may be on another host.
 fn new_volume(work: &StepRun, device: &BlockDevice) -> VolumeId {
     let name = format!("{}-{}", device.id, work.running.attempt);
     VolumeId::derive(work.running.process.0, &format!("volume-{name}"))

@@ -2,7 +2,7 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `clear_source` | removes guest and disks at the source; keeps disks in place, and removes their copy |
+//! | `clear_source` | removes guest and disks at the source; if the disks stay in place, removes their copy instead |
 //! | `release_claim` | releases the claim on the source host |
 //! | `settle_quota` | reduces the quota to the new flavor |
 

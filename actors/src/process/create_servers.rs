@@ -8,8 +8,7 @@
 //!
 //! The process records only failures ([`Task::records_only_failure`]): the record of the last server means success. The
 //! request itself is in memory ([`CreateRequests`](crate::coordination::CreateRequests)). A crash loses the request and
-//! the client's connection, so the next leader undoes the process, unless all its servers are recorded. A deleted
-//! server holds its quota until its deletion is done, like every server.
+//! the client's connection, so the next leader undoes the process, unless all its servers are recorded.
 
 use chronova_events::ids::{InstanceId, ProcessId, ProjectId, ServerGroupId};
 use chronova_events::instance::Instance;

@@ -1,4 +1,4 @@
-//! The decisions of a process: they refuse any record that `plan` could not have led to.
+//! The decisions of a process: they refuse records in an order that `plan` never leads to.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold as _;

@@ -65,11 +65,11 @@ pub type ConcludeFn = for<'a> fn(&'a StepRun, ProcessOutcome) -> BoxFuture<'a, R
 pub struct Step {
     pub name: &'static str,
     pub run: StepFn<StepOutput>,
-    /// The undo; `None` if the step leaves nothing behind.
+    /// The undo; `None` if there is nothing to undo.
     pub undo: Option<StepFn<()>>,
 }
 
-/// The table of a process's steps, in their order. A step that leaves nothing behind has no undo.
+/// The table of a process's steps, in their order. A step without `undone by` has nothing to undo.
 macro_rules! steps {
     ($( $name:literal => $run:path $(, undone by $undo:path)?; )+) => {
         &[ $( $crate::process::definition::Step {

@@ -1,8 +1,8 @@
 //! Plans the next action of a drain on one server of its host. All functions are pure.
 //!
 //! A drain live-migrates a guest that is running or paused. It cold-migrates a server that is off, and confirms the
-//! migration. It waits until a server's task has ended. A server that cannot be moved stays, with a reason that says
-//! what to do.
+//! migration. It waits until a server's task has ended. A server that cannot be moved stays, and the drain records the
+//! reason.
 
 use chronova_events::host::{Departure, LeavingServer};
 use chronova_events::ids::HostId;

@@ -46,7 +46,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let process = work.running.process;
         match outcome {
             ProcessOutcome::Succeeded => {
-                // A delete that has overtaken this process cleans up itself.
+                // If a delete has overtaken this process, the delete cleans up.
                 let Some(subject) = moving::subject(work).await? else { return Ok(()) };
                 if !moving::is_mine(work, &subject.server) {
                     return Ok(());

@@ -31,7 +31,7 @@ pub(super) async fn prepare(work: &StepRun, host: HostId, server: &Alive) -> Res
     futures::try_join!(cache_image(work, host, server, source), connect(work, host, server)).map(drop)
 }
 
-/// Like [`prepare`], but copies a deleted image from the server's present host.
+/// Like [`prepare`]. If the image service does not give the image, the cache of the host `from` does.
 pub(super) async fn prepare_from(work: &StepRun, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
     futures::try_join!(fetch_image(work, from, host, server), connect(work, host, server)).map(drop)
 }
@@ -341,7 +341,8 @@ fn image_machine(image: &ImageSnapshot) -> Option<&str> {
 
 /// The hardware properties of the image and of the flavor, with the machine type. Users can write any property into an
 /// image. So only properties with the prefixes of Nova's image properties are used (`nova.objects.image_meta`). Names
-/// with a colon come only from the flavor, because some of them limit the guest's resources.
+/// with a colon come only from the flavor, because some of them limit the guest's resources. Required traits are the
+/// exception.
 fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<&str>) -> Vec<(String, String)> {
     let of_images = |name: &str| {
         !name.contains(':') && name != machine::PROPERTY && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of))

@@ -31,7 +31,7 @@ pub(super) async fn copy_disk(work: &StepRun, image: ImageId) -> Result<(), Step
     turn::advance(work, WorkStage::PendingUpload).await?;
     let driver = work.driver(placed.host)?;
     let snapshots = driver.snapshots().needed().map_err(StepError::only_here)?;
-    // The image was created with its format, whatever the option says by now.
+    // The image keeps the format of its creation, even if the option has changed since.
     let format = guest::image_format(&work.context.images.format_of(image, &work.meta).await?);
     match snapshots.copy_root(work.instance_id(), image, format, quiesce(&server)).await {
         Ok(_) => Ok(()),

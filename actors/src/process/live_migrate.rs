@@ -6,7 +6,7 @@
 //! | `check_target` | asks the destination whether the guest can run there, and both hosts how its disks get there | |
 //! | `wait_turn` | waits for a place in the source's queue of live migrations | |
 //! | `bind_ports` | binds the ports to the destination as well | deleting those bindings |
-//! | `prepare_target` | creates networks, filters and, if they are copied, disks | removing them |
+//! | `prepare_target` | creates networks and filters; creates the disks if they are copied | removing the disks |
 //! | `migrate` | starts the migration, and watches it to its end | aborting it |
 //!
 //! The last step ends only when the reports of both hosts show where the guest is ([`super::crossing`]). It never

@@ -105,9 +105,9 @@ macro_rules! processes {
             }
         }
 
-        /// The optional part of a driver that a task requires. On a host that lacks the part, the task fails before its
-        /// first step. A process that may go to another host names no part here, and neither does a process that needs
-        /// a part for some servers only. Their steps ask the driver for the part.
+        /// The optional part that a task requires of the driver of the server's present host. If the driver lacks the
+        /// part, the task fails before its first step. If only a new host needs a part, or if only some servers need
+        /// it, the steps ask the driver for the part.
         fn need_of(task: &Task) -> Option<Capability> {
             match task {
                 $($task => processes!(@need $($capability)?)),+

@@ -72,7 +72,8 @@ async fn probe_host(work: &StepRun, end: &Placed) -> (Option<GuestMigrationState
     }
 }
 
-/// Migrates the guest. Returns only when it is certain where the guest is, or when the server is being deleted.
+/// Migrates the guest. Returns only when it is certain where the guest is, when the server is being deleted, or when
+/// the migration has ended.
 pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     let mut watch = MigrationWatch::new();
     loop {
@@ -374,7 +375,7 @@ fn warn_overdue(work: &StepRun, subject: &MovingServer, action: &str) {
     );
 }
 
-/// The allowed downtime in milliseconds after `step` of `steps` steps, of which the last allows `most`.
+/// The allowed downtime in milliseconds after `step` of `steps` steps. The last step allows `most`.
 fn downtime(step: u64, most: u64, steps: u64) -> u64 {
     let first = most / steps;
     first + step * most.saturating_sub(first) / steps

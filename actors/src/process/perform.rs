@@ -74,7 +74,7 @@ struct ProcessExecution<'a> {
     must_write: bool,
     /// Elapses when records have waited for too long.
     patience: Option<Pin<Box<Sleep>>>,
-    /// Whether an earlier run may have done steps without a record, which this run has not undone yet.
+    /// Whether this run must still undo steps that an earlier run may have done without a record.
     unswept: bool,
 }
 

@@ -5,7 +5,7 @@
 //! | `check_host` | if the image is another one, checks that the host may run it |
 //! | `prepare_host` | loads the image into the host's cache, creates networks and filters |
 //! | `write_volume` | if the root disk is a volume that gets the image, powers the guest off and writes the image |
-//! | `respawn` | creates new disks and a new definition, starts the guest; powers it off again if the server is stopped |
+//! | `respawn` | creates new disks and a definition, starts the guest; powers it off again if the server is stopped |
 //!
 //! No step has an undo, because a rebuild removes the old disks. A failure leaves the server in error, and the user can
 //! rebuild it again.

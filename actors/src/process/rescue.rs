@@ -2,7 +2,7 @@
 //!
 //! | step | does | undone by |
 //! |---|---|---|
-//! | `prepare_host` | caches and verifies the rescue image, creates networks and filters | (kept: a cache, and shared) |
+//! | `prepare_host` | caches and verifies the rescue image, creates networks and filters | (kept: cached, shared) |
 //! | `power_off` | powers the guest off | starting it, if it ran |
 //! | `rescue` | creates the rescue disk, defines and starts the guest with it | restoring definition and power state |
 

@@ -40,7 +40,7 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
         let Some(subject) = moving::subject(work).await? else { return Ok(()) };
         match outcome {
             ProcessOutcome::Succeeded => {
-                // A delete that has overtaken this process cleans up itself.
+                // If a delete has overtaken this process, the delete cleans up.
                 if !moving::is_mine(work, &subject.server) {
                     return Ok(());
                 }

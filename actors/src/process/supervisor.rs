@@ -1,4 +1,4 @@
-//! Executes every requested process, each only once at a time.
+//! Executes every requested process. No process runs twice at the same time.
 //!
 //! Requests are in the log, so after a crash the log shows which processes have not ended.
 

@@ -69,7 +69,7 @@ pub enum QuotaCommand {
     },
 }
 
-/// The size of a server that is asked to become larger, to be restored or to be unshelved.
+/// The size of a server that is to be resized or restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerQuotaClaim {
     pub project: ProjectId,

@@ -9,12 +9,12 @@ use chronova_projections::views::Views;
 /// The conduct of a reconciler with findings `F` on such a log.
 #[derive(Debug)]
 pub enum CopyConduct<F> {
-    /// It compares the log with itself and changes nothing else, so it acts as ever.
+    /// It reads and changes the log alone, so it acts as on any other log.
     ChangesLogAlone,
     /// It changes hosts, and destroys nothing that another generation made. The text says why.
     IsHarmless(&'static str),
-    /// It acts on a finding only if the log learned the ground for it after the other generation had let go of the hosts.
-    /// The function returns that time; without a time, the reconciler leaves the finding alone.
+    /// It acts on a finding only if the log learned the ground for it after the other generation had let go of the
+    /// hosts. The function returns that time; without a time, the reconciler leaves the finding alone.
     ActsOnNewGrounds(fn(&Views, &F) -> Option<Timestamp>),
 }
 

@@ -5,9 +5,10 @@
 //! up, and before another guest can get a volume. It ends unfinished copies of swaps, detaches devices that the server
 //! does not have, and attaches missing ones.
 //!
-//! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), it may have attached and detached devices.
-//! A volume that the log misses here may then be attached to another server, and two guests must not write to it. So
-//! differences of such a server are logged and stay, until a hard reboot gives its guest the devices in the log.
+//! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), it may have attached and detached
+//! devices. A volume that the guest lacks may then be attached to another server, and two guests must not write to it.
+//! So the agent only logs the differences of a server that the other generation may have changed. They stay until a
+//! hard reboot gives the guest the devices in the log.
 //!
 //! Devices that a process works on wait for the next comparison. The corrections record no events: after a crash, the
 //! control plane compares every host again.

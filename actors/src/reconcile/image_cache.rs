@@ -1,9 +1,9 @@
 //! Removes unused images from the caches of hosts: Nova's image cache manager.
 //!
-//! The host reports an image as used if a disk is based on it or a guest has it open. An image is also used if, by the
-//! log, a server was built from the image or is in rescue with it. A note beside the image has the time since which it
-//! is unused. So the time while the control plane is down is included. Hosts with shared storage have one cache, so an
-//! image is in use if one of them uses it.
+//! The host reports an image as used if a disk is based on it or a guest has it open. An image is also used if,
+//! according to the log, a server was built from the image or is in rescue with it. A note beside the image says since
+//! when the image is unused. So the time while the control plane is down is included. Hosts with shared storage have
+//! one cache, so an image is in use if one of them uses it.
 //!
 //! Before an image is removed, these checks ensure that no disk needs it, in this order:
 //!

@@ -6,13 +6,13 @@
 //! * A copy has the id of its image, and only one process creates that image. When that process has ended, nothing
 //!   needs the copy.
 //! * Disks that were set aside have the same name in all moves of a server. So only the agent of the server's own host
-//!   removes them, and only while no move is recorded. Meanwhile its claim on the server's disks prevents a move from
-//!   setting disks aside ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
+//!   removes them, and only while no move is recorded. Meanwhile the agent's claim on the server's disks prevents a
+//!   move from setting disks aside ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
 //! * An incomplete image in a cache is useless. The driver keeps an image that is being uploaded or used. On shared
 //!   storage, the upload may be another host's, so the incomplete image stays.
 //!
-//! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), disks that were set aside may belong to a
-//! move that only the other one knows. They stay, unless the log itself moved the server since. Copies and incomplete
+//! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), disks that were set aside may belong to
+//! a move that only the other one knows. They stay, unless the log itself moved the server since. Copies and incomplete
 //! images can be made again.
 //!
 //! Items that the log does not know may be another control plane's, so they stay. The sweep records no events: after a

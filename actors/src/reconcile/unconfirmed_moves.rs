@@ -33,7 +33,8 @@ fn moved_at(views: &Views, server: InstanceId) -> Option<Timestamp> {
     views.migrations.read(|migrations| migrations.last_of(server).map(|migration| migration.updated_at))
 }
 
-/// Confirms due moves. A finding is a server, and the latest end of a move that is due now.
+/// Confirms due moves. A finding is a server, and a time: the move is confirmed if it ended at or before that time, or
+/// if a reset left it unconfirmed.
 #[derive(Debug)]
 pub struct UnconfirmedMoves;
 

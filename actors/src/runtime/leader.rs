@@ -47,7 +47,7 @@ impl Leader {
         options: RuntimeOptions,
     ) -> Self {
         let hosts = hosts.into();
-        // The keeper of hosts reads the events after this position; a repeated one is harmless.
+        // The keeper of hosts reads the events after this position; a repeated event is harmless.
         let followed = leadership.log.subscribe(leadership.views.position());
         let changes = leadership.gateway.look::<FleetRoot>(&FleetId).await.unwrap_or_else(|error| {
             tracing::error!(%error, "the changes of the fleet cannot be read: only configured hosts are used");

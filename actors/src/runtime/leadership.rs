@@ -11,7 +11,7 @@ use super::member::Member;
 use crate::gateway::CommandGateway;
 use crate::process::interference::Interference;
 
-/// Another member has the right to append to the log, so this member follows.
+/// This member may not append to the log: another member leads, or the log is open for reading only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("another member leads this log, or the log is open for reading only")]
 pub struct NotLeading;

@@ -164,8 +164,8 @@ impl<'a> HostState<'a> {
         column?.line(self.slot)
     }
 
-    /// Capacity left without any allocation ratio, as Nova's `free_ram_mb` and `free_disk_gb`: below zero on a host
-    /// that is overcommitted.
+    /// The free capacity if no allocation ratio applied (Nova's `free_ram_mb` and `free_disk_gb`). It is below zero on
+    /// an overcommitted host.
     pub fn plainly_free(&self, class: &str) -> f64 {
         let Some(line) = self.line(class) else { return 0.0 };
         number(line.total) - number(line.reserved) - number(line.used) - number(self.context.pending(self.slot, class))

@@ -13,7 +13,7 @@ pub struct SchedulerOptions {
     /// Every name is one of [`super::weighers::WEIGHERS`].
     pub weighers: Vec<&'static str>,
     pub multipliers: Multipliers,
-    /// `[scheduler] max_placement_results`: the most hosts that a decision examines.
+    /// `[scheduler] max_placement_results`: the most hosts that the search for resources returns.
     pub max_placement_results: usize,
     /// `[scheduler] max_attempts`: the most hosts in a decision, the selected one and its alternates.
     pub max_attempts: usize,

@@ -166,7 +166,7 @@ fn image_type(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) 
     }
 }
 
-/// Excludes disabled hosts, as Nova does since Train, except a host that an administrator names.
+/// Excludes disabled hosts, as Nova does since Train. A forced host may be disabled.
 fn compute_status(context: &SchedulingContext<'_>, all: &mut PrefilterRequirements) {
     if context.request.forced_host.is_some() {
         return;

@@ -104,7 +104,7 @@ pub struct ResourceRequest {
     /// The groups by suffix; the group without a suffix comes first.
     pub groups: BTreeMap<String, RequestGroup>,
     pub isolate: bool,
-    /// Whether there are several groups with a suffix but no `group_policy`, for which Placement answers 400.
+    /// Whether there are several groups with a suffix but no `group_policy`. Placement answers 400 to such a request.
     pub undecided: bool,
 }
 
@@ -176,7 +176,7 @@ impl ResourceRequest {
     }
 
     /// Takes resources, traits and the group policy from the flavor's extra specs. Returns whether there is a policy
-    /// for several groups; an unknown one is ignored (Nova logs it).
+    /// for several groups; an unknown policy is ignored (Nova logs it).
     fn take_extra_specs(&mut self, request: &RequestSpec) -> bool {
         let mut has_policy = false;
         for (key, value) in &request.flavor.extra_specs {
@@ -197,7 +197,7 @@ impl ResourceRequest {
         has_policy
     }
 
-    /// `hw:cpu_policy=dedicated` asks for `PCPU` instead of `VCPU`.
+    /// With `hw:cpu_policy=dedicated`, all CPUs are `PCPU`; with `mixed`, only the CPUs of the mask are.
     fn pin(&mut self, request: &RequestSpec) {
         let vcpus = u64::from(request.flavor.vcpus);
         let (shared, mut dedicated) = match request.hardware("cpu_policy") {

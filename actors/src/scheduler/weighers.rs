@@ -210,7 +210,7 @@ fn named(name: &str) -> Option<&'static Weigher> {
     WEIGHERS.iter().find(|weigher| weigher.name == name)
 }
 
-/// The weigher's values for the candidates; `None` if the weigher does not apply, or if the values do not differ.
+/// The weigher's values for the candidates; `None` if the weigher has no effect.
 fn opinion(context: &SchedulingContext<'_>, weigher: &'static Weigher, slots: &[Slot]) -> Option<WeigherScores> {
     let option = (weigher.multiplier)(&context.options.multipliers);
     let overridden = context.fleet.aggregates().any(|(_, aggregate)| aggregate.metadata.contains_key(weigher.key));

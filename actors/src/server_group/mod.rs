@@ -22,7 +22,8 @@ pub enum ServerGroupCommand {
     Delete {
         group: ServerGroupId,
     },
-    /// Adds servers that will be requested next as members. `limit`: how many servers of one user the group may have.
+    /// The servers that will be requested next become members. `limit`: how many servers of one user the group may
+    /// have.
     Join {
         group: ServerGroupId,
         user: UserId,

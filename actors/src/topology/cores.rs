@@ -1,8 +1,8 @@
 //! Assigns processors of a cell to a guest's CPUs, by the CPU thread policy.
 //!
 //! The assignment fills one core after another, so that a guest's CPUs share cores. It tries the largest number of
-//! threads per core first. `require` takes only threads of cores that offer at least two, and `isolate` only cores that
-//! have one thread. `prefer` finally takes any free threads.
+//! threads per core first. `require` takes only threads of cores that offer at least two. `isolate` takes only a cell
+//! whose cores all have one thread. `prefer`, the default, finally takes any free threads.
 
 use super::usage::NumaCellUsage;
 use super::{CpuThreadPolicy, GuestNumaNode};

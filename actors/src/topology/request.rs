@@ -1,5 +1,5 @@
 //! The NUMA topology that a flavor and an image request. Precedence and refusals are Nova's (`numa_get_constraints`).
-//! If Nova's message does not say what to change, the message here does.
+//! Some messages also say what to change.
 
 use std::collections::BTreeSet;
 
@@ -33,8 +33,8 @@ impl<'a> FlavorAndImageSpecs<'a> {
         (self.spec(&format!("hw:{name}")), self.property(&format!("hw_{name}")))
     }
 
-    /// The values of the specs that request this resource or trait, with any number as the suffix of `kind`
-    /// (`resources2:PCPU`).
+    /// The values of the specs that request this resource or trait, with or without a number after `kind`
+    /// (`resources:PCPU`, `resources2:PCPU`).
     fn numbered(&self, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.flavor.extra_specs.iter().filter_map(move |(key, value)| {
             let (prefix, of) = key.split_once(':')?;
@@ -66,7 +66,7 @@ pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> TopologyRe
     let nodes = node_count(&asked)?;
     let pages = page_size(&asked)?;
     let policy = policy.unwrap_or(CpuPolicy::Shared);
-    // Huge pages and pinning imply a topology, even if none is requested.
+    // A requested page size and pinning imply a topology, even if no number of nodes is requested.
     if nodes.is_none() && pages.is_none() && policy == CpuPolicy::Shared {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! Filters on NUMA cells, PCI devices and metrics.
 //!
 //! Hosts report their NUMA cells and PCI devices, but no metrics. So the filter on metrics passes no host when it
-//! applies, as Nova's filter does without the metric.
+//! applies. Nova's filter passes no host without the metric, either.
 
 use super::filter::{Filter, PLAIN};
 use crate::scheduler::context::SchedulingContext;

@@ -1,7 +1,9 @@
-//! Clients of services that run elsewhere: the real Keystone, Glance, Cinder, Neutron and Barbican, and a message broker ([`amqp`]).
+//! Clients of services that run elsewhere: the real Keystone, Glance, Cinder, Neutron and Barbican, and a message
+//! broker ([`amqp`]).
 //!
-//! Only [`http`] calls services over HTTP. Each of the four services has a folder, which implements the same port of
-//! [`crate::ports`] as the embedded service.
+//! Only [`http`] calls services over HTTP. The folders of Keystone, Glance, Cinder and Neutron implement the ports of
+//! [`crate::ports`] that the embedded services implement, too. The folder of Barbican implements the port of
+//! certificates.
 
 pub mod amqp;
 pub mod barbican;

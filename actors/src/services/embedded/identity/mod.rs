@@ -94,7 +94,8 @@ pub enum IdentityCommand {
         change: UserChange,
     },
     DeleteUser(UserId),
-    /// Records that the user's name and attributes up to now are erased. The user may already be deleted.
+    /// Records that the user's name and attributes up to now are erased. For a deleted user, there is nothing to
+    /// record.
     EraseUser {
         user: UserId,
         erasure: ErasureId,

@@ -90,7 +90,7 @@ impl ImageFiles {
         self.folder.join(image.to_string())
     }
 
-    /// Receives the data, checks it and moves the file into place. After an error, no file is left.
+    /// Receives the data, checks it and moves the file into place. After an error, the unfinished file is removed.
     pub async fn receive(
         &self,
         incoming: IncomingUpload,

@@ -47,9 +47,9 @@ pub fn any(project: ProjectId) -> FloatingIpRequest {
     }
 }
 
-/// The number of floating addresses that the project has on other networks. A network checks the project's quota, but it
-/// knows only its own floating addresses. The number must not change before the network allocates, so the caller has the
-/// project's turn (`NetworkResources::floating_ip_turn`).
+/// The number of floating addresses that the project has on other networks. A network checks the project's quota, but
+/// it knows only its own floating addresses. The number must not change before the network allocates, so the caller has
+/// the project's turn (`NetworkResources::floating_ip_turn`).
 pub fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -> usize {
     let held = view.held(project).into_iter().flat_map(|held| &held.floating_ips);
     held.filter_map(|id| view.floating_ip(*id)).filter(|row| row.network() != network).count()
@@ -58,9 +58,8 @@ pub fn elsewhere(view: &NetworksView, project: &ProjectId, network: NetworkId) -
 /// The association of a floating address of `external` with a port: the fixed address and the router.
 ///
 /// # Errors
-/// The port does not have the named address, or the named address is not IPv4. No address is named, and the port has no
-/// IPv4 address or several. No router connects the external network with the subnet of the fixed
-/// address.
+/// The port does not have the named address, or the named address is not IPv4. Or no address is named, and the port has
+/// no IPv4 address or several. Or no router connects the external network with the subnet of the fixed address.
 pub fn association(
     view: &NetworksView,
     external: NetworkId,

@@ -50,7 +50,8 @@ pub enum NetworkRoot {}
 pub enum NetworkCommand {
     Create(NetworkCreated),
     Change(NetworkPatch),
-    /// Deletes the network and its subnets. Refused while the network has ports.
+    /// Deletes the network and its subnets. Refused while the network has ports, except those of floating IPs without
+    /// an association.
     Delete,
     AddSubnet(SubnetRequest),
     ChangeSubnet {
@@ -67,7 +68,8 @@ pub enum NetworkCommand {
     },
     /// Changes the security groups of all ports of a device at once, or of none of them.
     ChangeDeviceGroups(DeviceGroupsChange),
-    /// Binds a port that has no device to a device on a host. A second such command changes nothing.
+    /// Binds a port to a device on a host. The port must have no device, or have this one. A second such command
+    /// changes nothing.
     BindPort {
         port: PortId,
         project: ProjectId,
@@ -217,7 +219,8 @@ pub struct PortRequest {
     pub project: ProjectId,
     /// The MAC address; `None` means one that is derived from the port's id.
     pub mac: Option<String>,
-    /// The addresses; `None` means one address of each IP version that the network has.
+    /// The addresses; `None` means one address of each IP version that the network has, and one in each subnet whose
+    /// addresses derive from the MAC.
     pub addresses: Option<Vec<FixedIpRequest>>,
     /// The settings, except `port_security` and `security_groups`, which have their own fields below.
     pub settings: PortSettings,

@@ -218,7 +218,8 @@ pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port)
     events
 }
 
-/// The most addresses that a request may give a port. Each change of a port's addresses writes all of them into the log.
+/// The most addresses that a request may give a port. Each change of a port's addresses writes all of them into the
+/// log.
 const MOST_ADDRESSES: usize = 50;
 
 /// Chooses the addresses of one port.

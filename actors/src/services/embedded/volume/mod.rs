@@ -133,8 +133,8 @@ pub enum VolumeCommand {
     },
     /// Reserves and connects in one append: both happen, or neither.
     ReserveAndConnect(Box<NewAttachment>),
-    /// Reserves, connects and completes in one append, and ends a reservation without an attachment: a client has
-    /// attached the volume already.
+    /// Reserves, connects and completes in one append, for a client that has attached the volume already. Also ends a
+    /// reservation without an attachment.
     RecordAttached(Box<NewAttachment>),
     Connect {
         attachment: AttachmentId,
@@ -172,7 +172,7 @@ pub enum VolumeCommand {
     Snapshot {
         asked: VolumeSnapshotRequested,
         force: bool,
-        /// Whether the caller is an administrator. Other callers may copy only snapshots of their own projects.
+        /// Whether the caller is an administrator. Otherwise the volume must be in the snapshot's project.
         is_admin: bool,
     },
     RecordSnapshotReady {
@@ -233,7 +233,7 @@ pub enum VolumeReject {
     /// The volume's data is on another host.
     #[error("Invalid volume: Volume {volume} is on host {on} and cannot be reached from host {from}.")]
     OutOfReach { volume: VolumeId, on: String, from: String },
-    /// Another process works on the volume now: this record comes from a process that was cancelled.
+    /// The record comes from a process that does not work on the volume any more.
     #[error("another process has taken the place of this one")]
     Superseded,
 }

@@ -1,9 +1,9 @@
 //! The message broker, RabbitMQ, over AMQP 0-9-1: the transport of notifications.
 //!
 //! Exchange and queues are those of oslo.messaging: a topic exchange, and for each routing key a queue of the same
-//! name. The queue is declared before the first message, so that a message without a consumer waits for one. A message
-//! counts as published when the broker has confirmed it. After any error, the connection is dropped. The next call
-//! connects to the next broker of the list.
+//! name. The queue is declared before the first message, so that a message waits there until a consumer comes. A
+//! message counts as published when the broker has confirmed it. After any error, the connection is dropped. The next
+//! call connects to the next broker of the list.
 
 pub mod transport_url;
 

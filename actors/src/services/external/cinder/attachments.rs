@@ -1,7 +1,7 @@
 //! The calls on attachments. Cinder's microversion 3.44 has them all.
 //!
-//! An attachment is `reserved`, then `attaching` once it has a connector, then `attached`. Cinder lets a server have two
-//! attachments to a volume, so that the server can move to another host.
+//! An attachment is `reserved`, then `attaching` once it has a connector, then `attached`. Cinder lets a server have
+//! two attachments to a volume, so that the server can move to another host.
 
 use std::sync::Arc;
 

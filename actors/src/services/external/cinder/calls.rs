@@ -75,8 +75,8 @@ impl CinderCall {
 }
 
 impl CinderVolumes {
-    /// Chronova's own account. It makes the calls that only read, and the calls of work for which no user's token is
-    /// known any more.
+    /// Chronova's own account. It reads volumes, snapshots, types, quotas and lists. It also makes the calls of work
+    /// for which no user's token is known any more.
     pub(super) async fn own(&self, request: Option<&RequestId>) -> Result<CinderCaller, PortError> {
         let project = self.service.own_project(request).await.map_err(|failure| unanswered(&failure))?;
         let project = project.ok_or_else(|| {

@@ -38,8 +38,8 @@ impl CinderVolumes {
         }
     }
 
-    /// The volume for which this id was proposed. Any user can give a volume such metadata. The oldest such volume is
-    /// the right one, because others learn the id only after its volume exists.
+    /// The volume whose metadata has this proposed id. Any user can give another volume the same metadata. The oldest
+    /// volume is the right one, because other users learn the id only after that volume exists.
     async fn proposed_volume(&self, own: &CinderCaller, id: VolumeId) -> Result<Option<CinderVolume>, PortError> {
         let metadata = proposed(&id);
         let filters = [("all_tenants", "1"), ("metadata", metadata.as_str())];

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use crate::ports::{ImageDraft, ImageInfo, PortError};
 
-/// The fields of the document that are not properties. serde collects all other keys as properties.
+/// The fields of the document that are not properties. serde collects every key that [`GlanceImage`] does not name.
+/// [`is_property`] then leaves out these fields.
 const FIELDS: [&str; 25] = [
     "id",
     "name",

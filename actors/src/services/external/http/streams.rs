@@ -1,7 +1,7 @@
 //! Calls that carry a stream of bytes: the download or the upload of an image.
 //!
 //! A stream can be sent only once, so none of these calls is repeated. A call may take long, but it fails if no byte
-//! moves for the timeout of a call.
+//! moves for the timeout of a call. After the last byte of an upload, the wait is longer (`STORING`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;

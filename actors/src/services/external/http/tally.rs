@@ -1,4 +1,4 @@
-//! How the calls of one service ended, for the metrics.
+//! How the calls of one service ended, for the metrics. A repetition counts as a call of its own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -15,8 +15,8 @@ use crate::ports::UserToken;
 const MOST: usize = 10_000;
 /// The limit on a token's length in bytes; a longer token is not kept. Keystone's tokens have some hundred bytes.
 const LONGEST: usize = 4 * 1024;
-/// How long a token is kept. A token is useless after its expiry and Keystone's `allow_expired_window`, which is two
-/// days by default.
+/// How long a token is kept. A token is useless once Keystone's `allow_expired_window` (two days by default) has passed
+/// since its expiry.
 const LONGEST_WORK: Duration = Duration::from_hours(60);
 
 /// A user's token, and the project of its scope.

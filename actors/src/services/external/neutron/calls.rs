@@ -278,9 +278,9 @@ impl NeutronCalls {
         self.ask(asker, call).await.map(drop)
     }
 
-    /// Whether Neutron has an extension. The list of extensions is read again after `extension_sync_interval`. One caller
-    /// reads it, and the others use the old list meanwhile. While there is no list, each caller reads it, so that nobody
-    /// waits for the call of another.
+    /// Whether Neutron has an extension. The list of extensions is read again after `extension_sync_interval`. One
+    /// caller reads it, and the others use the old list meanwhile. While there is no list, each caller reads it, so
+    /// that nobody waits for the call of another.
     pub(super) async fn has_extension(&self, asker: NeutronCaller<'_>, alias: &str) -> NeutronResult<bool> {
         #[derive(Deserialize)]
         struct Extension {

@@ -5,7 +5,8 @@
 //! loses the address. Until then, the read model hides an association with a deleted port. A router's ports are in
 //! other streams than the router, too. The reconciler removes a port that was created while its router was deleted.
 //!
-//! Ids of ports and routers are never reused, so a finding stays true. The reconciler can act on it at once.
+//! Ids of ports and routers are never reused, so a finding about a deleted port or router stays true. The reconciler
+//! can act on it at once.
 
 use std::collections::BTreeSet;
 

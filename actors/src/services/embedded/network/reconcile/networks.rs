@@ -28,7 +28,7 @@ use crate::reconcile::run_counts::ReconcilerTally;
 
 /// Events of a network's stream that are read at a time.
 const PAGE: usize = 512;
-/// The pause until hosts are asked again that have not answered yet since start-up.
+/// The pause before another question to hosts that have not answered since start-up.
 const SOON: Duration = Duration::from_millis(500);
 
 /// The pending work: deleted networks, and the hosts (by URI) that have not confirmed the removal yet.

@@ -129,7 +129,7 @@ fn is_inner(network: &NetworkRow, project: &ProjectId) -> bool {
     network.created.project == *project || network.settings().shared
 }
 
-/// The refusal of an external network. Every project sees such networks, but only routers have ports there.
+/// The refusal of another project's external network. Every project sees such networks.
 fn external(id: NetworkId) -> PortError {
     PortError::Forbidden(format!("It is not allowed to create an interface on external network {id}"))
 }

@@ -22,7 +22,8 @@ pub(super) fn port_info(port: &Port) -> PortInfo {
     }
 }
 
-/// The present names of a server's groups. The server's events do not have them, because a port can change its groups.
+/// The present names of a server's groups. The server's events may have older ones, because a port can change its
+/// groups.
 pub(super) fn group_names(views: &Views, project: &ProjectId, server: InstanceId) -> Option<Vec<String>> {
     let bound: Vec<SecurityGroupId> = views.networks.read(|networks| {
         let mut ports = networks.of_server(project, server).peekable();

@@ -15,7 +15,8 @@ use chronova_projections::views::Views;
 
 use crate::ports::{HostNetworkSetup, PortError};
 
-/// The number of characters of a port's id in the names of devices. More do not fit into a Linux interface name.
+/// The number of characters of a port's id in the names of devices. With `tap`, a name has 14 characters as in Nova,
+/// and fits into a Linux interface name.
 const TAP_ID: usize = 11;
 
 pub(super) fn realise(views: &Views, nics: &[NicInfo]) -> Result<HostNetworkSetup, PortError> {

@@ -5,7 +5,7 @@
 //! | `resize` | enlarges the volume in its pool, or through the guest that has it | (a disk never gets smaller) |
 //!
 //! The quota for the new size was already reserved. After a failure, the volume keeps its size, and the process
-//! releases the quota.
+//! releases the additional quota.
 
 use chronova_events::process::{ProcessOutcome, StepOutput, Task, VolumeWork};
 use chronova_hypervisor::capability::Needed as _;

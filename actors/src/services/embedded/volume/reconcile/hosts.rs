@@ -12,7 +12,8 @@ use crate::services::embedded::volume::VolumeRoot;
 use crate::services::embedded::volume::service::EmbeddedVolumes;
 
 /// Removes from a host the leftovers of volumes and snapshots that are gone or were never completed, according to the
-/// log. A volume from before `doubt` stays, unless it is deleted: another generation of the log may have put it here. Items that the log does not know may be another control plane's, so they stay.
+/// log. A volume from before `doubt` that is not deleted stays, because another generation of the log may have put it
+/// here. Items that the log does not know may be another control plane's, so they stay.
 pub(crate) async fn sweep(service: &EmbeddedVolumes, host: HostId, driver: &Arc<dyn Driver>, doubt: CopyDoubt) {
     let Some(store) = driver.volume_store() else { return };
     let kept = match store.volumes().await {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Answers calls on the bindings of a port. The active binding is part of the port. Like Neutron, the stub deletes an
-/// active binding too.
+/// Answers calls on the bindings of a port. The active binding is part of the port. Like Neutron, the stub deletes even
+/// an active binding.
 pub(super) fn answer(state: &mut NeutronState, method: &str, port: &str, path: &[&str], body: &str) -> StubAnswer {
     let loses = state.loses > 0;
     let NeutronState { ports, others: Some(others), .. } = state else { return refusal(404, "HTTPNotFound") };
