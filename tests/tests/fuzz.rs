@@ -58,8 +58,8 @@ async fn requests() {
     requests.api.stop().await;
 }
 
-/// Writes seed inputs to `CHRONOVA_FUZZ_CORPUS` if that is set, for `fuzz/run.sh`: a folder of inputs and a dictionary
-/// per target.
+/// Writes seed inputs for `fuzz/run.sh`: a folder of inputs and a dictionary per target. They go to
+/// `CHRONOVA_FUZZ_CORPUS` if that is set.
 #[actix_rt::test]
 async fn the_seed_corpus_is_written() {
     let given = std::env::var_os("CHRONOVA_FUZZ_CORPUS");

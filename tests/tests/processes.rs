@@ -390,7 +390,7 @@ async fn shelved_servers_are_offloaded_in_time() {
     life.hosts_up(2).await;
     life.shows(id, "SHELVED_OFFLOADED").await;
     life.settled().await;
-    assert_eq!(world.images.made().len(), 1, "there is not one image of the server's disk");
+    assert_eq!(world.images.made().len(), 1, "there is no image of the server's disk, or more than one");
     life.unshelve(id).await.unwrap();
     life.shows(id, "ACTIVE").await;
     life.settled().await;

@@ -60,7 +60,7 @@ fn read(text: &str) -> Result<PastMoment, Fault> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().map(|position| PastMoment::Position(Position(position))).map_err(|_| bad(text));
     }
-    // A plus sign in an offset that the client did not escape has become a blank.
+    // If the client did not escape the plus sign of an offset, the plus sign has become a blank.
     let at = DateTime::parse_from_rfc3339(text).or_else(|_| DateTime::parse_from_rfc3339(&text.replace(' ', "+")));
     at.map(|at| PastMoment::Time(Timestamp(at.timestamp_micros()))).map_err(|_| bad(text))
 }

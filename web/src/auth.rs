@@ -182,8 +182,8 @@ impl Authentication {
         let user_token = UserToken::new(token);
         let question = TokenQuestion { token: &user_token, allow_expired: vouched, request: claim.request };
         let owner = identity.owner(question).await?;
-        // The access rules apply to the user's request to the first service, not to the request that this service sends
-        // on.
+        // The access rules apply to the user's request to the first service, not to the request that the first service
+        // sends on.
         if let (Some(rules), Some(asked), false) = (&owner.access_rules, &claim.asked, vouched) {
             check_rules(rules, owner.service_types.as_deref(), asked)?;
         }

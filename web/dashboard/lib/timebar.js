@@ -32,7 +32,7 @@ export function TimeBar({ supported }) {
     beginning().then(setFirst);
   }, []);
   useEffect(() => {
-    // The scale stands still in the past, and during a drag, when it would move under the pointer.
+    // The scale does not move in the past. Nor does it move during a drag, because the pointer is on it.
     if (at || dragged !== null) return undefined;
     const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);

@@ -36,7 +36,7 @@ function useTail(on, query, after) {
     if (!on || after === null) return undefined;
     const stop = new AbortController();
     follow(query, after, (event) => waiting.current.push(event), stop.signal, setAlive);
-    // Many events at once must not render the page once for each.
+    // The page renders many new events at once, not one by one.
     const timer = setInterval(() => {
       if (waiting.current.length === 0) return;
       const fresh = waiting.current.reverse();

@@ -50,7 +50,7 @@ pub(super) enum Forwarded {
 enum UnsentBody {
     Whole(Bytes),
     Chunks(mpsc::Receiver<io::Result<Bytes>>),
-    /// An upload of which a part was sent. It cannot be sent again.
+    /// A part of this upload was sent. The upload cannot be sent again.
     Gone,
 }
 
