@@ -141,8 +141,8 @@ fn show_versions(
     Ok(document)
 }
 
-/// Whether the leader of a cluster must answer: operations of the leader alone, guests' metadata, queries about the
-/// past. An erasure clears the past states that the leader holds, and no others. The leader alone writes checkpoints.
+/// Whether the leader of a cluster must answer: operations of the leader alone, guests' metadata, and queries about the
+/// past. Only the leader answers about the past, because an erasure clears only the past states that the leader holds.
 pub(crate) fn is_for_leader(routers: &Routers, place: &RequestAddress, method: Option<Method>, query: &str) -> bool {
     let Ok(found) = find(routers, place, method) else { return false };
     let asks_past = || Query::parse(query).is_ok_and(|query| as_of::is_in(&query));
@@ -429,7 +429,7 @@ async fn look_back(
     as_of::views(app, moment).await
 }
 
-/// The state that an answer shows, for the header with its position.
+/// The state that an answer shows. A header of the answer gives the position of that state.
 enum ShownState {
     /// The operation does not take `as_of`, or a batch was being folded when the handler began.
     Nothing,
