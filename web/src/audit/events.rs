@@ -80,7 +80,7 @@ fn format(ctx: &Ctx, accept: &str) -> Result<Format, Fault> {
     }
 }
 
-/// One page of events. `next` is the value of `after` for the next page; it is null at the end of the log.
+/// One page of events. `next` is the value of `after` for the next page. It is null if no page follows.
 async fn page(ctx: &Ctx, asked: AuditQuery, format: Format) -> Result<Reply, Fault> {
     let limit = limit(&ctx.query, ctx.app.config.max_limit)?;
     let (store, personal) = (ctx.app.log()?, ctx.allows(PERSONAL, &ctx.own_target()));

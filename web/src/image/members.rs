@@ -80,7 +80,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     reply(&ctx, &image, &member)
 }
 
-/// Only the member project may accept or reject the image.
+/// By the default policy, only administrators and the member project may accept or reject the image.
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let member = ProjectId::new(ctx.param("member_id"));
     let image: Arc<ImageRecord> =

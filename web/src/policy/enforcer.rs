@@ -66,8 +66,9 @@ impl RuleSet {
         Ok(set)
     }
 
-    /// Refuses circular references in all rules. A reference to a missing rule is refused only in a rule with scopes:
-    /// rules without scopes are building blocks, or rules of another service in the same file.
+    /// Refuses circular references in all rules. Refuses a reference to a missing rule if no default rule replaces it,
+    /// but only in an override of a rule with scopes. Rules without scopes are building blocks, or rules of another
+    /// service in the same file.
     fn check_references(&self, overrides: &Overrides) -> Result<(), PolicyError> {
         let mut finished = BTreeMap::new();
         for name in self.rules.keys() {
