@@ -85,7 +85,7 @@ pub(crate) async fn run(
         return show_versions(app, &incoming, document, facts);
     }
     let found = find(routers, &incoming.place, incoming.method);
-    // The body is read before anything else is checked. So its size is checked first, and the connection stays usable
+    // Unless the handler reads the body itself, the body is read before any check, so that the connection stays usable
     // after a refusal.
     let raw = found
         .as_ref()
@@ -95,8 +95,8 @@ pub(crate) async fn run(
     }
     let access = match &found {
         Ok(matched) => matched.operations.first().map_or(RouteAccess::Token, |operation| operation.route.access),
-        // A caller without a token does not learn which paths exist. Callers of the identity service and guests cannot
-        // have a token yet.
+        // A caller without a token does not learn which paths exist. Callers of the identity service may have no token
+        // yet, and guests never have one.
         Err(_) if matches!(service, Service::Identity | Service::Metadata) => RouteAccess::Public,
         Err(_) => RouteAccess::Token,
     };
