@@ -1,4 +1,4 @@
-//! The options of the Compute API. Names and defaults are those of `nova.conf`.
+//! The options of the Compute API. Options of Nova have the names and defaults of `nova.conf`.
 
 use std::collections::BTreeMap;
 

@@ -66,7 +66,7 @@ fn key(ctx: &Ctx, body: &Value, server: &Alive) -> Result<Option<KeySnapshot>, F
     }
 }
 
-/// The image to rebuild from; it must fit the server's flavor, volumes and NUMA placement.
+/// The image to rebuild from; it must fit the server's flavor and NUMA placement.
 async fn image(ctx: &Ctx, found: &PermittedServer, body: &Value) -> Result<ImageSnapshot, Fault> {
     let server = found.server()?;
     let reference = body["imageRef"].as_str().unwrap_or_default();
