@@ -398,7 +398,6 @@ async fn an_idle_actor_leaves_memory_and_comes_back_as_it_was() {
 
 #[actix_rt::test]
 async fn commands_take_effect_once_although_the_actor_leaves_memory() {
-    // Every command takes effect once, even if the actor is passivated at any moment.
     let stage = Stage::<1>::on(&Scripted::new(FREE), Duration::from_millis(1));
     for _ in 0..100 {
         stage.now(What::Say("a")).await.unwrap();

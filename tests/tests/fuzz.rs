@@ -1,4 +1,4 @@
-//! Random input for every parser of outside data: bodies, query strings, policy files, configuration, user data.
+//! Random input for parsers of outside data: bodies, query strings, policy files, configuration, user data.
 //!
 //! `chronova_tests::fuzz` describes duration, seed and findings. `fuzz/` runs the same targets with coverage-guided
 //! inputs.
@@ -31,7 +31,7 @@ fn configuration_files() {
     CONFIGURATION.run();
 }
 
-/// Sends random requests to every operation of every service.
+/// Sends random requests to the operations of all services.
 #[actix_rt::test]
 async fn requests() {
     let requests = Requests::start().await;

@@ -148,7 +148,7 @@ async fn an_original_that_takes_its_hosts_back_leaves_what_the_copy_moved() {
     first.stop().await;
 }
 
-/// A move sets the server's disk aside on the server's host.
+/// Sets the server's disk aside on its host, as a move does.
 async fn set_aside(world: &World, server: InstanceId) {
     let driver = world.fleet.drivers().remove(world.fleet.whereabouts()[&server][0]);
     let disk = DiskFile { suffix: "_disk".to_owned(), size: 14, capacity: 0, raw: false };
