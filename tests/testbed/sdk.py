@@ -1,4 +1,4 @@
-"""Calls every public method of openstacksdk's compute proxy, in an order in which each can succeed.
+"""Calls the public methods of openstacksdk's compute proxy, in an order in which they can succeed.
 
 The list of methods is the SDK's own. The run fails if a method is neither called nor excused with a reason. A method
 that the server does not serve is listed, and does not count as failed. OS_CLOUD names the cloud.

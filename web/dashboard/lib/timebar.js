@@ -7,7 +7,7 @@ import { millis, time } from './ui.js';
 const STEPS = 2000;
 const DAY = 86_400_000;
 
-/** A second before the first event if the viewer may read the log; otherwise a week ago. */
+/** A second before the first event if the viewer can read it; otherwise a week ago. */
 async function beginning() {
   if (session.get()?.may.audit) {
     const page = await get('chronova/v1/events', { query: { limit: 1 }, quiet: true }).catch(() => null);

@@ -26,7 +26,7 @@ const COLUMNS = [
   { name: 'request', title: 'Request', show: (e) => html`<span class="mono" title=${e.request_id}>${short(e.request_id)}</span>` },
 ];
 
-/** New events while the page is visible, and whether the feed is connected. */
+/** The events after a position, newest first, while `on` holds; also whether the feed is connected. */
 function useTail(on, query, after) {
   const [rows, setRows] = useState(/** @type {any[]} */ ([]));
   const [alive, setAlive] = useState(false);
