@@ -32,7 +32,7 @@ fn is_owner(ctx: &Ctx, image: &ImageRecord) -> bool {
     ctx.caller().is_admin || (ctx.caller().project.is_some() && ctx.caller().project == image.attributes.owner)
 }
 
-/// Whether the caller sees a member: the owner sees all members, a member sees itself.
+/// Whether the caller sees a member: administrators and the owner see all members, a member sees itself.
 fn sees(ctx: &Ctx, image: &ImageRecord, member: &ProjectId) -> bool {
     is_owner(ctx, image) || ctx.caller().project.as_ref() == Some(member)
 }
