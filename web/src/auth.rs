@@ -5,8 +5,7 @@
 //! user's token is still accepted for a while after it expires. In the test mode `noauth2`, the token *is* the
 //! identity: `USER` or `USER:PROJECT`.
 //!
-//! Invariants: tokens are [`Secret`]s and are never logged; `is_admin` is decided by policy (`context_is_admin`), never
-//! by the token.
+//! Invariants: tokens are never logged; `is_admin` is the result of the policy rule `context_is_admin`.
 
 use std::fmt;
 use std::sync::Arc;
