@@ -165,7 +165,7 @@ pub(super) fn reshape_body() -> Schema {
     ])
 }
 
-/// Before 1.25 there is one group, and it must request resources. From 1.25 on there are several groups, and their
+/// Before 1.25 there is one group, and it must request resources. From 1.25 on there can be several groups, and their
 /// reader checks what each requests.
 pub(super) fn candidates_query() -> Schema {
     let limit = || {
