@@ -17,7 +17,7 @@ fn uncovered() -> BTreeSet<&'static str> {
     include_str!("../../uncovered-operations.txt").lines().collect()
 }
 
-/// All variants of the value with exactly one change.
+/// Variants of the value, with one change each.
 fn broken(value: &Value) -> Vec<Value> {
     let mut all: Vec<Value> =
         [json!(null), json!(""), json!(-7), json!(2.5), json!(true), json!([]), json!({}), json!("x".repeat(70_000))]
