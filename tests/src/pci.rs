@@ -24,8 +24,8 @@ pub enum PciTracking {
 }
 
 impl World {
-    /// A world in which each host has these devices of the simulated fleet's URI. Guests may get all of them; the aliases
-    /// are `gpu` (10de:1eb8) and `vf` (virtual functions 8086:10ed).
+    /// A world whose hosts each have these PCI devices, written as in the simulated fleet's URI. The aliases are `gpu`
+    /// (10de:1eb8) and `vf` (virtual functions 8086:10ed).
     pub fn with_pci(hosts: usize, devices: &str, tracking: PciTracking) -> Self {
         Self::of(SimUri { pci: devices.parse().unwrap(), ..small(hosts) }).offering_pci(tracking)
     }

@@ -8,10 +8,11 @@
 //!   aggregate in common with any provider of the tree.
 //! * The resources of the group without suffix may come from several providers, class by class. Together these
 //!   providers have one trait of each required set, and none of them has a forbidden trait. Each provider, or the root
-//!   of its tree, is a member of the requested aggregates; a sharing provider must be a member itself. Neither the
+//!   of its tree, is a member of the requested aggregates. A sharing provider must be a member itself. Neither the
 //!   provider nor the root is in a forbidden aggregate.
 //! * One provider serves a group with a suffix. Traits and aggregates of other providers are ignored.
-//! * `in_tree` allows only that tree; a group without suffix then takes nothing from sharing providers.
+//! * With `in_tree`, only providers of the named tree serve the group. A group without suffix then takes nothing from
+//!   sharing providers.
 //! * A group without resources only selects a provider. It must require a trait or an aggregate.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -379,8 +380,8 @@ impl Model {
         roots.len() < holding.len()
     }
 
-    /// The providers that an answer describes: all providers of the used trees. For versions before trees, in a cloud
-    /// with trees: only the used providers.
+    /// The providers that an answer describes: all providers of the used trees. In a cloud with trees, answers of
+    /// versions before trees describe only the used providers.
     pub fn described(&self, request: &Request, candidates: &BTreeSet<Candidate>) -> BTreeSet<Number> {
         let used: BTreeSet<Number> = candidates.iter().flat_map(|(holding, _)| holding.keys().copied()).collect();
         if request.flat && self.providers.values().any(|provider| provider.parent.is_some()) {

@@ -4,15 +4,16 @@
 //! 1. The process succeeds.
 //! 2. **Crash before and after every append**: the control plane crashes right before or after any append. The next
 //!    life (the control plane after its restart) reaches the same end as a run without a crash. A request that was not
-//!    acknowledged may also have no effect, or be half done. A crash right before an append loses the records of all
-//!    steps that it would have written, but not what they did on the hosts.
+//!    acknowledged may also have no effect, or be half done. A crash right before an append loses the records in that
+//!    append, but not what the recorded steps did on the hosts.
 //! 3. Every step fails, before and after its work: nothing is left over.
 //! 4. Every step runs twice, and so does every undo: the result is the same.
 //! 5. **Crash while unwinding**: a step fails, and the control plane crashes right before or after any later append.
 //! 6. **Crash with interference**: the subject is deleted, or a host is lost, right before a step or its undo. The
 //!    control plane crashes after any append around that moment.
 //!
-//! Every run has all trials of the first four. The last two have too many trials for that: see [`sample`].
+//! Every run has all trials of the first four ways. The last two ways have too many trials, so an ordinary run has a
+//! sample of them: see [`sample`].
 
 mod events_at_steps;
 mod interferences;
@@ -146,8 +147,8 @@ async fn prepared(case: &Case) -> World {
     world
 }
 
-/// Checks the invariants that hold when no work is under way, and that no reconciler had to release resources that a
-/// process took.
+/// Checks the invariants that hold when no work is under way, and that no reconciler had to release quota, or a place
+/// in a group, that a process took.
 async fn check(case: &Case, world: &World) {
     world.check().await;
     assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: reconcilers acted", case.definition.name);

@@ -1,5 +1,5 @@
-//! Simple network and image services for tests of other parts. They survive a crash, as real services do. They count
-//! their allocations, so that tests detect leaks.
+//! Simple network and image services for tests of other parts. They survive a crash, as real services do. They list
+//! their ports and images, so that tests detect leaks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -322,7 +322,7 @@ impl ImageSource for Plain {
     }
 }
 
-/// An image service with the same small image under every id, except for the images that it created.
+/// An image service with the same small image under every id, except for [`NO_IMAGE`] and the images that it created.
 #[derive(Debug, Default)]
 pub struct OneImage {
     made: Mutex<BTreeMap<ImageId, Made>>,

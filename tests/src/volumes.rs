@@ -90,7 +90,7 @@ pub fn check_disks(views: &Views, fleet: &SimFleet, chosen_ids: bool) {
             // Some volume tests attach volumes to servers that never existed.
             if let Some(instance) = attachment.instance.filter(|instance| servers.contains(instance)) {
                 let whole = attachment.complete || away.contains(&instance);
-                assert!(whole, "{instance} has not completed {}", volume.created.volume);
+                assert!(whole, "the attachment of {instance} to {} is incomplete", volume.created.volume);
                 // If the service chooses ids, an offloaded server may keep an attachment that a crash left incomplete.
                 let lost = chosen_ids && !attachment.complete;
                 assert!(

@@ -405,7 +405,7 @@ impl Life {
         .await
     }
 
-    /// Whether answering hosts have no leftovers of servers that left them. Hosts that do not answer are ignored.
+    /// Whether no answering host has leftovers of a server that left it.
     fn is_tidy(&self) -> bool {
         if self.fleet.copies().iter().any(|(host, ..)| self.fleet.is_alive(*host)) {
             return false;

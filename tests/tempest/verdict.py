@@ -30,7 +30,7 @@ class Listener(testtools.StreamResult):
             self.started.add(name)
         elif test_status in ("success", "fail", "skip", "uxsuccess"):
             result = {"success": "PASS", "fail": "FAIL", "skip": "SKIP"}.get(test_status, "FAIL")
-            # If the set-up or tear-down of a class fails, the class itself fails, besides its tests.
+            # A test that has several results fails if one of them is a failure.
             self.results[name] = "FAIL" if "FAIL" in (result, self.results.get(name)) else result
 
 

@@ -6,7 +6,7 @@ Cinder's own functional tests run them in the same way.
 """
 import sys
 
-# Patches the standard library for eventlet, before anything else is imported.
+# Patches the standard library for eventlet, before the other modules are imported.
 from cinder.cmd import volume as first  # isort: skip
 
 from cinder import objects, rpc, service, utils, version

@@ -2,7 +2,8 @@
 """Runs each command of the openstack client in a fork of one process, which saves a second of start-up per command.
 
 client.py serve SOCKET          imports the client once and runs each command in a fork of itself (python of the client)
-client.py run SOCKET ARGS...    runs `openstack ARGS...` in such a fork, with the caller's output and exit status (any python3)
+client.py run SOCKET ARGS...    runs `openstack ARGS...` in such a fork, which writes to the caller's output; exits with
+the command's status (any python3)
 """
 import os
 import signal

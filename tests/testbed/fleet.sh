@@ -45,7 +45,7 @@ other() { all_hosts | grep -vx "$1" | head -n 1; } # the first host but this one
 runs_on() { [ "$(on "$1" domstate "$2" | head -n 1)" = running ]; } # host, uuid
 # The number of hosts on which the guest runs. It must never be two.
 runs() { for host in $(all_hosts); do on "$host" list --uuid | grep -x "$1"; done | wc -l; } # uuid
-# Lists a server's guest and disks on a host. With shared storage, it lists only copies that were set aside.
+# Lists a server's guest and disks on a host. With shared storage, the only listed disks are copies that were set aside.
 left_on() { # host, uuid
   local part="^$2_"
   [ "$STORAGE" = local ] || part="^$2_kept"
@@ -58,7 +58,7 @@ rest_of() { for host in $(all_hosts); do files_on "$host" "$1"; on "$host" list 
 disk_of() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-dumpxml "$2_disk" chronova | sed -n "s/.*<capacity unit='bytes'>\(.*\)<.*/\1/p"; } # host, uuid
 files_on() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-list chronova | awk '{print $1}' | grep "^$2_"; } # host, uuid
 
-# Runs a command in a guest over its serial console on that host. The next functions write and read a word on the
+# Runs a command in a guest over its serial console on that host. mark_at and marker_at write and read a word on the
 # guest's disk (see lifecycle.sh).
 at() { local host=$1; shift; INSIDE_URI=$(uri_of "$host") inside "$@"; } # host, uuid, command
 mark_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && echo $3 >/m/marker && sync && dd if=/dev/null of=/m/marker conv=notrunc,fsync 2>/dev/null && umount /m && sync"; } # host, uuid, word

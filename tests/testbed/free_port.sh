@@ -1,8 +1,8 @@
 # free_port   prints a TCP port that no program uses; sourced by the scripts of tests/real and tests/testbed.
 #
 # The port is below the range from which the kernel takes the ports of outgoing connections, so no connection gets it
-# before the caller listens. A link in $TMPDIR/chronova-ports reserves the port until the calling script ends, so two
-# scripts that ask at the same time get different ports.
+# before the caller listens. That does not hold if the range starts at 12000 or below. A link in $TMPDIR/chronova-ports
+# reserves the port until the calling script ends, so two scripts that ask at the same time get different ports.
 
 free_port() {
   local low port holder place=${TMPDIR:-/tmp}/chronova-ports

@@ -4,15 +4,15 @@
 #
 # N compute hosts on one machine. Each host has its own network, mount, uts, ipc and pid namespaces. It has its own
 # libvirtd, /etc/libvirt, /etc/pki, /var/lib/libvirt, /run/libvirt, host name and host UUID. It also has an address for
-# management (10.231.0.x, hN) and one for incoming migrations (10.233.0.x, hN-moves). All certificates of libvirtd and
-# QEMU come from one authority, and both ends of every TLS connection are verified.
+# management (10.231.0.x, hN) and one for incoming migrations (10.233.0.x, hN-moves). Until `certify` changes them, all
+# certificates of libvirtd and QEMU come from one authority. Both ends of every TLS connection are verified.
 #
 #   up N              starts N hosts (default: 2), and writes $STATE/hosts.json and $STATE/hosts.env (shell variables
 #                     h1_UNIX, h1_TCP, h1_TLS, h1_IP)
 #     --dhcp          also answers DHCP on the guests' network
 #     --root-link     also lets this machine itself reach 10.231.0.x
-#   down              ends every process of this testbed (by pid namespace), and removes its network namespaces and its
-#                     directory
+#   down              ends every process of the hosts (by pid namespace), and removes the network namespaces and the
+#                     testbed's directory
 #   status            lists the hosts
 #   exec H CMD..      runs CMD in host H
 #   ctl CMD..         runs CMD in the controller's network namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows which writes to a guest's memory an emulating QEMU loses in a live migration. Uses QEMU only, no Chronova.
 
-lost_writes.py IMAGE [MEMORY [ROUNDS]]   MEMORY as QEMU's -m takes it (160M; 163832k is not a multiple of 256 KiB)
+lost_writes.py IMAGE [MEMORY [ROUNDS]]   MEMORY ends with k or M (160M; 163832k is not a multiple of 256 KiB)
 
 A test guest counts on its console. QEMU sends it, at 4 MiB/s, to a second QEMU that does not start it. Then both are
 paused, and their memories must be equal. Afterwards the second QEMU continues the guest, and is the first QEMU of the

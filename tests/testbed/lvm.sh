@@ -6,7 +6,7 @@
 # pools, QEMU on block devices and everything above are real. The replacement exists because all hosts of a testbed
 # share one kernel. So they share one device mapper, which cannot have two volume groups of the same name.
 #
-# The replacement has only the commands that libvirt 9 calls: pvs vgscan vgs vgchange lvs lvcreate lvchange lvremove.
+# The replacement has only these commands: pvs vgscan vgs vgchange lvs lvcreate lvchange lvremove.
 set -u
 SELF=$(realpath "${BASH_SOURCE[0]}")
 GROUPS_DIR=/var/lib/libvirt/testbed-lvm # under hosts.sh, each host has its own

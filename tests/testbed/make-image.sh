@@ -1,9 +1,9 @@
 #!/bin/bash
 # make-image.sh OUT.qcow2 [--kernel cloud|generic] [--uefi] [--agent] [--boot]
 #
-# Builds a tiny bootable guest disk from Debian packages only. The whole system is in the initramfs. The only partition
-# (FAT, label GUESTBOOT) has the boot files and the data that the guest keeps across boots. guest/README.md describes
-# the guest's programs and their output.
+# Builds a tiny bootable guest disk from Debian packages and the files in guest/. The whole system is in the initramfs.
+# The only partition (FAT, label GUESTBOOT) has the boot files and the data that the guest keeps across boots.
+# guest/README.md describes the guest's programs and their output.
 #   --kernel  cloud (the default) boots fastest but has no AHCI driver; generic has one
 #   --uefi    also boots by UEFI, with secure boot too (Debian's signed shim, GRUB and kernel)
 #   --agent   with the QEMU guest agent

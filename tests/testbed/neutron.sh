@@ -153,7 +153,7 @@ join() { # host
     -- --may-exist add-br br-phy -- set bridge br-phy datapath_type=netdev -- --may-exist add-port br-phy phys0
   # After a reboot the database lists the bridges before ovs-vswitchd has created them.
   within 20 "${link[@]}" link show br-phy && within 20 "${link[@]}" link show br-int || die "$h: ovs-vswitchd makes no bridges"
-  # A tunnel in user space leaves through a bridge of Open vSwitch only, so such a bridge has the address.
+  # A tunnel in user space can leave only through a bridge of Open vSwitch, so br-phy has the address.
   "${link[@]}" addr replace "$wire/24" dev br-phy
   "${link[@]}" link set br-phy up
   "${link[@]}" link set br-int up
@@ -184,7 +184,7 @@ case $COMMAND in
     for h in "$@"; do complete_chassis "$h"; done
     ;;
   pretend)
-    # Neutron takes a chassis as alive if its nb_cfg is not behind the configuration, so nb_cfg is far ahead.
+    # Neutron considers a chassis alive if its nb_cfg is not behind the configuration. So this nb_cfg is far ahead.
     DIR=${1:?} host=${2:?}
     south=(ovn-sbctl --db="unix:$DIR/ovnsb.sock")
     "${south[@]}" chassis-add "$host" geneve "192.0.2.${host//[^0-9]/}" -- set chassis "$host" "hostname=$host"

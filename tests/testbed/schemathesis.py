@@ -34,7 +34,7 @@ class House:
 
 
 def furnish(house):
-    """Creates two servers and the resources that they need; returns all ids."""
+    """Creates two servers and the resources that they need; returns ids for the parameters of paths."""
     image = {"name": "i", "disk_format": "raw", "container_format": "bare"}
     image = house.ask("POST", "/image/v2/images", image)[1]["id"]
     house.ask("PUT", f"/image/v2/images/{image}/file", bytes(1 << 16), "application/octet-stream")

@@ -1,7 +1,7 @@
-"""Calls every public method of openstacksdk's compute proxy, in an order in which each can succeed.
+"""Calls the public methods of openstacksdk's compute proxy, in an order in which they can succeed.
 
-The list of methods is the SDK's own: one that is neither called nor excused with a reason fails the run. A method that
-the server does not serve is listed, and does not count as failed. OS_CLOUD names the cloud.
+The list of methods is the SDK's own. The run fails if a method is neither called nor excused with a reason. A method
+that the server does not serve is listed, and does not count as failed. OS_CLOUD names the cloud.
 """
 
 import inspect

@@ -11,7 +11,7 @@ a host and the control plane. Tabs separate the fields:
     tls     all bytes in both directions are records of TLS, and the capture has the handshake from its start. Disks
             travel in NBD, which is plain text until both sides have agreed on TLS: only that start may come before
     plain   the connection has other bytes
-    older   the connection is older than the capture, so nothing else is known
+    older   the connection is older than the capture, so it is not known whether it is TLS
     holes   the capture lacks a part of the connection
     empty   nothing was sent
 

@@ -1,4 +1,4 @@
-//! Bad input gets Nova's status, Nova's fault key and a message that says what to change. Bad input changes nothing.
+//! Bad input gets Nova's status and fault key, and a message with the reason.
 //!
 //! Source: nova `api/openstack/wsgi.py` (fault keys), `api/validation`, the API guide on microversions and faults.
 

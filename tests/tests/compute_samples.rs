@@ -1,5 +1,5 @@
-//! Every sample answer of the contract for a served operation: a running control plane returns the same keys and the
-//! same JSON types at that microversion.
+//! The sample answers of the contract: a running control plane returns the same keys and the same JSON types at that
+//! microversion. [`UNCOMPARED_SAMPLES`] and [`UNCALLED_OPERATIONS`] are the exceptions.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

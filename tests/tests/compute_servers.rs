@@ -239,8 +239,8 @@ async fn quota_is_taken_whole_or_in_part() {
     api.stop().await;
 }
 
-/// A list that is filtered by another project's private flavor is empty, even if its marker is unknown. The answer for
-/// an unknown flavor is the same.
+/// A list that is filtered by another project's private flavor is empty, even if the query has an unknown marker. A
+/// list that is filtered by an unknown flavor is empty, too.
 async fn private_flavors_do_not_exist_for_others(api: &Api) {
     let flavor = json!({"name": "private", "id": "private", "ram": 64, "vcpus": 1, "disk": 1,
         "os-flavor-access:is_public": false});

@@ -105,7 +105,7 @@ async fn the_mirror_in_placement_is_repaired() {
     let none = LedgerCommand::SetAggregates { provider: ProviderId(host.0), generation: None, aggregates: vec![] };
     ledger(&life, none).await;
     life.until(shows).await;
-    // A client sets the trait of a host that is enabled.
+    // A client sets the trait of a disabled host on a host that is enabled.
     life.context().gateway.send::<HostRoot>(&host, HostCommand::Enable, Meta::system("test")).await.unwrap();
     let enabled = |context: &chronova_actors::process::context::StepContext| {
         context.views.placement.read(|view| !view.ledger.providers[&ProviderId(host.0)].traits.contains(DISABLED))

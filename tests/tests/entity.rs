@@ -1,4 +1,4 @@
-//! The guarantees of an aggregate's actor to its callers, tested on a log that a test pauses, fills, and writes
+//! The guarantees of an aggregate's actor to its callers. The tests pause the log, fill it, and write to it
 //! concurrently.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -308,7 +308,7 @@ async fn a_full_log_takes_back_everything_decided_upon_it() {
     stage.until_decided(3).await;
     stage.store.turns.add_permits(FREE);
     assert!(unavailable(&failing.await.unwrap(), &StoreError::Full));
-    assert!(unavailable(&resting.await.unwrap(), &StoreError::Full), "a rejection because of a lost event");
+    assert!(unavailable(&resting.await.unwrap(), &StoreError::Full), "it was rejected because of a lost event");
     assert_eq!(stage.heard().await, ["before"]);
     stage.now(What::Once("lost")).await.unwrap();
     assert_eq!(stage.store.words().await, ["before", "lost"]);
@@ -398,7 +398,6 @@ async fn an_idle_actor_leaves_memory_and_comes_back_as_it_was() {
 
 #[actix_rt::test]
 async fn commands_take_effect_once_although_the_actor_leaves_memory() {
-    // Every command takes effect once, even if the actor is passivated at any moment.
     let stage = Stage::<1>::on(&Scripted::new(FREE), Duration::from_millis(1));
     for _ in 0..100 {
         stage.now(What::Say("a")).await.unwrap();

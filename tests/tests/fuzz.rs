@@ -1,4 +1,4 @@
-//! Random input for every parser of outside data: bodies, query strings, policy files, configuration, user data.
+//! Random input for parsers of outside data: bodies, query strings, policy files, configuration, user data.
 //!
 //! `chronova_tests::fuzz` describes duration, seed and findings. `fuzz/` runs the same targets with coverage-guided
 //! inputs.
@@ -31,7 +31,7 @@ fn configuration_files() {
     CONFIGURATION.run();
 }
 
-/// Sends random requests to every operation of every service.
+/// Sends random requests to the operations of all services.
 #[actix_rt::test]
 async fn requests() {
     let requests = Requests::start().await;
@@ -58,8 +58,8 @@ async fn requests() {
     requests.api.stop().await;
 }
 
-/// Writes seed inputs to `CHRONOVA_FUZZ_CORPUS` if that is set, for `fuzz/run.sh`: a folder of inputs and a dictionary
-/// per target.
+/// Writes seed inputs for `fuzz/run.sh`: a folder of inputs and a dictionary per target. They go to
+/// `CHRONOVA_FUZZ_CORPUS` if that is set.
 #[actix_rt::test]
 async fn the_seed_corpus_is_written() {
     let given = std::env::var_os("CHRONOVA_FUZZ_CORPUS");

@@ -320,7 +320,7 @@ async fn a_build_that_fails_on_one_host_succeeds_on_another() {
         let life = started(&world).await;
         built(&life, id(1)).await;
         assert_eq!((life.status(id(1)), life.host_of(&world, id(1))), ("ACTIVE", Some(1)), "{effect:?}");
-        assert_eq!(world.fleet.calls(DriverCall::Spawn), 2, "{effect:?}: not one attempt on each host");
+        assert_eq!(world.fleet.calls(DriverCall::Spawn), 2, "{effect:?}: the attempts are not two");
         if !world.fleet.is_alive(0) {
             world.fleet.revive_host(0, true).unwrap();
         }

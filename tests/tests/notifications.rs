@@ -385,7 +385,7 @@ fn without_doubles(kept: &[OutgoingNotification]) -> Vec<OutgoingNotification> {
     kept.iter().filter(|message| seen.insert(message.id)).cloned().collect()
 }
 
-/// The publisher is killed after each message, and right before and after each of its records.
+/// The publisher is killed after each message, and right before and after its first three records.
 #[actix_rt::test]
 async fn a_crash_loses_and_reorders_nothing() {
     let api = Api::start_of(World::new(2), "", None).await;

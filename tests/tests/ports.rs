@@ -1,5 +1,5 @@
-//! The ports that Compute calls: each embedded service, and a real Keystone, Glance, Cinder and Neutron, pass the
-//! conformance suite of their port.
+//! The ports that Compute calls: each embedded service, and a real Keystone, Glance and Cinder, pass the conformance
+//! suite of their port. A real Neutron passes the cases about servers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

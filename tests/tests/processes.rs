@@ -390,7 +390,7 @@ async fn shelved_servers_are_offloaded_in_time() {
     life.hosts_up(2).await;
     life.shows(id, "SHELVED_OFFLOADED").await;
     life.settled().await;
-    assert_eq!(world.images.made().len(), 1, "there is not one image of the server's disk");
+    assert_eq!(world.images.made().len(), 1, "there is no image of the server's disk, or more than one");
     life.unshelve(id).await.unwrap();
     life.shows(id, "ACTIVE").await;
     life.settled().await;
@@ -520,7 +520,7 @@ async fn swap_volume_is_proven() {
     prove(&Case { definition: &swap_volume::DEFINITION, ..case(with_two_volumes, ask, "ACTIVE", "ACTIVE") }).await;
 }
 
-/// A delete during any step of an attachment leaves nothing behind, and the volume is available.
+/// A delete while the host attaches a volume leaves nothing behind, and the volume is available.
 #[actix_rt::test]
 async fn a_delete_during_an_attachment_frees_the_volume() {
     for held in ["attach_disk", "attach_disk:answer"] {

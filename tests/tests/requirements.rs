@@ -1,4 +1,4 @@
-//! Every row of docs/requirements has a unique id and a valid status: the tests that it names exist, and ran.
+//! Every row of docs/requirements has a unique id and a valid status. The tests that a status names exist, and ran.
 //!
 //! `CHRONOVA_RAN` is the folder in which `ops/test.sh` gathers what ran. Without it only the texts are compared.
 
@@ -100,8 +100,8 @@ fn test_functions() -> BTreeSet<String> {
     names
 }
 
-/// The functions below a test attribute: `#[test]`, `#[tokio::test]`, `#[actix_web::test]`, ... Test suites
-/// instantiated by a macro list their functions with such an attribute too, inside the macro.
+/// The functions below a test attribute: `#[test]`, `#[tokio::test]`, `#[actix_web::test]`, ... If a macro makes tests,
+/// its call lists them with such an attribute.
 fn tests_in(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_test = false;
@@ -160,7 +160,7 @@ fn short_form(script: &str) -> Option<&str> {
     Some(&script[..end])
 }
 
-/// The reason why a normal run of `ops/test.sh` does not run this check, as the text of the script shows it.
+/// Why a normal run of `ops/test.sh` does not run this check of `script`; `None` if it does. `script` is the text.
 fn lacks_in_script(proof: &Proof, script: &str) -> Option<String> {
     let Proof { test, check } = proof;
     match (check, short_form(script)) {

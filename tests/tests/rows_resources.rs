@@ -1,6 +1,6 @@
 //! Flavors, key pairs, quotas, services and hypervisors through the API, with the changes of each microversion.
 //!
-//! Source: the history of the Compute API. The rows of `docs/requirements` name these tests.
+//! Source: the history of the Compute API. The rows of `docs/requirements` name most of these tests.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

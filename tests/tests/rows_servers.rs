@@ -286,7 +286,7 @@ async fn each_version_of_the_metadata_has_its_fields() {
     let folders: std::collections::BTreeSet<&str> =
         files.iter().filter_map(|(path, _)| path.strip_prefix("ec2/")?.split('/').next()).collect();
     assert_eq!(folders.into_iter().collect::<Vec<_>>(), ["2009-04-04", "latest"]);
-    // The versions of OpenStack's tree stay, also if the option names them.
+    // The option `skipped_versions` leaves out only versions of EC2's tree.
     let skipped_versions = ["2018-08-27", "2017-02-22", "2009-04-04"].map(str::to_owned).to_vec();
     let files = drive(&server, &MetadataOptions { skipped_versions, ..MetadataOptions::default() }, None);
     for (version, _) in versions {

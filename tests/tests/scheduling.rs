@@ -102,8 +102,8 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
     join_all((1..=WISHES).map(|n| build(&life, n, in_group))).await;
     life.settled().await;
     let active = (1..=WISHES).filter(|n| life.status(id(*n)) == "ACTIVE").count();
-    assert_eq!(active, HOSTS, "not one server for each host");
-    assert_eq!(per_host(&world), vec![1; HOSTS], "the servers are not one on each host");
+    assert_eq!(active, HOSTS, "the active servers are not as many as the hosts");
+    assert_eq!(per_host(&world), vec![1; HOSTS], "a host has no server, or more than one");
     for n in (1..=WISHES).filter(|n| life.status(id(*n)) != "ACTIVE") {
         assert_eq!(life.status(id(n)), "ERROR");
         let fault = life.fault(id(n));
@@ -112,7 +112,7 @@ async fn an_anti_affinity_group_holds_under_parallel_requests() {
     }
     // Claims rarely conflict, because later decisions see the pending claims on a host.
     let decisions = decisions(&world).await;
-    assert_eq!(decisions.len(), usize::try_from(WISHES).unwrap(), "not one decision for each server");
+    assert_eq!(decisions.len(), usize::try_from(WISHES).unwrap(), "the decisions are not as many as the servers");
     let lost: usize = decisions.iter().map(|decision| decision.lost.len()).sum();
     assert!(lost <= HOSTS, "{lost} claims failed");
     let claims = events(&world)

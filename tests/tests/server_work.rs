@@ -330,7 +330,7 @@ async fn a_rescued_server_runs_from_another_disk() {
         server.id
     );
     server.refused(json!({"rescue": {"rescue_image_ref": large}}), 400, &words).await;
-    // Without parameters: its own image, and a generated password.
+    // Without parameters, the rescue uses the server's own image and a generated password.
     let answer = server.ask("2.1", json!({"rescue": null})).await;
     assert_eq!(answer.body["adminPass"].as_str().unwrap().len(), 12);
     api.life.settled().await;

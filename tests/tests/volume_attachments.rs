@@ -136,7 +136,7 @@ async fn a_server_on_volumes() {
     let (_, left, _) = call(&api, "GET", "/os-volumes", "2.35", None).await;
     let left: Vec<(&Value, &Value)> =
         left["volumes"].as_array().unwrap().iter().map(|volume| (&volume["id"], &volume["status"])).collect();
-    assert_eq!(left, [(&volumes[1]["id"], &json!("available"))], "the volumes left are not the one to keep");
+    assert_eq!(left, [(&volumes[1]["id"], &json!("available"))], "the volume to keep is not the only one left");
     api.world.check().await;
     api.stop().await;
 }

@@ -1,5 +1,5 @@
-// The pages: address, title, file, and group in the menu. A page with a `probe` is in the menu if the policy allows
-// that request; a page with a `rule`, if that rule holds for the viewer.
+// The pages: address, title, file, and group in the menu. A page with a `probe` is in the menu if the server serves
+// that request to the viewer. A page with a `rule` is in the menu if that rule holds for the viewer.
 /** @typedef {{name: string, path: string, title: string, file: string, probe?: [string, any?], rule?: string, group?: string, past?: boolean}} Page */
 
 /** @type {Page[]} */

@@ -101,7 +101,7 @@ pub(crate) fn client(peer: Option<IpAddr>, headers: &HeaderMap, config: &WebConf
         match address(text) {
             Some(one) if is_proxy(one, config) => {}
             Some(one) => return Some(one),
-            // A trusted proxy did not name an address. The client may have written the texts before it.
+            // A trusted proxy wrote no address. The client may have written the texts before this one.
             None => break,
         }
     }

@@ -3,8 +3,9 @@
 //! The parameter is Chronova's own: no microversion of Nova or Placement has it, and their clients never send it.
 //! Chronova removes the parameter from the query string before the schema sees it, so that it works at every
 //! microversion. `chronova:as_of` is its full name. An answer about the past carries its position in
-//! `X-Chronova-As-Of`. A live answer of the same operation has the header `X-Chronova-Position`; `as_of` with that
-//! position reproduces the answer.
+//! `X-Chronova-As-Of`. If the read models do not change while a live answer of the same operation is made, the answer
+//! has the header `X-Chronova-Position`. `as_of` with that position reproduces the answer, without measurements of
+//! hosts.
 //!
 //! Invariant: a query about the past needs [`rule`] besides the operation's own rule. By default only administrators
 //! have that right, because the log does not tell which roles a caller had at that time.
@@ -60,7 +61,7 @@ fn read(text: &str) -> Result<PastMoment, Fault> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().map(|position| PastMoment::Position(Position(position))).map_err(|_| bad(text));
     }
-    // A plus sign in an offset that the client did not escape has become a blank.
+    // If the client did not escape the plus sign of an offset, the plus sign has become a blank.
     let at = DateTime::parse_from_rfc3339(text).or_else(|_| DateTime::parse_from_rfc3339(&text.replace(' ', "+")));
     at.map(|at| PastMoment::Time(Timestamp(at.timestamp_micros()))).map_err(|_| bad(text))
 }

@@ -5,8 +5,7 @@
 //! user's token is still accepted for a while after it expires. In the test mode `noauth2`, the token *is* the
 //! identity: `USER` or `USER:PROJECT`.
 //!
-//! Invariants: tokens are [`Secret`]s and are never logged; `is_admin` is decided by policy (`context_is_admin`), never
-//! by the token.
+//! Invariants: tokens are never logged; `is_admin` is the result of the policy rule `context_is_admin`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -182,8 +181,8 @@ impl Authentication {
         let user_token = UserToken::new(token);
         let question = TokenQuestion { token: &user_token, allow_expired: vouched, request: claim.request };
         let owner = identity.owner(question).await?;
-        // The access rules apply to the user's request to the first service, not to the request that this service sends
-        // on.
+        // The access rules apply to the user's request to the first service, not to the request that the first service
+        // sends on.
         if let (Some(rules), Some(asked), false) = (&owner.access_rules, &claim.asked, vouched) {
             check_rules(rules, owner.service_types.as_deref(), asked)?;
         }

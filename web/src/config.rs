@@ -1,4 +1,5 @@
-//! The options of the web layer, already read and checked. Names and defaults are those of `nova.conf`.
+//! The options of the web layer, already read and checked. Names and defaults are those of `nova.conf`, except in
+//! `[chronova]`.
 
 use std::path::PathBuf;
 

@@ -110,8 +110,8 @@ pub async fn perform<R>(
     Ok(())
 }
 
-/// Creates servers in the name of the permitted caller. When this returns, either the read models show all of them, or
-/// all are removed.
+/// Creates servers in the name of the permitted caller. When this returns, either all are removed, or [`shown`] has
+/// waited for the read models.
 pub async fn create_servers(
     dispatch: &Dispatch,
     permit: &Permit,

@@ -1,4 +1,4 @@
-//! `/healthz`: whether each part of the process is healthy.
+//! `/healthz`: whether the process is healthy, by checks of its parts.
 
 use std::fmt;
 use std::sync::Arc;

@@ -29,8 +29,8 @@ impl InProcessApis {
         Self { app, routers: Arc::new(Routers::all()) }
     }
 
-    /// Sends a GET as the administrator. `version` is the header `OpenStack-API-Version`. `path` is percent-encoded. Returns
-    /// the status with the body, `Null` if that is not JSON.
+    /// Sends a GET as the administrator. `version` is the header `OpenStack-API-Version`. `path` is percent-encoded.
+    /// Returns the status and the body. A body that is not JSON becomes `Null`.
     pub async fn get(&self, path: &str, version: &str) -> (u16, Value) {
         let configured = configure(Arc::clone(&self.app), Arc::clone(&self.routers), None);
         let service = init_service(actix_web::App::new().configure(configured)).await;

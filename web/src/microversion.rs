@@ -15,7 +15,7 @@ use actix_web::http::header::HeaderMap;
 use crate::fault::Fault;
 use crate::service::Service;
 
-/// `OpenStack-API-Version`, the header that every service shares.
+/// `OpenStack-API-Version`, the header that all services with microversions share.
 pub const HEADER: &str = "OpenStack-API-Version";
 /// The header that only Compute understands.
 pub const LEGACY_HEADER: &str = "X-OpenStack-Nova-API-Version";

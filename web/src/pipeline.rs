@@ -85,7 +85,7 @@ pub(crate) async fn run(
         return show_versions(app, &incoming, document, facts);
     }
     let found = find(routers, &incoming.place, incoming.method);
-    // The body is read before anything else is checked. So its size is checked first, and the connection stays usable
+    // Unless the handler reads the body itself, the body is read before any check, so that the connection stays usable
     // after a refusal.
     let raw = found
         .as_ref()
@@ -95,8 +95,8 @@ pub(crate) async fn run(
     }
     let access = match &found {
         Ok(matched) => matched.operations.first().map_or(RouteAccess::Token, |operation| operation.route.access),
-        // A caller without a token does not learn which paths exist. Callers of the identity service and guests cannot
-        // have a token yet.
+        // A caller without a token does not learn which paths exist. Callers of the identity service may have no token
+        // yet, and guests never have one.
         Err(_) if matches!(service, Service::Identity | Service::Metadata) => RouteAccess::Public,
         Err(_) => RouteAccess::Token,
     };
@@ -141,8 +141,8 @@ fn show_versions(
     Ok(document)
 }
 
-/// Whether the leader of a cluster must answer: operations of the leader alone, guests' metadata, queries about the
-/// past. An erasure clears the past states that the leader holds, and no others. The leader alone writes checkpoints.
+/// Whether the leader of a cluster must answer: operations of the leader alone, guests' metadata, and queries about the
+/// past. Only the leader answers about the past, because an erasure clears only the past states that the leader holds.
 pub(crate) fn is_for_leader(routers: &Routers, place: &RequestAddress, method: Option<Method>, query: &str) -> bool {
     let Ok(found) = find(routers, place, method) else { return false };
     let asks_past = || Query::parse(query).is_ok_and(|query| as_of::is_in(&query));
@@ -429,7 +429,7 @@ async fn look_back(
     as_of::views(app, moment).await
 }
 
-/// The state that an answer shows, for the header with its position.
+/// The state that an answer shows. A header of the answer gives the position of that state.
 enum ShownState {
     /// The operation does not take `as_of`, or a batch was being folded when the handler began.
     Nothing,

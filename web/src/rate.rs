@@ -1,5 +1,5 @@
 //! Rate limits: each project has a bucket of tokens that refills steadily, and each request takes one token. A user
-//! with an unscoped token has a separate bucket.
+//! whose token has no project has a separate bucket.
 //!
 //! The limits are off unless `[chronova] rate_limit` gives requests a second. They do not apply to administrators and
 //! services, who must be able to repair an overloaded deployment. Invariant: memory is bounded. Above [`MOST_BUCKETS`],
@@ -21,7 +21,7 @@ struct TokenBucket {
     at: Instant,
 }
 
-/// A bucket for each key, for example for each project and unscoped user.
+/// A bucket for each key, for example for each project.
 #[derive(Debug)]
 pub struct RateLimits {
     per_second: f64,

@@ -56,7 +56,7 @@ impl Method {
 /// A handler function in the table; write `handler!(name)`.
 pub type Handler = fn(Ctx) -> LocalBoxFuture<'static, Result<Reply, Fault>>;
 
-/// A function that describes a body or a query string; called once, at start-up.
+/// A function that describes a body or a query string.
 pub type SchemaFn = fn() -> Schema;
 
 /// Turns `async fn name(ctx: Ctx) -> Result<Reply, Fault>` into a table entry.
@@ -101,7 +101,7 @@ pub enum BodySpec {
     Json(SchemaFn),
     /// Any JSON; the handler checks.
     AnyJson,
-    /// The dispatcher neither parses nor limits the body: the handler reads `ctx.take_payload()`.
+    /// The dispatcher neither reads nor limits the body; the handler does.
     Raw,
 }
 
@@ -222,7 +222,7 @@ impl Route {
         self
     }
 
-    /// The operation takes `?as_of=`. Its handler reads `ctx.views()` and no other state that changes.
+    /// The operation takes `?as_of=`. With it, the handler reads only state from `ctx.views()` and `ctx.networks()`.
     pub const fn as_of(mut self) -> Self {
         self.as_of = true;
         self

@@ -1,4 +1,4 @@
-//! The APIs that one process serves. This file imports no other, so that every other file may import it.
+//! The names of the APIs. This file imports no other, so that every other file may import it.
 
 /// The APIs that one process serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,7 +10,7 @@ pub enum Service {
     Network,
     Volume,
     Metadata,
-    /// Chronova's own API: the log, for auditors, and the hosts, for operators.
+    /// Chronova's own API, for auditors and operators.
     Chronova,
 }
 

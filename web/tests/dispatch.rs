@@ -1,4 +1,4 @@
-//! The dispatcher from the outside: the precedence of errors, the headers of every answer, the context of handlers.
+//! The dispatcher from the outside: the precedence of errors, the headers of answers, the context of handlers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::unused_async)]
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@ impl BrokenImages {
         self.images.resources().unwrap()
     }
 
-    /// The caller, as an administrator if the fault is `fault`.
+    /// The caller. If this service has the fault `fault`, the caller becomes an administrator.
     fn raised(&self, caller: &ServiceCaller, fault: ImageFault) -> ServiceCaller {
         ServiceCaller { is_admin: caller.is_admin || self.fault == fault, ..caller.clone() }
     }

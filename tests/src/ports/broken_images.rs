@@ -26,7 +26,7 @@ pub enum ImageFault {
     DeletesNothing,
     /// Backups come oldest first.
     TurnsBackups,
-    /// Images of other owners count as backups.
+    /// Every created image counts as a backup.
     BelievesAll,
     /// Every user sees every image.
     ShowsAllUsers,

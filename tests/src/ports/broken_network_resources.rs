@@ -17,7 +17,7 @@ impl BrokenNetworks {
         self.networks.resources().unwrap()
     }
 
-    /// The caller, as an administrator if the fault is `fault`.
+    /// The caller. If this service has the fault `fault`, the caller becomes an administrator.
     fn raised(&self, caller: &ServiceCaller, fault: NetworkFault) -> ServiceCaller {
         ServiceCaller { is_admin: caller.is_admin || self.fault == fault, ..caller.clone() }
     }

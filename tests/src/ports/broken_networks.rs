@@ -50,7 +50,7 @@ pub enum NetworkFault {
     ListsAllGroups,
     /// Groups with ports are deleted.
     DeletesUsedGroups,
-    /// Every project changes every group.
+    /// Every project adds rules to every group.
     AddsRulesForAll,
 }
 

@@ -160,7 +160,7 @@ async fn uploads_once(port: &dyn ImageService, stage: &dyn ImageStage) -> anyhow
     let own = stage.project().await;
     let image = made(port, draft(&own)).await?;
     let again = port.upload(image, broken(), meta()).await;
-    promise!(again.is_ok(), "a second upload reads bytes for an image that has its own: {again:?}");
+    promise!(again.is_ok(), "a second upload to an image fails: {again:?}");
     let content = read(port, &port.find(image, &own, false).await?).await?;
     promise!(content == b"content", "a second upload changes the bytes: {content:?}");
     Ok(())
@@ -216,7 +216,7 @@ async fn tells_backups(port: &dyn ImageService, stage: &dyn ImageStage) -> anyho
     let backups = port.backups(first, server, "daily").await?;
     promise!(backups == [first], "the list is not the one daily backup that is left: {backups:?}");
     let nobody = port.backups(second, server, "daily").await?;
-    promise!(nobody.is_empty(), "a deleted image still has backups of its kind: {nobody:?}");
+    promise!(nobody.is_empty(), "a deleted image finds backups: {nobody:?}");
     Ok(())
 }
 

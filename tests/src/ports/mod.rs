@@ -1,8 +1,9 @@
 //! Conformance suites of the ports to the identity, image, network and volume services: one per trait.
 //!
 //! A suite is a list of cases, each a function of the trait object and a stage. The stage creates the resources of a
-//! case (a project, a network, a group) through the service's own API, not through the port. Each implementation of a
-//! port runs the port's suite; the error of a case names the broken promise.
+//! case (a project, a network, a group) through the service itself, not through the port. Each service, embedded or
+//! real, runs the suites of its ports; only [`network_resources`] is not run on Neutron. The error of a case names the
+//! broken promise.
 
 pub mod broken_identity;
 pub mod broken_image_resources;

@@ -37,8 +37,8 @@ struct Trial {
     incident: Incident,
 }
 
-/// Tries each incident at each step, without a crash and with a crash after each append around it; or a sample of these
-/// trials. `appends`: the approximate number of appends of an undisturbed process.
+/// Tries each incident at each step: without a crash, and with a crash after each append around the incident. An
+/// ordinary run has a sample of these trials. `appends`: the approximate number of appends of an undisturbed process.
 pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample) {
     let losses = [(0, true), (0, false), (1, true), (1, false)];
     let losses = losses.map(|(host, guests_survive)| Incident::LoseHost { host, guests_survive });
@@ -58,8 +58,8 @@ pub(super) async fn crash_around(case: &Case, appends: u64, sample: &mut Sample)
     }
 }
 
-/// Loses either host right before `step` is undone, with and without its guests. Crashes after each append around that
-/// moment.
+/// Loses one of the two hosts right before `step` is undone. The guests of the lost host survive or not. Crashes after
+/// each append around that moment.
 pub async fn lose_host_in_undo(case: &Case, step: &'static str) {
     for (host, guests_survive) in [(0, true), (0, false), (1, true), (1, false)] {
         let incident = Incident::LoseHost { host, guests_survive };

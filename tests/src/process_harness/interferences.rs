@@ -11,7 +11,7 @@ use chronova_actors::process::definition::Definition;
 use chronova_actors::process::interference::{Interference, InterferenceVerdict, StepDirection};
 use chronova_events::store::faulty::FuseStore;
 
-/// The moment at which an interference acts in a life, and the append after it that is the last of that life.
+/// The moment at which an interference acts in a life. `fuse`: the last append of that life, counted from the moment.
 #[derive(Default)]
 struct Moment {
     store: OnceLock<Arc<FuseStore>>,

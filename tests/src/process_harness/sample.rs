@@ -16,7 +16,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Different cases choose different trials with the same seed.
+    /// With the same seed, cases of different processes or statuses choose different trials.
     pub(super) fn of(case: &Case) -> Self {
         let told = std::env::var("CHRONOVA_HARNESS_SEED").ok().and_then(|seed| seed.parse().ok());
         let (seed, all) = (told.unwrap_or(SEED), std::env::var_os("CHRONOVA_SOAK").is_some());

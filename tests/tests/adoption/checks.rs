@@ -1,4 +1,4 @@
-//! Obstacles stop an adoption, and nothing is written then.
+//! Obstacles stop an adoption, unless the operator leaves them out of it.
 
 use chronova::commands::adopt::{AdoptedThing, AdoptionVerdict};
 use chronova_events::envelope::Position;

@@ -51,7 +51,7 @@ fn answer(path: &str, version: &str) -> (u16, Value) {
     found.map_or((410, Value::Null), |body| (200, body))
 }
 
-/// A server as its own resource has it: with its group, which lists leave out.
+/// The answer about one server. Unlike the lists, it has the server's group.
 fn server(id: &str) -> Option<Value> {
     let servers = recorded("api-servers.json");
     let mut server = servers["servers"].as_array().unwrap().iter().find(|one| one["id"] == id)?.clone();

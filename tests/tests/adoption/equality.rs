@@ -101,8 +101,8 @@ async fn the_answers_are_those_of_nova_but_for_the_listed_differences() {
     println!("{} differences, all explained", found.len());
 }
 
-/// The recording has no answers with inventories and traits, so the test compares them with the rows of Placement's
-/// database.
+/// Compares inventories and traits with the rows of Placement's database, because the recording has no answers with
+/// them.
 #[actix_rt::test]
 async fn inventories_and_traits_are_those_of_placement() {
     let cloud = AdoptedCloud::start().await;
@@ -146,7 +146,7 @@ async fn inventories_and_traits_are_those_of_placement() {
     cloud.stop().await;
 }
 
-/// The recording has no answers with key pairs or with the events of actions, either.
+/// The recording has no answers with key pairs or with the events of actions.
 #[actix_rt::test]
 async fn key_pairs_and_the_events_of_actions_are_those_of_the_rows() {
     let cloud = AdoptedCloud::start().await;

@@ -28,7 +28,7 @@ async fn put(cloud: &AdoptedCloud, path: &str, body: Value) {
     assert_eq!(status, 200, "{path}: {answer}");
 }
 
-/// The answers about all servers, also about deleted ones, and about their allocations.
+/// The answers about all servers, including deleted ones, and about their allocations.
 async fn seen(cloud: &AdoptedCloud) -> Value {
     let mut seen = json!({
         "live": cloud.compute("/servers/detail?all_tenants=1", "2.93").await["servers"],
@@ -59,7 +59,7 @@ async fn adopted_again(mariadb: &Mariadb, folder: &Path) -> Value {
 fn differences(theirs: &Value, ours: &Value) -> AnswerDifferences {
     let mut found = AnswerDifferences::new();
     compare_answers("seen", theirs, ours, &mut found);
-    // The generations of providers count changes, and Chronova counts others than Nova.
+    // The generation of a provider counts changes, and Chronova counts other changes than Nova.
     found.retain(|(_, path), _| !path.ends_with(".{id}.generation"));
     found
 }
@@ -94,7 +94,7 @@ async fn what_changed_since_the_adoption_goes_back_into_novas_databases() {
     }
     let left = differences(&changed, &adopted_again(&mariadb, parent.path()).await);
     assert!(left.is_empty(), "{left:#?}");
-    // A change that no statement expresses is listed, and nothing is written unless that is accepted.
+    // No statement can express the next change. The export lists it, and writes nothing unless `partial` is set.
     let flavor = json!({"flavor": {"name": "new", "ram": 64, "vcpus": 1, "disk": 1}});
     let (status, _) = cloud.ask("POST", "/compute/v2.1/flavors", "2.93", Some(flavor)).await;
     assert_eq!(status, 200);

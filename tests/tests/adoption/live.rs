@@ -55,7 +55,7 @@ fn only(tables: TablesInMemory, wanted: &[NovaTableUse]) -> TablesInMemory {
     TablesInMemory(tables.0.into_iter().filter(|(name, _)| wanted.iter().any(|table| table.name == name)).collect())
 }
 
-/// A table that the adoption reads, and that the list lacks, would be empty with a live database.
+/// If the list lacked a table that the adoption reads, that table would be empty with a live database.
 #[actix_rt::test]
 async fn the_list_of_tables_has_each_table_that_is_adopted() {
     let Tables { api, cell0, cell, placement } = Tables::recorded();
@@ -96,7 +96,7 @@ pub(super) async fn read(args: &AdoptArgs, between: impl FnOnce()) -> (AdoptionR
     (report, history)
 }
 
-/// Heartbeats and statistics of hosts do not matter. The change of a server is seen in each database.
+/// Heartbeats and statistics of hosts do not count as changes. A change of a server in any of the databases does.
 async fn changes_of_servers_are_seen(mariadb: &Mariadb, args: &AdoptArgs) {
     let (report, history) = read(args, || {
         mariadb.sql(
@@ -128,7 +128,7 @@ async fn changes_of_servers_are_seen(mariadb: &Mariadb, args: &AdoptArgs) {
     }
 }
 
-/// A check may run while Nova runs; the log of the switch may not be written then.
+/// While Nova runs, a check is allowed, but an adoption that writes the log is refused.
 async fn a_running_service_is_in_the_way(mariadb: &Mariadb, args: &AdoptArgs, parent: &Path) {
     mariadb.sql("UPDATE nova.services SET last_seen_up = UTC_TIMESTAMP() WHERE host = 'h1'");
     let data = parent.join("busy");

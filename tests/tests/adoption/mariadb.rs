@@ -90,7 +90,7 @@ impl Mariadb {
         for name in ["nova_api.sql", "nova_cell0.sql", "nova.sql", "placement.sql"] {
             started.load(&folder.join(name));
         }
-        // The recording's services have ended, whatever the clock of this machine says.
+        // Otherwise the recorded services would seem to run if this machine's clock were at the time of the recording.
         for database in ["nova", "nova_cell0"] {
             started.sql(&format!("UPDATE {database}.services SET last_seen_up = UTC_TIMESTAMP() - INTERVAL 1 HOUR"));
         }

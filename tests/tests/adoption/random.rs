@@ -1,5 +1,5 @@
 //! Random damage: a database within its schema, with orphans, missing rows, NULLs and nonsense values. `adopt` converts
-//! it or refuses it with a list, never half of it, and never panics.
+//! the whole database, or refuses it with a list. It never panics.
 
 use std::sync::LazyLock;
 

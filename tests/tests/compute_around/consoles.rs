@@ -332,7 +332,7 @@ async fn a_serial_console_is_typed_on_through_the_gateway() {
     viewer.say(8, "").await;
     assert_eq!(viewer.hear().await, (8, 1000_u16.to_be_bytes().to_vec()));
 
-    // Consoles end when the control plane stops; until then a token is valid more than once.
+    // A token is valid more than once. Consoles end when the control plane stops.
     let (status, mut viewer) = Viewer::ask(address, &known, None).await;
     assert_eq!(status, 101);
     assert_eq!(viewer.hear().await.0, 2);

@@ -1,5 +1,4 @@
-//! Attached and detached interfaces, and changes of their ports by the network service: through the API, on the
-//! embedded network service.
+//! Interfaces that are attached and detached through the API, and ports that the embedded network service changes.
 
 use std::sync::Arc;
 

@@ -181,7 +181,7 @@ async fn the_metadata_proxy_identifies_the_guest_of_a_request() {
         [("X-Metadata-Provider", "p"), ("X-Forwarded-For", &*address), ("X-Metadata-Provider-Signature", &*provider)];
     let refused = ask(&known).await;
     assert!(refused.status == 400 && refused.text().contains("Could not find any subnets for provider p"));
-    // The source address does not identify the guest here; the list of versions is public.
+    // The source address does not identify the guest here, so only the list of versions is answered.
     assert_eq!(service.get(&address, META).await.status, 400);
     assert_eq!(service.get("192.0.2.1", "/").await.lines().len(), 10);
     // Refusals have the format that the client accepts.
@@ -215,7 +215,7 @@ async fn without_a_proxy_a_guest_is_known_by_its_address() {
     assert_eq!(uuid("10.1.0.1", &[]).await, None, "an address of no server gets metadata");
     assert_eq!(uuid("10.1.0.250", &[("X-Instance-ID", server.as_deref().unwrap())]).await, None);
 
-    // A trusted proxy may forward one address; any other client, none.
+    // A trusted proxy may forward one address. Another client may forward none.
     let forwarded = |address: &str| [("X-Forwarded-For", address.to_owned())];
     let by = async |from: &str, told: &str| {
         let headers = forwarded(told);
@@ -460,7 +460,7 @@ async fn a_guest_leaves_a_password_for_its_owner_once() {
     }
     assert_eq!(shown().await, *most);
 
-    // Only the owner's project can read the password, and it stays until it is cleared.
+    // Only the owner's project can read and clear the password.
     for (method, token, status) in
         [("GET", "eve:red", 404), ("DELETE", "eve:red", 404), ("DELETE", USER, 204), ("DELETE", USER, 204)]
     {

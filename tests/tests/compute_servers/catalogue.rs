@@ -249,7 +249,7 @@ const PROPERTIES: &[Entry] = &[
     entry("img_compression_level", "1", Describes),
     entry("img_config_drive", "mandatory", Elsewhere("an_image_may_demand_a_config_drive")),
     entry("img_hide_hypervisor_id", "true", Guest),
-    // As in Nova, the version counts only beside the type.
+    // As in Nova, the version has an effect only together with the type.
     beside("img_hv_requested_version", ">=99", &[("img_hv_type", "qemu")], Scheduler),
     entry("img_hv_type", "xen", Scheduler),
     entry("img_linked_clone", "true", Refused),

@@ -177,8 +177,7 @@ async fn an_unshelve_verifies_the_shelved_image() {
     api.stop().await;
 }
 
-/// A move puts the content on another host that the server had before. The checksum proves it, and the certificate may
-/// be gone.
+/// The checksum proves that a move puts the same content on the other host. So a move does not need the certificate.
 #[actix_rt::test]
 async fn moves_need_no_certificate() {
     let (api, certificates) = cloud(2, verifying()).await;

@@ -209,7 +209,7 @@ async fn a_running_migration_looks_like_its_samples() {
         let folder = samples.join("os-migrations");
         let folder = if version == "2.1" { folder } else { folder.join(format!("v{version}")) };
         let sample = read(&folder.join("migrations-get.json"))["migrations"].take();
-        // In the samples, running live migrations have links, and others do not.
+        // In the samples, running live migrations have links, and other migrations do not.
         let of_kind = |row: &&Value| version == "2.1" || row.get("links").is_some();
         let Some(wanted) = sample.as_array().unwrap().iter().find(of_kind) else { continue };
         let ours = subject.api.get("/os-migrations", version).await["migrations"].take();

@@ -396,7 +396,7 @@ async fn a_rebuild_with_an_image_that_the_host_cannot_run_fails() {
     assert_eq!((&now["status"], &now["OS-EXT-SRV-ATTR:host"]), (&json!("ERROR"), &json!(home)));
     assert!(now["fault"]["message"].as_str().unwrap().contains("No valid host was found"), "{}", now["fault"]);
     assert_eq!(now["image"], image, "the failed rebuild changed the image");
-    // The host is disabled and full, but a rebuild needs no new placement.
+    // All hosts are disabled, but a rebuild needs no new placement.
     let services = api.get("/os-services?binary=nova-compute", "2.53").await["services"].take();
     for service in services.as_array().unwrap() {
         let path = format!("/os-services/{}", service["id"].as_str().unwrap());
@@ -460,7 +460,6 @@ async fn dedicated_cpus_count_as_cores() {
     ends_well(api).await;
 }
 
-/// Follows the image of a server from the request until the image is active.
 #[actix_rt::test]
 async fn an_image_names_the_server_that_it_was_made_of() {
     let api = Api::start().await;

@@ -74,7 +74,7 @@ async fn two_zones() -> (Api, Vec<String>) {
     (api, hosts)
 }
 
-/// The scheduler keeps a server in the zone that its request named, at every kind of move.
+/// The scheduler keeps a server in the zone that its request named, at migrations and evacuations.
 #[actix_rt::test]
 async fn a_server_made_in_a_zone_moves_within_it() {
     let (api, hosts) = two_zones().await;

@@ -1,5 +1,4 @@
-//! Bodies that the schema rejects get 400 and Nova's fault, and have no effect. The test runs at each version at which
-//! a schema changes.
+//! Bodies that the schema rejects get 400 and Nova's fault. The test runs at each version at which a schema changes.
 //!
 //! The bodies are the contract's samples, broken in every place: a value of another type, a missing key, an unknown
 //! key, a text too long, a number out of range. An independent validator decides which of them are invalid.
@@ -18,7 +17,7 @@ fn uncovered() -> BTreeSet<&'static str> {
     include_str!("../../uncovered-operations.txt").lines().collect()
 }
 
-/// All variants of the value with exactly one change.
+/// Variants of the value, with one change each.
 fn broken(value: &Value) -> Vec<Value> {
     let mut all: Vec<Value> =
         [json!(null), json!(""), json!(-7), json!(2.5), json!(true), json!([]), json!({}), json!("x".repeat(70_000))]

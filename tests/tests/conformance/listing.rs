@@ -85,7 +85,7 @@ async fn filters() {
         ("admin:project", "deleted=perhaps", vec!["b", "a"]),
         ("admin:project", "power_state=4", vec!["a"]),
         ("admin:project", "launch_index=^0", vec!["b", "a"]),
-        // Before 2.83 ordinary users may not use these filters, which are then ignored.
+        // Ordinary users may not use these filters at this version, so the API ignores them.
         (USER, "power_state=4", vec!["b", "a"]),
         (USER, "metadata={}", vec!["b", "a"]),
         (USER, "deleted=true", vec!["b", "a"]),

@@ -1,5 +1,5 @@
-//! A second implementation of the contract's policy rules. It computes the users whom the defaults allow from the check
-//! strings only.
+//! A second implementation of the contract's policy rules. From the check strings alone, it computes which users the
+//! defaults allow.
 
 use std::collections::BTreeMap;
 

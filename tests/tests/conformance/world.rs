@@ -48,7 +48,7 @@ impl Operation<'_> {
         self.0["action"].as_str()
     }
 
-    /// Whether Nova has removed the operation, so that every answer only says that the operation is gone.
+    /// Whether Nova has removed the operation.
     pub(crate) fn removed(&self) -> bool {
         self.0["removed"] == true
     }

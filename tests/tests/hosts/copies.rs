@@ -134,7 +134,7 @@ async fn an_original_that_takes_its_hosts_back_leaves_what_the_copy_moved() {
         let first = original.live(None, None).await;
         drives(&first, 2).await;
         compared(&original, &first).await;
-        assert_eq!(original.fleet.whereabouts().get(&id(1)), Some(&moved), "the only guest of the server is there");
+        assert_eq!(original.fleet.whereabouts().get(&id(1)), Some(&moved), "the server's only guest is gone");
         first.stop().await;
     }
     // Without the time at which the hosts were taken, the same log takes the guest for a leftover.
@@ -148,7 +148,7 @@ async fn an_original_that_takes_its_hosts_back_leaves_what_the_copy_moved() {
     first.stop().await;
 }
 
-/// A move sets the server's disk aside on the server's host.
+/// Sets the server's disk aside on its host, as a move does.
 async fn set_aside(world: &World, server: InstanceId) {
     let driver = world.fleet.drivers().remove(world.fleet.whereabouts()[&server][0]);
     let disk = DiskFile { suffix: "_disk".to_owned(), size: 14, capacity: 0, raw: false };
@@ -191,10 +191,10 @@ async fn a_restored_log_repairs_nothing_because_of_what_it_knows_from_before() {
         let before = runs(&heir, name);
         heir.until(|_| runs(&heir, name) >= before + 3).await;
     }
-    assert_eq!(heir.status(id(1)), "VERIFY_RESIZE", "nobody has confirmed the move");
-    assert_eq!(heir.status(id(2)), "SOFT_DELETED", "nobody has reclaimed the server");
+    assert_eq!(heir.status(id(1)), "VERIFY_RESIZE", "the restored log confirmed the move");
+    assert_eq!(heir.status(id(2)), "SOFT_DELETED", "the restored log reclaimed the server");
     assert_eq!(original.fleet.whereabouts(), guests);
-    assert_eq!(original.fleet.kept(), kept, "a revert may need the disk");
+    assert_eq!(original.fleet.kept(), kept, "a disk that a revert may need is gone");
     // A new finding is repaired as ever.
     built(&heir, id(5)).await;
     heir.soft_delete(id(5)).await.unwrap();
@@ -258,7 +258,7 @@ async fn a_sweep_of_volumes_leaves_those_from_before_the_copy() {
     driver.volume_store().unwrap().create_volume(&name, 1 << 30, &VolumeContent::Blank).await.unwrap();
     let host = world.fleet.uri().host_id(other);
     life.volumes.sweep_host(host, &driver, CopyDoubt(Some(SystemClock.now()))).await;
-    assert!(world.fleet.volumes(other).contains_key(&name), "it may be the only one");
+    assert!(world.fleet.volumes(other).contains_key(&name), "the volume is gone, although it may be the only one");
     life.volumes.sweep_host(host, &driver, CopyDoubt::default()).await;
     assert!(!world.fleet.volumes(other).contains_key(&name));
     life.stop().await;

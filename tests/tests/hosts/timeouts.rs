@@ -1,4 +1,5 @@
-//! Options of time: builds, reboots and rescues that take too long, and the periods of a host's checks.
+//! Options of time: builds, reboots and rescues that take too long, and the periods of a host's checks. Also excluded
+//! image types.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The suite of networks on the embedded network service, on real Neutron, and on a service that breaks a promise.
+//! The suite of networks on the embedded network service and on a service that breaks a promise; its cases about
+//! servers also on real Neutron.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use chronova_events::instance::{PowerAction, RequestedNetworks};
 use chronova_tests::creation::create_request;
 use chronova_tests::world::{Life, Setting, World};
 
-/// The nouns of the appends since the last call.
+/// The number of appends that [`Self::nouns`] has returned.
 struct AppendCount(usize);
 
 impl AppendCount {

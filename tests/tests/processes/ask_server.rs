@@ -19,7 +19,7 @@ use super::{Ask, built, case, soft_deleted, stopped};
 
 const HOSTS: usize = 2;
 
-/// The case of a request that waits for its process; the server goes from one status of `case` to the other.
+/// Turns `case` into the case of a request that waits for its process.
 fn asking(case: &Case) -> Case {
     Case { definition: &ask_server::DEFINITION, waits: true, unrecorded: true, ..*case }
 }

@@ -142,7 +142,7 @@ async fn without_removal_of_images_no_host_is_searched_for_them() {
     }
 }
 
-/// The image of a server stays in a host's cache during every operation, as long as the server is on that host.
+/// The image of a server stays in a host's cache through a stop and a resize, as long as the server is on that host.
 #[actix_rt::test]
 async fn the_image_of_a_server_stays() {
     let world = world(2, Duration::ZERO);

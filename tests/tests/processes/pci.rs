@@ -179,7 +179,7 @@ async fn moves_choose_devices_of_the_destination() {
     life.resize_with_devices(id(1)).await.unwrap();
     life.settled().await;
     let both = devices(&world.fleet, id(1));
-    assert_eq!((both[&source].len(), both[&(1 - source)].len()), (1, 2), "not 1 at the source, 2 at the target");
+    assert_eq!((both[&source].len(), both[&(1 - source)].len()), (1, 2), "expected: 1 at the source, 2 at the target");
     life.revert_resize(id(1)).await.unwrap();
     life.settled().await;
     assert_eq!(devices(&world.fleet, id(1)), first, "the revert gave the server another device");

@@ -341,7 +341,7 @@ async fn nothing_is_decided_about_hosts_that_do_not_answer() {
     scene.end().await;
 }
 
-/// A server can be deleted with any host down; its leftovers are removed when its hosts are back.
+/// A server can be deleted while its hosts are down. Its leftovers are removed when the hosts are back.
 #[actix_rt::test]
 async fn a_delete_does_not_wait_for_hosts() {
     let scene = Scene::on_the_way().await;

@@ -1,5 +1,5 @@
-//! Attacks of one project on another, on the operator or on itself: regression tests for each fixed vulnerability.
-//! `docs/security.md` names the test of each vulnerability.
+//! Attacks of one project on another, on the operator or on itself. `docs/security.md` names the test of each
+//! vulnerability.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

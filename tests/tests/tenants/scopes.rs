@@ -58,7 +58,7 @@ const LISTS: &[(&str, &str)] = &[
     ("/network/v2.0/security-group-rules", "get_security_group_rule"),
 ];
 
-/// The cloud for users with unscoped tokens, under a policy that allows everything.
+/// The cloud for users with unscoped tokens, under a policy that opens these lists to everybody.
 fn open_to_all(api: &Api, enforce_scope: bool) -> Arc<App> {
     let rules: BTreeSet<&str> = LISTS.iter().map(|(_, rule)| *rule).collect();
     let yaml: Vec<String> = rules.into_iter().map(|rule| format!("\"{rule}\": \"@\"")).collect();

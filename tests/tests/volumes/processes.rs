@@ -39,7 +39,7 @@ fn with_snapshot(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
-/// Another volume, of which the subject becomes a copy.
+/// The volume from which the subject is copied.
 const OTHER: VolumeId = VolumeId(Uuid::from_u128(0xBEEF));
 
 fn with_other(life: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
@@ -232,7 +232,7 @@ async fn snapshot_data_is_kept_after_a_reset_of_the_status() {
     assert_eq!(world.fleet.volumes(0).len(), 2);
 }
 
-/// A repeated step creates the snapshot again under the same id, after a delete of the first snapshot.
+/// A repeated step may request a snapshot under the id of a snapshot that was deleted.
 #[actix_rt::test]
 async fn a_snapshot_that_was_deleted_can_be_made_again() {
     let world = World::new(1);

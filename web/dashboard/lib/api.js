@@ -123,11 +123,11 @@ export const patch = async (path, body) => json(await send('PATCH', path, { body
 /** @param {string} path @param {any} [options] */
 export const remove = async (path, options) => json(await send('DELETE', path, options));
 
-/** Whether the policy allows the viewer this request. */
+/** Whether the server serves this request to the viewer. */
 const allowed = (path, query, token) =>
   send('GET', path, { query, token, quiet: true }).then(() => true, (error) => error.status !== 403 && error.status !== 401 && error.status !== 501);
 
-/** Whether the policy allows each probe, by the probe's name. A probe is a name, a path and a query. */
+/** Whether the server serves each probe to the viewer, by the probe's name. A probe is a name, a path and a query. */
 export async function permissions(probes, token) {
   const answers = await Promise.all(probes.map(([, path, query]) => allowed(path, query, token)));
   return Object.fromEntries(probes.map(([name], at) => [name, answers[at]]));
@@ -160,7 +160,7 @@ export async function logout() {
 }
 
 /**
- * Loads all pages of a list. `onPage` gets the items so far.
+ * Loads the pages of a list, until it has `most` items. `onPage` gets the items so far.
  * @param {string} path
  * @param {string} key
  * @param {any} [options]

@@ -3,7 +3,7 @@ import { get, url } from './api.js';
 import { moment, session } from './state.js';
 
 const LOG = 'chronova/v1/events';
-/** The most events that one query shows. */
+/** The default limit of events for one query. */
 const MOST = 5000;
 /** The first and the longest pause before a feed connects again, in milliseconds. */
 const PAUSE = { first: 2000, longest: 30_000 };

@@ -5,7 +5,7 @@ import { send } from './api.js';
 import { followStream } from './events.js';
 import { session, shared } from './state.js';
 
-/** Whether the feed is connected. Pages poll less often while the feed is connected. */
+/** Whether the feed is connected. The pages about servers then poll less often. */
 export const alive = shared(false);
 
 /** @type {Set<(ids: Set<string>|null) => void>} */
@@ -44,8 +44,7 @@ function start(viewer) {
   const state = (up) => {
     const was = alive.get();
     alive.set(up);
-    // After a gap the pages load everything again. The pages also load when the feed breaks, so they notice an outage
-    // at once.
+    // The pages load again after a gap. They also load when the feed breaks, so they notice an outage at once.
     if (up || was) tell(null);
   };
   if (viewer.may.audit) {

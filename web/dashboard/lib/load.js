@@ -1,5 +1,5 @@
-// Loads data for pages. Loads again when the query or the moment changes, after the server was away, and periodically
-// while the page is visible.
+// Loads data for pages. Loads again when the query or the moment changes, after the server was away, and, with `every`,
+// periodically while the page is visible.
 import { useEffect, useRef, useState } from './html.js';
 import { generation, moment } from './state.js';
 

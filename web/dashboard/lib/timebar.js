@@ -7,7 +7,7 @@ import { millis, time } from './ui.js';
 const STEPS = 2000;
 const DAY = 86_400_000;
 
-/** A second before the first event if the viewer may read the log; otherwise a week ago. */
+/** A second before the first event if the viewer can read it; otherwise a week ago. */
 async function beginning() {
   if (session.get()?.may.audit) {
     const page = await get('chronova/v1/events', { query: { limit: 1 }, quiet: true }).catch(() => null);
@@ -32,7 +32,7 @@ export function TimeBar({ supported }) {
     beginning().then(setFirst);
   }, []);
   useEffect(() => {
-    // The scale stands still in the past, and during a drag, when it would move under the pointer.
+    // The scale does not move in the past. Nor does it move during a drag, because the pointer is on it.
     if (at || dragged !== null) return undefined;
     const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);

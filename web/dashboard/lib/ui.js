@@ -105,11 +105,11 @@ export const Choice = ({ value, onChange, options, ...rest }) => html`<select va
 </select>`;
 
 const ROW = 32;
-/** The number of rendered rows outside the visible area. */
+/** The number of rendered rows on each side of the visible area. */
 const SPARE = 12;
 
 /**
- * A table that renders only the visible rows, so that 10,000 rows are as fast as 10.
+ * A table that renders only the rows in and near the visible area, so that long lists stay fast.
  * `columns`: {name, title, show(row), value(row)?}; a column with `value` can be sorted.
  */
 /** @param {any} props */
@@ -176,7 +176,7 @@ export const Gauge = ({ used, total, scarce }) => html`<span class=${scarce && p
 
 /** @type {[string, number][]} */
 const SIZES = [['TiB', 1024 ** 4], ['GiB', 1024 ** 3], ['MiB', 1024 ** 2], ['KiB', 1024]];
-/** Bytes in the largest unit that keeps the number above 1. */
+/** Bytes in the largest unit that keeps the number at 1 or more. */
 export const bytes = (count) => {
   if (count === null || count === undefined) return '';
   const [unit, size] = SIZES.find(([, factor]) => count >= factor) || ['B', 1];

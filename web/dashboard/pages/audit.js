@@ -26,7 +26,7 @@ const COLUMNS = [
   { name: 'request', title: 'Request', show: (e) => html`<span class="mono" title=${e.request_id}>${short(e.request_id)}</span>` },
 ];
 
-/** New events while the page is visible, and whether the feed is connected. */
+/** The events after a position, newest first, while `on` holds; also whether the feed is connected. */
 function useTail(on, query, after) {
   const [rows, setRows] = useState(/** @type {any[]} */ ([]));
   const [alive, setAlive] = useState(false);
@@ -36,7 +36,7 @@ function useTail(on, query, after) {
     if (!on || after === null) return undefined;
     const stop = new AbortController();
     follow(query, after, (event) => waiting.current.push(event), stop.signal, setAlive);
-    // Many events at once must not render the page once for each.
+    // The page renders many new events at once, not one by one.
     const timer = setInterval(() => {
       if (waiting.current.length === 0) return;
       const fresh = waiting.current.reverse();

@@ -19,8 +19,8 @@ async function gateway(id, protocol, type) {
 }
 
 /**
- * xterm.js writes style elements and style attributes, which the content security policy forbids. The policy allows
- * style sheets and properties that a script sets, so this function converts the elements and attributes into those.
+ * xterm.js writes style elements and style attributes. The content security policy forbids both, but lets a script
+ * adopt style sheets and set style properties. This function makes new elements do that, until its result is called.
  */
 function lawful() {
   const make = document.createElement.bind(document);

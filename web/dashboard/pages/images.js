@@ -40,7 +40,7 @@ const FIELDS = [
   { name: 'file', label: 'File', type: 'file', required: true },
 ];
 
-/** Attributes with a place of their own; all others are properties. */
+/** The attributes that are not listed as properties. */
 const KNOWN = new Set(['name', 'disk_format', 'container_format', 'visibility', 'size', 'virtual_size', 'status', 'checksum', 'protected', 'min_ram', 'min_disk', 'owner',
   'os_hidden', 'os_hash_algo', 'os_hash_value', 'id', 'created_at', 'updated_at', 'tags', 'self', 'file', 'schema']);
 

@@ -1,4 +1,4 @@
-// The list of servers: filter, bulk actions; it follows changes while it is visible.
+// The list of servers, with a filter and bulk actions. It follows changes.
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
 import { list } from '../lib/api.js';
 import { act, ACTIONS, fits } from '../lib/actions.js';

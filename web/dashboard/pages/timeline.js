@@ -1,4 +1,4 @@
-// The timeline of a server: every request with its user, its steps and their durations.
+// The timeline of a server: the requests with their users, their steps and the durations of the steps.
 import { html } from '../lib/html.js';
 import { get } from '../lib/api.js';
 import { moment } from '../lib/state.js';

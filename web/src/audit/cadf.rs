@@ -112,7 +112,8 @@ impl CadfReason {
     }
 }
 
-/// CADF actions by the part of the event kind after the dot. [`action_by_ending`] decides for all other kinds.
+/// CADF actions by the part of the event kind after the dot. [`action_by_ending`] decides for kinds that neither this
+/// table nor [`action_and_outcome`] names.
 const ACTIONS_BY_KIND: &[(&str, &str)] = &[
     ("build_requested", "create"),
     ("build_succeeded", "create"),

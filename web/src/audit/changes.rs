@@ -3,8 +3,8 @@
 //! The feed only says which servers of the caller's project have changed. The client then reads them from the Compute
 //! API, whose policy decides what it shows. The feed has no history: a client that connects reads its lists again.
 //!
-//! Invariant: a project's feed does not depend on other projects. The feed shows no positions of the log, because
-//! positions count the events of all projects. Its heartbeats do not wait for other projects' events.
+//! Invariant: a project's feed tells nothing about other projects. The feed shows no positions of the log, because
+//! positions count the events of all projects. Its heartbeats come at their own times, whatever other projects do.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -38,7 +38,8 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     }
 }
 
-/// Finds the ids of hosts by name, and of servers for callers who may see personal fields: a server's name is one.
+/// Finds the ids of hosts or servers by name. The name of a server is a personal field, so a caller who may not see
+/// personal fields finds no servers.
 fn names(ctx: &Ctx) -> Result<impl Fn(&str, &str) -> Vec<Uuid>, Fault> {
     let (views, personal) = (Arc::clone(&ctx.queries()?.views), ctx.allows(PERSONAL, &ctx.own_target()));
     Ok(move |key: &str, name: &str| -> Vec<Uuid> {
@@ -79,7 +80,7 @@ fn format(ctx: &Ctx, accept: &str) -> Result<Format, Fault> {
     }
 }
 
-/// One page of events. `next` is the value of `after` for the next page; it is null at the end of the log.
+/// One page of events. `next` is the value of `after` for the next page. It is null if no page follows.
 async fn page(ctx: &Ctx, asked: AuditQuery, format: Format) -> Result<Reply, Fault> {
     let limit = limit(&ctx.query, ctx.app.config.max_limit)?;
     let (store, personal) = (ctx.app.log()?, ctx.allows(PERSONAL, &ctx.own_target()));

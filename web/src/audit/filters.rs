@@ -1,5 +1,6 @@
-//! The query parameters of the audit API. A client may give each filter several times; an event matches if it matches
-//! one of the values. If a client gives a time, a position or the limit several times, the last value is used.
+//! The query parameters of the audit API. An event must match every given filter. If a client gives a filter several
+//! times, one of its values must match. `server` and `host` together count as one filter. If a client gives a time, a
+//! position or the limit several times, the last value is used.
 
 use chrono::DateTime;
 use chronova_events::envelope::{Position, Timestamp};
@@ -9,7 +10,8 @@ use uuid::Uuid;
 use crate::fault::Fault;
 use crate::query::Query;
 
-/// Parameters that the listing takes. Any other is refused, because ignoring a misspelt filter would show all events.
+/// Parameters that the listing takes. Any other is refused, because ignoring a misspelt filter would show more events
+/// than the client wants.
 const KNOWN: [&str; 14] = [
     "stream",
     "kind",

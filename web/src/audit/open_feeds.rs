@@ -28,7 +28,7 @@ pub struct OpenFeeds {
 }
 
 impl OpenFeeds {
-    /// Allows at most `most` feeds at the same time.
+    /// Allows at most `most` feeds of auditors and as many of projects at the same time.
     pub fn new(most: usize) -> Self {
         Self { open: Arc::default(), of_projects: Arc::default(), most, closing: watch::Sender::new(false) }
     }

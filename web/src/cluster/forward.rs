@@ -28,7 +28,7 @@ use crate::fault::Fault;
 const WHOLE: usize = 1 << 20;
 /// An upload that brings no byte for this long is ended.
 const STALLED: Duration = Duration::from_mins(1);
-/// The number of chunks of an upload that wait for the leader.
+/// The most chunks of an upload that wait for the leader.
 const DEPTH: usize = 16;
 /// Headers that belong to one connection (RFC 9110, 7.6.1).
 const OF_CONNECTION: [&str; 8] =
@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// The outcome of a request for the leader.
 pub(super) enum Forwarded {
     Answered(HttpResponse),
-    /// This member leads now. Nothing was sent.
+    /// This member leads now. No member has performed the request.
     Promoted(Payload),
     Failed(Fault),
 }
@@ -50,7 +50,7 @@ pub(super) enum Forwarded {
 enum UnsentBody {
     Whole(Bytes),
     Chunks(mpsc::Receiver<io::Result<Bytes>>),
-    /// An upload of which a part was sent. It cannot be sent again.
+    /// A part of this upload was sent. The upload cannot be sent again.
     Gone,
 }
 

@@ -24,7 +24,7 @@ pub(super) const HEAD: &str = "/-/head";
 /// How the client's request reached the member that forwards it.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestOrigin {
-    /// `https://HOST:PORT`, as the client knows the service.
+    /// `http://HOST:PORT` or `https://HOST:PORT`, as the client knows the service.
     pub host: String,
     pub remote: Option<IpAddr>,
     /// The one service of the listener.

@@ -57,7 +57,7 @@ pub(crate) async fn route(
             Forwarded::Failed(fault) => refused(&fault),
         };
     }
-    // A deposed leader must not refuse a write either: its refusal would come from a state that is no longer current.
+    // A deposed leader must not even refuse a write, because it would decide on a state that is no longer current.
     if seat.may_read().await {
         return RoutedRequest::Here(payload);
     }

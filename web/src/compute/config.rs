@@ -1,4 +1,4 @@
-//! The options of the Compute API. Names and defaults are those of `nova.conf`.
+//! The options of the Compute API. Options of Nova have the names and defaults of `nova.conf`.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,8 @@ pub struct ComputeConfig {
     pub enforces_quota: bool,
     /// `[cinder] cross_az_attach`
     pub cross_az_attach: bool,
-    /// `[glance] unchecked_certificates`: accept trusted certificates in requests, although no key manager has them, so
-    /// no signature of an image is verified.
+    /// `[glance] unchecked_certificates`: without a key manager, requests may still name trusted certificates, and no
+    /// signature of an image is verified.
     pub unchecked_certificates: bool,
     /// Whether a key manager has the certificates of signed images.
     pub has_certificates: bool,

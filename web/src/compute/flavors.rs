@@ -275,7 +275,7 @@ fn pairs(specs: &Map<String, Value>) -> Vec<(String, String)> {
     specs.iter().map(|(key, value)| (key.clone(), text(value))).collect()
 }
 
-/// Validates extra specs from 2.86 on. Until 2.85 any extra spec is accepted.
+/// Validates extra specs from 2.86 on. Until 2.85 only the body's schema restricts them.
 fn check_specs(ctx: &Ctx, specs: &Map<String, Value>) -> Result<(), Fault> {
     match versions::extra_specs_are_validated(ctx.version) {
         true => pairs(specs).iter().try_for_each(|(name, value)| super::extra_specs::check(name, value)),

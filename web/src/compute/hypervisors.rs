@@ -1,7 +1,7 @@
 //! The hypervisors: hosts with their resources and usage.
 //!
-//! The used amounts come from the claims in the placement ledger. The running servers come from the read model of
-//! servers.
+//! The used amounts are the claims and the reserved amounts in the placement ledger. The running servers come from the
+//! read model of servers.
 
 use chronova_actors::operations::Queries;
 use chronova_events::host::KnownHost;

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 #[derive(Debug)]
 pub(super) struct ResultPage<T> {
     pub items: Vec<T>,
-    /// Whether the answer has a link to a next page.
+    /// Whether the page is full, so that items may follow.
     pub more: bool,
 }
 

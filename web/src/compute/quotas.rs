@@ -248,8 +248,8 @@ fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
     if versions::quota_classes_follow_quota_sets(ctx.version) {
         limits.retain(|name, _| !NETWORK.contains(&name.as_str()));
     } else {
-        // Earlier versions show no limits of server groups. They show the limits of network resources even where quota
-        // sets no longer do.
+        // Until 2.49, quota classes show no limits of server groups. They show the limits of network resources, which
+        // quota sets hide from 2.36 on.
         limits.retain(|name, _| !GROUPS.contains(&name.as_str()));
         for name in NETWORK {
             limits.insert((*name).to_owned(), limit(name));

@@ -71,7 +71,7 @@ pub(super) fn no_marker(marker: &str) -> Fault {
     Fault::bad_request(format!("Marker {marker} could not be found."))
 }
 
-/// The refusal of an action on a server. `action` is the API's name of the action (`stop`, `reboot`, `delete`).
+/// The refusal of an action on a server.
 pub(crate) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> Fault {
     refused(error, |reject| instance_reject(id, reject))
 }

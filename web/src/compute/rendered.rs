@@ -53,7 +53,7 @@ pub(super) struct RenderedServers {
     shards: Vec<RwLock<RenderShard>>,
     hasher: RandomState,
     /// The visibilities of the latest callers. Callers with equal visibilities share one value, so that a comparison of
-    /// pointers suffices.
+    /// pointers usually suffices.
     sees: RwLock<Vec<Arc<ServerVisibility>>>,
 }
 

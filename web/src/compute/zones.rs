@@ -1,6 +1,6 @@
 //! Availability zones: groups of services. A compute host is in the zone of its host aggregates, or else in `[DEFAULT]
-//! default_availability_zone`. The control plane's own services are in the internal zone, which lists for ordinary
-//! users omit.
+//! default_availability_zone`. The control plane's own services are in the internal zone, which the list without
+//! details omits.
 
 use std::collections::BTreeSet;
 

@@ -43,8 +43,8 @@ impl Default for ConsoleConfig {
 }
 
 impl ConsoleConfig {
-    /// The SPICE page to which this process sends users, if the folder of the viewers lacks it. For VNC, the dashboard
-    /// has a page of its own.
+    /// The file of the SPICE page that this process should serve, if the folder of the viewers lacks it. The page for
+    /// VNC is never missing, because the dashboard has one.
     pub fn missing_viewer(&self) -> Option<std::path::PathBuf> {
         let ours = self.spice && self.spice_html5_url.contains("/console/spice_auto.html");
         ours.then(|| self.pages.join("spice_auto.html")).filter(|page| !page.is_file())

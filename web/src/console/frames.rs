@@ -3,7 +3,7 @@
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use thiserror::Error;
 
-/// The largest frame in either direction, in bytes.
+/// The largest payload of a client's frame, in bytes.
 pub(super) const LARGEST: usize = 1 << 20;
 
 const CONTINUATION: u8 = 0;

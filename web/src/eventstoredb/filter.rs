@@ -20,7 +20,7 @@ const DEFAULT_WINDOW: u32 = 32;
 pub(super) struct EventMatchFilter {
     of_stream: bool,
     matcher: Matcher,
-    /// The client gets a checkpoint after this many events without a match.
+    /// The client gets a checkpoint after this many events, whether they match or not.
     pub(super) checkpoint_every: u64,
 }
 

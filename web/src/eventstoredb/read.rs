@@ -356,7 +356,7 @@ struct AllFollower {
     live: Subscription,
     phase: ReadPhase,
     filter: Option<EventMatchFilter>,
-    /// The number of events since the client last got a position.
+    /// The number of events since the last checkpoint.
     silent: u64,
     ending: ShutdownSignal,
 }

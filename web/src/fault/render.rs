@@ -26,7 +26,7 @@ pub fn render(fault: &Fault, context: &RenderContext<'_>) -> Reply {
     } else {
         match context.service {
             Service::Compute | Service::Volume | Service::Chronova => Reply::json(fault.status, nova_body(fault)),
-            // Placement's framework answers HTML to clients that accept it, and JSON to all others.
+            // Placement's framework answers HTML to clients that accept HTML and no JSON.
             Service::Placement if wants_page(context.accept) => webob(fault, context.accept),
             Service::Placement => Reply::json(fault.status, placement_body(fault, context)),
             Service::Identity => Reply::json(fault.status, keystone_body(fault)),

@@ -1,7 +1,7 @@
 //! The service catalogue: the services of this cloud and their endpoints.
 //!
 //! The configuration determines the catalogue. So the catalogue is not stored, and the API cannot change it. Ids are
-//! derived from names: the same configuration gives the same ids on every start.
+//! derived from the region and the services' types, so the same configuration gives the same ids on every start.
 
 use chronova_events::identity::IdentityScope;
 use serde_json::{Value, json};
@@ -150,8 +150,8 @@ impl ServiceCatalogue {
     }
 }
 
-/// Replaces the project in a URL. `None` if the URL needs a project and the token has none; as in Keystone, the
-/// catalogue then leaves the endpoint out.
+/// Replaces the project in a URL. `None` if the URL needs a project and the token has none. The catalogue then leaves
+/// the service out.
 fn substitute(url: &str, scope: Option<&IdentityScope>) -> Option<String> {
     if !url.contains("%(") && !url.contains("$(") {
         return Some(url.to_owned());

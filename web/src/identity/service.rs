@@ -105,9 +105,9 @@ impl IdentityService {
         self.clock.now()
     }
 
-    /// Whether the password is right. An unknown user, or one without a password, costs the same time. `from` is the
-    /// address and `named` the user of the attempt. After too many wrong passwords of either, further attempts get 429
-    /// for a while.
+    /// Whether the password is right and the user is not locked out. An unknown user, or one without a password, costs
+    /// the same time. `from` is the address and `named` the user of the attempt. After too many wrong passwords of
+    /// either, further attempts get 429 for a while.
     pub(super) async fn proves(
         &self,
         (from, named): (Option<IpAddr>, &str),

@@ -1,8 +1,9 @@
 //! Tokens: their claims, and how they are signed and read.
 //!
 //! A token is `base64url(version ‖ claims ‖ HMAC-SHA256)`. It is self-contained: issuing a token stores nothing, and
-//! reading a token costs one hash. The key is a file of the data directory that only its owner may read; removing the
-//! file makes all tokens invalid. Claims are used only after the signature was compared, in constant time.
+//! reading a token costs one hash. The key is a file of the data directory that only its owner may read. Without the
+//! file, the next start makes another key, and all tokens are invalid. Claims are used only after the signature was
+//! compared, in constant time.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

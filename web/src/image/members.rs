@@ -32,7 +32,7 @@ fn is_owner(ctx: &Ctx, image: &ImageRecord) -> bool {
     ctx.caller().is_admin || (ctx.caller().project.is_some() && ctx.caller().project == image.attributes.owner)
 }
 
-/// Whether the caller sees a member: the owner sees all members, a member sees itself.
+/// Whether the caller sees a member: administrators and the owner see all members, a member sees itself.
 fn sees(ctx: &Ctx, image: &ImageRecord, member: &ProjectId) -> bool {
     is_owner(ctx, image) || ctx.caller().project.as_ref() == Some(member)
 }
@@ -80,7 +80,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     reply(&ctx, &image, &member)
 }
 
-/// Only the member project may accept or reject the image.
+/// By the default policy, only administrators and the member project may accept or reject the image.
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let member = ProjectId::new(ctx.param("member_id"));
     let image: Arc<ImageRecord> =

@@ -159,7 +159,8 @@ fn property(key: &str, value: Option<&Value>) -> Result<ImageChange, Fault> {
     }
 }
 
-/// Reads the changes of a `PATCH`. A change of the visibility or of the owner needs a right of its own.
+/// Reads the changes of a `PATCH`. A change to a public or community image, or to another owner, needs a right of its
+/// own.
 pub(super) fn changes(ctx: &Ctx, target: &PolicyTarget) -> Result<Vec<ImageChange>, Fault> {
     let media = ctx.header("Content-Type").unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned();
     let Value::Array(operations) = &ctx.body else {

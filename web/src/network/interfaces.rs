@@ -120,9 +120,9 @@ async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) ->
     Ok(answer(router, &made, &[id]))
 }
 
-/// Only the subnet's owner may assign the gateway's address, because the holder of that address receives the guests'
-/// outward traffic. On a shared network a project may create a port, and use that port as an interface of its router.
-/// Source: neutron `db/l3_db.py` (`_add_interface_by_subnet`).
+/// Only the subnet's owner and administrators may assign the gateway's address, because the holder of that address
+/// receives the guests' outward traffic. On a shared network a project may create a port, and use that port as an
+/// interface of its router. Source: neutron `db/l3_db.py` (`_add_interface_by_subnet`).
 fn check_owner(ctx: &Ctx, subnet: &Subnet) -> Result<(), Fault> {
     let caller = ctx.caller();
     if caller.is_admin || caller.project.as_ref() == Some(&subnet.added.project) {

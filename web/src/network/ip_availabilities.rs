@@ -64,8 +64,7 @@ fn render(network: &Network, version: Option<u8>) -> Option<Value> {
     }))
 }
 
-/// A count of addresses. Counts of IPv6 subnets exceed the integers of JSON readers, so they are rounded, as in
-/// Neutron.
+/// A count of addresses. As in Neutron, a count that exceeds the exact integers of JSON readers is rounded.
 fn whole(count: f64) -> Value {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^53 and never negative
     if count < 9_007_199_254_740_992.0 { json!(count as u64) } else { json!(count) }

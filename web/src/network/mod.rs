@@ -4,7 +4,7 @@
 //! bodies, and [`listing`] answers collections. [`targets`] holds the attributes for policy rules. [`faults`] maps the
 //! aggregates' refusals to Neutron's errors.
 //!
-//! Invariant: a resource that the caller may not see is 404 everywhere, before any other check.
+//! Invariant: a resource that the caller may not see is 404 everywhere.
 
 mod attributes;
 mod extensions;

@@ -50,7 +50,7 @@ pub(super) async fn ensure_default(ctx: &Ctx, permit: &Permit, project: &Project
         .map_err(faults::security_group)
 }
 
-/// Checks that a port of `project` may have these groups. Creates the default group if it is missing.
+/// Checks that the caller may see these groups. Creates the default group of `project` if it is missing.
 pub(super) async fn check(
     ctx: &Ctx,
     permit: &Permit,

@@ -46,7 +46,7 @@ pub(super) fn with_settings(tags: Vec<String>, old: &[String]) -> Result<Vec<Str
     Ok(tags)
 }
 
-/// Checks the number of tags. A resource that had more before the limit existed may lose tags, but gets no new ones.
+/// Checks the number of tags. A resource that had more before the limit existed must not get even more.
 fn check_count(tags: &[String], old: &[String]) -> Result<(), Fault> {
     match tags.len() {
         count if count > MOST && count > old.len() => {

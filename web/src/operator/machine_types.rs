@@ -1,4 +1,5 @@
-//! The machine types of servers: those without a recorded one, and a change. `chronova manage libvirt` calls these.
+//! The machine types of servers: lists the servers without a recorded one, and changes the type of a server.
+//! `chronova manage libvirt` calls these operations.
 
 use chronova_actors::instance::{InstanceRequest, InstanceRoot};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `/chronova/v1/servers/{server}`: what the log records of a server and no other API shows, for `chronova manage`.
+//! `/chronova/v1/servers/{server}`: a server with records that no other API shows, for `chronova manage`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -121,7 +121,7 @@ fn allocations_by_provider(least: u64) -> Schema {
     empty_object().min_properties(least).pattern_property(UUID_KEY, allocation)
 }
 
-/// The attributes of a consumer from 1.28 on.
+/// A consumer with its allocations by provider.
 fn consumer(allocations: Schema) -> Schema {
     let mapping = array(uuid()).min_items(1);
     let mappings = empty_object().silent().min_properties(1).pattern_property("[a-zA-Z0-9_-]{1,64}", mapping);
@@ -165,7 +165,7 @@ pub(super) fn reshape_body() -> Schema {
     ])
 }
 
-/// Before 1.25 there is one group, and it must request resources. From 1.25 on there are several groups, and their
+/// Before 1.25 there is one group, and it must request resources. From 1.25 on there can be several groups, and their
 /// reader checks what each requests.
 pub(super) fn candidates_query() -> Schema {
     let limit = || {

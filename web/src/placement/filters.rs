@@ -54,7 +54,7 @@ pub(super) fn traits(ctx: &Ctx, suffix: &str) -> Result<TraitFilter, Fault> {
     Ok(filter)
 }
 
-/// Adds one value of `required`: names, `!NAME` for a forbidden trait, or `in:` and names of which one suffices.
+/// Adds one value of `required`: names, `!NAME` for a forbidden trait, or `in:` and the names of alternative traits.
 pub(super) fn add_traits(filter: &mut TraitFilter, value: &str, forbid: bool, any: bool) -> Result<(), Fault> {
     let bad = |message: String| Err(Fault::bad_request(format!("Invalid query string parameters: {message}")));
     if let Some(names) = value.strip_prefix("in:") {
@@ -97,8 +97,8 @@ pub(super) fn add_traits(filter: &mut TraitFilter, value: &str, forbid: bool, an
     Ok(())
 }
 
-/// Reads `member_of{suffix}`: a UUID, or `in:` and UUIDs of which one suffices. From 1.32 on, a leading `!` forbids
-/// these aggregates.
+/// Reads `member_of{suffix}`: a UUID, or `in:` and the UUIDs of alternative aggregates. From 1.32 on, a leading `!`
+/// forbids these aggregates.
 pub(super) fn aggregates(ctx: &Ctx, suffix: &str) -> Result<AggregateFilter, Fault> {
     let key = format!("member_of{suffix}");
     let values: Vec<&str> = ctx.query.all(&key).collect();

@@ -28,7 +28,7 @@ pub(super) enum PlacementOperation<'a> {
     SetInventories(ProviderId),
     UpdateInventory(ProviderId),
     DeleteInventory(&'a str),
-    /// An allocation; with the consumer if the request has exactly one.
+    /// An allocation; with the consumer if the path names it.
     Allocate(Option<&'a str>),
     Reshape,
     /// Any other operation.

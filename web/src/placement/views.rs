@@ -20,7 +20,7 @@ pub(super) struct ProviderView {
     pub url: String,
 }
 
-/// The subresources of a provider. A link appears from the microversion on in which the API has the subresource.
+/// The subresources of a provider, in the order in which microversions add their links.
 const LINKS: [&str; 5] = ["inventories", "usages", "aggregates", "traits", "allocations"];
 
 pub(super) static PROVIDER: FieldTable<ProviderView> = FieldTable::new(&[

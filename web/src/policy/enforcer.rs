@@ -1,8 +1,8 @@
 //! The rules in force, and the decision.
 //!
 //! A default, its deprecated predecessor and an override combine as in oslo.policy. An override of the rule replaces
-//! all else. If there is none, an override of the predecessor's name is used. If there is neither, the default is used;
-//! unless `enforce_new_defaults` is set, the predecessor's default grants access, too.
+//! all else. If there is none, an override of the predecessor's name is used. If there is neither, the default is used.
+//! The predecessor's default then grants access, too, unless `enforce_new_defaults` is set.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -66,8 +66,9 @@ impl RuleSet {
         Ok(set)
     }
 
-    /// Refuses circular references in all rules. A reference to a missing rule is refused only in a rule with scopes:
-    /// rules without scopes are building blocks, or rules of another service in the same file.
+    /// Refuses circular references in all rules. Refuses a reference to a missing rule if no default rule replaces it,
+    /// but only in an override of a rule with scopes. Rules without scopes are building blocks, or rules of another
+    /// service in the same file.
     fn check_references(&self, overrides: &Overrides) -> Result<(), PolicyError> {
         let mut finished = BTreeMap::new();
         for name in self.rules.keys() {
@@ -159,7 +160,7 @@ fn effective(default: &RuleDefault, overrides: &Overrides, new_only: bool) -> Re
 
 /// The rules of all services.
 ///
-/// Clones share the rules, also after a [`Enforcer::reload`].
+/// Clones share the rules, even after an [`Enforcer::reload`].
 #[derive(Debug, Clone)]
 pub struct Enforcer {
     sets: Arc<RwLock<RuleSets>>,

@@ -4,9 +4,9 @@
 //! deprecated predecessor) and the operator's overrides in `policy.yaml`. [`Enforcer::authorize`] is the only maker of
 //! [`Permit`]s.
 //!
-//! Invariants: start-up parses all rules. It refuses circular references, and an API's rule that refers to an unknown
-//! rule. At a request, `policy_default_rule` replaces an unknown rule; if that rule does not exist either, the request
-//! is denied. Two services may have rules of the same name, so each has its own set.
+//! Invariants: start-up parses all rules, and refuses circular references. `policy_default_rule` replaces an unknown
+//! rule. If that rule does not exist either, start-up refuses an API's rule that refers to the unknown rule, and a
+//! request under an unknown rule is denied. Two services may have rules of the same name, so each has its own set.
 
 pub mod check;
 pub mod defaults;

@@ -49,7 +49,7 @@ fn used(quota: &VolumeQuota, resource: &str) -> u64 {
     }
 }
 
-/// Every resource with its limit, then the same per volume type. The default limit of a type is -1.
+/// Every resource with its limit, then volumes, snapshots and gigabytes per volume type. The limit of a type is -1.
 fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault> {
     let defaults = ctx.app.volumes()?.options.limits;
     let mut all: Vec<(String, i64)> =

@@ -1,5 +1,5 @@
-//! Everything that a tenant can create has a bound. `docs/limits.md` names the bounds, and this test compares that page
-//! with the route tables.
+//! `docs/limits.md` names the bounds of everything that a tenant can create. This test compares that page with the
+//! routes of the method POST.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

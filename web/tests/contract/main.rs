@@ -1,7 +1,7 @@
 //! Compares the web layer with the machine-readable contract of the Compute and Placement APIs.
 //!
 //! The contract is in the folder `CHRONOVA_CONTRACT`, or in `shared/contract` below a folder above this one. Without a
-//! contract the tests print a message and pass.
+//! contract, the tests that need it print a message and pass.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, unreachable_pub)]
 
 use std::path::PathBuf;

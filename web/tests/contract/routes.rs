@@ -1,4 +1,4 @@
-//! The route tables agree with the contract: path, versions, policy, schemas.
+//! The routes of Compute and Placement agree with the contract: path, versions, policy, schemas.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn check(service: Service, folder: &str, span: VersionSpan) {
     let listed = listed(&contract, folder);
     let mut wrong = Vec::new();
     let mut served = BTreeMap::<Key, Vec<&'static Route>>::new();
-    // Chronova's own routes have `chronova` in their path.
+    // The paths of Chronova's own routes have a segment that starts with `chronova:`.
     for route in routes(service).filter(|route| !route.path.contains("/chronova:")) {
         let key = (route.method.as_str().to_owned(), anonymous(route.path), route.action.map(str::to_owned));
         if listed.contains_key(&key) {
@@ -96,7 +96,7 @@ fn schemas(folder: &std::path::Path, operation: &Value, routes: &[&Route], name:
                 ("body", _) => None,
                 _ => route.query,
             };
-            // A route needs no schema if the contract's schema refuses nothing.
+            // A route needs no schema if the contract's schema constrains no field.
             let Some(describe) = describe else {
                 if refuses(&band["schema"]) {
                     wrong.push(format!("{name}: {what} of {min} is not checked"));
@@ -113,7 +113,7 @@ fn schemas(folder: &std::path::Path, operation: &Value, routes: &[&Route], name:
     }
 }
 
-/// Whether the schema of a whole body or query can refuse anything.
+/// Whether the schema of a whole body or query constrains its fields.
 fn refuses(schema: &Value) -> bool {
     let properties = schema["properties"].as_object().is_some_and(|map| !map.is_empty());
     properties || schema["required"].is_array() || schema["additionalProperties"] == Value::Bool(false)

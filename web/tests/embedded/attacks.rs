@@ -1,5 +1,5 @@
-//! Attacks on the embedded identity and image services and on the HTTP listener. Each test covers a vulnerability that
-//! once existed. `docs/security.md` names the test of each.
+//! Attacks on the embedded identity and image services and on the HTTP application. `docs/security.md` names most of
+//! these tests, each with the vulnerability that it covers.
 
 use std::net::SocketAddr;
 

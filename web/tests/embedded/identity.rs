@@ -93,7 +93,7 @@ async fn tokens_end_with_time_and_with_rights() {
     assert!(!alive(token.clone()).await);
     world.call(&admin, "PUT", &grant, None).await.expect(204);
     assert!(alive(token.clone()).await);
-    // Nobody can log in to a disabled project.
+    // The tokens of a disabled project are invalid, and valid again when the project is enabled.
     let switch = |path: String, key: &'static str, enabled: bool| {
         let body = json!({key: {"enabled": enabled}});
         let (world, admin) = (&world, admin.clone());
@@ -117,7 +117,7 @@ async fn tokens_end_with_time_and_with_rights() {
     let change = json!({"user": {"original_password": "alice", "password": "new"}});
     world.call(&token, "POST", &path, Some(change)).await.expect(204);
     assert!(!alive(token).await);
-    // All tokens expire.
+    // A token expires an hour after the log-in.
     let token = world.token("alice", "new", "alice").await;
     world.clock.pass(3_500);
     assert!(alive(token.clone()).await);

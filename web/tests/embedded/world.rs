@@ -61,7 +61,7 @@ pub struct World {
     pub leader: Leader,
 }
 
-/// As many images as wanted, with Glance's number of properties.
+/// No limit of images, and Glance's limit of properties.
 const UNLIMITED: ImageLimits = ImageLimits { images: None, properties: PropertyLimit(Some(128)) };
 
 #[derive(Debug)]

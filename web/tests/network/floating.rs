@@ -91,7 +91,7 @@ async fn a_floating_address_stands_for_a_port() {
     assert_eq!((status, &given["fixed_ip_address"]), (200, &port["fixed_ips"][0]["ip_address"]), "{body}");
     assert_eq!((&given["router_id"], &given["description"]), (&town.router["id"], &json!("of the shop")));
     assert_eq!(given["port_details"]["mac_address"], port["mac_address"]);
-    assert_eq!(given["status"], "DOWN", "the status without an agent that routes the address");
+    assert_eq!(given["status"], "DOWN", "no agent routes the address");
     let second = town.floating(json!({})).await;
     let (status, body) = town.give(&second, json!({"port_id": port["id"]})).await;
     assert_eq!((status, &body["NeutronError"]["type"]), (409, &json!("FloatingIPPortAlreadyAssociated")));

@@ -88,7 +88,7 @@ async fn projects_cannot_set_a_device_owner_of_the_network_service() {
     world.end().await;
 }
 
-/// As in Neutron, an update needs the rule of each attribute that it names, also if the value is the default.
+/// As in Neutron, an update needs the rule of each attribute that it names, even if the value is the default.
 #[actix_web::test]
 async fn projects_cannot_reset_what_only_administrators_set() {
     let world = World::new().await;

@@ -1,5 +1,6 @@
 //! `If-Match: revision_number=N`. The Networking API reference describes it under "If-Match". If the resource has
-//! another revision by now, the request is answered 412 and changes nothing.
+//! another revision by now, the request is answered 412 and changes nothing. Other tests cover MAC addresses, and
+//! collections that clients request.
 
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ async fn a_change_counts_only_at_the_revision_that_it_names() {
     let port = world.make(BOB, "/ports", "port", json!({"network_id": network["id"]})).await;
     let router = world.make(BOB, "/routers", "router", json!({"name": "r"})).await;
     let group = world.make(BOB, "/security-groups", "security_group", json!({"name": "g"})).await;
-    // The network comes last, because the other resources use it.
+    // The network comes last, because the port and the subnet use it.
     for (collection, key, thing) in [
         ("security-groups", "security_group", &group),
         ("routers", "router", &router),

@@ -57,7 +57,7 @@ async fn tags_are_few_and_a_change_of_one_writes_one() {
     }
     world.end().await;
 
-    // The same holds after a replay of the log.
+    // The port has the same tags after a replay of the log.
     let world = World::on(store).await;
     let path = format!("/ports/{}/tags", port["id"].as_str().unwrap());
     let kept = world.get(BOB, &path).await;

@@ -1,8 +1,8 @@
 //! X.509 certificates: fingerprints of imported certificates, and new certificates with which a user logs in to Windows
 //! guests (WinRM).
 //!
-//! A new certificate names the user as Nova's does: the user is the subject, the principal name (`user@localhost`) an
-//! alternative name. It is for client authentication only, and valid for ten years. Its key is on the curve P-256. The
+//! As in Nova, the user is the subject of a new certificate, and the principal name `user@localhost` is an alternative
+//! name. The certificate is for client authentication only, and valid for ten years. Its key is on the curve P-256. The
 //! private key is in the answer only, as a PKCS#12 file without a password, in base64. Chronova does not store it.
 //!
 //! Source: nova `crypto.py`; RFC 5280 (certificates), RFC 7292 (PKCS#12).

@@ -86,7 +86,7 @@ async fn visible(ctx: &Ctx) -> Result<Vec<FloatingIpInfo>, Fault> {
     networks(ctx)?.list_floating_ips(&ctx.service_caller()).await.map_err(refused)
 }
 
-/// The floating addresses of the caller's project, also for administrators.
+/// The floating addresses of the caller's project. Administrators see no others.
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let own = ctx.caller().project.clone();
     let mut rows = visible(&ctx).await?;

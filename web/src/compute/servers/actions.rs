@@ -1,4 +1,4 @@
-//! `POST /servers/{id}/action`: the served actions. The rest is in [`crate::compute::unserved`].
+//! `POST /servers/{id}/action`: power, locks, soft-deleted servers, and the console log.
 
 use chronova_actors::hosts::readings::HostReadings;
 use chronova_actors::instance::InstanceRequest;

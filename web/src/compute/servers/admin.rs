@@ -1,4 +1,4 @@
-//! Actions of administrators and debuggers on a server: reset its state, interrupt its guest, read its counters.
+//! Administration and debugging of a server: its state, network information, crash dump, counters and password.
 
 use chronova_actors::instance::InstanceRequest;
 use chronova_actors::instance::actions::{ServerAction, check_state};

@@ -1,7 +1,7 @@
 //! The filters of a list of servers.
 //!
 //! Source: nova `api/openstack/compute/servers.py` (`_get_servers`), `db/main/api.py` (which filters are exact, which
-//! are patterns). Filters that the caller may not use are ignored, as Nova does.
+//! are patterns). As in Nova, filters that the caller may not use are ignored.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,7 +1,4 @@
 //! Servers: creating, showing, changing and deleting them, their subresources, and the actions on them.
-//!
-//! Invariant: for a caller who is no administrator, a server of another project does not exist (404, never 403). Nova
-//! does not read the rows of other projects either.
 
 pub(super) mod action_log;
 pub(super) mod actions;

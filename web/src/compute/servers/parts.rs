@@ -1,4 +1,4 @@
-//! Read-only subresources of a server: addresses, interfaces, security groups.
+//! Read-only subresources of a server: addresses, interfaces, topology, security groups.
 
 use chronova_actors::ports::{PortInfo, SecurityGroupInfo};
 use chronova_events::ids::PortId;

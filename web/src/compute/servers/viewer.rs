@@ -47,7 +47,7 @@ struct Connected {
 }
 
 impl Connected {
-    /// Asks the network service once for all servers of the answer.
+    /// Asks the network service about all servers of the answer at once.
     async fn of(ctx: &Ctx, rows: &[Arc<ServerRow>], brief: bool) -> Result<Self, Fault> {
         let networks = ctx.networks()?;
         let servers: Vec<_> = rows.iter().filter_map(|row| Some((row.id, row.server()?))).collect();

@@ -126,7 +126,7 @@ fn attachment(ctx: &Ctx, volume: VolumeId, body: VolumeAttachmentBody) -> Attach
     }
 }
 
-/// The answer to an attachment keeps the ids from before 2.89, as in Nova. From 2.101 on it has no body.
+/// The answer to an attachment until 2.100. As in Nova, it has the same ids before and after 2.89.
 fn accepted(ctx: &Ctx, found: &PermittedServer, volume: VolumeId) -> Result<Value, Fault> {
     let row = ctx.views()?.servers.read(|servers| servers.get(found.id).cloned());
     let device = row.as_ref().and_then(|row| row.server()).and_then(|server| server.disk_of(volume)).cloned();

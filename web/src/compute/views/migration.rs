@@ -11,7 +11,7 @@ use crate::fields::{FieldTable, field};
 #[derive(Debug)]
 pub struct MigrationView {
     pub row: Arc<Migration>,
-    /// The number of the old flavor; `None` if it was deleted.
+    /// The number of the old flavor; `None` if it was deleted, and for evacuations.
     pub old_flavor: Option<u64>,
     pub new_flavor: Option<u64>,
     /// The address of the destination.

@@ -36,7 +36,7 @@ pub struct ServerVisibility {
     pub extra_specs: bool,
     /// Whether the caller sees the details of faults, as administrators do.
     pub fault_details: bool,
-    /// Whether the server groups are shown, which lists leave out.
+    /// Whether the server groups are shown. Lists leave them out.
     pub groups: bool,
     /// Whether fields are left out, as in the answer to `PUT` before 2.75.
     pub brief: bool,

@@ -3,8 +3,8 @@
 
 use super::rule::{RuleDefault, ScopeType, rule};
 
-/// The log has events of every project. So only administrators and readers with system scope may read it. By
-/// `chronova:changes:list`, other readers follow the servers of their own project.
+/// The log has events of every project. So only administrators and readers with system scope may read it. The rule
+/// `chronova:changes:list` lets other readers follow the servers of their own project.
 pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:events:list", "role:admin or (role:reader and system_scope:all)")
         .any_of(&[ScopeType::System, ScopeType::Project])

@@ -19,7 +19,7 @@ const GIB: u64 = 1 << 30;
 
 /// The requested disks of a server.
 pub(super) struct RequestedDisks {
-    /// `None`: the request has no mappings, so image and flavor determine the disks.
+    /// `None`: neither the request nor its image has mappings, so image and flavor determine the disks.
     pub mapped: Option<BlockDevicesMapped>,
     /// Whether the root disk is a volume.
     pub volume_backed: bool,

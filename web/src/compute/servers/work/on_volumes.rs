@@ -8,7 +8,7 @@ use crate::compute::servers::lookup::PermittedServer;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
-/// Returns the server's volumes. If one is not in use, the error is Nova's `InvalidVolume` with the status `refused`.
+/// Returns the server's volumes. If one is not in use, `refused` makes the error from Nova's message.
 pub(super) async fn in_use(
     ctx: &Ctx,
     found: &PermittedServer,

@@ -66,7 +66,7 @@ fn key(ctx: &Ctx, body: &Value, server: &Alive) -> Result<Option<KeySnapshot>, F
     }
 }
 
-/// The image to rebuild from; it must fit the server's flavor, volumes and NUMA placement.
+/// The image to rebuild from; it must fit the server's flavor and NUMA placement.
 async fn image(ctx: &Ctx, found: &PermittedServer, body: &Value) -> Result<ImageSnapshot, Fault> {
     let server = found.server()?;
     let reference = body["imageRef"].as_str().unwrap_or_default();
@@ -139,8 +139,8 @@ fn request(
     RebuildRequested {
         process: ProcessId::random(),
         image,
-        // The server's aggregate sets `other_image` when it accepts the request: it compares the image with the
-        // server's image of that time.
+        // The server's aggregate sets `other_image` when it accepts the request. Only then is it known which image
+        // the request replaces.
         other_image: false,
         reimage: false,
         preserve_ephemeral: body.get("preserve_ephemeral").is_some_and(is_true),
