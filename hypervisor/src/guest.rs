@@ -60,7 +60,7 @@ pub struct RescuePlace {
     pub bus: Option<String>,
 }
 
-/// The disks of a guest to recreate.
+/// Which disks of a guest are recreated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renew {
     /// No disk: existing ones stay, and missing ones are created.

@@ -180,7 +180,7 @@ pub(super) fn exchange(
     } else if !has(domain, LIVE, &new.serial)? {
         return Err(failed("the guest has no such disk"));
     }
-    // From the next start on, the disk also has the serial of the new volume.
+    // From the next start on, the guest sees the serial of the new volume.
     forget(domain, old)?;
     if !has(domain, PERSISTENT, &new.serial)? {
         let xml = domain_xml::render_disk(new, facts);

@@ -115,8 +115,8 @@ fn host_and_port(text: &str) -> Result<(String, Option<u16>), BadAddress> {
     Ok((decoded(host), port.transpose()?))
 }
 
-/// Keeps the options that have a meaning here. Another option is refused: without it the connection would be another
-/// one, for example one without TLS.
+/// Keeps the options that have a meaning here. Refuses other options, unless they change nothing that is read. A
+/// connection that ignored an option could lack TLS, for example.
 fn options(query: &str, engine: NovaEngine) -> Result<BTreeMap<String, String>, BadAddress> {
     let known = match engine {
         NovaEngine::MySql => MYSQL_OPTIONS,
@@ -166,7 +166,7 @@ pub(crate) fn encoded(text: &str) -> String {
 /// for the first of several hosts.
 ///
 /// # Errors
-/// The template has braces, and there is no address to fill it with, or a name in braces is unknown.
+/// There is no address to fill the template with, or the template has an unknown name or a single brace.
 pub fn filled(template: &str, default: Option<&str>) -> Result<String, BadAddress> {
     if !template.contains(['{', '}']) {
         return Ok(template.to_owned());

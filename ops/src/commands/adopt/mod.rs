@@ -158,8 +158,8 @@ pub fn judge(databases: &NovaDatabases, choices: &AdoptionChoices) -> (AdoptionR
     (adoption.report, adoption.history)
 }
 
-/// Reads the databases that the arguments name, and judges the cloud. A row that changed meanwhile is an obstacle. For a
-/// log that is `kept`, so is a service of Nova that may still run.
+/// Reads the databases that the arguments name, and judges the cloud. A row that changed meanwhile is an obstacle. If
+/// the log is `kept`, a service of Nova that may still run is an obstacle, too.
 async fn read_and_judge(args: &AdoptArgs, kept: bool) -> Result<(AdoptionReport, AdoptionHistory), CommandFailure> {
     let mut reading = AdoptionReading::open(args).await?;
     reading.begin().await?;

@@ -199,7 +199,7 @@ fn write_log(
 /// Copies the files that belong to the log up to `end`. Returns their number, and adds those that are damaged to `damages`.
 ///
 /// These are the files of the first backup that reaches `end`. If `end` is before the end of that backup, the server
-/// may have removed a file in between. So this also copies the files that only the backup before has.
+/// may have removed a file in between. So the files that only the previous backup has are copied, too.
 fn take_files(
     folder: &BackupFolder,
     data: &DataDir,

@@ -45,7 +45,8 @@ struct NovaExport {
     lacks: Vec<String>,
 }
 
-/// Events that follow from changes of servers, which are exported, or that Nova computes by itself.
+/// Events that need no statement of their own. They follow from changes of servers, which are exported, or Nova
+/// computes their effects by itself.
 const FOLLOWING: [&str; 7] =
     ["instance.", "ledger.", "process.", "quota.reserved", "quota.released", "quota.adjusted", "quota.claim"];
 

@@ -12,7 +12,7 @@
 //! and changed back would go unseen. Nova's rows have times, generations and growing numbers, so this does not happen.)
 //! A difference is reported by table, row and column.
 //!
-//! Memory: the adopted tables, as with dumps, up to a limit. The second reading keeps one row at a time.
+//! The rows of the adopted tables are in memory, up to a limit. The second reading keeps one row at a time.
 
 mod mysql;
 mod postgres;
