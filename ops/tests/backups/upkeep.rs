@@ -80,7 +80,7 @@ fn pruned_backups_leave_the_others_whole() {
     let now = servers(&cloud.client());
     cloud.stop();
     assert_eq!(count(&dir), 2);
-    assert_eq!(files(&Path::new(&dir).join("files")).len(), before - 1, "the prune must remove the deleted image, and no other file");
+    assert_eq!(files(&Path::new(&dir).join("files")).len(), before - 1, "only the deleted image must go");
     done(chronova(&["backup", "verify", &dir]));
     every_flipped_byte_is_located(&dir);
     for keep in ["0", "x", "-1"] {
