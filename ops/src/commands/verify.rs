@@ -94,7 +94,7 @@ impl LogVerdict {
     }
 }
 
-/// Verifies the log, compares the read models unless the arguments forbid it, and reports all damage.
+/// Verifies the log, and reports its damage. If the log is whole and the arguments allow it, compares the read models.
 pub async fn run(args: &VerifyArgs, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let options = options(args)?;
     let found = match &place.engine {

@@ -196,7 +196,8 @@ fn write_log(
     Ok(import.finish(Some(&*keys).filter(|keys| keys.is_there()))?)
 }
 
-/// Copies the files that belong to the log up to `end`. Returns their number, and adds those that are damaged to `damages`.
+/// Copies the files that belong to the log up to `end`. Returns the number of whole files. Adds the damaged ones to
+/// `damages`.
 ///
 /// These are the files of the first backup that reaches `end`. If `end` is before the end of that backup, the server
 /// may have removed a file in between. So the files that only the previous backup has are copied, too.
