@@ -169,8 +169,8 @@ impl Migrations {
         self.all.last().map_or(0, |row| row.number) + 1
     }
 
-    /// Adds a finished migration of an adopted control plane. Two cells of the other cloud may have used the same
-    /// number, so the later migration gets another number.
+    /// Adds a migration of an adopted control plane. Two cells of the other cloud may have used the same number, so the
+    /// later migration gets another number.
     fn adopt(&mut self, instance: InstanceId, adopted: &MigrationAdopted) {
         let end = |end: &AdoptedEnd| MigrationEnd { host: end.host, hostname: end.hostname.clone() };
         self.newest.insert(instance, self.all.len());

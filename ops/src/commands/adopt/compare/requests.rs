@@ -8,8 +8,7 @@ use super::{ComparedRequest, ComparedService, NovaComparison};
 use crate::commands::CommandFailure;
 use crate::nova::address::encoded;
 
-/// The microversions at which servers and flavors are compared, besides Nova's newest: the first, and those that changed
-/// ids and flavors of servers.
+/// The microversions at which servers and flavors are compared, besides Nova's newest.
 const COMPUTE_VERSIONS: [(u32, u32); 3] = [(2, 1), (2, 53), (2, 79)];
 /// The newest microversions that are compared.
 const NEWEST_COMPUTE: (u32, u32) = (2, 93);
