@@ -1,7 +1,7 @@
 //! `chronova audit verify` and `chronova audit head`: verify the log, and print the hash to keep.
 //!
-//! [`chronova_events::store::sqlite::verify`] checks the log; this file prints its findings. The command also compares
-//! the read models with a rebuild ([`super::rebuild`]).
+//! [`chronova_events::store::sqlite::verify`] checks a log in SQLite, and [`verifying`] one in PostgreSQL. This file
+//! prints the findings. The command also compares the read models with a rebuild ([`super::rebuild`]).
 
 use std::io::Write;
 use std::path::PathBuf;

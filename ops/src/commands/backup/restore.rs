@@ -3,8 +3,9 @@
 //! A file in the directory marks the restore as unfinished until its end. `chronova serve` refuses such a directory, and
 //! the same command begins the restore again. The directory is locked meanwhile, so that two restores cannot mix.
 //!
-//! A damaged file beside the log, or a damaged manifest of another backup, does not stop a restore: the rest is restored,
-//! and the command reports the damage.
+//! A damaged image or secret does not stop a restore, and neither does a damaged manifest if another backup is whole.
+//! The rest is restored, and the command reports the damage. A damaged log stops the restore, and so do damaged keys of
+//! the personal fields.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read as _, Write};
