@@ -47,7 +47,7 @@ pub struct GuestSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RescueDisk {
     pub image: ImageRef,
-    /// `None`: the guest has only the rescue disk, followed by its root disk. Otherwise the guest keeps all its disks
+    /// `None`: the guest has two disks, the rescue disk and then its root disk. Otherwise the guest keeps all its disks
     /// in place and boots from the additional rescue disk.
     pub stable: Option<RescuePlace>,
 }
@@ -67,7 +67,7 @@ pub enum Renew {
     Nothing,
     /// The root disk.
     Root,
-    /// All disks.
+    /// All local disks.
     All,
 }
 

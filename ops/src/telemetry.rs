@@ -49,7 +49,7 @@ pub enum TelemetryError {
 pub struct LogSettings {
     pub debug: bool,
     pub json: bool,
-    /// `None` logs to standard error.
+    /// `None` logs to no file.
     pub file: Option<PathBuf>,
     /// Whether to log to standard error even if there is a log file.
     pub stderr: bool,

@@ -50,7 +50,7 @@ pub(super) struct ProbedHost {
     cpu: CpuInfo,
     /// Why guests are emulated; `None` with KVM.
     emulates_because: Option<&'static str>,
-    /// The features that guests can have. The host's traits are derived from them.
+    /// The features that guests can have. The host's CPU traits are derived from them.
     guest_features: BTreeSet<String>,
 }
 

@@ -31,9 +31,10 @@
 //! | `secrets` | the keys and passwords of disks that QEMU reaches over the network |
 //! | `blockcopy` | the copy of a disk under a running guest |
 //!
-//! Invariants: calls touch the host's file system only through volumes of our pools. Every call has a deadline. The
-//! driver touches only domains with our metadata element or Nova's. Unsafe code only makes calls that the bindings
-//! lack: in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and `volumes`.
+//! Invariants: calls touch the host's file system only through volumes of our pools. A caller waits only until its
+//! deadline. The driver touches only domains with our metadata element or Nova's. Unsafe code only makes calls that the
+//! bindings lack: in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and
+//! `volumes`.
 
 mod agent;
 mod blockcopy;

@@ -71,7 +71,7 @@ impl NovaDatabaseAddress {
     /// Reads an address.
     ///
     /// # Errors
-    /// It has another form, another engine, or an option that would be ignored.
+    /// It has another form, another engine, or an option that is not supported.
     pub fn parse(text: &str) -> Result<Self, BadAddress> {
         let (scheme, rest) = text.split_once("://").ok_or("it is no URL")?;
         let engine = match scheme.split('+').next() {
