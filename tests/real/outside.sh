@@ -35,7 +35,7 @@ same "libvirt does not have the domain" "$(v list --all --uuid | grep -x "$ONE")
 expect "a hard reboot recreates the domain" os server reboot --hard outside-one
 within 60 "the server is ACTIVE with a new domain" is outside-one ACTIVE
 same "libvirt runs the new domain" "$(v domstate "$ONE")" running
-# The guest counts a boot late in the boot, so a boot that ends early is not in the count.
+# The guest increases its count late in a boot, so a boot that ends early is not counted.
 within 180 "the guest is booted from its old disk" said outside-one 'GUEST-READY hostname=.* boots=([3-9]) '
 like "the event list has the reboot" "$(os server event list outside-one -f value -c Action)" 'reboot'
 like "the log has the observed shutdown" "$("$CHRONOVA_BIN" inspect --data-dir "$DATA" outside-one)" 'instance.power_observed +Shutdown'
