@@ -121,7 +121,7 @@ fn names(cloud: &Cloud) -> Vec<String> {
     names
 }
 
-/// Requests servers on this host until it builds one, and returns that server's id. A host without an agent builds none.
+/// Requests servers on this host until it builds one; returns that server's id. A host without an agent builds none.
 fn builds_on(cloud: &mut Cloud, goods: &Furniture, host: &str) -> String {
     let server = json!({"server": {"name": "s", "imageRef": goods.image, "flavorRef": goods.flavor,
         "networks": "none", "host": host}});
