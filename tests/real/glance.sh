@@ -192,7 +192,8 @@ refused "$OF_UNTRUSTED" "an image whose certificate is not trusted does not boot
   "Image signature certificate validation failed for certificate: $PUBLISHER. Certificate chain building failed"
 refused "$OF_UNSIGNED" "an unsigned image does not boot if certificates are required" \
   'Signature verification for the image failed: .*Missing property: img_signature_uuid'
-# Somebody who writes to Glance's store and to its database changes the bytes and their checksums. The signature remains.
+# Somebody who writes to Glance's store and to its database changes the bytes and their checksums. The signature
+# remains.
 mapfile -t SIGNED < <(signed publisher "$PUBLISHER" "$WORK/changed.raw")
 web image set "${SIGNED[@]}" "$CHANGED" || bad "the image gets its publisher's certificate"
 printf 'other' | dd of="$CLOUD/glance/images/$CHANGED" bs=1 seek=1000000 conv=notrunc status=none

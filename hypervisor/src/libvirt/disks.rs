@@ -2,8 +2,8 @@
 //!
 //! A disk is identified by the volume that is its source. If the source's name does not identify the volume, the disk's
 //! serial number does: it is the volume's id. Device names cannot identify a disk, because the guest chooses them.
-//! After a swap, a running guest still sees the serial of the old disk. A change may reach only one of the persistent
-//! definition (for the next start) and the live definition. Then the next attempt completes the change.
+//! After a swap, a running guest still sees the serial of the old disk. A guest has a live definition and a persistent
+//! one (for the next start). If a change reached only one of them, the next attempt completes the change.
 
 use roxmltree::{Document, Node};
 use virt::connect::Connect;

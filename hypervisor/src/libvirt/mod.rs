@@ -19,7 +19,7 @@
 //! | `disk_transfer` | disks that move between hosts, and domains over existing disks |
 //! | `storage_cleanup`, `shared_storage` | leftovers of interrupted operations; storage that several hosts share |
 //! | `owner_mark` | the log that drives the host |
-//! | `live_migration`, `migrations` | the driver's calls on live migrations; those that this process started |
+//! | `live_migration`, `migrations` | the driver's calls on live migrations; the migrations that this process started |
 //! | `migration_plan`, `migration` | a plan as libvirt's parameters; libvirt's calls and states |
 //! | `console` | screens and serial lines |
 //! | `troubleshooting`, `counters` | the driver's calls for diagnostics and interrupts; libvirt's calls |

@@ -1,7 +1,7 @@
 //! Addresses of databases as SQLAlchemy writes them: in `connection` of Nova's configuration, and in `cell_mappings`.
 //!
-//! `mysql+pymysql://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE`. The driver after `+` has no meaning here. No message
-//! repeats an address, because it has a password.
+//! `mysql+pymysql://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE`. The driver after `+` has no meaning here. No
+//! message repeats an address, because it has a password.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -162,8 +162,8 @@ pub(crate) fn encoded(text: &str) -> String {
 }
 
 /// Fills a template of `cell_mappings` with the parts of `[database] connection`, as Nova does: `{scheme}`,
-/// `{username}`, `{password}`, `{hostname}`, `{port}`, `{path}`, `{query}`, `{fragment}`, and `{username1}` and the like
-/// for the first of several hosts.
+/// `{username}`, `{password}`, `{hostname}`, `{port}`, `{path}`, `{query}`, `{fragment}`, and `{username1}` and the
+/// like for the first of several hosts.
 ///
 /// # Errors
 /// There is no address to fill the template with, or the template has an unknown name or a single brace.
@@ -191,7 +191,8 @@ pub fn filled(template: &str, default: Option<&str>) -> Result<String, BadAddres
     Ok(out)
 }
 
-/// The parts of a URL by their names in a template, still percent-encoded. Nova writes `None` for a part that is missing.
+/// The parts of a URL by their names in a template, still percent-encoded. Nova writes `None` for a part that is
+/// missing.
 fn parts(url: &str) -> BTreeMap<String, String> {
     let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));

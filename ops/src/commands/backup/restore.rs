@@ -1,7 +1,7 @@
 //! `chronova backup restore`: writes the data of a backup to an empty data directory.
 //!
-//! A file in the directory marks the restore as unfinished until its end. `chronova serve` refuses such a directory, and
-//! the same command begins the restore again. The directory is locked meanwhile, so that two restores cannot mix.
+//! A file in the directory marks the restore as unfinished until its end. `chronova serve` refuses such a directory,
+//! and the same command begins the restore again. The directory is locked meanwhile, so that two restores cannot mix.
 //!
 //! A damaged image or secret does not stop a restore, and neither does a damaged manifest if another backup is whole.
 //! The rest is restored, and the command reports the damage. A damaged log stops the restore, and so do damaged keys of
@@ -102,8 +102,8 @@ pub(super) async fn run(
     Ok(if damages.is_empty() { Exit::Yes } else { Exit::No })
 }
 
-/// The newest keys. They have all older ones, except those that an erasure has destroyed since. If the newest manifest is
-/// damaged, the folder still has its keys, whose name is their hash.
+/// The newest keys. They have all older ones, except those that an erasure has destroyed since. If the newest manifest
+/// is damaged, the folder still has its keys, whose name is their hash.
 fn keys(folder: &BackupFolder, backups: &[BackupManifest]) -> Result<Option<StoredFile>, CommandFailure> {
     let Some(named) = backups.iter().rev().find_map(|backup| backup.keys.clone()) else { return Ok(None) };
     if folder.keys().join(&named.sha256).exists() {
