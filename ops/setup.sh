@@ -54,10 +54,10 @@ PACKAGES_CINDER=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql cinde
 
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
 
-# Prints NAME=VERSION. A package of QEMU or libvirt gets the version of the emulator or libvirt that is already
-# installed. Any other package gets the version of the distribution's own suite, not of backports. All of QEMU must come
-# from one suite: qemu-utils of backports breaks qemu-system-common of stable, and apt then REMOVES the emulator. The
-# same is true of libvirt-dev and libvirt0.
+# Prints NAME=VERSION. On a machine with an emulator and libvirtd, a package of QEMU or libvirt gets their version. Any
+# other package gets the version of the distribution's own suite, not of backports. All of QEMU must come from one
+# suite: qemu-utils of backports breaks qemu-system-common of stable, and apt then REMOVES the emulator. The same is
+# true of libvirt-dev and libvirt0.
 package_pin() {
   local name=$1 sibling='' version=''
   case $name in libvirt-*) sibling=libvirt0 ;; qemu-*) sibling=qemu-system-x86 ;; esac
@@ -196,7 +196,7 @@ libvirt_start() { # DIR
   else
     for name in virtlogd libvirtd; do # virtlogd first: it keeps the consoles' logs
       [ "$name" = virtlogd ] && [ -S /run/libvirt/virtlogd-sock ] && pgrep -x virtlogd >/dev/null && continue
-      # A killed daemon leaves its socket. Without the removal, the wait for a new socket would end too early.
+      # A killed daemon leaves its socket.
       rm -f "/run/libvirt/$name-sock"
       mkdir -p /run/libvirt /var/log/libvirt
       "/usr/sbin/$name" --daemon --pid-file "$dir/$name.pid" >"$dir/$name.out" 2>&1 || { cat "$dir/$name.out" >&2; return 1; }

@@ -55,7 +55,8 @@ exec </dev/null
 
 # ------------------------------------------------------------------------------------------------------------- counting
 
-# Writes a line of tests/soak.txt in place of an older line about the same check: date, commit, result, seconds, what.
+# In a long run, writes a line of tests/soak.txt in place of an older line about the same check: date, commit, result,
+# seconds, what.
 soaked() { # result, seconds, what
   [ -n "${CHRONOVA_SOAK:-}" ] || return 0
   local report=$TOP/tests/soak.txt commit

@@ -47,7 +47,7 @@ pub struct GuestSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RescueDisk {
     pub image: ImageRef,
-    /// `None`: the guest has only the rescue disk, followed by its root disk. Otherwise the guest keeps all its disks
+    /// `None`: the guest has two disks, the rescue disk and then its root disk. Otherwise the guest keeps all its disks
     /// in place and boots from the additional rescue disk.
     pub stable: Option<RescuePlace>,
 }
@@ -60,14 +60,14 @@ pub struct RescuePlace {
     pub bus: Option<String>,
 }
 
-/// The disks of a guest to recreate.
+/// Which disks of a guest are recreated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renew {
     /// No disk: existing ones stay, and missing ones are created.
     Nothing,
     /// The root disk.
     Root,
-    /// All disks.
+    /// All local disks.
     All,
 }
 

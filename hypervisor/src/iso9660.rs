@@ -16,7 +16,7 @@ const DESCRIPTORS: u32 = 16;
 const RECORDED: [u8; 7] = [100, 1, 1, 0, 0, 0, 0];
 const RECORDED_LONG: &[u8; 17] = b"2000010100000000\0";
 const UNSPECIFIED_LONG: &[u8; 17] = b"0000000000000000\0";
-/// ISO 9660 allows 8 levels of directories: the root, and 7 above a file. So a path has at most 8 names.
+/// ISO 9660 allows 8 levels of directories, the root included. So a path has at most 7 directories and a file.
 const LEVELS: usize = 8;
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]

@@ -208,8 +208,8 @@ pub struct Spice {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LibvirtOptions {
     pub virt_type: VirtType,
-    /// `None`: with KVM as in Nova, `host-passthrough` on AArch64 and `host-model` on other hosts. Under emulation no model,
-    /// while Nova uses `host-model`.
+    /// `None`: the driver decides. With KVM, it uses `host-passthrough` on AArch64 and `host-model` on other hosts, as
+    /// Nova does. Under emulation, it names no model, but Nova uses `host-model`.
     pub cpu_mode: Option<CpuMode>,
     /// `[libvirt] cpu_models`, in the order of preference.
     pub cpu_models: Vec<String>,

@@ -11,7 +11,7 @@ pub struct NumaCell {
     /// Groups of these processors that are threads of one core, sorted. Cores with one thread are left out.
     pub siblings: Vec<Vec<u32>>,
     pub memory_mib: u64,
-    /// The size in KiB and the number of its memory pages, smallest size first.
+    /// Its memory pages: pairs of a size in KiB and the number of pages, smallest size first.
     pub pages: Vec<(u64, u64)>,
 }
 

@@ -294,7 +294,8 @@ async fn leftovers_of_an_interrupted_upload_are_found_and_removed() {
     assert!(!driver.storage_cleanup().unwrap().leftovers().await.unwrap().contains(&used_one));
 }
 
-/// Golden definitions of storage that these tests cannot use: libvirt's mock host checks them against its schema.
+/// The other tests cannot use these kinds of storage. libvirt's mock host checks their golden definitions against its
+/// schema.
 #[test]
 fn libvirt_takes_the_definitions_of_storage() {
     if Command::new("virsh").arg("--version").output().is_err() {

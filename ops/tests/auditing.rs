@@ -377,8 +377,8 @@ fn recorded(cloud: &Cloud, kind: &str) -> usize {
     text.lines().count()
 }
 
-/// Kills the process at a system call of an erasure that writes, syncs, removes or renames: at every 13th call, or at
-/// each with `CHRONOVA_SOAK`. The next start or command completes a recorded erasure. An erasure that was not recorded
+/// Kills an erasure at a system call that writes, syncs, removes or renames: at every 13th such call or, with
+/// `CHRONOVA_SOAK`, at each. The next start or command completes a recorded erasure. An erasure that was not recorded
 /// is requested again. Either way, all data is removed in the end.
 #[test]
 fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {

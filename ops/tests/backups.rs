@@ -293,8 +293,9 @@ fn every_flipped_byte_is_located(dir: &str) {
     assert!(flipped > 30, "{flipped}");
 }
 
-/// Kills the command at a system call that changes a file of the backups: at every 5th call, or at each with
-/// `CHRONOVA_SOAK`. Clients work meanwhile. The older backups stay whole, and the next command completes a new one.
+/// Kills the command at a system call that changes a file of the backups: at every 5th such call or, with
+/// `CHRONOVA_SOAK`, at each. Clients work meanwhile. The older backups stay whole, and the next command completes a new
+/// one.
 #[test]
 fn a_backup_that_dies_at_any_write_spoils_nothing() {
     let (mut cloud, how) = match fragile() {
@@ -442,7 +443,7 @@ fn commands_of(page: &str) -> Vec<String> {
     blocks.flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// When the newest backup was made; nothing before the first one.
+/// When the newest backup was made; empty if there is none.
 fn newest_moment(dir: &str) -> String {
     let (_, text) = chronova(&["backup", "list", dir, "--json"]);
     let listed: Value = serde_json::from_str(&text).unwrap_or_default();

@@ -179,7 +179,7 @@ async fn inspect_shows_the_history_as_of_a_moment() {
     assert_eq!(exit, Exit::Yes);
     expectorate::assert_contents("tests/golden/inspect_as_of.txt", &then);
     assert!(then.contains("BUILD") && !then.contains("build_succeeded"), "{then}");
-    // A time gives the same history as a position, except for the first lines.
+    // A time gives the same history as a position, except for the first two lines.
     let lines = |text: &str| text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
     let (_, by_time) = inspected_then(&store, "web-1", &Timestamp(built.recorded_at.0 - 1).to_string()).await.unwrap();
     assert_eq!(lines(&by_time), lines(&then));

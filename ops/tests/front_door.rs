@@ -1,4 +1,5 @@
-//! Tests the listeners of the real binary: TLS, with certificates from openssl and with curl as the client, and metrics.
+//! Tests the listeners of the real binary: TLS, with certificates from openssl and with curl as the client, and
+//! metrics.
 //!
 //! Without openssl or curl, the tests of TLS print the reason and skip.
 

@@ -34,7 +34,7 @@ const CLIENTS: u64 = 3;
 pub struct Told {
     pub created: BTreeSet<String>,
     pub deleted: BTreeSet<String>,
-    /// Deletes that were sent, with unknown outcome.
+    /// Servers with a delete that was sent, whatever its outcome.
     pub maybe_deleted: BTreeSet<String>,
     /// The numbers of all other accepted requests, by name.
     pub accepted: BTreeMap<String, u64>,

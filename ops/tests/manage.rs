@@ -1,5 +1,5 @@
-//! `nova-manage`, `nova-status` and `nova-policy`: the exit code of each sub-command, and the outputs that scripts read.
-//! The commands run under Nova's names, as links to the program, against a running control plane.
+//! `nova-manage`, `nova-status` and `nova-policy`: the exit code of each sub-command, and the outputs that scripts
+//! read. The commands run under Nova's names, as links to the program, against a running control plane.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 

@@ -181,8 +181,8 @@ fn each_member_shows_a_write_of_any_member_at_once() {
     assert!(hosts.body["hypervisors"].as_array().unwrap().iter().all(|host| host["state"] == "up"), "{}", hosts.body);
 }
 
-/// Requests every list that needs no id. If a follower could not answer a route by itself, the request would fail, or
-/// its status would differ from the leader's.
+/// Requests every list that needs no id. If a follower could neither answer nor forward a request, the request would
+/// fail, or its status would differ from the leader's.
 #[test]
 fn a_follower_answers_every_list_with_the_leaders_status() {
     let mut members = Members::start(|_| {}).furnish();
@@ -498,8 +498,8 @@ fn check(members: &mut Members, told: &Told) {
     assert_eq!(code, 0, "{told}");
 }
 
-/// Runs clients of the two followers while `fault` strikes the leader, until another member leads. Returns what the
-/// clients got, and how many milliseconds passed before a write succeeded again.
+/// Runs clients of the two followers while `fault` strikes the leader, until a write succeeds again. Returns what the
+/// clients got, and how many milliseconds passed before that write.
 fn strike(members: &mut Members, path: &str, numbers: &Arc<AtomicU64>, fault: impl FnOnce(&mut Cloud)) -> (Told, u128) {
     let (leader, survivors) = (members.leader(), members.followers());
     let clients = survivors.map(|nth| members.client(nth));

@@ -1,4 +1,5 @@
-//! At SIGHUP a running control plane reads log level, policy and certificates again. A mistake changes nothing.
+//! At SIGHUP a running control plane reads log level, policy and certificates again. A mistake changes nothing. Hosts
+//! are added and removed without a restart.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -120,7 +121,7 @@ fn names(cloud: &Cloud) -> Vec<String> {
     names
 }
 
-/// Builds a server on this host; only a host with an agent takes it.
+/// Requests servers on this host until it builds one; returns that server's id. A host without an agent builds none.
 fn builds_on(cloud: &mut Cloud, goods: &Furniture, host: &str) -> String {
     let server = json!({"server": {"name": "s", "imageRef": goods.image, "flavorRef": goods.flavor,
         "networks": "none", "host": host}});
@@ -162,7 +163,7 @@ fn hosts_are_added_and_removed_while_the_control_plane_runs() {
     }
     add(&cloud, "sim://1").expect(409);
     add(&cloud, "sim://1?name=more").expect(202);
-    // The log has the host, whenever the process dies.
+    // The log has an accepted host, so a kill does not lose it.
     cloud.kill();
     cloud.start();
     let server = builds_on(&mut cloud, &goods, "more-0001");
@@ -184,7 +185,7 @@ fn hosts_are_added_and_removed_while_the_control_plane_runs() {
     cloud.start();
     builds_on(&mut cloud, &goods, "sim-0001");
     assert_eq!(names(&cloud), ["sim-0001"]);
-    // It can come back.
+    // The host can be added again.
     add(&cloud, "sim://1?name=more").expect(202);
     builds_on(&mut cloud, &goods, "more-0001");
     let (_, told) = cloud.command(&["audit", "--kind", "fleet", "-o", "csv"]);
@@ -195,7 +196,7 @@ fn hosts_are_added_and_removed_while_the_control_plane_runs() {
     assert_eq!(code, 0, "{text}");
 }
 
-/// A host of the configuration file that was removed stays away after a restart.
+/// A removed host stays away after restarts, although the configuration file names it.
 #[test]
 fn a_removed_host_of_the_configuration_stays_removed() {
     let mut cloud = Cloud::new("sim://2");

@@ -7,8 +7,8 @@
 //! cannot give one query two answers.
 //!
 //! Invariants: the memory of held states and states under construction is bounded. The numbers of running and waiting
-//! queries are bounded; further queries are refused. If several queries name one moment, one of them builds the state, and
-//! the others wait for it.
+//! queries are bounded; further queries are refused. If several queries name one moment, one of them builds the state,
+//! and the others wait for it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

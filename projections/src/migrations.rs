@@ -134,8 +134,8 @@ impl Migrations {
         self.all.iter().rev()
     }
 
-    /// Whether the log learnt at or after `since` that the server moved from or to this host. The end of an evacuation is
-    /// recorded when its old host is back, which says nothing about the server, so only its beginning counts.
+    /// Whether the log learnt at or after `since` that the server moved from or to this host. The end of an evacuation
+    /// does not count: it is recorded when the old host is back, which says nothing about the server.
     pub fn touched(&self, instance: InstanceId, host: HostId, since: Timestamp) -> bool {
         let ends_there =
             |row: &Migration| row.source.host == host || row.target.as_ref().is_some_and(|target| target.host == host);
@@ -169,8 +169,8 @@ impl Migrations {
         self.all.last().map_or(0, |row| row.number) + 1
     }
 
-    /// Adds a finished migration of an adopted control plane. Two cells of the other cloud may have used the same
-    /// number, so the later migration gets another number.
+    /// Adds a migration of an adopted control plane. Two cells of the other cloud may have used the same number, so the
+    /// later migration gets another number.
     fn adopt(&mut self, instance: InstanceId, adopted: &MigrationAdopted) {
         let end = |end: &AdoptedEnd| MigrationEnd { host: end.host, hostname: end.hostname.clone() };
         self.newest.insert(instance, self.all.len());

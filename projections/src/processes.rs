@@ -120,7 +120,7 @@ impl Processes {
         self.asking.contains_key(&instance)
     }
 
-    /// Whether the server has quota, but its process has neither recorded it nor given it up.
+    /// Whether the server has quota, but its process has neither recorded the server nor given it up.
     pub fn is_being_created(&self, instance: InstanceId) -> bool {
         self.unrecorded.contains_key(&instance)
     }

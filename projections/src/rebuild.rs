@@ -17,7 +17,7 @@ use crate::replay::{self, ReplayEnd};
 use crate::runner::ProjectionError;
 use crate::views::Views;
 
-/// The largest number of remaining events that is folded while the live read models stand still.
+/// The rebuild stops catching up when at most this many events remain.
 const NEAR: u64 = 2_048;
 /// The number of rounds of catching up. After the last round the live read models stand still until the remaining
 /// events are folded, however many there are.

@@ -34,7 +34,7 @@ pub async fn catch_up(store: &dyn EventStore, views: &Views) -> Result<Position,
     }
 }
 
-/// Follows the log until it is closed or cannot be read. Returns the reason.
+/// Follows the log until the log is closed, or until the log or an event cannot be read. Returns the reason.
 pub async fn follow(store: Arc<dyn EventStore>, views: Arc<Views>) -> ProjectionError {
     let mut subscription = store.subscribe(views.position());
     drop(store);

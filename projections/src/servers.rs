@@ -38,14 +38,15 @@ pub struct InstanceAction {
     pub updated_at: Timestamp,
     /// `Error` if the action failed.
     pub message: Option<String>,
-    /// Whether the action succeeded; `None` while it is under way, and always if it has no process.
+    /// Whether the action succeeded; `None` while it is under way, and for an action of this control plane without a
+    /// process.
     pub succeeded: Option<bool>,
     pub steps: Vec<ActionStep>,
 }
 
 impl InstanceAction {
-    /// The whole action as the one event that Nova would record for it. `None` if Nova records none, or if another
-    /// control plane recorded its own events.
+    /// The whole action as the one event that Nova would record for it. `None` if Nova records none, or if the action
+    /// has no process. An action of another control plane has no process, but the events that were recorded there.
     pub fn as_nova_event(&self) -> Option<ActionStep> {
         self.process?;
         let step = nova_event(&self.name)?;

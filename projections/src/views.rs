@@ -126,7 +126,7 @@ macro_rules! views {
                 }
             }
 
-            /// Folds a batch into every read model, and then publishes its position.
+            /// Folds a batch into the read models, and then publishes its position.
             pub fn apply(&self, batch: &[Arc<Recorded>]) -> Result<(), DecodeError> {
                 let mut mark = self.mark();
                 let nouns = self.decode(batch)?;

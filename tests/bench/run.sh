@@ -2,9 +2,8 @@
 # tests/bench/run.sh BENCH_PY OUT.json [OPTION...]   repeats on Chronova the measurements that were made of Nova
 #
 # Starts the program (CHRONOVA_BIN, a release build) on an empty log with four simulated hosts. Nova had as many compute
-# services with the fake driver. Creates an image and a flavor, and runs BENCH_PY, which measures through the public
-# APIs only, and also measures how long a start takes. Further options go to BENCH_PY. tests/bench/compare.py puts two
-# results side by side.
+# services with the fake driver. Creates an image and a flavor, and runs BENCH_PY with the further options. BENCH_PY
+# measures the public APIs, and how long a start takes. tests/bench/compare.py puts two results side by side.
 set -euo pipefail
 BENCH=$(realpath "$1") OUT=$(realpath -m "$2"); shift 2
 BIN=$(realpath "${CHRONOVA_BIN:-$(dirname "$0")/../../target/release/chronova}")

@@ -1,7 +1,7 @@
 """Tests the dashboard with a real guest: its launch, serial output, serial line, screen and deletion.
 
-Arguments: the URL, the administrator's password, the folder for screenshots, the name of the image, the flavor and the
-network, and a file that gets the server's id.
+Arguments: the URL, the administrator's password, the folder for screenshots, the name that the image, the flavor and
+the network share, and a file that gets the server's id.
 """
 import sys
 
@@ -42,7 +42,7 @@ def say(text):
 
 
 def lines():
-    """The text of the terminal, which xterm.js gives to screen readers, too."""
+    """The text of the terminal."""
     return browser.run('return [...document.querySelectorAll(".xterm-rows > div")].map((row) => row.textContent).join("\\n")')
 
 

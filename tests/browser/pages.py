@@ -1,4 +1,4 @@
-"""Checks of the other pages: scheduler, comparison, drain, resources, keyboard, accessibility, other projects' data."""
+"""Further checks of dashboard.py: scheduler, drain, comparison, resources, other projects, keyboard, accessibility."""
 import datetime
 
 from scene import api, browser, create_server, log_in, page, shot, status_of, token_of

@@ -1,4 +1,5 @@
-// Checks the types in the JSDoc of the dashboard's own files. Prints each error and exits 1 if there is one.
+// Checks the types in the JSDoc of the dashboard's own files. Prints each error. Exits 1 if there is an error, or if
+// there are too few files.
 // Libraries are parsed, because their types are inferred, but their own errors do not count.
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';

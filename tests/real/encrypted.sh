@@ -3,11 +3,12 @@
 # capture contains neither a word in the guest's memory nor a word on its disk. The guest's screen listens on all
 # addresses.
 #
-# With CHRONOVA_SOAK=1 also: the capture of a move without TLS contains both words; the captures of later live and cold
-# migrations with TLS contain neither. A migration to a host with certificates of another authority, or without any,
-# fails: the server stays on its host, and migrates after the host has the right certificates. A migration that is too
-# slow is aborted. A migration uses the address of a named interface, or is refused if that address is unknown. At its
-# end, the long run starts `encrypted.sh shared`, which does the same with shared storage.
+# With CHRONOVA_SOAK=1 also: the capture of a move without TLS contains the word in the memory and, with local storage,
+# the word on the disk. The captures of later live and cold migrations with TLS contain neither. A migration to a host
+# with certificates of another authority, or without any, fails: the server stays on its host, and migrates after the
+# host has the right certificates. A migration that is too slow is aborted. A migration uses the address of a named
+# interface, or is refused if that address is unknown. At its end, the long run starts `encrypted.sh shared`, which does
+# the same with shared storage.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 FLEET_WIRE=TLS FLEET_OPTIONS=--root-link
@@ -58,8 +59,8 @@ wire_close() {
   same "the capture has every connection between hosts from its start" "$(of older | awk -F'\t' '$2 !~ /^10\.231\.0\.2:/ && $3 !~ /^10\.231\.0\.2:/')" ""
 }
 of() { grep "^$1"$'\t' "$WORK/wire"; } # verdict
-# Prints how many connections with this verdict (plain or tls) have at least this many bytes and go from one migration
-# address of a host to these ports of another.
+# Counts the connections with this verdict (plain or tls) from one migration address to these ports of another. Counts
+# only connections with at least this many bytes.
 between() { of "$1" | awk -F'\t' -v least="$2" -v ports="$3" '$2 ~ /^10\.233\./ && $3 ~ "^10\\.233\\..*:(" ports ")$" && $4 + $5 >= least' | wc -l; } # verdict, bytes, ports
 MIB=1048576
 QEMU='49[0-9][0-9][0-9]' LIBVIRT=16514

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A restored log does not drive a host beside its original, until an operator claims the host. A host is removed and added
-# while the server runs.
+# A control plane on a restored log does not drive the host of its original, until an operator claims the host. A host
+# is removed and added while the control plane runs.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open fence 10.84

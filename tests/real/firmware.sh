@@ -17,8 +17,8 @@ within 60 "both hosts are up" host_stands h2 up
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 
 traits() { os --os-placement-api-version 1.6 resource provider trait list "$(os resource provider list --name "$1" -f value -c uuid)" -f value; } # host
-# Prints the newest action of a server with its events, which give the reason of a failure that does not change the
-# server.
+# Prints the newest action of a server with its events. They give the reason even of a failure that leaves the server as
+# it was.
 newest() { # server
   os server event show "$1" "$(os server event list "$1" -f value -c 'Request ID' | head -n 1)" -f json --os-compute-api-version 2.84 2>/dev/null
 }

@@ -3,7 +3,7 @@
 #
 #   tests/real/gabbi.sh [options of run-gabbits.py, such as --only REGEX]
 #
-# CHRONOVA_CONTRACT  folder with the contract data (default: ../shared/contract beside the repository)
+# CHRONOVA_CONTRACT  folder with the contract data (default: shared/contract beside the repository)
 # CHRONOVA_BIN       the binary to test (default: built here)
 # GABBI_PYTHON       a Python with gabbi 4.x (default: python3, or a new virtual environment)
 #

@@ -161,7 +161,7 @@ expect "the server from tampered bytes is deleted" web server delete --wait "$ID
 
 # ------------------------------------------------------------------------------------------ signatures and certificates
 
-certified() { # image, trusted certificate, name: requests a server, and stores its id in ID and SERVERS
+certified() { # image, trusted certificate, name: requests a server, and stores its id in ID, SERVERS and REFUSED
   status "$WEB" "$SERVERS_PATH" -H 'OpenStack-API-Version: compute 2.63' -d "{\"server\": {\"name\": \"$3\", \"imageRef\": \"$1\",
     \"flavorRef\": \"$FLAVOR\", \"networks\": \"none\", \"trusted_image_certificates\": [\"$2\"]}}" >"$WORK/status"
   ID=$(field server.id <"$WORK/answer")
@@ -192,7 +192,8 @@ refused "$OF_UNTRUSTED" "an image whose certificate is not trusted does not boot
   "Image signature certificate validation failed for certificate: $PUBLISHER. Certificate chain building failed"
 refused "$OF_UNSIGNED" "an unsigned image does not boot if certificates are required" \
   'Signature verification for the image failed: .*Missing property: img_signature_uuid'
-# Somebody who writes to Glance's store and to its database changes the bytes and their checksums. The signature remains.
+# Somebody who writes to Glance's store and to its database changes the bytes and their checksums. The signature
+# remains.
 mapfile -t SIGNED < <(signed publisher "$PUBLISHER" "$WORK/changed.raw")
 web image set "${SIGNED[@]}" "$CHANGED" || bad "the image gets its publisher's certificate"
 printf 'other' | dd of="$CLOUD/glance/images/$CHANGED" bs=1 seek=1000000 conv=notrunc status=none
@@ -266,7 +267,7 @@ head -c 1048576 /dev/urandom | dd of="$WORK/large.raw" conv=notrunc status=none
 LARGE=$(upload glance-large "$WORK/large.raw")
 LARGE_HASH=$(glance "images/$LARGE" | field os_hash_value)
 HASHES+=("$LARGE_HASH")
-begins() { # name: as `asks`, from the large image, without the client, which would wait for the slow Glance
+begins() { # name: requests a server from the large image; not with the client, which would wait for the slow Glance
   status "$WEB" "$SERVERS_PATH" -H 'OpenStack-API-Version: compute 2.37' -d "{\"server\": {\"name\": \"$1\", \"imageRef\": \"$LARGE\",
     \"flavorRef\": \"$FLAVOR\", \"networks\": [{\"uuid\": \"$NETWORK\"}]}}" >"$WORK/status"
   ID=$(field server.id <"$WORK/answer")

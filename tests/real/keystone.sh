@@ -130,7 +130,7 @@ status() { # token, path, more...
   curl -s -m 30 -o "$WORK/answer" -w '%{http_code}' -H "X-Auth-Token: $token" "$@" "$URL$path"
 }
 answers() { [ "$(status "$2" "$3")" = "$1" ]; } # status, token, path
-# Requests a token for a cloud of the client's file, without the client.
+# Requests a token without the client. The argument is a cloud of clouds.yaml, `nova` or `domain`.
 token() {
   local user scope password=secret
   case $1 in

@@ -84,7 +84,7 @@ like "the health says that Neutron is the network service" "$(curl -fsS "$URL/he
 same "the embedded network API is not served" "$(ask '' "$URL/network/v2.0/networks")" 404
 like "the answer says where the real network API is" "$(cat "$WORK/answer")" 'network service of this cloud is at'
 
-# Two commands run in the background, because each command waits for Keystone and Neutron.
+# Two commands run in the background, because each waits for Keystone.
 os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public neutron >"$WORK/image" 2>&1 &
 IMAGING=$!
 os flavor create --vcpus 1 --ram 160 --disk 1 neutron >"$WORK/flavor" 2>&1 &
@@ -176,7 +176,9 @@ P3=$(port_of "$THREE") FROM=$(place_of "$THREE")
 TO=$(other "$FROM") A3=$(port "$P3" port.fixed_ips.0.ip_address)
 within 120 "the third guest has its address" has_address "$FROM" "$THREE" "$A3"
 within 30 "the first guest reaches the third" ping_from "$HOST" "$ONE" "$A3" REACHED
-pinged() { # seconds: pings the third guest from the first one, five times a second, until the file $WORK/pinged has the result
+# In the background, pings the third guest from the first one, five times a second. At the end, $WORK/pinged has the
+# result.
+pinged() { # seconds
   rm -f "$WORK/pinged"
   (INSIDE_SECONDS=$(($1 + 60)) at "$HOST" "$ONE" "ping -i 0.2 -w $1 $A3" >"$WORK/pings" 2>&1; mv "$WORK/pings" "$WORK/pinged") &
 }

@@ -35,16 +35,16 @@ same "libvirt does not have the domain" "$(v list --all --uuid | grep -x "$ONE")
 expect "a hard reboot recreates the domain" os server reboot --hard outside-one
 within 60 "the server is ACTIVE with a new domain" is outside-one ACTIVE
 same "libvirt runs the new domain" "$(v domstate "$ONE")" running
-# The guest counts a boot late, so boots that were cut off early are not in the count.
+# The guest increases its count late in a boot, so a boot that ends early is not counted.
 within 180 "the guest is booted from its old disk" said outside-one 'GUEST-READY hostname=.* boots=([3-9]) '
 like "the event list has the reboot" "$(os server event list outside-one -f value -c Action)" 'reboot'
 like "the log has the observed shutdown" "$("$CHRONOVA_BIN" inspect --data-dir "$DATA" outside-one)" 'instance.power_observed +Shutdown'
 
 # ------------------------------------------------------------------------------------------------------------- the host
 
-# libvirtd is started again with the same command line, which names its pid file, so that the script that first started
-# libvirtd can still stop it. `here` excludes the libvirtd of a testbed's host, which another script may use: that
-# libvirtd is in another network namespace.
+# This script starts libvirtd again with the same command line, and so with the same pid file. Then the script that
+# first started libvirtd can still stop it. `here` excludes the libvirtd of a testbed's host, which another script may
+# use: that libvirtd is in another network namespace.
 here() { [ "$(readlink "/proc/$1/ns/net")" = "$(readlink /proc/self/ns/net)" ]; } # process
 DAEMON=$(for process in $(pgrep -x libvirtd); do ! here "$process" || echo "$process"; done | head -n 1)
 if [ -z "$DAEMON" ]; then
@@ -75,7 +75,7 @@ request() { curl -sS -m 20 -o "$WORK/answer" -w '%{http_code}' -H "X-Auth-Token:
 IMAGE_ID=$(get image outside id) FLAVOR_ID=$(get flavor outside id) NETWORK_ID=$(get network outside id)
 
 # The control plane is killed at different moments: right after the answer, during the work on the host, and shortly
-# before its end.
+# before the end of this work.
 for after in 0 0.7 2.5; do
   name=outside-crash-$after
   same "a server is requested, $after s before a kill" "$(request POST servers "{\"server\": {\"name\": \"$name\", \"imageRef\": \"$IMAGE_ID\", \"flavorRef\": \"$FLAVOR_ID\",

@@ -1,10 +1,10 @@
 #!/bin/bash
 # Faults during a live migration of a real guest. The libvirtd of the destination restarts, and another move is
-# requested. With CHRONOVA_SOAK=1 also: the libvirtd of the source restarts; the control plane is killed; a host loses
-# its network, which the control plane also uses, or its power, before, at or after the switch-over; the guest shuts
-# down; the server is deleted. After each fault the guest continues on exactly one host, as long as a host has its
-# memory. Otherwise the server is SHUTOFF, and can be started again. A deleted server leaves nothing on the hosts and in
-# Placement.
+# requested. With CHRONOVA_SOAK=1 also: the libvirtd of the source restarts; the control plane is killed; the guest
+# shuts down; the server is deleted. A host loses its power or its network, before, at or after the switch-over. The
+# control plane uses that network, too. After each fault the guest continues on exactly one host, as long as a host has
+# its memory. Otherwise the server is SHUTOFF, and can be started again. A deleted server leaves nothing on the hosts
+# and in Placement.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 FLEET_WIRE=TCP FLEET_OPTIONS=--root-link
@@ -22,7 +22,7 @@ on_its_way() { # sets FROM and TO, and starts a slow migration
   within 60 "the migration from $FROM to $TO runs" migration_is "$ONE" running
   sleep 2
 }
-# Checks what must hold after every fault.
+# Checks what must hold after a fault that the guest survives.
 settles() { # [the check that the guest continues]
   within 150 "the migration is over" migration_over "$ONE"
   within 60 "both hosts are up" host_is up
@@ -35,7 +35,7 @@ settles() { # [the check that the guest continues]
   "${1:-counts_on}" "$ONE"
   ok "the migration: $(moves_of "$ONE" -c Status | tail -n 1)"
 }
-# As `counts_on`, for a guest whose console lost its older part when a host failed.
+# Checks that the guest counts on, although its console lost its older part when a host failed.
 counts_here() { # server
   local seen now; seen=$(last_tick "$1") now=$(place "$1")
   within 40 "the guest continues to count" ticks_on "$1" "$((${seen:-0} + 2))"

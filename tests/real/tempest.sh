@@ -18,7 +18,7 @@
 # TEMPEST_HOSTS        the number of these hosts
 # TEMPEST_IMAGE        a qcow2 file that boots in TEMPEST_RAM MiB
 # TEMPEST_PASSES       the list of tests that must pass
-# TEMPEST_SETTINGS     further settings of tempest.conf: KEY=VALUE...
+# TEMPEST_SETTINGS     other values for settings in tempest.conf: KEY=VALUE...
 #
 # tests/tempest/passes.txt lists the tests that must pass, passes-volumes.txt those that need volumes; both may only
 # grow. exceptions.txt lists the tests that cannot pass, with reasons. Exit status: 0 passed, 77 cannot run here, 1 a

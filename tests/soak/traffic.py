@@ -72,7 +72,7 @@ class Api:
         return status, answer
 
     def patient(self, method, path, body=None, service="compute"):
-        """Repeats a request, which must be safe to repeat, until the control plane answers it, for two minutes at most."""
+        """Repeats a request, for two minutes at most, until it is answered. The request must be safe to repeat."""
         until = time.monotonic() + 120
         while True:
             status, answer = self.call(method, path, body, service)

@@ -35,8 +35,8 @@ use futures::StreamExt;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// Pauses driver calls of every host: the point `spawn` is before the work, `spawn:answer` after it. Also records the
-/// calls about guests.
+/// Pauses driver calls of every host: the point `spawn` is before the work, `spawn:answer` after it. Also records some
+/// arguments of the calls.
 #[derive(Debug, Default)]
 pub struct Brakes {
     held: watch::Sender<BTreeSet<&'static str>>,
@@ -44,7 +44,7 @@ pub struct Brakes {
     notes: Mutex<Notes>,
 }
 
-/// The arguments of the calls to the hosts.
+/// The recorded arguments of calls to the hosts.
 #[derive(Debug, Default)]
 struct Notes {
     migration_plans: Vec<MigrationPlan>,

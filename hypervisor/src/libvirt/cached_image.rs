@@ -37,7 +37,7 @@ pub(super) fn format_seen(volume: &StorageVol) -> DriverResult<String> {
     Ok(nodes.find_map(|node| node.attribute("type")).unwrap_or_default().to_owned())
 }
 
-/// libvirt's name of the image's format, for the format of a backing file.
+/// The image's format by libvirt's name.
 pub(super) fn format_name(format: ImageFormat) -> &'static str {
     match format {
         ImageFormat::Qcow2 => "qcow2",

@@ -21,7 +21,7 @@ use crate::traits;
 const CALL: &str = "capabilities";
 const GIB: u64 = 1 << 30;
 
-/// The mode without `[libvirt] cpu_mode`. libvirt has no `host-model` for AArch64.
+/// The mode if `[libvirt] cpu_mode` is not set. libvirt has no `host-model` for AArch64.
 fn default_cpu_mode(kvm: bool, arch: &str) -> CpuMode {
     match (kvm, arch) {
         (true, "aarch64") => CpuMode::HostPassthrough,
@@ -50,7 +50,7 @@ pub(super) struct ProbedHost {
     cpu: CpuInfo,
     /// Why guests are emulated; `None` with KVM.
     emulates_because: Option<&'static str>,
-    /// The features that guests can have. The host's traits are derived from them.
+    /// The features that guests can have. The host's CPU traits are derived from them.
     guest_features: BTreeSet<String>,
 }
 
@@ -123,7 +123,7 @@ fn firmware(domain: Node<'_, '_>, secure: Node<'_, '_>, options: &LibvirtOptions
     };
     let tpm = device(secure, "tpm").filter(|_| options.emulates_tpm);
     let emulates = enum_values(tpm, "backendModel").iter().any(|backend| backend == "emulator");
-    // libvirt before 8.6.0 does not list versions. The emulator has both.
+    // libvirt before 8.6.0 does not list versions. The emulator `swtpm` has versions 1.2 and 2.0.
     let listed = enum_values(tpm, "backendVersion");
     let versions = [TpmVersion::V1_2, TpmVersion::V2_0].into_iter();
     let has =
@@ -224,8 +224,8 @@ fn emulated_features(domain: Node<'_, '_>) -> Vec<String> {
     features.into_iter().collect()
 }
 
-/// The features that guests can have: those of the operator's models, or of the host's CPU, with the operator's flags. No
-/// guest gets a flag with `[libvirt] cpu_mode = none`.
+/// The features that guests can have: those of the operator's models, or else of the host's CPU. The operator's flags
+/// add and remove features, unless `[libvirt] cpu_mode` is `none`.
 fn guest_features(cpu: &CpuInfo, models: &[CpuModel], mode: CpuMode, options: &LibvirtOptions) -> BTreeSet<String> {
     let mut features: BTreeSet<String> = match models {
         [] => cpu.features.iter().cloned().collect(),

@@ -140,8 +140,9 @@ impl ThreadStop {
     }
 }
 
-/// Owns the connection's thread. Dropping it ends the thread, and waits for it unless the thread may hang for minutes.
-/// A thread inside libvirt after `main` returns would use libraries that are already torn down, and crash.
+/// Owns the connection's thread. Dropping this value requests the thread's end, and waits for the end unless the thread
+/// may hang for minutes. A thread inside libvirt after `main` returns would use libraries that are already torn down,
+/// and crash.
 pub(super) struct ConnectionThread {
     link: Arc<Link>,
     thread: Option<JoinHandle<()>>,

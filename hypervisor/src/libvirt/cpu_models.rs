@@ -66,7 +66,7 @@ fn model(connect: &Connect, host: &HostCpu<'_>, options: &LibvirtOptions, name: 
     match migration::compare_cpu(connect, (host.arch, host.virt_type), &cpu) {
         Ok(None) => Ok(CpuModel { name: name.to_owned(), features: features(connect, host.arch, name) }),
         Ok(Some(reason)) => Err(impossible(format!("[libvirt] cpu_models: this host cannot present {name}: {reason}"))),
-        // An unknown model or flag is an error of its own.
+        // libvirt fails for an unknown model or flag, instead of comparing.
         Err(DriverError::Failed { message, .. }) => {
             Err(impossible(format!("[libvirt] cpu_models: this host cannot present {name}: {message}")))
         }

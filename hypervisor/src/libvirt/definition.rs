@@ -20,7 +20,7 @@ use crate::volumes;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Creates disks, config drive, console log and domain, and starts the domain. Skips what already exists.
+/// Creates disks, config drive, console log and domain, and starts the domain. If the domain exists, only starts it.
 pub(super) fn spawn(
     connect: &Connect,
     options: &LibvirtOptions,

@@ -2,7 +2,7 @@
 //!
 //! The header of a copy-on-write file names its base image. Pool paths are the same on every host, and the destination
 //! has the image in its cache. So the file is sent without its base. Any other disk is sent as the bytes that the guest
-//! sees; parts that were never written are sent only as their length.
+//! sees. Between libvirtd and the control plane, only the length of parts that were never written is sent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

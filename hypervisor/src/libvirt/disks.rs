@@ -2,9 +2,8 @@
 //!
 //! A disk is identified by the volume that is its source. If the source's name does not identify the volume, the disk's
 //! serial number does: it is the volume's id. Device names cannot identify a disk, because the guest chooses them.
-//! After a swap, a running guest still sees the serial of the old disk. The persistent definition (for the next start)
-//! and the live definition are changed separately. After an interruption between the two, the next attempt completes
-//! the change.
+//! After a swap, a running guest still sees the serial of the old disk. A guest has a live definition and a persistent
+//! one (for the next start). If a change reached only one of them, the next attempt completes the change.
 
 use roxmltree::{Document, Node};
 use virt::connect::Connect;
@@ -199,7 +198,7 @@ pub(super) fn exchange(
     } else if !has(domain, LIVE, &new.serial)? {
         return Err(failed("the guest has no such disk"));
     }
-    // From the next start on, the disk also has the serial of the new volume.
+    // From the next start on, the guest sees the serial of the new volume.
     forget(domain, old)?;
     if !has(domain, PERSISTENT, &new.serial)? {
         let xml = domain_xml::render_disk(new, facts);

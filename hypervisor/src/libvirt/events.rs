@@ -135,8 +135,8 @@ impl CallbackRegistrations {
 type LifecycleCallback =
     unsafe extern "C" fn(sys::virConnectPtr, sys::virDomainPtr, c_int, c_int, *mut c_void) -> c_int;
 
-/// Registers for the end of the connection. Local drivers (`test:///`) cannot break and refuse the registration, which
-/// is no error.
+/// Registers for the end of the connection. Returns whether libvirt accepts the registration. Local drivers
+/// (`test:///`) refuse it, because their connections cannot break.
 fn register_close(connect: &Arc<Connect>, sink: &EventSink) -> bool {
     let opaque = opaque(sink);
     // SAFETY: as for the lifecycle registration; `on_close` has exactly the type `virConnectCloseFunc`.

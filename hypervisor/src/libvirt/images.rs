@@ -25,7 +25,7 @@ use crate::options::LibvirtOptions;
 use crate::volumes;
 
 const CALL: &str = "image upload";
-/// The number of concurrent uploads per host. It is less than the number of threads, so that other calls continue.
+/// The number of concurrent uploads per host. By default a host has more threads, so that other calls continue.
 const TRANSFERS: usize = 2;
 /// How long a caller waits for another caller's upload of the same image.
 const UPLOAD_LIMIT: Duration = Duration::from_hours(1);

@@ -46,7 +46,7 @@ pub(super) fn presence(domain: &Domain) -> Result<(GuestPresence, bool), Error> 
     })
 }
 
-/// Whether all of the guest is on this host. If so after libvirt refused a migration, the migration has not begun.
+/// Whether all of the guest is on this host. If this is true after a refusal by libvirt, the migration has not begun.
 pub(super) fn is_whole(domain: &Domain) -> Result<bool, Error> {
     Ok(matches!(presence(domain)?, (GuestPresence::Running | GuestPresence::Paused, false)))
 }

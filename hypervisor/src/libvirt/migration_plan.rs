@@ -57,7 +57,8 @@ pub(super) fn host_of(uri: &str) -> Option<String> {
     (!host.is_empty()).then(|| host.to_owned())
 }
 
-/// The address in libvirt's description of an interface. IPv4 precedes IPv6; link-local addresses are skipped.
+/// The address in libvirt's description of an interface. IPv4 precedes IPv6. Link-local and loopback addresses are
+/// skipped.
 pub(super) fn address_in(xml: &str) -> Result<Option<String>, roxmltree::Error> {
     let document = Document::parse(xml)?;
     let written =

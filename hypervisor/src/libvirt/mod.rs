@@ -19,7 +19,7 @@
 //! | `disk_transfer` | disks that move between hosts, and domains over existing disks |
 //! | `storage_cleanup`, `shared_storage` | leftovers of interrupted operations; storage that several hosts share |
 //! | `owner_mark` | the log that drives the host |
-//! | `live_migration`, `migrations` | the driver's calls on live migrations; those that this process started |
+//! | `live_migration`, `migrations` | the driver's calls on live migrations; the migrations that this process started |
 //! | `migration_plan`, `migration` | a plan as libvirt's parameters; libvirt's calls and states |
 //! | `console` | screens and serial lines |
 //! | `troubleshooting`, `counters` | the driver's calls for diagnostics and interrupts; libvirt's calls |
@@ -31,9 +31,10 @@
 //! | `secrets` | the keys and passwords of disks that QEMU reaches over the network |
 //! | `blockcopy` | the copy of a disk under a running guest |
 //!
-//! Invariants: calls touch the host's file system only through volumes of our pools. Every call has a deadline. The
-//! driver touches only domains with our metadata element or Nova's. Unsafe code only makes calls that the bindings
-//! lack: in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and `volumes`.
+//! Invariants: calls touch the host's file system only through volumes of our pools. A caller waits only until its
+//! deadline. The driver touches only domains with our metadata element or Nova's. Unsafe code only makes calls that the
+//! bindings lack: in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and
+//! `volumes`.
 
 mod agent;
 mod blockcopy;

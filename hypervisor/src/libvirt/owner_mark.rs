@@ -17,7 +17,7 @@ use crate::xml::Element;
 
 const CALL: &str = "owner mark";
 const WORDS: &str = "Chronova: this host is driven by generation ";
-/// Before the time at which the host was taken over, in microseconds since 1970.
+/// The words before the time of the takeover. The time is in microseconds since 1970.
 const TAKEN: &str = "taken-over-at=";
 
 /// The id of the secret. Each installation has its own.

@@ -40,7 +40,7 @@ fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     node.children().find(|child| child.has_tag_name(name))
 }
 
-/// Reads one device; `None` if Nova's options cannot name its address.
+/// Reads one device; `None` if Nova's options cannot name its address or its ids.
 fn read(xml: &str) -> Result<Option<PciDevice>, roxmltree::Error> {
     let document = Document::parse(xml)?;
     let capabilities = document.root_element().children().filter(|node| node.has_tag_name("capability"));

@@ -2,8 +2,8 @@
 //!
 //! The secret of a Ceph user belongs to the host: the operator has defined it, or Chronova defines it with the key of
 //! `[chronova] rbd_keyring`. libvirtd stores that secret on the host, so that a guest starts without the control plane.
-//! No client of libvirtd can read it. The secret for the CHAP of an iSCSI volume is only in libvirtd's memory, and gets
-//! its value at each use.
+//! The secret for the CHAP of an iSCSI volume is only in libvirtd's memory, and gets its value at each use. No client
+//! of libvirtd can read a secret that Chronova has defined.
 
 use virt::connect::Connect;
 use virt::secret::Secret;

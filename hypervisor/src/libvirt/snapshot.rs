@@ -1,9 +1,9 @@
 //! Copies a guest's root disk into one file without a backing file, which then becomes an image.
 //!
 //! QEMU copies the disk of a running guest with a full backup job. The job copies the content that the disk had at the
-//! beginning, while the guest continues to write. The storage pool copies the disk of a guest that is off. A copy is
-//! complete only if the empty volume beside it exists, which is created after the last byte. A copy that a crash
-//! interrupted has no such mark and is repeated.
+//! beginning, while the guest continues to write. The storage pool copies the disk of a guest that is off. After the
+//! last byte, an empty volume beside the copy marks the copy as complete. A copy that a crash interrupted has no mark
+//! and is repeated.
 
 #![allow(unsafe_code)]
 

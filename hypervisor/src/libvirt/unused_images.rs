@@ -1,9 +1,9 @@
 //! Finds and removes unused images in the cache.
 //!
-//! The files themselves show which images are needed. Each file in the directory names its base, even if its guest is
-//! not ours or is off. The domains name their disks: a guest that boots from an ISO uses the cached file itself. Names
-//! are compared and not paths, because a path has several spellings. An image that only looks used is kept, which does
-//! no harm.
+//! The files themselves show which images are needed. Each copy-on-write file in the directory names its base, even if
+//! its guest is not ours or is off. The domains name their disks: a guest that boots from an ISO uses the cached file
+//! itself. Names are compared and not paths, because a path has several spellings. An image that only looks used is
+//! kept, which does no harm.
 //!
 //! A removal first deletes the mark that the image is complete. From then on the rest is not used as an image, and
 //! `ensure_image` uploads it again.

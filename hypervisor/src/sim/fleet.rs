@@ -125,7 +125,7 @@ impl SimFleet {
         self.whereabouts().into_iter().filter(|(_, hosts)| hosts.len() > 1).map(|(instance, _)| instance).collect()
     }
 
-    /// Guests that are on at more than one host, which must never happen.
+    /// Guests that are switched on at more than one host, which must never happen.
     pub fn twins(&self) -> Vec<InstanceId> {
         let mut on = BTreeMap::<InstanceId, usize>::new();
         for host in 0..self.len() {

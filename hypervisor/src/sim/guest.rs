@@ -20,7 +20,7 @@ pub struct SimGuest {
     pub memory_mib: u64,
     pub disk_gib: u64,
     pub power: PowerState,
-    /// How often the guest was started, in this process and before as far as the state file knows.
+    /// How often the guest was started, in this process and in earlier ones. The state file may lack earlier starts.
     pub boots: u32,
     /// Whether its memory is saved on the disk.
     pub saved: bool,

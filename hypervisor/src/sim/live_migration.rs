@@ -1,8 +1,8 @@
 //! Live migrations between simulated hosts.
 //!
-//! A migration belongs to the hosts: it ends when its time is over, even if its caller no longer waits. Every call
-//! first advances the migrations, so nothing has to run in the background. The guest that arrives keeps the state of
-//! the guest that left, such as its number of boots.
+//! A migration belongs to the hosts: it ends when its time is over, even if its caller no longer waits. The calls
+//! advance the migrations, so nothing has to run in the background. The guest that arrives keeps the state of the guest
+//! that left, such as its number of boots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};

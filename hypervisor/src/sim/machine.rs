@@ -242,7 +242,7 @@ impl SimMachine {
 
     fn put(&mut self, instance: InstanceId, power: PowerState, saved: bool) {
         if let Some(guest) = self.guests.get_mut(&instance) {
-            // Freezing is a state of the guest's memory, which is now either lost or saved.
+            // Freezing is a state of the guest's memory. A guest that is off has lost its memory, or saved it.
             guest.frozen &= saved || power != PowerState::Shutdown;
             guest.power = power;
             guest.saved = saved;

@@ -56,8 +56,8 @@ async fn filled(data: &Path, servers: usize, projects: usize) -> Result<()> {
             processes.push((StreamId::new("process", copied.process_id), copied.process));
         }
         append(&store, vec![(StreamId::new("quota", &project), quota)]).await?;
-        // The servers' events come first: the end of a process before its request would be ignored, so the process
-        // would seem unfinished.
+        // The servers' events come first, because they request the processes. The read models would ignore the end of
+        // a process that is not requested yet, and the process would seem unfinished.
         append(&store, servers).await?;
         append(&store, processes).await?;
         append(&store, vec![(pattern.ledger.clone(), ledger)]).await?;

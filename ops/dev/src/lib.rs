@@ -3,9 +3,9 @@
 //!
 //! A benchmark measures Chronova's crates in this process, or the `chronova` program as a server over HTTP on the
 //! loopback (`api`, `boot`, `mix`, `scale`, `aims`: see [`live`]). If the machine's limit can be measured ([`raw`]),
-//! the report shows it beside the figures. A benchmark prints its machine and its settings, repeats everything `--runs`
-//! times and prints the medians. Apart from the file of `--json-file`, it writes only to its own temporary folder,
-//! and removes that folder.
+//! the report shows it beside the figures. A benchmark prints its machine and its settings. Most benchmarks repeat
+//! their measurements `--runs` times and print the medians. Apart from the file of `--json-file`, a benchmark writes
+//! only to its own temporary folder, and removes that folder.
 //!
 //! To add a benchmark: write a file with its arguments and `fn run(&Common, &Arguments) ->
 //! anyhow::Result<BenchReport>`, then add a variant of [`DevCommand`] and its line in [`measured`]. [`meter`] measures,

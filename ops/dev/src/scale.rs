@@ -164,8 +164,8 @@ pub(super) fn scaled(common: &Common, size: Size, report: &mut BenchReport) -> R
     cloud.configure(&hosts("&fail=usage:die-n3"))?;
     cloud.start()?;
     let (begun, healthy) = (Instant::now(), healthy(size.hosts) as usize);
-    // Until the hosts answer after the start, they may count as down. Some that will die must be up before the count
-    // can fall.
+    // Right after the start, hosts may count as down. So the wait for the dead hosts begins when more hosts are up than
+    // will survive.
     cloud.wait_for_hosts(healthy + 1)?;
     let mut up = cloud.hosts_up()?;
     while up > healthy && begun.elapsed() < LOSS {

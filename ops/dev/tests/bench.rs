@@ -104,8 +104,8 @@ fn schedule() {
     assert_eq!(names, all.collect::<Vec<_>>());
 }
 
-/// This benchmark starts the program `chronova` beside `chronova-dev`, like all benchmarks that are compared with
-/// Nova's figures. Build the workspace, or the tests of `chronova`, before this test.
+/// This benchmark starts the program `chronova` from the folder of `chronova-dev`. Build the workspace, or the tests of
+/// `chronova`, before this test.
 #[test]
 fn api() {
     let folder = tempfile::tempdir().unwrap();

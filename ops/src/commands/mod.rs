@@ -1,11 +1,12 @@
 //! The operator's commands. Most of them read the log. `host`, `manage` and `status` call the running server, but
 //! `host check` and `host claim` call the hosts. `cluster` asks the log's database who leads. `policy` and
-//! `nova-policy` read the policy files. `adopt`, `backup restore` and `log copy` write a new log. Only `audit erase`
-//! appends to an existing log.
+//! `nova-policy` read the policy files. `adopt`, `backup restore` and `log copy` write a new log. `audit erase` appends
+//! to an existing log, and `host claim` may begin a generation in it.
 //!
-//! A command that reads opens the log for reading only, so it works beside a running server. Exit codes for scripts: 0
-//! yes, 1 no (not found, not equal), 2 the command failed. Commands that replace Nova's tools have Nova's codes. Each
-//! command writes to a writer that its caller gives it, so that golden files can check its output.
+//! Most commands open the log for reading only, so they work beside a running server. `audit erase`, `export nova` and
+//! `rebuild --replace` lock the log, so no server may run. Exit codes for scripts: 0 yes, 1 no (not found, not equal),
+//! 2 the command failed. Commands that replace Nova's tools have Nova's codes. Each command writes to a writer that its
+//! caller gives it, so that golden files can check its output.
 
 pub mod adopt;
 pub mod audit;

@@ -1,7 +1,7 @@
 //! `chronova audit verify` and `chronova audit head`: verify the log, and print the hash to keep.
 //!
-//! [`chronova_events::store::sqlite::verify`] checks the log; this file prints its findings. The command also compares
-//! the read models with a rebuild ([`super::rebuild`]).
+//! [`chronova_events::store::sqlite::verify`] checks a log in SQLite, and [`verifying`] one in PostgreSQL. This file
+//! prints the findings. The command also compares the read models with a rebuild ([`super::rebuild`]).
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ impl LogVerdict {
     }
 }
 
-/// Verifies the log, compares the read models unless the arguments forbid it, and reports all damage.
+/// Verifies the log, and reports its damage. If the log is whole and the arguments allow it, compares the read models.
 pub async fn run(args: &VerifyArgs, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let options = options(args)?;
     let found = match &place.engine {

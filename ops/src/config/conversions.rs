@@ -123,7 +123,7 @@ impl Conversion<String, bool> for QuotaDriverWords {
     }
 }
 
-/// The address of a host's consoles. Nova's default is loopback, which is `None`: the host's own address.
+/// The address of a host's consoles. Loopback, which is Nova's default, becomes `None`: the host's own address.
 pub(super) struct ProxyAddress;
 
 impl Conversion<String, Option<String>> for ProxyAddress {

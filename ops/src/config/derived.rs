@@ -46,7 +46,7 @@ fn certificates(to: &mut Targets) {
     to.compute.default_trusted_certificates = to.runtime.signatures.trusted(&[]).to_vec();
 }
 
-/// The brokers that a transport URL names, or the drivers that are not known, were checked before.
+/// Fills the options of notifications. The drivers and the transport URL are already checked.
 fn notifications(config: &Config, to: &mut Targets) {
     let (section, oslo) = (&config.notifications, &config.oslo_messaging_notifications);
     let options = &mut to.runtime.notifications;

@@ -138,7 +138,7 @@ impl OptionDef {
         format!("[{}] {}", self.section, self.name)
     }
 
-    /// The bounds and choices as text; empty if there are none.
+    /// The bounds or the choices as text; empty if there are none.
     pub fn limits(&self) -> String {
         let bounds = match (self.min, self.max) {
             (Some(min), Some(max)) => format!("{min} to {max}"),

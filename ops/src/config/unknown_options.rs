@@ -107,7 +107,8 @@ pub(super) fn reasons() -> impl Iterator<Item = (&'static str, &'static str, &'s
     all().filter_map(|option| option.reason.map(|(_, reason)| (option.section, option.name, reason)))
 }
 
-/// Suggests the nearest name in the same section, else a section that has this name, else the nearest section.
+/// Suggests the nearest name in the same section, else another section with an option of this name, else the nearest
+/// section.
 fn suggestion(entry: &IniAssignment) -> String {
     let ours = || SECTIONS.iter().copied().flatten().map(|def| (def.section, def.name));
     let here = ours().chain(names()).filter(|(section, _)| section.eq_ignore_ascii_case(&entry.section));

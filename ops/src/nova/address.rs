@@ -1,7 +1,7 @@
 //! Addresses of databases as SQLAlchemy writes them: in `connection` of Nova's configuration, and in `cell_mappings`.
 //!
-//! `mysql+pymysql://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE`. The driver after `+` has no meaning here. No message
-//! repeats an address, because it has a password.
+//! `mysql+pymysql://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE`. The driver after `+` has no meaning here. No
+//! message repeats an address, because it has a password.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -71,7 +71,7 @@ impl NovaDatabaseAddress {
     /// Reads an address.
     ///
     /// # Errors
-    /// It has another form, another engine, or an option that would be ignored.
+    /// It has another form, another engine, or an option that is not supported.
     pub fn parse(text: &str) -> Result<Self, BadAddress> {
         let (scheme, rest) = text.split_once("://").ok_or("it is no URL")?;
         let engine = match scheme.split('+').next() {
@@ -115,8 +115,8 @@ fn host_and_port(text: &str) -> Result<(String, Option<u16>), BadAddress> {
     Ok((decoded(host), port.transpose()?))
 }
 
-/// Keeps the options that have a meaning here. Another option is refused: without it the connection would be another
-/// one, for example one without TLS.
+/// Keeps the options that have a meaning here. Refuses other options, unless they change nothing that is read. A
+/// connection that ignored an option could lack TLS, for example.
 fn options(query: &str, engine: NovaEngine) -> Result<BTreeMap<String, String>, BadAddress> {
     let known = match engine {
         NovaEngine::MySql => MYSQL_OPTIONS,
@@ -162,11 +162,11 @@ pub(crate) fn encoded(text: &str) -> String {
 }
 
 /// Fills a template of `cell_mappings` with the parts of `[database] connection`, as Nova does: `{scheme}`,
-/// `{username}`, `{password}`, `{hostname}`, `{port}`, `{path}`, `{query}`, `{fragment}`, and `{username1}` and the like
-/// for the first of several hosts.
+/// `{username}`, `{password}`, `{hostname}`, `{port}`, `{path}`, `{query}`, `{fragment}`, and `{username1}` and the
+/// like for the first of several hosts.
 ///
 /// # Errors
-/// The template has braces, and there is no address to fill it with, or a name in braces is unknown.
+/// There is no address to fill the template with, or the template has an unknown name or a single brace.
 pub fn filled(template: &str, default: Option<&str>) -> Result<String, BadAddress> {
     if !template.contains(['{', '}']) {
         return Ok(template.to_owned());
@@ -191,7 +191,8 @@ pub fn filled(template: &str, default: Option<&str>) -> Result<String, BadAddres
     Ok(out)
 }
 
-/// The parts of a URL by their names in a template, still percent-encoded. Nova writes `None` for a part that is missing.
+/// The parts of a URL by their names in a template, still percent-encoded. Nova writes `None` for a part that is
+/// missing.
 fn parts(url: &str) -> BTreeMap<String, String> {
     let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));

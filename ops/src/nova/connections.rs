@@ -37,7 +37,7 @@ impl NovaConnections {
     /// Reads the files. As in Nova, a later value wins.
     ///
     /// # Errors
-    /// A file cannot be read. The message has no values.
+    /// A file cannot be read, or a value refers to an unusable value. The message has no values.
     pub fn read(files: &[PathBuf]) -> Result<Self, String> {
         let mut all = Vec::new();
         for file in files {

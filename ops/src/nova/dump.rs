@@ -35,7 +35,7 @@ pub fn read(path: &Path) -> Result<TablesInMemory, DumpError> {
     })
 }
 
-/// The first words of lines in `CREATE TABLE` that define no column.
+/// The first words of those parts of `CREATE TABLE` that define no column.
 const NO_COLUMNS: [&str; 9] =
     ["PRIMARY", "UNIQUE", "KEY", "CONSTRAINT", "FULLTEXT", "SPATIAL", "CHECK", "INDEX", "FOREIGN"];
 
@@ -190,7 +190,7 @@ impl DumpReader<'_> {
         Err((begun, "a text without an end".to_owned()))
     }
 
-    /// Reads the column names at the beginning of each line in the parentheses. Keys and constraints are no columns.
+    /// Reads the name at the beginning of each part in the parentheses. Keys and constraints are no columns.
     fn create(&mut self) -> Result<(), SyntaxError> {
         let table = self.name()?;
         self.skip()?;

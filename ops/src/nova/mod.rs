@@ -2,8 +2,8 @@
 //!
 //! A [`NovaDatabase`](database::NovaDatabase) gives the rows of one database. [`dump`] reads them from an SQL dump, and
 //! [`live`] from a running MySQL or PostgreSQL, whose addresses [`address`] and [`connections`] read. [`rows`] gives
-//! typed values of rows, and [`objects`] the serialized objects in them. This module decides nothing about a row. A value
-//! that it cannot read is an error that names table, column and value.
+//! typed values of rows, and [`objects`] the serialized objects in them. This module decides nothing about a row. A
+//! value that it cannot read is an error that names table, column and value.
 
 pub mod address;
 pub mod connections;

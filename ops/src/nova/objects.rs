@@ -1,7 +1,7 @@
 //! Reads the serialized objects in Nova's columns.
 //!
 //! Nova writes an object as `{"nova_object.name": ..., "nova_object.data": {...}}`; objects inside it have the same
-//! form. Older releases wrote some objects as plain JSON. A field that Nova's object lacks is `None` here.
+//! form. Older releases wrote some objects as plain JSON. A field that Nova's object lacks is empty here.
 
 use std::collections::BTreeMap;
 

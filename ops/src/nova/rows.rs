@@ -129,7 +129,7 @@ impl<'a> NovaRow<'a> {
     }
 }
 
-/// Parses `2026-11-22 13:14:13`, also with a fraction, a `T` or a zone. Nova writes UTC.
+/// Parses `2026-11-22 13:14:13`, also with a fraction, a `T`, or UTC as the zone. Nova writes UTC.
 pub fn time(text: &str) -> Option<Timestamp> {
     let plain = text.trim_end_matches('Z').trim_end_matches("+00:00").trim_end_matches("+00").replace('T', " ");
     let parsed = chrono::NaiveDateTime::parse_from_str(&plain, "%Y-%m-%d %H:%M:%S%.f").ok()?;

@@ -162,7 +162,7 @@ async fn find(store: Arc<PostgresStore>, tell: watch::Sender<Option<String>>) {
     }
 }
 
-/// Asks the leader for new events, so that this member follows closely while nobody reads.
+/// Asks the leader where its log ends, so that this member follows closely even if no client reads.
 async fn listen_to(peers: Arc<PeerClient>, mut leader: watch::Receiver<Option<String>>, store: Arc<PostgresStore>) {
     loop {
         let known = leader.borrow_and_update().clone();

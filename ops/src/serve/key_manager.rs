@@ -49,8 +49,8 @@ impl OpenedKeyManagers {
         self.barbican.iter().flat_map(|barbican| barbican.service().clients().to_vec()).collect()
     }
 
-    /// Adds the report of `/healthz` about Barbican. If Barbican does not answer, this member stays healthy: without
-    /// Barbican only signed images cannot be used.
+    /// Adds the report of `/healthz` about Barbican. If Barbican does not answer, this member stays healthy, because
+    /// only signed images need Barbican.
     pub(super) fn serve(self, mut app: App) -> App {
         let Some(barbican) = self.barbican else { return app };
         let (service, place) = (Arc::clone(barbican.service()), barbican.service().address());

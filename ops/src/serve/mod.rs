@@ -171,7 +171,7 @@ impl EndSignals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for one of them.
+    /// Waits for one of the signals.
     pub(super) async fn told(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

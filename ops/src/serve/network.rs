@@ -84,7 +84,7 @@ impl OpenedNetworks {
     }
 }
 
-/// The Neutron of `[neutron]`. A user's call carries the token of `[service_user]` as well.
+/// The Neutron of `[neutron]`. With Keystone, a user's call also carries the token of `[service_user]`.
 fn neutron(
     config: &Config,
     account: ServiceAccount,

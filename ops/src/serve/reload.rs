@@ -1,7 +1,7 @@
 //! At SIGHUP a running server again reads the log level, the policy and the certificates of the APIs.
 //!
-//! Each part is read by itself. If a part has a mistake, the server logs the mistake and keeps the old part. Other
-//! options take effect at the next start.
+//! If the configuration files have errors, nothing is read. Otherwise each part is read by itself. If a part has a
+//! mistake, the server logs the mistake and keeps the old part. Other options take effect at the next start.
 
 use chronova_events::error_chain::ErrorChain;
 use chronova_web::policy::Enforcer;

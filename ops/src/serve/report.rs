@@ -1,5 +1,5 @@
 //! The guru meditation report: what the server does at this moment, for an operator who asks with SIGUSR2. The name and
-//! the sections are those of oslo.reports. No secret is in it.
+//! the form are those of oslo.reports. No secret is in it.
 
 use std::fmt::Write as _;
 use std::path::Path;

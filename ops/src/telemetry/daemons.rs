@@ -195,7 +195,7 @@ fn syslog(line: &DaemonLine<'_>, facility: u8, host: &str) -> String {
     text
 }
 
-/// The name of a parameter may have neither blanks nor `=`, `]` and `"`, and has at most 32 signs.
+/// The name of a parameter may have neither blanks nor `=`, `]` or `"`. It has at most 32 signs.
 fn parameter(name: &str) -> String {
     name.chars().filter(|sign| sign.is_ascii_graphic() && !"=]\"".contains(*sign)).take(32).collect()
 }

@@ -39,8 +39,8 @@ fn words(value: Option<&String>) -> impl Iterator<Item = &str> {
     value.into_iter().flat_map(|text| text.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
 
-/// The directives of the filter: the root's level, then each logger's. The level of a logger `nova` or `nova.*` applies
-/// to all of Chronova.
+/// The directives of the filter: the root's level, then the levels of the loggers `nova` and `nova.*`. The level of
+/// each of these loggers applies to all of Chronova.
 fn levels(sections: &Sections) -> Result<String, String> {
     let loggers = sections.get("loggers").map(|section| words(section.get("keys")).collect::<Vec<&str>>());
     let mut directives = Vec::new();

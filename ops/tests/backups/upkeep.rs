@@ -29,7 +29,7 @@ fn a_damaged_image_does_not_stop_a_restore() {
     let older = files(Path::new(&dir)).into_iter().find(|path| path.to_string_lossy().contains("/backup-")).unwrap();
     let content = std::fs::read(&older).unwrap();
     std::fs::write(&older, [&content[..9], &content[10..]].concat()).unwrap();
-    // The first image has 4096 bytes, and nothing else in the folder has.
+    // Only the first image has 4096 bytes.
     let stored = files(&Path::new(&dir).join("files"));
     let damaged = stored.into_iter().find(|path| path.metadata().unwrap().len() == 4096).unwrap();
     let mut bytes = std::fs::read(&damaged).unwrap();
@@ -48,12 +48,12 @@ fn a_damaged_image_does_not_stop_a_restore() {
         assert_eq!(servers(client).into_iter().map(|(id, _)| id).collect::<Vec<_>>(), [server]);
         assert_eq!(client.get(&format!("/image/v2/images/{whole}/file")).unwrap().status, 200);
         let lost = client.get(&format!("/image/v2/images/{}/file", goods.image)).unwrap();
-        assert_ne!(lost.status, 200, "half of an image is not served: {}", lost.body);
+        assert_ne!(lost.status, 200, "the damaged image is served: {}", lost.body);
     });
 }
 
-/// Every backup but the newest is removed, and the images that only removed ones have. The log of the others begins at
-/// its first event.
+/// A prune removes the oldest backups, and the images that only these backups have. The log still begins at its first
+/// event.
 #[test]
 fn pruned_backups_leave_the_others_whole() {
     let mut cloud = Cloud::new(FLEET);
@@ -80,7 +80,7 @@ fn pruned_backups_leave_the_others_whole() {
     let now = servers(&cloud.client());
     cloud.stop();
     assert_eq!(count(&dir), 2);
-    assert_eq!(files(&Path::new(&dir).join("files")).len(), before - 1, "the deleted image");
+    assert_eq!(files(&Path::new(&dir).join("files")).len(), before - 1, "only the deleted image must go");
     done(chronova(&["backup", "verify", &dir]));
     every_flipped_byte_is_located(&dir);
     for keep in ["0", "x", "-1"] {
@@ -94,7 +94,7 @@ fn pruned_backups_leave_the_others_whole() {
         assert_eq!(servers(client), now);
         assert_eq!(images_are_whole(client), 1);
     });
-    // The log has every position still; the image of that time is said to be missing.
+    // The log still has every position. The output says that the images of that time may be missing.
     let old = Cloud::new(FLEET);
     let text = done(old.command(&["backup", "restore", &dir, "--at", &first.to_string()]));
     assert!(text.contains("files that were removed before position"), "{text}");
@@ -149,7 +149,7 @@ fn head_of(dir: &str) -> u64 {
     listed["backups"].as_array().unwrap().last().unwrap()["position"].as_u64().unwrap()
 }
 
-/// Two commands at once would mix their files: the second is refused, and the first one ends as if alone.
+/// Two commands at once would mix their files, so the second command is refused.
 #[test]
 fn two_commands_do_not_write_to_one_directory_at_once() {
     let mut cloud = Cloud::new(FLEET);
@@ -165,7 +165,7 @@ fn two_commands_do_not_write_to_one_directory_at_once() {
     held.lock().unwrap();
     let (code, text) = target.command(&["backup", "restore", &dir]);
     assert!(code == 2 && text.contains("another command restores to this directory"), "{code} {text}");
-    assert_eq!(files(&target.data()), Vec::<PathBuf>::new(), "the second one has touched nothing");
+    assert_eq!(files(&target.data()), Vec::<PathBuf>::new(), "the refused command wrote files");
     drop(held);
     // Many at once: exactly one restores, and the others say why not.
     let start = || {

@@ -167,9 +167,9 @@ impl Cloud {
         Client::new(self.port)
     }
 
-    /// From the next start on, makes system calls fail on files with `concerned` in their path. The test writes to the
-    /// returned file which calls fail; `fault.c` describes its format. Returns the compiler's error if the library
-    /// cannot be built.
+    /// From the next start or command on, makes system calls fail on files with `concerned` in their path. The test
+    /// writes to the returned file which calls fail; `fault.c` describes its format. Returns the compiler's error if
+    /// the library cannot be built.
     pub fn let_calls_fail(&mut self, concerned: &str) -> Result<PathBuf, String> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../events/tests/preload/fault.c");
         let library = self.folder.path().join("fault.so");

@@ -156,8 +156,8 @@ async fn a_crash_between_any_two_steps_leaves_a_usable_checkpoint() {
     assert_eq!(last, Views::NAMES.len() + 6);
 }
 
-/// Cuts the newest file at each of its first bytes, in its middle, and in its table and tail, as a disk that loses the end
-/// of a file does.
+/// Cuts the newest file at each of its first bytes, in its middle, and in its table and tail. A disk that loses the end
+/// of a file leaves such a file.
 #[tokio::test]
 async fn the_previous_checkpoint_replaces_one_that_was_cut_short() {
     let store = filled(2).await;

@@ -527,7 +527,7 @@ fn is_heavy(event: &InstanceEvent) -> Option<bool> {
         | InstanceEvent::RescueRequested(_)
         | InstanceEvent::UnshelveRequested(_)
         | InstanceEvent::MoveRequested(_) => true,
-        // A snapshot begins with a stage that does not count, a backup does not.
+        // The first stage of a snapshot does not count. The first stage of a backup counts.
         InstanceEvent::SnapshotRequested(asked) => asked.backup.is_some(),
         InstanceEvent::WorkAdvanced(advanced) => match advanced.stage {
             WorkStage::Begun | WorkStage::AtWork => true,

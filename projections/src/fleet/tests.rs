@@ -186,7 +186,7 @@ fn provider_trees_and_sharing_providers_are_noticed() {
     assert!(!fleet.is_flat());
     for traits in [vec![SHARES.to_owned()], vec![]] {
         fleet.apply_ledger(&TraitsReplaced { provider: child, traits }.into());
-        assert!(!fleet.is_flat(), "a child that shares no longer is not a child any more");
+        assert!(!fleet.is_flat(), "a child that stopped sharing is no longer counted as a child");
     }
     fleet.apply_ledger(&chronova_events::ledger::ProviderDeleted { provider: child }.into());
     assert!(fleet.is_flat());

@@ -50,7 +50,8 @@ pub struct ProviderSummary {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AllocationCandidates {
     pub candidates: Vec<Candidate>,
-    /// All providers of the trees that the candidates use, tree by tree.
+    /// All providers of the trees that the candidates use, tree by tree. Before microversion 1.29, only the providers
+    /// that the candidates use.
     pub providers: Vec<ProviderSummary>,
 }
 

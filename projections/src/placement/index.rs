@@ -3,7 +3,7 @@
 //!
 //! The index follows the ledger event by event. A test checks that it equals a new index of the same ledger
 //! ([`ProviderIndex::of`]). The answers are sets ([`Slots`]) that callers intersect. The API's search for candidates
-//! begins here, and so does the scheduler's if hosts have trees or providers share.
+//! begins here. The scheduler's search begins here, too, if hosts have trees or providers share.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

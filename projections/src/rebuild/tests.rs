@@ -76,7 +76,6 @@ async fn readers_see_no_gap_while_read_models_are_replaced() {
     assert_eq!(differences(&live, &alone, 5), [""; 0]);
 }
 
-/// A rebuild reports a wrong read model and corrects it.
 #[tokio::test]
 async fn a_rebuild_corrects_a_wrong_read_model_and_reports_it() {
     let store = MemoryStore::new();

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Starts an empty server with the policy in PLACEMENT_PROFILE. The gabbi runner calls this script before each file.
+# Starts an empty server with the settings that PLACEMENT_PROFILE names. The gabbi runner calls this script before each
+# file.
 set -euo pipefail
 if [ -f "$GABBI_WORK/pid" ]; then
     pid=$(cat "$GABBI_WORK/pid")

@@ -199,8 +199,8 @@ mod tests {
     use super::*;
 
     const DISK: &str = "UUID_disk";
-    /// libvirt's mock host copies no bytes. The allocation of a volume tells whether the volume is the test's own: the
-    /// back end allocates the whole capacity.
+    /// The allocation of the volumes that the test creates. The back end allocates the whole capacity of a volume. So
+    /// the allocation tells the volumes apart. Their content does not, because libvirt's mock host copies no bytes.
     const ALLOCATED: u64 = 512;
 
     fn own(pool: &StoragePool, name: &str, capacity: u64) -> StorageVol {
@@ -241,14 +241,14 @@ mod tests {
 
         let disk = StoredDisk { backend: &Logical, pool: pool.clone(), volume: disk, name: DISK.to_owned() };
         assert!(Logical.grow(stopped, &disk, 4 * MIB).is_err());
-        assert_eq!(names(), [DISK.to_owned(), larger(DISK), mark(DISK)], "the old disk was being cleared");
+        assert_eq!(names(), [DISK.to_owned(), larger(DISK), mark(DISK)], "the growth must stop at the old disk");
         assert_eq!(sizes(&found(site).unwrap().unwrap()), (4 * MIB, 4 * MIB), "the disk is not the complete copy");
         assert_eq!(names(), [DISK]);
 
         pool::delete(&found(site).unwrap().unwrap()).unwrap();
         own(&pool, DISK, 4 * MIB);
         own(&pool, &larger(DISK), 4 * MIB);
-        assert!(found(stopped).is_err(), "the copy was being cleared");
+        assert!(found(stopped).is_err(), "the lookup must stop at the copy");
         assert_eq!(sizes(&found(site).unwrap().unwrap()), (4 * MIB, ALLOCATED), "a cleared copy replaced the disk");
         assert_eq!(names(), [DISK]);
 

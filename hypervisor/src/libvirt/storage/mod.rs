@@ -81,8 +81,8 @@ trait ImageBackend: Sync {
     }
     /// The directory on a host that holds the back end's disks; `None`: the disks are not on a host.
     fn directory(&self, options: &LibvirtOptions) -> Option<String>;
-    /// The back end that stores raw content when the operator has chosen this back end. A back end with a file format of
-    /// its own must name one.
+    /// The back end that stores raw content when the operator has chosen this back end. A back end with a file format
+    /// of its own must name another back end.
     fn for_raw(&self) -> Option<&'static dyn ImageBackend> {
         None
     }

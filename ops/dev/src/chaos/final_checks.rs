@@ -92,7 +92,7 @@ pub(super) async fn come_to_rest(
     if !answered(&mut traffic).await {
         wrong.push(BrokenInvariant::new("requests are never answered".to_owned()));
     }
-    // Work may still wait for the requests of the next step, so only the rest after them counts.
+    // Some work waits for a request that `finish_waiting_work` sends. So only the result of that function counts.
     let _ = comes_to_rest(world, &life).await;
     if !finish_waiting_work(world, &life, &mut dice).await {
         wrong.push(BrokenInvariant::new("the work does not end".to_owned()));

@@ -1,5 +1,5 @@
-//! Checks that the dumps have the necessary tables and every server that Nova maps to a cell, and that Nova schedules
-//! no server at the moment.
+//! Checks that the databases have the necessary tables and every server that Nova maps to a cell, and that Nova
+//! schedules no server at the moment.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::Adoption;
 use super::report::AdoptedThing;
 use crate::nova::database::rows;
 
-/// A dump without one of these tables is refused: it is of another database.
+/// A database without one of these tables is refused, because it is another database.
 const API: &[&str] = &["flavors", "instance_mappings", "request_specs", "cell_mappings"];
 const CELL: &[&str] = &["instances", "compute_nodes", "services", "block_device_mapping", "instance_extra"];
 const PLACEMENT: &[&str] = &["resource_providers", "inventories", "allocations", "consumers"];
@@ -39,7 +39,7 @@ fn builds(adoption: &mut Adoption<'_>) {
     }
 }
 
-/// Checks that one of the dumps has each server that a user can see.
+/// Checks that a cell has each server that a user can see.
 fn mappings(adoption: &mut Adoption<'_>) {
     let known: BTreeSet<&str> = adoption
         .cells()

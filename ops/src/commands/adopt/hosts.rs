@@ -141,7 +141,7 @@ fn capabilities(row: &NovaRow<'_>, kind: &str) -> Result<Capabilities, Unadoptab
     Ok(Capabilities {
         hypervisor_type: kind.to_owned(),
         hypervisor_version: row.small("hypervisor_version")?,
-        // Nova does not keep the version. The host agent reads it when it first connects.
+        // Nova does not keep libvirt's version. The host agent reads it when it first connects.
         libvirt_version: 0,
         host_ip: row.text("host_ip").unwrap_or_default().to_owned(),
         vcpus: row.small("vcpus")?,

@@ -145,7 +145,7 @@ fn migration(
         "error" => AdoptedOutcome::Error,
         "failed" => AdoptedOutcome::Failed,
         "cancelled" => AdoptedOutcome::Cancelled,
-        // A migration of a deleted server never ends in Nova, so it counts as failed.
+        // If a server is deleted during a migration, the migration never ends in Nova. It counts as failed.
         _ => AdoptedOutcome::Failed,
     };
     let amount = |column: &str| row.count(column).map(Option::unwrap_or_default);

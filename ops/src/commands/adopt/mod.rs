@@ -1,8 +1,8 @@
 //! `chronova adopt`: takes over a running Nova without touching its guests.
 //!
 //! The command reads the databases of Nova and Placement, judges each object in them, and writes one log. The log has
-//! the same ids and times, so the API gives the same answers as Nova. Each kind of object has a file that turns its
-//! rows into events.
+//! the same ids and times, so the API answers as Nova did. `docs/from-nova.md` lists the differences. Each kind of
+//! object has a file that turns its rows into events.
 //!
 //! An adoption is complete or does nothing: one obstacle stops it, unless the operator leaves the object out. The
 //! command writes the log into a folder beside the data folder. When the log is complete, that folder replaces the data
@@ -91,7 +91,7 @@ impl From<NovaObjectError> for Unadoptable {
     }
 }
 
-/// The state of an adoption while it reads the databases.
+/// The state of an adoption while it judges the databases.
 struct Adoption<'a> {
     databases: &'a NovaDatabases,
     choices: &'a AdoptionChoices,
@@ -158,8 +158,8 @@ pub fn judge(databases: &NovaDatabases, choices: &AdoptionChoices) -> (AdoptionR
     (adoption.report, adoption.history)
 }
 
-/// Reads the databases that the arguments name, and judges the cloud. A row that changed meanwhile is an obstacle. For a
-/// log that is `kept`, so is a service of Nova that may still run.
+/// Reads the databases that the arguments name, and judges the cloud. A row that changed meanwhile is an obstacle. If
+/// the log is `kept`, a service of Nova that may still run is an obstacle, too.
 async fn read_and_judge(args: &AdoptArgs, kept: bool) -> Result<(AdoptionReport, AdoptionHistory), CommandFailure> {
     let mut reading = AdoptionReading::open(args).await?;
     reading.begin().await?;
@@ -200,7 +200,7 @@ pub fn unrest(report: &mut AdoptionReport, changes: &[AdoptionChange]) {
     }
 }
 
-/// Undoes an adoption, or judges the cloud and writes its log. With `--check`, writes nothing.
+/// Undoes an adoption, or judges the cloud and writes its log. With `--check` or `--dry-run`, writes no log.
 pub async fn run(args: &AdoptArgs, place: &LogPlace, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     place.in_file("adopt")?;
     let data = &place.data;

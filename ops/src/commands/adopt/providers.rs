@@ -1,4 +1,4 @@
-//! Adopts Placement's resource providers with their inventories, traits and aggregates, and also its custom names.
+//! Adopts Placement's custom names, and its resource providers with their inventories, traits and aggregates.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The report of an adoption: one line for each thing that would be adopted, and one for each obstacle.
+//! The report of an adoption: one line for each thing of the cloud, and one for each finding about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};

@@ -14,7 +14,8 @@ use crate::nova::dump;
 use crate::nova::live::{LiveChange, LiveDatabase, LiveReadError, ReadLimit};
 use crate::nova::schema::{API_TABLES, CELL_TABLES, NovaTableUse, PLACEMENT_TABLES};
 
-/// A dump, or the address of a database. An address is checked later, as a message of the command line would repeat it.
+/// A dump, or the address of a database. The command line does not check the address, because its message would repeat
+/// the password in it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AdoptionSource {
     Dump(PathBuf),
@@ -69,7 +70,7 @@ pub struct AdoptionChange {
     pub change: LiveChange,
 }
 
-/// All databases of a cloud, opened. Each step is a step of `nova/live/mod.rs`.
+/// All databases of a cloud, opened. The module `nova::live` describes the steps of a reading.
 pub struct AdoptionReading {
     /// nova_api, cell 0, the cells, placement.
     databases: Vec<OpenedDatabase>,
@@ -226,7 +227,8 @@ fn missing(database: &str, option: &str, section: &str) -> CommandFailure {
     ))
 }
 
-/// The addresses of the cells in `cell_mappings`. A dump of `nova_api` has them, too, but dumps are read alone.
+/// The addresses of the cells in `cell_mappings`. A dump of `nova_api` has them, too, but an adoption from dumps
+/// connects to no database.
 async fn mapped(api: &mut OpenedDatabase, default: Option<&str>) -> Result<connections::CellAddresses, CommandFailure> {
     let OpenedSource::Live(live) = &mut api.from else {
         return Err(usage("name the dumps of all databases: --api, --cell0, --cell and --placement"));

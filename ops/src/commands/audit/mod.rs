@@ -1,8 +1,8 @@
 //! `chronova audit`: lists events, oldest first; its subcommands verify, export, archive and erase. `audit verify` and
 //! `audit head` are in [`super::verify`].
 //!
-//! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match,
-//! but a server and a host together match events of either.
+//! Without a subcommand it lists events. A filter that is given twice matches either value. Different filters must all
+//! match. The exception is a server and a host: together they match the events of either.
 
 pub mod archive;
 pub mod erase;

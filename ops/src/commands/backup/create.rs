@@ -78,7 +78,7 @@ async fn make(
         let segments = extend(&*store, &log, now).await?;
         let head = store.anchor().await?.unwrap_or(Anchor::START);
         files.collect(&place.data, writer)?;
-        // A log that is open in a database does not show what is appended later.
+        // A log in a database does not show events that were appended after it was opened.
         let later = place.read().await?;
         if !files.are_complete(head.position, &*later).await? {
             continue;

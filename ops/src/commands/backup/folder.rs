@@ -5,7 +5,7 @@
 //! | `backup-POSITION-TIME.HASH.json` | the manifest of one backup |
 //! | `log/` | the log, as an archive that `chronova audit --archive DIR/log` reads |
 //! | `files/HASH` | the content of a file of the data folder |
-//! | `keys/HASH` | the keys of the personal fields: only those of the newest backup, which have all older keys, too |
+//! | `keys/HASH` | the keys of the personal fields, from the newest backup: all keys that were not destroyed by then |
 //! | `lock` | held by the command that writes, and shared by commands that restore |
 //!
 //! The names of incomplete files end in `.tmp`. An interrupted command leaves such files, and the next command removes
@@ -43,7 +43,7 @@ pub(super) struct BackupWriter {
     _lock: File,
 }
 
-/// The right to read the folder while nobody writes to it. A writer removes files that the newest backup does not need.
+/// The right to read the folder while nobody writes to it. A writer removes files that no kept backup needs.
 #[derive(Debug)]
 pub(super) struct BackupReader {
     pub(super) folder: BackupFolder,

@@ -11,9 +11,9 @@
 //! Every other file is stored under the hash of its content, so that an unchanged file is copied once. The manifest is
 //! written last and completes the backup. Its name has the hash of its content.
 //!
-//! Invariants: a file appears under its name only when it is complete and durable. A command changes no file that an older
-//! backup needs, and removes none that a kept backup needs; all backups need only the newest file of keys. A log that is
-//! restored to the end of a backup has every image and secret that it names.
+//! Invariants: a file appears under its name only when it is complete and durable. A command changes no file that an
+//! older backup needs, and removes none that a kept backup needs. The newest file of keys is enough for all backups. A
+//! log that is restored to the end of a backup has every image and secret that it names.
 
 mod create;
 mod files;

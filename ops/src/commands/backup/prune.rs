@@ -5,8 +5,8 @@
 //!
 //! Each manifest describes the segments of the log that its backup added. The oldest backup that is kept takes over the
 //! descriptions of the removed ones, so that `verify` still knows the hash of every file. Its new manifest is written
-//! first, then the others are removed, then the files. A command that is ended in between leaves every kept backup whole,
-//! and the next one goes on.
+//! first, then the others are removed, then the files. A command that is ended in between leaves every kept backup
+//! whole. The next prune removes the rest.
 
 use std::io::Write;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) fn run(dir: &Path, keep: usize, out: &mut dyn Write) -> Result<Exit, 
 
 /// Removes all backups but the newest `keep`. Returns how many it removed.
 pub(super) fn prune(writer: &BackupWriter, keep: usize) -> Result<usize, CommandFailure> {
-    // A damaged manifest stops here: its backup may be one to keep.
+    // A damaged manifest stops the command here, because its backup may be one of those to keep.
     let all = writer.folder.backups()?;
     let old = all.len().saturating_sub(keep);
     let (removed, kept) = all.split_at(old);

@@ -1,10 +1,11 @@
 //! `chronova backup restore`: writes the data of a backup to an empty data directory.
 //!
-//! A file in the directory marks the restore as unfinished until its end. `chronova serve` refuses such a directory, and
-//! the same command begins the restore again. The directory is locked meanwhile, so that two restores cannot mix.
+//! A file in the directory marks the restore as unfinished until its end. `chronova serve` refuses such a directory,
+//! and the same command begins the restore again. The directory is locked meanwhile, so that two restores cannot mix.
 //!
-//! A damaged file beside the log, or a damaged manifest of another backup, does not stop a restore: the rest is restored,
-//! and the command reports the damage.
+//! A damaged image or secret does not stop a restore, and neither does a damaged manifest if another backup is whole.
+//! The rest is restored, and the command reports the damage. A damaged log stops the restore, and so do damaged keys of
+//! the personal fields.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read as _, Write};
@@ -101,8 +102,8 @@ pub(super) async fn run(
     Ok(if damages.is_empty() { Exit::Yes } else { Exit::No })
 }
 
-/// The newest keys. They have all older ones, except those that an erasure has destroyed since. If the newest manifest is
-/// damaged, the folder still has its keys, whose name is their hash.
+/// The newest keys. They have all older ones, except those that an erasure has destroyed since. If the newest manifest
+/// is damaged, the folder still has its keys, whose name is their hash.
 fn keys(folder: &BackupFolder, backups: &[BackupManifest]) -> Result<Option<StoredFile>, CommandFailure> {
     let Some(named) = backups.iter().rev().find_map(|backup| backup.keys.clone()) else { return Ok(None) };
     if folder.keys().join(&named.sha256).exists() {
@@ -196,10 +197,11 @@ fn write_log(
     Ok(import.finish(Some(&*keys).filter(|keys| keys.is_there()))?)
 }
 
-/// Copies the files that belong to the log up to `end`. Returns their number, and adds those that are damaged to `damages`.
+/// Copies the files that belong to the log up to `end`. Returns the number of whole files. Adds the damaged ones to
+/// `damages`.
 ///
 /// These are the files of the first backup that reaches `end`. If `end` is before the end of that backup, the server
-/// may have removed a file in between. So this also copies the files that only the backup before has.
+/// may have removed a file in between. So the files that only the previous backup has are copied, too.
 fn take_files(
     folder: &BackupFolder,
     data: &DataDir,

@@ -14,7 +14,7 @@ pub(super) fn run(dir: &Path, out: &mut dyn Write) -> Result<Exit, CommandFailur
     loop {
         let before = folder.manifests()?;
         let seen = survey(&folder, &before)?;
-        // A command that wrote meanwhile may have removed what this one was about to read.
+        // Another command may have removed a file before this command read it.
         if seen.damages.is_empty() || before == folder.manifests()? {
             return tell(&folder, &seen, out);
         }
@@ -94,8 +94,8 @@ fn check_log(log: &Path, damages: &mut Vec<String>) -> Result<BTreeMap<u64, Stri
     let segments = match manifests(log) {
         Ok(segments) => segments,
         Err(failure @ CommandFailure::Usage(_)) => {
-            // A segment's description cannot be parsed. If a backup needs it, the check of its hash has already
-            // reported its name.
+            // The description of a segment cannot be parsed. If a backup needs this description, the check of hashes
+            // has already reported the file's name.
             damages.push(format!("log: {failure}"));
             return Ok(BTreeMap::new());
         }

@@ -28,7 +28,7 @@ pub(super) fn export(before: &Ledger, now: &Ledger, export: &mut NovaExport) {
             Some(consumer) => replace(id, consumer, export),
         }
     }
-    // Placement's clients notice by the generation that the books of a provider changed.
+    // A new generation tells Placement's clients that the provider's allocations changed.
     for provider in changed {
         let id = quoted(&provider.to_string());
         export.placement.push(format!("UPDATE resource_providers SET generation = generation + 1 WHERE uuid = {id}"));

@@ -186,8 +186,8 @@ fn fault(uuid: &str, old: &Alive, new: &Alive, export: &mut NovaExport) {
     export.cells.push(format!("INSERT INTO instance_faults {columns} SELECT {values} {}", if_here(uuid)));
 }
 
-/// The column `instance_extra.flavor`. The log does not have the number of the flavor's row, and Nova reads the other
-/// fields alone.
+/// The column `instance_extra.flavor`. The log does not have the number of the flavor's row. Nova needs only the other
+/// fields.
 fn kept_flavor(flavor: &FlavorSnapshot) -> Value {
     let specs: Map<String, Value> =
         flavor.extra_specs.iter().map(|(key, value)| (key.clone(), Value::String(value.clone()))).collect();

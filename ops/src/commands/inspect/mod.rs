@@ -1,8 +1,8 @@
 //! `chronova inspect`: the history of a server, a process, a host or a request, in order, with the cause of each event.
 //!
 //! A history has chapters: one per request, or per action of the system itself. A chapter names the initiator, time,
-//! request id, result and duration. Its lines are the events of every stream that the request changed. The lines show
-//! the duration of each process step, and also failures and undos.
+//! request id, result and duration. Its lines are the events of the request that concern the subject, from every
+//! stream. The lines show the duration of each process step, and also failures and undos.
 //!
 //! `inspect scheduling` shows the decisions of the scheduler about a server, and `inspect reconcilers` the differences
 //! that each reconciler would repair.

@@ -1,6 +1,6 @@
 //! `db` and `api_db`: there are no such databases. The event log needs no synchronisation, because the server raises an
-//! older log by itself; no archiving, because deleted servers cost the read models no query; and no online migration,
-//! because old events are read in their own version.
+//! older log by itself. It needs no archiving, because queries about existing servers do not read
+//! deleted ones. It needs no online migration, because old events are read in their own version.
 
 use std::io::Write;
 
@@ -117,7 +117,7 @@ fn version(out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     Ok(0)
 }
 
-/// As Nova, refuses the numbers that versions had before alembic.
+/// Refuses a number, which was the form of a version before alembic. Nova refuses it, too.
 fn sync(version: Option<&str>) -> ManageExit {
     if let Some(number) = version.filter(|text| text.parse::<u64>().is_ok()) {
         complain(&format!("You should use an alembic version, not {number}.\n"));

@@ -1,4 +1,4 @@
-//! `limits`: Chronova keeps the limits of projects in its own log. It reads none from Keystone, so it copies none there.
+//! `limits`: Chronova keeps the limits of projects in its own log, so it copies none to Keystone.
 
 use std::io::Write;
 

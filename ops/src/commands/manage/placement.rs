@@ -367,7 +367,7 @@ fn tell_host(
 }
 
 impl UnmirroredHosts {
-    /// Prints every reason that occurred. As in Nova, the last of them decides the exit code.
+    /// Prints the failed updates, or else the other reasons. As in Nova, the last printed reason decides the exit code.
     fn tell(&self, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
         if !self.failed.is_empty() {
             writeln!(out, "Failed updating provider aggregates for host ({})", self.failed.join(","))?;

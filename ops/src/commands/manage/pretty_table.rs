@@ -32,7 +32,7 @@ impl PrettyTable {
         self.rows.push(cells);
     }
 
-    /// Keys and values with a line for each, in the order given.
+    /// A table with one line for each pair of key and value, in the given order.
     pub(in crate::commands) fn of_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         let mut table = Self::new(Align::Left, &["Property", "Value"]);
         for (key, value) in pairs {

@@ -4,8 +4,8 @@ use super::super::{Config, Severity};
 use super::services::is_address;
 use super::{Clash, error};
 
-/// Checks the key manager, and that the checks of images have one. An operator who sets these options relies on the
-/// checks, so Chronova does not start without a key manager.
+/// Checks the options of the key manager. The checks of images need a key manager. An operator who turns the checks on
+/// relies on them, so Chronova does not start without one.
 pub(super) fn signatures(config: &Config) -> Vec<Clash> {
     let (glance, barbican) = (&config.glance, &config.barbican);
     let mut clashes = Vec::new();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 section! {
-    /// Several members on one log in PostgreSQL, all of which serve.
+    /// Several members on one log in PostgreSQL. All of them serve.
     Cluster = "cluster" from Chronova {
         listen: Option<String> => here {
             help: "HOST:PORT on which this member answers other members. With it, a member that does not lead serves reads, and \

@@ -16,7 +16,7 @@ section! {
 }
 
 impl KeyManager {
-    /// Whether the backend is Barbican, by castellan's name or by one of its class.
+    /// Whether the backend is Barbican: by its short name, or by the name of castellan's class.
     pub fn is_barbican(&self) -> bool {
         let class = "barbican_key_manager.BarbicanKeyManager";
         self.backend == "barbican" || self.backend == class || self.backend.ends_with(&format!(".{class}"))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::super::account::{AccountFields, HasAccount};
 use super::super::option::Default::Text;
 
-/// A section that holds an account of Keystone's, with the options of keystoneauth's plugins, and further options.
+/// Declares a section with an account in Keystone: the options of keystoneauth's plugins, and further options.
 macro_rules! account_section {
     (
         $(#[$doc:meta])*
@@ -141,7 +141,7 @@ macro_rules! account_section {
 pub(super) use account_section;
 
 account_section! {
-    /// keystonemiddleware's section: the Keystone that says whose a token is. With `auth_url` it takes the place of the
+    /// keystonemiddleware's section: the Keystone that validates tokens. With `auth_url` it takes the place of the
     /// embedded identity service.
     KeystoneAuthtoken = "keystone_authtoken" from Nova {
         www_authenticate_uri: Option<String> => web.www_authenticate_uri {

@@ -5,7 +5,7 @@
 //! declarations. An option that exists in Nova (or in oslo, Keystone, Glance, Neutron, Cinder) keeps its section, name,
 //! default and meaning. Where Chronova's section or default differs, the help says so.
 //!
-//! The use of the value follows the type. A declaration has at least one of these:
+//! After the type, a declaration names the uses of the value, at least one:
 //!
 //! * `=> web.max_limit by Whole`: the field `web.max_limit` of [`Targets`] takes the value; `Whole` of `conversions.rs`
 //!   converts it. Without `by` the field has the option's own type. The field's default is the option's default, so the

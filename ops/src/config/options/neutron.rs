@@ -1,4 +1,4 @@
-//! Network service: real Neutron, or what the embedded service and the metadata API need to know of Neutron's proxy.
+//! `[neutron]`: real Neutron as the network service, and the metadata proxy of Neutron.
 
 use std::path::PathBuf;
 

@@ -111,8 +111,8 @@ section! {
 }
 
 account_section! {
-    /// Volume service: real Cinder, and what servers may have of volumes. The account is optional: without auth_url, that of
-    /// [keystone_authtoken] makes the calls that are for no user.
+    /// Volume service: real Cinder, and the rules for servers' volumes. The account is optional. Without auth_url, the
+    /// account of [keystone_authtoken] makes the calls that no user has requested.
     Cinder = "cinder" from Nova {
         catalog_info: String => here {
             default: Text("volumev3::publicURL"),

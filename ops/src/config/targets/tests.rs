@@ -63,7 +63,7 @@ fn another(def: &OptionDef) -> String {
     }
 }
 
-/// Each `=>` of the declarations leads to a field that takes the value.
+/// Each field that a declaration names takes the value.
 #[test]
 fn every_value_reaches_the_fields_that_its_declaration_names() {
     let mut reached = 0;

@@ -5,14 +5,15 @@
 //!
 //! 1. It begins a read-only transaction in every database. Each one sees its database as of this moment.
 //! 2. It reads all tables, row by row.
-//! 3. It begins a second transaction in every database, and compares all rows with those that were read.
+//! 3. It begins a second transaction in every database, and compares all rows with those that were read. It leaves out
+//!    the columns that Nova writes every few seconds.
 //!
 //! Every transaction of step 1 begins before any transaction of step 3. If no row differs, each database had these rows
 //! during the whole time between the two steps, so the rows of all databases belong together. (A row that was changed
 //! and changed back would go unseen. Nova's rows have times, generations and growing numbers, so this does not happen.)
 //! A difference is reported by table, row and column.
 //!
-//! Memory: the adopted tables, as with dumps, up to a limit. The second reading keeps one row at a time.
+//! The rows of the adopted tables are in memory, up to a limit. The second reading keeps one row at a time.
 
 mod mysql;
 mod postgres;

@@ -27,7 +27,7 @@ impl MySqlLink {
             .user(address.user.clone())
             .pass(address.password.clone())
             .db_name(Some(address.database.clone()))
-            // The address alone decides about the way to the server.
+            // Only the address decides whether the connection uses a socket.
             .prefer_socket(false)
             .socket(address.option("unix_socket").map(str::to_owned))
             .init(vec![

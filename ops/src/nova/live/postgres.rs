@@ -46,7 +46,7 @@ fn url(address: &NovaDatabaseAddress) -> String {
 
 #[async_trait]
 impl LiveLink for PostgresLink {
-    /// The transaction sees the database as of its first query, so it asks one at once.
+    /// The transaction sees the database as of its first query, so `SELECT 1` follows at once.
     async fn begin(&mut self) -> Result<(), String> {
         let end = if self.has_begun { "COMMIT; " } else { "SET datestyle = 'ISO, YMD'; SET timezone = 'UTC'; " };
         let sql = format!("{end}BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1");
@@ -72,7 +72,7 @@ impl LiveLink for PostgresLink {
     }
 
     async fn close(self: Box<Self>) {
-        // Dropping the connection ends it. If this statement fails, the transaction is over, too.
+        // A failure is harmless: the end of the connection also ends the transaction.
         let _ = within(self.connection.client().batch_execute("COMMIT")).await;
     }
 

@@ -17,7 +17,7 @@ pub(crate) const WHY: &str = "a recipe that names a file or a table that is gone
 
 const PAGE: &str = "CONTRIBUTING.md";
 const TOUCHED: &str = "Files touched (";
-/// Recipes that change no fixed files: a dependency belongs to the crate that needs it.
+/// Recipes whose files differ from case to case: a dependency belongs to the crate that needs it.
 const WITHOUT_FILES: [&str; 1] = ["a dependency"];
 
 /// One section of the page.

@@ -1,8 +1,8 @@
 //! Rust source as tokens with line numbers.
 //!
-//! A partial parser, sufficient for the rules. It drops comments, makes texts and numbers opaque literals, and expands
-//! `use` trees into paths. It marks code under `#[cfg(test)]`. It cannot tell a local module from a crate of the same
-//! name, so this code base avoids such names.
+//! A partial parser, sufficient for the rules. It drops comments and the content of texts, and expands `use` trees into
+//! paths. It marks code under `#[cfg(test)]`. It cannot tell a local module from a crate of the same name, so this code
+//! base avoids such names.
 
 use std::ops::Range;
 

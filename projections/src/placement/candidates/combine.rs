@@ -47,9 +47,9 @@ struct Search<'a> {
     lone_amounts: Option<ResourceAmounts>,
 }
 
-/// The amounts of a provider that serves the whole request alone. `None` if the request has a group with a suffix, or
-/// if a provider shares resources with others. With these amounts, a tree of one provider has at most one candidate,
-/// which needs no combinations.
+/// The amounts of a provider that serves the whole request alone. With these amounts, a tree of one provider has at
+/// most one candidate, which needs no combinations. `None` for several groups, a group with a suffix or without
+/// resources, a condition on subtrees, or if a provider shares resources with others.
 fn lone_amounts(plan: &SearchPlan<'_>) -> Option<ResourceAmounts> {
     let [group] = plan.groups.as_slice() else { return None };
     let Serves::Together(together) = &group.serves else { return None };
@@ -234,7 +234,7 @@ impl Search<'_> {
 }
 
 /// Chooses one provider for each class, in every way that has the required traits. A wide tree can have more ways than
-/// anybody can use or store, so the function looks at [`MOST`] of them.
+/// anybody can use or store, so the function looks at no more than [`MOST`].
 fn combinations(group: &SplitGroup, anchor: Slot, around: &[(Slot, bool)]) -> Vec<GroupOption> {
     let serving = |fitting: &Slots| -> Vec<Slot> {
         let fits = around.iter().filter(|(slot, own)| fitting.contains(*slot) && group.admits(*slot, anchor, *own));

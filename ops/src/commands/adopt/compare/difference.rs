@@ -112,7 +112,7 @@ impl AnswerWalk<'_> {
 /// The lists whose order users see. Other lists have the order of a database index.
 const ORDERED: [&str; 3] = [".servers", ".flavors", ".server_groups"];
 
-/// The objects of a list by their ids; `None` if an entry has none.
+/// The objects of a list by their ids; `None` if an entry has no id, or if two entries have the same id.
 fn by_id(list: &[Value]) -> Option<BTreeMap<String, &Value>> {
     let id = |one: &Value| one.get("id").or(one.get("uuid")).filter(|id| !id.is_null()).map(Value::to_string);
     let by: BTreeMap<String, &Value> = list.iter().map(|one| Some((id(one)?, one))).collect::<Option<_>>()?;

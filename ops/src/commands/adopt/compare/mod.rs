@@ -117,7 +117,7 @@ struct NovaComparison {
 const NOT_OFFERED: [u16; 5] = [401, 403, 406, 410, 501];
 
 impl NovaComparison {
-    /// Asks both sides and compares. Returns the answer of Nova, if there is one.
+    /// Asks both sides and compares. Returns the answer of Nova if both sides answer 200.
     async fn ask(&mut self, request: ComparedRequest) -> Result<Option<Value>, CommandFailure> {
         self.ask_as(request, |answer| answer).await
     }

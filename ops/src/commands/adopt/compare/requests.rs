@@ -8,8 +8,7 @@ use super::{ComparedRequest, ComparedService, NovaComparison};
 use crate::commands::CommandFailure;
 use crate::nova::address::encoded;
 
-/// The microversions at which servers and flavors are compared, besides Nova's newest: the first, and those that changed
-/// ids and flavors of servers.
+/// The microversions at which servers and flavors are compared, besides Nova's newest.
 const COMPUTE_VERSIONS: [(u32, u32); 3] = [(2, 1), (2, 53), (2, 79)];
 /// The newest microversions that are compared.
 const NEWEST_COMPUTE: (u32, u32) = (2, 93);
@@ -121,7 +120,7 @@ fn services_by_name(answer: &Value) -> Value {
 fn newest(comparison: &NovaComparison, service: ComparedService) -> Result<(u32, u32), CommandFailure> {
     let oldest = if service == ComparedService::Compute { "2.1" } else { "1.0" };
     let (status, root) = comparison.nova.get(service, "/", oldest)?;
-    // Compute's root has one version, and Placement's a list of one.
+    // Compute's root has one version. Placement's root has a list with one version.
     let found = root["version"]["version"].as_str().or(root["versions"][0]["max_version"].as_str());
     found.and_then(pair).ok_or_else(|| {
         CommandFailure::Usage(format!(

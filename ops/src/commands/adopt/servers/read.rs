@@ -196,7 +196,7 @@ fn placed(of: &ServerRows<'_>, build: ProcessId, hosts: &AdoptedHosts) -> Result
     }))
 }
 
-/// The request spec, for a later move or rebuild. A deleted server has none.
+/// The request spec, for a later move or rebuild. A deleted server may have none.
 fn request_spec(of: &ServerRows<'_>, shared: &SharedParts<'_>) -> Result<Option<Value>, Unadoptable> {
     let row = shared.requests.get(of.id).and_then(|rows| rows.last());
     match row {
