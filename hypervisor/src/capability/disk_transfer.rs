@@ -63,8 +63,8 @@ pub trait DiskTransfer: Send + Sync {
     /// the guest is defined.
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()>;
     /// Defines the guest over its existing disks in place of an earlier definition, and starts it if `on`. Disks grow
-    /// to the sizes in the specification, and missing ones are created, except the root disk. If the guest already
-    /// runs, the call succeeds only if `on`.
+    /// to the sizes in the specification. A missing root disk is an error; other missing disks are created. If the
+    /// guest already runs, the call succeeds only if `on`.
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()>;
 }
 

@@ -34,7 +34,7 @@ impl TopologyWish {
         }
     }
 
-    /// Sockets, cores and threads; their product is `vcpus`. If the limits allow no topology, they have no effect.
+    /// Sockets, cores and threads; their product is `vcpus`. If the limits allow no topology: one socket for each CPU.
     pub(super) fn best(self, vcpus: u32) -> (u32, u32, u32) {
         let allowed = |most: Option<u32>, part: u32| most.is_none_or(|most| part <= most);
         let met = |wish: Option<u32>, part: u32| u32::from(wish == Some(part));

@@ -3,7 +3,7 @@
 //!
 //! As in Nova, these have no effect: the `quota:` specs of other hypervisors (`quota:cpu_limit`,
 //! `quota:memory_shares_level`, ...), and the peak and burst of an interface without an average in the same direction.
-//! If libvirt cannot set any other limit on a host, the start fails.
+//! Every other limit must be set: if libvirt cannot set one of them on a host, the start fails.
 
 use super::error::{HardwareError, unknown};
 use crate::xml::Element;
