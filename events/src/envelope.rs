@@ -144,7 +144,8 @@ pub struct RequestSource {
 }
 
 impl RequestSource {
-    /// The most bytes of the client program's name. Clients choose it, and each of their events has it.
+    /// The largest length of the client program's name, in bytes. Clients choose the name, and each of their events
+    /// has it.
     pub const LONGEST_AGENT: usize = 200;
 
     /// The source of a request; `None` if neither the address nor the program is known.
@@ -167,7 +168,7 @@ fn bounded(text: &str, most: usize) -> String {
     short
 }
 
-/// Binary forms leave the field out: checkpoints of read models have this type, and nothing reads the source there.
+/// Writes the source in text forms only. The binary form is that of checkpoints, where nothing reads the source.
 mod text_forms_only {
     use std::sync::Arc;
 

@@ -49,9 +49,9 @@ pub struct HostPciDevice {
     pub traits: Vec<String>,
     /// The device's provider in Placement, with `[pci] report_in_placement`.
     pub provider: Option<ProviderId>,
-    /// The tag `physical_network`: `Some(None)` for a network without one (JSON `null`).
+    /// The tag `physical_network`: `None` without the tag, `Some(None)` for the JSON value `null`.
     pub network: Option<Option<String>>,
-    /// Whether only ports of a remote-managed NIC may have the device.
+    /// Whether only ports with `vnic_type` `remote-managed` may have the device.
     pub remote_managed: bool,
     /// Whether libvirt detaches the device from its host's driver.
     pub managed: bool,

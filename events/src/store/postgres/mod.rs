@@ -124,7 +124,7 @@ pub struct PostgresStore {
     options: PostgresOptions,
     terms: LeaseTerms,
     leading: Mutex<LeadingParts>,
-    /// Whether this member leads or has led. A follower then reads no more events.
+    /// Whether this member leads or has led. It then no longer reads events as a follower.
     leads: watch::Sender<bool>,
     epoch: Arc<AtomicI64>,
     lost: watch::Sender<Option<String>>,
