@@ -67,9 +67,9 @@ impl HostFacts {
         firmware::is_x86(&self.arch)
     }
 
-    /// The cache mode of a disk in a file: the operator's choice, or `none`, which bypasses the page cache. If the file
-    /// system cannot bypass the page cache, QEMU cannot open a file with `none`. Then the mode is `writeback`, which
-    /// still honours the guest's flushes, as in Nova.
+    /// The cache mode of a disk in a file: the operator's choice, or `none`. Some modes, such as `none`, bypass the
+    /// page cache. If the file system does not allow this, QEMU could not open the file. Then the mode is `writeback`,
+    /// which still honours the guest's flushes. Nova does the same.
     fn cache(&self) -> CacheMode {
         match self.guests.cache.file.unwrap_or(CacheMode::None) {
             mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,
