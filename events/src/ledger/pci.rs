@@ -85,7 +85,8 @@ pub struct HeldPciDevice {
     pub tracked: Option<(ProviderId, String)>,
 }
 
-/// A consumer got PCI devices of a host. They replace its former ones and end with its allocation on the host.
+/// A consumer got PCI devices of a host. These replace the consumer's former devices, and end with its allocation on
+/// the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciDevicesClaimed {
     pub consumer: ConsumerId,
@@ -145,7 +146,7 @@ impl PciClaims {
         }
     }
 
-    /// Keeps the consumer's devices only if it still has an allocation on their host.
+    /// Keeps the consumer's devices only if the consumer still has an allocation on their host.
     pub(super) fn keep(&mut self, consumer: &ConsumerId, hosts: impl Fn(ProviderId) -> bool) {
         if self.host_of.get(consumer).is_some_and(|host| !hosts(*host)) {
             self.release(consumer);

@@ -22,7 +22,7 @@ pub struct DiskFile {
     pub size: u64,
     /// The number of bytes that the guest sees.
     pub capacity: u64,
-    /// Whether the bytes that the guest sees are sent; otherwise a copy-on-write file is sent.
+    /// Whether the bytes that the guest sees are sent, instead of a copy-on-write file.
     pub raw: bool,
 }
 

@@ -168,8 +168,7 @@ fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut DeviceNames) -> Element 
         .child(Element::new("readonly"))
 }
 
-/// The SCSI controller, if a disk needs one. libvirt's default is an LSI model, for which current systems have no
-/// driver.
+/// The SCSI controller, if a disk needs one. Current systems have no driver for libvirt's default, an LSI model.
 fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
     let cdrom = guest.config_drive.is_some() && hardware.cdrom_bus == DiskBus::Scsi;
     let volume = guest.volumes.iter().any(|disk| disk.bus == DiskBus::Scsi.name());

@@ -46,7 +46,7 @@ pub struct HostFacts {
     pub cpu_mode: CpuMode,
     /// The models of `[libvirt] cpu_models` with `cpu_mode = custom`, in the order of preference.
     pub cpu_models: Vec<CpuModel>,
-    /// The machine type of a guest without one in its image.
+    /// The machine type of a guest if its image names none.
     pub machine_type: Option<String>,
     pub pool_path: String,
     /// The sources of the guest's local disks, by the disk's name.

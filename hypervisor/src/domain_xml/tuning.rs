@@ -66,8 +66,7 @@ impl Tuning {
         (!self.disk.is_empty()).then(|| Element::new("iotune").children(limits(&self.disk)))
     }
 
-    /// The limits of each interface. libvirt accepts a peak or a burst only together with an average, so they have no
-    /// effect without one.
+    /// The limits of each interface. A peak or a burst without an average is left out, because libvirt would refuse it.
     pub(super) fn interface(&self) -> Option<Element> {
         let directions = [("inbound", &self.inbound), ("outbound", &self.outbound)];
         let limited = directions.map(|(name, limits)| {

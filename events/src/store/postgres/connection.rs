@@ -8,7 +8,7 @@ use super::address;
 use super::link::{DatabaseLink, explain};
 use crate::store::StoreError;
 
-/// A connection. Dropping it ends it.
+/// A connection. It ends when this value is dropped.
 pub struct PostgresConnection(Arc<DatabaseLink>);
 
 impl std::fmt::Debug for PostgresConnection {
