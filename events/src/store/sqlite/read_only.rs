@@ -59,7 +59,7 @@ impl ReadOnlyLog {
         &self.path
     }
 
-    /// Verifies every page and every event: SQLite's own structures, checksums, positions, revisions.
+    /// Verifies SQLite's own structures, and every event: checksum, chain, position, revision.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
         self.readers.run(reader::verify).await
     }
