@@ -71,6 +71,7 @@ impl UserRights for RequesterRights {
         let service = match policy {
             EmbeddedPolicy::Image => Service::Image,
             EmbeddedPolicy::Network => Service::Network,
+            EmbeddedPolicy::Volume => Service::Volume,
         };
         self.app.policy.allows(service, rule, &self.requester.caller, &PolicyTarget::default().with_all(attributes))
     }
