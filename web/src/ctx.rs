@@ -180,11 +180,6 @@ impl Ctx {
         text.parse().map_err(|_| Fault::not_found(message(text)))
     }
 
-    /// Whether the negotiated version is at least `major.minor`.
-    pub fn at_least(&self, major: u16, minor: u16) -> bool {
-        self.version.at_least(Microversion::new(major, minor))
-    }
-
     /// A header as text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
