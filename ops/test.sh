@@ -140,12 +140,43 @@ stage_format() {
   check "format" cargo fmt --all -- --check
   check "format of the fuzz targets" cargo fmt --manifest-path fuzz/Cargo.toml -- --check
   check "scripts parse" scripts_parse
+  check "a script that cannot run says why" reason_is_last
+  check "a process that has ended is not alive" ended_is_not_alive
 }
 
 scripts_parse() {
   local script bad=0
   while read -r script; do bash -n "$script" || bad=1; done < <(git ls-files '*.sh' .ci/run)
   return $bad
+}
+
+# The reason of a skipped script is its last line, also if its control plane has begun to start.
+reason_is_last() {
+  local said status
+  said=$(bash -c '. tests/testbed/house.sh; NAME=none WORK=$(mktemp -d); trap house_close EXIT; cannot "the reason,
+in two lines"')
+  status=$?
+  echo "$status: $said"
+  [ $status = 77 ] && [ "$(tail -n 1 <<<"$said")" = "the reason, in two lines" ]
+}
+
+# A process of the testbed that has left a child behind is started again, and the child is ended.
+ended_is_not_alive() {
+  local DIR status=0
+  DIR=$(mktemp -d)
+  mkdir "$DIR/log"
+  (
+    . tests/testbed/daemons.sh
+    spawn one bash -c 'sleep 60 & echo $! >"$0/child"' "$DIR"
+    within 10 test -s "$DIR/child" && child=$(cat "$DIR/child") || exit 1
+    within 10 eval '! alive one' || { echo "a process counts as alive, although only its child runs"; stop one; exit 1; }
+    spawn one sleep 60
+    alive one && ! kill -0 "$child" 2>/dev/null || { echo "the child of the process that has ended still runs"; status=1; }
+    stop one
+    ! alive one && exit $status
+  ) || status=1
+  rm -rf "$DIR"
+  return $status
 }
 
 stage_lint() {

@@ -30,8 +30,8 @@ pub use networks::{
     SecurityGroupInfo, SecurityRuleInfo,
 };
 pub use volumes::{
-    AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumeService, SnapshotInfo, VolumeInfo,
-    VolumeService,
+    AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumeService, SnapshotInfo, UserVolumeCall,
+    VolumeInfo, VolumeService,
 };
 
 /// The user or the process for which compute calls a service.
@@ -60,6 +60,7 @@ pub trait UserRights: fmt::Debug + Send + Sync {
 pub enum EmbeddedPolicy {
     Image,
     Network,
+    Volume,
 }
 
 impl ServiceCaller {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::hosts::doubt::CopyDoubt;
-use chronova_actors::ports::{Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService};
+use chronova_actors::ports::{
+    Connection, NewSnapshot, NewVolume, PortError, ServiceCaller, SnapshotInfo, UserVolumeCall, VolumeInfo,
+    VolumeService,
+};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
 use chronova_hypervisor::driver::Driver;
@@ -37,6 +40,10 @@ impl ChoosingVolumes {
 
 #[async_trait]
 impl VolumeService for ChoosingVolumes {
+    async fn check_user(&self, call: UserVolumeCall, caller: &ServiceCaller) -> Result<(), PortError> {
+        self.0.check_user(call, caller).await
+    }
+
     async fn find(&self, volume: VolumeId, project: &ProjectId, is_admin: bool) -> Result<VolumeInfo, PortError> {
         match self.0.find(volume, project, is_admin).await {
             Err(error @ PortError::NotFound(_)) => match self.proposed_volume(volume).await? {

@@ -2,9 +2,9 @@
 # neutron.sh. Each process leads its own session. DIR/NAME.pid has the session's id, and DIR/log/NAME.out the output.
 #
 #   within SECONDS COMMAND...   waits until the command succeeds, or fails after SECONDS
-#   alive NAME                  whether the process NAME runs
-#   spawn NAME COMMAND...       starts COMMAND as the process NAME, unless NAME runs
-#   stop NAME...                ends the processes
+#   alive NAME                  whether the process NAME runs, not only processes that it started
+#   spawn NAME COMMAND...       starts COMMAND as the process NAME, unless NAME runs; first ends what is left of NAME
+#   stop NAME...                ends the processes, and those that they started
 
 within() {
   local until=$((SECONDS + $1)); shift
@@ -14,11 +14,12 @@ within() {
   done
 }
 
-alive() { local pid; pid=$(cat "$DIR/$1.pid" 2>/dev/null) && kill -0 -- "-$pid" 2>/dev/null; }
+alive() { local pid; pid=$(cat "$DIR/$1.pid" 2>/dev/null) && kill -0 "$pid" 2>/dev/null; }
 
 spawn() {
   local name=$1; shift
   ! alive "$name" || return 0
+  stop "$name"
   setsid "$@" >>"$DIR/log/$name.out" 2>&1 </dev/null &
   echo $! >"$DIR/$name.pid"
 }

@@ -19,7 +19,13 @@ FAILED=0
 VIRSH=(virsh -q -c qemu:///system)
 v() { "${VIRSH[@]}" "$@" 2>/dev/null; }
 
-cannot() { echo "$*"; exit 77; }
+# Ends a script that cannot run here, with the reason as one line. house_close repeats the reason as its last line.
+cannot() {
+  REASON=$(tr '\n' ' ' <<<"$*")
+  echo "${REASON% }"
+  [ $FAILED = 0 ] || exit 1 # a check has failed before
+  exit 77
+}
 
 # --------------------------------------------------------------------------------------------------------------- checks
 
@@ -89,9 +95,10 @@ house_close() {
   done
   for name in "${NETWORKS[@]}"; do v net-destroy "chronova-${name:0:8}"; v net-undefine "chronova-${name:0:8}"; done >/dev/null
   # The folder of a failed run stays, because it has the error messages.
-  if [ $FAILED = 0 ] && [ $status = 0 ]; then rm -rf "$WORK"; else echo "the files of this run: $WORK"; fi
+  if [ $FAILED = 0 ] && [[ $status = 0 || $status = 77 ]]; then rm -rf "$WORK"; else echo "the files of this run: $WORK"; fi
   # The script's own clean-up.
   ! declare -F house_last >/dev/null || house_last
+  [ $status != 77 ] || echo "${REASON% }"
 }
 SERVERS=() NETWORKS=()
 

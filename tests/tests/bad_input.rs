@@ -1,4 +1,4 @@
-//! Bad input gets Nova's status and fault key, and a message with the reason.
+//! Bad input gets Nova's status and fault key, and a message with the reason. It changes nothing.
 //!
 //! Source: nova `api/openstack/wsgi.py` (fault keys), `api/validation`, the API guide on microversions and faults.
 
@@ -39,9 +39,22 @@ fn is((status, body): (u16, Value), expected: u16, key: &str, words: &str) {
     assert!(fault["message"].as_str().unwrap().contains(words), "{body}");
 }
 
+/// All that refused requests could have changed: servers, flavors, keys, and the use of quota.
+async fn visible(api: &Api) -> Vec<Value> {
+    let mut all = vec![api.get("/servers?all_tenants=1", "2.1").await, api.get("/flavors/detail", "2.1").await];
+    for token in [USER, "bob:other", "carol:big"] {
+        for path in ["/os-keypairs", "/limits"] {
+            all.push(api.call("GET", path, "2.1", token, None).await.body);
+        }
+    }
+    all
+}
+
 #[actix_rt::test]
 async fn bad_requests_get_novas_answer() {
     let api = Api::start().await;
+    let before = visible(&api).await;
+    assert!(before.iter().all(Value::is_object), "{before:?}");
     let server_request = json!({"server": Api::wish("x")});
     let send = async |token, version, body: Value| raw(&api, post("/servers", token, version).set_json(body)).await;
 
@@ -54,8 +67,11 @@ async fn bad_requests_get_novas_answer() {
     is(send(Some(USER), "2.999", server_request.clone()).await, 406, "computeFault", "2.999");
     let (status, body) = send(None, "2.1", server_request.clone()).await;
     assert_eq!(status, 401, "{body}");
+    api.life.settled().await;
+    assert_eq!(visible(&api).await, before);
 
     let mine = api.server(USER, Api::wish("mine")).await;
+    let before = visible(&api).await;
     for (method, path) in [("GET", format!("/servers/{mine}")), ("DELETE", format!("/servers/{mine}"))] {
         let answer = api.call(method, &path, "2.1", "bob:other", None).await;
         is((answer.status, answer.body), 404, "itemNotFound", "could not be found");
@@ -69,6 +85,8 @@ async fn bad_requests_get_novas_answer() {
     let twin = json!({"flavor": {"id": "1", "name": "twin", "ram": 64, "vcpus": 1, "disk": 0}});
     let twin = raw(&api, post("/flavors", Some(ADMIN), "2.1").set_json(twin)).await;
     is(twin, 409, "conflictingRequest", "already exists");
+    api.life.settled().await;
+    assert_eq!(visible(&api).await, before);
     for expected in [200, 409] {
         let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGsr6i3xIGfN1JhmdCL1ViFV1ZmuQ7XfYk7FJJYCxm1r k";
         let pair = json!({"keypair": {"name": "k", "public_key": key}});
@@ -77,10 +95,16 @@ async fn bad_requests_get_novas_answer() {
         assert_eq!(body.get("conflictingRequest").is_some(), expected == 409);
     }
 
+    let keys = api.call("GET", "/os-keypairs", "2.1", USER, None).await.body;
+    assert_eq!(keys["keypairs"].as_array().unwrap().len(), 1);
+
     api.flavor("giant", 9_000_000, 1).await;
+    let before = visible(&api).await;
     let giant = json!({"name": "giant", "flavorRef": "giant", "imageRef": server_request["server"]["imageRef"]});
     let placed = api.call("POST", "/servers", "2.1", "carol:big", Some(json!({"server": giant}))).await;
     is((placed.status, placed.body), 403, "forbidden", "Quota exceeded for ram");
+    api.life.settled().await;
+    assert_eq!(visible(&api).await, before);
     api.world.check().await;
     api.stop().await;
 }
@@ -130,6 +154,14 @@ async fn hardware_and_certificates_that_are_not_provided_are_refused() {
     let (status, body) = create(with("flavorRef", json!("23"))).await;
     assert_eq!(status, 202, "{body}");
     api.life.settled().await;
+    // Only the accepted requests have an effect.
+    let listed = api.call("GET", "/servers", "2.1", USER, None).await.body;
+    let name = |server: &Value| server["name"].as_str().unwrap().to_owned();
+    let mut names: Vec<String> = listed["servers"].as_array().unwrap().iter().map(name).collect();
+    names.sort();
+    assert_eq!(names, ["plain", "x", "x"]);
+    let actions = api.get(&format!("/servers/{id}/os-instance-actions"), "2.1").await;
+    assert_eq!(actions["instanceActions"].as_array().unwrap().len(), 1, "a refused action is recorded: {actions}");
     api.world.check().await;
     api.stop().await;
 }

@@ -122,6 +122,59 @@ async fn networks_have_a_name_and_an_id_until_2_35() {
     api.stop().await;
 }
 
+/// An operator's policy of the Volume API also decides on the old operations of the Compute API.
+#[actix_rt::test]
+async fn the_volume_services_policy_decides_on_volumes_and_snapshots() {
+    let of_volumes = ["get_all", "get", "create", "delete"];
+    let of_snapshots = ["get_all_snapshots", "get_snapshot", "create_snapshot", "delete_snapshot"];
+    let rules = of_volumes.iter().chain(&of_snapshots);
+    let policy: String = rules.map(|rule| format!("'volume:{rule}': 'role:keeper'\n")).collect();
+    let api = Api::start_with(&policy, None).await;
+    let ask = async |roles: &str, method: &str, path: &str, body: Option<Value>| {
+        api.ask_as(method, &format!("/compute/v2.1{path}"), "2.35", USER, Some(roles), body).await
+    };
+    let new_volume = Some(json!({"volume": {"size": 1}}));
+    let made = ask("member,reader,keeper", "POST", "/os-volumes", new_volume.clone()).await;
+    assert_eq!(made.status, 200, "{:?}", made.body);
+    let volume = made.body["volume"]["id"].as_str().unwrap().to_owned();
+    api.life.settled().await;
+    let new_snapshot = Some(json!({"snapshot": {"volume_id": volume}}));
+    let made = ask("member,reader,keeper", "POST", "/os-snapshots", new_snapshot.clone()).await;
+    assert_eq!(made.status, 200, "{:?}", made.body);
+    let snapshot = made.body["snapshot"]["id"].as_str().unwrap().to_owned();
+    api.life.settled().await;
+
+    let all = async || {
+        let volumes = ask("keeper,reader", "GET", "/os-volumes/detail", None).await.body;
+        (volumes, ask("keeper,reader", "GET", "/os-snapshots/detail", None).await.body)
+    };
+    let before = all().await;
+    assert_eq!((&before.0["volumes"][0]["id"], &before.1["snapshots"][0]["id"]), (&json!(volume), &json!(snapshot)));
+    let (one, copy) = (format!("/os-volumes/{volume}"), format!("/os-snapshots/{snapshot}"));
+    for (method, path, body, rule) in [
+        ("GET", "/os-volumes", None, "get_all"),
+        ("GET", "/os-volumes/detail", None, "get_all"),
+        ("GET", &*one, None, "get"),
+        ("POST", "/os-volumes", new_volume, "create"),
+        ("GET", "/os-snapshots", None, "get_all_snapshots"),
+        ("GET", "/os-snapshots/detail", None, "get_all_snapshots"),
+        ("GET", &*copy, None, "get_snapshot"),
+        ("POST", "/os-snapshots", new_snapshot, "create_snapshot"),
+        ("DELETE", &*copy, None, "delete_snapshot"),
+        ("DELETE", &*one, None, "delete"),
+    ] {
+        let answer = ask("member,reader", method, path, body).await;
+        refused(&answer, 403, &format!("Policy doesn't allow volume:{rule} to be performed."));
+    }
+    api.life.settled().await;
+    assert_eq!(all().await, before, "a refused request had an effect");
+    for path in [&copy, &one] {
+        assert_eq!(ask("member,reader,keeper", "DELETE", path, None).await.status, 202);
+        api.life.settled().await;
+    }
+    api.stop().await;
+}
+
 #[actix_rt::test]
 async fn security_groups_in_the_old_form_until_2_35() {
     let api = Api::start().await;

@@ -539,6 +539,13 @@ async fn readers_and_other_projects_cannot_change_servers() {
             (404, format!("Instance {} could not be found.", server.id).as_str()),
             "{body}"
         );
+        let path = format!("/compute/v2.1{}/action", server.path);
+        let reader = api.ask_as("POST", &path, "2.100", USER, Some("reader"), Some(body.clone())).await;
+        assert_eq!(reader.status, 403, "{body}: {:?}", reader.body);
+        assert!(reader.message().starts_with("Policy doesn't allow os_compute_api:"), "{body}: {:?}", reader.body);
     }
+    api.life.settled().await;
+    assert_eq!((server.actions().await, server.status().await), (vec!["create".to_owned()], "ACTIVE".to_owned()));
+    assert!(api.world.images.made().is_empty(), "a refused action has made an image");
     api.stop().await;
 }

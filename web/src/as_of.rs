@@ -17,6 +17,7 @@ use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::error_chain::ErrorChain;
 use chronova_projections::history::{HistoryError, PastMoment};
 use chronova_projections::views::Views;
+use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::fault::Fault;
@@ -38,6 +39,17 @@ pub const POSITION: &str = "X-Chronova-Position";
 const KEYS: [&str; 2] = ["as_of", "chronova:as_of"];
 /// An error message repeats at most this many characters of a sent value.
 const SHOWN: usize = 64;
+
+/// The parameter in the OpenAPI document.
+pub(crate) fn parameter() -> Value {
+    json!({
+        "name": "as_of",
+        "in": "query",
+        "required": false,
+        "description": "Answers as of this time or position of the log. Its full name is chronova:as_of.",
+        "schema": {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "integer", "minimum": 0}]},
+    })
+}
 
 /// Whether the query is about the past.
 pub(crate) fn is_in(query: &Query) -> bool {

@@ -71,6 +71,7 @@ impl UserRights for RequesterRights {
         let service = match policy {
             EmbeddedPolicy::Image => Service::Image,
             EmbeddedPolicy::Network => Service::Network,
+            EmbeddedPolicy::Volume => Service::Volume,
         };
         self.app.policy.allows(service, rule, &self.requester.caller, &PolicyTarget::default().with_all(attributes))
     }
@@ -177,11 +178,6 @@ impl Ctx {
     pub fn id<T: std::str::FromStr>(&self, name: &str, message: impl FnOnce(&str) -> String) -> Result<T, Fault> {
         let text = self.param(name);
         text.parse().map_err(|_| Fault::not_found(message(text)))
-    }
-
-    /// Whether the negotiated version is at least `major.minor`.
-    pub fn at_least(&self, major: u16, minor: u16) -> bool {
-        self.version.at_least(Microversion::new(major, minor))
     }
 
     /// A header as text.

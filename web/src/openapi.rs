@@ -2,12 +2,13 @@
 //!
 //! A document holds the operations of one version with the schemas that validate their requests. Routes with the same
 //! path and method (actions of servers) become one operation, and its body is any one of their bodies. The document
-//! describes neither `as_of` nor the answers.
+//! does not describe the answers.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::as_of;
 use crate::microversion::{self, Microversion};
 use crate::query::Query;
 use crate::reply::Reply;
@@ -101,14 +102,16 @@ fn operation(routes: &[&Route], version: Microversion) -> Value {
     Value::Object(shown)
 }
 
-/// The query parameters of an operation. The schema of a query describes an object of lists, one per parameter.
+/// The query parameters of an operation. The schema of a query describes an object of lists, one per parameter. `as_of`
+/// is in no such schema, because it is taken out of the query first.
 fn parameters(route: &Route, version: Microversion) -> Vec<Value> {
     let schema = route.query.map(|schema| schema().render(version)).unwrap_or_default();
     let one = |(name, schema): (&String, &Value)| {
         let schema = schema.get("items").cloned().unwrap_or_else(|| json!({}));
         json!({"name": name, "in": "query", "required": false, "schema": schema})
     };
-    schema["properties"].as_object().into_iter().flatten().map(one).collect()
+    let own = schema["properties"].as_object().into_iter().flatten().map(one);
+    own.chain(route.as_of.then(as_of::parameter)).collect()
 }
 
 fn body(routes: &[&Route], version: Microversion) -> Option<Value> {
@@ -176,6 +179,23 @@ mod tests {
         assert_eq!(names, ["user_id", "limit", "marker"]);
         let actions = &at(1)["paths"]["/servers/{id}/action"]["post"]["requestBody"]["content"]["application/json"];
         assert!(actions["schema"]["oneOf"].as_array().unwrap().len() > 10);
+    }
+
+    #[test]
+    fn every_operation_that_takes_as_of_says_so() {
+        for service in Service::ALL {
+            let version = microversion::span(service).map(|span| span.max);
+            let (document, asked) = (document(service, version), version.unwrap_or(Microversion::NONE));
+            let present = |route: &&Route| route.removed.is_none() && asked.within(route.since, route.until);
+            for route in tables::of(service).iter().copied().flatten().filter(present) {
+                let operation = &document["paths"][plain(route.path)][route.method.as_str().to_ascii_lowercase()];
+                let parameters = operation["parameters"].as_array().into_iter().flatten();
+                let told = parameters.filter(|parameter| parameter["name"] == "as_of").count();
+                assert_eq!(told, usize::from(route.as_of), "{route:?}");
+            }
+        }
+        let list = &document(Service::Compute, Some(v(2, 1)))["paths"]["/servers"]["get"]["parameters"];
+        assert!(list.as_array().unwrap().iter().any(|parameter| parameter["name"] == "as_of"));
     }
 
     #[test]

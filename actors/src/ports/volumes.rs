@@ -21,7 +21,7 @@ use chronova_events::instance::ImageSnapshot;
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::NetworkDisk;
 
-use super::PortError;
+use super::{PortError, ServiceCaller};
 use crate::hosts::doubt::CopyDoubt;
 
 /// The fields of a volume that a server's owner may see.
@@ -151,10 +151,27 @@ pub struct Connection {
     pub shareable: bool,
 }
 
+/// An operation on volumes or snapshots that a user requests through Compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserVolumeCall {
+    List,
+    Show(VolumeId),
+    Create,
+    Delete(VolumeId),
+    ListSnapshots,
+    ShowSnapshot(SnapshotId),
+    CreateSnapshot(VolumeId),
+    DeleteSnapshot(SnapshotId),
+}
+
 /// The volume service. Its refusals have Cinder's messages. `Invalid` is Cinder's 400, and `Forbidden` includes an
 /// exceeded quota.
 #[async_trait]
 pub trait VolumeService: Send + Sync + 'static {
+    /// Refuses an operation that the service's own policy denies the user: `Forbidden`, or `NotFound`. The ids are those
+    /// that the service itself uses. This call changes nothing.
+    async fn check_user(&self, call: UserVolumeCall, caller: &ServiceCaller) -> Result<(), PortError>;
+
     /// The volume, if `project` may see it.
     async fn find(&self, volume: VolumeId, project: &ProjectId, is_admin: bool) -> Result<VolumeInfo, PortError>;
 
@@ -288,6 +305,10 @@ fn none<T>() -> Result<T, PortError> {
 
 #[async_trait]
 impl VolumeService for NoVolumeService {
+    async fn check_user(&self, _: UserVolumeCall, _: &ServiceCaller) -> Result<(), PortError> {
+        none()
+    }
+
     async fn find(&self, _: VolumeId, _: &ProjectId, _: bool) -> Result<VolumeInfo, PortError> {
         none()
     }

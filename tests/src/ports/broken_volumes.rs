@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::hosts::doubt::CopyDoubt;
-use chronova_actors::ports::{Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService};
+use chronova_actors::ports::{
+    Connection, NewSnapshot, NewVolume, PortError, ServiceCaller, SnapshotInfo, UserVolumeCall, VolumeInfo,
+    VolumeService,
+};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
 use chronova_hypervisor::driver::Driver;
@@ -51,6 +54,10 @@ impl BrokenVolumes {
 
 #[async_trait]
 impl VolumeService for BrokenVolumes {
+    async fn check_user(&self, call: UserVolumeCall, caller: &ServiceCaller) -> Result<(), PortError> {
+        self.volumes.check_user(call, caller).await
+    }
+
     async fn find(&self, volume: VolumeId, project: &ProjectId, is_admin: bool) -> Result<VolumeInfo, PortError> {
         self.volumes.find(volume, project, is_admin || self.has(VolumeFault::ShowsAll)).await
     }

@@ -1,12 +1,18 @@
-//! Obstacles stop an adoption, unless the operator leaves them out of it.
+//! Obstacles stop an adoption before anything is written, unless the operator leaves them out of it.
 
-use chronova::commands::adopt::{AdoptedThing, AdoptionVerdict};
+use std::path::Path;
+
+use chronova::commands::Exit;
+use chronova::commands::adopt::{AdoptArgs, AdoptedThing, AdoptionSource, AdoptionVerdict};
+use chronova::nova::database::TablesInMemory;
 use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
 use chronova_events::store::memory::MemoryStore;
 use serde_json::json;
 
-use super::given::{Tables, set};
+use super::dumps::mysql;
+use super::given::{Tables, no_args, set};
+use super::written::{names, run};
 
 const WEB: &str = "e7ee3d45-92a9-43a3-9ab0-40bd8d075433";
 const DB: &str = "44b43f74-d5b3-4298-9c19-639f27993b59";
@@ -30,9 +36,26 @@ fn everything_of_the_recorded_cloud_is_adopted() {
     assert!(history.len() > 30);
 }
 
+/// Writes the tables as dumps. Returns the arguments of an adoption from them.
+fn dumped(tables: &Tables, folder: &Path) -> AdoptArgs {
+    let write = |name: &str, tables: &TablesInMemory| {
+        let path = folder.join(name);
+        let text: String = tables.0.iter().map(|(name, table)| mysql(name, table)).collect();
+        std::fs::write(&path, text).unwrap();
+        AdoptionSource::Dump(path)
+    };
+    AdoptArgs {
+        api: Some(write("api.sql", &tables.api)),
+        cell0: Some(write("cell0.sql", &tables.cell0)),
+        cell: vec![write("cell.sql", &tables.cell)],
+        placement: Some(write("placement.sql", &tables.placement)),
+        ..no_args()
+    }
+}
+
 /// Each case is the server or host with the obstacle, the expected message, and the change of the rows.
-#[test]
-fn obstacles_are_named() {
+#[actix_rt::test]
+async fn obstacles_are_named_and_nothing_is_written() {
     type Change = fn(&mut Tables);
     let cases: &[(&str, &str, Change)] = &[
         (WEB, "task_state is rebooting", |tables| {
@@ -83,9 +106,18 @@ fn obstacles_are_named() {
             set(&mut tables.cell, "instances", "vm_state", Some("limbo"), is(OLD));
         }),
     ];
+    // Without an obstacle, the dumps are adopted.
+    let parent = tempfile::tempdir().unwrap();
+    let (exit, text) = run(&dumped(&Tables::recorded(), parent.path()), &parent.path().join("data")).await;
+    assert_eq!(exit, Ok(Exit::Yes), "{text}");
     for (id, words, change) in cases {
         let mut tables = Tables::recorded();
         change(&mut tables);
+        let parent = tempfile::tempdir().unwrap();
+        let (exit, text) = run(&dumped(&tables, parent.path()), &parent.path().join("data")).await;
+        assert_eq!(exit, Ok(Exit::No), "{words}: {text}");
+        assert!(text.ends_with("nothing was written\n"), "{words}: {text}");
+        assert_eq!(names(parent.path()), ["api.sql", "cell.sql", "cell0.sql", "placement.sql"], "{words}");
         let (report, _) = tables.judge();
         assert!(!report.is_clear(), "{words}");
         // This change gives the server BAD the id of WEB, so the report has the obstacle under WEB.

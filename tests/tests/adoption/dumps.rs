@@ -7,7 +7,7 @@ use chronova::nova::rows::NovaTable;
 use proptest::prelude::*;
 
 /// A table as `mysqldump` writes it.
-fn mysql(name: &str, table: &NovaTable) -> String {
+pub(super) fn mysql(name: &str, table: &NovaTable) -> String {
     let mut text =
         format!("-- a dump\n/*!40101 SET NAMES utf8mb4 */;\nDROP TABLE IF EXISTS `{name}`;\nCREATE TABLE `{name}` (\n");
     for column in &table.columns {

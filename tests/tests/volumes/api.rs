@@ -140,6 +140,31 @@ async fn quotas_are_exact() {
 }
 
 #[actix_rt::test]
+async fn the_use_of_each_volume_type_is_counted() {
+    let api = Api::start().await;
+    let wish = json!({"volume_type": {"name": "fast"}});
+    assert_eq!(ask(&api, ADMIN, "POST", "/types", wish).await.status, 200);
+    let fast = volume(&api, ADMIN, json!({"size": 2, "volume_type": "fast"})).await;
+    volume(&api, ADMIN, json!({"size": 3, "volume_type": "fast"})).await;
+    volume(&api, ADMIN, json!({"size": 1})).await;
+    let request = json!({"snapshot": {"volume_id": fast, "name": "then"}});
+    assert_eq!(ask(&api, ADMIN, "POST", "/snapshots", request).await.status, 202);
+    api.life.settled().await;
+    let in_use = async || {
+        let usage = ask(&api, ADMIN, "GET", "/os-quota-sets/admin?usage=True", Value::Null).await.body;
+        ["volumes_fast", "gigabytes_fast", "snapshots_fast", "volumes___DEFAULT__", "gigabytes___DEFAULT__", "volumes"]
+            .map(|name| usage["quota_set"][name]["in_use"].as_u64().unwrap())
+    };
+    assert_eq!(in_use().await, [2, 7, 1, 1, 1, 3]);
+    assert_eq!(ask(&api, ADMIN, "DELETE", &format!("/volumes/{fast}?cascade=True"), Value::Null).await.status, 202);
+    api.life.settled().await;
+    assert_eq!(in_use().await, [1, 3, 0, 1, 1, 2]);
+    let plain = ask(&api, ADMIN, "GET", "/os-quota-sets/admin", Value::Null).await.body;
+    assert_eq!(plain["quota_set"]["volumes_fast"], -1);
+    api.stop().await;
+}
+
+#[actix_rt::test]
 async fn an_attachment_is_reserved_connected_and_completed() {
     let api = Api::start().await;
     let id = volume(&api, ADMIN, json!({})).await;

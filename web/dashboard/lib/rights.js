@@ -17,15 +17,12 @@ const RULES = {
   scheduling: 'os_compute_api:os-extended-server-attributes',
   whatif: 'chronova:scheduler:what_if',
   create: 'os_compute_api:servers:create',
-  delete: 'os_compute_api:servers:delete',
   abort: 'os_compute_api:servers:migrations:delete',
   consoles: 'os_compute_api:os-remote-consoles',
   output: 'os_compute_api:os-console-output',
-  interfaces: 'os_compute_api:os-attach-interfaces:list',
   attach: 'os_compute_api:os-volumes-attachments:create',
   detach: 'os_compute_api:os-volumes-attachments:delete',
   flavors: 'os_compute_api:os-flavor-manage:create',
-  specs: 'os_compute_api:os-flavor-extra-specs:index',
   quotas: 'os_compute_api:os-quota-sets:update',
 };
 

@@ -41,7 +41,7 @@ async fn follow(ctx: Ctx) -> Result<Reply, Fault> {
     let project =
         project.ok_or_else(|| Fault::bad_request("The feed covers one project: use a token of that project."))?;
     let feeds = &ctx.app.feeds;
-    let (place, closing) = (feeds.enter_for(&project)?, feeds.closing.subscribe());
+    let (place, closing) = (feeds.enter_for(&project, &ctx.caller().user)?, feeds.closing.subscribe());
     let right = FeedRight { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE, personal: false };
     let (store, views) = (Arc::clone(ctx.app.log()?), Arc::clone(&ctx.queries()?.views));
     let stream = serve(place, closing, |client| ChangeFeed { right, store, views, project, client }.run());

@@ -1,13 +1,14 @@
 //! The number of open live feeds, and the signal that ends them all.
 //!
 //! The feeds of projects are counted apart from those of auditors, so that projects cannot use up the auditors' limit.
-//! One project has at most [`OF_PROJECT`] feeds.
+//! One project has at most [`OF_PROJECT`] feeds, and at most a quarter of the limit of all projects. One user has at
+//! most half of a project's feeds, in all projects together: a user alone excludes neither colleagues nor projects.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chronova_events::ids::ProjectId;
+use chronova_events::ids::{ProjectId, UserId};
 use tokio::sync::watch;
 
 use crate::fault::Fault;
@@ -15,7 +16,8 @@ use crate::fault::Fault;
 /// The most feeds of one project.
 const OF_PROJECT: usize = 16;
 
-type ProjectCounts = Arc<Mutex<BTreeMap<ProjectId, usize>>>;
+/// The open feeds of each user in each project.
+type ProjectCounts = Arc<Mutex<BTreeMap<(ProjectId, UserId), usize>>>;
 
 /// The feeds of this process.
 #[derive(Debug)]
@@ -53,20 +55,40 @@ impl OpenFeeds {
     }
 
     /// Counts a feed of a project about its own servers, or refuses it.
-    pub(super) fn enter_for(&self, project: &ProjectId) -> Result<FeedPermit, Fault> {
+    pub(super) fn enter_for(&self, project: &ProjectId, user: &UserId) -> Result<FeedPermit, Fault> {
         self.check_open()?;
         let mut counts = self.of_projects.lock().unwrap_or_else(PoisonError::into_inner);
-        let (own, all) = (counts.get(project).copied().unwrap_or_default(), counts.values().sum::<usize>());
-        if own >= OF_PROJECT || all >= self.most {
+        let (of_project, of_user) = (self.most_of_project(), self.most_of_user());
+        if sum(&counts, |_, theirs| theirs == user) >= of_user {
+            return Err(full(&format!("You have {of_user} feeds already, which is the limit: close one.")));
+        }
+        if sum(&counts, |theirs, _| theirs == project) >= of_project {
+            return Err(full(&format!("The project has {of_project} feeds already, which is the limit.")));
+        }
+        if sum(&counts, |_, _| true) >= self.most {
             return Err(full("The limit of feeds of projects is reached."));
         }
-        *counts.entry(project.clone()).or_default() += 1;
-        Ok(FeedPermit::Project(Arc::clone(&self.of_projects), project.clone()))
+        let key = (project.clone(), user.clone());
+        *counts.entry(key.clone()).or_default() += 1;
+        Ok(FeedPermit::Project(Arc::clone(&self.of_projects), key))
+    }
+
+    fn most_of_project(&self) -> usize {
+        OF_PROJECT.min(self.most.div_ceil(4))
+    }
+
+    fn most_of_user(&self) -> usize {
+        self.most_of_project().div_ceil(2)
     }
 
     fn check_open(&self) -> Result<(), Fault> {
         if *self.closing.borrow() { Err(Fault::unavailable("The server is shutting down.")) } else { Ok(()) }
     }
+}
+
+/// The number of feeds whose project and user `counted` accepts.
+fn sum(counts: &BTreeMap<(ProjectId, UserId), usize>, counted: impl Fn(&ProjectId, &UserId) -> bool) -> usize {
+    counts.iter().filter(|((project, user), _)| counted(project, user)).map(|(_, count)| count).sum()
 }
 
 fn full(text: &str) -> Fault {
@@ -76,16 +98,16 @@ fn full(text: &str) -> Fault {
 /// A feed that counts as open until this value is dropped.
 pub(super) enum FeedPermit {
     Audit(Arc<AtomicUsize>),
-    Project(ProjectCounts, ProjectId),
+    Project(ProjectCounts, (ProjectId, UserId)),
 }
 
 impl Drop for FeedPermit {
     fn drop(&mut self) {
         match self {
             Self::Audit(open) => drop(open.fetch_sub(1, Ordering::SeqCst)),
-            Self::Project(counts, project) => {
+            Self::Project(counts, key) => {
                 let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(count) = counts.get_mut(project) {
+                if let Some(count) = counts.get_mut(key) {
                     *count -= 1;
                 }
                 counts.retain(|_, count| *count > 0);
@@ -99,18 +121,50 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn ids(name: &str) -> (ProjectId, UserId) {
+        (ProjectId::new(name), UserId::new(name))
+    }
+
+    /// Opens feeds until one is refused.
+    fn all_for(feeds: &OpenFeeds, project: &ProjectId, user: &UserId) -> Vec<FeedPermit> {
+        std::iter::from_fn(|| feeds.enter_for(project, user).ok()).collect()
+    }
+
     #[test]
     fn one_project_takes_no_place_of_another_or_of_auditors() {
         let feeds = OpenFeeds::new(20);
-        let (a, b) = (ProjectId::new("a"), ProjectId::new("b"));
-        let mut held: Vec<_> = (0..OF_PROJECT).map(|_| feeds.enter_for(&a).unwrap()).collect();
-        assert!(feeds.enter_for(&a).is_err());
-        held.extend((OF_PROJECT..20).map(|_| feeds.enter_for(&b).unwrap()));
-        assert!(feeds.enter_for(&b).is_err(), "all projects together have a limit");
+        let (project, _) = ids("a");
+        let mut held: Vec<_> = ["x", "y", "z"].map(|user| all_for(&feeds, &project, &UserId::new(user))).into();
+        assert_eq!(held.iter().map(Vec::len).collect::<Vec<_>>(), [3, 2, 0], "5 of the project, 3 of a user");
+        let others = ["b", "c", "d", "e", "f", "g"].map(|name| {
+            let (project, user) = ids(name);
+            all_for(&feeds, &project, &user)
+        });
+        held.extend(others);
+        assert_eq!(held.iter().map(Vec::len).sum::<usize>(), 20, "all projects together have a limit");
         assert!(feeds.enter().is_ok());
         held.clear();
-        assert!(feeds.enter_for(&b).is_ok() && feeds.of_projects.lock().unwrap().is_empty());
+        assert!(feeds.of_projects.lock().unwrap().is_empty());
+        assert!(feeds.enter_for(&ids("b").0, &ids("b").1).is_ok());
         feeds.close();
-        assert!(feeds.enter_for(&a).is_err());
+        assert!(feeds.enter_for(&project, &ids("a").1).is_err());
+    }
+
+    #[test]
+    fn one_user_takes_not_all_places_by_many_projects() {
+        let feeds = OpenFeeds::new(64);
+        let user = UserId::new("busy");
+        let held: Vec<_> = ["a", "b", "c"].iter().flat_map(|name| all_for(&feeds, &ids(name).0, &user)).collect();
+        assert_eq!(held.len(), 8);
+        assert!(feeds.enter_for(&ids("a").0, &ids("other").1).is_ok());
+    }
+
+    #[test]
+    fn a_small_limit_leaves_places_to_other_projects() {
+        let feeds = OpenFeeds::new(4);
+        let (a, b) = (ids("a"), ids("b"));
+        let held = all_for(&feeds, &a.0, &a.1);
+        assert_eq!(held.len(), 1);
+        assert!(feeds.enter_for(&b.0, &b.1).is_ok());
     }
 }

@@ -54,6 +54,21 @@ async fn the_first_page_names_the_folder_of_the_others() {
 }
 
 #[test]
+fn every_right_is_used() {
+    let rights = text("lib/rights.js");
+    let (_, rules) = rights.split_once("const RULES = {").unwrap();
+    let (rules, _) = rules.split_once("};").unwrap();
+    let names: Vec<&str> =
+        rules.lines().filter_map(|line| line.trim().split_once(": '")).map(|(name, _)| name).collect();
+    assert!(names.len() > 10, "{names:?}");
+    let all: String = ours().map(|(_, text)| text).collect();
+    for name in names {
+        let used = Regex::new(&format!(r"\bmay\.{name}\b")).unwrap();
+        assert!(used.is_match(&all), "no page asks for the right {name}");
+    }
+}
+
+#[test]
 fn nothing_else_is_found_there() {
     let version = FILES.version();
     for path in ["app.js", "0000000000000000/app.js", "../Cargo.toml", "x", "index.html"] {

@@ -71,30 +71,32 @@ impl ServiceCatalogue {
         Uuid::new_v5(&seed, what.as_bytes()).simple().to_string()
     }
 
-    /// The catalogue for a token. `%(project_id)s` and its other spellings become the project of the token.
+    /// The catalogue for a token. `%(project_id)s` and its other spellings become the project of the token. If the
+    /// token has no project, the catalogue leaves out the endpoints whose URLs need one, but not their services.
     pub(super) fn in_token(&self, scope: Option<&IdentityScope>) -> Value {
-        let services = self.services.iter().filter_map(|service| {
-            let url = substitute(&service.url, scope)?;
-            let endpoints: Vec<Value> = INTERFACES
-                .iter()
-                .map(|interface| {
-                    json!({
-                        "id": self.endpoint_id(service, interface),
-                        "interface": interface,
-                        "region_id": self.region,
-                        "url": url,
-                        "region": self.region,
-                    })
-                })
-                .collect();
-            Some(json!({
+        let services = self.services.iter().map(|service| {
+            let url = substitute(&service.url, scope);
+            let endpoints: Vec<Value> = url.map_or_else(Vec::new, |url| {
+                INTERFACES.iter().map(|interface| self.endpoint_in_token(service, interface, &url)).collect()
+            });
+            json!({
                 "endpoints": endpoints,
                 "id": self.service_id(service),
                 "type": service.kind,
                 "name": service.name,
-            }))
+            })
         });
         Value::Array(services.collect())
+    }
+
+    fn endpoint_in_token(&self, service: &ServiceEntry, interface: &str, url: &str) -> Value {
+        json!({
+            "id": self.endpoint_id(service, interface),
+            "interface": interface,
+            "region_id": self.region,
+            "url": url,
+            "region": self.region,
+        })
     }
 
     fn service_id(&self, service: &ServiceEntry) -> String {
@@ -150,8 +152,7 @@ impl ServiceCatalogue {
     }
 }
 
-/// Replaces the project in a URL. `None` if the URL needs a project and the token has none. The catalogue then leaves
-/// the service out.
+/// Replaces the project in a URL. `None` if the URL needs a project and the token has none.
 fn substitute(url: &str, scope: Option<&IdentityScope>) -> Option<String> {
     if !url.contains("%(") && !url.contains("$(") {
         return Some(url.to_owned());
@@ -182,7 +183,13 @@ mod tests {
         assert_eq!(scoped, catalogue.in_token(Some(&IdentityScope::Project("p1".into()))));
         assert_eq!(scoped[1]["endpoints"][2]["url"], "http://h:1/compute/v2.1");
         assert_eq!(scoped[6]["endpoints"][0]["url"], "http://h/volume/v3/p1");
-        // The URL of `volumev3` needs a project, and this token has none.
-        assert_eq!(catalogue.in_token(None).as_array().unwrap().len(), 6);
+        // The URL of `volumev3` needs a project, and this token has none. As in Keystone, the service stays.
+        let unscoped = catalogue.in_token(None);
+        let kinds = |shown: &Value| -> Vec<Value> {
+            shown.as_array().unwrap().iter().map(|service| service["type"].clone()).collect()
+        };
+        assert_eq!(kinds(&unscoped), kinds(&scoped));
+        assert_eq!((&unscoped[6]["type"], &unscoped[6]["endpoints"]), (&json!("volumev3"), &json!([])));
+        assert_eq!(unscoped[1], scoped[1]);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::attributes::Attributes;
 use super::gateways::send;
-use super::{faults, quotas, targets};
+use super::{faults, preconditions, quotas, targets};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -30,8 +30,10 @@ pub(super) const ROUTES: &[Route] = &[
         .any_body(),
 ];
 
-/// The port or subnet that a body names.
+/// The port or subnet that a body names. The interface belongs to a network, so the router's revision cannot be compared
+/// when the change is decided.
 fn named(ctx: &Ctx) -> Result<(Option<PortId>, Option<SubnetId>), Fault> {
+    preconditions::refuse(ctx)?;
     let mut body = Attributes::whole(ctx)?;
     let (port, subnet) = (body.id("port_id")?, body.id("subnet_id")?);
     body.finish()?;

@@ -2,7 +2,8 @@
 //! extension `revision-if-match`.
 //!
 //! The aggregate compares the revision when it decides, so two clients that read the same revision cannot both change
-//! the resource.
+//! the resource. A change of tags is a change of their resource. A request that changes nothing with a revision of its
+//! own is refused if it has the header.
 
 use chronova_actors::services::embedded::network::router::RouterCommand;
 use chronova_actors::services::embedded::network::security_group::SecurityGroupCommand;
@@ -24,6 +25,14 @@ fn wanted(ctx: &Ctx) -> Result<Option<u64>, Fault> {
 /// Checks the revision before the first of several changes that a request makes.
 pub(super) fn check(ctx: &Ctx, current: u64) -> Result<(), Fault> {
     wanted(ctx)?.map_or(Ok(()), |expected| RevisionMismatch::check(expected, Some(current)).map_err(faults::revision))
+}
+
+/// Refuses the header at an operation on something without a revision of its own. Neutron fails there, too.
+pub(super) fn refuse(ctx: &Ctx) -> Result<(), Fault> {
+    match wanted(ctx)? {
+        Some(_) => Err(faults::bad("if-match", "Revision matching not supported for this resource")),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn network(ctx: &Ctx, of: NetworkPart, command: NetworkCommand) -> Result<NetworkCommand, Fault> {

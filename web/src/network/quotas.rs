@@ -6,7 +6,7 @@ use chronova_events::ids::ProjectId;
 use serde_json::{Map, Value, json};
 
 use super::attributes::{Attributes, as_integer};
-use super::{faults, targets};
+use super::{faults, preconditions, targets};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -152,6 +152,7 @@ async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn send(ctx: &Ctx, permit: &Permit, project: &ProjectId, command: NetworkQuotaCommand) -> Result<(), Fault> {
+    preconditions::refuse(ctx)?;
     dispatch::send::<NetworkQuotaRoot>(ctx.app.dispatch()?, permit, project, command)
         .await
         .map(drop)

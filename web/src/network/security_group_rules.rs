@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::attributes::LONG_TEXT;
 use super::attributes::{Attributes, as_integer};
-use super::{faults, listing, quotas, security_groups, targets, views};
+use super::{faults, listing, preconditions, quotas, security_groups, targets, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -145,6 +145,7 @@ fn asked(ctx: &Ctx) -> Result<(Vec<RuleAdded>, ProjectId, Permit), Fault> {
 async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let (group, rule) = find(&ctx)?;
     let permit = ctx.authorize(&targets::group(&group))?;
+    preconditions::check(&ctx, views::RULE_REVISION)?;
     let command = SecurityGroupCommand::RemoveRule { rule: rule.added.rule };
     security_groups::send(&ctx, &permit, group.project(), command).await?;
     Ok(Reply::empty(204))

@@ -3,12 +3,12 @@
 use chronova_actors::services::embedded::network::router::{RouterCommand, RouterPatch};
 use chronova_actors::services::embedded::network::security_group::{GroupPatch, SecurityGroupCommand};
 use chronova_actors::services::embedded::network::{
-    FloatingIpPatch, NetworkCommand, NetworkPatch, NetworkRoot, PortPatch, SubnetPatch,
+    FloatingIpPatch, NetworkCommand, NetworkPart, NetworkPatch, NetworkRoot, PortPatch, SubnetPatch,
 };
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
 use serde_json::json;
 
-use super::{faults, routers, security_groups, targets};
+use super::{faults, preconditions, routers, security_groups, targets};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -130,34 +130,39 @@ async fn store(ctx: &Ctx, found: &TaggedResource, tags: Vec<String>) -> Result<V
     let tags = tidy(tags);
     check_count(&tags, &found.tags)?;
     let permit = ctx.authorize_rule(found.rule, &found.target)?;
-    let (network, command) = match &found.what {
+    let (network, part, command) = match &found.what {
         TaggableResource::Network(id) => {
-            (*id, NetworkCommand::Change(NetworkPatch { tags: Some(tags.clone()), ..NetworkPatch::default() }))
+            let patch = NetworkPatch { tags: Some(tags.clone()), ..NetworkPatch::default() };
+            (*id, NetworkPart::Network, NetworkCommand::Change(patch))
         }
         TaggableResource::Subnet(network, subnet) => {
             let patch = SubnetPatch { tags: Some(tags.clone()), ..SubnetPatch::default() };
-            (*network, NetworkCommand::ChangeSubnet { subnet: *subnet, patch })
+            (*network, NetworkPart::Subnet(*subnet), NetworkCommand::ChangeSubnet { subnet: *subnet, patch })
         }
         TaggableResource::Port(network, port) => {
             let patch = PortPatch { tags: Some(tags.clone()), ..PortPatch::default() };
-            (*network, NetworkCommand::ChangePort { port: *port, patch })
+            (*network, NetworkPart::Port(*port), NetworkCommand::ChangePort { port: *port, patch })
         }
         TaggableResource::FloatingIp(network, floating_ip) => {
             let patch = FloatingIpPatch { tags: Some(tags.clone()), ..FloatingIpPatch::default() };
-            (*network, NetworkCommand::ChangeFloatingIp { floating_ip: *floating_ip, patch })
+            let command = NetworkCommand::ChangeFloatingIp { floating_ip: *floating_ip, patch };
+            (*network, NetworkPart::FloatingIp(*floating_ip), command)
         }
         TaggableResource::Router(router) => {
             let patch = RouterPatch { tags: Some(tags.clone()), ..RouterPatch::default() };
-            routers::send(ctx, &permit, *router, RouterCommand::Change(patch)).await?;
+            let command = preconditions::router(ctx, RouterCommand::Change(patch))?;
+            routers::send(ctx, &permit, *router, command).await?;
             return Ok(tags);
         }
         TaggableResource::Group(project, group) => {
             let patch = GroupPatch { tags: Some(tags.clone()), ..GroupPatch::default() };
             let command = SecurityGroupCommand::Change { group: *group, patch };
+            let command = preconditions::group(ctx, *group, command)?;
             security_groups::send(ctx, &permit, project, command).await?;
             return Ok(tags);
         }
     };
+    let command = preconditions::network(ctx, part, command)?;
     dispatch::send::<NetworkRoot>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;

@@ -78,15 +78,7 @@ async fn rename(ctx: Ctx) -> Result<Reply, Fault> {
     if standard::is_standard_class(&from) {
         return Err(Fault::bad_request(format!("Cannot update standard resource class {from}")));
     }
-    send(&ctx, LedgerCommand::RenameClass { from, to: to.clone() }, PlacementOperation::Reshape).await.map_err(
-        |fault| {
-            if fault.status == 400 {
-                Fault::not_found(format!("No such resource class {}.", ctx.param("name")))
-            } else {
-                fault
-            }
-        },
-    )?;
+    send(&ctx, LedgerCommand::RenameClass { from, to: to.clone() }, PlacementOperation::RenameClass).await?;
     Ok(Reply::ok(view(&ctx, &to)))
 }
 

@@ -31,6 +31,8 @@ pub(super) enum PlacementOperation<'a> {
     /// An allocation; with the consumer if the path names it.
     Allocate(Option<&'a str>),
     Reshape,
+    RenameClass,
+    DeleteTrait,
     /// Any other operation.
     Other,
 }
@@ -94,16 +96,16 @@ fn of(reject: LedgerReject, during: PlacementOperation<'_>) -> Fault {
         }
         LedgerReject::ProviderChanged { provider, actual, seen } => changed(provider, actual, seen, during),
         LedgerReject::NoSuchTraits(names) => match during {
-            PlacementOperation::Other => Fault::bad_request(format!("No such trait {names}")),
-            _ => Fault::not_found(format!("No such trait(s): {names}.")),
+            PlacementOperation::DeleteTrait => Fault::not_found(format!("No such trait(s): {names}.")),
+            _ => Fault::bad_request(format!("No such trait {names}")),
         },
         LedgerReject::StandardTrait(name) => Fault::bad_request(format!("Cannot delete standard trait {name}.")),
         LedgerReject::TraitInUse(name) => {
             Fault::conflict(format!("The trait {name} is in use by a resource provider."))
         }
         LedgerReject::ClassExists(name) => match during {
-            PlacementOperation::Other => Fault::conflict(format!("Conflicting resource class already exists: {name}")),
-            _ => Fault::conflict(format!("Resource class already exists: {name}")),
+            PlacementOperation::RenameClass => Fault::conflict(format!("Resource class already exists: {name}")),
+            _ => Fault::conflict(format!("Conflicting resource class already exists: {name}")),
         },
         LedgerReject::StandardClass(name) => {
             Fault::bad_request(format!("Error in delete resource class: Cannot delete standard resource class {name}."))
@@ -243,6 +245,43 @@ fn subject(during: PlacementOperation<'_>) -> String {
         PlacementOperation::DeleteInventory(_)
         | PlacementOperation::Allocate(_)
         | PlacementOperation::Reshape
+        | PlacementOperation::RenameClass
+        | PlacementOperation::DeleteTrait
         | PlacementOperation::Other => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traits_and_classes_are_refused_in_the_words_of_their_operation() {
+        let name = || "CUSTOM_X".to_owned();
+        for (reject, during, status, words) in [
+            (LedgerReject::NoSuchTraits(name()), PlacementOperation::DeleteTrait, 404, "No such trait(s): CUSTOM_X."),
+            (LedgerReject::NoSuchTraits(name()), PlacementOperation::Other, 400, "No such trait CUSTOM_X"),
+            (
+                LedgerReject::NoSuchClass(name()),
+                PlacementOperation::RenameClass,
+                404,
+                "No such resource class CUSTOM_X.",
+            ),
+            (
+                LedgerReject::ClassExists(name()),
+                PlacementOperation::RenameClass,
+                409,
+                "Resource class already exists: CUSTOM_X",
+            ),
+            (
+                LedgerReject::ClassExists(name()),
+                PlacementOperation::Other,
+                409,
+                "Conflicting resource class already exists: CUSTOM_X",
+            ),
+        ] {
+            let fault = of(reject, during);
+            assert_eq!((fault.status, fault.message.as_str()), (status, words), "{during:?}");
+        }
     }
 }

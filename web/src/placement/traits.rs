@@ -130,7 +130,7 @@ pub(super) fn is_custom(name: &str) -> bool {
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let name = ctx.param("name");
-    send(&ctx, LedgerCommand::DeleteTrait { name: name.to_owned() }, PlacementOperation::Allocate(None)).await?;
+    send(&ctx, LedgerCommand::DeleteTrait { name: name.to_owned() }, PlacementOperation::DeleteTrait).await?;
     Ok(Reply::empty(204))
 }
 

@@ -4,7 +4,7 @@
 //! all else. If there is none, an override of the predecessor's name is used. If there is neither, the default is used.
 //! The predecessor's default then grants access, too, unless `enforce_new_defaults` is set.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::check::{self, PolicyCheck};
@@ -33,6 +33,8 @@ impl PolicyDenied {
 struct RegisteredRule {
     check: PolicyCheck,
     scopes: &'static [ScopeType],
+    /// Whether the rule decides on operations. Other rules are building blocks.
+    is_of_api: bool,
 }
 
 /// One service's rules.
@@ -54,32 +56,53 @@ impl RuleSet {
         let mut rules = BTreeMap::new();
         for default in defaults.iter().copied().flatten() {
             let check = effective(default, overrides, config.enforce_new_defaults)?;
-            rules.insert(default.name.to_owned(), RegisteredRule { check, scopes: default.scopes });
+            let is_of_api = !default.operations.is_empty() || !default.scopes.is_empty();
+            rules.insert(default.name.to_owned(), RegisteredRule { check, scopes: default.scopes, is_of_api });
         }
         // Names that no service knows are the operator's own building blocks.
         for (name, check) in &overrides.rules {
-            rules.entry(name.clone()).or_insert_with(|| RegisteredRule { check: check.clone(), scopes: &[] });
+            let own = || RegisteredRule { check: check.clone(), scopes: &[], is_of_api: false };
+            rules.entry(name.clone()).or_insert_with(own);
         }
         let (default_rule, enforce_scope) = (config.default_rule.clone(), config.enforce_scope);
         let set = Self { rules, default_rule, enforce_scope };
-        set.check_references(overrides)?;
+        set.check_references()?;
         Ok(set)
     }
 
-    /// Refuses circular references in all rules. Refuses a reference to a missing rule if no default rule replaces it,
-    /// but only in an override of a rule with scopes. Rules without scopes are building blocks, or rules of another
-    /// service in the same file.
-    fn check_references(&self, overrides: &Overrides) -> Result<(), PolicyError> {
+    /// Refuses circular references in all rules, and missing rules under the rules of the API. Other rules may belong to
+    /// another service whose rules are in the same file.
+    fn check_references(&self) -> Result<(), PolicyError> {
         let mut finished = BTreeMap::new();
         for name in self.rules.keys() {
             self.visit(name, &mut finished, 0)?;
         }
-        for (name, check) in &overrides.rules {
-            let missing = check.references().into_iter().find(|wanted| self.rule(wanted).is_none());
-            if let Some(missing) = missing
-                && self.rules.get(name).is_some_and(|entry| !entry.scopes.is_empty())
-            {
-                return Err(PolicyError::Missing { rule: name.clone(), missing: missing.to_owned() });
+        let mut checked = BTreeSet::new();
+        for (name, _) in self.rules.iter().filter(|(_, entry)| entry.is_of_api) {
+            self.check_complete(name, &mut checked)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a missing rule that this rule refers to, itself or through other rules, if no default rule replaces it.
+    /// The references are not circular: [`RuleSet::visit`] has seen them.
+    fn check_complete<'a>(&'a self, name: &'a str, checked: &mut BTreeSet<&'a str>) -> Result<(), PolicyError> {
+        let Some(entry) = self.rules.get(name).filter(|_| checked.insert(name)) else { return Ok(()) };
+        for wanted in entry.check.references() {
+            if self.rule(wanted).is_none() {
+                return Err(PolicyError::Missing { rule: name.to_owned(), missing: wanted.to_owned() });
+            }
+            if self.rules.contains_key(wanted) {
+                self.check_complete(wanted, checked)?;
+            } else {
+                let instead = self.default_rule.as_str();
+                tracing::warn!(
+                    rule = name,
+                    missing = wanted,
+                    instead,
+                    "the default rule replaces a missing policy rule"
+                );
+                self.check_complete(instead, checked)?;
             }
         }
         Ok(())
@@ -254,7 +277,7 @@ impl Enforcer {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use chronova_events::ids::{ProjectId, RequestId, UserId};
 
     use super::*;
@@ -345,9 +368,23 @@ mod tests {
             assert!(matches!(enforcer(&chain(5_000), true), Err(PolicyError::TooLong(_))));
             assert!(enforcer(&chain(90), true).is_ok());
         }
-        assert!(matches!(
-            enforcer("'os_compute_api:servers:create': 'rule:nowhere'", true),
-            Err(PolicyError::Missing { .. })
-        ));
+    }
+
+    /// A rule of the API may refer to a missing rule itself, through a rule of the operator, or through a building block.
+    #[test]
+    fn a_missing_rule_stops_the_start_wherever_the_api_needs_it() {
+        for (text, of) in [
+            ("'os_compute_api:servers:create': 'rule:nowhere'", "os_compute_api:servers:create"),
+            ("'os_compute_api:servers:create': 'rule:mine'\nmine: 'role:a or rule:nowhere'", "mine"),
+            ("project_reader_api: 'rule:nowhere'", "project_reader_api"),
+            ("admin_required: 'rule:nowhere'", "admin_required"),
+        ] {
+            let Err(PolicyError::Missing { rule, missing }) = enforcer(text, true) else {
+                panic!("{text} is accepted")
+            };
+            assert_eq!((rule.as_str(), missing.as_str()), (of, "nowhere"), "{text}");
+        }
+        // Nothing of any API needs these rules.
+        assert!(enforcer("mine: 'rule:nowhere'\n'os_sharing_api:shares:create': 'rule:nowhere'", true).is_ok());
     }
 }

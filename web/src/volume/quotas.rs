@@ -1,5 +1,7 @@
 //! `/os-quota-sets`, `/os-quota-class-sets` and `/limits`: a project's limits and usage.
 
+use std::collections::BTreeMap;
+
 use chronova_actors::services::embedded::volume::quota::{
     VolumeLimits, VolumeQuotaCommand, VolumeQuotaReject, VolumeQuotaRoot, limit,
 };
@@ -40,13 +42,25 @@ fn quota_of(ctx: &Ctx, project: &ProjectId) -> Result<VolumeQuota, Fault> {
     Ok(known.unwrap_or_default())
 }
 
-fn used(quota: &VolumeQuota, resource: &str) -> u64 {
-    match resource {
-        "volumes" => quota.volumes.len() as u64,
-        "snapshots" => quota.snapshots.len() as u64,
-        "gigabytes" => quota.gigabytes(),
-        _ => 0,
-    }
+/// The use of each resource that is used, also of each volume type.
+fn usage_of(ctx: &Ctx, quota: &VolumeQuota) -> Result<BTreeMap<String, u64>, Fault> {
+    let mut used: BTreeMap<String, u64> = BTreeMap::new();
+    let mut count = |resource: &str, number: u64| *used.entry(resource.to_owned()).or_default() += number;
+    count("volumes", quota.volumes.len() as u64);
+    count("snapshots", quota.snapshots.len() as u64);
+    count("gigabytes", quota.gigabytes());
+    ctx.queries()?.views.volumes.read(|view| {
+        let volumes = quota.volumes.iter().map(|(id, size)| ("volumes", view.get(*id), size));
+        let snapshots = quota.snapshots.iter().map(|(id, size)| ("snapshots", view.of_snapshot(*id), size));
+        for (resource, volume, size) in volumes.chain(snapshots) {
+            // Quota is reserved before the volume exists, so the type may be unknown for a moment.
+            let kind = volume.and_then(|volume| view.types.by_id.get(&volume.created.volume_type));
+            let Some(kind) = kind else { continue };
+            count(&format!("{resource}_{}", kind.name), 1);
+            count(&format!("gigabytes_{}", kind.name), u64::from(*size));
+        }
+    });
+    Ok(used)
 }
 
 /// Every resource with its limit, then volumes, snapshots and gigabytes per volume type. The limit of a type is -1.
@@ -71,11 +85,15 @@ fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault
 
 fn quota_set(ctx: &Ctx, project: &ProjectId, usage: bool) -> Result<Map<String, Value>, Fault> {
     let quota = quota_of(ctx, project)?;
+    let used = if usage { Some(usage_of(ctx, &quota)?) } else { None };
     let each = resources(ctx, &quota)?.into_iter().map(|(name, limit)| {
-        let value = match usage {
-            true => json!({"limit": limit, "in_use": used(&quota, &name), "reserved": 0, "allocated": 0}),
-            false => json!(limit),
-        };
+        let value = used.as_ref().map_or_else(
+            || json!(limit),
+            |used| {
+                let in_use = used.get(&name).copied().unwrap_or_default();
+                json!({"limit": limit, "in_use": in_use, "reserved": 0, "allocated": 0})
+            },
+        );
         (name, value)
     });
     Ok(each.collect())

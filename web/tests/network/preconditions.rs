@@ -56,6 +56,77 @@ async fn a_change_counts_only_at_the_revision_that_it_names() {
     world.end().await;
 }
 
+#[actix_web::test]
+async fn a_change_of_tags_counts_only_at_the_revision_of_their_resource() {
+    let world = World::new().await;
+    let network = world.make(BOB, "/networks", "network", json!({"name": "n"})).await;
+    let subnet = json!({"network_id": network["id"], "cidr": "10.0.0.0/24", "ip_version": 4});
+    let subnet = world.make(BOB, "/subnets", "subnet", subnet).await;
+    let port = world.make(BOB, "/ports", "port", json!({"network_id": network["id"]})).await;
+    let router = world.make(BOB, "/routers", "router", json!({"name": "r"})).await;
+    let group = world.make(BOB, "/security-groups", "security_group", json!({"name": "g"})).await;
+    for (collection, key, thing) in [
+        ("networks", "network", &network),
+        ("subnets", "subnet", &subnet),
+        ("ports", "port", &port),
+        ("routers", "router", &router),
+        ("security-groups", "security_group", &group),
+    ] {
+        let path = format!("/{collection}/{}", id(thing));
+        let (tags, one) = (format!("{path}/tags"), format!("{path}/tags/one"));
+        let set = |tag: &str| Some(json!({"tags": [tag]}));
+        assert_eq!(world.send(BOB, "PUT", &tags, set("one")).await.0, 200, "{path}");
+        let revision = world.get(BOB, &path).await[key]["revision_number"].as_u64().unwrap();
+        let (now, other) = (format!("revision_number={revision}"), format!("revision_number={}", revision + 1));
+        let two = format!("{path}/tags/two");
+        for (method, path, body) in [
+            ("PUT", &tags, set("two")),
+            ("POST", &tags, set("two")),
+            ("PUT", &two, None),
+            ("DELETE", &one, None),
+            ("DELETE", &tags, None),
+        ] {
+            let (status, body) = world.send_if(Some(&other), BOB, method, path, body).await;
+            assert_eq!(status, 412, "{method} {path}: {body}");
+            assert_eq!(world.get(BOB, &tags).await["tags"], json!(["one"]), "{method} {path}");
+        }
+        assert_eq!(world.send_if(Some(&now), BOB, "PUT", &tags, set("two")).await.0, 200, "{path}");
+        assert_eq!(world.send_if(Some(&now), BOB, "DELETE", &tags, None).await.0, 412, "{path}: has been changed");
+    }
+    world.end().await;
+}
+
+#[actix_web::test]
+async fn a_rule_goes_at_its_own_revision_and_interfaces_have_none() {
+    let world = World::new().await;
+    let group = world.make(BOB, "/security-groups", "security_group", json!({"name": "g"})).await;
+    let rule = json!({"security_group_id": group["id"], "direction": "ingress", "protocol": "tcp"});
+    let rule = world.make(BOB, "/security-group-rules", "security_group_rule", rule).await;
+    let path = format!("/security-group-rules/{}", id(&rule));
+    let (now, other) = (format!("revision_number={}", rule["revision_number"]), "revision_number=7");
+    assert_eq!(world.send_if(Some(other), BOB, "DELETE", &path, None).await.0, 412);
+    world.get(BOB, &path).await;
+    assert_eq!(world.send_if(Some(&now), BOB, "DELETE", &path, None).await.0, 204);
+
+    let network = world.make(BOB, "/networks", "network", json!({"name": "n"})).await;
+    let subnet = json!({"network_id": network["id"], "cidr": "10.0.0.0/24", "ip_version": 4});
+    let subnet = world.make(BOB, "/subnets", "subnet", subnet).await;
+    let router = world.make(BOB, "/routers", "router", json!({"name": "r"})).await;
+    let now = format!("revision_number={}", router["revision_number"]);
+    let body = || Some(json!({"subnet_id": subnet["id"]}));
+    let interfaces = format!("/ports?device_id={}", id(&router));
+    for (action, held) in [("add_router_interface", 0), ("remove_router_interface", 1)] {
+        let path = format!("/routers/{}/{action}", id(&router));
+        let (status, refused) = world.send_if(Some(&now), BOB, "PUT", &path, body()).await;
+        assert_eq!(status, 400, "{action}: {refused}");
+        assert_eq!(world.get(BOB, &interfaces).await["ports"].as_array().unwrap().len(), held, "{action}");
+        assert_eq!(world.send(BOB, "PUT", &path, body()).await.0, 200, "{action}");
+    }
+    let reset = world.send_if(Some(&now), "admin:admin", "DELETE", "/quotas/blue", None).await;
+    assert_eq!(reset.0, 400, "quotas have no revision: {}", reset.1);
+    world.end().await;
+}
+
 /// Neutron takes every spelling of a MAC address that netaddr takes, and always shows the same one.
 #[actix_web::test]
 async fn mac_addresses_have_several_spellings() {

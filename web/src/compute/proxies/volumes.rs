@@ -2,7 +2,7 @@
 //!
 //! Source: nova `api/openstack/compute/volumes.py`, `snapshots.py`.
 
-use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo};
+use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, UserVolumeCall, VolumeInfo};
 use chronova_events::ids::{ProjectId, SnapshotId, VolumeId};
 use serde_json::{Map, Value, json};
 
@@ -60,6 +60,12 @@ fn project(ctx: &Ctx) -> Result<ProjectId, Fault> {
     ctx.caller().project.clone().ok_or_else(|| Fault::forbidden("The token has no project."))
 }
 
+/// Refuses what the policy of the volume service denies the user.
+async fn check_user(ctx: &Ctx, call: UserVolumeCall) -> Result<(), Fault> {
+    let checked = ctx.queries()?.volumes.check_user(call, &ctx.service_caller()).await;
+    checked.map_err(reject::volume_service)
+}
+
 /// The page that `offset` and `limit` select. This API has no markers.
 fn page<T>(ctx: &Ctx, all: Vec<T>) -> impl Iterator<Item = T> {
     let number = |key: &str| ctx.query.first(key).and_then(|text| text.parse::<usize>().ok());
@@ -109,6 +115,7 @@ fn shown_snapshot(snapshot: &SnapshotInfo) -> Value {
 }
 
 async fn volumes(ctx: Ctx) -> Result<Reply, Fault> {
+    check_user(&ctx, UserVolumeCall::List).await?;
     let all = ctx.queries()?.volumes.list(&project(&ctx)?, false).await.map_err(reject::volume_service)?;
     let list: Vec<Value> = page(&ctx, all).map(|volume| shown_volume(&volume)).collect();
     Ok(Reply::ok(json!({"volumes": list})))
@@ -121,17 +128,21 @@ async fn find_volume(ctx: &Ctx) -> Result<VolumeInfo, Fault> {
 }
 
 async fn volume(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(Reply::ok(json!({"volume": shown_volume(&find_volume(&ctx).await?)})))
+    let found = find_volume(&ctx).await?;
+    check_user(&ctx, UserVolumeCall::Show(found.id)).await?;
+    Ok(Reply::ok(json!({"volume": shown_volume(&found)})))
 }
 
 async fn delete_volume(ctx: Ctx) -> Result<Reply, Fault> {
     let (permit, found) = (ctx.permit()?, find_volume(&ctx).await?);
+    check_user(&ctx, UserVolumeCall::Delete(found.id)).await?;
     ctx.queries()?.volumes.delete(found.id, dispatch::meta(&permit)).await.map_err(reject::volume_service)?;
     Ok(Reply::empty(202))
 }
 
 async fn create_volume(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.permit()?;
+    check_user(&ctx, UserVolumeCall::Create).await?;
     let wanted = wanted_volume(&ctx).await?;
     let made = ctx.queries()?.volumes.create(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     let made = made.map_err(reject::volume_service)?;
@@ -161,6 +172,7 @@ async fn wanted_volume(ctx: &Ctx) -> Result<NewVolume, Fault> {
 }
 
 async fn snapshots(ctx: Ctx) -> Result<Reply, Fault> {
+    check_user(&ctx, UserVolumeCall::ListSnapshots).await?;
     let all = ctx.queries()?.volumes.list_snapshots(&project(&ctx)?, false).await.map_err(reject::volume_service)?;
     let list: Vec<Value> = page(&ctx, all).map(|snapshot| shown_snapshot(&snapshot)).collect();
     Ok(Reply::ok(json!({"snapshots": list})))
@@ -178,11 +190,13 @@ async fn known_snapshot(ctx: &Ctx, text: &str) -> Result<SnapshotInfo, Fault> {
 
 async fn snapshot(ctx: Ctx) -> Result<Reply, Fault> {
     let found = known_snapshot(&ctx, ctx.param("id")).await?;
+    check_user(&ctx, UserVolumeCall::ShowSnapshot(found.id)).await?;
     Ok(Reply::ok(json!({"snapshot": shown_snapshot(&found)})))
 }
 
 async fn delete_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
     let (permit, found) = (ctx.permit()?, known_snapshot(&ctx, ctx.param("id")).await?);
+    check_user(&ctx, UserVolumeCall::DeleteSnapshot(found.id)).await?;
     let volumes = &ctx.queries()?.volumes;
     volumes.delete_snapshot(found.id, dispatch::meta(&permit)).await.map_err(reject::volume_service)?;
     Ok(Reply::empty(202))
@@ -190,6 +204,7 @@ async fn delete_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn create_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
     let (permit, wanted) = (ctx.permit()?, wanted_snapshot(&ctx).await?);
+    check_user(&ctx, UserVolumeCall::CreateSnapshot(wanted.volume)).await?;
     let volumes = &ctx.queries()?.volumes;
     let made = volumes.create_snapshot(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     Ok(Reply::ok(json!({"snapshot": shown_snapshot(&made.map_err(unknown)?)})))

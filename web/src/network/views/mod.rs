@@ -12,6 +12,9 @@ use self::parts::{fixed_ips, port_status, time};
 use super::targets;
 use crate::ctx::Ctx;
 
+/// The revision of every security group rule, because rules never change.
+pub(super) const RULE_REVISION: u64 = 0;
+
 pub(super) fn network(ctx: &Ctx, row: &NetworkRow, subnets: &[String]) -> Value {
     let (created, settings) = (&row.created, row.settings());
     let mut view = json!({
@@ -216,6 +219,6 @@ pub(super) fn rule(row: &SecurityGroupRule) -> Value {
         "tags": [],
         "created_at": time(row.created_at),
         "updated_at": time(row.created_at),
-        "revision_number": 0,
+        "revision_number": RULE_REVISION,
     })
 }

@@ -9,6 +9,7 @@
 //! | [`quota`] | a project's volume quota |
 //! | [`service`] | the embedded volume service: reserves quota, then sends commands |
 //! | [`port`] | the service's port for compute |
+//! | `rights` | the policy on requests that users send through compute |
 //! | [`processes`] | the long operations on volumes |
 //! | [`reconcile`] | gives back quota, removes leftovers from hosts |
 //!
@@ -29,6 +30,7 @@ pub mod port;
 pub mod processes;
 pub mod quota;
 pub mod reconcile;
+mod rights;
 pub mod service;
 pub mod snapshots;
 #[cfg(test)]

@@ -15,7 +15,8 @@ use super::reconcile::hosts;
 use super::service::{EmbeddedVolumes, VolumeError};
 use crate::hosts::doubt::CopyDoubt;
 use crate::ports::{
-    AttachmentInfo, Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService,
+    AttachmentInfo, Connection, NewSnapshot, NewVolume, PortError, ServiceCaller, SnapshotInfo, UserVolumeCall,
+    VolumeInfo, VolumeService,
 };
 use crate::services::embedded::volume::quota::limit;
 
@@ -80,6 +81,10 @@ fn snapshot_info(of: &VolumeRecord, snapshot: &VolumeSnapshot) -> SnapshotInfo {
 
 #[async_trait]
 impl VolumeService for EmbeddedVolumes {
+    async fn check_user(&self, call: UserVolumeCall, caller: &ServiceCaller) -> Result<(), PortError> {
+        self.check_right(call, caller).await
+    }
+
     async fn find(&self, volume: VolumeId, project: &ProjectId, is_admin: bool) -> Result<VolumeInfo, PortError> {
         let known = self.look(volume).await.map_err(VolumeError::port)?;
         match is_admin || known.created.project == *project {

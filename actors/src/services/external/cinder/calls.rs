@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::CinderVolumes;
-use crate::ports::{PortError, UserToken};
+use crate::ports::{PortError, ServiceCaller, UserToken};
 use crate::services::external::http::{CallFailure, ServiceAnswer, ServiceRequest, query_of};
 use crate::services::external::keystone::Asker;
 
@@ -30,6 +30,15 @@ pub(super) struct CinderCaller {
 }
 
 impl CinderCaller {
+    /// The user who sent the request.
+    pub(super) fn of(caller: &ServiceCaller) -> Result<Self, PortError> {
+        let (Some(token), Some(project)) = (&caller.token, &caller.project) else {
+            return Err(PortError::Forbidden("Cinder needs a user's token of a project.".to_owned()));
+        };
+        let request = caller.meta.request_id.clone();
+        Ok(Self { user: Some(token.clone()), project: project.to_string(), request })
+    }
+
     pub(super) fn is_user(&self) -> bool {
         self.user.is_some()
     }

@@ -18,7 +18,7 @@ use super::super::keystone::{
 };
 use super::super::stub::{LOGIN, StubAnswer, StubCall, StubService};
 use super::*;
-use crate::ports::{NewContent, NewVolume, PortError, UserToken, VolumeService as _};
+use crate::ports::{NewContent, NewVolume, PortError, ServiceCaller, UserToken, UserVolumeCall, VolumeService as _};
 
 const LONG: Duration = Duration::from_mins(1);
 
@@ -341,6 +341,26 @@ async fn a_list_is_read_to_its_end() {
     let marked =
         stub.calls().into_iter().filter(|call| call.line.contains("marker=00000000-0000-0000-0000-000000000001"));
     assert_eq!(marked.count(), 1);
+}
+
+#[tokio::test]
+async fn a_user_reads_only_what_cinder_s_policy_allows() {
+    let stub = stub(|call| match call.header("x-auth-token") == Some("user") {
+        true => says(403, &json!({"forbidden": {"message": "m", "code": 403}})),
+        false => says(200, &json!({"volume": shown(&json!({}))})),
+    })
+    .await;
+    let cinder = cinder(&stub, LONG);
+    assert!(cinder.find(volume(), &ProjectId::new("p1"), false).await.is_ok(), "Chronova's own account may read");
+    let (project, token) = (Some(ProjectId::new("p1")), Some(UserToken::new("user")));
+    let user = ServiceCaller { project, token, is_admin: false, ..ServiceCaller::system("test") };
+    for call in [UserVolumeCall::List, UserVolumeCall::Show(volume()), UserVolumeCall::ListSnapshots] {
+        let checked = cinder.check_user(call, &user).await;
+        assert_eq!(checked, Err(PortError::Forbidden("m".to_owned())), "{call:?}");
+    }
+    let unknown = ServiceCaller { token: None, ..user };
+    let checked = cinder.check_user(UserVolumeCall::List, &unknown).await;
+    assert!(matches!(checked, Err(PortError::Forbidden(_))), "{checked:?}");
 }
 
 #[tokio::test]

@@ -14,7 +14,8 @@ use super::documents::{
     CinderSnapshot, CinderVolume, CinderVolumeType, PROPOSED, new_snapshot, new_volume, no_snapshot, no_volume,
 };
 use crate::ports::{
-    Connection, NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, VolumeService,
+    Connection, NewContent, NewSnapshot, NewVolume, PortError, ServiceCaller, SnapshotInfo, UserVolumeCall, VolumeInfo,
+    VolumeService,
 };
 
 /// The filter of a list by a proposed id. Cinder reads it as a literal of Python.
@@ -130,6 +131,22 @@ impl CinderVolumes {
 
 #[async_trait]
 impl VolumeService for CinderVolumes {
+    /// Chronova's own account reads volumes and snapshots, so the user's token must be able to read them, too. A change
+    /// carries the user's token itself.
+    async fn check_user(&self, call: UserVolumeCall, caller: &ServiceCaller) -> Result<(), PortError> {
+        let path = match call {
+            UserVolumeCall::List => "volumes?limit=1".to_owned(),
+            UserVolumeCall::Show(id) => format!("volumes/{id}"),
+            UserVolumeCall::ListSnapshots => "snapshots?limit=1".to_owned(),
+            UserVolumeCall::ShowSnapshot(id) => format!("snapshots/{id}"),
+            UserVolumeCall::Create
+            | UserVolumeCall::Delete(_)
+            | UserVolumeCall::CreateSnapshot(_)
+            | UserVolumeCall::DeleteSnapshot(_) => return Ok(()),
+        };
+        self.must(&CinderCaller::of(caller)?, &CinderCall::get(path)).await.map(drop)
+    }
+
     async fn find(&self, volume: VolumeId, project: &ProjectId, is_admin: bool) -> Result<VolumeInfo, PortError> {
         let found = self.show_volume(volume, None).await?.info();
         if is_admin || found.project == *project { Ok(found) } else { Err(no_volume(volume)) }
