@@ -7,8 +7,8 @@
 //! * the **content** of an event: all of it except position and revision. The content is known before the append, so
 //!   the hash of the content is computed by the thread that appends, not by the single writer;
 //! * the **link**: hash of the previous event (32 zero bytes for the first), position, revision and content hash. It
-//!   includes no other part of the content. So a part of a log can be proved without the contents of the other
-//!   events: their revisions and content hashes suffice.
+//!   does not include the content itself. So a part of a log can be proved without the contents of the other events:
+//!   their revisions and content hashes suffice.
 //!
 //! The hash is BLAKE3 with 32 bytes. The first hashed byte tells the two levels apart.
 
@@ -149,9 +149,12 @@ impl<'a> EventContent<'a> {
     ///
     /// The order, where `?` marks an optional value: a zero byte; event id (16); version (2); codec (1); recorded at,
     /// microseconds since 1970 (8); stream; kind; request id?; correlation (16); causation? (16, with length); the
-    /// cause; the payload (with length). The cause begins with a byte for its kind: byte 1, then user, project?, roles
-    /// (their count in 8 bytes, then each); byte 4, then the same and the client's address? and program?; byte 2, then process id (16); byte 3, then the name of the part of the
-    /// system.
+    /// cause; the payload (with length). The first byte of the cause is its kind:
+    ///
+    /// * 1: user, project?, roles (their count in 8 bytes, then each);
+    /// * 4: the same, and then the client's address? and program?;
+    /// * 2: process id (16);
+    /// * 3: the name of the part of the system.
     pub fn bytes(&self, to: &mut Vec<u8>) {
         to.clear();
         to.push(CONTENT);

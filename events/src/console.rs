@@ -36,7 +36,7 @@ pub struct ConsoleAuthorized {
 /// So a user who requests consoles without end fills neither this state nor the read model.
 pub const MAX_TOKENS: usize = 64;
 
-/// A server's tokens by their hashes, at most [`MAX_TOKENS`]. Expired ones are removed when a new one is issued.
+/// A server's tokens by their hashes, at most [`MAX_TOKENS`]. Expired tokens are removed when a new token is issued.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct IssuedConsoleTokens {
     pub by_hash: BTreeMap<String, ConsoleAuthorized>,

@@ -118,7 +118,7 @@ impl fmt::Display for Position {
 /// The user, process or part of the system that caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// A person or a program with a token. `source` is `None` in events from before it was recorded.
+    /// A person or a program with a token. `source` is `None` in events of versions that did not record it.
     User {
         user: UserId,
         project: Option<ProjectId>,
@@ -144,10 +144,11 @@ pub struct RequestSource {
 }
 
 impl RequestSource {
-    /// The most bytes of the client program's name. Clients choose it, and each of their events has it.
+    /// The largest length of the client program's name, in bytes. Clients choose the name, and each of their events
+    /// has it.
     pub const LONGEST_AGENT: usize = 200;
 
-    /// `None` if neither is known.
+    /// The source of a request; `None` if neither the address nor the program is known.
     pub fn new(address: Option<std::net::IpAddr>, agent: Option<&str>) -> Option<Arc<Self>> {
         let address = address.map(|address| address.to_canonical().to_string());
         let agent = agent.map(|agent| bounded(agent, Self::LONGEST_AGENT)).filter(|agent| !agent.is_empty());
@@ -167,7 +168,7 @@ fn bounded(text: &str, most: usize) -> String {
     short
 }
 
-/// Binary forms leave the field out: checkpoints of read models have this type, and nothing reads the source there.
+/// Writes the source in text forms only. The binary form is that of checkpoints, where nothing reads the source.
 mod text_forms_only {
     use std::sync::Arc;
 

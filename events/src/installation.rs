@@ -1,8 +1,8 @@
 //! The identity of a log: its installation, and its generation.
 //!
-//! The id of the first event is the installation. All copies of a log share it. A copy begins a new generation: a
-//! restore does so, and `chronova serve` when it finds that the log's file is a copy. Hosts remember the generation
-//! that drives them. A log that is not a copy has no event here; its generation is its installation.
+//! The id of the first event is the installation. All copies of a log share it. Each copy has a generation of its own.
+//! A restore begins one, and so does `chronova serve` if the log's file is a copy. Hosts remember the generation that
+//! drives them. A log that is not a copy has no event here; its generation is its installation.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! The operations that events begin: their processes, tasks and names.
 //!
-//! Each `match` over events lists all of them, except that over process events. So a new event of another noun does not
-//! compile until its author has decided whether it begins an operation.
+//! Each `match` over events lists all of them; only the `match` over process events does not. So a new event of any
+//! other noun does not compile until its author has decided whether it begins an operation.
 
 use crate::host::HostEvent;
 use crate::ids::{InstanceId, ProcessId, VolumeId};

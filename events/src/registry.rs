@@ -2,8 +2,8 @@
 //!
 //! A noun's file lists its events with [`noun!`]; this file lists the nouns. A new event needs one payload struct, one
 //! line in the noun's list and one sample. A new noun needs one file and one line here. For a changed payload, add a
-//! new struct and raise the version in the list. Rename the old struct to `...V1`, add it to the `from` clause, and
-//! implement `From<...V1>` for the new one.
+//! new struct and raise the version in the list. Name the old struct after its version (`...V1`), add it to the `from`
+//! clause, and implement `From<...V1>` for the new struct.
 
 use thiserror::Error;
 

@@ -67,7 +67,7 @@ pub struct RouterCreated {
 pub struct RouterSettingsReplaced {
     pub router: RouterId,
     pub settings: RouterSettings,
-    /// The change of the tags; `settings` has none.
+    /// The change of the tags. `settings` itself has no tags.
     pub tags: TagsChange,
 }
 

@@ -68,7 +68,7 @@ pub struct GroupCreated {
 pub struct GroupSettingsReplaced {
     pub group: SecurityGroupId,
     pub settings: GroupSettings,
-    /// The change of the tags; `settings` has none.
+    /// The change of the tags. `settings` itself has no tags.
     pub tags: TagsChange,
 }
 

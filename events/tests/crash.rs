@@ -30,7 +30,7 @@ fn rounds(usual: u64, soak: u64) -> u64 {
 }
 
 fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
-    // Checkpoints are frequent, so that many kills hit one.
+    // Checkpoints are frequent, so that many kills come during a checkpoint.
     SqliteStore::open(path, &SqliteOptions { checkpoint_pages: 100, ..SqliteOptions::default() })
 }
 
@@ -281,7 +281,7 @@ async fn on_a_full_disk(disk: &SmallDisk, times: u64, seed: u64) {
         acknowledged += fill(&*store, &format!("full-{seed}.{time}")).await;
         for _ in 0..10 {
             let large = vec![event("x".repeat(50_000))];
-            // A large event is refused as long as there is no space for it. A smaller one may still fit.
+            // A large event is refused as long as there is no space for it. A smaller event may still fit.
             match store.append(&StreamId::new("process", 1), Expected::Any, large).await {
                 Err(AppendError::Store(StoreError::Full)) => {}
                 other => panic!("on a full disk: {other:?}"),

@@ -132,7 +132,7 @@ async fn a_follower_does_not_read_unacknowledged_events() {
     assert_eq!(b.head(), Position(2));
 }
 
-/// A leader that cannot renew its lease stops confirming that it leads before another member can lead.
+/// If a leader cannot renew its lease, it first stops confirming that it leads; only then can another member lead.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_members_never_both_confirm_that_they_lead() {
     let database = Postgres::new();
@@ -164,7 +164,7 @@ async fn two_members_never_both_confirm_that_they_lead() {
 }
 
 /// An operator can end a lease by hand. The old leader learns this at its next renewal. Until then, followers recognise
-/// by its epoch that it is deposed.
+/// by the old leader's epoch that it is deposed.
 #[tokio::test(flavor = "multi_thread")]
 async fn followers_know_a_newer_epoch_than_that_of_a_deposed_leader() {
     let database = Postgres::new();

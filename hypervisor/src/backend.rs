@@ -68,7 +68,7 @@ pub fn open(uri: &str, options: &DriverOptions) -> OpenedDrivers {
     (backend_of(uri)?.open)(uri, options)
 }
 
-/// The URIs of the hosts that [`open`] would give drivers for, as the drivers have them. It opens nothing.
+/// The URIs of the drivers that [`open`] would return, without opening them.
 ///
 /// # Errors
 /// Like [`open`].

@@ -149,7 +149,7 @@ with "${SECRET[@]}" 'live_migration_bandwidth = 2' 'live_migration_completion_ti
 expect "a slow migration with a short timeout is requested" leaves "$SECOND"
 stays 'was aborted'
 same "the migration is cancelled" "$(moves_of "$ONE" -c Status | tail -n 1)" cancelled
-LATE=$(sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a 'did not complete in time')
+LATE=$(sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a 'has run longer than live_migration_completion_timeout allows')
 like "the log warns of the late migration, with the server and the seconds" "$LATE" "WARN.*server=$ID seconds=[1-9]"
 same "the log warns once" "$(wc -l <<<"$LATE")" 1
 

@@ -293,7 +293,7 @@ signal STOP
 sleep $((PATIENCE + 3))
 signal CONT
 within 90 "a server becomes ACTIVE although Glance hung for longer than its timeout" server_is "$HUNG" ACTIVE
-like "the log says that Glance sent no more of its answer" "$(cat "$WORK/chronova.log")" 'glance sends no more of its answer'
+like "the log says that Glance sent no more of its answer" "$(cat "$WORK/chronova.log")" 'glance stopped sending its answer'
 signal STOP
 BEGAN=$SECONDS
 same "while Glance hangs, a request for a server gets 503" "$(status "$WEB" "$SERVERS_PATH" -d "${REQUEST/glance-foreign/glance-late}")" 503

@@ -97,7 +97,7 @@ within 60 "the migration to the host without post-copy runs" migration_is "$ONE"
 can() { on "$FIRST" qemu-monitor-command "$ID" '{"execute": "query-migrate-capabilities"}' | tr '{' '\n' | grep -F "\"$1\"" | grep -oE 'true|false'; }
 within 30 "auto-converge is enabled" eval '[ "$(can auto-converge)" = true ]'
 same "post-copy is disabled" "$(can postcopy-ram)" false
-like "the log says that the migration runs without post-copy" "$(grep -a 'goes without post-copy' "$WORK/chronova.log")" "$ID"
+like "the log says that the migration runs without post-copy" "$(grep -a 'runs without post-copy' "$WORK/chronova.log")" "$ID"
 expect "the migration without post-copy is forced to complete" forced
 arrived "$SECOND"
 counts_on "$ONE"

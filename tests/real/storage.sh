@@ -179,7 +179,7 @@ if [ "$FORM" = lvm ]; then
   sed -i "/^\[libvirt\]$/,\$d" "$CONF"
   printf '%s\n' '[libvirt]' 'images_type = lvm' 'images_volume_group = nowhere' >>"$CONF"
   house_start
-  told() { sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -aq '\[libvirt\] images_volume_group names the volume group nowhere, which this host cannot use'; }
+  told() { sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -aq '\[libvirt\] images_volume_group names the volume group nowhere, but this host cannot use it'; }
   within 60 "the log names the option and the volume group" told
   within 60 "the hosts are down" host_is down
 fi

@@ -70,7 +70,7 @@ pub fn way(site: DrainedHost<'_>, server: &Alive) -> Result<Departure, String> {
         "active" | "paused" => Departure::Live,
         "stopped" => Departure::Cold,
         "resized" => return Err("it was resized or migrated: confirm or revert that first".to_owned()),
-        "suspended" => return Err("it is suspended, its memory is on this host: resume or stop it first".to_owned()),
+        "suspended" => return Err("it is suspended, its memory is on this host: resume it first".to_owned()),
         "shelved" => return Err("it is shelved and its guest is still here: offload it first".to_owned()),
         "rescued" => return Err("it is in rescue: unrescue it first".to_owned()),
         "soft-delete" => return Err("it is deleted and can be restored: delete it for good, or restore it".to_owned()),

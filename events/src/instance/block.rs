@@ -100,7 +100,7 @@ pub struct BlockDevicesMapped {
     pub image: Option<ImageSnapshot>,
 }
 
-/// The server's volumes after a build prepared or released them, or after the server left a host or got one.
+/// The server's volumes after a build prepared or released them, or after the server left or got a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockDevicesPrepared {
     pub process: ProcessId,

@@ -26,8 +26,8 @@
 //! A move leads from `Active` or `Stopped` to `Resized`. A confirmation or a revert leads back. A live migration
 //! changes the host and not the state. From `Active`, a pause leads to `Paused` and a suspension to `Suspended`; an
 //! unpause, a resume or a hard reboot leads back. A rescue leads to `Rescued` and an unrescue back. Shelving leads to
-//! `Shelved`, and offloading from there to `Offloaded`; an unshelve leads from either back to `Active`. A soft delete
-//! leads to `SoftDeleted`, and a restore from there to `Active`.
+//! `Shelved`, and offloading from there to `Offloaded`. An unshelve leads from `Shelved` or `Offloaded` to `Active`. A
+//! soft delete leads to `SoftDeleted`, and a restore from there to `Active`.
 //!
 //! While a process works on the server, `ongoing` names the process and its task. Nova's four fields (`vm_state`,
 //! `task_state`, `power_state`, `status`) are derived in [`status`] and never stored.

@@ -1,7 +1,7 @@
 //! Moves: a server gets another host, another flavor, or both.
 //!
-//! The user confirms or reverts a resize and a cold migration. Until then the source keeps its disks and claim, so that
-//! a revert can restore the server. A live migration and an evacuation end without a confirmation.
+//! A finished resize or cold migration waits for a confirmation or a revert. Until then the source keeps its disks and
+//! claim, so that a revert can restore the server. A live migration and an evacuation end without a confirmation.
 
 use std::sync::Arc;
 

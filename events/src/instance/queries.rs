@@ -33,8 +33,8 @@ impl Alive {
         }
     }
 
-    /// Whether the log certainly has exactly these interfaces of the server. While the server is being built, an empty
-    /// list proves nothing, because the interfaces may not be recorded yet.
+    /// Whether the server certainly has exactly these interfaces. While the server is being built, an empty list in the
+    /// log proves nothing, because the interfaces may not be recorded yet.
     pub fn has_interfaces(&self, nics: &[NicInfo]) -> bool {
         let are_certain = !matches!(self.phase, Phase::Building { stage: Stage::Scheduling | Stage::Networking, .. });
         self.nics == nics && (are_certain || !nics.is_empty())

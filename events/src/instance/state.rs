@@ -118,7 +118,7 @@ pub enum Phase {
         power: Power,
         since: Timestamp,
     },
-    /// There is no guest. An image holds the server's disk, unless the root disk is a volume.
+    /// There is no guest. An image or a root volume holds the server's disk.
     Offloaded {
         power: Power,
     },

@@ -49,9 +49,9 @@ pub struct HostPciDevice {
     pub traits: Vec<String>,
     /// The device's provider in Placement, with `[pci] report_in_placement`.
     pub provider: Option<ProviderId>,
-    /// The tag `physical_network`: `Some(None)` for a network without one (JSON `null`).
+    /// The tag `physical_network`: `None` without the tag, `Some(None)` for the JSON value `null`.
     pub network: Option<Option<String>>,
-    /// Whether only ports of a remote-managed NIC may have the device.
+    /// Whether only ports with `vnic_type` `remote-managed` may have the device.
     pub remote_managed: bool,
     /// Whether libvirt detaches the device from its host's driver.
     pub managed: bool,
@@ -85,7 +85,8 @@ pub struct HeldPciDevice {
     pub tracked: Option<(ProviderId, String)>,
 }
 
-/// A consumer got PCI devices of a host. They replace its former ones and end with its allocation on the host.
+/// A consumer got PCI devices of a host. These replace the consumer's former devices, and end with its allocation on
+/// the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciDevicesClaimed {
     pub consumer: ConsumerId,
@@ -145,7 +146,7 @@ impl PciClaims {
         }
     }
 
-    /// Keeps the consumer's devices only if it still has an allocation on their host.
+    /// Keeps the consumer's devices only if the consumer still has an allocation on their host.
     pub(super) fn keep(&mut self, consumer: &ConsumerId, hosts: impl Fn(ProviderId) -> bool) {
         if self.host_of.get(consumer).is_some_and(|host| !hosts(*host)) {
             self.release(consumer);

@@ -56,7 +56,7 @@ pub struct FloatingIpSettingsReplaced {
     pub network: NetworkId,
     pub floating_ip: FloatingIpId,
     pub settings: FloatingIpSettings,
-    /// The change of the tags; `settings` has none.
+    /// The change of the tags. `settings` itself has no tags.
     pub tags: TagsChange,
 }
 

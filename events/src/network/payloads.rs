@@ -57,7 +57,7 @@ pub struct NetworkCreated {
 pub struct NetworkSettingsReplaced {
     pub network: NetworkId,
     pub settings: NetworkSettings,
-    /// The change of the tags; `settings` has none.
+    /// The change of the tags. `settings` itself has no tags.
     pub tags: TagsChange,
 }
 
@@ -139,7 +139,7 @@ pub struct SubnetSettingsReplaced {
     pub network: NetworkId,
     pub subnet: SubnetId,
     pub settings: SubnetSettings,
-    /// The change of the tags; `settings` has none.
+    /// The change of the tags. `settings` itself has no tags.
     pub tags: TagsChange,
 }
 
@@ -232,7 +232,7 @@ pub struct PortSettingsReplaced {
     /// The server that the port was created for, as in the creation event. If there is a server, `dns_name` is the
     /// server's host name.
     pub made_for: Option<InstanceId>,
-    /// The change of the tags; `settings` has none.
+    /// The change of the tags. `settings` itself has no tags.
     pub tags: TagsChange,
 }
 

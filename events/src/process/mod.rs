@@ -129,7 +129,7 @@ pub enum Task {
     DrainHost {
         host: HostId,
     },
-    /// Creates the servers of one request, for which the project holds quota.
+    /// Creates the servers of one request. The project already holds the quota for them.
     CreateServers {
         project: ProjectId,
         instances: Vec<InstanceId>,
@@ -328,7 +328,7 @@ impl Task {
         matches!(self, Self::AskServer { needs: RequestNeed::Image(_), .. })
     }
 
-    /// Whether the process records its steps only when one fails. Events of other streams show its success. Repeating a
+    /// Whether the process records steps only when a step fails. Events of other streams show its success. Repeating a
     /// step costs little, so records of steps would only enlarge the log. A process whose `Started` event is its
     /// request also records its beginning and its end.
     pub fn records_only_failure(&self) -> bool {
@@ -365,7 +365,7 @@ pub enum StepOutput {
     /// How a host connects to a volume.
     Connected(BlockConnection),
     Image(Box<ImageSnapshot>),
-    /// The id that the volume service gave to an attachment, if it is not the proposed one.
+    /// The id that the volume service gave to an attachment, if it differs from the proposed id.
     Reserved(AttachmentId),
 }
 

@@ -488,7 +488,7 @@ mod tests {
         let keys = KeyRing::open(&path).unwrap();
         assert_eq!(keys.ring(), ring);
         let later = keys.current(&anna).unwrap().0;
-        assert_ne!(later, of_anna, "a new key after a restart");
+        assert_ne!(later, of_anna, "a restart must begin a new key");
         assert!(is_key(&keys.look_up(ring, of_anna)) && is_key(&keys.look_up(ring, later)));
         assert_eq!(keys.destroy(&anna, keys.next()).unwrap(), 2);
         for keys in [keys, KeyRing::open_read_only(&path).unwrap()] {

@@ -20,7 +20,7 @@ use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 
-/// A log with a fuse. Before the fuse blows, every call passes. Afterwards, every call fails with
+/// A log with a fuse. Before the fuse blows, all calls pass. Afterwards, reads and writes fail with
 /// [`StoreError::Closed`].
 pub struct FuseStore {
     inner: Arc<dyn EventStore>,

@@ -22,7 +22,7 @@ pub struct DiskFile {
     pub size: u64,
     /// The number of bytes that the guest sees.
     pub capacity: u64,
-    /// Whether the bytes that the guest sees are sent; otherwise a copy-on-write file is sent.
+    /// Whether the bytes that the guest sees are sent, instead of a copy-on-write file.
     pub raw: bool,
 }
 
@@ -63,8 +63,8 @@ pub trait DiskTransfer: Send + Sync {
     /// the guest is defined.
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()>;
     /// Defines the guest over its existing disks in place of an earlier definition, and starts it if `on`. Disks grow
-    /// to the sizes in the specification, and missing ones are created, except the root disk. If the guest already
-    /// runs, the call succeeds only if `on`.
+    /// to the sizes in the specification. A missing root disk is an error; other missing disks are created. If the
+    /// guest already runs, the call succeeds only if `on`.
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()>;
 }
 

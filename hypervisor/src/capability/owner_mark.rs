@@ -1,7 +1,8 @@
 //! The mark by which a host remembers the log that drives it.
 //!
-//! A log that is copied or restored is the same installation in another generation. A host that one generation drives
-//! must not be driven by another one beside it. Different installations may share a host, so each has its own mark.
+//! A log that is copied or restored is the same installation in another generation. While one generation drives a host,
+//! no other generation of the installation may drive it. Different installations may share a host, so each installation
+//! has its own mark.
 
 use async_trait::async_trait;
 use chronova_events::envelope::Timestamp;

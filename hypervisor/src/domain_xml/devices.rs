@@ -168,8 +168,7 @@ fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut DeviceNames) -> Element 
         .child(Element::new("readonly"))
 }
 
-/// The SCSI controller, if a disk needs one. libvirt's default is an LSI model, for which current systems have no
-/// driver.
+/// The SCSI controller, if a disk needs one. Current systems have no driver for libvirt's default, an LSI model.
 fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
     let cdrom = guest.config_drive.is_some() && hardware.cdrom_bus == DiskBus::Scsi;
     let volume = guest.volumes.iter().any(|disk| disk.bus == DiskBus::Scsi.name());
@@ -216,8 +215,8 @@ fn interface_driver(vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Option
     needed.then(|| driver().attr_if("rx_queue_size", length))
 }
 
-/// The serial ports, the first one with its log, and the console on it. The log is in the storage pool, because libvirt
-/// reads files of a remote host only from there.
+/// The serial ports and the console. The first port has the log and the console. The log is in the storage pool,
+/// because libvirt gives remote clients only files of storage pools.
 fn serial(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
     let log = format!("{}/{}", host.pool_path, volumes::console_log(guest.instance));
     let target = |port: u32| Element::new("target").attr("port", port);

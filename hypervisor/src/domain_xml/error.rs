@@ -1,4 +1,4 @@
-//! The errors of a choice of hardware that cannot be used, and the functions that parse values.
+//! The errors for unusable choices of hardware, and the functions that parse values.
 
 use thiserror::Error;
 

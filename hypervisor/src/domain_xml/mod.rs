@@ -46,7 +46,7 @@ pub struct HostFacts {
     pub cpu_mode: CpuMode,
     /// The models of `[libvirt] cpu_models` with `cpu_mode = custom`, in the order of preference.
     pub cpu_models: Vec<CpuModel>,
-    /// The machine type of a guest without one in its image.
+    /// The machine type of a guest if its image names none.
     pub machine_type: Option<String>,
     pub pool_path: String,
     /// The sources of the guest's local disks, by the disk's name.
@@ -67,9 +67,9 @@ impl HostFacts {
         firmware::is_x86(&self.arch)
     }
 
-    /// The cache mode of a disk in a file: the operator's choice, or `none`, which bypasses the page cache. If the file
-    /// system cannot bypass the page cache, QEMU cannot open a file with `none`. Then the mode is `writeback`, which
-    /// still honours the guest's flushes, as in Nova.
+    /// The cache mode of a disk in a file: the operator's choice, or `none`. Some modes, such as `none`, bypass the
+    /// page cache. If the file system does not allow this, QEMU could not open the file. Then the mode is `writeback`,
+    /// which still honours the guest's flushes. Nova does the same.
     fn cache(&self) -> CacheMode {
         match self.guests.cache.file.unwrap_or(CacheMode::None) {
             mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,

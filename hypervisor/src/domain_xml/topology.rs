@@ -1,8 +1,8 @@
 //! The sockets, cores and threads that a guest sees.
 //!
-//! The rules are those of Nova's `_get_desirable_cpu_topologies`. Among the topologies within the limits, those that
-//! meet the most wishes are preferred, and of these the one with the fewest threads and then the most sockets. A wish
-//! that the number of CPUs does not allow has no effect.
+//! The rules are those of Nova's `_get_desirable_cpu_topologies`. Among the topologies within the limits, the one that
+//! meets the most wishes is chosen. If several do, the one with the fewest threads is chosen, and then the one with the
+//! most sockets. A wish that the number of CPUs does not allow has no effect.
 
 /// A number for each part of a topology, if one is given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl TopologyWish {
         }
     }
 
-    /// Sockets, cores and threads; their product is `vcpus`. If the limits allow no topology, they have no effect.
+    /// Sockets, cores and threads; their product is `vcpus`. If the limits allow no topology: one socket for each CPU.
     pub(super) fn best(self, vcpus: u32) -> (u32, u32, u32) {
         let allowed = |most: Option<u32>, part: u32| most.is_none_or(|most| part <= most);
         let met = |wish: Option<u32>, part: u32| u32::from(wish == Some(part));

@@ -3,7 +3,7 @@
 //!
 //! As in Nova, these have no effect: the `quota:` specs of other hypervisors (`quota:cpu_limit`,
 //! `quota:memory_shares_level`, ...), and the peak and burst of an interface without an average in the same direction.
-//! If libvirt cannot set any other limit on a host, the start fails.
+//! Every other limit must be set: if libvirt cannot set one of them on a host, the start fails.
 
 use super::error::{HardwareError, unknown};
 use crate::xml::Element;
@@ -66,8 +66,7 @@ impl Tuning {
         (!self.disk.is_empty()).then(|| Element::new("iotune").children(limits(&self.disk)))
     }
 
-    /// The limits of each interface. libvirt accepts a peak or a burst only together with an average, so they have no
-    /// effect without one.
+    /// The limits of each interface. A peak or a burst without an average is left out, because libvirt would refuse it.
     pub(super) fn interface(&self) -> Option<Element> {
         let directions = [("inbound", &self.inbound), ("outbound", &self.outbound)];
         let limited = directions.map(|(name, limits)| {

@@ -1,4 +1,5 @@
-//! The mark of the log that drives the host: a libvirt secret without a value, which libvirtd keeps on its disk.
+//! The mark on a host that names its owner: the installation and the generation of the event log that drives the host
+//! ([`crate::capability::owner_mark`]). The mark is a libvirt secret without a value, which libvirtd keeps on its disk.
 //!
 //! libvirt has no place for notes about a host, but every libvirtd stores secrets, and one call replaces a secret. The
 //! secret's id derives from the installation's id, and its description has the generation.

@@ -38,8 +38,7 @@ pub struct HostRow {
     pub aggregates: BTreeSet<HostAggregateId>,
     /// The servers on the host, those being built included.
     pub servers: BTreeSet<InstanceId>,
-    /// The number of servers whose work burdens the host: builds, rebuilds, rescues, snapshots, moves. Nova's
-    /// `num_io_ops`.
+    /// The number of servers whose work burdens the host ([`is_heavy`]): Nova's `num_io_ops`.
     pub io_ops: u32,
     /// The number of failed builds on the host since its last successful build: Nova's `failed_builds`.
     pub failed_builds: u32,

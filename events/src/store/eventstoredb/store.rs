@@ -1,7 +1,7 @@
 //! An [`EventStore`] on a server that speaks EventStoreDB's protocol.
 //!
-//! * A [`RemoteConnection`] holds the present client of the server. While the server cannot be reached, it retries a
-//!   call for a limited time. The client library gives up after a few attempts, so each retry opens a new client. An
+//! * A [`RemoteConnection`] holds the present client of the server, and retries calls for a limited time while the
+//!   server cannot be reached. The client library gives up after a few attempts, so each retry opens a new client. An
 //!   append is retried with the same event ids: the server recognises the events that it already has.
 //! * A **follower** task subscribes to the whole log and feeds the live end ([`Tail`]). If its subscription breaks, the
 //!   task subscribes again at the same position. An append returns when its events have arrived this way, so that this

@@ -1,4 +1,4 @@
-//! A connection to another database than that of a log, with the same addresses and the same TLS.
+//! A connection to a database that holds no log. Its address and its TLS have the same form as those of a log.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::address;
 use super::link::{DatabaseLink, explain};
 use crate::store::StoreError;
 
-/// A connection. Dropping it ends it.
+/// A connection. It ends when this value is dropped.
 pub struct PostgresConnection(Arc<DatabaseLink>);
 
 impl std::fmt::Debug for PostgresConnection {

@@ -230,7 +230,7 @@ impl KeptLease {
     async fn end_process(&mut self) {
         let Some(timer) = &mut self.timer else { return };
         if let Err(failure) = timer.set(elapsed()) {
-            // The timer keeps its earlier setting, so it ends the process at the end of the lease.
+            // The timer keeps its earlier setting, so it still ends the process before the lease ends.
             tracing::error!(%failure, "cannot set the timer to now: this process ends when the lease does");
         }
         std::future::pending::<()>().await;

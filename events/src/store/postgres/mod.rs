@@ -67,9 +67,9 @@ pub struct PostgresOptions {
     pub allow_asynchronous: bool,
     /// How long the database may be unreachable before appends are refused for good.
     pub patience: Duration,
-    /// How long this member leads without an answer of the database. Zero: until another member opens the log.
+    /// The duration of the lease without a renewal. Zero: this member leads until another member opens the log.
     pub lease: Duration,
-    /// Whether the kernel kills this process when its lease ends without a renewal. A process that drives hosts needs
+    /// Whether the kernel kills this process if its lease is not renewed in time. A process that drives hosts needs
     /// this.
     pub end_process: bool,
 }
@@ -124,7 +124,7 @@ pub struct PostgresStore {
     options: PostgresOptions,
     terms: LeaseTerms,
     leading: Mutex<LeadingParts>,
-    /// Whether this member leads or has led. A follower then reads no more events.
+    /// Whether this member leads or has led. It then no longer reads events as a follower.
     leads: watch::Sender<bool>,
     epoch: Arc<AtomicI64>,
     lost: watch::Sender<Option<String>>,

@@ -126,9 +126,9 @@ fn position(row: &Row, column: usize) -> Position {
     Position(row.get::<_, i64>(column).unsigned_abs())
 }
 
-/// Takes the next epoch and the lease. Holders of older epochs can append no more. Returns `None` if another holder has
-/// the epoch, and its lease lasts, `held_only` is set, or a switchover requests a member other than `name`. A holder
-/// without a lease (zero) is deposed at once.
+/// Takes the next epoch and the lease. Holders of older epochs can append no more. The present holder always succeeds.
+/// Any other caller gets `None` in three cases: the present holder's lease lasts, `held_only` is set, or a switchover
+/// requests a member other than `name`. A holder without a lease (zero) is deposed at once.
 ///
 /// This is a write and waits for the standby. So the returned row is replicated, which a plain read cannot promise.
 pub(super) async fn take_epoch(

@@ -1,4 +1,4 @@
-//! Kills the process of a leader when its lease ends, even a stopped process.
+//! Kills the process of a leader if its lease is not renewed in time, even a stopped process.
 //!
 //! A stopped process (SIGSTOP, a debugger) cannot read a clock. When it continues, other threads may run before the one
 //! that checks the lease. So the kernel ends the process: its timer sends SIGKILL, which also ends a stopped process.

@@ -1,7 +1,7 @@
 //! The single appender: it combines all waiting requests into one statement, which is one transaction and one round
 //! trip.
 //!
-//! The statement updates the head row if the row has the writer's epoch and position, and inserts the events. The lock
+//! If the head row has the writer's epoch and position, the statement updates the row and inserts the events. The lock
 //! on that row until the commit makes the order of commits the order of positions. The statement also notes the
 //! previous position, up to which all events are acknowledged. Followers fold no later event, because a crash of the
 //! database may remove it.

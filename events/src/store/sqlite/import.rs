@@ -35,7 +35,7 @@ impl LogImport {
     /// Begins a log at `path`, where no file may be.
     ///
     /// # Errors
-    /// There is a file, or it cannot be created.
+    /// The file exists already, or cannot be created.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let path = std::path::absolute(path).map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
         if path.exists() {

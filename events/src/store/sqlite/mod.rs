@@ -169,8 +169,8 @@ impl SqliteStore {
         }
     }
 
-    /// Verifies every page and every event: SQLite's own structures, checksums, positions, revisions. The time is
-    /// proportional to the size of the log. Readers and the writer continue meanwhile.
+    /// Verifies SQLite's own structures, and every event: checksum, chain, position, revision. The time is proportional
+    /// to the size of the log. Readers and the writer continue meanwhile.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
         self.readers.run(reader::verify).await
     }

@@ -1,8 +1,8 @@
 //! The read-only log for auditors and operators, with or without a running writer.
 //!
-//! It takes no lock and writes nothing. It sees each commit of the writer at once, before the events of the commit are
-//! synced and acknowledged. The opening makes all existing events durable first. Like the writer, it does not trust the
-//! file. If the log is shorter than its head row or the note beside it says, the opening is refused.
+//! It does not take the writer's lock, and writes nothing. It sees each commit of the writer at once, before the events
+//! of the commit are synced and acknowledged. The opening makes all existing events durable first. If the log is
+//! shorter than its head row or the note beside it says, the opening is refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl ReadOnlyLog {
         &self.path
     }
 
-    /// Verifies every page and every event: SQLite's own structures, checksums, positions, revisions.
+    /// Verifies SQLite's own structures, and every event: checksum, chain, position, revision.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
         self.readers.run(reader::verify).await
     }

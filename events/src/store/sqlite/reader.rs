@@ -1,7 +1,8 @@
 //! Reading: a few read-only connections on blocking threads, and the queries.
 //!
-//! A read never silently returns too few events. If a row is missing, positions or revisions have a gap, or there are
-//! fewer rows than the head says. Each of these is an error.
+//! A missing row is an error: positions or revisions have a gap, or there are fewer rows than the head says. There is
+//! one exception. If the index by stream lacks the last events of a stream, a read of the stream does not notice this;
+//! a verification does.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

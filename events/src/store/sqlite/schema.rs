@@ -141,7 +141,8 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<OpenedLog, St
     // This process opens the data file before SQLite does, and closes it after SQLite.
     let data = DataFile::create(path).map_err(|e| io(path, &e))?;
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // From here on this process has the file open, so no other process can be its last user.
+    // SQLite's last client moves the write-ahead log into the data file without sealing it. From here on this process
+    // has the file open, so no other process can be the last client.
     let overtaken = remains.are_overtaken(path);
     let format = check_format(path, &connection)?;
     prepare(&connection, options).map_err(|e| error::explain(&e, 0))?;

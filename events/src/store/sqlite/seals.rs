@@ -246,7 +246,7 @@ impl Seals {
         self.may_change();
     }
 
-    /// Whether pages may be changed: either they are sealed afterwards, or the seals are marked stale.
+    /// Whether pages may be changed: nothing has failed, or the seals on disk are marked stale. Marks them if needed.
     pub(super) fn may_change(&mut self) -> bool {
         if let Some(file) = &self.unmarked {
             // Overwriting works even on a full disk. If it fails, the file is removed.

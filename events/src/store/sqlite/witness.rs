@@ -104,7 +104,7 @@ impl Witness {
         }
     }
 
-    /// The failure to log: the first one since the note could be written.
+    /// Chooses the failures for the text log: only the first one after a successful write.
     fn first_failure(&mut self, written: std::io::Result<()>) -> Option<std::io::Error> {
         let failed_before = std::mem::replace(&mut self.failing, written.is_err());
         written.err().filter(|_| !failed_before)

@@ -1,4 +1,4 @@
-//! The Compute API: `[api]`, `[oslo_policy]`, `[cors]`, `[quota]`.
+//! The Compute API: `[api]`, `[oslo_policy]`, `[cors]`, `[oslo_middleware]`, `[quota]`, `[wsgi]`.
 
 use std::path::PathBuf;
 

@@ -14,15 +14,21 @@ pub(crate) struct Rule {
 pub(crate) static RULES: &[Rule] = &[
     Rule {
         name: "imports",
-        why: "ARCHITECTURE.md section 2: a crate imports only what its row of the table allows; in actors, what decides or \
-              plans reads no projections, because a decision may not use a view that lags",
+        why: "ARCHITECTURE.md section 2: a crate imports only what its row of the table allows; in actors, the \
+              files that decide or plan must not read projections, because a decision may not use a view that lags",
         check: imports,
     },
     Rule {
         name: "actix",
-        why: "actors are an implementation of the shell; what is decided must run without them",
+        why: "actix is one way to implement the shell; the code that decides must run without it",
         check: |source, report| {
-            confine(source, report, &["actix", "actix_rt"], &["actors/src/shell", "ops", "tests"], "actix");
+            confine(
+                source,
+                report,
+                &["actix", "actix_rt"],
+                &["actors/src/shell", "ops", "tests"],
+                "actix may be named only in the shell",
+            );
         },
     },
     Rule {
@@ -33,7 +39,13 @@ pub(crate) static RULES: &[Rule] = &[
             // The store's tests damage its files from outside. Its benchmarks compare it with the bare database.
             let judges = source.is_under("events/tests") || source.is_under("events/benches");
             if !(judges || source.is_under("events/src") && store) {
-                confine(source, report, &["rusqlite", "libsqlite3_sys"], &[], "rusqlite (only in the SQLite store)");
+                confine(
+                    source,
+                    report,
+                    &["rusqlite", "libsqlite3_sys"],
+                    &[],
+                    "rusqlite may be named only in the SQLite store",
+                );
             }
         },
     },
@@ -42,52 +54,84 @@ pub(crate) static RULES: &[Rule] = &[
         why: "the log's users know the EventStore trait, not a database; an adoption reads Nova's databases in one place",
         check: |source, report| {
             let allowed = ["events/src/store/postgres", "events/tests", "ops/src/nova/live"];
-            let what = "tokio-postgres (only in the PostgreSQL store and in the reader of Nova's databases)";
+            let what = "tokio-postgres may be named only in the PostgreSQL store and in the reader of Nova's databases";
             confine(source, report, &["tokio_postgres"], &allowed, what);
-            confine(source, report, &["mysql_async"], &["ops/src/nova/live"], "MySQL (only in that reader)");
+            confine(
+                source,
+                report,
+                &["mysql_async"],
+                &["ops/src/nova/live"],
+                "MySQL may be named only in the reader of Nova's databases",
+            );
         },
     },
     Rule {
         name: "virt",
         why: "libvirt stays behind the Driver trait, so that the simulated fleet can stand in for it anywhere",
         check: |source, report| {
-            confine(source, report, &["virt", "virt_sys"], &["hypervisor/src/libvirt"], "libvirt");
+            confine(
+                source,
+                report,
+                &["virt", "virt_sys"],
+                &["hypervisor/src/libvirt"],
+                "libvirt may be named only in its driver",
+            );
         },
     },
     Rule {
         name: "eventstoredb",
-        why: "EventStoreDB's protocol is one way to the log: its client is one back end, its server one API",
+        why: "two places use EventStoreDB's protocol: a store back end is its client, and an API is its server",
         check: |source, report| {
             confine(
                 source,
                 report,
                 &["tonic", "prost"],
                 &["web/src/eventstoredb"],
-                "gRPC (only in the server of the log)",
+                "gRPC may be named only in the server of the log",
             );
             let places = ["events/src/store/eventstoredb", "events/tests"];
-            confine(source, report, &["eventstore"], &places, "eventstore (only in the back end of that name)");
+            confine(
+                source,
+                report,
+                &["eventstore"],
+                &places,
+                "eventstore may be named only in the back end of that name",
+            );
         },
     },
     Rule {
         name: "http",
-        why: "calls of other services have their bounds and their counts in one place",
+        why: "HTTP calls to other services go through one client, which limits and counts them",
         check: |source, report| {
             let places = ["web/src/eventstoredb", "web/src/cluster", "actors/src/services/external"];
-            confine(source, report, &["hyper", "hyper_util", "hyper_rustls", "http_body_util"], &places, "hyper");
+            confine(
+                source,
+                report,
+                &["hyper", "hyper_util", "hyper_rustls", "http_body_util"],
+                &places,
+                "hyper may be named only in clients and servers of its own",
+            );
         },
     },
     Rule {
         name: "amqp",
         why: "notifications know a transport, not a message broker",
         check: |source, report| {
-            confine(source, report, &["lapin"], &["actors/src/services/external/amqp"], "AMQP");
+            confine(
+                source,
+                report,
+                &["lapin"],
+                &["actors/src/services/external/amqp"],
+                "AMQP may be named only in its transport",
+            );
         },
     },
     Rule {
         name: "bincode",
         why: "the bytes of the log are made and read in one place, or they drift",
-        check: |source, report| confine(source, report, &["bincode"], &["events/src/codec.rs"], "bincode"),
+        check: |source, report| {
+            confine(source, report, &["bincode"], &["events/src/codec.rs"], "bincode may be named only in the codec")
+        },
     },
     Rule { name: "pure", why: PURE_WHY, check: pure },
     Rule {
@@ -103,8 +147,8 @@ pub(crate) static RULES: &[Rule] = &[
     },
     Rule {
         name: "coordination",
-        why: "what holds only within one operating-system process must not run twice in a cluster: it lives in \
-              actors/src/coordination, where each file opens with the reason",
+        why: "state that is valid only within one operating-system process must exist only in the leader: it belongs \
+              into actors/src/coordination, where each file begins with what must not run twice",
         check: state_of_one_process,
     },
     Rule {
@@ -170,7 +214,7 @@ fn confine(source: &Source, report: &mut Report<'_>, crates: &[&str], places: &[
         return;
     }
     for path in source.paths().iter().filter(|path| crates.iter().any(|krate| begins_with(path, krate))) {
-        report(path.line, format!("`{}`: {what} may not be named here", path.segments.join("::")));
+        report(path.line, format!("`{}`: {what}", path.segments.join("::")));
     }
 }
 
@@ -298,8 +342,8 @@ fn no_unsafe(source: &Source, report: &mut Report<'_>) {
 
 /// The files of actors that may keep state that outlives a call. Only the leader may have the state of coordination.
 /// Each member may have its own copy of the other state: the actors of a gateway, the last answers of hosts, counts for
-/// metrics, the bound on password hashing, clients of other services. `placing.rs` of the scheduler locks a type of
-/// coordination. `image_cache.rs` counts the failures of one run.
+/// metrics, the bound on password hashing, clients of other services. `scheduler/placing.rs` locks a value whose
+/// type is defined in `actors/src/coordination`. `image_cache.rs` counts the failures of one run.
 const MAY_KEEP_STATE: [&str; 8] = [
     "actors/src/coordination",
     "actors/src/hosts/fleet.rs",

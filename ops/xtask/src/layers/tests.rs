@@ -136,5 +136,5 @@ fn manifests_keep_to_the_table() {
 #[test]
 fn findings_name_file_and_line() {
     let found = judge(&[Text { path: "events/src/a.rs".to_owned(), text: "\n\nuse bincode;\n".to_owned() }]);
-    assert_eq!(found[0].to_string(), "events/src/a.rs:3: `bincode`: bincode may not be named here [bincode]");
+    assert_eq!(found[0].to_string(), "events/src/a.rs:3: `bincode`: bincode may be named only in the codec [bincode]");
 }

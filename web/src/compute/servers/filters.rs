@@ -412,7 +412,7 @@ pub(in crate::compute) fn time(text: &str) -> Result<Timestamp, Fault> {
     }
     let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().and_then(|day| day.and_hms_opt(0, 0, 0));
     day.map(|at| Timestamp(at.and_utc().timestamp_micros()))
-        .ok_or_else(|| Fault::bad_request(format!("Invalid changes-since value: {text}")))
+        .ok_or_else(|| Fault::bad_request(format!("Invalid time: {text}")))
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! The embedded network service: virtual networks, and the ports of servers.
 //!
 //! A network with its subnets and ports is one aggregate, so that no two ports ever get one address. [`decide`] has the
-//! rules of the network, [`subnets`], [`ports`] and [`floating`] those of its parts. [`creation`] creates resources
-//! within the quota of their project. [`floating_ips`] associates floating addresses with ports of other networks.
-//! [`service`] implements the port by which processes give servers their interfaces. [`reconcile`] keeps hosts and
-//! servers in line with the log. [`access`] gives policy rules the attributes of resources.
+//! rules of the network. [`subnets`], [`ports`] and [`floating`] have the rules of its parts. [`creation`] creates
+//! resources within the quota of their project. [`floating_ips`] associates floating addresses with ports of other
+//! networks. [`service`] implements the trait [`crate::ports::NetworkService`], through which processes give servers
+//! their interfaces. [`reconcile`] keeps hosts and servers in line with the log. [`access`] gives policy rules the
+//! attributes of resources.
 //!
 //! A router, a project's security groups and a project's quota are aggregates of their own: [`router`],
 //! [`security_group`], [`quota`].
 //!
-//! The rejections have Neutron's messages, because clients may rely on them.
+//! Most rejections have Neutron's messages, because clients may rely on them.
 
 pub mod access;
 pub mod creation;

@@ -1,4 +1,4 @@
-//! The ports of an existing server: attach, detach, and their addresses.
+//! The ports of an existing server: attaching a port, adding and removing addresses, and the present interfaces.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
