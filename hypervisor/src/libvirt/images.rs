@@ -37,7 +37,7 @@ pub(super) struct ImageFetcher {
 }
 
 impl ImageFetcher {
-    /// `threads` is the number of the host's threads. Uploads leave one of them to the other calls that change the host.
+    /// `threads` is the number of the host's threads. Uploads leave one of them to other calls.
     pub(super) fn new(threads: usize) -> Self {
         let transfers = threads.saturating_sub(1).clamp(1, TRANSFERS);
         Self { gates: Gates::new(), transfers: Arc::new(Semaphore::new(transfers)) }

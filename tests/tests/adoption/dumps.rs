@@ -113,7 +113,7 @@ proptest! {
     }
 }
 
-/// MySQL writes `\\` for a backslash. PostgreSQL writes `\`, except in `E'...'` and without standard-conforming strings.
+/// MySQL writes `\\` for a backslash. PostgreSQL writes `\`, except in `E'...'` or without standard-conforming strings.
 #[test]
 fn a_backslash_means_what_the_database_of_the_dump_means() {
     let read = |head: &str, values: &str| {

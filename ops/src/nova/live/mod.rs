@@ -279,7 +279,7 @@ struct RowComparison<'a> {
     matter: Vec<usize>,
     /// The UUID that names the row for people.
     uuid: Option<usize>,
-    /// The rows of the first reading that the second has not had yet. A table without a primary key may have equal rows.
+    /// The rows of the first reading that the second has not had yet. Without a primary key, rows may be equal.
     left: HashMap<TextRow, Vec<&'a TextRow>>,
     changes: Vec<LiveChange>,
 }
