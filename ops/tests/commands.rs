@@ -126,6 +126,17 @@ async fn inspect_takes_processes_hosts_and_requests() {
     expectorate::assert_contents("tests/golden/inspect_request.txt", &request);
 }
 
+/// A host reports another name after its machine was renamed.
+#[tokio::test]
+async fn inspect_finds_a_host_by_its_newest_name() {
+    let store = filled().await;
+    log::rename_host(&store, "node-1").await;
+    let (exit, renamed) = inspected(&store, &["host", "node-1"], false).await;
+    assert_eq!(exit, Exit::Yes, "{renamed}");
+    assert!(renamed.contains(&format!("host node-1 ({HOST})")), "{renamed}");
+    assert_eq!(inspected(&store, &["host", "h1"], false).await.0, Exit::No);
+}
+
 #[tokio::test]
 async fn inspect_reports_an_unknown_subject() {
     let store = filled().await;

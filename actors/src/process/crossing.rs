@@ -21,8 +21,9 @@ pub enum GuestSighting {
 impl From<&GuestMigrationState> for GuestSighting {
     fn from(standing: &GuestMigrationState) -> Self {
         match standing.departing {
-            Some(_) => Self::Departing,
-            None => Self::At(standing.presence),
+            // In post-copy, the source has memory that the guest still needs.
+            None if !standing.in_post_copy => Self::At(standing.presence),
+            _ => Self::Departing,
         }
     }
 }
@@ -35,8 +36,10 @@ pub enum GuestLocation {
     /// The guest is at its destination, on or off, and will not run at its source again by itself.
     AtTarget,
     Underway,
-    /// The guest runs on both hosts. The process stops the copy at the source.
+    /// The guest is at its destination, and a copy of it is at its source. The process stops the copy.
     Twice,
+    /// The guest is only at its source, where a broken migration has left it paused. The process resumes it.
+    PausedAtSource,
     /// Neither host can continue the guest. The process starts it again at its destination, which has the newer disks.
     Torn,
     Unknown,
@@ -59,8 +62,15 @@ pub fn judge(source: GuestSighting, target: GuestSighting) -> GuestLocation {
         (At(Running | Paused), At(Running | Paused)) => GuestLocation::Twice,
         (At(Running | Paused), At(Arriving)) => GuestLocation::Underway,
         (At(Running | Paused), At(Absent | Off | Left | Torn) | Down) => GuestLocation::AtSource,
-        // The guest is paused at the moment of the switch-over.
-        (At(Arriving), At(_) | Down) => GuestLocation::Underway,
+        // The migration has paused the guest at its source, and does not run any more. The source's libvirtd restarted
+        // after it had sent everything, and before the destination's answer. Then libvirt leaves the decision to its
+        // caller. A destination without a definition never had the guest.
+        (At(Arriving), At(Running | Paused | Off | Left)) => GuestLocation::Twice,
+        (At(Arriving), At(Absent)) => GuestLocation::PausedAtSource,
+        (At(Arriving), At(Torn)) => GuestLocation::Torn,
+        // The destination soon resumes the guest, or gives it up.
+        (At(Arriving), At(Arriving)) => GuestLocation::Underway,
+        (At(Arriving), Down) => GuestLocation::Unknown,
         (At(Absent | Off | Left), At(Running | Paused)) => GuestLocation::AtTarget,
         (At(Absent | Off | Left), At(Arriving)) => GuestLocation::Underway,
         (At(Absent | Off | Left), At(Torn)) => GuestLocation::Torn,
@@ -109,6 +119,16 @@ mod tests {
         }
     }
 
+    /// A source in post-copy has memory that the guest needs, so its guest is never stopped.
+    #[test]
+    fn a_source_in_post_copy_still_sends_the_guest() {
+        let mut standing = GuestMigrationState::of(Arriving);
+        assert_eq!(GuestSighting::from(&standing), At(Arriving));
+        standing.in_post_copy = true;
+        assert_eq!(GuestSighting::from(&standing), Departing);
+        assert_eq!(judge(Departing, At(Running)), GuestLocation::Underway);
+    }
+
     #[test]
     fn both_reports_decide_together() {
         let cases = [
@@ -131,6 +151,11 @@ mod tests {
             (At(Torn), At(Running), GuestLocation::Torn),
             (At(Off), At(Torn), GuestLocation::Torn),
             (At(Off), At(Arriving), GuestLocation::Underway),
+            (At(Arriving), At(Arriving), GuestLocation::Underway),
+            (At(Arriving), At(Running), GuestLocation::Twice),
+            (At(Arriving), At(Off), GuestLocation::Twice),
+            (At(Arriving), At(Absent), GuestLocation::PausedAtSource),
+            (At(Arriving), Down, GuestLocation::Unknown),
         ];
         for (source, target, verdict) in cases {
             assert_eq!(judge(source, target), verdict, "{source:?} {target:?}");

@@ -28,7 +28,7 @@ use futures::future::BoxFuture;
 use super::crossing::GuestLocation;
 use super::definition::{Definition, StepError, StepRun, steps};
 use super::moving::{self, MovingServer};
-use super::on_the_way::{WATCH, look, mend, migrate};
+use super::on_the_way::{WATCH, look, mend, migrate, resume_at_source};
 use super::{build_volumes, destination, guest, moved_volumes, pinned};
 use crate::hosts::consoles;
 use crate::instance::unsupported::tied_by_devices;
@@ -371,6 +371,7 @@ async fn call_back(work: &StepRun) -> Result<(), StepError> {
                 }
             }
             GuestLocation::Twice => moving::pull(work, subject.moving.source.host).await?,
+            GuestLocation::PausedAtSource => return resume_at_source(work, &subject).await,
             GuestLocation::Torn => mend(work, &subject).await,
             GuestLocation::Unknown => {}
         }

@@ -108,6 +108,14 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
                     );
                 }
             }
+            GuestLocation::PausedAtSource => match resume_at_source(work, &subject).await {
+                Ok(()) => {
+                    return Err(StepError::fatal(500, "Live migration failure: the source host broke it off.", ""));
+                }
+                Err(error) => {
+                    tracing::warn!(server = %work.instance_id(), %error, "resuming a guest at its source failed, retrying");
+                }
+            },
             GuestLocation::Torn => mend(work, &subject).await,
             // The process that deletes the server removes the guest from both hosts. The agent of a host that is down
             // does it later.
@@ -120,6 +128,16 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
         }
         watch.pause(work, &subject, ends.verdict).await;
     }
+}
+
+/// Resumes a guest that a broken migration has left paused at its source. A guest that was paused before stays paused.
+pub(super) async fn resume_at_source(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
+    if !subject.moving.was_active {
+        return Ok(());
+    }
+    tracing::warn!(server = %work.instance_id(), "a live migration has left the guest paused; resuming it at its source");
+    let driver = work.driver(subject.moving.source.host)?;
+    driver.suspension().needed()?.unpause(work.instance_id()).await.map_err(StepError::again)
 }
 
 /// Starts a guest again after post-copy has failed. Neither host can continue the guest, so it starts at its

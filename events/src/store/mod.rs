@@ -3,6 +3,9 @@
 //! Invariants of every back end (see [`conformance`]): an acknowledged append is durable. The revisions of a stream are
 //! 1, 2, 3, ... without gaps, and positions grow. If events have hashes, the hashes form one chain ([`crate::chain`]).
 //! A subscriber sees every event once, in the order of positions.
+//!
+//! A control plane and the operators' commands run on SQLite or PostgreSQL only. Positions there have no gaps, so a
+//! difference of positions is a number of events. Positions on an EventStoreDB server have gaps.
 
 pub mod conformance;
 pub mod criteria;

@@ -100,7 +100,8 @@ pub enum GuestPresence {
     Off,
     /// The guest is off here, because it moved to another host.
     Left,
-    /// The host is receiving the guest's memory; the guest does not run yet.
+    /// A migration has paused the guest. A destination is receiving its memory. A source has sent it; if the guest is
+    /// not `departing` there, the source does not know whether the destination has the guest.
     Arriving,
     Running,
     /// The guest is paused by request.

@@ -67,7 +67,7 @@ impl LibvirtDriver {
             link,
             threads: CallThreads::new(uri, options.workers),
             questions: CallThreads::new(uri, QUESTIONERS),
-            images: ImageFetcher::new(),
+            images: ImageFetcher::new(options.workers),
             volumes: Gates::new(),
             known: Mutex::default(),
             direct_io: Arc::new(AtomicBool::new(true)),

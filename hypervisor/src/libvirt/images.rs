@@ -25,7 +25,7 @@ use crate::options::LibvirtOptions;
 use crate::volumes;
 
 const CALL: &str = "image upload";
-/// The number of concurrent uploads per host. By default a host has more threads, so that other calls continue.
+/// The number of concurrent uploads per host, if the host has more threads. An upload holds a thread until its end.
 const TRANSFERS: usize = 2;
 /// How long a caller waits for another caller's upload of the same image.
 const UPLOAD_LIMIT: Duration = Duration::from_hours(1);
@@ -37,8 +37,10 @@ pub(super) struct ImageFetcher {
 }
 
 impl ImageFetcher {
-    pub(super) fn new() -> Self {
-        Self { gates: Gates::new(), transfers: Arc::new(Semaphore::new(TRANSFERS)) }
+    /// `threads` is the number of the host's threads. Uploads leave one of them to other calls.
+    pub(super) fn new(threads: usize) -> Self {
+        let transfers = threads.saturating_sub(1).clamp(1, TRANSFERS);
+        Self { gates: Gates::new(), transfers: Arc::new(Semaphore::new(transfers)) }
     }
 
     /// Prevents uploads of this content until the permit is dropped.
@@ -209,5 +211,17 @@ async fn pass_on(chunks: &mpsc::Sender<Chunk>, chunk: Chunk, stall: Duration) ->
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(UploadFailure::HostStopped),
         Err(_) => Err(UploadFailure::Stalled),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_leave_a_thread_to_other_calls() {
+        for (threads, uploads) in [(2, 1), (3, 2), (8, 2)] {
+            assert_eq!(ImageFetcher::new(threads).transfers.available_permits(), uploads, "{threads} threads");
+        }
     }
 }

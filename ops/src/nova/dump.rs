@@ -44,14 +44,23 @@ type SyntaxError = (usize, String);
 
 /// Reads the text of a dump.
 pub fn parse(text: &str) -> Result<TablesInMemory, SyntaxError> {
-    let mut reader = DumpReader { text, at: 0, tables: TablesInMemory::default() };
+    let mut reader = DumpReader { text, at: 0, escapes: !is_of_postgresql(text), tables: TablesInMemory::default() };
     while reader.statement()? {}
     Ok(reader.tables)
+}
+
+/// Whether the comment at the beginning is that of `pg_dump` or `pg_dumpall`.
+fn is_of_postgresql(text: &str) -> bool {
+    let mut head = text.lines().take_while(|line| line.is_empty() || line.starts_with("--"));
+    head.any(|line| line.starts_with("-- PostgreSQL database "))
 }
 
 struct DumpReader<'a> {
     text: &'a str,
     at: usize,
+    /// Whether a backslash in a quoted text introduces a special character. In a dump of PostgreSQL it means itself,
+    /// unless the dump sets `standard_conforming_strings = off`.
+    escapes: bool,
     tables: TablesInMemory,
 }
 
@@ -117,6 +126,8 @@ impl DumpReader<'_> {
             self.insert()?;
         } else if self.eat("COPY ") {
             return self.copy().map(|()| true);
+        } else if self.eat("SET standard_conforming_strings = ") {
+            self.escapes = !self.eat("on");
         }
         self.end()?;
         Ok(true)
@@ -160,14 +171,27 @@ impl DumpReader<'_> {
         if self.eat(".") { self.name() } else { Ok(name) }
     }
 
-    /// Reads a quoted text. A doubled quote means one quote. In MySQL, a backslash introduces a special character.
+    /// Whether a backslash introduces a special character in the quoted text that begins here. In PostgreSQL's `E'...'`
+    /// it always does.
+    fn escapes_here(&self) -> bool {
+        let mut before = self.text.get(..self.at).unwrap_or_default().chars().rev();
+        let has_mark = matches!(before.next(), Some('E' | 'e'));
+        let is_word = before.next().is_some_and(|c| c.is_alphanumeric() || c == '_');
+        match self.peek() {
+            Some('`') => false,
+            Some('\'') => self.escapes || (has_mark && !is_word),
+            _ => self.escapes,
+        }
+    }
+
+    /// Reads a quoted text. A doubled quote means one quote.
     fn quoted(&mut self) -> Result<String, SyntaxError> {
-        let begun = self.at;
+        let (begun, escapes) = (self.at, self.escapes_here());
         let Some(quote) = self.take() else { return self.fail("a text is missing") };
         let mut text = String::new();
         while let Some(next) = self.take() {
             match next {
-                '\\' if quote != '`' => match self.take() {
+                '\\' if escapes => match self.take() {
                     Some('n') => text.push('\n'),
                     Some('r') => text.push('\r'),
                     Some('t') => text.push('\t'),
@@ -314,6 +338,9 @@ impl DumpReader<'_> {
     fn value(&mut self) -> Result<Option<String>, SyntaxError> {
         if self.eat("_binary ") {
             self.skip()?;
+        }
+        if self.rest().get(..2).is_some_and(|start| start.eq_ignore_ascii_case("E'")) {
+            self.at += 1;
         }
         if self.peek() == Some('\'') {
             return self.quoted().map(Some);

@@ -50,6 +50,26 @@ fn a_damaged_image_does_not_stop_a_restore() {
         let lost = client.get(&format!("/image/v2/images/{}/file", goods.image)).unwrap();
         assert_ne!(lost.status, 200, "the damaged image is served: {}", lost.body);
     });
+    damaged_keys_are_left_out_on_request(&dir);
+}
+
+/// Damaged keys stop a restore, because another copy of the backup may have them. The option restores without them.
+fn damaged_keys_are_left_out_on_request(dir: &str) {
+    let found = files(&Path::new(dir).join("keys"));
+    let [keys] = &found[..] else { panic!("{found:?}") };
+    let mut bytes = std::fs::read(keys).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(keys, bytes).unwrap();
+    let target = Cloud::new(FLEET);
+    let (code, text) = target.command(&["backup", "restore", dir]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("was changed after it was written: restore from another copy"), "{text}");
+    // The exit code tells of the damaged image and the damaged manifest.
+    let (code, text) = target.command(&["backup", "restore", dir, "--without-keys"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("the keys of personal fields are left out"), "{text}");
+    let text = done(target.command(&["audit", "verify"]));
+    assert!(text.contains("the log is whole") && text.contains("events cannot be read"), "{text}");
 }
 
 /// A prune removes the oldest backups, and the images that only these backups have. The log still begins at its first

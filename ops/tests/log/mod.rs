@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use chronova_events::envelope::{Cause, Meta, NewEvent, StreamId, Timestamp};
-use chronova_events::host::{self, HostEvent, Registered};
+use chronova_events::host::{self, CapabilitiesChanged, HostEvent, Registered};
 use chronova_events::ids::{EventId, HostId, InstanceId, ProcessId, RequestId};
 use chronova_events::instance::{self, *};
 use chronova_events::ledger::{Allocation, Claimed, LedgerEvent, Released};
@@ -183,6 +183,17 @@ async fn afterwards(log: &mut Writer) {
     log.put(2_000, of(WEB), InstanceEvent::from(asked), &user).await;
     let meta = user.by_process(by, None);
     log.put(1, run(by), started(by, Task::Power { instance: id(WEB), action: PowerAction::Start }), &meta).await;
+}
+
+/// Gives the host another name.
+pub(crate) async fn rename_host(store: &Arc<MemoryStore>, hostname: &str) {
+    let report = host::samples().into_iter().find_map(|event| match event {
+        HostEvent::CapabilitiesChanged(report) => Some(report),
+        _ => None,
+    });
+    let renamed = CapabilitiesChanged { hostname: hostname.to_owned(), ..report.unwrap() };
+    let event = NewEvent::new(HostEvent::from(renamed), Timestamp(NOON), &system("host-watch", 0xb3));
+    store.append(&StreamId::new("host", HOST), Expected::Any, vec![event]).await.unwrap();
 }
 
 /// Appends a later event to the log.

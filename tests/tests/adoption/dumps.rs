@@ -52,6 +52,23 @@ fn postgres(name: &str, table: &NovaTable) -> String {
     text
 }
 
+/// A table as `pg_dump --inserts` writes it.
+fn postgres_inserts(name: &str, table: &NovaTable) -> String {
+    let mut text =
+        "--\n-- PostgreSQL database dump\n--\n\n\\restrict k\n\nSET standard_conforming_strings = on;\n".to_owned();
+    let columns: Vec<String> = table.columns.iter().map(|column| format!("    {column} text")).collect();
+    let _ = writeln!(text, "CREATE TABLE public.{name} (\n{}\n);\n", columns.join(",\n"));
+    for row in &table.rows {
+        let value = |value: &Option<String>| match value {
+            None => "NULL".to_owned(),
+            Some(text) => format!("'{}'", text.replace('\'', "''")),
+        };
+        let values = row.iter().map(value).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "INSERT INTO public.{name} VALUES ({values});");
+    }
+    text
+}
+
 fn tables() -> impl Strategy<Value = NovaTable> {
     let value = proptest::option::of("[ -~\n\t\r'\\\\äöü;(),`\"\u{1F600}]{0,12}");
     (1_usize..5).prop_flat_map(move |columns| {
@@ -78,6 +95,14 @@ proptest! {
         prop_assert_eq!(&read.0["second"], &other);
     }
 
+    #[test]
+    fn a_dump_of_postgresql_with_inserts_is_read_as_it_was_written(table in tables(), other in tables()) {
+        let text = postgres_inserts("first", &table) + &postgres_inserts("second", &other);
+        let read = dump::parse(&text).map_err(|(at, reason)| TestCaseError::fail(format!("{at}: {reason}\n{text}")))?;
+        prop_assert_eq!(&read.0["first"], &table);
+        prop_assert_eq!(&read.0["second"], &other);
+    }
+
     /// A damaged dump is read or refused; the reader never panics.
     #[test]
     fn a_damaged_dump_is_read_or_refused(table in tables(), cut in 0_usize..400, with in "[ -~\n]{0,6}") {
@@ -85,6 +110,28 @@ proptest! {
         let at = (0..=cut.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let _ = dump::parse(&format!("{}{with}{}", &text[..at], &text[at..]));
         let _ = dump::parse(&format!("{}{with}", &text[..at]));
+    }
+}
+
+/// MySQL writes `\\` for a backslash. PostgreSQL writes `\`, except in `E'...'` or without standard-conforming strings.
+#[test]
+fn a_backslash_means_what_the_database_of_the_dump_means() {
+    let read = |head: &str, values: &str| {
+        let text = format!("{head}\nCREATE TABLE t (a text, b text);\nINSERT INTO t VALUES ({values});\n");
+        let read = dump::parse(&text).unwrap_or_else(|(at, reason)| panic!("{at}: {reason}\n{text}"));
+        let [row] = &read.0["t"].rows[..] else { panic!("{:?}", read.0["t"]) };
+        row.iter().map(|value| value.clone().unwrap()).collect::<Vec<_>>()
+    };
+    let pg = "--\n-- PostgreSQL database dump\n--\n";
+    assert_eq!(read(pg, r"'C:\', 'x''y'"), [r"C:\", "x'y"]);
+    assert_eq!(read(pg, r"E'C:\\', e'x\'y'"), [r"C:\", "x'y"]);
+    assert_eq!(read(&format!("{pg}SET standard_conforming_strings = on;"), r"'a\', 'b'"), [r"a\", "b"]);
+    assert_eq!(read(&format!("{pg}SET standard_conforming_strings = off;"), r"'a\\', 'b'"), [r"a\", "b"]);
+    // A statement that is skipped ends at its own semicolon.
+    assert_eq!(read(&format!(r"{pg}COMMENT ON TABLE t IS 'ends in \';"), "'a', 'b'"), ["a", "b"]);
+    assert_eq!(read(&format!(r"{pg}COMMENT ON TABLE t IS E'it\'s; so';"), "'a', 'b'"), ["a", "b"]);
+    for head in ["-- MySQL dump 10.13", "/*M!999999\\- enable the sandbox mode */ \n-- MariaDB dump 10.19", ""] {
+        assert_eq!(read(head, r"'C:\\', 'x\'y'"), [r"C:\", "x'y"], "{head}");
     }
 }
 

@@ -127,6 +127,9 @@ pub struct BackupRestoreArgs {
     /// Restore the state as of this position or time [default: the newest backup]
     #[arg(long, value_name = "POSITION|TIME")]
     pub at: Option<AsOf>,
+    /// Restore without the keys of personal fields, if they are damaged: nobody can read these fields any more
+    #[arg(long)]
+    pub without_keys: bool,
 }
 
 /// Refuses URLs: the mistake would otherwise become a folder with a strange name.

@@ -4,8 +4,8 @@
 //! and the same command begins the restore again. The directory is locked meanwhile, so that two restores cannot mix.
 //!
 //! A damaged image or secret does not stop a restore, and neither does a damaged manifest if another backup is whole.
-//! The rest is restored, and the command reports the damage. A damaged log stops the restore, and so do damaged keys of
-//! the personal fields.
+//! The rest is restored, and the command reports the damage. A damaged log stops the restore. So do damaged keys of the
+//! personal fields, unless the operator gives them up: another copy of the backup may have them.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read as _, Write};
@@ -82,8 +82,10 @@ pub(super) async fn run(
     let bound = RestoreBound::of(args, newest, now)?;
     let data = &place.data;
     let _locked = begin_in(data)?;
-    if let Some(keys) = keys(folder, &backups)? {
-        take(&folder.keys(), &data.0, &keys, KEYS)?;
+    if args.without_keys {
+        writeln!(out, "the keys of personal fields are left out: nobody can read these fields in the restored log")?;
+    } else {
+        take_keys(folder, data, &backups)?;
     }
     let end = write_log(folder, data, newest, bound)?;
     let files = take_files(folder, data, &backups, end, &mut damages)?;
@@ -100,6 +102,18 @@ pub(super) async fn run(
         writeln!(out, "DAMAGE  {damage}")?;
     }
     Ok(if damages.is_empty() { Exit::Yes } else { Exit::No })
+}
+
+/// Copies the keys of the personal fields. If they are damaged, the failure names the option that leaves them out.
+fn take_keys(folder: &BackupFolder, data: &DataDir, backups: &[BackupManifest]) -> Result<(), CommandFailure> {
+    let Some(keys) = keys(folder, backups)? else { return Ok(()) };
+    take(&folder.keys(), &data.0, &keys, KEYS).map_err(|failure| match failure {
+        full if full.is_full() => full,
+        damaged => CommandFailure::Usage(format!(
+            "{damaged}: restore from another copy of the backup; if no copy has whole keys, --without-keys restores \
+             everything but the personal fields"
+        )),
+    })
 }
 
 /// The newest keys. They have all older ones, except those that an erasure has destroyed since. If the newest manifest

@@ -27,6 +27,7 @@ pub(super) enum StorySubject {
 pub(super) struct InspectIndex {
     /// All servers with their newest names, including deleted ones.
     pub servers: BTreeMap<InstanceId, Named>,
+    /// All hosts with their newest names, including deregistered ones.
     pub hosts: BTreeMap<HostId, String>,
     pub processes: BTreeMap<ProcessId, Task>,
 }
@@ -69,6 +70,11 @@ impl InspectIndex {
             }
             Event::HostEvent(HostEvent::Registered(host)) => {
                 self.hosts.insert(host.host, host.hostname.clone());
+            }
+            Event::HostEvent(HostEvent::CapabilitiesChanged(host)) => {
+                if let Some(name) = recorded.stream.key().parse().ok().and_then(|id| self.hosts.get_mut(&id)) {
+                    name.clone_from(&host.hostname);
+                }
             }
             Event::ProcessEvent(ProcessEvent::Started(started)) => {
                 self.processes.insert(started.process, started.task.clone());

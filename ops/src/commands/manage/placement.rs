@@ -367,12 +367,9 @@ fn tell_host(
 }
 
 impl UnmirroredHosts {
-    /// Prints the failed updates, or else the other reasons. As in Nova, the last printed reason decides the exit code.
+    /// Prints every reason; the last printed one decides the exit code. Nova ends at the first failed update, and tells
+    /// no other reason. This cloud has tried all hosts by now, so only the exit code is Nova's.
     fn tell(&self, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
-        if !self.failed.is_empty() {
-            writeln!(out, "Failed updating provider aggregates for host ({})", self.failed.join(","))?;
-            return Ok(3);
-        }
         let mut code = 0;
         if !self.unknown.is_empty() {
             writeln!(
@@ -392,6 +389,42 @@ impl UnmirroredHosts {
             )?;
             code = 6;
         }
+        if !self.failed.is_empty() {
+            writeln!(out, "Failed updating provider aggregates for host ({})", self.failed.join(","))?;
+            code = 3;
+        }
         Ok(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// The exit code and the output for these hosts of an aggregate, as the API describes them.
+    fn told(hosts: &[Value]) -> (ManageExit, String) {
+        let (mut missing, mut out) = (UnmirroredHosts::default(), Vec::new());
+        for host in hosts {
+            tell_host(host, &json!({"name": "rack-1", "uuid": "a"}), false, &mut missing, &mut out).unwrap();
+        }
+        let code = missing.tell(&mut out).unwrap();
+        (code, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_failed_update_hides_no_other_reason() {
+        let good = json!({"name": "h1", "known": true, "mirrored": true, "provider": "p"});
+        let unknown = json!({"name": "h2", "known": false, "mirrored": null, "provider": null});
+        let without_provider = json!({"name": "h3", "known": true, "mirrored": null, "provider": null});
+        let failed = json!({"name": "h4", "known": true, "mirrored": false, "provider": "q"});
+        assert_eq!(told(std::slice::from_ref(&good)), (0, String::new()));
+        assert_eq!(told(&[good, unknown.clone()]).0, 5);
+        assert_eq!(told(std::slice::from_ref(&without_provider)).0, 6);
+        let (code, text) = told(&[failed, unknown, without_provider]);
+        assert_eq!(code, 3);
+        for words in ["Missing: h2", "the following hosts: h3.", "Failed updating provider aggregates for host (h4)"] {
+            assert!(text.contains(words), "{words} is not in {text}");
+        }
     }
 }

@@ -79,9 +79,10 @@ section! {
                    to clouds.yaml (mode 0600) in the data directory.",
         }
         driver_threads: u32 => drivers.libvirt.workers by Whole {
-            min: Some(1.0), max: Some(256.0),
-            help: "Calls to one compute host that may be under way at the same time. A call to libvirt blocks a \
-                   thread. Each host has its own threads, so a hanging libvirtd blocks only calls to its own host.",
+            min: Some(2.0), max: Some(256.0),
+            help: "Calls that change one compute host and may be under way at the same time. A call to libvirt blocks a \
+                   thread, an upload of an image for as long as it lasts. Uploads leave one thread free. Each host \
+                   has its own threads, so a hanging libvirtd blocks only calls to its own host.",
         }
         driver_timeout: u32 => drivers.libvirt.call_deadline by Seconds {
             min: Some(1.0), unit: "seconds",

@@ -273,32 +273,36 @@ impl LiveDatabase {
 struct RowComparison<'a> {
     table: &'static str,
     before: &'a NovaTable,
-    /// The positions of the key, and of the columns that matter.
+    /// The positions of the primary key, of the columns that find a row again, and of those that matter.
+    primary: Vec<usize>,
     key: Vec<usize>,
     matter: Vec<usize>,
     /// The UUID that names the row for people.
     uuid: Option<usize>,
-    left: HashMap<TextRow, &'a TextRow>,
+    /// The rows of the first reading that the second has not had yet. Without a primary key, rows may be equal.
+    left: HashMap<TextRow, Vec<&'a TextRow>>,
     changes: Vec<LiveChange>,
 }
 
 impl<'a> RowComparison<'a> {
     fn new(table: &NovaTableUse, known: &LiveTable, before: &'a NovaTable) -> Self {
         let at = |name: &str| known.columns.iter().position(|column| column == name);
-        // A table without a primary key is compared row by row as a whole.
-        let all = (0..known.columns.len()).collect::<Vec<_>>();
-        let key: Vec<usize> = known.key.iter().filter_map(|name| at(name)).collect();
-        let key = if key.is_empty() { all.clone() } else { key };
         let restless = |at: &usize| table.restless.iter().any(|name| *name == known.columns[*at]);
-        let matter = all.into_iter().filter(|at| !restless(at)).collect();
-        let left = before.rows.iter().map(|row| (key.iter().map(|at| row[*at].clone()).collect(), row)).collect();
+        let matter: Vec<usize> = (0..known.columns.len()).filter(|at| !restless(at)).collect();
+        let primary: Vec<usize> = known.key.iter().filter_map(|name| at(name)).collect();
+        // Without a primary key, a row is found again by all that matters in it.
+        let key = if primary.is_empty() { matter.clone() } else { primary.clone() };
+        let mut left: HashMap<TextRow, Vec<&TextRow>> = HashMap::new();
+        for row in &before.rows {
+            left.entry(key.iter().map(|at| row[*at].clone()).collect()).or_default().push(row);
+        }
         let uuid = at("instance_uuid").or_else(|| at("uuid")).or_else(|| at("consumer_id"));
-        Self { table: table.name, before, key, matter, uuid, left, changes: Vec::new() }
+        Self { table: table.name, before, primary, key, matter, uuid, left, changes: Vec::new() }
     }
 
     fn compare(&mut self, row: &[Option<String>]) {
         let key: TextRow = self.key.iter().map(|at| row[*at].clone()).collect();
-        match self.left.remove(&key) {
+        match self.left.get_mut(&key).and_then(Vec::pop) {
             None => self.note(row, "was added".to_owned()),
             Some(old) => {
                 let differ = self.matter.iter().filter(|at| old[**at] != row[**at]);
@@ -313,17 +317,59 @@ impl<'a> RowComparison<'a> {
 
     fn note(&mut self, row: &[Option<String>], change: String) {
         let text = |at: &usize| row[*at].as_deref().unwrap_or("NULL").to_owned();
-        let mut words: Vec<String> = self.key.iter().map(text).collect();
-        words.extend(self.uuid.filter(|at| !self.key.contains(at)).as_ref().map(|at| format!("({})", text(at))));
+        let mut words: Vec<String> = self.primary.iter().map(text).collect();
+        words.extend(self.uuid.filter(|at| !self.primary.contains(at)).as_ref().map(|at| format!("({})", text(at))));
+        if words.is_empty() {
+            words.push("a row".to_owned());
+        }
         self.changes.push(LiveChange { table: self.table, row: words.join(" "), change });
     }
 
     fn end(mut self) -> Vec<LiveChange> {
-        let mut removed: Vec<&TextRow> = std::mem::take(&mut self.left).into_values().collect();
+        let mut removed: Vec<&TextRow> = std::mem::take(&mut self.left).into_values().flatten().collect();
         removed.sort();
         for row in removed {
             self.note(row, "was removed".to_owned());
         }
         self.changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::nova::schema::CELL_TABLES;
+
+    fn rows(texts: &[&str]) -> Vec<TextRow> {
+        texts.iter().map(|row| row.split(' ').map(|value| Some(value.to_owned())).collect()).collect()
+    }
+
+    /// The changes between two readings of Nova's table `services`.
+    fn changes(key: &[&str], before: &[&str], after: &[&str]) -> Vec<String> {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let known = LiveTable { columns: owned(&["id", "host", "report_count"]), key: owned(key) };
+        let before = NovaTable { columns: known.columns.clone(), rows: rows(before) };
+        let services = CELL_TABLES.iter().find(|table| table.name == "services").unwrap();
+        let mut comparison = RowComparison::new(services, &known, &before);
+        for row in rows(after) {
+            comparison.compare(&row);
+        }
+        comparison.end().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_row_is_compared_with_the_one_of_its_primary_key() {
+        let changed = changes(&["id"], &["1 h1 5", "2 h2 5", "3 h3 5"], &["4 h4 1", "3 h9 5", "2 h2 6"]);
+        assert_eq!(changed, ["services 4 was added", "services 3 changed: host", "services 1 was removed"]);
+    }
+
+    #[test]
+    fn equal_rows_without_a_primary_key_are_counted() {
+        let twice = ["1 h1 5", "1 h1 5"];
+        assert!(changes(&[], &twice, &twice).is_empty());
+        assert!(changes(&[], &twice, &["1 h1 6", "1 h1 7"]).is_empty(), "a heartbeat does not matter");
+        assert_eq!(changes(&[], &twice, &["1 h1 5"]), ["services a row was removed"]);
+        assert_eq!(changes(&[], &twice, &["1 h1 5", "1 h1 5", "1 h1 5"]), ["services a row was added"]);
     }
 }

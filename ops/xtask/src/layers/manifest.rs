@@ -18,9 +18,9 @@ pub(crate) fn check(file: &Text) -> Vec<Finding> {
     let allowed = may_import(package);
     let mut findings = Vec::new();
     for (number, line) in file.text.lines().enumerate() {
-        let name = line.split(['=', '.', ' ']).next().unwrap_or_default().replace('-', "_");
-        let assigns = line.contains('=') && (name.starts_with("chronova_") || name == "chronova");
-        if assigns && !allowed.contains(&name.as_str()) {
+        let name = dependency(line).unwrap_or_default();
+        let is_ours = name.starts_with("chronova_") || name == "chronova";
+        if is_ours && !allowed.contains(&name.as_str()) {
             findings.push(Finding {
                 path: file.path.clone(),
                 line: number + 1,
@@ -30,4 +30,20 @@ pub(crate) fn check(file: &Text) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The crate that a line of a manifest makes a dependency: `x = { ... }`, `x.workspace = true`, `[dependencies.x]`, or
+/// `y = { package = "x" }`. Also gives the keys of other lines, which are no crates of ours.
+fn dependency(line: &str) -> Option<String> {
+    let line = line.trim();
+    let name = |text: &str| text.trim().trim_matches(['"', '\'']).replace('-', "_");
+    if let Some(header) = line.strip_prefix('[') {
+        let (_, rest) = header.split_once("dependencies.")?;
+        return rest.split(']').next().map(name);
+    }
+    if let Some(package) = line.split_once("package").and_then(|(_, rest)| rest.trim_start().strip_prefix('=')) {
+        return package.split(['"', '\'']).nth(1).map(name);
+    }
+    let (key, _) = line.split_once('=')?;
+    key.split('.').find(|part| !part.ends_with("dependencies")).map(name)
 }

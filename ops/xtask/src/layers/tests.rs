@@ -116,6 +116,17 @@ fn allowed_snippets_cause_no_finding() {
 fn manifests_keep_to_the_table() {
     assert_eq!(broken("events/Cargo.toml", "[dependencies]\nchronova-actors.workspace = true\n"), ["manifests"]);
     assert_eq!(broken("hypervisor/Cargo.toml", "chronova-web = { path = \"../web\" }\n"), ["manifests"]);
+    for other in [
+        "[dependencies.chronova-actors]\nworkspace = true\n",
+        "[dev-dependencies.\"chronova-actors\"]\npath = \"../actors\"\n",
+        "[target.'cfg(unix)'.dependencies.chronova-actors]\nworkspace = true\n",
+        "[dependencies]\n  \"chronova-actors\" = { workspace = true }\n",
+        "[dependencies]\nshell = { path = \"../actors\", package = \"chronova-actors\" }\n",
+        "[dependencies.shell]\npackage=\"chronova-actors\"\n",
+        "dependencies.chronova-actors.workspace = true\n",
+    ] {
+        assert_eq!(broken("events/Cargo.toml", other), ["manifests"], "{other}");
+    }
     assert_eq!(
         broken("hypervisor/Cargo.toml", "name = \"chronova-hypervisor\"\nchronova-events.workspace = true\n"),
         [""; 0]
