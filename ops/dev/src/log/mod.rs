@@ -20,7 +20,7 @@ pub(super) struct LogBenchArgs {
     /// Appends in one run, for each number of writers [default: about two seconds' worth on a fast disk]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     appends: Option<u32>,
-    /// Events of the logs that are rebuilt and restarted with, smallest first; 0 leaves this out
+    /// Numbers of events in the logs whose rebuild and restart are measured, smallest first; 0 leaves this out
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000_000_u64], value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
     events: Vec<u64>,
     /// Only the logs of --events, no appends

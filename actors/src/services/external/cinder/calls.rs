@@ -148,7 +148,7 @@ impl CinderVolumes {
                 None => return Ok(all),
             }
         }
-        tracing::warn!(most = PAGE * MOST_PAGES, key, "a list of Cinder's is longer than what is read of it");
+        tracing::warn!(most = PAGE * MOST_PAGES, key, "a list of Cinder's has more items than Chronova reads");
         Ok(all)
     }
 }
