@@ -49,8 +49,8 @@ pub(super) fn run(common: &Common, args: &LogBenchArgs) -> Result<BenchReport> {
         let more = [
             "rebuild.N: a log of N events from the disk, decoded, into all read models; .sqlite: its rows, read by SQLite",
             "restart.N: log and checkpoint until requests could be answered; .disk: the bytes of the checkpoint",
-            "restart.N.killed: the same with a checkpoint that is as old as one can be, as after a kill",
-            "as-of.N: all servers at a moment as far behind a checkpoint as can be, once that checkpoint is loaded",
+            "restart.N.killed: the same after a kill, with the oldest checkpoint that a kill can leave",
+            "as-of.N: all servers at the position that is farthest after a checkpoint, once that checkpoint is loaded",
         ];
         report.notes.extend(more.map(str::to_owned));
     }
