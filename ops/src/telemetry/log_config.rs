@@ -126,7 +126,7 @@ mod tests {
         for (rest, words) in [
             ("", "has no section [handler_x]"),
             ("[handler_x]\nclass = handlers.SMTPHandler\n", "SMTPHandler"),
-            ("[handler_x]\nclass = FileHandler\nargs = ()\n", "name none"),
+            ("[handler_x]\nclass = FileHandler\nargs = ()\n", "name no file"),
         ] {
             let error = of(&format!("{root}{rest}")).unwrap_err();
             assert!(error.contains(words), "{error}");
