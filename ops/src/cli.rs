@@ -48,7 +48,7 @@ enum Command {
     /// Write the changes since an adoption for another control plane.
     #[command(subcommand)]
     Export(ExportSubcommand),
-    /// List the events of the log, export, archive or erase parts of it; works beside a running server.
+    /// List the events of the log; export, archive, verify or erase parts of it.
     Audit(Audit),
     /// Show the history of a server, a process, a host or a request: who, what, when, why, how long.
     Inspect {
@@ -154,8 +154,8 @@ enum AuditAction {
         #[command(flatten)]
         args: commands::verify::VerifyArgs,
     },
-    /// Print the newest position and its hash: kept elsewhere, the hash proves later that no event up to it was
-    /// changed.
+    /// Print the newest position and its hash. If you keep both elsewhere, they prove later that nobody changed an
+    /// event up to that position.
     Head {
         #[command(flatten)]
         place: ConfigPaths,

@@ -232,7 +232,7 @@ fn what_cannot_be_restored_is_refused() {
     let (end, empty) = (head(&cloud), Cloud::new(FLEET));
     refused(&empty, &["backup", "restore", &dir, "--at", &(end + 1_000).to_string()], "the newest backup ends at");
     refused(&empty, &["backup", "restore", &dir, "--at", "2999-01-01"], "the newest backup was made at");
-    refused(&empty, &["backup", "restore", &dir, "--at", "2001-01-01"], "no event of the backups is so old");
+    refused(&empty, &["backup", "restore", &dir, "--at", "2001-01-01"], "all events in the backups are newer");
     // A restored cloud writes a log of its own, which must not continue the backups of the original log.
     cloud.furnish();
     done(cloud.command(&["backup", "create", &dir]));

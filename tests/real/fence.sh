@@ -24,25 +24,25 @@ stays() { local n; for n in 1 2 3 4 5; do seen "$1" "$2" || return 1; sleep 1; d
 expect "the running control plane is backed up" "$CHRONOVA_BIN" backup create "$WORK/backups" --data-dir "$DATA" --config-file "$CONF"
 expect "the backup is restored beside it" "$CHRONOVA_BIN" backup restore "$WORK/backups" --data-dir "$OTHER" --config-file "$CONF"
 expect "the restored control plane starts" other_start
-within 30 "it sees the host down" seen "$OTHER_URL" down
-like "it says how to take the host" "$(cat "$WORK/other.log")" 'another copy of this log drives the host.*chronova host claim'
-expect "it stays refused" stays "$OTHER_URL" down
+within 30 "the restored control plane sees the host down" seen "$OTHER_URL" down
+like "the restored control plane says how to take the host" "$(cat "$WORK/other.log")" 'another copy of this log drives the host.*chronova host claim'
+expect "the host keeps refusing the restored control plane" stays "$OTHER_URL" down
 expect "the original drives the host" seen "$URL" up
 
 like "an operator claims the host" "$("$CHRONOVA_BIN" host claim --all --data-dir "$OTHER" --config-file "$CONF" 2>&1)" 'claimed for generation'
 within 30 "the restored control plane drives the host" seen "$OTHER_URL" up
-within 30 "the original has let go of it" seen "$URL" down
-like "the original says why" "$(cat "$WORK/chronova.log")" 'another copy of this log drives the host'
+within 30 "the original has let go of the host" seen "$URL" down
+like "the original says why the host refuses it" "$(cat "$WORK/chronova.log")" 'another copy of this log drives the host'
 
 like "the original takes the host back" "$("$CHRONOVA_BIN" host claim --all --data-dir "$DATA" --config-file "$CONF" 2>&1)" 'claimed for generation'
 within 30 "the original drives the host again" seen "$URL" up
-within 30 "the restored one has let go of it" seen "$OTHER_URL" down
+within 30 "the restored control plane has let go of the host" seen "$OTHER_URL" down
 
 cli() { local what=$1; shift; "$CHRONOVA_BIN" host "$what" --data-dir "$DATA" --config-file "$CONF" "$@" 2>&1; }
 like "a host that takes servers is not removed" "$(cli remove "$(hostname)")" 'takes new servers'
-expect "its service is disabled" os compute service set --disable "$(hostname)" nova-compute
-like "then it is removed while the server runs" "$(cli remove "$(hostname)")" 'is removed'
+expect "the service of the host is disabled" os compute service set --disable "$(hostname)" nova-compute
+like "the disabled host is removed while the control plane runs" "$(cli remove "$(hostname)")" 'is removed'
 same "no host is left" "$(os hypervisor list -f value -c ID 2>/dev/null)" ''
-like "it is added again" "$(cli add "${HYPERVISORS:-qemu:///system}")" 'is added'
+like "the host is added again" "$(cli add "${HYPERVISORS:-qemu:///system}")" 'is added'
 within 30 "the original drives the host that was added" seen "$URL" up
 verdict

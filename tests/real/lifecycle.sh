@@ -64,7 +64,7 @@ within 60 "the second guest does not see the network card any more" eval '! card
 
 # ------------------------------------------------------------------------------------------------------------- a rescue
 
-expect "the first guest writes a word on its disk that the image does not have" mark "$ONE" own
+expect "the first guest writes a word that the image does not have" mark "$ONE" own
 expect "a rescue of the first server from the image is requested" did server rescue --image life-image life-one
 within 90 "the first server is in rescue" is life-one RESCUE
 # While the first guest boots, the second one is paused and suspended.

@@ -54,7 +54,7 @@ pub(super) fn check_tpm(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     match (model, version) {
         (None | Some("tpm-tis"), _) | (Some("tpm-crb"), TpmVersion::V2_0) => Ok(()),
         (Some("tpm-crb"), TpmVersion::V1_2) => {
-            Err("TPM model tpm-crb works with version 2.0 alone: set tpm-tis, or version 2.0.".to_owned())
+            Err("TPM model tpm-crb works only with version 2.0: set tpm-tis, or version 2.0.".to_owned())
         }
         (Some(other), _) => Err(format!("TPM model {other} is invalid. It must be tpm-tis or tpm-crb.")),
     }

@@ -64,8 +64,8 @@ fn a_tpm_has_a_version_and_a_model_that_fits_it() {
     assert_eq!(asked(&[("hw:tpm_version", "2.0"), ("hw:tpm_model", "tpm-crb")], &[("hw_tpm_version", "2.0")]), Ok(()));
     assert_eq!(asked(&[], &[("hw_tpm_version", "1.2"), ("hw_tpm_model", "tpm-tis")]), Ok(()));
     says(&[("hw:tpm_version", "2.0")], &[("hw_tpm_version", "1.2")], "both have to be the same");
-    says(&[("hw:tpm_version", "1.2"), ("hw:tpm_model", "tpm-crb")], &[], "version 2.0 alone");
-    says(&[("hw:tpm_version", "1.2")], &[("hw_tpm_model", "tpm-crb")], "version 2.0 alone");
+    says(&[("hw:tpm_version", "1.2"), ("hw:tpm_model", "tpm-crb")], &[], "only with version 2.0");
+    says(&[("hw:tpm_version", "1.2")], &[("hw_tpm_model", "tpm-crb")], "only with version 2.0");
     says(&[], &[("hw_tpm_model", "tpm-tis")], "without a TPM version");
     says(&[], &[("hw_tpm_version", "3.0")], "1.2 or 2.0");
     let of = |specs: Pairs<'_>, properties: Pairs<'_>| tpm_version(&flavor(specs), Some(&image(properties)));

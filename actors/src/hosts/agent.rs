@@ -517,12 +517,19 @@ impl Agent {
             ResyncAction::Pull => {
                 tracing::info!(host = %member.hostname, %instance, "switching off a guest that is being evacuated");
                 if let Err(error) = self.driver.stop(instance, StopMode::Hard).await {
-                    tracing::warn!(host = %member.hostname, %instance, %error, "powering off a guest that is being evacuated failed, retrying");
+                    tracing::warn!(
+                        host = %member.hostname, %instance, %error,
+                        "cannot power off a guest that is being evacuated, retrying"
+                    );
                 }
             }
             ResyncAction::Reap => self.reap(member, instance).await,
             ResyncAction::Doubt => {
-                tracing::warn!(host = %member.hostname, %instance, "another copy of this log drove its hosts, and this log has the guest's server elsewhere: it may have moved meanwhile, leaving the guest alone");
+                tracing::warn!(
+                    host = %member.hostname, %instance,
+                    "this log has the guest's server on another host, but another copy of the log may have moved the \
+                     server: leaving the guest alone"
+                );
             }
             ResyncAction::Report => {
                 tracing::warn!(host = %member.hostname, %instance, "unknown guest on the host, leaving it alone");

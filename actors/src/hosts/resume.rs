@@ -32,7 +32,7 @@ pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn
         };
         let sent = context.gateway.send::<InstanceRoot>(&instance, command, Meta::system("host-boot")).await;
         if let Err(error) = sent {
-            tracing::warn!(%instance, %error, "starting a guest after its host came back failed");
+            tracing::warn!(%instance, %error, "cannot start a guest after its host came back");
         }
     }
 }

@@ -85,7 +85,7 @@ impl NotificationPublisher {
         if outbox.is_ok_and(|outbox| outbox.published.is_some())
             && let Err(error) = self.command(NotificationCommand::End).await
         {
-            tracing::error!(error = %ErrorChain(&error), "recording that notifications are turned off failed");
+            tracing::error!(error = %ErrorChain(&error), "cannot record that notifications are turned off");
         }
     }
 
@@ -143,7 +143,10 @@ impl NotificationPublisher {
         let event = match recorded.event() {
             Ok(event) => Arc::clone(event),
             Err(error) => {
-                tracing::error!(position = %recorded.position, %error, "an event cannot be read, so it is not notified");
+                tracing::error!(
+                    position = %recorded.position, %error,
+                    "an event cannot be read, so no notification of it is sent"
+                );
                 return Ok(false);
             }
         };

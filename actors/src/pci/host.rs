@@ -100,7 +100,7 @@ fn track(devices: &mut [HostPciDevice], host: ProviderId) -> Result<(), String> 
         if first.kind != device.kind {
             return Err(format!(
                 "[pci] device_spec names the physical function {root} and its virtual functions; with \
-                 report_in_placement it can name only either of them"
+                 report_in_placement it must name either the physical function or its virtual functions"
             ));
         }
         if first.class != device.class {

@@ -159,7 +159,7 @@ fn devices_in_placement_have_one_provider_for_each_card() {
     let network = offer(&[r#"{"product_id": "10ed", "physical_network": "physnet1"}"#], true).unwrap();
     assert_eq!(network.devices[0].provider, None, "devices of a physical network are not tracked");
     for (specs, reason) in [
-        (&[r#"{"address": "0000:81:00.0"}"#][..], "it can name only either of them"),
+        (&[r#"{"address": "0000:81:00.0"}"#][..], "it must name either the physical function or its virtual functions"),
         (
             &[r#"{"address": "81:10.0", "resource_class": "A"}"#, r#"{"address": "81:10.1", "resource_class": "B"}"#],
             "the resource class CUSTOM_A and 0000:81:10.1 CUSTOM_B",

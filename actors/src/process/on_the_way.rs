@@ -104,7 +104,7 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
                     tracing::error!(
                         server = %work.instance_id(),
                         %error,
-                        "stopping the guest on the source host failed, retrying: it runs on both hosts"
+                        "stopping the guest on the source host failed, retrying: the guest runs on both hosts"
                     );
                 }
             }
@@ -152,7 +152,10 @@ pub(super) async fn mend(work: &StepRun, subject: &MovingServer) {
         guest::install(work, target.host, &subject.server, true).await
     };
     if let Err(error) = anew.await {
-        tracing::warn!(server = %work.instance_id(), %error, "restart after failed post-copy failed, retrying");
+        tracing::warn!(
+            server = %work.instance_id(), %error,
+            "cannot start the guest again after a failed post-copy, retrying"
+        );
     }
 }
 

@@ -71,7 +71,11 @@ async fn doubt(host: HostId, driver: &Arc<dyn Driver>, id: InstanceId, server: &
     let known: BTreeSet<String> = known.map(|connection| connection.serial.clone()).collect();
     if found != known {
         let (guest, log) = (format!("{found:?}"), format!("{known:?}"));
-        tracing::warn!(%host, server = %id, guest, log, "another copy of this log drove its hosts: the volumes of the guest differ from the log, leaving both alone");
+        tracing::warn!(
+            %host, server = %id, guest, log,
+            "the volumes of the guest differ from the log, but another copy of the log may have changed them: leaving \
+             both alone"
+        );
     }
     Ok(true)
 }

@@ -60,7 +60,7 @@ impl Leader {
         match LogIdentity::of(&**store).await {
             Ok(identity) => contexts.hosts.fleet.doubt_until(identity.and_then(|identity| identity.copied_at)),
             Err(error) => {
-                tracing::error!(%error, "the identity of the log cannot be read: it is taken for a copy");
+                tracing::error!(%error, "the identity of the log cannot be read, so the log is taken for a copy");
                 contexts.hosts.fleet.doubt_until(Some(contexts.hosts.clock.now()));
             }
         }

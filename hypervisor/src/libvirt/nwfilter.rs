@@ -46,7 +46,11 @@ fn element(spec: &FilterSpec, uuid: Uuid) -> DriverResult<Element> {
             Some(element) => rules.push(element),
             // Such packets stay blocked. Without the rest of the filter, the guest could not start.
             None => {
-                tracing::warn!(filter = spec.name, ?rule, "libvirt cannot filter by this rule, so it allows nothing");
+                tracing::warn!(
+                    filter = spec.name,
+                    ?rule,
+                    "libvirt cannot filter by this rule, so the rule allows nothing"
+                );
             }
         }
     }

@@ -15,10 +15,10 @@ use super::settings::Common;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ApiBenchArgs {
-    /// Numbers of servers of the project at which it is listed
+    /// Numbers of servers in the project; each is one measurement of the project's list
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [100, 1_000])]
     servers: Vec<u32>,
-    /// Numbers of servers in the whole cloud at which a page of a small project is listed; they are copied, not built
+    /// Numbers of servers in the whole cloud; each is one measurement of a page of a small project's list
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
     cloud: Vec<u32>,
     /// Resource providers to find allocation candidates among

@@ -30,7 +30,8 @@ pub async fn settle(data: &DataDir, log: &dyn EventStore) -> Result<()> {
         let generation = begin_generation(log, CopyOrigin::Copied, SystemClock.now()).await?;
         tracing::warn!(
             %generation,
-            "the log was copied: hosts that the original drives refuse it; if the original is gone, run chronova host claim --all"
+            "this log is a copy, and the hosts of the original refuse it; if the original is gone, run chronova host \
+             claim --all"
         );
     }
     Ok(keep(data)?)

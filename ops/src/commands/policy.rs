@@ -35,7 +35,7 @@ pub enum PolicyCommand {
         #[command(flatten)]
         which: PolicyRulesArgs,
     },
-    /// Check the policy file; with a role, list the rules that such a user passes.
+    /// Check the policy file; with --role, list the rules that a user with this role passes.
     Check {
         #[command(flatten)]
         which: PolicyRulesArgs,

@@ -104,7 +104,8 @@ pub async fn run(args: &VerifyArgs, place: &LogPlace, out: &mut dyn Write) -> Re
             looking.await.map_err(|error| CommandFailure::Usage(error.to_string()))??
         }
         EventStoreAddress::Postgres(_) if args.quick => {
-            let what = "--quick reads the pages of a file: the database checks its own (initdb --data-checksums)";
+            let what = "--quick reads the pages of a file, and PostgreSQL checks its pages itself (initdb \
+                        --data-checksums)";
             return Err(CommandFailure::Usage(what.to_owned()));
         }
         EventStoreAddress::Postgres(_) => verifying::verify(&*place.read_database().await?, &options).await?,

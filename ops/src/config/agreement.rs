@@ -111,8 +111,9 @@ fn identity(config: &Config) -> Vec<Clash> {
         clashes.push(Clash { severity: Severity::Warning, at: auth_url, message: Cow::Borrowed(message) });
     } else {
         let message = format!(
-            "[keystone_authtoken] auth_url: Keystone at {url} is the identity service. The embedded one is not served, and \
-             neither is the dashboard, which logs in there; [token] and [security_compliance] have no effect"
+            "[keystone_authtoken] auth_url: Keystone at {url} is the identity service. The embedded one is not served. \
+             The dashboard logs in at the embedded one, so it is not served either; [token] and [security_compliance] \
+             have no effect"
         );
         clashes.push(Clash { severity: Severity::Note, at: auth_url, message: Cow::Owned(message) });
         if !config.chronova.identity_listen.0.is_empty() {
@@ -177,7 +178,7 @@ fn unused_keystone(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
         at: (SECTION, name),
         message: Cow::Owned(format!(
             "[{SECTION}] {name} has no effect without auth_url: the embedded identity service validates tokens. Set \
-             auth_url to Keystone's address, or take it out"
+             auth_url to Keystone's address, or take {name} out"
         )),
     };
     unused.map(|def| def.name).filter(|name| set(name)).map(clash).collect()
@@ -191,8 +192,8 @@ fn fleets(config: &Config) -> Vec<Clash> {
     let clash = |fleet: SimUri| {
         let SimUri { name, hosts, .. } = fleet;
         let message = format!(
-            "[chronova] hypervisors has two simulated fleets named {name}, whose hosts would be the same: give one another \
-             name, as sim://{hosts}?name=second"
+            "[chronova] hypervisors has two simulated fleets named {name}, whose hosts would be the same: give one of \
+             them a different name, as sim://{hosts}?name=second"
         );
         Clash { severity: Severity::Error, at: ("chronova", "hypervisors"), message: Cow::Owned(message) }
     };
@@ -356,7 +357,7 @@ fn guests_cpus(config: &Config) -> Vec<Clash> {
         )],
         (false, false) => vec![error(
             ("libvirt", "cpu_models"),
-            "[libvirt] cpu_models has an effect with cpu_mode = custom alone: set that, or take cpu_models out",
+            "[libvirt] cpu_models has an effect only with cpu_mode = custom: set that, or take cpu_models out",
         )],
         _ => vec![],
     }

@@ -25,7 +25,8 @@ chronova config check /etc/nova/nova.conf /etc/chronova/chronova.conf
 * `$name`, `${name}` and `${section.name}` stand for other options' values; `$$` is a dollar sign.
 * An option given more than once: the last one counts, except for repeatable options, which collect all.
 * `config check` lists every problem at once: errors (start-up would stop), warnings (unknown options, with the nearest
-  known name; old names; options of Nova whose absence may surprise), notes (options of Nova without a meaning here).
+  known name; old names; options of Nova that ask for something that Chronova does not do), notes (options of Nova
+  without a meaning here).
 * Secrets are never repeated in messages.
 ";
 

@@ -176,7 +176,7 @@ const VOUCHING: &str = "[service_user]\nsend_service_user_token = true\nauth_url
 fn choices_of_cpus_and_memory_that_contradict_are_errors() {
     for (text, error) in [
         ("[libvirt]\ncpu_mode = custom\n", "cpu_mode = custom needs cpu_models"),
-        ("[libvirt]\ncpu_models = Nehalem\n", "cpu_models has an effect with cpu_mode = custom alone"),
+        ("[libvirt]\ncpu_models = Nehalem\n", "cpu_models has an effect only with cpu_mode = custom"),
         ("[libvirt]\nfile_backed_memory = 1024\n[DEFAULT]\nram_allocation_ratio = 1.5\n", "ram_allocation_ratio = 1.0"),
     ] {
         let found = problems_in(&[text]);

@@ -128,8 +128,8 @@ fn options(query: &str, engine: NovaEngine) -> Result<BTreeMap<String, String>, 
         if known.contains(&name) {
             options.insert(name.to_owned(), decoded(value));
         } else if !WITHOUT_EFFECT.contains(&name) {
-            return Err("it has an option that is not supported: of MySQL, unix_socket and ssl_ca are, of PostgreSQL \
-                        host, sslmode and sslrootcert");
+            return Err("it has an option that is not supported; supported are unix_socket and ssl_ca (MySQL), and \
+                        host, sslmode and sslrootcert (PostgreSQL)");
         }
     }
     Ok(options)
@@ -183,7 +183,7 @@ pub fn filled(template: &str, default: Option<&str>) -> Result<String, BadAddres
             continue;
         }
         let named = from.strip_prefix('{').and_then(|from| from.split_once('}'));
-        let (name, after) = named.ok_or("it is a template with a brace alone")?;
+        let (name, after) = named.ok_or("it is a template with a brace that has no partner")?;
         out.push_str(parts.get(name).ok_or("it is a template with a name that [database] connection does not have")?);
         rest = after;
     }

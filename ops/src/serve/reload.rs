@@ -33,7 +33,7 @@ impl Reload {
         let mut read = Vec::new();
         match self.logging.set_level(&targets.log) {
             Ok(()) => read.push("log level"),
-            Err(error) => tracing::error!(error = %ErrorChain(&error), "the log level stays"),
+            Err(error) => tracing::error!(error = %ErrorChain(&error), "the log level stays as it was"),
         }
         match policy.reload(&targets.web.policy) {
             Ok(()) => read.push("policy"),

@@ -175,8 +175,8 @@ fn system_authorities() -> Result<Vec<Certificate<'static>>> {
     match AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file()) {
         Some(path) => certificates(&path),
         None => bail!(
-            "[api] vendordata_dynamic_targets are asked by https, and this system's authorities are not found: name them by \
-             vendordata_dynamic_ssl_certfile"
+            "[api] vendordata_dynamic_targets has https URLs, but this system has no file with certificates of \
+             authorities in the usual places: set [api] vendordata_dynamic_ssl_certfile to such a file"
         ),
     }
 }

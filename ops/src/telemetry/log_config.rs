@@ -91,7 +91,7 @@ fn handle(section: &BTreeMap<String, String>, settings: &mut LogSettings) -> Res
 
 /// The first text of a Python tuple: `('/var/log/nova.log', 'a')`.
 fn path_in(args: &str) -> Result<PathBuf, String> {
-    let quote = args.find(['\'', '"']).ok_or("has a handler of a file, and its args name none")?;
+    let quote = args.find(['\'', '"']).ok_or("has a handler that writes to a file, and its args name no file")?;
     let sign = &args[quote..=quote];
     let rest = &args[quote + 1..];
     let end = rest.find(sign).ok_or("has a handler whose args have no end")?;
@@ -126,7 +126,7 @@ mod tests {
         for (rest, words) in [
             ("", "has no section [handler_x]"),
             ("[handler_x]\nclass = handlers.SMTPHandler\n", "SMTPHandler"),
-            ("[handler_x]\nclass = FileHandler\nargs = ()\n", "name none"),
+            ("[handler_x]\nclass = FileHandler\nargs = ()\n", "name no file"),
         ] {
             let error = of(&format!("{root}{rest}")).unwrap_err();
             assert!(error.contains(words), "{error}");

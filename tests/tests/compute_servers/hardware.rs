@@ -51,7 +51,7 @@ async fn a_contradictory_request_for_secure_boot_or_a_tpm_is_refused() {
         ("secure", vec![], "hw_firmware_type = uefi"),
         ("open", vec![uefi, ("os_secure_boot", "required")], "both have to be the same"),
         ("old", vec![("hw_tpm_version", "2.0")], "both have to be the same"),
-        ("old", vec![("hw_tpm_model", "tpm-crb")], "version 2.0 alone"),
+        ("old", vec![("hw_tpm_model", "tpm-crb")], "only with version 2.0"),
         ("1", vec![("hw_tpm_model", "tpm-tis")], "without a TPM version"),
         ("1", vec![("hw_locked_memory", "yes")], "page size"),
     ] {

@@ -165,7 +165,8 @@ impl Fault {
                     .caused_by(cause);
             }
             StoreError::Full => {
-                "The disk of the event log is full; nothing was changed. It goes on by itself once there is room."
+                "The disk of the event log is full; nothing was changed. The service goes on by itself once there is \
+                 room."
             }
             _ => "The event log is not available; nothing was changed. Try again.",
         };

@@ -88,6 +88,6 @@ pub(crate) async fn announce(ctx: &Ctx, permit: &Permit, created: ImageCreated) 
 /// Deletes a created image that will get no bytes.
 pub(crate) async fn withdraw(ctx: &Ctx, permit: &Permit, image: ImageId) {
     if let Err(error) = command(ctx, permit, image, ImageCommand::Delete).await {
-        tracing::warn!(%image, %error, "removing an image that will get no bytes failed");
+        tracing::warn!(%image, %error, "cannot remove an image that will get no bytes");
     }
 }

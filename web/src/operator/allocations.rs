@@ -118,7 +118,7 @@ fn not_healed(server: InstanceId, reject: HealReject) -> Fault {
             Fault::conflict(format!("Compute host {host} could not be found.")).key("computeHostNotFound")
         }
         HealReject::NestedResources(kind) => Fault::conflict(format!(
-            "Healing {kind} allocations is not supported for instance {server}: create the server anew."
+            "Healing {kind} allocations is not supported for instance {server}: create the server again."
         ))
         .key("healNotSupported"),
         HealReject::Ledger(CommandError::Unavailable(cause)) => Fault::of_log(&cause),

@@ -59,7 +59,7 @@ pub(super) const GROUP_ANTI_AFFINITY: Filter = Filter {
         let most = host.context.group.as_ref().map_or(1, |group| group.most_per_host);
         format!("members of the server group: {} of at most {most}", host.members())
     },
-    lacks: |context| format!("every host with room has its members of anti-affinity group {}", name(context)),
+    lacks: |context| format!("no host with room may have another member of anti-affinity group {}", name(context)),
     ..PLAIN
 };
 

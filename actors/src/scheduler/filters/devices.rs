@@ -26,7 +26,7 @@ pub(super) const PCI_PASSTHROUGH: Filter = Filter {
     says: |host| host.passed(&[]).err().unwrap_or_default(),
     lacks: |context| match &context.devices {
         Err(reason) => reason.clone(),
-        Ok(_) => "no suitable host has the PCI devices that the flavor asks for free".to_owned(),
+        Ok(_) => "no suitable host has free PCI devices of the kind that the flavor asks for".to_owned(),
     },
     ..PLAIN
 };

@@ -288,7 +288,7 @@ fn a_host_needs_free_pci_devices_beside_pending_claims() {
     cell.placement.take_in(&claimed.into(), Timestamp(0));
     assert_eq!(cell.pass("PciPassthroughFilter", &gpus(1)).0, ["h2"]);
     let decided = cell.decide(&gpus(3));
-    let lacks = "no suitable host has the PCI devices that the flavor asks for free";
+    let lacks = "no suitable host has free PCI devices of the kind that the flavor asks for";
     assert_eq!(decided.reasons.lacks.as_deref(), Some(lacks), "the filter always runs");
 }
 

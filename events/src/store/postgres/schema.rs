@@ -52,8 +52,8 @@ pub(super) async fn check_durability(client: &Client, allow_asynchronous: bool) 
         return Err(StoreError::Io("the database has fsync = off and may lose events: set fsync = on".to_owned()));
     }
     if row.get::<_, &str>(1).is_empty() && !allow_asynchronous {
-        let what = "the database has no synchronous standby, so its loss loses events: set synchronous_standby_names, \
-                    or allow an asynchronous database";
+        let what = "the database has no synchronous standby, so events are lost if the database is lost: set \
+                    synchronous_standby_names, or allow an asynchronous database";
         return Err(StoreError::Io(what.to_owned()));
     }
     Ok(())

@@ -85,7 +85,7 @@ impl VerifyingWalk {
         match event.event() {
             Ok(payload) if event.codec == BINCODE_2 && event.version == payload.version() => {
                 if payload.encode().ok().as_deref() != Some(&event.data[..]) {
-                    wrong.push(format!("{} v{} is not encoded as this version encodes it", event.kind, event.version));
+                    wrong.push(format!("{} v{} is not encoded as this program encodes it", event.kind, event.version));
                 }
             }
             Ok(_) => {}

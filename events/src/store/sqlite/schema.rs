@@ -51,10 +51,11 @@ CREATE TABLE events (
     request_id TEXT,
     correlation BLOB NOT NULL,
     causation BLOB,
-    user TEXT,                     -- with project and roles; or
+    -- An event comes from a user with project and roles, from a process, or from a part of the system.
+    user TEXT,
     project TEXT,
     roles TEXT,                    -- JSON
-    process BLOB,                  -- or
+    process BLOB,
     system TEXT,
     data BLOB NOT NULL,
     checksum INTEGER NOT NULL,     -- CRC-32 over all of the others

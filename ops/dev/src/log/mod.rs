@@ -20,7 +20,7 @@ pub(super) struct LogBenchArgs {
     /// Appends in one run, for each number of writers [default: about two seconds' worth on a fast disk]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     appends: Option<u32>,
-    /// Events of the logs that are rebuilt and restarted with, smallest first; 0 leaves this out
+    /// Numbers of events in the logs whose rebuild and restart are measured, smallest first; 0 leaves this out
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000_000_u64], value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
     events: Vec<u64>,
     /// Only the logs of --events, no appends
@@ -49,8 +49,8 @@ pub(super) fn run(common: &Common, args: &LogBenchArgs) -> Result<BenchReport> {
         let more = [
             "rebuild.N: a log of N events from the disk, decoded, into all read models; .sqlite: its rows, read by SQLite",
             "restart.N: log and checkpoint until requests could be answered; .disk: the bytes of the checkpoint",
-            "restart.N.killed: the same with a checkpoint that is as old as one can be, as after a kill",
-            "as-of.N: all servers at a moment as far behind a checkpoint as can be, once that checkpoint is loaded",
+            "restart.N.killed: the same after a kill, with the oldest checkpoint that a kill can leave",
+            "as-of.N: all servers at the position that is farthest after a checkpoint, once that checkpoint is loaded",
         ];
         report.notes.extend(more.map(str::to_owned));
     }

@@ -45,7 +45,7 @@ pub struct AdoptArgs {
     /// Where libvirt is reached on a host; {host} is its name.
     #[arg(long, value_name = "TEMPLATE", default_value = DEFAULT_URI)]
     pub uri: String,
-    /// Set the adopted log aside, so that Nova can go on, as long as nobody changed anything through Chronova.
+    /// Set the adopted log aside, so that Nova can go on. Refused if anybody changed something through Chronova.
     #[arg(long, conflicts_with_all = ["check", "dry_run", "nova_conf", "api", "cell0", "cell", "placement", "leave_out"])]
     pub undo: bool,
     #[command(flatten)]

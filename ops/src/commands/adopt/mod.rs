@@ -194,7 +194,7 @@ pub fn unrest(report: &mut AdoptionReport, changes: &[AdoptionChange]) {
             reasons.push(format!("while it was read, {more} more rows changed"));
         }
         for reason in reasons {
-            let way_out = "stop Nova's services and run it again; a check may run again at once";
+            let way_out = "stop Nova's services, then run adopt again; a check may be repeated without that";
             report.obstacle(AdoptedThing::Cell, database, reason, way_out);
         }
     }

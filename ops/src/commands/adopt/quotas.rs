@@ -48,7 +48,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
     }
     for row in live_rows(adoption.api(), "project_user_quotas") {
         let project = row.text("project_id").unwrap_or("?");
-        let reason = format!("limits of single users are not kept ({})", row.text("user_id").unwrap_or("?"));
+        let reason = format!("limits of individual users are not kept ({})", row.text("user_id").unwrap_or("?"));
         adoption.report.see(AdoptedThing::Quota, project, "");
         adoption.report.note(AdoptedThing::Quota, project, reason);
     }

@@ -334,7 +334,7 @@ pub fn list(
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
     let by_name =
-        |host: &String| CommandFailure::Usage(format!("{host}: in an archive, a host is asked for by its UUID"));
+        |host: &String| CommandFailure::Usage(format!("{host}: an archive needs the UUID of the host, not its name"));
     let hosts: Result<Vec<Uuid>, _> = args.host.iter().map(|host| host.parse().map_err(|_| by_name(host))).collect();
     let mut criteria = args.criteria(now, hosts?);
     let all = manifests(folder)?;

@@ -21,13 +21,13 @@ use super::super::{CommandFailure, Exit};
 #[derive(Debug, Clone, clap::Args)]
 #[command(group(clap::ArgGroup::new("whose").required(true).args(["user", "server", "project"])))]
 pub struct EraseArgs {
-    /// This user's (id) name, attributes and key pairs, and all their servers' personal data
+    /// The name, attributes and key pairs of the user with this id, and the personal data of all the user's servers
     #[arg(long, value_name = "ID")]
     pub user: Option<String>,
-    /// This server's personal data
+    /// The personal data of the server with this id
     #[arg(long, value_name = "UUID")]
     pub server: Option<InstanceId>,
-    /// The personal data of all servers of this project (id)
+    /// The personal data of all servers of the project with this id
     #[arg(long, value_name = "ID")]
     pub project: Option<String>,
     /// Why: recorded with the erasure

@@ -36,7 +36,7 @@ pub(super) async fn run(
     if let (Ok(dir), Ok(data)) = (std::path::absolute(dir), std::path::absolute(&place.data.0))
         && dir.starts_with(&data)
     {
-        let told = format!("{} is in the data directory, which it would be lost with: name another", dir.display());
+        let told = format!("{} is in the data directory and would be lost with it: name another folder", dir.display());
         return Err(CommandFailure::Usage(told));
     }
     // Without a log there is nothing to back up, and no folder is made.

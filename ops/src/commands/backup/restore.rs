@@ -97,7 +97,11 @@ pub(super) async fn run(
         writeln!(out, "files that were removed before position {position}, the oldest backup, are not in the backups")?;
     }
     writeln!(out, "verify it with: chronova audit verify --data-dir {dir}")?;
-    writeln!(out, "hosts that the original log drove are refused until: chronova host claim --all --data-dir {dir}")?;
+    writeln!(
+        out,
+        "hosts that the original log drove refuse this copy until you run: \
+         chronova host claim --all --data-dir {dir}"
+    )?;
     for damage in &damages {
         writeln!(out, "DAMAGE  {damage}")?;
     }
@@ -198,7 +202,7 @@ fn write_log(
     import.append(batch.iter())?;
     let end = import.head();
     if end.position.0 == 0 {
-        return Err(CommandFailure::Usage("no event of the backups is so old".to_owned()));
+        return Err(CommandFailure::Usage("all events in the backups are newer".to_owned()));
     }
     if let RestoreBound::Position(last) = bound
         && end.position.0 != last

@@ -65,7 +65,7 @@ fn changes(old: &Alive, new: &Alive) -> Result<(), String> {
         ("its emulated TPM", old.tpm == new.tpm),
     ];
     let lacks: Vec<&str> = parts.into_iter().filter(|(_, same)| !same).map(|(part, _)| part).collect();
-    if lacks.is_empty() { Ok(()) } else { Err(format!("{} changed, which is not written", lacks.join(", "))) }
+    if lacks.is_empty() { Ok(()) } else { Err(format!("the SQL cannot express a change of {}", lacks.join(", "))) }
 }
 
 fn delete(row: &ServerRow, deleted: &Alive, export: &mut NovaExport) {

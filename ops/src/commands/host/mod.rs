@@ -62,15 +62,15 @@ pub enum HostSubcommand {
         #[command(flatten)]
         access: CloudAccess,
     },
-    /// Ask hosts what their guests can have, before they are configured or when they are not registered. Needs no server.
+    /// Ask hosts what their guests can have; the hosts need not be configured or registered. Needs no server.
     Check {
         /// libvirt URIs; by default the hosts of `[chronova] hypervisors`.
         uri: Vec<String>,
         #[command(flatten)]
         place: ConfigPaths,
     },
-    /// Take hosts over from another copy of this log, which must never drive them again; a running server follows at
-    /// its next heartbeat. Needs no server.
+    /// Take hosts over from another copy of this log. That copy must never drive them again. A running server uses the
+    /// claim at its next heartbeat. Needs no server.
     Claim {
         /// URIs of hosts.
         #[arg(required_unless_present = "all")]

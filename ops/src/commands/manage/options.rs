@@ -66,12 +66,12 @@ pub struct NovaOptions {
     pub use_json: bool,
     #[arg(long, alias = "no-use-json", global = true, overrides_with = "use_json", hide = true)]
     pub nouse_json: bool,
-    /// Open the log file again after it was moved; a command is too short for that, so it is accepted and does nothing.
+    /// Open the log file again after it was moved. A command ends too soon for that, so Chronova ignores this option.
     #[arg(long, global = true, action = ArgAction::SetTrue, overrides_with = "nowatch_log_file")]
     pub watch_log_file: bool,
     #[arg(long, alias = "no-watch-log-file", global = true, overrides_with = "watch_log_file", hide = true)]
     pub nowatch_log_file: bool,
-    /// Nova's debugger of Python; there is none here, so it is accepted and does nothing.
+    /// Start Nova's Python debugger after an error. Chronova accepts this option and ignores it.
     #[arg(long, global = true, overrides_with = "nopost_mortem")]
     pub post_mortem: bool,
     #[arg(long, alias = "no-post-mortem", global = true, overrides_with = "post_mortem", hide = true)]

@@ -20,8 +20,9 @@ pub(super) fn choices(config: &Config) -> Vec<Clash> {
         (
             config.scheduler.query_placement_for_routed_network_aggregates,
             ("scheduler", "query_placement_for_routed_network_aggregates"),
-            "[scheduler] query_placement_for_routed_network_aggregates = true is not supported: set it to false. No segments of \
-             networks are read; availability zones or host aggregates keep servers to the hosts of a segment",
+            "[scheduler] query_placement_for_routed_network_aggregates = true is not supported: set it to false. \
+             Chronova reads no segments of networks. Availability zones or host aggregates can keep servers on the \
+             hosts of a segment",
         ),
         (
             config.quota.driver == "nova.quota.UnifiedLimitsDriver",

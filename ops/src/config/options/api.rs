@@ -10,13 +10,13 @@ section! {
         auth_strategy: String => here {
             default: Text("keystone"), choices: &["keystone", "noauth2"],
             help: "`keystone` asks for a token of the identity service. `noauth2` believes what the token says (USER \
-                   or USER:PROJECT; the user `admin` has the role admin) and is a mode for tests: Chronova refuses \
-                   it unless all listeners are loopback addresses.",
+                   or USER:PROJECT; the user `admin` has the role admin). It is a mode for tests: Chronova refuses it \
+                   unless all listeners are loopback addresses.",
         }
         max_limit: u32 => web.max_limit by Whole {
             min: Some(0.0),
             deprecated: &[("DEFAULT", "osapi_max_limit")],
-            help: "Most items in one answer to a list request.",
+            help: "The largest number of items in one answer to a list request.",
         }
         compute_link_prefix: Option<String> => web.compute_link_prefix {
             deprecated: &[("DEFAULT", "osapi_compute_link_prefix")],
@@ -82,9 +82,9 @@ section! {
         }
         use_forwarded_for: bool => web.metadata.use_forwarded_for {
             deprecated: &[("DEFAULT", "use_forwarded_for")],
-            help: "Identify a guest that asks for its metadata by X-Forwarded-For, if the header names one address. \
-                   Any client can write this header, so it counts only if the request comes from one of [chronova] \
-                   trusted_proxies.",
+            help: "Use the address in X-Forwarded-For to identify the guest that asks for its metadata, if the header \
+                   names exactly one address. Any client can write this header, so it counts only if the request comes \
+                   from one of [chronova] trusted_proxies.",
         }
     }
 }

@@ -104,11 +104,13 @@ section! {
                    `[libvirt] live_migration_inbound_addr` has precedence over this option.",
         }
         rbd_monitors: Vec<String> => drivers.libvirt.images.rbd.monitors {
-            help: "Ceph's monitors, HOST or HOST:PORT, as the compute hosts reach them, with [libvirt] images_type rbd.",
+            help: "With [libvirt] images_type rbd: Ceph's monitors, as HOST or HOST:PORT. The compute hosts must reach \
+                   them at these addresses.",
         }
         rbd_keyring: Option<PathBuf> => here {
-            help: "Keyring with the key of [libvirt] rbd_user, or of the only user in it. The compute hosts get the key as the \
-                   libvirt secret that [libvirt] rbd_secret_uuid or Cinder names. Unset: each host has that secret.",
+            help: "Ceph keyring with the key of [libvirt] rbd_user. If rbd_user is unset, the keyring must name only \
+                   one user. The compute hosts get the key as the libvirt secret that [libvirt] rbd_secret_uuid or \
+                   Cinder names. Unset: that secret must exist on each host.",
         }
         event_store: String => here {
             default: Text("sqlite"), secret: true,
@@ -148,8 +150,8 @@ section! {
             help: "Consoles that may be open at the same time through the gateway (GET /console).",
         }
         dashboard: bool => web.dashboard {
-            help: "Serve the dashboard at /dashboard of every listener for all services. Its pages have no rights of \
-                   their own: they ask the APIs with the viewer's token.",
+            help: "Serve the dashboard at /dashboard of every address of [chronova] listen. Its pages have no rights \
+                   of their own: they ask the APIs with the viewer's token.",
         }
         checkpoint_events: u64 => keeper.events {
             min: Some(1.0),
@@ -193,14 +195,16 @@ section! {
                    [api] use_forwarded_for, the metadata service believes their X-Forwarded-For. Empty: none.",
         }
         reserved_networks: Vec<String> => web.reserved_networks by AddressRanges {
-            help: "Networks (192.0.2.0/24, 2001:db8::/32) that the hosts and the control plane are in. A subnet that overlaps \
-                   one of them is refused unless an administrator makes it: a host's bridge would take its addresses. \
-                   Loopback, link-local and multicast addresses are refused to everybody.",
+            help: "Networks (192.0.2.0/24, 2001:db8::/32) that the hosts and the control plane are in. Only an \
+                   administrator may create a subnet that overlaps one of them: the subnet's gateway address becomes \
+                   an address of a host's bridge. Loopback, link-local and multicast addresses are refused to \
+                   everybody.",
         }
         rate_limit: f64 => web.rate_limit {
             min: Some(0.0),
-            help: "Requests a second that one project, or one user with a token of no project, may send, on average; \
-                   more are answered with 429. 0 is no limit. Administrators and services are never limited.",
+            help: "Average number of requests a second that one project may send, or one user whose token is for no \
+                   project. Further requests are answered with 429. 0 is no limit. Administrators and services are \
+                   never limited.",
         }
         rate_limit_burst: u32 => web.rate_limit_burst {
             min: Some(1.0),
@@ -208,8 +212,8 @@ section! {
         }
         failed_logins: u32 => identity.failed_logins {
             max: Some(100_000.0),
-            help: "Wrong passwords a minute from one address (one /64 of IPv6), and for one user. After that many, \
-                   further log-ins are answered with 429. 0 is no limit. Correct passwords do not count.",
+            help: "Number of wrong passwords a minute that Chronova accepts from one address (one /64 of IPv6), and \
+                   for one user. It answers further log-ins with 429. 0 is no limit. Correct passwords do not count.",
         }
         max_servers_per_request: u32 => compute.max_servers_per_request {
             min: Some(1.0), max: Some(20000.0),

@@ -89,7 +89,8 @@ section! {
     Console = "console" from Nova {
         allowed_origins: Vec<String> => compute.consoles.allowed_origins {
             deprecated: &[("DEFAULT", "console_allowed_origins")],
-            help: "Hosts besides the gateway's own whose pages may open consoles, as a browser's Origin header names them.",
+            help: "Hosts whose pages may open consoles, as a browser's Origin header names them. Pages of the \
+                   gateway's own host may always open consoles.",
         }
     }
 }

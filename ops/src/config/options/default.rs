@@ -85,7 +85,8 @@ section! {
         }
         host: Option<String> => compute.host {
             default: HostName,
-            help: "Name of this control plane as the compute service list shows it beside its services.",
+            help: "Name of this control plane. The list of compute services shows it as the host of the control \
+                   plane's services.",
         }
         my_ip: String => here {
             default: HostAddress,
@@ -93,8 +94,8 @@ section! {
         }
         state_path: PathBuf => here {
             default: Text("/var/lib/nova"),
-            help: "Top directory of paths on the compute hosts, to which other options refer. Nova's packages set \
-                   the same path.",
+            help: "Top directory of paths on the compute hosts. Other options refer to it as $state_path. Nova's \
+                   packages set the same path.",
         }
         instances_path: PathBuf => here {
             default: Text("$state_path/instances"),
@@ -107,10 +108,10 @@ section! {
         }
         osapi_compute_unique_server_name_scope: String => runtime.servers.name_scope by NameScopeWords {
             choices: &["", "project", "global"],
-            help: "Refuse a second server with the same host name within this scope, with 409: in its `project` or \
-                   in the whole cloud (`global`); empty lets names repeat. As in Nova, the host name is derived from \
-                   the server's name, and case does not matter. Of two simultaneous requests for one name, one is \
-                   refused. Existing servers keep their names.",
+            help: "Where servers' host names must be unique: in a `project`, or in the whole cloud (`global`); empty \
+                   lets names repeat. A second server with the same host name is refused with 409. As in Nova, the \
+                   host name is derived from the server's name, and case does not matter. Of two simultaneous requests \
+                   for one name, one is refused. Existing servers keep their names.",
         }
         osapi_compute_listen: String => here {
             default: Text("0.0.0.0"),
@@ -186,7 +187,8 @@ section! {
             help: "Let a resize choose the host the server is on already.",
         }
         max_local_block_devices: i32 => compute.max_local_block_devices {
-            help: "Most local disks of a server. 0 refuses every local disk; a negative number means no limit.",
+            help: "Largest number of local disks of a server. 0 refuses every local disk; a negative number means no \
+                   limit.",
         }
         force_config_drive: bool => compute.force_config_drive {
             help: "Give every server a config drive, whether or not it asks for one.",
@@ -194,7 +196,7 @@ section! {
         config_drive_format: String => here {
             default: Text("iso9660"), choices: &["iso9660", "vfat"],
             help: "File system of config drives. Chronova makes iso9660. With vfat, which Nova keeps for old guests, \
-                   the server does not start.",
+                   Chronova does not start.",
         }
         enable_new_services: bool => runtime.hosts.enable_new_services {
             help: "Let new compute hosts take servers at once; otherwise they start disabled.",

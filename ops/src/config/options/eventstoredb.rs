@@ -17,7 +17,8 @@ section! {
                    which may append to streams of their own) or `peer` (processes of Chronova that share the log).",
         }
         tls_certificate: Option<PathBuf> => here {
-            help: "File with the certificate of the listeners (PEM), followed by those that sign it. Unset: no TLS.",
+            help: "File with the certificate of the listeners (PEM), followed by the certificates of the authorities \
+                   that signed it. Unset: no TLS.",
         }
         tls_key: Option<PathBuf> => here {
             help: "File with the private key of tls_certificate (PEM).",

@@ -79,7 +79,7 @@ macro_rules! account_section {
                     help: "Id of the application credential of auth_type v3applicationcredential.",
                 }
                 application_credential_name: Option<String> => here {
-                    help: "Name of the application credential, with the user that has it.",
+                    help: "Name of the application credential. With it, set the user that owns the credential.",
                 }
                 application_credential_secret: Option<String> => here {
                     secret: true,
@@ -90,7 +90,7 @@ macro_rules! account_section {
                            the system's.",
                 }
                 certfile: Option<PathBuf> => here {
-                    help: "File with a certificate (PEM) to be shown to them.",
+                    help: "File with the certificate (PEM) that Chronova shows to the services called.",
                 }
                 keyfile: Option<PathBuf> => here {
                     help: "File with the private key of certfile (PEM).",
@@ -151,7 +151,7 @@ account_section! {
         }
         interface: String => here {
             default: Text("internal"), choices: &["public", "internal", "admin"],
-            help: "Keystone's endpoint in the catalogue that is asked about tokens.",
+            help: "Which of Keystone's endpoints in the catalogue is asked about tokens.",
         }
         region_name: Option<String> => here {
             help: "Region of that endpoint. Unset: any.",

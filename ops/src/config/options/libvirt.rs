@@ -44,8 +44,8 @@ section! {
         }
         cpu_mode: Option<String> => drivers.libvirt.cpu_mode by CpuModeWords {
             choices: &["host-model", "host-passthrough", "custom", "none"],
-            help: "CPU that guests see; with `none`, the hypervisor chooses. Unset: with kvm, host-passthrough on AArch64 and \
-                   host-model on other hosts; none with qemu.",
+            help: "CPU that guests see; with `none`, the hypervisor chooses. Unset: with kvm, host-passthrough on \
+                   AArch64 and host-model on other hosts; with qemu, `none`.",
         }
         cpu_models: Vec<String> => drivers.libvirt.cpu_models {
             deprecated: &[("libvirt", "cpu_model")],
@@ -105,8 +105,8 @@ section! {
         disk_cachemodes: Vec<String> => drivers.libvirt.guests.cache by CacheWords {
             choices: CACHE_MODES,
             help: "Cache modes by the kind of disk on the host, as in file=directsync,block=none,network=writeback. \
-                   Unset: none, or writeback if the file system cannot bypass the page cache. Volumes of several \
-                   servers are never cached.",
+                   Unset: none, or writeback if the file system cannot bypass the page cache. A volume that several \
+                   servers may share is never cached.",
         }
         hw_disk_discard: Option<String> => drivers.libvirt.guests.discard by DiscardWords {
             choices: &["ignore", "unmap"],
@@ -148,21 +148,22 @@ section! {
         }
         max_queues: Option<u32> => drivers.libvirt.guests.max_queues {
             min: Some(1.0),
-            help: "Most queues of one network card, if the image or flavor asks for one queue per CPU. Unset: 256.",
+            help: "Largest number of queues of one network card, if the image or flavor asks for one queue per CPU. \
+                   Unset: 256.",
         }
         file_backed_memory: u32 => drivers.libvirt.guests.file_backed_memory by SomeWhole {
             min: Some(0.0), unit: "MiB",
-            help: "Keep guests' memory in files on their hosts. The number is the memory for this on each host, \
-                   which becomes the host's MEMORY_MB; 0 keeps the memory in RAM. It needs ram_allocation_ratio = \
-                   1.0. Guests with huge pages do not start on such hosts.",
+            help: "Keep guests' memory in files on their hosts. The number is the memory that each host offers in this \
+                   way as MEMORY_MB; 0 keeps the memory in RAM. Other numbers need ram_allocation_ratio = 1.0. Guests \
+                   with huge pages do not start on such hosts.",
         }
         realtime_scheduler_priority: u32 => drivers.libvirt.guests.realtime_priority {
             min: Some(1.0), max: Some(99.0),
             help: "Scheduling priority of guests' CPUs that run in real time (hw:cpu_realtime).",
         }
         swtpm_enabled: bool => drivers.libvirt.emulates_tpm {
-            help: "Offer guests an emulated TPM on hosts that have swtpm. Their passphrases need a key manager: see \
-                   [chronova] key_manager.",
+            help: "Offer guests an emulated TPM on hosts that have swtpm. The passphrases of the TPMs need a key \
+                   manager: see [chronova] key_manager.",
         }
         live_migration_scheme: Option<String> => runtime.live.scheme {
             help: "Transport that a source host uses to reach a destination's libvirtd (tcp, tls, ssh).",
@@ -173,8 +174,8 @@ section! {
         }
         live_migration_inbound_addr: Option<String> => runtime.live.inbound_addr {
             help: "Address at which hosts receive migrations; `%s` is replaced by the host's name. The source calls \
-                   the destination's libvirtd there, and sends guests' memory and disks there. Unset: the host in \
-                   the URI of its libvirtd, or its name.",
+                   the destination's libvirtd there, and sends guests' memory and disks there. Unset: the host in the \
+                   URI of the destination's libvirtd, or the destination's name.",
         }
         live_migration_with_native_tls: bool => runtime.live.native_tls {
             help: "Let QEMU encrypt the memory and disks that it sends. Both hosts need libvirt 4.4.0, QEMU 2.11.0 \
@@ -186,7 +187,7 @@ section! {
         }
         live_migration_bandwidth: u32 => runtime.live.bandwidth by Whole {
             min: Some(0.0), unit: "MiB/s",
-            help: "Most bandwidth of one live migration; 0 is the hypervisor's choice.",
+            help: "Largest bandwidth of one live migration; 0 is the hypervisor's choice.",
         }
         live_migration_downtime: u32 => runtime.live.downtime by Whole {
             min: Some(100.0), unit: "milliseconds",
@@ -246,7 +247,7 @@ section! {
         max_disk_devices_to_attach: i32
             => runtime.servers.max_disk_devices by Unlimited => compute.max_disk_devices by Unlimited {
             min: Some(-1.0),
-            help: "Most disks of one server; -1: only the limit of the machine type.",
+            help: "Largest number of disks of one server; -1: only the limit of the machine type.",
         }
         image_type_exclude_list: Vec<String> => runtime.hosts.excluded_image_types {
             help: "Image formats (raw, qcow2, iso) that hosts do not offer, although they could. The hosts do not \

@@ -54,7 +54,7 @@ account_section! {
             default: Text(""), secret: true,
             deprecated: &[("DEFAULT", "neutron_metadata_proxy_shared_secret")],
             help: "Secret with which the proxy signs the guest's id: metadata_proxy_shared_secret of Neutron's \
-                   metadata agent. If service_metadata_proxy is on and this secret is not set, the server does not \
+                   metadata agent. If service_metadata_proxy is on and this secret is not set, Chronova does not \
                    start. Nova logs a warning and believes every request.",
         }
     }

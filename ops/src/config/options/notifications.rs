@@ -14,7 +14,8 @@ section! {
         }
         notify_on_state_change: Option<String> => here {
             choices: &["vm_state", "vm_and_task_state"],
-            help: "Send instance.update when the vm_state of a server changes, or also when its task_state does. Unset: never.",
+            help: "`vm_state` sends instance.update when the vm_state of a server changes. `vm_and_task_state` sends \
+                   it also when the task_state changes. Unset: never.",
         }
         default_level: String => runtime.notifications.level {
             choices: &["DEBUG", "INFO", "WARN", "ERROR", "CRITICAL"],

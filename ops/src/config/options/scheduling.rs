@@ -15,7 +15,7 @@ section! {
         }
         max_placement_results: u32 => runtime.scheduler.max_placement_results by Whole {
             min: Some(1.0),
-            help: "Most allocation candidates to consider.",
+            help: "Largest number of allocation candidates to consider.",
         }
         limit_tenants_to_placement_aggregate: bool
             => runtime.scheduler.prefilters.limit_tenants_to_placement_aggregate {
@@ -38,8 +38,8 @@ section! {
         }
         query_placement_for_routed_network_aggregates: bool => here {
             default: Text("false"),
-            help: "Ask for hosts on the segments of a routed network. Chronova reads no segments, so the server does \
-                   not start with true.",
+            help: "Ask for hosts on the segments of a routed network. Chronova reads no segments, so it does not start \
+                   if this option is true.",
         }
     }
 }
@@ -68,12 +68,13 @@ section! {
         max_io_ops_per_host: u32 => runtime.scheduler.max_io_ops_per_host {
             min: Some(0.0),
             deprecated: &[("DEFAULT", "max_io_ops_per_host")],
-            help: "Servers building, resizing, rescuing or migrating on a host above which IoOpsFilter refuses it.",
+            help: "IoOpsFilter refuses a host as soon as this number of servers on it are being built, resized, \
+                   rescued or migrated.",
         }
         max_instances_per_host: u32 => runtime.scheduler.max_instances_per_host {
             min: Some(1.0),
             deprecated: &[("DEFAULT", "max_instances_per_host")],
-            help: "Servers on a host above which NumInstancesFilter refuses it.",
+            help: "NumInstancesFilter refuses a host as soon as this number of servers are on it.",
         }
         ram_weight_multiplier: f64 => runtime.scheduler.multipliers.ram {
             deprecated: &[("DEFAULT", "ram_weight_multiplier")],
@@ -102,7 +103,7 @@ section! {
                    have reported their devices.",
         }
         image_props_weight_multiplier: f64 => runtime.scheduler.multipliers.image_props {
-            help: "Weight of servers on a host whose images have the same properties.",
+            help: "Weight of a host's servers whose images have the same properties as the new server's image.",
         }
         image_props_weight_setting: Vec<String> => runtime.scheduler.image_props_weight_setting by WeightSettings {
             help: "Image properties to compare and the weight of each, as in os_distro=1,hw_machine_type=0.",
@@ -126,7 +127,7 @@ section! {
         }
         image_properties_default_architecture: Option<String>
             => runtime.scheduler.image_properties_default_architecture {
-            help: "Architecture of images without the property for it, for ImagePropertiesFilter.",
+            help: "Architecture that ImagePropertiesFilter assumes for an image without the property hw_architecture.",
         }
         isolated_images: Vec<String> => runtime.scheduler.isolated_images {
             deprecated: &[("DEFAULT", "isolated_images")],

@@ -68,7 +68,7 @@ section! {
             help: "File with certificates (PEM) of authorities that sign Glance's. Unset: the system's.",
         }
         certfile: Option<PathBuf> => here {
-            help: "File with a certificate (PEM) to be shown to Glance.",
+            help: "File with the certificate (PEM) that Chronova shows to Glance.",
         }
         keyfile: Option<PathBuf> => here {
             help: "File with the private key of certfile (PEM).",
@@ -95,8 +95,8 @@ section! {
                    [key_manager].",
         }
         enable_certificate_validation: bool => runtime.signatures.validate_certificates {
-            help: "Link the certificate of an image's signature to the trusted certificates of the request. Without \
-                   verify_glance_signatures, only requests that name certificates are concerned.",
+            help: "Require that one of the request's trusted certificates vouches for the certificate of the image's \
+                   signature. Without verify_glance_signatures, this applies only to requests that name certificates.",
         }
         default_trusted_certificate_ids: Vec<String> => runtime.signatures.default_trusted {
             help: "Certificates in the key manager that are trusted where a request names none. They count only if \

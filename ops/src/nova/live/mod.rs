@@ -203,7 +203,7 @@ impl LiveDatabase {
             };
             if let Some(lack) = table.needed.iter().find(|column| !known.columns.iter().any(|name| name == *column)) {
                 let reason = format!(
-                    "{} has no column {lack}: its schema is of another release than those from Zed on. Upgrade it \
+                    "{} has no column {lack}: its schema is not that of Zed or a later release. Upgrade it \
                      (nova-manage api_db sync and db sync, placement-manage db sync)",
                     table.name
                 );

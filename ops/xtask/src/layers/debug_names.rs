@@ -4,7 +4,7 @@
 use super::tree::{Finding, Text, has_extension};
 
 pub(crate) const NAME: &str = "debug-names";
-pub(crate) const WHY: &str = "a log line that prints a value leads to its type by the name";
+pub(crate) const WHY: &str = "Debug prints the name of the type, so that a log line leads to the type";
 
 /// The calls that print a name.
 const PRINTS: [&str; 3] = ["debug_struct(\"", "debug_tuple(\"", "write_str(\""];

@@ -7,7 +7,7 @@ use super::tree::{Finding, Text};
 
 pub(crate) const NAME: &str = "manifests";
 pub(crate) const WHY: &str =
-    "a crate depends only on the crates of ours that its row of ARCHITECTURE.md section 2 allows";
+    "a crate depends only on those crates of the workspace that its row of ARCHITECTURE.md section 2 allows";
 
 pub(crate) fn check(file: &Text) -> Vec<Finding> {
     let is_package = file.path.ends_with("/Cargo.toml");

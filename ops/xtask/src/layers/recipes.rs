@@ -12,8 +12,8 @@ use anyhow::{Context as _, bail, ensure};
 use super::tree::{Finding, Text, text};
 
 pub(crate) const NAME: &str = "recipes";
-pub(crate) const WHY: &str = "a recipe that names a file or a table that is gone misleads; each ends with the files that it \
-                              touches, and their number";
+pub(crate) const WHY: &str = "a recipe that names a file or a table that is gone misleads; each recipe ends with the \
+                              files that it touches, and their number";
 
 const PAGE: &str = "CONTRIBUTING.md";
 const TOUCHED: &str = "Files touched (";

@@ -10,9 +10,9 @@ use super::source::{CodePath, Source};
 use super::tree::Finding;
 
 pub(crate) const NAME: &str = "walls";
-pub(crate) const WHY: &str = "compute asks the services beside it through ports, so that real ones can stand behind them: it \
-                              names no embedded service and reads none of its read models. walls.txt counts the \
-                              exceptions, and may only shrink";
+pub(crate) const WHY: &str = "compute asks the services beside it through ports, so that OpenStack's own services can \
+                              stand behind the ports: compute names no embedded service and reads no read model of \
+                              one. walls.txt counts the exceptions, and may only shrink";
 
 pub(crate) const LIST: &str = "ops/xtask/src/layers/walls.txt";
 

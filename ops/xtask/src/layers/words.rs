@@ -3,8 +3,8 @@
 use super::tree::{Finding, Text, has_extension};
 
 pub(crate) const NAME: &str = "words";
-pub(crate) const WHY: &str = "code and pages speak of the project to whoever reads them anywhere; names of the workplace \
-                              mean nothing there";
+pub(crate) const WHY: &str = "code and pages are read anywhere, and names of the workplace mean nothing to their \
+                              readers";
 
 /// Each word is written in two halves, because otherwise this file would break the rule.
 const WORDS: [(&str, &str); 10] = [

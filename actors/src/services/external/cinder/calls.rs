@@ -157,7 +157,7 @@ impl CinderVolumes {
                 None => return Ok(all),
             }
         }
-        tracing::warn!(most = PAGE * MOST_PAGES, key, "a list of Cinder's is longer than what is read of it");
+        tracing::warn!(most = PAGE * MOST_PAGES, key, "a list of Cinder's has more items than Chronova reads");
         Ok(all)
     }
 }
@@ -201,8 +201,8 @@ pub(super) fn refused(caller: &CinderCaller, answer: &ServiceAnswer) -> PortErro
     let told = message(answer).unwrap_or_else(|| format!("Cinder answers {}", answer.complaint()));
     match answer.status {
         401 if caller.is_user() => PortError::Forbidden(
-            "Cinder does not accept the user's token. If it has ended, [service_user] send_service_user_token would let it \
-             count for long work."
+            "Cinder does not accept the user's token. If the token has expired, set [service_user] \
+             send_service_user_token: then Cinder accepts an expired token during long work."
                 .to_owned(),
         ),
         400 => PortError::Invalid(told),

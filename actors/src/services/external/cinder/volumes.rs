@@ -79,8 +79,8 @@ impl CinderVolumes {
         Err(PortError::Forbidden(match caller.is_user() {
             true => format!("Cinder makes no volume in project {project} with a token of project {}.", caller.project),
             false => format!(
-                "Cinder makes no volume in project {project} without a token of its user, and a restart of Chronova forgets \
-                 the tokens. Ask for it again."
+                "Cinder makes no volume in project {project} without a token of its user, and Chronova forgets the \
+                 tokens when it restarts. Request the volume again."
             ),
         }))
     }

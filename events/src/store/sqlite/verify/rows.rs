@@ -209,7 +209,7 @@ impl<'a> RowVerifier<'a> {
         }
         match payload.encode() {
             Ok(bytes) if bytes == event.data => Ok(()),
-            _ => Err(corrupt(format!("{} v{} is not encoded as this version encodes it", event.kind, event.version))),
+            _ => Err(corrupt(format!("{} v{} is not encoded as this program encodes it", event.kind, event.version))),
         }
     }
 
@@ -296,7 +296,9 @@ pub(super) fn check_snapshots(
         if !whole {
             findings.of_log(format!("the snapshot of {stream} is damaged"));
         } else if revision > reached {
-            findings.of_log(format!("the snapshot of {stream} is of revision {revision}, and there are {reached}"));
+            findings.of_log(format!(
+                "the snapshot of {stream} is of revision {revision}, but the stream ends at revision {reached}"
+            ));
         }
     }
     Ok(())

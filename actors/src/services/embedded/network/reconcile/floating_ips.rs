@@ -91,7 +91,7 @@ impl Reconciler for OrphanedNetworkResources {
             let meta = Meta::system("network-watch");
             if let Err(error) = context.gateway.send::<NetworkRoot>(&network, command, meta).await {
                 failures += 1;
-                tracing::warn!(%network, %error, "cleaning up after a deleted port or router failed, retrying");
+                tracing::warn!(%network, %error, "cannot clean up after a deleted port or router, retrying");
             }
         }
         failures

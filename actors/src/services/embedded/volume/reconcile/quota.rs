@@ -36,7 +36,7 @@ pub fn plan(views: &Views) -> BTreeSet<ReservedQuota> {
 pub async fn give_back(context: &ReconcileContext, idle: &BTreeSet<ReservedQuota>) -> usize {
     let mut failures = 0;
     for room in idle {
-        tracing::info!(?room, "releasing volume quota without a volume or snapshot");
+        tracing::info!(?room, "releasing volume quota that belongs to no volume or snapshot");
         let (project, release) = match room.clone() {
             ReservedQuota::Volume(project, volume) => {
                 (project.clone(), VolumeQuotaCommand::ReleaseVolume { project, volume })
