@@ -153,7 +153,7 @@ package_install() {
   rm -f "$RUN"/chronova*.deb
   bash "$TOP/ops/packaging/deb.sh" "$BUILT" "${BUILT}-dev" "$RUN" >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "the package could not be built"; }
   # This script starts the server itself, with its own data directory.
-  RUNLEVEL=1 apt-get -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 install "$RUN"/chronova_*.deb >>"$log" 2>&1 \
+  RUNLEVEL=1 apt-get -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 --reinstall install "$RUN"/chronova_*.deb >>"$log" 2>&1 \
     || { tail -n 5 "$log" >&2; die "the package could not be installed"; }
   say "$(dpkg-query -W -f '${Package} ${Version}, ${Installed-Size} KiB' chronova)"
 }

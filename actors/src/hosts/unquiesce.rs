@@ -9,45 +9,52 @@ use std::time::Duration;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Alive, Phase, Power};
 use chronova_hypervisor::driver::{Driver, DriverError};
-use tokio::time::timeout;
+use chronova_projections::views::Views;
+use tokio::time::{sleep, timeout};
 
 use crate::hosts::context::HostContext;
 use crate::process::imaging;
 
 /// The longest wait for the agent inside one guest.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The pause between two looks at a server with a process.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// Thaws the guests that an image may have frozen. Runs in the background, because an agent that does not answer takes
-/// seconds. An agent accepts the call if nothing is frozen.
+/// Thaws the guests that an image may have frozen. Each guest has a task in the background, because an agent that does
+/// not answer takes seconds. An agent accepts the call if nothing is frozen.
 pub(super) fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
-    let due = due(context, host);
-    if due.is_empty() {
-        return;
-    }
-    let driver = Arc::clone(driver);
-    tokio::spawn(async move {
-        for instance in due {
-            let Some(agent) = driver.guest_agent() else { return };
-            match timeout(PATIENCE, agent.thaw(instance)).await {
-                Ok(Ok(()) | Err(DriverError::NoAgent | DriverError::NoSuchGuest(_))) => {}
-                Ok(Err(error)) => tracing::warn!(%host, %instance, %error, "the guest may still be quiesced"),
-                Err(_) => {
-                    tracing::warn!(%host, %instance, "the guest may still be quiesced: its agent does not answer");
-                }
-            }
-        }
+    let on_host = |server: &Alive| server.placement.as_ref().is_some_and(|at| at.host == host);
+    let due: Vec<InstanceId> = context.views.servers.read(|servers| {
+        let rows = servers.on_host(host).filter(|row| row.instance.alive().is_some_and(|it| on_host(it) && is_due(it)));
+        rows.map(|row| row.id).collect()
     });
+    for instance in due {
+        tokio::spawn(thaw(Arc::clone(&context.views), host, Arc::clone(driver), instance));
+    }
 }
 
-/// The running servers on the host whose image declares a guest agent. A server with a process is left out, because
-/// that process may be the one that has quiesced the guest.
-fn due(context: &HostContext, host: HostId) -> Vec<InstanceId> {
-    let is_due = |server: &Alive| {
-        matches!(server.phase, Phase::Active { power: Power::Running })
-            && server.ongoing.is_none()
-            && imaging::is_set(server, "hw_qemu_guest_agent")
-    };
-    context.views.servers.read(|servers| {
-        servers.on_host(host).filter(|row| row.instance.alive().is_some_and(is_due)).map(|row| row.id).collect()
-    })
+/// Waits until no process works on the server, because that process may be the one that has quiesced the guest.
+async fn thaw(views: Arc<Views>, host: HostId, driver: Arc<dyn Driver>, instance: InstanceId) {
+    loop {
+        let row = views.servers.read(|servers| servers.get(instance).cloned());
+        let Some(server) = row.as_ref().and_then(|row| row.instance.alive()) else { return };
+        if !is_due(server) || server.placement.as_ref().is_none_or(|at| at.host != host) {
+            return;
+        }
+        if server.ongoing.is_none() {
+            break;
+        }
+        sleep(PAUSE).await;
+    }
+    let Some(agent) = driver.guest_agent() else { return };
+    match timeout(PATIENCE, agent.thaw(instance)).await {
+        Ok(Ok(()) | Err(DriverError::NoAgent | DriverError::NoSuchGuest(_))) => {}
+        Ok(Err(error)) => tracing::warn!(%host, %instance, %error, "the guest may still be quiesced"),
+        Err(_) => tracing::warn!(%host, %instance, "the guest may still be quiesced: its agent does not answer"),
+    }
+}
+
+/// Whether the server runs and its image declares a guest agent.
+fn is_due(server: &Alive) -> bool {
+    matches!(server.phase, Phase::Active { power: Power::Running }) && imaging::is_set(server, "hw_qemu_guest_agent")
 }

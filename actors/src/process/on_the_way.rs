@@ -130,9 +130,10 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     }
 }
 
-/// Resumes a guest that a broken migration has left paused at its source. A guest that was paused before stays paused.
+/// Resumes a guest that a broken migration has left paused at its source. A guest that was paused before stays paused, and
+/// so does the guest of a server that is being deleted.
 pub(super) async fn resume_at_source(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
-    if !subject.moving.was_active {
+    if !subject.moving.was_active || matches!(subject.server.ongoing, Some(OngoingTask::Delete { .. })) {
         return Ok(());
     }
     tracing::warn!(server = %work.instance_id(), "a live migration has left the guest paused; resuming it at its source");

@@ -13,6 +13,7 @@ use chronova_events::ids::{AttachmentId, VolumeId};
 use chronova_events::instance::{BlockConnection, BlockDevice, BlockSource};
 use chronova_events::process::{ProcessOutcome, StepOutput, Task};
 use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::driver::DriverError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -133,8 +134,12 @@ async fn back(work: &StepRun) -> Result<(), StepError> {
     let Some(volumes) = driver.volume_attachment() else { return Ok(()) };
     // A copy that still runs would write to the new volume after its deletion.
     disks::told_or_gone(volumes.abandon_swap(work.instance_id(), &old.serial).await)?;
-    let has_new = volumes.disks(work.instance_id()).await.is_ok_and(|serials| serials.contains(&new.serial));
-    if !has_new {
+    // Without an answer the guest may have the new volume, which must then not be released.
+    let serials = match volumes.disks(work.instance_id()).await {
+        Err(DriverError::NoSuchGuest(_)) => return Ok(()),
+        found => found.map_err(StepError::again)?,
+    };
+    if !serials.contains(&new.serial) {
         return Ok(());
     }
     let disk = disks::volume_disk(work.context.volumes.as_ref(), &server, &device, old).await?;

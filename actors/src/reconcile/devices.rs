@@ -95,17 +95,18 @@ async fn compare_volumes(
         // A process that swapped the volume gave up while the host was away.
         volumes.abandon_swap(id, &connection.serial).await?;
     }
-    for (device, connection) in connected.clone().filter(|(_, connection)| !found.contains(&connection.serial)) {
-        tracing::warn!(%host, server = %id, volume = connection.serial, "attaching a missing volume to a guest");
-        right = false;
-        let Ok(disk) = volume_disk(context.volumes.as_ref(), server, device, connection).await else { continue };
-        volumes.attach_disk(id, &disk).await?;
-    }
+    // A disk of the guest may have the device name of a missing one, so foreign disks go first.
     for serial in found.iter().filter(|serial| !connected.clone().any(|(_, connection)| connection.serial == **serial))
     {
         tracing::warn!(%host, server = %id, volume = serial, "detaching a volume that is not the server's");
         right = false;
         volumes.detach_disk(id, serial).await?;
+    }
+    for (device, connection) in connected.clone().filter(|(_, connection)| !found.contains(&connection.serial)) {
+        tracing::warn!(%host, server = %id, volume = connection.serial, "attaching a missing volume to a guest");
+        right = false;
+        let Ok(disk) = volume_disk(context.volumes.as_ref(), server, device, connection).await else { continue };
+        volumes.attach_disk(id, &disk).await?;
     }
     Ok(right)
 }

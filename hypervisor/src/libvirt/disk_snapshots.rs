@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::ids::{ImageId, InstanceId};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
 use super::cached_image::format_name;
@@ -53,16 +53,11 @@ impl DiskSnapshots for LibvirtDriver {
     async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
-        let (out, chunks) = tokio::sync::mpsc::channel(COPY_DEPTH);
+        let (out, chunks) = mpsc::channel(COPY_DEPTH);
         let sent = self.threads.start("read copy", move || {
             link.line(&session).and_then(|line| snapshot::send(&line, &options, instance, copy, &out))
         })?;
-        Ok(Box::pin(futures::stream::unfold((chunks, Some(sent)), |(mut chunks, sent)| async move {
-            if let Some(chunk) = chunks.recv().await {
-                return Some((chunk, (chunks, sent)));
-            }
-            end_of_copy(sent?).await.map(|error| (Err(error), (chunks, None)))
-        })))
+        Ok(whole_or_error(chunks, sent))
     }
 
     async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
@@ -73,7 +68,21 @@ impl DiskSnapshots for LibvirtDriver {
     }
 }
 
-/// The last item of a copy that did not end well. Without it, the reader would take a cut copy as complete.
+/// The chunks that a call sends. If the call fails, or is never made, the last item is an error: without it, the reader
+/// would take a cut copy as complete. Dropping the stream drops `sent`, and then a call that has not begun is never made.
+pub(super) fn whole_or_error(
+    chunks: mpsc::Receiver<std::io::Result<bytes::Bytes>>,
+    sent: oneshot::Receiver<DriverResult<()>>,
+) -> ByteStream {
+    Box::pin(futures::stream::unfold((chunks, Some(sent)), |(mut chunks, sent)| async move {
+        if let Some(chunk) = chunks.recv().await {
+            return Some((chunk, (chunks, sent)));
+        }
+        end_of_copy(sent?).await.map(|error| (Err(error), (chunks, None)))
+    }))
+}
+
+/// The error of a call that did not end well.
 async fn end_of_copy(sent: oneshot::Receiver<DriverResult<()>>) -> Option<std::io::Error> {
     match sent.await {
         Ok(sent) => sent.err().map(std::io::Error::other),

@@ -164,6 +164,8 @@ fn is_absent(error: &Error) -> bool {
 /// The progress of a swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exchange {
+    /// This call has begun the copy.
+    Begun,
     Copying,
     Done,
 }
@@ -185,7 +187,7 @@ pub(super) fn exchange(
         match blockcopy::progress(domain, &live.device)? {
             None => {
                 blockcopy::begin(domain, &live.device, &mirror(connect, new, facts)?)?;
-                return Ok(Exchange::Copying);
+                return Ok(Exchange::Begun);
             }
             // An earlier swap to another volume was never ended.
             Some(_) if !is_copied_to(&live.xml, &new.serial)? => {
@@ -193,18 +195,29 @@ pub(super) fn exchange(
                 return Ok(Exchange::Copying);
             }
             Some(progress) if !progress.is_ready() => return Ok(Exchange::Copying),
-            Some(_) => blockcopy::pivot(domain, &live.device)?,
+            Some(_) => {
+                // The definition comes first: it tells afterwards that the guest may have the new volume.
+                redefine(domain, old, new, facts)?;
+                blockcopy::pivot(domain, &live.device)?;
+                return Ok(Exchange::Done);
+            }
         }
-    } else if !has(domain, LIVE, &new.serial)? {
+    }
+    if !has(domain, LIVE, &new.serial)? {
         return Err(failed("the guest has no such disk"));
     }
-    // From the next start on, the guest sees the serial of the new volume.
-    forget(domain, old)?;
-    if !has(domain, PERSISTENT, &new.serial)? {
-        let xml = domain_xml::render_disk(new, facts);
-        domain.attach_device_flags(&xml, sys::VIR_DOMAIN_AFFECT_CONFIG).during(CALL)?;
-    }
+    redefine(domain, old, new, facts)?;
     Ok(Exchange::Done)
+}
+
+/// Gives the guest the new volume from its next start on. From then on, the disk also has the new volume's serial.
+fn redefine(domain: &Domain, old: &str, new: &VolumeDisk, facts: &HostFacts) -> DriverResult<()> {
+    forget(domain, old)?;
+    if has(domain, PERSISTENT, &new.serial)? {
+        return Ok(());
+    }
+    let xml = domain_xml::render_disk(new, facts);
+    domain.attach_device_flags(&xml, sys::VIR_DOMAIN_AFFECT_CONFIG).during("disk exchange")
 }
 
 /// Ends a copy of the volume `old`; the guest keeps `old`.

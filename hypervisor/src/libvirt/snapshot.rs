@@ -326,7 +326,7 @@ pub(super) fn send(
         match stream.recv(&mut buffer).map(usize::try_from) {
             Ok(Ok(0) | Err(_)) => {
                 stream.finish().during(CALL)?;
-                return is_whole(sent, size);
+                return is_whole(CALL, sent, size);
             }
             Ok(Ok(received)) => {
                 sent += received as u64;
@@ -344,11 +344,11 @@ pub(super) fn send(
 }
 
 /// Refuses a copy that ended before its last byte: the reader would take it as complete.
-fn is_whole(sent: u64, size: u64) -> DriverResult<()> {
+pub(super) fn is_whole(call: &'static str, sent: u64, size: u64) -> DriverResult<()> {
     if sent == size {
         return Ok(());
     }
-    Err(DriverError::Failed { call: "read copy", message: format!("the host sent {sent} of {size} bytes") })
+    Err(DriverError::Failed { call, message: format!("the host sent {sent} of {size} bytes") })
 }
 
 /// Powers a guest off and deletes its saved memory, so that it can get another definition.

@@ -15,6 +15,9 @@ use crate::domain_xml::HostFacts;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::VolumeDisk;
 
+/// How often a copy for a swap may begin again.
+const COPY_ATTEMPTS: u32 = 3;
+
 #[async_trait]
 impl VolumeAttachment for LibvirtDriver {
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
@@ -47,6 +50,7 @@ impl VolumeAttachment for LibvirtDriver {
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
         let known = self.known().await?;
+        let mut begun = 0;
         loop {
             let (old, new) = (old.to_owned(), new.clone());
             let facts = HostFacts { direct_io: self.direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
@@ -54,8 +58,16 @@ impl VolumeAttachment for LibvirtDriver {
                 pool::look_for(connect, options, std::slice::from_ref(&new))?;
                 disks::exchange(connect, &domain::require(connect, instance)?, &old, &new, &facts)
             });
-            if step.await? == disks::Exchange::Done {
-                return Ok(());
+            match step.await? {
+                disks::Exchange::Done => return Ok(()),
+                // A copy that fails, for example for lack of space, ends without an error.
+                disks::Exchange::Begun if begun == COPY_ATTEMPTS => {
+                    let message =
+                        "the host gave up each copy of the volume: see the log of the guest's QEMU".to_owned();
+                    return Err(DriverError::Failed { call: "disk exchange", message });
+                }
+                disks::Exchange::Begun => begun += 1,
+                disks::Exchange::Copying => {}
             }
             sleep(DISK_POLL).await;
         }

@@ -24,9 +24,10 @@ use virt::storage_vol::StorageVol;
 use virt::stream::Stream;
 use virt_sys as sys;
 
+use super::disk_snapshots::whole_or_error;
 use super::error::{Context, translate};
 use super::host::LibvirtDriver;
-use super::{cached_image, domain, pool};
+use super::{cached_image, domain, pool, snapshot};
 use crate::capability::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use crate::driver::{ByteStream, DriverError, DriverResult};
 use crate::options::LibvirtOptions;
@@ -284,10 +285,15 @@ fn download(
     let stream = Stream::new(connect, 0).during(CALL)?;
     volume.download(&stream, 0, size, 0).during(CALL)?;
     let mut buffer = vec![0_u8; CHUNK];
+    let mut sent = 0;
     loop {
         match stream.recv(&mut buffer).map(usize::try_from) {
-            Ok(Ok(0)) => return stream.finish().during(CALL),
+            Ok(Ok(0)) => {
+                stream.finish().during(CALL)?;
+                return snapshot::is_whole(CALL, sent, size);
+            }
             Ok(Ok(received)) => {
+                sent += received as u64;
                 if chunks.blocking_send(Ok(Bytes::copy_from_slice(&buffer[..received]))).is_err() {
                     let _ = stream.abort();
                     return Err(failed(CALL, "its caller gave up"));
@@ -376,18 +382,10 @@ impl VolumeStore for LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let (name, options) = (name.to_owned(), Arc::clone(&self.options));
         let (chunks, incoming) = mpsc::channel(4);
-        let _ended = self.threads.start("volume download", move || {
+        let sent = self.threads.start("volume download", move || {
             let _until_done = pass;
-            let sent = link.line(&session).and_then(|line| send(&line, &options, &name, user, &chunks));
-            if let Err(error) = &sent {
-                let _ = chunks.blocking_send(Err(std::io::Error::other(error.to_string())));
-            }
-            sent
+            link.line(&session).and_then(|line| send(&line, &options, &name, user, &chunks))
         })?;
-        // The stream owns this receiver. Dropping the stream drops it, and then a call that has not begun is never
-        // made.
-        Ok(Box::pin(futures::stream::unfold((incoming, _ended), |(mut incoming, ended)| async move {
-            incoming.recv().await.map(|chunk| (chunk, (incoming, ended)))
-        })))
+        Ok(whole_or_error(incoming, sent))
     }
 }

@@ -97,7 +97,7 @@ fn all_problems_are_reported_in_the_order_of_the_files() {
     assert_eq!(
         problems_in(&[
             "[DEFAULT]\nshutdown_timout = 5\ndebug = maybe\nnonsense\n[api]\nmax_limit = -4\n",
-            "[vnc]\nnovncproxy_port = 99999\n[libvirt]\nvirt_type = lxc\n[chronova]\ndriver_threads = 1\n",
+            "[vnc]\nnovncproxy_port = 99999\n[libvirt]\nvirt_type = lxc\n[chronova]\ndriver_threads = 0\n",
         ]),
         [
             "0.conf:2: warning: [DEFAULT] shutdown_timout is not a known option; did you mean `shutdown_timeout`?",
@@ -106,7 +106,7 @@ fn all_problems_are_reported_in_the_order_of_the_files() {
             "0.conf:6: error: [api] max_limit: -4 is out of bounds (at least 0)",
             "1.conf:2: error: [vnc] novncproxy_port: 99999 is out of bounds (0 to 65535)",
             "1.conf:4: error: [libvirt] virt_type: `lxc` is not one of auto, kvm, qemu",
-            "1.conf:6: error: [chronova] driver_threads: 1 is out of bounds (2 to 256)",
+            "1.conf:6: error: [chronova] driver_threads: 0 is out of bounds (1 to 256)",
         ]
     );
 }

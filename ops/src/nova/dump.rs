@@ -127,7 +127,7 @@ impl DumpReader<'_> {
         } else if self.eat("COPY ") {
             return self.copy().map(|()| true);
         } else if self.eat("SET standard_conforming_strings = ") {
-            self.escapes = !self.eat("on");
+            self.escapes = self.eat("off") || self.eat("'off'");
         }
         self.end()?;
         Ok(true)

@@ -112,12 +112,21 @@ pub(super) async fn run(
 fn take_keys(folder: &BackupFolder, data: &DataDir, backups: &[BackupManifest]) -> Result<(), CommandFailure> {
     let Some(keys) = keys(folder, backups)? else { return Ok(()) };
     take(&folder.keys(), &data.0, &keys, KEYS).map_err(|failure| match failure {
-        full if full.is_full() => full,
-        damaged => CommandFailure::Usage(format!(
+        damaged if is_damage(&damaged) => CommandFailure::Usage(format!(
             "{damaged}: restore from another copy of the backup; if no copy has whole keys, --without-keys restores \
              everything but the personal fields"
         )),
+        other => other,
     })
+}
+
+/// Whether a file of the backup is damaged or missing. Another failure, such as a full disk, says nothing about it.
+fn is_damage(failure: &CommandFailure) -> bool {
+    match failure {
+        CommandFailure::Usage(_) => true,
+        CommandFailure::File { error, .. } => error.kind() == std::io::ErrorKind::NotFound,
+        _ => false,
+    }
 }
 
 /// The newest keys. They have all older ones, except those that an erasure has destroyed since. If the newest manifest

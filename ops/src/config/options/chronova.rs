@@ -79,10 +79,10 @@ section! {
                    to clouds.yaml (mode 0600) in the data directory.",
         }
         driver_threads: u32 => drivers.libvirt.workers by Whole {
-            min: Some(2.0), max: Some(256.0),
+            min: Some(1.0), max: Some(256.0),
             help: "Calls that change one compute host and may be under way at the same time. A call to libvirt blocks a \
-                   thread, an upload of an image for as long as it lasts. Uploads leave one thread free. Each host \
-                   has its own threads, so a hanging libvirtd blocks only calls to its own host.",
+                   thread, and a transfer of an image or a disk for as long as it lasts. Uploads of images leave \
+                   one thread free if there are several. Each host has its own threads, so a hanging libvirtd blocks only calls to its own host.",
         }
         driver_timeout: u32 => drivers.libvirt.call_deadline by Seconds {
             min: Some(1.0), unit: "seconds",
