@@ -81,6 +81,7 @@ pub enum NetworkCommand {
     /// Like [`ReleaseDevice`](Self::ReleaseDevice), but for one port. Does nothing if the port is not the device's.
     ReleasePort {
         device: InstanceId,
+        project: ProjectId,
         port: PortId,
     },
     /// Deletes the ports that were created for the device, and unbinds its other ports. Ignores ports of other

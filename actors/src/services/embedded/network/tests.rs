@@ -12,7 +12,7 @@ use chronova_events::ids::{
 };
 use chronova_events::network::{
     AddressPair, AllocationPool, Association, FixedAddress, FloatingIpSettings, Ipv6Mode, Network, NetworkCreated,
-    NetworkEvent, NetworkSettings, Port, PortBinding, PortSettings, ProviderAttributes,
+    NetworkEvent, NetworkSettings, Port, PortBinding, PortDeleted, PortSettings, ProviderAttributes,
 };
 use chronova_events::security_group::default_group;
 use proptest::prelude::*;
@@ -322,6 +322,15 @@ fn a_given_port_is_bound_to_one_device_and_survives_it() {
         other => other,
     };
     assert_eq!(given.when(stranger), Err(NetworkReject::PortNotFound(port(1))));
+}
+
+#[test]
+fn a_port_of_another_project_is_not_released() {
+    let given = with_subnet().and(made_for(1, server(1)));
+    let release = |project| NetworkCommand::ReleasePort { device: server(1), project, port: port(1) };
+    assert_eq!(given.when(release(ProjectId::new("other"))), Ok(vec![]));
+    let deleted = PortDeleted { network: network(), port: port(1) };
+    assert_eq!(given.when(release(project())), Ok(vec![deleted.into()]));
 }
 
 #[test]
