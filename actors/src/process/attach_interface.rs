@@ -135,6 +135,6 @@ async fn pull(work: &StepRun) -> Result<(), StepError> {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
         Err(error) => return Err(StepError::again(error)),
     }
-    guest::forget_filter(work, placed.host, nic).await;
+    guest::forget_filters(work, placed.host, &[nic]).await;
     Ok(())
 }

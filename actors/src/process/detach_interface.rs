@@ -82,7 +82,7 @@ async fn pull(work: &StepRun) -> Result<StepOutput, StepError> {
             return Err(StepError::fatal(500, &message, error));
         }
     }
-    guest::forget_filter(work, placed.host, nic).await;
+    guest::forget_filters(work, placed.host, &[nic]).await;
     Ok(StepOutput::Nothing)
 }
 
