@@ -95,10 +95,12 @@ pub enum NetworkCommand {
         floating_ip: FloatingIpId,
         patch: FloatingIpPatch,
     },
-    /// Ends the association with this port. A floating IP that has another association, or none, does not change.
+    /// Ends the association with this address of the port. A floating IP that has another association, or none, does not
+    /// change.
     DisassociateFloatingIp {
         floating_ip: FloatingIpId,
         port: PortId,
+        address: IpAddr,
     },
     /// Deletes the floating IP. Does nothing if there is none.
     ReleaseFloatingIp {
