@@ -130,7 +130,7 @@ pub(super) async fn with_passphrase<T>(
         // The step is repeated: a start of a running guest has no effect.
         (Ok(_), Err(error)) => Err(StepError::again(error)),
         (Err(failed), Err(error)) => {
-            tracing::warn!(instance = %work.instance_id(), %host, %error, "a host keeps the passphrase of a TPM");
+            tracing::warn!(instance = %work.instance_id(), %host, %error, "a host may keep the passphrase of a TPM");
             Err(failed)
         }
     }
