@@ -68,12 +68,25 @@ impl NetworkService for MixedNetworks {
         self.ports.attach(wanted, meta).await
     }
 
-    async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.ports.undo_attach(instance, process, meta).await
+    async fn undo_attach(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        process: ProcessId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.ports.undo_attach(instance, project, process, meta).await
     }
 
-    async fn detach(&self, instance: InstanceId, port: PortId, owned: bool, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.ports.detach(instance, port, owned, meta).await
+    async fn detach(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        port: PortId,
+        owned: bool,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.ports.detach(instance, project, port, owned, meta).await
     }
 
     async fn add_address(

@@ -207,14 +207,27 @@ impl NetworkService for OneNetwork {
         Ok(more.entry(port).or_insert_with(made).1.clone())
     }
 
-    async fn detach(&self, instance: InstanceId, port: PortId, _: bool, _: Arc<Meta>) -> Result<(), PortError> {
+    async fn detach(
+        &self,
+        instance: InstanceId,
+        _: &ProjectId,
+        port: PortId,
+        _: bool,
+        _: Arc<Meta>,
+    ) -> Result<(), PortError> {
         self.more.lock().unwrap().remove(&port);
         self.ports.lock().unwrap().retain(|of, nic| (*of, nic.port) != (instance, port));
         Ok(())
     }
 
-    async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.detach(instance, port_of(process), true, meta).await
+    async fn undo_attach(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        process: ProcessId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.detach(instance, project, port_of(process), true, meta).await
     }
 
     async fn add_address(&self, _: InstanceId, _: &ProjectId, _: NetworkId, _: Arc<Meta>) -> Result<(), PortError> {

@@ -38,7 +38,13 @@ async fn life(world: &World) -> Life {
 /// A world with one host and one network, and its first life.
 async fn begun() -> (World, Life) {
     let world = World::new(1);
-    let life = life(&world).await;
+    let life = begun_in(&world).await;
+    (world, life)
+}
+
+/// The first life of a world, with one network.
+async fn begun_in(world: &World) -> Life {
+    let life = life(world).await;
     let settings = NetworkSettings { name: "private".to_owned(), ..NetworkSettings::default() };
     let provider =
         ProviderAttributes { network_type: "local".to_owned(), physical_network: None, segmentation_id: None };
@@ -61,7 +67,7 @@ async fn begun() -> (World, Life) {
         tags: vec![],
     };
     network_says(&life, NetworkCommand::AddSubnet(subnet)).await;
-    (world, life)
+    life
 }
 
 async fn network_says(life: &Life, command: NetworkCommand) {
@@ -271,6 +277,30 @@ async fn a_deleted_guest_takes_its_filter_along() {
     let_in(&life, default(), 22, None).await;
     tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
     assert!(world.fleet.filters(0).is_empty());
+    life.stop().await;
+    world.check().await;
+}
+
+/// On shared storage, a host that the guest does not reach or has left keeps its disks, but not its filter.
+#[actix_rt::test]
+async fn a_live_migration_on_one_storage_leaves_one_filter() {
+    let world = World::new(2);
+    world.fleet.share_storage(true);
+    let life = begun_in(&world).await;
+    built(&life, 1).await;
+    let home = life.host_of(&world, id(1)).unwrap();
+    let filters = |host: usize| world.fleet.filters(host).len();
+    world.fleet.fail_travellers(Some("unable to connect"));
+    life.live_migrate(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.host_of(&world, id(1)), Some(home));
+    assert!(life.fault(id(1)).contains("unable to connect"), "{}", life.fault(id(1)));
+    assert_eq!((filters(home), filters(1 - home)), (1, 0), "the destination keeps the filter of a failed migration");
+    world.fleet.fail_travellers(None);
+    life.live_migrate(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.host_of(&world, id(1)), Some(1 - home), "{}", life.fault(id(1)));
+    assert_eq!((filters(home), filters(1 - home)), (0, 1), "the source keeps the filter of the guest");
     life.stop().await;
     world.check().await;
 }

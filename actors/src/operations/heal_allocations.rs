@@ -9,7 +9,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProviderId};
@@ -19,15 +18,13 @@ use thiserror::Error;
 
 use super::Operations;
 use crate::aggregate::CommandError;
+use crate::instance::InstanceRoot;
 use crate::ledger::{
     CELL, ConsumerClaim, GuestClaim, LedgerCommand, LedgerReject, LedgerRoot, SeenGeneration, ServerClaim,
 };
 use crate::process::destination::fit;
 use crate::scheduler::RequestSpec;
 use crate::scheduler::request::ResourceRequest;
-
-/// The longest wait for the read models.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The operator's options for a heal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -170,7 +167,8 @@ impl Operations {
         })
     }
 
-    /// Releases the new claim if the server is being deleted.
+    /// Releases the new claim if the server is being deleted. Asks the server itself, because the read models may lag
+    /// behind a delete.
     async fn unless_deleted(
         &self,
         server: InstanceId,
@@ -178,13 +176,9 @@ impl Operations {
         healed: HealedServer,
         meta: Arc<Meta>,
     ) -> Result<(HealedServer, Position), HealReject> {
-        let views = &self.queries.views;
-        views.wait_for(self.queries.log.head().max(position), PATIENCE).await;
-        let stays = views.servers.read(|servers| {
-            let alive = servers.get(server).and_then(|row| row.instance.alive());
-            alive.is_some_and(|alive| !matches!(alive.ongoing, Some(OngoingTask::Delete { .. })))
-        });
-        if stays {
+        let now = self.gateway.look::<InstanceRoot>(&server).await;
+        let now = now.map_err(|error| HealReject::Ledger(CommandError::Unavailable(error)))?;
+        if now.alive().is_some_and(|alive| !matches!(alive.ongoing, Some(OngoingTask::Delete { .. }))) {
             return Ok((healed, position));
         }
         let release = LedgerCommand::Release { consumer: ConsumerId::new(server.to_string()) };

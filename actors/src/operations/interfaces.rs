@@ -99,8 +99,9 @@ impl Operations {
         }
     }
 
-    /// Adds an address to a server, or removes one, and then records the server's present addresses if the network
-    /// service tells them.
+    /// Adds an address to a server, or removes one, and then records the server's present addresses. If the network
+    /// service does not tell them now, they are recorded later: Neutron sends `network-changed`, and the reconciler
+    /// `server-interfaces` follows the embedded service.
     ///
     /// # Errors
     /// The network service refuses, or the log is not available.

@@ -165,12 +165,26 @@ pub trait NetworkService: Send + Sync + 'static {
 
     /// Deletes the port that [`attach`](Self::attach) created for `process`, whether or not its answer arrived.
     /// Succeeds if there is no such port. A port that was only bound stays: [`detach`](Self::detach) unbinds it.
-    async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError>;
+    async fn undo_attach(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        process: ProcessId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError>;
 
     /// Deletes one port of a server if the service created the port for the server, and only unbinds it otherwise. Does
-    /// nothing if the server does not have the port. `owned`: the server's record says that the port was created for
-    /// the server. For a port that Nova created before the server was adopted, only this record says so.
-    async fn detach(&self, instance: InstanceId, port: PortId, owned: bool, meta: Arc<Meta>) -> Result<(), PortError>;
+    /// nothing if the server does not have the port, or if the port belongs to another project than the server's. That
+    /// project could have given the port the server's id. `owned`: the server's record says that the port was created
+    /// for the server. For a port that Nova created before the server was adopted, only this record says so.
+    async fn detach(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        port: PortId,
+        owned: bool,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError>;
 
     /// Gives the server one more address on a network that it has a port on.
     async fn add_address(

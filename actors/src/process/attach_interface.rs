@@ -92,7 +92,8 @@ async fn allocate(work: &StepRun) -> Result<StepOutput, StepError> {
 }
 
 async fn release(work: &StepRun) -> Result<(), StepError> {
-    let (networks, meta) = (&work.context.networks, work.meta.clone());
+    let Some(server) = work.known_server().await? else { return Ok(()) };
+    let (networks, project, meta) = (&work.context.networks, &server.request.project, work.meta.clone());
     let released = match wanted(work) {
         Some(RequestedNic { port: Some(port), .. }) => {
             // A port that the server had before this process began stays with the server.
@@ -100,9 +101,9 @@ async fn release(work: &StepRun) -> Result<(), StepError> {
             if before {
                 return Ok(());
             }
-            networks.detach(work.instance_id(), *port, false, meta).await
+            networks.detach(work.instance_id(), project, *port, false, meta).await
         }
-        _ => networks.undo_attach(work.instance_id(), work.running.process, meta).await,
+        _ => networks.undo_attach(work.instance_id(), project, work.running.process, meta).await,
     };
     match released {
         Ok(()) | Err(PortError::NotFound(_)) => Ok(()),
@@ -134,6 +135,6 @@ async fn pull(work: &StepRun) -> Result<(), StepError> {
         Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
         Err(error) => return Err(StepError::again(error)),
     }
-    guest::forget_filter(work, placed.host, nic).await;
+    guest::forget_filters(work, placed.host, &[nic]).await;
     Ok(())
 }

@@ -1,10 +1,13 @@
 //! The decisions of a process: they refuse records in an order that `plan` never leads to.
+//!
+//! They do not know the steps of the process, so they accept a record of any step that is done or stuck. The plan is
+//! stuck at a step that it does not know.
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold as _;
 use chronova_events::process::{
-    CalledOff, Finished, Process, ProcessEvent, Restarted, RunningProcess, Started, StepDone, StepFailed, StepStuck,
-    StepUndone,
+    CalledOff, Finished, Process, ProcessEvent, ProcessOutcome, Restarted, RunningProcess, Started, StepDone,
+    StepFailed, StepStuck, StepUndone,
 };
 
 use super::commands::{ProcessCommand, ProcessReject, TimedRecord};
@@ -57,6 +60,9 @@ fn record(running: &RunningProcess, command: ProcessCommand) -> Result<Option<Pr
         ProcessCommand::RecordUndone { .. } if forward && !running.called_off => {
             return Err(ProcessReject::OutOfOrder("an undo without a reason"));
         }
+        ProcessCommand::RecordUndone { step } if !may_be_undone(running, &step) => {
+            return Err(ProcessReject::OutOfOrder("an undo of a step that was not done"));
+        }
         ProcessCommand::RecordUndone { step } => StepUndone { step }.into(),
         ProcessCommand::RecordStuck { step, reason } => StepStuck { step, reason }.into(),
         ProcessCommand::Restart { excluded } => match (&running.failure, running.done.is_empty()) {
@@ -65,8 +71,29 @@ fn record(running: &RunningProcess, command: ProcessCommand) -> Result<Option<Pr
         },
         ProcessCommand::CallOff { .. } if running.called_off => return Ok(None),
         ProcessCommand::CallOff { by } => CalledOff { by }.into(),
+        ProcessCommand::Finish { outcome } if !is_reached(running, outcome) => {
+            return Err(ProcessReject::OutOfOrder("an end that the process has not reached"));
+        }
         ProcessCommand::Finish { outcome } => Finished { outcome }.into(),
         // `decide` has already split `Several` into single records.
         ProcessCommand::Several(_) => return Err(ProcessReject::OutOfOrder("records within records")),
     }))
+}
+
+/// Whether the step failed or is done. After a cancellation without a failure, the next step is undone, too.
+fn may_be_undone(running: &RunningProcess, step: &str) -> bool {
+    let failed = running.failure.as_ref().map(|failure| failure.step == step);
+    running.is_done(step) || failed.unwrap_or(running.called_off)
+}
+
+/// Whether the process can end in this way. A cancellation may come while a process that succeeded records its end. The
+/// log may lack the steps of such a process.
+fn is_reached(running: &RunningProcess, outcome: ProcessOutcome) -> bool {
+    match (outcome, &running.failure) {
+        (ProcessOutcome::Succeeded, failure) => failure.is_none(),
+        (ProcessOutcome::Failed, failure) => {
+            running.done.is_empty() && failure.as_ref().is_some_and(|failure| failure.undone)
+        }
+        (ProcessOutcome::CalledOff, _) => running.done.is_empty() && running.called_off,
+    }
 }

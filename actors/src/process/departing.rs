@@ -84,20 +84,20 @@ pub fn way(site: DrainedHost<'_>, server: &Alive) -> Result<Departure, String> {
     actions::admit(server, action, ASKER).map(|()| how).map_err(|reject| why_not(&reject))
 }
 
-/// The text of a refusal, for operators.
+/// The text of a refusal, for operators: the reason, and the remedy.
 pub fn why_not(reject: &InstanceReject) -> String {
     match reject {
         InstanceReject::NotSupported { hardware: HostBoundHardware::Vtpm, .. } => {
-            "it has a TPM, which rules out live migration".to_owned()
+            "it has a TPM, and only users of its project can read the passphrase: let one of them migrate it".to_owned()
         }
         InstanceReject::NotSupported { hardware: HostBoundHardware::Sev, .. } => {
-            "its memory is encrypted by this host".to_owned()
+            "its memory is encrypted by this host: stop it, and drain the host again".to_owned()
         }
         InstanceReject::NotSupported { hardware: HostBoundHardware::PciDevices, .. } => {
-            "it has PCI devices of this host".to_owned()
+            "it has PCI devices of this host: stop it, and drain the host again".to_owned()
         }
         InstanceReject::NotSupported { hardware: HostBoundHardware::Accelerators, .. } => {
-            "it has accelerators of this host".to_owned()
+            "it has accelerators of this host: shelve it".to_owned()
         }
         other => other.to_string(),
     }
@@ -151,10 +151,12 @@ pub fn next(
             DrainAction::Begin(how)
         }
         (MoveProgress::Failed { reason }, _) => DrainAction::stay(reason.clone()),
-        (MoveProgress::Succeeded, _) => DrainAction::stay("it was moved away, and then back to this host"),
+        (MoveProgress::Succeeded, _) => {
+            DrainAction::stay("it was moved away, and then back to this host: drain the host again")
+        }
         (_, DrainAction::Stay { reason }) => DrainAction::stay(reason),
         (MoveProgress::NotAsked | MoveProgress::UnderWay, _) => {
-            DrainAction::stay("it was started and stopped while it waited to be moved")
+            DrainAction::stay("it was started and stopped while it waited to be moved: drain the host again")
         }
     }
 }
@@ -228,6 +230,21 @@ mod tests {
         assert!(reason(first(down, &after([]))).contains("evacuate"));
         let [asked, _] = powered(PowerAction::Stop);
         assert_eq!(first(SITE, &after([asked])), DrainAction::Wait, "another process owns the server's task");
+    }
+
+    #[test]
+    fn a_refusal_names_a_remedy() {
+        for hardware in [
+            HostBoundHardware::Vtpm,
+            HostBoundHardware::Sev,
+            HostBoundHardware::Accelerators,
+            HostBoundHardware::PciDevices,
+        ] {
+            let told = why_not(&InstanceReject::NotSupported { operation: "live-migration", hardware });
+            assert!(told.split_once(": ").is_some_and(|(_, remedy)| remedy.contains("it")), "{told}");
+        }
+        let moved = next(SITE, Some(&after([])), &leaving(Departure::Live, 1), &MoveProgress::Succeeded);
+        assert_eq!(moved, DrainAction::stay("it was moved away, and then back to this host: drain the host again"));
     }
 
     #[test]

@@ -82,7 +82,7 @@ async fn pull(work: &StepRun) -> Result<StepOutput, StepError> {
             return Err(StepError::fatal(500, &message, error));
         }
     }
-    guest::forget_filter(work, placed.host, nic).await;
+    guest::forget_filters(work, placed.host, &[nic]).await;
     Ok(StepOutput::Nothing)
 }
 
@@ -102,8 +102,9 @@ async fn plug_again(work: &StepRun) -> Result<(), StepError> {
 }
 
 async fn release(work: &StepRun) -> Result<StepOutput, StepError> {
-    let Some((_, nic)) = subject(work).await? else { return Ok(StepOutput::Nothing) };
-    match work.context.networks.detach(work.instance_id(), nic.port, nic.owned, work.meta.clone()).await {
+    let Some((server, nic)) = subject(work).await? else { return Ok(StepOutput::Nothing) };
+    let (networks, project) = (&work.context.networks, &server.request.project);
+    match networks.detach(work.instance_id(), project, nic.port, nic.owned, work.meta.clone()).await {
         Ok(()) | Err(PortError::NotFound(_)) => Ok(StepOutput::Nothing),
         Err(error) => Err(error.into()),
     }

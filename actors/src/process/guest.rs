@@ -412,12 +412,12 @@ fn soon(error: DriverError) -> StepError {
     }
 }
 
-/// Removes the packet filter of a detached interface. A failure is ignored, because a leftover filter only occupies its
-/// name.
-pub(super) async fn forget_filter(work: &StepRun, host: HostId, nic: NicInfo) {
+/// Removes the packet filters of interfaces that no guest on the host has any more. A failure is ignored, because a
+/// leftover filter only occupies its name, and the next guest with the port takes it over.
+pub(super) async fn forget_filters(work: &StepRun, host: HostId, nics: &[NicInfo]) {
     let Ok(driver) = work.driver(host) else { return };
     let Some(networks) = driver.networks() else { return };
-    for filter in work.context.networks.realise(&[nic]).await.unwrap_or_default().filters {
+    for filter in work.context.networks.realise(nics).await.unwrap_or_default().filters {
         let _ = networks.remove_filter(&filter.name).await;
     }
 }
@@ -434,11 +434,8 @@ pub(super) async fn destroy(work: &StepRun, host: HostId) -> Result<(), StepErro
         Err(DriverError::Unreachable(_)) => return Ok(()),
         Err(error) => return Err(StepError::again(error)),
     }
-    if let (Some(networks), Some(server)) = (driver.networks(), work.server().await?) {
-        for filter in work.context.networks.realise(&server.nics).await.unwrap_or_default().filters {
-            // A leftover filter only occupies its name, and the next guest with the port takes it over.
-            let _ = networks.remove_filter(&filter.name).await;
-        }
+    if let Some(server) = work.server().await? {
+        forget_filters(work, host, &server.nics).await;
     }
     Ok(())
 }

@@ -336,6 +336,8 @@ fn is_being_deleted(subject: &MovingServer) -> bool {
     matches!(subject.server.ongoing, Some(OngoingTask::Delete { .. }))
 }
 
+/// Undefines the guest on a host that shares its storage with the guest's host, and removes the guest's packet filters
+/// there. The networks stay for later guests until they are deleted, as on each host.
 pub(super) async fn forget(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     if !work.host_answers(at.host)? {
         return Ok(());
@@ -343,9 +345,14 @@ pub(super) async fn forget(work: &StepRun, at: &Placed) -> Result<(), StepError>
     let driver = work.driver(at.host)?;
     let Some(storage) = driver.shared_storage() else { return Ok(()) };
     match storage.undefine(work.instance_id()).await {
-        Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
-        Err(error) => Err(StepError::again(error)),
+        Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
+        Err(DriverError::Unreachable(_)) => return Ok(()),
+        Err(error) => return Err(StepError::again(error)),
     }
+    if let Some(server) = work.server().await? {
+        guest::forget_filters(work, at.host, &server.nics).await;
+    }
+    Ok(())
 }
 
 // -------------------------------------------------------------------------------------------- the end of the migration

@@ -186,5 +186,31 @@ mod tests {
         assert!(decide(&state, Command::Restart { excluded: None }).is_err());
         assert!(decide(&after([failed("a", true)]), done("a")).is_err());
         assert_eq!(decide(&state, done("a")).unwrap(), vec![], "a repeated record is harmless");
+        let failure = after([done("a"), failed("b", true)]);
+        assert!(decide(&failure, undone("c")).is_err(), "a step was undone that never began");
+        assert!(decide(&failure, undone("b")).is_ok() && decide(&failure, undone("a")).is_ok());
+    }
+
+    #[test]
+    fn a_process_ends_as_its_records_say() {
+        use ProcessOutcome::{CalledOff, Failed, Succeeded};
+        let torn = [done("a"), failed("b", false)];
+        let unwound = || torn.clone().into_iter().chain([undone("b"), undone("a")]);
+        let cancelled = [done("a"), called_off()];
+        for (trail, ends) in [
+            (vec![], vec![Succeeded]),
+            (vec![done("a"), done("b"), done("c")], vec![Succeeded]),
+            (torn.to_vec(), vec![]),
+            (unwound().collect(), vec![Failed]),
+            (unwound().chain([called_off()]).collect(), vec![Failed, CalledOff]),
+            // The cancellation may come after the last step was done.
+            (cancelled.to_vec(), vec![Succeeded]),
+            (cancelled.iter().cloned().chain([undone("b"), undone("a")]).collect(), vec![Succeeded, CalledOff]),
+        ] {
+            let state = after(trail);
+            let reached = [Succeeded, Failed, CalledOff].into_iter();
+            let reached = reached.filter(|outcome| decide(&state, Command::Finish { outcome: *outcome }).is_ok());
+            assert_eq!(reached.collect::<Vec<_>>(), ends, "{state:?}");
+        }
     }
 }

@@ -10,7 +10,8 @@ use chronova_events::envelope::Cause;
 use chronova_events::ids::HostId;
 use chronova_events::instance::Alive;
 use chronova_events::process::Task;
-use chronova_hypervisor::capability::Needed as _;
+use chronova_hypervisor::capability::{EmulatedTpm, Needed as _};
+use chronova_hypervisor::driver::DriverResult;
 use chronova_hypervisor::tpm::{TpmPassphrase, TpmVersion};
 use uuid::Uuid;
 
@@ -22,6 +23,9 @@ use crate::ports::keys::{KeyRequester, SecretPayload};
 
 /// The number of random bytes of a passphrase.
 const STRENGTH: usize = 32;
+
+/// The most attempts to take a passphrase from a host after a start.
+const DROPS: u32 = 3;
 
 /// The version of the server's TPM; `None` if it has none.
 fn version(server: &Alive) -> Option<TpmVersion> {
@@ -99,7 +103,8 @@ pub(super) async fn check_access(work: &StepRun, server: &Alive) -> Result<(), S
     read.map(drop).map_err(|error| refused(server, error))
 }
 
-/// Starts a guest with `start`. If the guest has a TPM, its host has the passphrase meanwhile.
+/// Starts a guest with `start`. If the guest has a TPM, its host has the passphrase meanwhile. A host that does not give
+/// the passphrase up after a failed start keeps it in memory until the next start or the removal of the guest.
 pub(super) async fn with_passphrase<T>(
     work: &StepRun,
     host: HostId,
@@ -115,13 +120,34 @@ pub(super) async fn with_passphrase<T>(
     let driver = work.driver(host)?;
     let tpm = driver.emulated_tpm().needed().map_err(StepError::from)?;
     let passphrase = TpmPassphrase::new(work.instance_id(), secret, payload.expose().to_owned());
-    tpm.hold_passphrase(&passphrase).await?;
-    let started = start.await;
-    let dropped = tpm.drop_passphrase(work.instance_id()).await;
-    let started = started?;
-    // The step is repeated: a start of a running guest has no effect.
-    dropped.map_err(StepError::again)?;
-    Ok(started)
+    let started = match tpm.hold_passphrase(&passphrase).await {
+        Ok(()) => start.await,
+        // The host may have the passphrase although the call failed.
+        Err(error) => Err(error.into()),
+    };
+    match (started, drop_passphrase(work, tpm).await) {
+        (started, Ok(())) => started,
+        // The step is repeated: a start of a running guest has no effect.
+        (Ok(_), Err(error)) => Err(StepError::again(error)),
+        (Err(failed), Err(error)) => {
+            tracing::warn!(instance = %work.instance_id(), %host, %error, "a host may keep the passphrase of a TPM");
+            Err(failed)
+        }
+    }
+}
+
+/// Takes the passphrase from the host. The step of a failed start may not be repeated, so this is tried more than once.
+async fn drop_passphrase(work: &StepRun, tpm: &dyn EmulatedTpm) -> DriverResult<()> {
+    for _ in 1..DROPS {
+        match tpm.drop_passphrase(work.instance_id()).await {
+            Ok(()) => return Ok(()),
+            Err(error) => {
+                tracing::debug!(instance = %work.instance_id(), %error, "taking the passphrase failed, retrying");
+            }
+        }
+        tokio::time::sleep(work.context.options.retry_base).await;
+    }
+    tpm.drop_passphrase(work.instance_id()).await
 }
 
 /// Copies the state of the TPM to the host that the server moves to. The guest is off.

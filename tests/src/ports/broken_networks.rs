@@ -112,20 +112,33 @@ impl NetworkService for BrokenNetworks {
         self.networks.attach(wanted, meta).await
     }
 
-    async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
+    async fn undo_attach(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        process: ProcessId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
         if self.has(NetworkFault::UndoesNothing) {
             return Ok(());
         }
-        self.networks.undo_attach(instance, process, meta).await
+        self.networks.undo_attach(instance, project, process, meta).await
     }
 
-    async fn detach(&self, instance: InstanceId, port: PortId, owned: bool, meta: Arc<Meta>) -> Result<(), PortError> {
+    async fn detach(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        port: PortId,
+        owned: bool,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
         if self.has(NetworkFault::DetachesAnyPort) {
             let found = self.networks.find_ports(&[port], &ServiceCaller::system("fault")).await?;
             let holder = found.first().and_then(|port| port.server).unwrap_or(instance);
-            return self.networks.detach(holder, port, owned, meta).await;
+            return self.networks.detach(holder, project, port, owned, meta).await;
         }
-        self.networks.detach(instance, port, owned, meta).await
+        self.networks.detach(instance, project, port, owned, meta).await
     }
 
     async fn add_address(

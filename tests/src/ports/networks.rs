@@ -235,10 +235,10 @@ async fn undoes_attach(service: &dyn NetworkService, stage: &dyn NetworkStage) -
     let wanted = server(&tenant, vec![on(tenant.network)]);
     let first = service.allocate(wanted.clone(), meta()).await?;
     let more = one_more(&wanted, on(tenant.network));
-    service.undo_attach(wanted.instance, more.process, meta()).await?;
+    service.undo_attach(wanted.instance, &wanted.project, more.process, meta()).await?;
     let made = service.attach(more.clone(), meta()).await?;
     for _ in 0..2 {
-        service.undo_attach(wanted.instance, more.process, meta()).await?;
+        service.undo_attach(wanted.instance, &wanted.project, more.process, meta()).await?;
     }
     promise!(
         find_port(service, &tenant, made.port).await?.is_none(),
@@ -257,10 +257,10 @@ async fn detaches(service: &dyn NetworkService, stage: &dyn NetworkStage) -> any
     let (mine, others) = (server(&tenant, vec![given(own)]), server(&tenant, vec![on(tenant.network)]));
     service.allocate(mine.clone(), meta()).await?;
     let theirs = service.allocate(others, meta()).await?;
-    service.detach(mine.instance, theirs[0].port, true, meta()).await?;
+    service.detach(mine.instance, &mine.project, theirs[0].port, true, meta()).await?;
     promise!(find_port(service, &tenant, theirs[0].port).await?.is_some(), "the port of another server is deleted");
     for _ in 0..2 {
-        service.detach(mine.instance, own, false, meta()).await?;
+        service.detach(mine.instance, &mine.project, own, false, meta()).await?;
     }
     let Some(kept) = find_port(service, &tenant, own).await? else { anyhow::bail!("a port that was given is deleted") };
     promise!(kept.server.is_none(), "a detached port is still the server's: {kept:?}");

@@ -9,10 +9,12 @@ use chronova_actors::process::{
 };
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
+use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::process_harness::{Case, prove};
-use chronova_tests::world::{Life, build_request};
+use chronova_tests::world::{Life, World, build_request};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
+use uuid::Uuid;
 
 use super::{Ask, case, nothing};
 
@@ -110,4 +112,26 @@ async fn delete_of_a_guest_with_a_tpm_is_proven() {
     let ask: Ask = |life, id| life.delete(id).boxed_local();
     let case = Case { failed: "DELETED", ..case(built, ask, "ACTIVE", "DELETED") };
     prove_tpm(Case { definition: &delete_instance::DEFINITION, ..case }).await;
+}
+
+/// The start of the guest fails, and then the first attempt to take the passphrase from the host fails, too.
+#[actix_rt::test]
+async fn no_host_keeps_a_passphrase_after_a_failed_start() {
+    let id = InstanceId(Uuid::from_u128(0xCAFE));
+    let world = World::with_tpms(2);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    built(&life, id).await;
+    let source = life.host_of(&world, id).unwrap();
+    life.migrate(id).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id), "VERIFY_RESIZE");
+    let next = FaultTrigger::Nth(world.fleet.calls_of(source, DriverCall::DropPassphrase) + 1);
+    let faults = FaultPlan::default().with(DriverCall::Install, FaultTrigger::Always, Effect::Refuse);
+    world.fleet.set_faults(source, faults.with(DriverCall::DropPassphrase, next, Effect::Refuse));
+    life.revert_resize(id).await.unwrap();
+    life.settled().await;
+    assert_eq!(world.fleet.struck().get(&Effect::Refuse), Some(&2), "not both calls were refused");
+    assert_eq!(world.fleet.passphrases(), [], "a host keeps the passphrase of a TPM");
+    life.stop().await;
 }

@@ -141,8 +141,7 @@ impl ImageFiles {
         draft.file.sync_all()?;
         let source = OpenFile { file: File::open(&draft.path)?, length: size };
         let inspected = inspect(&source, &wanted.format)?;
-        draft.keep_as(&self.path(wanted.image))?;
-        File::open(&self.folder)?.sync_all()?;
+        draft.keep_as(&self.path(wanted.image), &self.folder)?;
         Ok(ContentStored {
             image: wanted.image,
             upload: wanted.upload,
@@ -228,8 +227,11 @@ impl DraftFile {
         Ok(Self { file, path, kept: false })
     }
 
-    fn keep_as(&mut self, place: &Path) -> io::Result<()> {
+    /// Moves the file to its place in the folder. If the folder cannot be synced, the drop removes the file there.
+    fn keep_as(&mut self, place: &Path, folder: &Path) -> io::Result<()> {
         fs::rename(&self.path, place)?;
+        place.clone_into(&mut self.path);
+        File::open(folder)?.sync_all()?;
         self.kept = true;
         Ok(())
     }
@@ -328,6 +330,21 @@ mod tests {
         let disguised = receive(&files, incoming("qcow2"), &["abc"]).await;
         assert!(matches!(disguised, Err(ReceiveError::Content(InspectError::Mismatch { .. }))), "{disguised:?}");
         assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_file_whose_folder_cannot_be_synced_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("image");
+        let mut draft = DraftFile::create(folder.path().join(".upload.part")).unwrap();
+        assert!(draft.keep_as(&place, &folder.path().join("missing")).is_err());
+        assert!(place.exists(), "the file was not moved, so the test proves nothing");
+        drop(draft);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the failed upload left a file");
+        let mut draft = DraftFile::create(folder.path().join(".upload.part")).unwrap();
+        draft.keep_as(&place, folder.path()).unwrap();
+        drop(draft);
+        assert!(place.exists(), "a kept file was removed");
     }
 
     #[test]

@@ -24,11 +24,11 @@ pub fn decide(state: &Network, command: NetworkCommand) -> Result<Vec<NetworkEve
         NetworkCommand::ReleaseDevice { device, project } => {
             Ok(ports::release(state, device, |port| port.created.project == project))
         }
-        NetworkCommand::ReleasePort { device, port } => {
-            Ok(ports::release(state, device, |known| known.created.port == port))
+        NetworkCommand::ReleasePort { device, project, port } => {
+            Ok(ports::release(state, device, |known| known.created.port == port && known.created.project == project))
         }
-        NetworkCommand::DisassociateFloatingIp { floating_ip, port } => {
-            Ok(floating::disassociate(state, floating_ip, port))
+        NetworkCommand::DisassociateFloatingIp { floating_ip, port, address } => {
+            Ok(floating::disassociate(state, floating_ip, port, address))
         }
         NetworkCommand::ReleaseFloatingIp { floating_ip } => Ok(floating::release(state, floating_ip)),
         NetworkCommand::IfRevision { of, revision, command } => {

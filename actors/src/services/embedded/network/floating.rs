@@ -140,9 +140,15 @@ pub(super) fn change(
     Ok(events)
 }
 
-pub(super) fn disassociate(state: &Network, floating_ip: FloatingIpId, port: PortId) -> Vec<NetworkEvent> {
+pub(super) fn disassociate(
+    state: &Network,
+    floating_ip: FloatingIpId,
+    port: PortId,
+    address: IpAddr,
+) -> Vec<NetworkEvent> {
     let known = state.floating_ips.get(&floating_ip);
-    let still = known.filter(|known| known.association.as_ref().is_some_and(|to| to.port == port));
+    let lost = |to: &Association| to.port == port && to.address == address;
+    let still = known.filter(|known| known.association.as_ref().is_some_and(lost));
     still.map(|known| FloatingIpDisassociated { network: known.network(), floating_ip }.into()).into_iter().collect()
 }
 

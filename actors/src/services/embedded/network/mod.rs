@@ -82,6 +82,7 @@ pub enum NetworkCommand {
     /// Like [`ReleaseDevice`](Self::ReleaseDevice), but for one port. Does nothing if the port is not the device's.
     ReleasePort {
         device: InstanceId,
+        project: ProjectId,
         port: PortId,
     },
     /// Deletes the ports that were created for the device, and unbinds its other ports. Ignores ports of other
@@ -95,10 +96,12 @@ pub enum NetworkCommand {
         floating_ip: FloatingIpId,
         patch: FloatingIpPatch,
     },
-    /// Ends the association with this port. A floating IP that has another association, or none, does not change.
+    /// Ends the association with this address of the port. A floating IP that has another association, or none, does not
+    /// change.
     DisassociateFloatingIp {
         floating_ip: FloatingIpId,
         port: PortId,
+        address: IpAddr,
     },
     /// Deletes the floating IP. Does nothing if there is none.
     ReleaseFloatingIp {

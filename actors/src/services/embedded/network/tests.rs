@@ -12,7 +12,7 @@ use chronova_events::ids::{
 };
 use chronova_events::network::{
     AddressPair, AllocationPool, Association, FixedAddress, FloatingIpSettings, Ipv6Mode, Network, NetworkCreated,
-    NetworkEvent, NetworkSettings, Port, PortBinding, PortSettings, ProviderAttributes,
+    NetworkEvent, NetworkSettings, Port, PortBinding, PortDeleted, PortSettings, ProviderAttributes,
 };
 use chronova_events::security_group::default_group;
 use proptest::prelude::*;
@@ -325,6 +325,15 @@ fn a_given_port_is_bound_to_one_device_and_survives_it() {
 }
 
 #[test]
+fn a_port_of_another_project_is_not_released() {
+    let given = with_subnet().and(made_for(1, server(1)));
+    let release = |project| NetworkCommand::ReleasePort { device: server(1), project, port: port(1) };
+    assert_eq!(given.when(release(ProjectId::new("other"))), Ok(vec![]));
+    let deleted = PortDeleted { network: network(), port: port(1) };
+    assert_eq!(given.when(release(project())), Ok(vec![deleted.into()]));
+}
+
+#[test]
 fn a_port_changes_its_addresses_and_keeps_those_it_names() {
     let given = with_subnet().and(port_with(1, vec![at(None, Some("10.0.0.9"))]));
     let change = |addresses| NetworkCommand::ChangePort {
@@ -521,10 +530,16 @@ fn a_fixed_address_has_one_floating_address() {
     assert_eq!(given.when(give(1, Some(fixed(1)))), Ok(vec![]));
     assert!(matches!(given.when(give(2, Some(fixed(1)))), Err(NetworkReject::AlreadyAssociated { .. })));
     assert!(given.when(give(2, Some(fixed(2)))).is_ok());
-    let end = |port| NetworkCommand::DisassociateFloatingIp { floating_ip: floating(1), port };
-    assert_eq!(given.when(end(port(2))), Ok(vec![]), "an association with another port stays");
-    let given = given.and(end(port(1)));
-    assert_eq!((given.when(end(port(1))), given.when(give(1, None))), (Ok(vec![]), Ok(vec![])));
+    let end = |n| {
+        let Association { port, address, .. } = fixed(n);
+        NetworkCommand::DisassociateFloatingIp { floating_ip: floating(1), port, address }
+    };
+    assert_eq!(given.when(end(2)), Ok(vec![]), "an association with another port stays");
+    let other = Association { address: ip("10.0.0.6"), ..fixed(1) };
+    let moved = outside().and(allocate(1)).and(give(1, Some(other)));
+    assert_eq!(moved.when(end(1)), Ok(vec![]), "an association with another address of the port stays");
+    let given = given.and(end(1));
+    assert_eq!((given.when(end(1)), given.when(give(1, None))), (Ok(vec![]), Ok(vec![])));
     assert!(given.when(give(2, Some(fixed(1)))).is_ok());
     assert_eq!(given.when(give(9, None)), Err(NetworkReject::FloatingIpNotFound(floating(9))));
 }

@@ -291,9 +291,8 @@ impl ServiceClient {
             Ok(ServiceAnswer { status, headers, body: body.to_bytes() })
         };
         let answer = tokio::time::timeout(self.options.timeout, whole).await.unwrap_or_else(|_| Err(self.late()));
-        // With these statuses, a proxy says that the service does not answer.
         let answer = match answer {
-            Ok(answer) if matches!(answer.status, 502..=504) => Err(Silence {
+            Ok(answer) if is_of_a_proxy(answer.status) => Err(Silence {
                 reason: format!("{} answers {}", self.options.name, answer.complaint()),
                 again: idempotent,
             }),
@@ -339,6 +338,11 @@ impl ServiceClient {
             format!("{name} broke the connection: {cause}")
         }
     }
+}
+
+/// Whether a proxy says with this status that the service does not answer.
+pub(super) fn is_of_a_proxy(status: u16) -> bool {
+    matches!(status, 502..=504)
 }
 
 /// Why an attempt had no answer.

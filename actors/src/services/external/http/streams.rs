@@ -14,7 +14,9 @@ use http_body_util::{BodyExt as _, BodyStream, Limited, StreamBody};
 use hyper::Response;
 use hyper::body::{Frame, Incoming};
 
-use super::client::{CallFailure, LONGEST_ANSWER, ServiceAnswer, ServiceClient, ServiceRequest, Silence};
+use super::client::{
+    CallFailure, LONGEST_ANSWER, ServiceAnswer, ServiceClient, ServiceRequest, Silence, is_of_a_proxy,
+};
 
 /// After the last byte, the service may need this many timeouts to store the data before it answers.
 const STORING: u32 = 10;
@@ -27,6 +29,13 @@ impl ServiceClient {
         let asked = self.client.request(message);
         let asked = async { asked.await.map_err(|error| Silence { reason: self.silence(&error), again: false }) };
         let answer = tokio::time::timeout(self.options.timeout, asked).await.unwrap_or_else(|_| Err(self.late()));
+        let answer = match answer {
+            Ok(answer) if is_of_a_proxy(answer.status().as_u16()) => Err(Silence {
+                reason: format!("{} answers {}", self.options.name, answer.status().as_u16()),
+                again: false,
+            }),
+            other => other,
+        };
         self.end(began, answer.as_ref().ok().map(|answer| answer.status().as_u16()));
         let response = answer.map_err(|failure| self.gave_none(failure.reason))?;
         Ok(OpenedAnswer { response, name: self.options.name, patience: self.options.timeout })
@@ -58,6 +67,12 @@ impl ServiceClient {
         let answer = tokio::select! {
             answer = sending => answer,
             () = progress.stalled(self.options.timeout) => Err(format!("an upload to {} makes no progress", self.options.name)),
+        };
+        let answer = match answer {
+            Ok(answer) if is_of_a_proxy(answer.status) => {
+                Err(format!("{} answers {}", self.options.name, answer.complaint()))
+            }
+            other => other,
         };
         self.end(began, answer.as_ref().ok().map(|answer| answer.status));
         answer.map_err(|reason| self.gave_none(reason))

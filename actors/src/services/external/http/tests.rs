@@ -62,6 +62,24 @@ async fn a_silent_service_is_left_alone() {
     assert!(client.trouble().is_some());
 }
 
+/// A download and an upload count these answers as a call with a whole body does.
+#[tokio::test]
+async fn an_error_of_a_proxy_is_no_answer_to_a_stream() {
+    let stub = StubService::start(|_, _| StubAnswer::Says(504, String::new())).await;
+    let (client, unanswered) = (client(LONG), CallFailure::Unanswered("stub answers 504".to_owned()));
+    for _ in 0..2 {
+        let opened = client.open(ServiceRequest::get(&stub.url)).await.map(|answer| answer.status());
+        assert_eq!(opened, Err(unanswered.clone()));
+    }
+    let bytes = futures::stream::iter([Ok(bytes::Bytes::from_static(b"x"))]);
+    let sent = client.upload(ServiceRequest::put(&stub.url), Box::pin(bytes)).await.map(|answer| answer.status);
+    assert_eq!(sent, Err(unanswered.clone()));
+    assert_eq!(client.tally().calls(CallOutcome::Unanswered), 3);
+    let refused = client.open(ServiceRequest::get(&stub.url)).await.map(|answer| answer.status());
+    assert_eq!(refused, Err(unanswered));
+    assert_eq!((client.tally().calls(CallOutcome::NotMade), stub.calls().len()), (1, 3));
+}
+
 #[tokio::test]
 async fn an_answer_is_read_up_to_a_bound() {
     let stub = StubService::start(|_, _| StubAnswer::Says(200, "x".repeat(9 * 1024 * 1024))).await;

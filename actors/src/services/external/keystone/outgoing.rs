@@ -227,15 +227,23 @@ impl CalledService {
     /// Whether the service may have refused one of Chronova's own tokens. If so, forgets that token, so that the next
     /// call gets another.
     async fn doubt(&self, asker: Asker<'_>, tokens: &CallTokens) -> bool {
-        let vouching = match (&tokens.vouching, &self.accounts.vouching) {
-            (Some(token), Some(account)) => account.doubt(token).await,
-            _ => false,
-        };
-        match (asker, &tokens.own) {
-            (Asker::User(_), Some(_)) if tokens.vouching.is_some() => vouching,
-            (_, Some(token)) => self.accounts.own.doubt(token).await || vouching,
-            (_, None) => vouching,
+        let mut forgotten = false;
+        for (account, token) in self.carried(asker, tokens) {
+            forgotten |= account.doubt(token).await;
         }
+        forgotten
+    }
+
+    /// Chronova's own tokens that a call carries, and their accounts. A user's call does not carry the token that the
+    /// catalogue came with.
+    fn carried<'a>(
+        &'a self,
+        asker: Asker<'_>,
+        tokens: &'a CallTokens,
+    ) -> Vec<(&'a KeystoneSession, &'a Arc<SessionToken>)> {
+        let own = tokens.own.as_ref().filter(|_| matches!(asker, Asker::Own)).map(|token| (&*self.accounts.own, token));
+        let vouching = self.accounts.vouching.as_deref().zip(tokens.vouching.as_ref());
+        own.into_iter().chain(vouching).collect()
     }
 }
 

@@ -136,11 +136,12 @@ impl NeutronNetworks {
     pub(super) async fn undo_one(
         &self,
         instance: InstanceId,
+        project: &ProjectId,
         process: ProcessId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
         let (asker, mark) = (NeutronCaller::account(meta), of_process(process));
-        for port in self.ports_with_device(asker, instance).await?.iter().filter(|port| mark.is_on(port)) {
+        for port in self.ports_of_server(asker, instance, project).await?.iter().filter(|port| mark.is_on(port)) {
             self.give_up(port, true, asker).await?;
         }
         Ok(())

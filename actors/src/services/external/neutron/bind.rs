@@ -58,6 +58,7 @@ impl NeutronNetworks {
     pub(super) async fn detach_one(
         &self,
         instance: InstanceId,
+        project: &ProjectId,
         port: PortId,
         owned: bool,
         meta: &Arc<Meta>,
@@ -66,7 +67,7 @@ impl NeutronNetworks {
         let found = self.calls.show::<NeutronPort>(asker, "ports", "port", &port.to_string()).await;
         match found {
             Err(error) if error.status() == 404 => Ok(()),
-            Ok(port) if port.device_id != instance.to_string() => Ok(()),
+            Ok(port) if port.device_id != instance.to_string() || port.project() != *project => Ok(()),
             other => self.give_up(&other?, owned, asker).await,
         }
     }

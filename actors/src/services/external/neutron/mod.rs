@@ -116,12 +116,25 @@ impl NetworkService for NeutronNetworks {
         self.attach_one(&wanted, &meta).await
     }
 
-    async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.undo_one(instance, process, &meta).await
+    async fn undo_attach(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        process: ProcessId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.undo_one(instance, project, process, &meta).await
     }
 
-    async fn detach(&self, instance: InstanceId, port: PortId, owned: bool, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.detach_one(instance, port, owned, &meta).await
+    async fn detach(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        port: PortId,
+        owned: bool,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.detach_one(instance, project, port, owned, &meta).await
     }
 
     async fn add_address(

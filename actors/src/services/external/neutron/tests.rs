@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{InstanceId, PortId, ProjectId};
+use chronova_events::ids::{InstanceId, PortId, ProcessId, ProjectId};
 use chronova_events::instance::{RequestedNetworks, RequestedNic};
 use chronova_hypervisor::guest::NicPlug;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,9 @@ use super::calls::NeutronCaller;
 use super::documents::NeutronPort;
 use super::plug::plug;
 use super::{NeutronNetworks, NeutronOptions};
-use crate::ports::{InterfacesRequest, NetworkService, PlugState, PortError, ServiceCaller, UserToken};
+use crate::ports::{
+    InterfaceRequest, InterfacesRequest, NetworkService, PlugState, PortError, ServiceCaller, UserToken,
+};
 use crate::services::external::http::{CallOptions, ServiceClient, TlsTrust};
 use crate::services::external::keystone::{
     AccountScope, CalledService, CallingAccounts, Credentials, KeystoneSession, NamedInDomain, ServiceAccount,
@@ -306,6 +308,36 @@ async fn only_ports_that_were_made_here_are_deleted() {
     }
 }
 
+/// A detachment by the port's id, and the undo of an attachment, which finds the port by its mark.
+#[tokio::test]
+async fn a_port_of_another_project_is_not_detached() {
+    let neutron = NeutronStub::start().await;
+    let (server, project) = (InstanceId::random(), ProjectId::new(PROJECT));
+    let process = ProcessId::random();
+    let attached = InterfaceRequest {
+        process,
+        instance: server,
+        project: ProjectId::new("ffffffffffffffffffffffffffffffff"),
+        hostname: "web-1".to_owned(),
+        host: "h1".to_owned(),
+        availability_zone: "nova".to_owned(),
+        nic: on_network(),
+    };
+    let marked = neutron.networks.attach(attached, meta()).await.unwrap().port;
+    let foreign = neutron.add("ffffffffffffffffffffffffffffffff", &server.to_string());
+    let before = neutron.ports();
+    for port in [foreign, marked] {
+        for owned in [false, true] {
+            neutron.networks.detach(server, &project, port, owned, meta()).await.unwrap();
+        }
+    }
+    neutron.networks.undo_attach(server, &project, process, meta()).await.unwrap();
+    assert_eq!(neutron.ports(), before, "a port of another project was changed");
+    let own = neutron.add(PROJECT, &server.to_string());
+    neutron.networks.detach(server, &project, own, false, meta()).await.unwrap();
+    assert_eq!(neutron.ports()[2]["device_id"], "", "the server's own port is still bound");
+}
+
 #[tokio::test]
 async fn a_port_of_another_project_is_none() {
     let neutron = NeutronStub::start().await;
@@ -482,7 +514,7 @@ async fn a_port_that_a_nova_created_goes_with_its_adopted_server() {
     let neutron = NeutronStub::start().await;
     let (server, project) = (InstanceId::random(), ProjectId::new(PROJECT));
     let [first, second, given] = [0; 3].map(|_| neutron.add(PROJECT, &server.to_string()));
-    neutron.networks.detach(server, first, true, meta()).await.unwrap();
+    neutron.networks.detach(server, &project, first, true, meta()).await.unwrap();
     assert_eq!(neutron.ports().len(), 2, "the detached port is left");
     let other = neutron.add(PROJECT, "another");
     neutron.networks.release(server, &project, &[second, other], meta()).await.unwrap();

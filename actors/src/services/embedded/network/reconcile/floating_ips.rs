@@ -6,9 +6,12 @@
 //! other streams than the router, too. The reconciler removes a port that was created while its router was deleted.
 //!
 //! Ids of ports and routers are never reused, so a finding about a deleted port or router stays true. The reconciler
-//! can act on it at once.
+//! can act on it at once. A user may associate the floating address with another address of the same port meanwhile.
+//! So the command names the lost address. If the port gets the lost address back meanwhile, the association ends all
+//! the same, as it would have ended at the loss.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId};
@@ -25,7 +28,7 @@ use crate::services::embedded::network::{NetworkCommand, NetworkRoot};
 /// A resource without its owner.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OrphanedNetworkResource {
-    Association { network: NetworkId, floating_ip: FloatingIpId, port: PortId },
+    Association { network: NetworkId, floating_ip: FloatingIpId, port: PortId, address: IpAddr },
     Port { network: NetworkId, port: PortId },
 }
 
@@ -33,12 +36,8 @@ pub fn plan(views: &Views) -> BTreeSet<OrphanedNetworkResource> {
     views.networks.read(|networks| {
         let stale = networks.floating_ips().filter(|floating| networks.association(floating).is_none());
         let associations = stale.filter_map(|floating| {
-            let (network, floating_ip) = (floating.network(), floating.id());
-            Some(OrphanedNetworkResource::Association {
-                network,
-                floating_ip,
-                port: floating.association.as_ref()?.port,
-            })
+            let (network, floating_ip, to) = (floating.network(), floating.id(), floating.association.as_ref()?);
+            Some(OrphanedNetworkResource::Association { network, floating_ip, port: to.port, address: to.address })
         });
         let orphaned = networks
             .orphaned()
@@ -70,8 +69,10 @@ impl Reconciler for OrphanedNetworkResources {
 
     fn describe(loose: &Self::Finding) -> String {
         match loose {
-            OrphanedNetworkResource::Association { network, floating_ip, port } => {
-                format!("network {network}: floating address {floating_ip} stands for port {port}, which is gone")
+            OrphanedNetworkResource::Association { network, floating_ip, port, address } => {
+                format!(
+                    "network {network}: floating address {floating_ip} stands for {address} of port {port}, which is gone"
+                )
             }
             OrphanedNetworkResource::Port { network, port } => {
                 format!("network {network}: port {port}, whose router is gone")
@@ -83,8 +84,8 @@ impl Reconciler for OrphanedNetworkResources {
         let mut failures = 0;
         for loose in findings {
             let (network, command) = match loose {
-                OrphanedNetworkResource::Association { network, floating_ip, port } => {
-                    (network, NetworkCommand::DisassociateFloatingIp { floating_ip, port })
+                OrphanedNetworkResource::Association { network, floating_ip, port, address } => {
+                    (network, NetworkCommand::DisassociateFloatingIp { floating_ip, port, address })
                 }
                 OrphanedNetworkResource::Port { network, port } => (network, NetworkCommand::DeletePort { port }),
             };

@@ -156,16 +156,29 @@ impl NetworkService for EmbeddedNetworks {
         self.attach_one(wanted, &meta).await
     }
 
-    async fn undo_attach(&self, instance: InstanceId, process: ProcessId, meta: Arc<Meta>) -> Result<(), PortError> {
-        self.detach(instance, attach::port_of(process), true, meta).await
+    async fn undo_attach(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        process: ProcessId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.detach(instance, project, attach::port_of(process), true, meta).await
     }
 
-    async fn detach(&self, instance: InstanceId, port: PortId, _: bool, meta: Arc<Meta>) -> Result<(), PortError> {
+    async fn detach(
+        &self,
+        instance: InstanceId,
+        project: &ProjectId,
+        port: PortId,
+        _: bool,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
         let mut networks = self.touched.of(instance);
         networks.extend(self.views.networks.read(|view| view.port(port).map(|port| port.created.network)));
         let mut seen = Position::START;
         for network in networks {
-            let command = NetworkCommand::ReleasePort { device: instance, port };
+            let command = NetworkCommand::ReleasePort { device: instance, project: project.clone(), port };
             seen = seen.max(self.send(network, command, &meta).await.map_err(port_error)?);
         }
         self.see(seen).await

@@ -124,6 +124,24 @@ async fn a_refused_user_does_not_cost_a_new_token() {
     assert_eq!((asked(&stub).len(), stub.count(LOGIN)), (3, 2));
 }
 
+/// The catalogue comes with the token `own-1`, also for a user's call.
+#[tokio::test]
+async fn a_refusal_doubts_only_tokens_that_the_call_carried() {
+    let user = UserToken::new("user");
+    for (asker, vouches, carried) in [
+        (Asker::User(&user), false, None),
+        (Asker::User(&user), true, Some("own-2")),
+        (Asker::Own, false, Some("own-1")),
+    ] {
+        let stub = stub(|_| 401).await;
+        let service = service(&stub, &[], vouches);
+        let tokens = service.tokens(asker, None).await.unwrap();
+        let doubted: Vec<&str> =
+            service.carried(asker, &tokens).into_iter().map(|(_, token)| token.token.expose()).collect();
+        assert_eq!(doubted, Vec::from_iter(carried), "{asker:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_next_address_is_called_where_one_does_not_answer() {
     let stub = stub(|_| 200).await;
