@@ -248,8 +248,8 @@ pub struct LibvirtOptions {
     pub device_detach_timeout: Duration,
     /// How long the transfer of an image or a disk may make no progress.
     pub transfer_stall: Duration,
-    /// The number of concurrent calls per host, in addition to queries; further calls wait. At least 2, because an
-    /// upload of an image holds one.
+    /// The number of concurrent calls per host, in addition to queries; further calls wait. An upload of an
+    /// image holds one of them.
     pub workers: usize,
     /// The keepalive: seconds between probes, and the number of missed probes after which the connection counts as
     /// dead.
