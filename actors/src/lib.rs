@@ -7,8 +7,9 @@
 //! which compute calls other services, and [`services`] holds the embedded services and the clients of real ones.
 //!
 //! [`runtime`] starts these parts in a member of a cluster. [`coordination`] holds state that only the leader may have.
-//! [`topology`] computes NUMA cells and dedicated processors, [`pci`] assigns PCI devices to guests, [`metadata`]
-//! builds a guest's metadata, and [`erasure`] erases personal data.
+//! [`topology`] computes NUMA cells and dedicated processors, [`pci`] assigns PCI devices to guests,
+//! [`provider_config`] holds custom inventories and traits of hosts, [`metadata`] builds a guest's metadata, and
+//! [`erasure`] erases personal data.
 
 pub mod aggregate;
 pub mod gateway;
@@ -34,6 +35,7 @@ pub mod notifications;
 pub mod operations;
 pub mod pci;
 pub mod process;
+pub mod provider_config;
 pub mod quota;
 pub mod quota_class;
 pub mod reconcile;

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Firmware of real guests. A guest has a TPM 2.0, which keeps a word over a hard reboot. Only the key manager has the
-# TPM's passphrase. With another passphrase, or without a key manager, the start fails, and the API gives the reason.
+# Firmware of real guests. A guest has its memory in a file, a virtual IOMMU, and a TPM 2.0, which keeps a word over a hard
+# reboot. Only the key manager has the TPM's passphrase. With another passphrase, or without a key manager, the start
+# fails, and the API gives the reason.
 # With CHRONOVA_SOAK=1 also: the TPM keeps the word over a cold migration that is confirmed and over one that is
 # reverted; another guest starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
 set -uo pipefail
@@ -10,7 +11,7 @@ command -v swtpm >/dev/null || cannot "no swtpm on this machine"
 [ -n "$(find /usr/share/qemu/firmware -name '*secure-enrolled*' 2>/dev/null)" ] || cannot "no UEFI firmware with enrolled keys"
 [ -s "$UEFI" ] && [ -z "$(find "$HERE/make-image.sh" "$HERE/guest" -newer "$UEFI" -print -quit)" ] \
   || bash "$HERE/make-image.sh" "$UEFI" --uefi >/dev/null 2>&1 || cannot "the guest image with UEFI cannot be built"
-HOUSE_CONF=$'[chronova]\nkey_manager = embedded\n[libvirt]\nswtpm_enabled = true'
+HOUSE_CONF=$'[chronova]\nkey_manager = embedded\n[libvirt]\nswtpm_enabled = true\nfile_backed_memory = 4096'
 fleet_open firmware fw 10.74 2
 house_furnish
 within 60 "both hosts are up" host_stands h2 up
@@ -40,7 +41,7 @@ ended() { # the server with the TPM
 }
 state_on() { ls "$STATE/$1/lib/swtpm/$2/tpm2" 2>/dev/null; } # host, uuid
 
-for host in h1 h2; do like "$host offers secure boot and a TPM 2.0" "$(traits $host | tr '\n' ' ')" 'SECURITY_TPM_2_0.*SECURITY_UEFI_SECURE_BOOT'; done
+for host in h1 h2; do like "$host offers secure boot, a TPM 2.0 and virtual IOMMUs" "$(traits $host | tr '\n' ' ')" 'SECURITY_TPM_2_0.*SECURITY_UEFI_SECURE_BOOT.*VIOMMU_MODEL_INTEL'; done
 
 # `chronova host check` needs no running control plane. It tells an operator why a host would not be registered.
 check_host() { printf '[libvirt]\n%s\n' "$@" >"$WORK/check.conf"; "$CHRONOVA_BIN" host check --config-file "$WORK/check.conf" "$(uri_of h1)" 2>&1; } # options...
@@ -57,12 +58,18 @@ os image create --disk-format qcow2 --container-format bare --file "$UEFI" --pub
 os flavor create --vcpus 1 --ram 512 --disk 1 "$NAME-uefi" >"$WORK/flavor-uefi" 2>&1 || bad "the flavor is made" "$(cat "$WORK/flavor-uefi")"
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:tpm_version=2.0 --property hw:tpm_model=tpm-crb "$NAME-tpm" >"$WORK/flavor-tpm" 2>&1 \
   || bad "the flavor with a TPM is made" "$(cat "$WORK/flavor-tpm")"
+expect "the image asks for a board with a virtual IOMMU" os image set --property hw_machine_type=q35 --property hw_viommu_model=intel "$NAME"
 boot "$NAME-tpm" --flavor "$NAME-tpm"; TPM=$ID
 FIRST=$(place "$NAME-tpm") SECOND=$(other "$(place "$NAME-tpm")")
 
 # ------------------------------------------------------------------------------------------------------------------ TPM
 
 ready "$NAME-tpm" "the guest with a TPM is booted"
+same "h1 reports the capacity of its files as memory" \
+  "$(os resource provider inventory show "$(os resource provider list --name h1 -f value -c uuid)" MEMORY_MB -f value -c total)" 4096
+like "the guest's memory is a file of its host" "$(find "$STATE/$FIRST/lib/qemu/ram" -type f -size +100M)" "/ram/"
+like "the guest's definition has an IOMMU that remaps interrupts" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<ioapic driver='qemu'/>.*<iommu model='intel'> *<driver intremap='on' caching_mode='on' eim='off' iotlb='on' aw_bits='48'/>"
+like "the guest's firmware lists the IOMMU" "$(at "$FIRST" "$TPM" ls /sys/firmware/acpi/tables/DMAR)" 'DMAR$'
 like "the guest's definition encrypts the TPM's state" "$(on "$FIRST" dumpxml "$TPM" | tr -d '\n')" "<tpm model='tpm-crb'> *<backend type='emulator' version='2.0'.*<encryption secret="
 same "libvirt keeps no passphrase" "$(on "$FIRST" secret-list | grep -c vtpm)" 0
 like "the guest has a TPM of version 2" "$(at "$FIRST" "$TPM" cat /sys/class/tpm/tpm0/tpm_version_major)" '^2$'

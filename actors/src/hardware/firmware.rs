@@ -22,9 +22,11 @@ pub(super) fn check_secure_boot(wishes: &HardwareWishes<'_>) -> Result<(), Strin
     if wishes.agreed(SPEC, PROPERTY)? != Some("required") {
         return Ok(());
     }
+    let emulated = wishes.image.and_then(super::emulated_architecture);
+    let architecture = emulated.or_else(|| wishes.property("hw_architecture"));
     // A guest of AArch64 always has UEFI. The scheduler selects its hosts by the image's architecture.
     let uefi = wishes.property("hw_firmware_type") == Some("uefi")
-        || (wishes.property("hw_firmware_type").is_none() && wishes.property("hw_architecture") == Some("aarch64"));
+        || (wishes.property("hw_firmware_type").is_none() && architecture == Some("aarch64"));
     if !uefi {
         return Err("Secure boot needs UEFI: set hw_firmware_type = uefi on the image.".to_owned());
     }

@@ -2,7 +2,9 @@
 //!
 //! | file | checks |
 //! |---|---|
+//! | [`emulation`] | guests of another architecture than their host's |
 //! | [`firmware`] | secure boot and the emulated TPM |
+//! | [`iommu`] | the virtual IOMMU |
 //! | [`memory`] | locked memory, the memory of the graphics card, the number of serial ports |
 //! | [`topology`] | limits of sockets, cores and threads |
 //! | [`refused`] | requests that no host here can meet |
@@ -11,13 +13,16 @@
 //! reads the same names again ([`chronova_hypervisor::domain_xml::Hardware`]). Some hosts lack a part of the hardware.
 //! The scheduler requires the traits of hosts that have it.
 
+mod emulation;
 mod firmware;
+mod iommu;
 mod memory;
 mod refused;
 mod topology;
 
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 
+pub use self::emulation::{check_rebuild_architecture, emulated_architecture};
 pub use self::firmware::tpm_version;
 pub use self::refused::check_image;
 
@@ -28,8 +33,10 @@ pub use self::refused::check_image;
 pub fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<(), String> {
     refused::check(flavor, image)?;
     let wishes = HardwareWishes { flavor, image };
+    emulation::check_ports(&wishes)?;
     firmware::check_secure_boot(&wishes)?;
     firmware::check_tpm(&wishes)?;
+    iommu::check_viommu(&wishes)?;
     memory::check_locked(&wishes)?;
     memory::check_video(&wishes)?;
     memory::check_serial_ports(&wishes)?;

@@ -31,7 +31,6 @@ const SPECS: &[RefusedHardware] = &[
     refused("hw:sound_model", NOT_OFFERED),
     RefusedHardware { name: "hw:tpm_secret_security", harmless: &["user"], why: NOT_OFFERED },
     RefusedHardware { name: "hw:usb_model", harmless: &["none"], why: NOT_OFFERED },
-    refused("hw:viommu_model", NOT_OFFERED),
     refused("hw:virtio_packed_ring", NOT_OFFERED),
     refused("quota:cpu_limit", VMWARE),
     refused("quota:cpu_reservation", VMWARE),
@@ -56,7 +55,6 @@ const SPECS: &[RefusedHardware] = &[
 const PROPERTIES: &[RefusedHardware] = &[
     refused("hw_device_id", XEN),
     refused("hw_disk_type", VMWARE),
-    refused("hw_emulation_architecture", "but guests have the architecture of their hosts here"),
     refused("hw_ephemeral_encryption", NOT_ENCRYPTED),
     refused("hw_ephemeral_encryption_format", NOT_ENCRYPTED),
     RefusedHardware { name: "hw_input_bus", harmless: &["usb"], why: NOT_OFFERED },
@@ -68,7 +66,6 @@ const PROPERTIES: &[RefusedHardware] = &[
     refused("hw_sound_model", NOT_OFFERED),
     RefusedHardware { name: "hw_tpm_secret_security", harmless: &["user"], why: NOT_OFFERED },
     RefusedHardware { name: "hw_usb_model", harmless: &["none"], why: NOT_OFFERED },
-    refused("hw_viommu_model", NOT_OFFERED),
     refused("hw_virtio_packed_ring", NOT_OFFERED),
     refused("img_linked_clone", VMWARE),
     refused("img_use_agent", XEN),
@@ -96,7 +93,7 @@ pub fn check_image(image: &ImageSnapshot) -> Result<(), String> {
         Some(RefusedHardware { name, why, .. }) => {
             Err(format!("Image {} asks for {name}, {why}: choose another image, or remove the property.", image.id))
         }
-        None => Ok(()),
+        None => super::emulation::check_emulation(image),
     }
 }
 

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use chronova_events::ids::{FlavorId, ImageId};
+use chronova_hypervisor::domain_xml::EMULATION;
 
 use super::*;
 
@@ -99,4 +100,61 @@ fn an_image_stays_within_the_flavors_bounds() {
     assert_eq!(asked(&[("hw:serial_port_count", "3")], &[("hw_serial_port_count", "2")]), Ok(()));
     says(&[("hw:serial_port_count", "1")], &[("hw_serial_port_count", "2")], "exceed");
     says(&[("hw:serial_port_count", "9")], &[], "from 1 to 4");
+}
+
+#[test]
+fn a_virtual_iommu_needs_a_board_that_has_it() {
+    let (q35, virt) = (("hw_machine_type", "q35"), ("hw_machine_type", "virt"));
+    let (arm, spec) = (("hw_architecture", "aarch64"), |model| ("hw:viommu_model", model));
+    for model in ["virtio", "intel", "auto"] {
+        assert_eq!(asked(&[spec(model)], &[q35]), Ok(()), "{model}");
+        assert_eq!(asked(&[], &[("hw_viommu_model", model)]), Ok(()), "{model}: the host's machine type may be q35");
+    }
+    for model in ["virtio", "smmuv3", "auto"] {
+        assert_eq!(asked(&[spec(model)], &[arm, virt]), Ok(()), "{model}");
+    }
+    assert_eq!(asked(&[spec("auto")], &[("hw_machine_type", "pc-q35-7.2")]), Ok(()));
+    says(&[spec("none")], &[q35], "vIOMMU model none is invalid");
+    says(
+        &[spec("auto")],
+        &[("hw_machine_type", "pc")],
+        "not supported by Current machine type pc (Architecture: x86_64)",
+    );
+    says(&[spec("auto")], &[arm, q35], "not supported by Current machine type q35 (Architecture: aarch64)");
+    says(&[spec("auto")], &[("hw_architecture", "s390x")], "vIOMMU required either x86 or AArch64");
+    says(&[spec("smmuv3")], &[q35], "set hw_machine_type = q35 on the image, or virt");
+    says(&[spec("smmuv3")], &[("hw_architecture", "x86_64"), q35], "smmuv3 is for AArch64 alone");
+    says(&[spec("intel")], &[arm, virt], "intel is for x86 alone");
+    says(&[spec("intel")], &[q35, ("hw_viommu_model", "virtio")], "both have to be the same");
+}
+
+#[test]
+fn an_emulated_architecture_has_its_own_board_and_firmware() {
+    let arch = |name| (EMULATION, name);
+    let machine = |name| ("hw_machine_type", name);
+    let uefi = ("hw_firmware_type", "uefi");
+    for properties in [
+        vec![arch("aarch64"), machine("virt"), uefi],
+        vec![arch("aarch64")],
+        vec![arch("s390x"), machine("s390-ccw-virtio"), ("hw_video_model", "virtio")],
+        vec![arch("ppc64le"), machine("pseries-7.2")],
+        vec![arch("x86_64"), machine("q35"), uefi],
+        vec![arch("aarch64"), ("hw_viommu_model", "smmuv3")],
+        vec![arch("aarch64"), ("os_secure_boot", "required")],
+    ] {
+        assert_eq!(asked(&[], &properties), Ok(()), "{properties:?}");
+    }
+    says(&[], &[arch("mipsel"), machine("virt")], "QEMU has no board for it");
+    says(&[], &[arch("vax")], "set one of aarch64, ppc64le, s390x, x86_64");
+    says(&[], &[arch("aarch64"), machine("q35")], "hw_machine_type = q35 does not work");
+    says(&[], &[arch("s390x"), machine("virt")], "set s390-ccw-virtio");
+    says(&[], &[arch("aarch64"), ("hw_firmware_type", "bios")], "needs UEFI");
+    says(&[], &[arch("ppc64le"), uefi], "has no UEFI");
+    says(&[], &[arch("s390x"), ("hw_video_model", "vga")], "set virtio");
+    says(&[("hw:serial_port_count", "2")], &[arch("s390x")], "one serial port, not 2");
+    says(&[], &[arch("ppc64le"), ("hw_viommu_model", "auto")], "vIOMMU required either x86 or AArch64");
+    let of = |properties: Pairs<'_>| image(properties);
+    assert_eq!(check_rebuild_architecture(Some(&of(&[arch("s390x")])), &of(&[arch("s390x")])), Ok(()));
+    let other = check_rebuild_architecture(Some(&of(&[])), &of(&[arch("s390x")])).unwrap_err();
+    assert!(other.contains("from that of the host to s390x"), "{other}");
 }

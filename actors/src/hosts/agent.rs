@@ -8,6 +8,7 @@ use chronova_events::envelope::{Meta, Position};
 use chronova_events::host::{KnownHost, Registered};
 use chronova_events::ids::{HostId, InstanceId, ProviderId};
 use chronova_events::instance::{Instance, Power};
+use chronova_events::ledger::Ledger;
 use chronova_events::store::EventStore;
 use chronova_hypervisor::capability::Needed as _;
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, HostSignal, StopMode};
@@ -27,7 +28,7 @@ use super::{resume, unquiesce};
 use crate::coordination::host_turns::ConcurrencyLimits;
 use crate::host::{HostCommand, HostRoot};
 use crate::instance::{InstanceRecord, InstanceRoot};
-use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci};
+use crate::ledger::{CELL, LedgerCommand, LedgerRoot, ReportedPci, provider_config};
 use crate::reconcile::{devices, leftovers, placement};
 
 /// Runs the agent of one host until the task is dropped.
@@ -169,12 +170,50 @@ impl Agent {
         let gateway = &self.context.gateway;
         let impose = LedgerCommand::ImposeRatios { provider, ratios: options.imposed_ratios.clone() };
         let lost = LedgerCommand::AdjustTraits { provider, add: vec![], remove: gone };
-        for command in [inventory, impose, lost] {
+        let configs = Arc::clone(&options.provider_configs);
+        let apply = LedgerCommand::ApplyProviderConfig { host: provider, configs };
+        for command in [inventory, apply, impose, lost] {
             gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&meta)).await.map_err(|e| e.to_string())?;
         }
         let up = HostCommand::Report { report, admitted: options.enable_new_services };
         gateway.send::<HostRoot>(&found.host, up, meta).await.map_err(|e| e.to_string())?;
+        self.warn_of_absent_providers().await;
         Ok(())
+    }
+
+    /// Logs entries of `provider.yaml` that name no provider. The host that an entry names may still be silent, so the
+    /// log says nothing until every host has answered or failed.
+    async fn warn_of_absent_providers(&self) {
+        let configs = &self.context.options.provider_configs;
+        self.context.fleet.hear_of(self.driver.uri());
+        if configs.entries.is_empty() || self.context.fleet.awaits_some() || !self.caught_up(self.store.head()).await {
+            return;
+        }
+        self.context.views.placement.read(|view| {
+            for entry in configs.absent(&view.ledger) {
+                tracing::warn!(
+                    source = %entry.source,
+                    provider = %entry.identification,
+                    "no host has the provider that an entry of [compute] provider_config_location names: the entry has no effect"
+                );
+            }
+        });
+    }
+
+    /// Applies `provider.yaml` again if a client of Placement has changed what it adds.
+    async fn renew_additions(&self, host: HostId) {
+        let (host, configs) = (ProviderId(host.0), Arc::clone(&self.context.options.provider_configs));
+        let differs = |ledger: &Ledger| {
+            ledger.providers.contains_key(&host)
+                && provider_config::applied(ledger, host, &configs).is_ok_and(|events| !events.is_empty())
+        };
+        if !self.context.views.placement.read(|view| differs(&view.ledger)) {
+            return;
+        }
+        let (apply, meta) = (LedgerCommand::ApplyProviderConfig { host, configs }, Meta::system("host-watch"));
+        if let Err(error) = self.context.gateway.send::<LedgerRoot>(&CELL, apply, meta).await {
+            tracing::warn!(%host, %error, "applying [compute] provider_config_location failed, retrying");
+        }
     }
 
     /// Logs devices that the options do not offer any more and that guests still have. They stay with their guests.
@@ -395,6 +434,7 @@ impl Agent {
         if self.suspect {
             self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
         }
+        self.renew_additions(member.host).await;
         self.context.volumes.sweep_host(member.host, &self.driver, self.context.fleet.doubt()).await;
         leftovers::sweep(&self.context, member.host, &self.driver).await;
     }

@@ -120,6 +120,11 @@ impl ConnectedHosts {
         self.unheard.read().unwrap_or_else(PoisonError::into_inner).contains(uri)
     }
 
+    /// Whether a host has neither answered nor failed since start-up.
+    pub(crate) fn awaits_some(&self) -> bool {
+        !self.unheard.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Records that the host has answered or failed since start-up.
     pub(crate) fn hear_of(&self, uri: &str) {
         if self.is_unheard(uri) {

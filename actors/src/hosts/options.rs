@@ -1,8 +1,10 @@
 //! Options of the compute hosts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::pci::HostPciOptions;
+use crate::provider_config::ProviderConfigs;
 use crate::topology::host::HostCpus;
 
 /// Options on the capacity of hosts and on their agents. The reference of `nova.conf` options explains each.
@@ -51,6 +53,8 @@ pub struct HostOptions {
     pub host_cpus: HostCpus,
     /// The hosts' PCI devices that guests may get.
     pub host_pci: HostPciOptions,
+    /// The custom inventories and traits of the files in `[compute] provider_config_location`.
+    pub provider_configs: Arc<ProviderConfigs>,
 }
 
 impl Default for HostOptions {
@@ -78,6 +82,7 @@ impl Default for HostOptions {
             fenced: false,
             host_cpus: HostCpus::default(),
             host_pci: HostPciOptions::default(),
+            provider_configs: Arc::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, Use
 use chronova_events::ledger::{Allocation, Claimed, HostPciReplaced, Inventory};
 
 use crate::pci::alias::PciRequest;
+use crate::provider_config::ProviderConfigs;
 use crate::topology::GuestNumaTopology;
 use crate::topology::host::HostNumaCells;
 
@@ -21,6 +22,12 @@ pub enum LedgerCommand {
         /// The NUMA cells of the host.
         cells: HostNumaCells,
         pci: ReportedPci,
+    },
+    /// Gives the providers of a host the custom inventories and traits of `provider.yaml`, and takes away those of earlier
+    /// entries. Ignores an unknown host.
+    ApplyProviderConfig {
+        host: ProviderId,
+        configs: Arc<ProviderConfigs>,
     },
     /// Adds and removes traits of a host's provider, and keeps its other traits. Ignores an unknown provider.
     AdjustTraits {

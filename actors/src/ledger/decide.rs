@@ -9,7 +9,7 @@ use chronova_events::ledger::{
 
 use super::commands::LedgerCommand;
 use super::decision::LedgerReject;
-use super::{allocations, cells, claims, inventories, mirror, moves, names, pci, providers};
+use super::{allocations, cells, claims, inventories, mirror, moves, names, pci, provider_config, providers};
 
 pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
     match command {
@@ -20,6 +20,10 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
             events.extend(devices);
             Ok(events)
         }
+        LedgerCommand::ApplyProviderConfig { host, configs } => match state.providers.contains_key(&host) {
+            true => provider_config::applied(state, host, &configs),
+            false => Ok(vec![]),
+        },
         LedgerCommand::AdjustTraits { provider, add, remove } => {
             Ok(mirror::adjust_traits(state, provider, add, &remove))
         }

@@ -92,6 +92,13 @@ pub enum LedgerReject {
     #[error("[pci] report_in_placement was on for {0}, and cannot be turned off")]
     DevicesStayReported(String),
     #[error(
+        "provider {provider} is named by two entries of [compute] provider_config_location, {} and {}: take one out",
+        .sources[0], .sources[1]
+    )]
+    ProviderConfiguredTwice { provider: ProviderId, sources: [String; 2] },
+    #[error("{entry}: {name} is a class or a trait of the host's PCI devices: take it out of the file")]
+    OwnedByDriver { name: String, entry: String },
+    #[error(
         "[pci] device_spec now names {offered}, but a guest still has {held} of the same card: name {held} until the \
          guest is gone"
     )]

@@ -16,6 +16,7 @@ mod mirror;
 mod moves;
 mod names;
 mod pci;
+pub mod provider_config;
 mod providers;
 
 use chronova_events::envelope::StreamId;

@@ -223,7 +223,10 @@ impl PciChange {
             step_size: 1,
             allocation_ratio: 1.0,
         };
-        let has_traits = known.traits.iter().eq(&card.traits);
+        // `provider.yaml` may add traits to a device's provider.
+        let mut traits = super::provider_config::traits_of(&self.scratch, host, provider);
+        traits.extend(card.traits.iter().cloned());
+        let has_traits = known.traits == traits;
         if had.as_ref() != Some(&new) {
             let others = known.inventories.values().map(|line| line.inventory.clone());
             let mut inventories: Vec<Inventory> = others.filter(|line| line.class != new.class).collect();
@@ -232,7 +235,7 @@ impl PciChange {
             self.record(InventoryReplaced { provider, inventories });
         }
         if !has_traits {
-            self.record(TraitsReplaced { provider, traits: card.traits.clone() });
+            self.record(TraitsReplaced { provider, traits: traits.into_iter().collect() });
         }
         Ok(())
     }
@@ -274,4 +277,4 @@ impl PciChange {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -4,6 +4,7 @@ use chronova_events::ids::HostId;
 use chronova_events::instance::Alive;
 
 use super::definition::{StepError, StepRun, settled};
+use crate::hardware::emulated_architecture;
 use crate::instance::{InstanceRecord, InstanceRoot};
 
 /// The property of an image that names the machine type.
@@ -15,9 +16,13 @@ pub(super) fn machine_type(work: &StepRun, host: HostId, server: &Alive) -> Stri
     let properties = server.hardware_image().into_iter().flat_map(|image| &image.properties);
     let own = properties.filter(|(name, _)| name == PROPERTY).map(|(_, machine)| machine.clone()).next();
     own.unwrap_or_else(|| {
+        let types = &work.context.server_options.machine_types;
+        if let Some(arch) = server.hardware_image().and_then(emulated_architecture) {
+            return types.of(arch).to_owned();
+        }
         let arch =
             work.context.views.hosts.read(|hosts| hosts.get(host).map(|host| host.capabilities.cpu_arch.clone()));
-        work.context.server_options.machine_types.of(&arch.unwrap_or_default()).to_owned()
+        types.of(&arch.unwrap_or_default()).to_owned()
     })
 }
 

@@ -268,6 +268,13 @@ impl ResourceRequest {
             self.take_trait("", version, "required");
             self.take_trait("", model, "required");
         }
+        if let Some(arch) = request.property("hw_emulation_architecture").filter(|arch| !arch.is_empty()) {
+            self.take_trait("", &format!("COMPUTE_ARCH_{}", arch.to_ascii_uppercase()), "required");
+        }
+        let iommu = request.hardware("viommu_model").map(str::to_ascii_uppercase);
+        if let Some(name) = iommu.map(|model| format!("COMPUTE_VIOMMU_MODEL_{model}")) {
+            self.take_trait("", &name, "required");
+        }
         if request.spec("os:secure_boot").or_else(|| request.property("os_secure_boot")) == Some("required") {
             self.take_trait("", "COMPUTE_SECURITY_UEFI_SECURE_BOOT", "required");
         }
@@ -463,6 +470,21 @@ pub(super) mod tests {
     #[test]
     fn features_become_traits_and_classes() {
         let of = |specs: &[(&str, &str)]| words(&ResourceRequest::of(&with(specs), true));
+        let image = ImageSnapshot {
+            id: chronova_events::ids::ImageId(uuid::Uuid::from_u128(1)),
+            name: "arm".into(),
+            checksum: String::new(),
+            format: "qcow2".into(),
+            size: 1,
+            virtual_size: 1,
+            min_memory_mib: 0,
+            min_disk_gib: 0,
+            properties: vec![("hw_emulation_architecture".into(), "aarch64".into())],
+        };
+        let arm = words(&ResourceRequest::of(&RequestSpec { image: Some(image.into()), ..with(&[]) }, true));
+        assert_eq!(arm, "DISK_GB=10 MEMORY_MB=512 VCPU=4 +COMPUTE_ARCH_AARCH64");
+        let iommu = of(&[("hw:viommu_model", "intel")]);
+        assert_eq!(iommu, "DISK_GB=10 MEMORY_MB=512 VCPU=4 +COMPUTE_VIOMMU_MODEL_INTEL");
         let tpm = of(&[("hw:tpm_version", "2.0"), ("hw:tpm_model", "tpm-crb")]);
         assert_eq!(tpm, "DISK_GB=10 MEMORY_MB=512 VCPU=4 +COMPUTE_SECURITY_TPM_2_0 +COMPUTE_SECURITY_TPM_CRB");
         assert_eq!(

@@ -7,6 +7,7 @@
 mod cells;
 mod payloads;
 mod pci;
+mod provider_config;
 pub mod standard;
 mod standard_traits;
 mod state;
@@ -14,6 +15,7 @@ mod state;
 pub use cells::{FittedNumaCell, GuestFitted, HostCellsReplaced, HostNumaCell, HostPages};
 pub use payloads::*;
 pub use pci::{HeldPciDevice, HostPciDevice, HostPciReplaced, PciClaims, PciDeviceType, PciDevicesClaimed};
+pub use provider_config::{ProviderAdditions, ProviderConfigApplied};
 pub use state::{Consumer, InventoryLine, Ledger, NumaFitting, Provider};
 
 noun! {
@@ -61,5 +63,7 @@ noun! {
         HostPciReplaced = "host_pci_replaced" @ 1,
         /// A consumer got PCI devices of a host.
         PciDevicesClaimed = "pci_devices_claimed" @ 1,
+        /// The custom inventories and traits that provider.yaml adds to a host are now these.
+        ProviderConfigApplied = "provider_config_applied" @ 1,
     }
 }

@@ -197,5 +197,6 @@ pub fn samples() -> Vec<LedgerEvent> {
     let (created_at, updated_at) = (Timestamp(1_760_000_000_000_000), Timestamp(1_760_000_001_000_000));
     all.push(ProviderAdopted { provider, generation: 12, created_at, updated_at }.into());
     all.push(ConsumerAdopted { consumer, generation: 3, created_at, updated_at }.into());
+    all.push(super::provider_config::sample());
     all
 }

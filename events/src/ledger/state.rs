@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::cells::{FittedNumaCell, GuestFitted, HostCellsReplaced};
 use super::payloads::{Allocation, AllocationsReplaced, Claimed, Inventory};
 use super::pci::{HostPciReplaced, PciClaims};
+use super::provider_config::ProviderConfigApplied;
 use super::{LedgerEvent, standard};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
@@ -34,6 +35,8 @@ pub struct Ledger {
     /// The PCI devices of the hosts that report some.
     pub pci: BTreeMap<ProviderId, Arc<HostPciReplaced>>,
     pub pci_claims: PciClaims,
+    /// The additions of `provider.yaml`, by host.
+    pub configured: BTreeMap<ProviderId, Arc<ProviderConfigApplied>>,
     /// The provider of each name. It is computed from the providers whenever a ledger is decoded.
     #[serde(skip_serializing)]
     names: BTreeMap<String, ProviderId>,
@@ -53,6 +56,7 @@ struct StoredLedger {
     fitted_on: BTreeMap<ConsumerId, ProviderId>,
     pci: BTreeMap<ProviderId, Arc<HostPciReplaced>>,
     pci_claims: PciClaims,
+    configured: BTreeMap<ProviderId, Arc<ProviderConfigApplied>>,
 }
 
 impl From<StoredLedger> for Ledger {
@@ -69,6 +73,7 @@ impl From<StoredLedger> for Ledger {
             fitted_on,
             pci,
             pci_claims,
+            configured,
         } = kept;
         let names = providers.values().map(|provider| (provider.name.clone(), provider.id)).collect();
         Self {
@@ -83,6 +88,7 @@ impl From<StoredLedger> for Ledger {
             fitted_on,
             pci,
             pci_claims,
+            configured,
             names,
         }
     }
@@ -143,7 +149,7 @@ pub struct NumaFitting {
 
 impl Fold for Ledger {
     type Event = LedgerEvent;
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 5;
 
     fn evolve(&mut self, event: &LedgerEvent, at: Timestamp) {
         match event {
@@ -180,6 +186,7 @@ impl Fold for Ledger {
                 }
                 self.cells.remove(&deleted.provider);
                 self.pci.remove(&deleted.provider);
+                self.configured.remove(&deleted.provider);
                 self.pci_claims.forget_host(deleted.provider);
                 for (consumer, _) in self.fitted.remove(&deleted.provider).into_iter().flatten() {
                     self.fitted_on.remove(&consumer);
@@ -241,6 +248,9 @@ impl Fold for Ledger {
                 self.pci.insert(replaced.provider, Arc::new(replaced.clone()));
             }
             LedgerEvent::PciDevicesClaimed(claimed) => self.pci_claims.take(claimed),
+            LedgerEvent::ProviderConfigApplied(applied) => {
+                self.configured.insert(applied.host, Arc::new(applied.clone()));
+            }
             LedgerEvent::ProviderAdopted(adopted) => self.change(adopted.provider, adopted.updated_at, |provider| {
                 provider.generation = adopted.generation;
                 provider.created_at = adopted.created_at;

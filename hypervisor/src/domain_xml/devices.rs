@@ -23,8 +23,9 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .children(host.screens.spice.as_ref().filter(|spice| spice.agent).map(|_| spice_agent()))
         .children(host.screens.any().then(|| video(hardware)))
         .children(hardware.rng.then(|| rng(host, hardware)))
-        .children(hardware.watchdog.as_deref().map(watchdog))
+        .children(hardware.watchdog.as_deref().map(|action| watchdog(action, host)))
         .children(hardware.tpm.zip(guest.tpm_secret).map(|(tpm, secret)| tpm.device(secret)))
+        .children(hardware.iommu.map(|model| model.device(host)))
         .child(balloon(host))
 }
 
@@ -267,8 +268,9 @@ fn rng(host: &HostFacts, hardware: &Hardware) -> Element {
 }
 
 /// The watchdog model of Nova's driver. All common systems have a driver for it.
-fn watchdog(action: &str) -> Element {
-    Element::new("watchdog").attr("model", "i6300esb").attr("action", action)
+fn watchdog(action: &str, host: &HostFacts) -> Element {
+    let model = if host.arch == "s390x" { "diag288" } else { "i6300esb" };
+    Element::new("watchdog").attr("model", model).attr("action", action)
 }
 
 fn balloon(host: &HostFacts) -> Element {

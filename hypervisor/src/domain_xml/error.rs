@@ -12,6 +12,10 @@ pub enum HardwareError {
     Contradiction { spec: &'static str, property: &'static str },
     #[error("{property} needs an image with hw_firmware_type = uefi")]
     NeedsUefi { property: &'static str },
+    #[error("vIOMMU is not supported by Current machine type {machine} (Architecture: {arch}).")]
+    NoIommuMachine { machine: String, arch: String },
+    #[error("vIOMMU required either x86 or AArch64 architecture, but given architecture {arch}.")]
+    NoIommuArchitecture { arch: String },
     #[error("this host does not offer {property} = {value}")]
     NotOnThisHost { property: &'static str, value: String },
     #[error("no model of [libvirt] cpu_models has the required traits {traits}")]

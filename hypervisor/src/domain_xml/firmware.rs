@@ -89,7 +89,7 @@ pub(super) fn is_x86(arch: &str) -> bool {
     matches!(arch, "x86_64" | "i686")
 }
 
-fn is_q35(machine: &str) -> bool {
+pub(super) fn is_q35(machine: &str) -> bool {
     machine == "q35" || machine.starts_with("pc-q35")
 }
 

@@ -6,6 +6,7 @@
 
 use super::error::{HardwareError, is_true, unknown};
 use super::firmware::{self, Firmware, Tpm};
+use super::iommu::IommuModel;
 use super::topology::TopologyWish;
 use super::tuning::Tuning;
 use super::{HostFacts, cpu};
@@ -87,6 +88,7 @@ pub struct Hardware {
     pub tablet: bool,
     pub firmware: Firmware,
     pub tpm: Option<Tpm>,
+    pub iommu: Option<IommuModel>,
     /// Whether the guest's memory is locked in the host's memory, so that it is never swapped out.
     pub locked_memory: bool,
     pub hpet: bool,
@@ -147,6 +149,7 @@ impl Hardware {
             tablet: has_tablet(get("hw_pointer_model"), host),
             firmware: Firmware::parse(get, (&host.arch, &host.firmware), &machine_type)?,
             tpm: firmware::tpm(get, &host.firmware)?,
+            iommu: IommuModel::parse(get, host, &machine_type)?,
             locked_memory: yes("hw:locked_memory") || yes("hw_locked_memory"),
             hpet: yes("hw_time_hpet"),
             windows: get("os_type") == Some("windows"),
@@ -209,7 +212,11 @@ fn video_model(wish: Option<&str>, host: &HostFacts) -> Result<String, HardwareE
     }
     let has = |model: &str| host.video_models.is_empty() || host.video_models.iter().any(|known| known == model);
     // Nova chooses QXL with SPICE, for which QXL was designed.
-    let best = if host.screens.spice.is_some() && host.is_x86() { "qxl" } else { "virtio" };
+    let best = match host.arch.as_str() {
+        arch if arch.starts_with("ppc64") => "vga",
+        _ if host.screens.spice.is_some() && host.is_x86() => "qxl",
+        _ => "virtio",
+    };
     Ok([best, "virtio", "vga", "cirrus"].into_iter().find(|model| has(model)).unwrap_or("none").to_owned())
 }
 

@@ -10,7 +10,9 @@ mod cpu;
 mod devices;
 mod error;
 mod firmware;
+mod foreign;
 mod hardware;
+mod iommu;
 mod metadata;
 mod pinned;
 mod plugs;
@@ -22,7 +24,9 @@ mod tuning;
 pub use cpu::CpuModel;
 pub use error::HardwareError;
 pub use firmware::{Firmware, Tpm};
+pub use foreign::{EMULATION, ForeignArch};
 pub use hardware::{DiskBus, Hardware, VifModel};
+pub use iommu::IommuModel;
 pub use metadata::NAMESPACE;
 pub use pinned::repin;
 pub use plugs::replug;
@@ -43,6 +47,8 @@ pub struct HostFacts {
     /// For example `x86_64` or `aarch64`.
     pub arch: String,
     pub kvm: bool,
+    /// Nova's integer form, as in [`crate::guest::HostCapabilities`].
+    pub libvirt_version: u32,
     pub cpu_mode: CpuMode,
     /// The models of `[libvirt] cpu_models` with `cpu_mode = custom`, in the order of preference.
     pub cpu_models: Vec<CpuModel>,
@@ -60,6 +66,8 @@ pub struct HostFacts {
     /// The host's id, as libvirtd reports it.
     pub host_uuid: Option<String>,
     pub guests: GuestOptions,
+    /// The other architectures for which the host has an emulator.
+    pub foreign: Vec<ForeignArch>,
 }
 
 impl HostFacts {
@@ -80,6 +88,7 @@ impl HostFacts {
 
 /// Renders the domain XML.
 pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareError> {
+    let host = &*host.for_guest(&guest.hardware)?;
     let hardware = Hardware::parse(&guest.hardware, host)?;
     if hardware.tpm.is_some() && guest.tpm_secret.is_none() {
         return Err(HardwareError::NoTpmSecret);
@@ -101,6 +110,7 @@ pub fn render_interface(
     vcpus: u32,
     host: &HostFacts,
 ) -> Result<String, HardwareError> {
+    let host = &*host.for_guest(properties)?;
     let hardware = Hardware::parse(properties, host)?;
     Ok(devices::interface(nic, vcpus, host, &hardware).render())
 }
@@ -168,6 +178,8 @@ fn features(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element
     Element::new("features")
         .children(acpi.then(|| Element::new("acpi")))
         .children(host.is_x86().then(|| Element::new("apic")))
+        // A virtual IOMMU remaps interrupts, for which QEMU itself must have the I/O APIC.
+        .children((host.is_x86() && hardware.iommu.is_some()).then(|| Element::new("ioapic").attr("driver", "qemu")))
         .children((host.kvm && hardware.hidden).then(hidden))
         .children(hardware.firmware.management_mode(&host.arch))
         // Its performance counters would disturb a guest that runs in real time.

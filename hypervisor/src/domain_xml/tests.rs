@@ -8,12 +8,14 @@ use crate::volumes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
 
+mod foreign;
 mod hardware_wishes;
 
 fn host() -> HostFacts {
     HostFacts {
         arch: "x86_64".to_owned(),
         kvm: false,
+        libvirt_version: 9_000_000,
         cpu_mode: CpuMode::None,
         cpu_models: Vec::new(),
         machine_type: None,
@@ -25,6 +27,7 @@ fn host() -> HostFacts {
         firmware: FirmwareFacts::default(),
         host_uuid: Some("11111111-2222-3333-4444-555555555555".to_owned()),
         guests: GuestOptions::default(),
+        foreign: Vec::new(),
     }
 }
 

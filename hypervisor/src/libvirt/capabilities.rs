@@ -9,7 +9,7 @@ use virt::connect::Connect;
 use super::cpu_models::{self, HostCpu};
 use super::error::Context;
 use super::{cells, node, pci, pool, storage};
-use crate::domain_xml::{CpuModel, HostFacts};
+use crate::domain_xml::{CpuModel, ForeignArch, HostFacts, IommuModel};
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
 use crate::guest::{CpuInfo, HostCapabilities, HostUsage};
@@ -93,10 +93,12 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     let host_cpu = HostCpu { arch: &arch, virt_type: virt_name(kvm), mode, features };
     let cpu_models = cpu_models::learn(connect, &host_cpu, options)?;
     let guest_features = guest_features(&cpu, &cpu_models, mode, options);
+    let foreign = foreign(connect, &document, &arch, options);
     let machine_type = options.machine_types.chosen(&arch).map(str::to_owned);
     let facts = HostFacts {
         arch,
         kvm,
+        libvirt_version: connect.lib_version().during(CALL)?,
         cpu_mode: mode,
         cpu_models,
         machine_type,
@@ -108,8 +110,29 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         firmware,
         host_uuid: host.and_then(|host| child(host, "uuid")).and_then(|node| node.text()).map(str::to_owned),
         guests: options.guests.clone(),
+        foreign,
     };
     Ok(ProbedHost { facts, cpu, emulates_because, guest_features })
+}
+
+/// The other architectures for which the host has an emulator with a board for guests.
+fn foreign(connect: &Connect, document: &Document<'_>, own: &str, options: &LibvirtOptions) -> Vec<ForeignArch> {
+    let guests = document.root_element().children().filter(|node| node.has_tag_name("guest"));
+    let offered: BTreeSet<&str> =
+        guests.filter_map(|guest| child(guest, "arch")).filter_map(|arch| arch.attribute("name")).collect();
+    let known = ForeignArch::KNOWN.into_iter().filter(|arch| *arch != own && offered.contains(arch));
+    known
+        .filter_map(|arch| {
+            let machine = Some(options.machine_types.of(arch));
+            let xml = connect.domain_capabilities(None, Some(arch), machine, Some("qemu"), 0).ok()?;
+            let document = parse(&xml).ok()?;
+            let domain = document.root_element();
+            let mut firmware = firmware(domain, domain, options);
+            firmware.by_feature = connect.lib_version().is_ok_and(|version| version >= FIRMWARE_BY_FEATURE);
+            let video_models = enum_values(device(domain, "video"), "modelType");
+            Some(ForeignArch { arch: arch.to_owned(), video_models, firmware })
+        })
+        .collect()
 }
 
 /// The first libvirt that chooses firmware by its features: 7.2.0.
@@ -290,10 +313,15 @@ fn has_igb(libvirt: u32, hypervisor: u32) -> bool {
 fn traits(known: &ProbedHost, options: &LibvirtOptions, igb: bool) -> Vec<String> {
     let facts = &known.facts;
     let mut traits = traits::of_host(&known.cpu, &known.guest_features, &facts.video_models, &facts.firmware);
+    traits.extend(facts.foreign.iter().map(|foreign| format!("COMPUTE_ARCH_{}", foreign.arch.to_ascii_uppercase())));
+    let arches = std::iter::once(&facts.arch).chain(facts.foreign.iter().map(|foreign| &foreign.arch));
+    let iommus = arches.flat_map(|arch| IommuModel::traits(arch, facts.libvirt_version));
+    traits.extend(iommus.map(str::to_owned));
     let more =
         [(options.guests.file_backed_memory.is_some(), "COMPUTE_MEM_BACKING_FILE"), (igb, "COMPUTE_NET_VIF_MODEL_IGB")];
     traits.extend(more.into_iter().filter(|(has, _)| *has).map(|(_, name)| name.to_owned()));
     traits.sort();
+    traits.dedup();
     traits
 }
 

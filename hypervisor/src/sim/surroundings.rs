@@ -7,11 +7,15 @@ use chronova_events::ids::NetworkId;
 
 use super::journal::SimChange;
 use super::machine::{SimMachine, not_cached};
+use crate::domain_xml::IommuModel;
 use crate::driver::{DriverError, DriverResult};
 use crate::firmware::FirmwareFacts;
 use crate::guest::{CpuInfo, FilterSpec, GuestSpec, HostCapabilities, HostUsage, ImageRef};
 use crate::tpm::TpmVersion;
 use crate::traits;
+
+/// The version of the simulated libvirt.
+const LIBVIRT: u32 = 9_000_000;
 
 impl SimMachine {
     pub(super) fn capabilities(&self) -> HostCapabilities {
@@ -26,17 +30,21 @@ impl SimMachine {
             features: features.map(str::to_owned).to_vec(),
         };
         let guest_features = cpu.features.iter().cloned().collect();
+        let videos = ["virtio", "vga"].map(str::to_owned);
+        let mut traits = traits::of_host(&cpu, &guest_features, &videos, &self.firmware());
+        traits.extend(IommuModel::traits(&cpu.arch, LIBVIRT).into_iter().map(str::to_owned));
+        traits.sort();
         HostCapabilities {
             host: self.host,
             hostname: self.hostname.clone(),
             hypervisor_type: "QEMU".to_owned(),
             hypervisor_version: 7_002_000,
-            libvirt_version: 9_000_000,
+            libvirt_version: LIBVIRT,
             host_ip: "127.0.0.1".to_owned(),
             vcpus: self.uri.vcpus,
             memory_mib: self.uri.memory_mib,
             disk_gib: self.uri.disk_gib,
-            traits: traits::of_host(&cpu, &guest_features, &["virtio".to_owned(), "vga".to_owned()], &self.firmware()),
+            traits,
             cpu,
             kvm: self.uri.kvm,
             emulates_because: (!self.uri.kvm).then(|| "the simulated fleet has no KVM".to_owned()),

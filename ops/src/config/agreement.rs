@@ -24,7 +24,7 @@ use super::account::HasAccount as _;
 use super::event_store::EventStoreAddress;
 use super::ini::{self, IniAssignment};
 use super::options::{self, SECTIONS};
-use super::{Config, ConfigLine, OptionDef, Problem, Severity, derived};
+use super::{Config, ConfigLine, OptionDef, Problem, Severity, derived, provider_files};
 
 /// A contradiction, and the option at which it is reported.
 struct Clash {
@@ -54,6 +54,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         reserved(config),
         processors(config),
         devices(config),
+        provider_configs(config, texts),
         guests_cpus(config),
         memory_in_files(config),
         signatures::signatures(config),
@@ -396,6 +397,21 @@ fn processors(config: &Config) -> Vec<Clash> {
     let named = config.chronova.host_cpus.as_deref().map_or(Ok(()), |text| HostCpus::read_named(text).map(drop));
     clashes.extend(named.err().map(|reason| wrong(("chronova", "host_cpus"), reason)));
     clashes
+}
+
+/// Checks the files of custom inventories and traits.
+fn provider_configs(config: &Config, texts: &[(&Path, &str)]) -> Vec<Clash> {
+    const AT: (&str, &str) = ("compute", "provider_config_location");
+    let folder = &config.compute.provider_config_location;
+    let clash = |severity, message: String| Clash { severity, at: AT, message: message.into() };
+    if !folder.exists() && place(texts, AT).is_some() {
+        let message = format!("[compute] provider_config_location: there is no directory {}", folder.display());
+        return vec![clash(Severity::Warning, message)];
+    }
+    match provider_files::read(folder) {
+        Ok(files) => files.remarks.into_iter().map(|remark| clash(Severity::Warning, remark)).collect(),
+        Err(reason) => vec![clash(Severity::Error, format!("[compute] provider_config_location: {reason}"))],
+    }
 }
 
 /// Checks the specs and aliases of PCI devices.

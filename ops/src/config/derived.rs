@@ -4,6 +4,7 @@
 //! combinations.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_actors::notifications::{NotificationDriver, NotificationFormat, StateChangeUpdates};
@@ -16,6 +17,7 @@ use chronova_web::auth::Secret;
 use chronova_web::identity::LockoutRule;
 
 use super::Config;
+use super::provider_files;
 use super::targets::Targets;
 use crate::telemetry;
 
@@ -27,6 +29,9 @@ pub(super) fn settle(config: &Config, to: &mut Targets) {
     to.runtime.hosts.host_cpus = host_cpus(config);
     to.runtime.hosts.fenced = true;
     devices(config, to);
+    // Files that cannot be used have stopped the start.
+    let files = provider_files::read(&config.compute.provider_config_location).unwrap_or_default();
+    to.runtime.hosts.provider_configs = Arc::new(files.configs);
     to.drivers.sim_state_dir = Some(config.chronova.data_dir.join("sim"));
     screens(config, to);
     lockout(config, to);

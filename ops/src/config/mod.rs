@@ -18,6 +18,7 @@ mod insecure;
 mod named_files;
 pub mod option;
 pub mod options;
+mod provider_files;
 pub mod reference;
 pub(crate) mod substitute;
 mod suggest;

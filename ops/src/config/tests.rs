@@ -409,3 +409,29 @@ fn pci_devices_and_aliases_reach_the_hosts_and_the_scheduler() {
     assert_ne!(targets.runtime.scheduler.pci_aliases, PciAliases::default());
     assert_eq!(targets.runtime.servers.pci_aliases, targets.runtime.scheduler.pci_aliases);
 }
+
+/// Any problem of a file of custom inventories and traits stops the start.
+#[test]
+fn a_wrong_file_of_provider_configs_stops_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("[compute]\nprovider_config_location = {}\n", folder.path().display());
+    let write = |entry: &str| {
+        let text = format!("meta: {{schema_version: '1.0'}}\nproviders:\n  - {entry}\n");
+        fs::write(folder.path().join("a.yaml"), text).unwrap();
+    };
+    write("{identification: {name: node7}, traits: {additional: [CUSTOM_FAST]}}");
+    let entries = good(&[&text]).config.targets().runtime.hosts.provider_configs.entries.len();
+    assert_eq!(entries, 1);
+    write("{identification: {name: node7}, traits: {additional: [HW_CPU_X86_AVX]}}");
+    let expected = format!(
+        "0.conf:2: error: [compute] provider_config_location: {}/a.yaml: providers[0]: traits: HW_CPU_X86_AVX is not a \
+         custom trait: a name consists of CUSTOM_ and of A to Z, 0 to 9 and _, 255 characters at most",
+        folder.path().display()
+    );
+    assert_eq!(problems_in(&[&text]), [expected]);
+    write("{identification: {name: node7}}");
+    let remark = problems_in(&[&text]).concat();
+    assert!(remark.starts_with("0.conf:2: warning: ") && remark.ends_with("it is ignored"), "{remark}");
+    let absent = "[compute]\nprovider_config_location = /nonexistent/provider_config\n";
+    assert!(problems_in(&[absent]).concat().contains("there is no directory /nonexistent/provider_config"));
+}

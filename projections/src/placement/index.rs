@@ -235,7 +235,8 @@ impl ProviderIndex {
             | LedgerEvent::HostCellsReplaced(_)
             | LedgerEvent::GuestFitted(_)
             | LedgerEvent::HostPciReplaced(_)
-            | LedgerEvent::PciDevicesClaimed(_) => evolve(ledger),
+            | LedgerEvent::PciDevicesClaimed(_)
+            | LedgerEvent::ProviderConfigApplied(_) => evolve(ledger),
         }
     }
 

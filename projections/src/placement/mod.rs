@@ -13,7 +13,9 @@ use chronova_events::codec;
 use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{ConsumerId, ProviderId, ServerGroupId};
-use chronova_events::ledger::{Consumer, FittedNumaCell, HostCellsReplaced, Ledger, LedgerEvent, Provider};
+use chronova_events::ledger::{
+    Consumer, FittedNumaCell, HostCellsReplaced, HostPciReplaced, Ledger, LedgerEvent, PciClaims, Provider,
+};
 use chronova_events::registry::{Event, NounEvent};
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +55,19 @@ struct StoredPlacementV3 {
     ledger: LedgerV3,
 }
 
+/// The content of a checkpoint of version 4.
+#[derive(Deserialize)]
+struct StoredPlacementV4 {
+    ledger: LedgerV4,
+}
+
+#[derive(Deserialize)]
+struct LedgerV4 {
+    before: LedgerV3,
+    pci: BTreeMap<ProviderId, Arc<HostPciReplaced>>,
+    pci_claims: PciClaims,
+}
+
 #[derive(Deserialize)]
 struct LedgerV3 {
     providers: BTreeMap<ProviderId, Arc<Provider>>,
@@ -84,6 +99,16 @@ struct LedgerV1 {
     traits: BTreeSet<String>,
 }
 
+impl From<LedgerV3> for Ledger {
+    fn from(
+        LedgerV3 { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on }: LedgerV3,
+    ) -> Self {
+        let mut ledger = Self::of_second(providers, consumers, classes, traits, groups, member_of);
+        (ledger.cells, ledger.fitted, ledger.fitted_on) = (cells, fitted, fitted_on);
+        ledger
+    }
+}
+
 impl From<StoredPlacement> for Placement {
     fn from(StoredPlacement { ledger }: StoredPlacement) -> Self {
         Self { index: ProviderIndex::of(&ledger), ledger }
@@ -92,7 +117,7 @@ impl From<StoredPlacement> for Placement {
 
 impl Projection for Placement {
     const NAME: &'static str = "placement";
-    const VERSION: u32 = 4;
+    const VERSION: u32 = 5;
     const NOUNS: &'static [&'static str] = &["ledger"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -101,8 +126,9 @@ impl Projection for Placement {
         }
     }
 
-    /// Version 1 had no server groups, version 2 no NUMA cells, and version 3 no PCI devices. In this view they matter
-    /// only to proposals: the ledger's `decide` has the last word and does not read the view.
+    /// Version 1 had no server groups, version 2 no NUMA cells, version 3 no PCI devices, and version 4 no additions of
+    /// `provider.yaml`. In this view they matter only to proposals: the ledger's `decide` has the last word and does not
+    /// read the view.
     fn older(version: u32, bytes: &[u8]) -> Option<Self> {
         let ledger = match version {
             1 => {
@@ -117,10 +143,13 @@ impl Projection for Placement {
             }
             3 => {
                 let StoredPlacementV3 { ledger } = codec::decode_snapshot(bytes).ok()?;
-                let LedgerV3 { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on } =
-                    ledger;
-                let mut ledger = Ledger::of_second(providers, consumers, classes, traits, groups, member_of);
-                (ledger.cells, ledger.fitted, ledger.fitted_on) = (cells, fitted, fitted_on);
+                ledger.into()
+            }
+            4 => {
+                let StoredPlacementV4 { ledger } = codec::decode_snapshot(bytes).ok()?;
+                let LedgerV4 { before, pci, pci_claims } = ledger;
+                let mut ledger = Ledger::from(before);
+                (ledger.pci, ledger.pci_claims) = (pci, pci_claims);
                 ledger
             }
             _ => return None,

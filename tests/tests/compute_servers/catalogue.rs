@@ -120,7 +120,7 @@ const SPECS: &[Entry] = &[
     entry("hw:tpm_version", "2.0", Guest),
     entry("hw:usb_model", "qemu-xhci", Refused),
     entry("hw:vif_multiqueue_enabled", "true", Guest),
-    entry("hw:viommu_model", "virtio", Refused),
+    entry("hw:viommu_model", "virtio", Elsewhere("a_virtual_iommu_needs_a_board_that_has_it")),
     entry("hw:virtio_packed_ring", "true", Refused),
     entry("hw:watchdog_action", "reset", Guest),
     entry("hw_rng:allowed", "false", Guest),
@@ -185,7 +185,7 @@ const PROPERTIES: &[Entry] = &[
     entry("hw_device_id", "1", Refused),
     entry("hw_disk_bus", "sata", Guest),
     entry("hw_disk_type", "preallocated", Refused),
-    entry("hw_emulation_architecture", "aarch64", Refused),
+    entry("hw_emulation_architecture", "aarch64", Scheduler),
     entry("hw_ephemeral_encryption", "true", Refused),
     entry("hw_ephemeral_encryption_format", "luks", Refused),
     entry("hw_firmware_type", "uefi", Guest),
@@ -236,7 +236,7 @@ const PROPERTIES: &[Entry] = &[
     entry("hw_video_ram", "16", Elsewhere("an_image_stays_within_the_flavors_bounds")),
     entry("hw_vif_model", "e1000", Guest),
     entry("hw_vif_multiqueue_enabled", "true", Guest),
-    entry("hw_viommu_model", "intel", Refused),
+    beside("hw_viommu_model", "intel", UEFI, Guest),
     entry("hw_virtio_packed_ring", "true", Refused),
     entry("hw_vm_mode", "xen", Scheduler),
     entry("hw_watchdog_action", "reset", Guest),
@@ -279,6 +279,7 @@ fn facts() -> HostFacts {
     HostFacts {
         arch: "x86_64".to_owned(),
         kvm: true,
+        libvirt_version: 9_000_000,
         cpu_mode: CpuMode::HostModel,
         cpu_models: Vec::<CpuModel>::new(),
         machine_type: None,
@@ -296,6 +297,7 @@ fn facts() -> HostFacts {
         },
         host_uuid: None,
         guests: GuestOptions::default(),
+        foreign: Vec::new(),
     }
 }
 

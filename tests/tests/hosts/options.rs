@@ -1,6 +1,13 @@
 //! Options for hosts and their guests.
 
+use std::collections::BTreeSet;
+
 use chronova_actors::hosts::options::DeletedGuests;
+use chronova_actors::ledger::{CELL, LedgerCommand, LedgerRoot};
+use chronova_actors::provider_config::{ProviderConfigEntry, ProviderConfigs, ProviderIdentification};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::Inventory;
 use chronova_hypervisor::driver::StopMode;
 
 use super::*;
@@ -157,4 +164,70 @@ async fn concurrent_builds_are_limited_unless_the_option_is_0() {
         life.stop().await;
         world.check().await;
     }
+}
+
+/// Entries of `[compute] provider_config_location` for all hosts, and for one.
+fn provider_configs(world: &World) -> ProviderConfigs {
+    let entry = |identification, class: &str, name: &str| {
+        let (class, total) = (class.to_owned(), 3);
+        let one =
+            Inventory { class, total, reserved: 0, min_unit: 1, max_unit: 3, step_size: 1, allocation_ratio: 1.0 };
+        let traits = BTreeSet::from([name.to_owned()]);
+        ProviderConfigEntry { source: "a.yaml".to_owned(), identification, inventories: vec![one], traits }
+    };
+    let named = ProviderIdentification::Name(world.fleet.hostname(1));
+    let entries = vec![
+        entry(ProviderIdentification::ComputeNode, "CUSTOM_LICENCE", "CUSTOM_PLAIN"),
+        entry(named, "CUSTOM_SLOT", "CUSTOM_FAST"),
+    ];
+    ProviderConfigs { entries }
+}
+
+/// The custom classes and traits of a host.
+fn custom(life: &Life, world: &World, host: usize) -> Vec<String> {
+    let provider = ProviderId(world.fleet.uri().host_id(host).0);
+    life.context().views.placement.read(|view| {
+        let Some(known) = view.ledger.providers.get(&provider) else { return vec![] };
+        let names = known.inventories.keys().chain(&known.traits);
+        names.filter(|name| name.starts_with("CUSTOM_")).cloned().collect()
+    })
+}
+
+#[actix_rt::test]
+async fn hosts_have_what_provider_configs_add_as_long_as_the_entry_is_there() {
+    let mut world = World::new(2);
+    world.options.hosts.provider_configs = Arc::new(provider_configs(&world));
+    let life = started(&world).await;
+    assert_eq!(custom(&life, &world, 0), ["CUSTOM_LICENCE", "CUSTOM_PLAIN"]);
+    assert_eq!(custom(&life, &world, 1), ["CUSTOM_SLOT", "CUSTOM_FAST"]);
+    // A client of Placement takes an addition away. The next comparison of the host with the log brings it back.
+    let provider = ProviderId(world.fleet.uri().host_id(1).0);
+    let taken = LedgerCommand::DeleteInventory { provider, class: "CUSTOM_SLOT".to_owned() };
+    life.context().gateway.send::<LedgerRoot>(&CELL, taken, Meta::system("test")).await.unwrap();
+    life.until(|_| custom(&life, &world, 1) == ["CUSTOM_SLOT", "CUSTOM_FAST"]).await;
+    resynced(&world, &life, 2).await;
+    let applied = kinds(&world).await["ledger.provider_config_applied"];
+    assert_eq!(applied, 2, "an unchanged file is recorded");
+    life.stop().await;
+    world.options.hosts.provider_configs = Arc::default();
+    let life = started(&world).await;
+    life.until(|_| (0..2).all(|host| custom(&life, &world, host).is_empty())).await;
+    life.stop().await;
+    world.check().await;
+}
+
+/// A host that two entries name is kept out, with the reason in the log. Other hosts work.
+#[actix_rt::test]
+async fn a_host_that_two_provider_configs_name_is_not_registered() {
+    let mut world = World::new(2);
+    let mut configs = provider_configs(&world);
+    let id = ProviderIdentification::Id(ProviderId(world.fleet.uri().host_id(1).0));
+    configs.entries.push(ProviderConfigEntry { identification: id, ..configs.entries[1].clone() });
+    world.options.hosts.provider_configs = Arc::new(configs);
+    let life = world.live(None, None).await;
+    // Both have a provider, because a host reports its resources first.
+    life.hosts_up_of(1, 2).await;
+    resynced(&world, &life, 2).await;
+    assert!(up(&life, &world, 0) && !up(&life, &world, 1));
+    life.stop().await;
 }

@@ -13,7 +13,7 @@ use chronova_events::ledger::PciDeviceType;
 use chronova_hypervisor::pci::{HostPci, PciDevice};
 use uuid::Uuid;
 
-const FUNCTIONS: &str = r#"{"product_id": "10ed"}"#;
+pub(in crate::ledger) const FUNCTIONS: &str = r#"{"product_id": "10ed"}"#;
 const PARENT: &str = r#"{"product_id": "10fb"}"#;
 
 fn id() -> ProviderId {
@@ -21,7 +21,7 @@ fn id() -> ProviderId {
 }
 
 /// The provider of the network card.
-fn card() -> ProviderId {
+pub(in crate::ledger) fn card() -> ProviderId {
     provider_of(id(), "0000:81:00.0".parse().unwrap())
 }
 
@@ -32,7 +32,7 @@ fn device(address: &str, product: &str, kind: PciDeviceType) -> PciDevice {
 }
 
 /// A report of a host with a network card that has three virtual functions. `specs` name those that guests may get.
-fn report(specs: &[&str], tracked: bool) -> LedgerCommand {
+pub(in crate::ledger) fn report(specs: &[&str], tracked: bool) -> LedgerCommand {
     let functions = ["0000:81:10.0", "0000:81:10.1", "0000:81:10.2"];
     let mut devices = vec![device("0000:81:00.0", "10fb", PciDeviceType::Pf)];
     devices.extend(functions.map(|address| device(address, "10ed", PciDeviceType::Vf)));

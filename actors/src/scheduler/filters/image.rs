@@ -30,8 +30,11 @@ impl ImageRequirements {
         let request = context.request;
         let default = context.options.image_properties_default_architecture.as_deref();
         let filled = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_lowercase);
+        let own = filled(request.property("hw_architecture").or(default)).map(|name| architecture(&name));
+        let emulated = filled(request.property("hw_emulation_architecture"));
         let asked = Self {
-            architecture: filled(request.property("hw_architecture").or(default)).map(|name| architecture(&name)),
+            // A host of another architecture may emulate the image's.
+            architecture: own.filter(|own| emulated.as_ref() != Some(own)),
             hypervisor: filled(request.property("img_hv_type")),
             mode: filled(request.property("hw_vm_mode")).map(|name| match name.as_str() {
                 "hv" | "baremetal" => "hvm".to_owned(),

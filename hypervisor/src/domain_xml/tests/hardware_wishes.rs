@@ -120,3 +120,57 @@ fn memory_is_in_files_where_the_operator_says_so() {
     let pinning = Pinning { nodes: vec![node], ..Pinning::default() };
     assert_eq!(render(&GuestSpec { pinning, ..guest() }, &host), Err(HardwareError::HugePagesOnFiles));
 }
+
+#[test]
+fn a_guest_gets_the_virtual_iommu_that_its_board_and_its_hosts_libvirt_have() {
+    let q35 = ("hw_machine_type", "q35");
+    let arm = || HostFacts { arch: "aarch64".to_owned(), ..with_firmware() };
+    let old = |libvirt_version, host: HostFacts| HostFacts { libvirt_version, ..host };
+    let host = || HostFacts { kvm: true, ..host() };
+    let device = |properties: &[(&str, &str)], host: HostFacts| {
+        let xml = render(&with(properties), &host)?;
+        let flat: String = xml.split('\n').map(str::trim).collect();
+        let from = flat.find("<iommu").expect("an IOMMU");
+        let until = flat[from..].find("<memballoon").expect("a balloon");
+        assert_eq!(flat.contains("<ioapic driver='qemu'/>"), host.arch == "x86_64", "{flat}");
+        Ok::<String, HardwareError>(flat[from..from + until].to_owned())
+    };
+    let intel =
+        "<iommu model='intel'><driver intremap='on' caching_mode='on' iotlb='on' eim='on' aw_bits='48'/></iommu>";
+    golden("viommu", &with(&[q35, ("hw:viommu_model", "intel")]), &host());
+    let spec = |model| ("hw:viommu_model", model);
+    assert_eq!(device(&[q35, spec("intel")], host()).unwrap(), intel);
+    assert_eq!(device(&[q35, ("hw_viommu_model", "intel")], host()).unwrap(), intel);
+    let narrow = device(&[q35, spec("intel")], old(6_004_000, host())).unwrap();
+    assert_eq!(narrow, intel.replace(" aw_bits='48'", ""));
+    let emulated = device(&[q35, spec("intel")], HostFacts { kvm: false, ..host() }).unwrap();
+    assert_eq!(emulated, intel.replace("eim='on'", "eim='off'"), "QEMU refuses the mode without KVM");
+    assert_eq!(device(&[q35, spec("virtio")], host()).unwrap(), "<iommu model='virtio'/>");
+    assert_eq!(device(&[spec("smmuv3")], arm()).unwrap(), "<iommu model='smmuv3'/>");
+    // `auto` means virtio, or the model of the architecture where libvirt has no virtio.
+    assert_eq!(device(&[q35, spec("auto")], host()).unwrap(), "<iommu model='virtio'/>");
+    assert_eq!(device(&[q35, spec("auto")], old(8_002_000, host())).unwrap(), intel);
+    assert_eq!(device(&[spec("auto")], old(8_002_000, arm())).unwrap(), "<iommu model='smmuv3'/>");
+    let refused = |properties: &[(&str, &str)], host: HostFacts| device(properties, host).unwrap_err().to_string();
+    let not_here = |value: &str| format!("this host does not offer hw_viommu_model = {value}");
+    assert_eq!(refused(&[q35, spec("virtio")], old(8_002_000, host())), not_here("virtio"));
+    assert_eq!(refused(&[spec("smmuv3")], old(5_004_000, arm())), not_here("smmuv3"));
+    assert_eq!(refused(&[q35, spec("smmuv3")], host()), not_here("smmuv3"));
+    assert_eq!(refused(&[spec("intel")], arm()), not_here("intel"));
+    let pc = "vIOMMU is not supported by Current machine type pc (Architecture: x86_64).";
+    assert_eq!(refused(&[spec("auto")], host()), pc);
+    let power = HostFacts { arch: "ppc64le".to_owned(), ..host() };
+    let other = "vIOMMU required either x86 or AArch64 architecture, but given architecture ppc64le.";
+    assert_eq!(refused(&[spec("auto")], power), other);
+    assert!(refused(&[q35, spec("amd")], host()).contains("unknown value"));
+}
+
+#[test]
+fn a_host_reports_the_virtual_iommus_that_it_offers() {
+    let of = |arch: &str, libvirt| IommuModel::traits(arch, libvirt).join(" ").replace("COMPUTE_VIOMMU_MODEL_", "");
+    assert_eq!(of("x86_64", 9_000_000), "INTEL VIRTIO AUTO");
+    assert_eq!(of("x86_64", 8_002_000), "INTEL AUTO");
+    assert_eq!(of("aarch64", 8_002_000), "SMMUV3 AUTO");
+    assert_eq!(of("aarch64", 5_004_000), "");
+    assert_eq!(of("s390x", 9_000_000), "");
+}

@@ -178,6 +178,7 @@ impl Replay<'_> {
             | LedgerEvent::AllocationsReplaced(_)
             | LedgerEvent::HostCellsReplaced(_)
             | LedgerEvent::HostPciReplaced(_)
+            | LedgerEvent::ProviderConfigApplied(_)
                 if self.other_fleet =>
             {
                 Ok(())

@@ -241,6 +241,11 @@ section! {
                    to every host that [chronova] host_cpus does not name. A host that does not have them is not \
                    registered.",
         }
+        provider_config_location: PathBuf => here {
+            default: Text("/etc/nova/provider_config/"),
+            help: "Directory of *.yaml files with custom inventories and traits of hosts, which Chronova reads once at \
+                   start-up. A file that cannot be used stops the start. docs/hosts.md describes the entries.",
+        }
         packing_host_numa_cells_allocation_strategy: bool => runtime.scheduler.packs_cells {
             help: "Give guests with a NUMA topology the most used NUMA cells of a host. Off: the least used cells.",
         }

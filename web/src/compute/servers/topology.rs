@@ -42,6 +42,7 @@ pub(super) fn check_rebuild(server: &Alive, image: &ImageSnapshot) -> Result<(),
     let before = topology::ask(flavor, server.hardware_image()).ok().flatten();
     // Only the image is checked here, because a server with a flavor that is now refused must still be rebuildable.
     hardware::check_image(image).map_err(Fault::bad_request)?;
+    hardware::check_rebuild_architecture(server.hardware_image(), image).map_err(Fault::bad_request)?;
     match topology::ask(flavor, Some(image)).map_err(Fault::bad_request)? == before {
         true => Ok(()),
         false => Err(Fault::bad_request(

@@ -1,0 +1,58 @@
+//! Guests of another architecture than their host's (`hw_emulation_architecture`). QEMU emulates their processors.
+
+use std::borrow::Cow;
+
+use super::error::HardwareError;
+use super::{CpuModel, HostFacts};
+use crate::firmware::FirmwareFacts;
+use crate::options::CpuMode;
+
+/// The property of an image that names the architecture of its guests.
+pub const EMULATION: &str = "hw_emulation_architecture";
+
+/// The offers of a host for guests of another architecture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignArch {
+    /// For example `aarch64`.
+    pub arch: String,
+    /// As in [`HostFacts::video_models`].
+    pub video_models: Vec<String>,
+    pub firmware: FirmwareFacts,
+}
+
+impl ForeignArch {
+    /// The architectures that Nova names, and for which Debian's QEMU has a board.
+    pub(crate) const KNOWN: [&'static str; 4] = ["aarch64", "ppc64le", "s390x", "x86_64"];
+}
+
+impl HostFacts {
+    /// The facts for a guest: those of the host, or those of the architecture that its image names.
+    ///
+    /// # Errors
+    /// The host has no emulator for this architecture.
+    pub(super) fn for_guest(&self, properties: &[(String, String)]) -> Result<Cow<'_, Self>, HardwareError> {
+        let wanted = properties.iter().find(|(name, _)| name == EMULATION).map(|(_, arch)| arch);
+        let Some(arch) = wanted.filter(|arch| !arch.is_empty() && **arch != self.arch) else {
+            return Ok(Cow::Borrowed(self));
+        };
+        let Some(foreign) = self.foreign.iter().find(|foreign| foreign.arch == *arch) else {
+            return Err(HardwareError::NotOnThisHost { property: EMULATION, value: arch.clone() });
+        };
+        // The board's default for ARM is a processor of 32 bits.
+        let model = (foreign.arch == "aarch64").then_some("cortex-a57");
+        let mut guests = self.guests.clone();
+        guests.cpu_flags.clear();
+        Ok(Cow::Owned(Self {
+            arch: foreign.arch.clone(),
+            kvm: false,
+            cpu_mode: model.map_or(CpuMode::None, |_| CpuMode::Custom),
+            cpu_models: model.map(|name| CpuModel { name: name.to_owned(), features: [].into() }).into_iter().collect(),
+            machine_type: None,
+            video_models: foreign.video_models.clone(),
+            firmware: foreign.firmware.clone(),
+            foreign: Vec::new(),
+            guests,
+            ..self.clone()
+        }))
+    }
+}
