@@ -12,6 +12,7 @@ use chronova_events::store::conformance::{event, text};
 use chronova_events::store::postgres::{ClusterMember, MemberName, PostgresOptions, PostgresStore};
 use chronova_events::store::{AppendError, Appended, EventStore, Expected};
 use database::Postgres;
+use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 /// Only a store that hangs makes a test reach this limit.
@@ -36,7 +37,11 @@ impl Pair {
     fn options(&self) -> PostgresOptions {
         let [first, second] = [&self.primary, &self.standby].map(|server| server.folder.path().display().to_string());
         let url = format!("host={first},{second} user=postgres dbname=postgres target_session_attrs=read-write");
-        PostgresOptions { patience: LONG, lease: Duration::from_hours(1), ..PostgresOptions::at(url, "cell1".to_owned()) }
+        PostgresOptions {
+            patience: LONG,
+            lease: Duration::from_hours(1),
+            ..PostgresOptions::at(url, "cell1".to_owned())
+        }
     }
 
     async fn join(&self, name: &str) -> Arc<PostgresStore> {
@@ -84,10 +89,8 @@ async fn an_acknowledged_event_survives_the_loss_of_the_primary() {
     // The primary commits the next append by itself. Only a wait for the standby keeps it from an acknowledgement.
     pair.standby.stop();
     let appending = append(&store, "2");
-    until("the append has reached the primary", || {
-        appending.is_finished() || waiting(&pair.primary, "WITH moved AS%")
-    })
-    .await;
+    until("the append has reached the primary", || appending.is_finished() || waiting(&pair.primary, "WITH moved AS%"))
+        .await;
     let acknowledged = appending.is_finished();
     pair.fail_over();
     let survived = pair.standby.sql("SELECT count(*) FROM chronova_events");
@@ -102,18 +105,20 @@ async fn an_acknowledged_event_survives_the_loss_of_the_primary() {
 /// learn from a read that the event is there, and followers must not fold the event.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_no_standby_has_is_neither_acknowledged_nor_followed() {
-    let pair = Pair::new();
-    let (a, b) = (pair.join("a").await, pair.join("b").await);
-    assert!(a.lead().await.unwrap());
+    let pair = Arc::new(Pair::new());
+    // The leader has a runtime of its own, so that it can die.
+    let (leader, database) = (Runtime::new().unwrap(), Arc::clone(&pair));
+    let a = leader.spawn(async move { database.join("a").await }).await.unwrap();
+    let b = pair.join("b").await;
+    let leads = Arc::clone(&a);
+    assert!(leader.spawn(async move { leads.lead().await }).await.unwrap().unwrap());
     append(&a, "1").await.unwrap().unwrap();
     b.told(append(&a, "2").await.unwrap().unwrap().position);
     until("the follower has both events", || b.head() == Position(2)).await;
     pair.standby.stop();
     let appending = append(&a, "3");
-    until("the append waits for the standby", || {
-        appending.is_finished() || waiting(&pair.primary, "WITH moved AS%")
-    })
-    .await;
+    until("the append waits for the standby", || appending.is_finished() || waiting(&pair.primary, "WITH moved AS%"))
+        .await;
     pair.primary.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'WITH moved AS%'");
     until("the primary shows the event", || pair.primary.sql("SELECT max(position) FROM chronova_events") == "3").await;
     until("the writer asks for the outcome", || {
@@ -131,6 +136,7 @@ async fn an_event_that_no_standby_has_is_neither_acknowledged_nor_followed() {
     // The leader dies together with the primary.
     appending.abort();
     drop(a);
+    leader.shutdown_background();
     pair.fail_over();
     assert!(!acknowledged, "an event was acknowledged that no standby has");
     assert_eq!(followed, Position(2), "a follower read an event that no standby has");

@@ -228,7 +228,7 @@ def ready():
     return cluster("serving", check=False) is not None and leads() and cluster("replicated", check=False) is not None
 
 
-# Each fault strikes, and waits until another member or another database leads. What it returns undoes the fault.
+# Each fault strikes, waits until another process or another database leads, and ends.
 
 def kill_leader(leader, _):
     before = holder()
@@ -288,6 +288,13 @@ def kill_database(_, primary):
     cluster("start", primary)
 
 
+def isolate_primary(_, primary):
+    """The members still reach the old primary, which has no standby any more."""
+    cluster("cut", primary, ",".join(node for node in DATABASES.split(",") if node != primary))
+    until("another database leads", lambda: is_primary(primary))
+    cluster("heal")
+
+
 FAULTS = {
     "leader killed": (12, kill_leader),
     "leader stopped (SIGSTOP)": (8, pause_leader),
@@ -300,6 +307,7 @@ FAULTS = {
     "database switchover": (4, switchover),
     "PostgreSQL of the primary killed": (3, kill_postgres),
     "node of the primary killed": (3, kill_database),
+    "primary cut from the other databases": (3, isolate_primary),
 }
 
 
