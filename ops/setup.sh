@@ -1,7 +1,7 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
 #   setup_packages THEME...           installs the missing Debian packages of build, client, host, guest, testbed,
-#                                     openstack, neutron, cinder, broker, node, package
+#                                     openstack, neutron, cinder, broker, cluster, node, package
 #   setup_client [NAME==VERSION...]   installs the `openstack` client and the named packages in .venv
 #   setup_dashboard_tools             installs the tools that check the dashboard in tests/browser/node_modules
 #   setup_rust                        checks that the Rust toolchain is new enough, or says how to get one
@@ -48,6 +48,10 @@ PACKAGES_NEUTRON=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql neut
 # A message broker, and a client of it, for tests/real/notifications.sh.
 PACKAGES_BROKER=(rabbitmq-server python3-kombu)
 
+# A replicated database, for tests/testbed/cluster.sh. Only a long run uses it. Without python3-etcd, Patroni does not
+# know etcd.
+PACKAGES_CLUSTER=(postgresql-15 patroni python3-etcd etcd-server etcd-client iptables iproute2 openssl curl)
+
 # Cinder and its database, and Ceph, for tests/testbed/{cinder,ceph}.sh. The host's QEMU and libvirt use Ceph's disks.
 PACKAGES_CINDER=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql cinder-api cinder-scheduler cinder-volume ceph-mon
   ceph-mgr ceph-osd ceph-common python3-rbd python3-rados qemu-block-extra libvirt-daemon-driver-storage-rbd)
@@ -90,6 +94,7 @@ setup_packages() { # themes...
       node) command -v npm >/dev/null || wanted+=("${PACKAGES_NODE[@]}") ;;
       package) wanted+=("${PACKAGES_PACKAGE[@]}") ;;
       broker) wanted+=("${PACKAGES_BROKER[@]}") ;;
+      cluster) wanted+=("${PACKAGES_CLUSTER[@]}") ;;
       openstack) wanted+=("${PACKAGES_OPENSTACK[@]}") ;;
       neutron) wanted+=("${PACKAGES_NEUTRON[@]}") ;;
       cinder) wanted+=("${PACKAGES_CINDER[@]}") ;;

@@ -128,7 +128,8 @@ async fn the_volume_services_policy_decides_on_volumes_and_snapshots() {
     let of_volumes = ["get_all", "get", "create", "delete"];
     let of_snapshots = ["get_all_snapshots", "get_snapshot", "create_snapshot", "delete_snapshot"];
     let rules = of_volumes.iter().chain(&of_snapshots);
-    let policy: String = rules.map(|rule| format!("'volume:{rule}': 'role:keeper'\n")).collect();
+    let policy: Vec<String> = rules.map(|rule| format!("'volume:{rule}': 'role:keeper'")).collect();
+    let policy = policy.join("\n");
     let api = Api::start_with(&policy, None).await;
     let ask = async |roles: &str, method: &str, path: &str, body: Option<Value>| {
         api.ask_as(method, &format!("/compute/v2.1{path}"), "2.35", USER, Some(roles), body).await

@@ -23,13 +23,32 @@ fn postgres(program: &str) -> Command {
 
 impl Postgres {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp").unwrap();
-        assert!(Command::new("chown").arg("postgres").arg(folder.path()).status().unwrap().success());
-        let made = Self { folder };
+        let made = Self::folder();
         let done = postgres("initdb").args(["-A", "trust", "-E", "UTF8", "--locale=C", "-D"]).arg(made.data()).status();
         assert!(done.unwrap().success());
         made.start();
         made
+    }
+
+    fn folder() -> Self {
+        let folder = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp").unwrap();
+        assert!(Command::new("chown").arg("postgres").arg(folder.path()).status().unwrap().success());
+        Self { folder }
+    }
+
+    /// Starts another server, which replicates this one.
+    pub(crate) fn standby(&self) -> Self {
+        let standby = Self::folder();
+        let mut backup = postgres("pg_basebackup");
+        backup.args(["-U", "postgres", "-R", "-X", "stream", "-c", "fast", "-h"]).arg(self.folder.path());
+        assert!(backup.arg("-D").arg(standby.data()).status().unwrap().success());
+        standby.start();
+        standby
+    }
+
+    /// Makes a standby accept writes.
+    pub(crate) fn promote(&self) {
+        assert!(postgres("pg_ctl").args(["-w", "-D"]).arg(self.data()).arg("promote").status().unwrap().success());
     }
 
     fn data(&self) -> PathBuf {
