@@ -35,6 +35,7 @@
 //! driver touches only domains with our metadata element or Nova's. Unsafe code only makes calls that the bindings
 //! lack: in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and `volumes`.
 
+mod adopted;
 mod agent;
 mod blockcopy;
 mod cached_image;

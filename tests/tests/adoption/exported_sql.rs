@@ -68,7 +68,7 @@ fn flavor(memory_mib: u64) -> FlavorSnapshot {
         root_gib: 4,
         ephemeral_gib: 0,
         swap_mib: 0,
-        extra_specs: std::iter::once(("hw:cpu_sockets".to_owned(), "1".to_owned())).collect(),
+        extra_specs: vec![("hw:cpu_sockets".to_owned(), "1".to_owned())],
     }
 }
 
