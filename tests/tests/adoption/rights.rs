@@ -24,8 +24,8 @@ async fn refusal(args: &AdoptArgs) -> String {
 /// Rows are told apart by the primary keys, which such an account sees in few places. Without the keys, a heartbeat would
 /// count as a row that was removed and one that was added.
 pub(super) async fn an_account_that_may_only_read_is_enough(mariadb: &Mariadb, parent: &Path) {
-    mariadb.sql("CREATE USER reader@'%'; GRANT SELECT ON *.* TO reader@'%'");
-    let args = args_of(&configured(parent, |database| mariadb.url_of("reader", database)));
+    mariadb.sql("CREATE USER reader@'%' IDENTIFIED BY 'r'; GRANT SELECT ON *.* TO reader@'%'");
+    let args = args_of(&configured(parent, |database| mariadb.url_of("reader:r", database)));
     let (report, _) = read(&args, || mariadb.sql(&format!("USE nova; {HEARTBEATS}"))).await;
     assert!(report.is_clear(), "{}", report.json());
     mariadb.sql("UPDATE nova.services SET report_count = 1");
@@ -33,12 +33,12 @@ pub(super) async fn an_account_that_may_only_read_is_enough(mariadb: &Mariadb, p
 
 /// An account does not see the tables and columns that it may not read, so they would count as empty.
 pub(super) async fn a_hidden_table_or_column_is_refused(mariadb: &Mariadb, parent: &Path) {
-    mariadb.sql("CREATE USER half@'%'; GRANT SELECT ON nova_cell0.* TO half@'%'; GRANT SELECT ON nova.* TO half@'%'");
+    mariadb.sql("CREATE USER half@'%' IDENTIFIED BY 'h'; GRANT SELECT ON nova_cell0.* TO half@'%'; GRANT SELECT ON nova.* TO half@'%'");
     mariadb.sql("GRANT SELECT ON placement.* TO half@'%'");
     for table in API_TABLES.iter().filter(|table| !matches!(table.name, "key_pairs" | "quotas")) {
         mariadb.sql(&format!("GRANT SELECT ON nova_api.{} TO half@'%'", table.name));
     }
-    let args = args_of(&configured(parent, |database| mariadb.url_of("half", database)));
+    let args = args_of(&configured(parent, |database| mariadb.url_of("half:h", database)));
     let refused = refusal(&args).await;
     assert!(refused.contains("it has no table key_pairs, quotas, or the account may not read it"), "{refused}");
     assert!(refused.contains("Give an account with the right to SELECT in all tables"), "{refused}");

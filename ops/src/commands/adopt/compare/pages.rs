@@ -31,13 +31,47 @@ impl ComparedList {
         Some(format!("{path}{}{next}", if path.contains('?') { '&' } else { '?' }))
     }
 
+    /// What tells an entry from the others.
+    fn name(self, entry: &Value) -> String {
+        self.marker.and_then(|place| entry.pointer(place)).unwrap_or(entry).to_string()
+    }
+}
+
+/// The entries of the pages so far.
+struct ListedEntries {
+    list: ComparedList,
+    entries: Vec<Value>,
+    names: BTreeSet<String>,
+}
+
+impl ListedEntries {
+    fn new(list: ComparedList) -> Self {
+        Self { list, entries: Vec::new(), names: BTreeSet::new() }
+    }
+
     /// Appends the entries of a page. `false` if the page has no new entry: a server may ignore `marker`.
-    fn append(self, entries: &mut Vec<Value>, page: &mut Value) -> bool {
-        let known: BTreeSet<String> = entries.iter().map(Value::to_string).collect();
-        let Value::Array(page) = page[self.key].take() else { return false };
-        let before = entries.len();
-        entries.extend(page.into_iter().filter(|entry| !known.contains(&entry.to_string())));
-        entries.len() > before
+    fn append(&mut self, page: &mut Value) -> bool {
+        let Value::Array(page) = page[self.list.key].take() else { return false };
+        let before = self.entries.len();
+        for entry in page {
+            if self.names.insert(self.list.name(&entry)) {
+                self.entries.push(entry);
+            }
+        }
+        self.entries.len() > before
+    }
+
+    fn next(&self, path: &str) -> Option<String> {
+        self.list.after(path, &self.entries)
+    }
+
+    /// The answer with the entries of all pages, and without the links between them.
+    fn whole(self, mut answer: Value) -> Value {
+        if let Some(fields) = answer.as_object_mut() {
+            fields.retain(|key, _| !is_links(key));
+            fields.insert(self.list.key.to_owned(), self.entries.into());
+        }
+        answer
     }
 }
 
@@ -49,15 +83,6 @@ fn goes_on(answer: &Value) -> bool {
 
 fn is_links(key: &str) -> bool {
     key == "links" || key.ends_with("_links")
-}
-
-/// The answer with the entries of all pages, and without the links between them.
-fn whole(mut answer: Value, list: ComparedList, entries: Vec<Value>) -> Value {
-    if let Some(fields) = answer.as_object_mut() {
-        fields.retain(|key, _| !is_links(key));
-        fields.insert(list.key.to_owned(), entries.into());
-    }
-    answer
 }
 
 impl NovaComparison {
@@ -80,13 +105,13 @@ impl NovaComparison {
         list: ComparedList,
         mut page: Value,
     ) -> Result<Value, CommandFailure> {
-        let (first, mut entries) = (page.clone(), Vec::new());
+        let (first, mut listed) = (page.clone(), ListedEntries::new(list));
         loop {
             let more = list.marker.is_none() || goes_on(&page);
-            if !list.append(&mut entries, &mut page) || !more {
-                return Ok(whole(first, list, entries));
+            if !listed.append(&mut page) || !more {
+                return Ok(listed.whole(first));
             }
-            let Some(path) = list.after(&request.path, &entries) else { return Ok(whole(first, list, entries)) };
+            let Some(path) = listed.next(&request.path) else { return Ok(listed.whole(first)) };
             let (status, next) = self.nova.get(request.service, &path, &request.version)?;
             if status != 200 {
                 let reason = format!("Nova answers {status} to the next page of a list: {path}");
@@ -97,15 +122,15 @@ impl NovaComparison {
     }
 
     async fn rest_here(&self, request: &ComparedRequest, list: ComparedList, mut page: Value) -> Value {
-        let (first, mut entries) = (page.clone(), Vec::new());
-        while list.append(&mut entries, &mut page) {
-            let Some(path) = list.after(&request.path, &entries) else { break };
+        let (first, mut listed) = (page.clone(), ListedEntries::new(list));
+        while listed.append(&mut page) {
+            let Some(path) = listed.next(&request.path) else { break };
             match self.here(request, &path).await {
                 (200, next) => page = next,
                 _ => break,
             }
         }
-        whole(first, list, entries)
+        listed.whole(first)
     }
 }
 
@@ -117,15 +142,15 @@ mod tests {
 
     #[test]
     fn pages_follow_the_last_entry_or_the_number_of_entries() {
-        let flavors = ComparedList { key: "flavors", marker: Some("/id") };
-        let mut entries = Vec::new();
-        assert!(flavors.append(&mut entries, &mut json!({"flavors": [{"id": "a"}, {"id": "b/c"}]})));
-        assert_eq!(flavors.after("/flavors?x=1", &entries).as_deref(), Some("/flavors?x=1&marker=b%2Fc"));
-        assert!(!flavors.append(&mut entries, &mut json!({"flavors": [{"id": "b/c"}]})), "the marker is ignored");
-        let groups = ComparedList { key: "server_groups", marker: None };
-        assert_eq!(groups.after("/g", &entries).as_deref(), Some("/g?offset=2"));
+        let mut flavors = ListedEntries::new(ComparedList { key: "flavors", marker: Some("/id") });
+        assert!(flavors.append(&mut json!({"flavors": [{"id": "a"}, {"id": "b/c"}]})));
+        assert_eq!(flavors.next("/flavors?x=1").as_deref(), Some("/flavors?x=1&marker=b%2Fc"));
+        assert!(!flavors.append(&mut json!({"flavors": [{"id": "b/c"}]})), "the marker is ignored");
+        let mut groups = ListedEntries::new(ComparedList { key: "server_groups", marker: None });
+        assert!(groups.append(&mut json!({"server_groups": [{"id": 1}, {"id": 2}]})));
+        assert_eq!(groups.next("/g").as_deref(), Some("/g?offset=2"));
         assert!(goes_on(&json!({"flavors_links": [{"rel": "next"}]})) && !goes_on(&json!({"flavors": []})));
-        let whole = whole(json!({"flavors": [], "flavors_links": []}), flavors, entries);
+        let whole = flavors.whole(json!({"flavors": [], "flavors_links": []}));
         assert_eq!(whole, json!({"flavors": [{"id": "a"}, {"id": "b/c"}]}));
     }
 }

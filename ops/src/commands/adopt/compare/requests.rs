@@ -15,9 +15,8 @@ const COMPUTE_VERSIONS: [(u32, u32); 3] = [(2, 1), (2, 53), (2, 79)];
 /// The newest microversions that are compared.
 const NEWEST_COMPUTE: (u32, u32) = (2, 93);
 const NEWEST_PLACEMENT: (u32, u32) = (1, 39);
-/// Servers of one page.
-const PAGE: usize = 500;
 
+const SERVERS: ComparedList = ComparedList { key: "servers", marker: Some("/id") };
 const FLAVORS: ComparedList = ComparedList { key: "flavors", marker: Some("/id") };
 const GROUPS: ComparedList = ComparedList { key: "server_groups", marker: None };
 const HYPERVISORS: ComparedList = ComparedList { key: "hypervisors", marker: Some("/id") };
@@ -114,22 +113,14 @@ async fn list(
     comparison.ask_list(request, list).await
 }
 
-/// Compares all servers, page by page in the order of their ids. Returns Nova's.
+/// Compares all servers, in the order of their ids. Returns Nova's.
 async fn servers(comparison: &mut NovaComparison, version: &str) -> Result<Vec<Value>, CommandFailure> {
-    let (mut all, mut marker) = (Vec::new(), String::new());
-    loop {
-        let path = format!("/servers/detail?all_tenants=1&sort_key=uuid&sort_dir=asc&limit={PAGE}{marker}");
-        let page = compute(comparison, "servers/detail", &path, version).await?;
-        let Some(Value::Array(page)) = page.map(|mut page| page["servers"].take()) else { return Ok(all) };
-        let last = page.last().and_then(|server| server["id"].as_str()).map(encoded);
-        // Nova may give fewer servers than asked for (`[api] max_limit`), so only an empty page is the last one. A page
-        // that ends like the one before is a sign that the marker is ignored.
-        match last.map(|last| format!("&marker={last}")).filter(|next| *next != marker) {
-            Some(next) => marker = next,
-            None => return Ok(all),
-        }
-        all.extend(page);
-    }
+    let path = "/servers/detail?all_tenants=1&sort_key=uuid&sort_dir=asc";
+    let all = list(comparison, "servers/detail", path, version, SERVERS).await?;
+    Ok(match all.map(|mut all| all["servers"].take()) {
+        Some(Value::Array(servers)) => servers,
+        _ => Vec::new(),
+    })
 }
 
 /// The services by binary and host: their ids are not Nova's.
