@@ -13,6 +13,13 @@ use super::postgres::Postgres;
 /// The columns that Nova's services write all the time.
 const HEARTBEATS: &str = "UPDATE services SET report_count = '77', updated_at = '2026-11-26 10:00:00'";
 
+/// The arguments with another account than that of Nova's own configuration.
+fn args_as(account: &str, mariadb: &Mariadb, parent: &Path) -> AdoptArgs {
+    let folder = parent.join(account);
+    std::fs::create_dir(&folder).unwrap();
+    args_of(&configured(&folder, |database| mariadb.url_of(account, database)))
+}
+
 async fn refusal(args: &AdoptArgs) -> String {
     let mut reading = AdoptionReading::open(args).await.unwrap();
     reading.begin().await.unwrap();
@@ -25,7 +32,7 @@ async fn refusal(args: &AdoptArgs) -> String {
 /// count as a row that was removed and one that was added.
 pub(super) async fn an_account_that_may_only_read_is_enough(mariadb: &Mariadb, parent: &Path) {
     mariadb.sql("CREATE USER reader@'%' IDENTIFIED BY 'r'; GRANT SELECT ON *.* TO reader@'%'");
-    let args = args_of(&configured(parent, |database| mariadb.url_of("reader:r", database)));
+    let args = args_as("reader:r", mariadb, parent);
     let (report, _) = read(&args, || mariadb.sql(&format!("USE nova; {HEARTBEATS}"))).await;
     assert!(report.is_clear(), "{}", report.json());
     mariadb.sql("UPDATE nova.services SET report_count = 1");
@@ -38,7 +45,7 @@ pub(super) async fn a_hidden_table_or_column_is_refused(mariadb: &Mariadb, paren
     for table in API_TABLES.iter().filter(|table| !matches!(table.name, "key_pairs" | "quotas")) {
         mariadb.sql(&format!("GRANT SELECT ON nova_api.{} TO half@'%'", table.name));
     }
-    let args = args_of(&configured(parent, |database| mariadb.url_of("half:h", database)));
+    let args = args_as("half:h", mariadb, parent);
     let refused = refusal(&args).await;
     assert!(refused.contains("it has no table key_pairs, quotas, or the account may not read it"), "{refused}");
     assert!(refused.contains("Give an account with the right to SELECT in all tables"), "{refused}");
