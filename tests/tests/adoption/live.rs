@@ -152,7 +152,7 @@ async fn bad_sources_are_refused(mariadb: &Mariadb, args: &AdoptArgs, parent: &P
         (wrong(good.replace("/placement", "/nothing")), "there is no such database: Unknown database 'nothing'"),
         (
             wrong(good.replace("/placement", "/nova")),
-            "consumers, consumer_types, placement_aggregates, projects, resource_classes, resource_provider_aggregates, \
+            "consumers, consumer_types, placement_aggregates, projects, resource_classes, \
              resource_provider_traits, traits, users, or the account may not read it: is it the database of placement?",
         ),
         (wrong(good.replace(&mariadb.port.to_string(), "1")), "the connection failed or was lost"),
