@@ -13,6 +13,8 @@ mod dumps;
 mod equality;
 #[path = "adoption/exported.rs"]
 mod exported;
+#[path = "adoption/exported_sql.rs"]
+mod exported_sql;
 #[path = "adoption/given.rs"]
 mod given;
 #[path = "adoption/hosts.rs"]
@@ -25,6 +27,8 @@ mod mariadb;
 mod postgres;
 #[path = "adoption/random.rs"]
 mod random;
+#[path = "adoption/rights.rs"]
+mod rights;
 #[path = "adoption/states.rs"]
 mod states;
 #[path = "adoption/written.rs"]

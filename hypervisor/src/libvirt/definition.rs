@@ -10,7 +10,7 @@ use virt::storage_pool::StoragePool;
 use super::domain::{lookup, pull, start, undefine};
 use super::error::Context;
 use super::storage::{self, HostStorage};
-use super::{emulated_tpm, pool, snapshot};
+use super::{adopted, emulated_tpm, pool, snapshot};
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RootDisk};
@@ -42,9 +42,6 @@ pub(super) fn redefine(
     guest: &GuestSpec,
     renew: Renew,
 ) -> DriverResult<HostFinding> {
-    if let Some(domain) = lookup(connect, guest.instance)? {
-        snapshot::put_down(&domain)?;
-    }
     let site = HostStorage::new(connect, options);
     let instance = guest.instance;
     let root = [volumes::root(instance)];
@@ -56,7 +53,12 @@ pub(super) fn redefine(
         Renew::All => root.into_iter().chain(others).collect(),
     };
     // An earlier rescue, or a first attempt at this rescue, may have left the rescue disk.
-    for name in renewed.into_iter().chain([volumes::rescue(instance)]) {
+    let renewed: Vec<String> = renewed.into_iter().chain([volumes::rescue(instance)]).collect();
+    if let Some(domain) = lookup(connect, instance)? {
+        adopted::keep_disks(site, &domain, instance, &renewed)?;
+        snapshot::put_down(&domain)?;
+    }
+    for name in renewed {
         site.remove(&name)?;
     }
     define_and_start(site, facts, guest, false)

@@ -40,6 +40,11 @@ fn is_ours(domain: &Domain) -> Result<bool, Error> {
     Ok(false)
 }
 
+/// Whether we defined the domain. Otherwise Nova did, before it was taken over.
+pub(super) fn has_our_definition(domain: &Domain) -> Result<bool, Error> {
+    carries(domain, NAMESPACE)
+}
+
 fn carries(domain: &Domain, namespace: &str) -> Result<bool, Error> {
     const ELEMENT: i32 = virt_sys::VIR_DOMAIN_METADATA_ELEMENT.cast_signed();
     match domain.metadata(ELEMENT, Some(namespace), 0) {

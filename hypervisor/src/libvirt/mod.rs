@@ -36,6 +36,7 @@
 //! bindings lack: in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and
 //! `volumes`.
 
+mod adopted;
 mod agent;
 mod blockcopy;
 mod cached_image;

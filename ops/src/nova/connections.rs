@@ -16,6 +16,9 @@ pub struct NovaConnections {
     pub cell: Option<String>,
     /// `[placement_database] connection`
     pub placement: Option<String>,
+    /// `[database] connection_parameters`: Nova appends them to the address of each cell. The other two addresses have
+    /// those of their sections already.
+    pub cell_parameters: Option<String>,
 }
 
 /// Shows which addresses there are; each has a password.
@@ -26,12 +29,12 @@ impl std::fmt::Debug for NovaConnections {
             .field("api", &api)
             .field("cell", &cell)
             .field("placement", &placement)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
 /// The UUID of cell 0 in `cell_mappings`.
-const CELL0: &str = "00000000-0000-0000-0000-000000000000";
+pub const CELL0: &str = "00000000-0000-0000-0000-000000000000";
 
 impl NovaConnections {
     /// Reads the files. As in Nova, a later value wins.
@@ -44,12 +47,28 @@ impl NovaConnections {
             let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
             all.extend(ini::parse(&text, Path::new(file)).entries);
         }
-        let connection = |section: &str| value(&all, section, "connection");
+        let whole = |section: &str| -> Result<Option<String>, String> {
+            let parameters = value(&all, section, PARAMETERS)?;
+            let connection = value(&all, section, "connection")?;
+            Ok(connection.map(|address| with_parameters(address, parameters.as_deref())))
+        };
         Ok(Self {
-            api: connection("api_database")?,
-            cell: connection("database")?,
-            placement: connection("placement_database")?,
+            api: whole("api_database")?,
+            // Templates of cells take their parts from the address without the parameters.
+            cell: value(&all, "database", "connection")?,
+            placement: whole("placement_database")?,
+            cell_parameters: value(&all, "database", PARAMETERS)?,
         })
+    }
+}
+
+const PARAMETERS: &str = "connection_parameters";
+
+/// Appends `connection_parameters` to an address. As in Nova, they win over options of the same name in the address.
+fn with_parameters(address: String, parameters: Option<&str>) -> String {
+    match parameters.map(|text| text.trim_start_matches(['?', '&'])).filter(|text| !text.is_empty()) {
+        None => address,
+        Some(parameters) => format!("{address}{}{parameters}", if address.contains('?') { '&' } else { '?' }),
     }
 }
 
@@ -77,19 +96,20 @@ impl std::fmt::Debug for CellAddresses {
     }
 }
 
-/// Reads the addresses in the rows of `cell_mappings`. `default` is `[database] connection`.
+/// Reads the addresses in the rows of `cell_mappings`, with the configuration of Nova.
 ///
 /// # Errors
 /// The name of the cell with an address that cannot be used, and the reason.
 pub fn cells<'a>(
     rows: impl Iterator<Item = NovaRow<'a>>,
-    default: Option<&str>,
+    known: &NovaConnections,
 ) -> Result<CellAddresses, (String, BadAddress)> {
     let mut found = CellAddresses::default();
     for row in rows {
         let name = row.text("name").unwrap_or("a cell without a name").to_owned();
         let template = row.words("database_connection").ok_or((name.clone(), "it has no database_connection"))?;
-        let address = filled(template, default).map_err(|reason| (name, reason))?;
+        let address = filled(template, known.cell.as_deref()).map_err(|reason| (name, reason))?;
+        let address = with_parameters(address, known.cell_parameters.as_deref());
         match row.text("uuid") {
             Some(CELL0) => found.cell0 = Some(address),
             _ => found.cells.push(address),
@@ -115,16 +135,19 @@ mod tests {
         let nova = file(
             "nova.conf",
             "[DEFAULT]\nmy_ip = 10.0.0.1\n[api_database]\nconnection = mysql://n:p$$w@$my_ip/nova_api\n\
+             connection_parameters = ssl_ca=/etc/ca.pem\n\
              [database]\nconnection = mysql://old/nova\n",
         );
         let placement = file(
             "placement.conf",
-            "[placement_database]\nconnection = mysql://p/placement\n[database]\nconnection = mysql://new/nova\n",
+            "[placement_database]\nconnection = mysql://p/placement?charset=utf8\nconnection_parameters = &ssl_ca=x\n\
+             [database]\nconnection = mysql://new/nova\nconnection_parameters = charset=utf8\n",
         );
         let read = NovaConnections::read(&[nova, placement]).unwrap();
-        assert_eq!(read.api.as_deref(), Some("mysql://n:p$w@10.0.0.1/nova_api"));
+        assert_eq!(read.api.as_deref(), Some("mysql://n:p$w@10.0.0.1/nova_api?ssl_ca=/etc/ca.pem"));
         assert_eq!(read.cell.as_deref(), Some("mysql://new/nova"));
-        assert_eq!(read.placement.as_deref(), Some("mysql://p/placement"));
+        assert_eq!(read.cell_parameters.as_deref(), Some("charset=utf8"));
+        assert_eq!(read.placement.as_deref(), Some("mysql://p/placement?charset=utf8&ssl_ca=x"));
         let error = NovaConnections::read(&[folder.path().join("none.conf")]).unwrap_err();
         assert!(error.contains("none.conf"), "{error}");
     }
@@ -140,10 +163,15 @@ mod tests {
             row("52e802c2-a731-45eb-94bc-fae0d781e65c", "cell1", Some("mysql://c1/nova")),
         ];
         let table = NovaTable { columns: columns.clone(), rows };
-        let found = cells(table.rows("cell_mappings"), Some("mysql+pymysql://db/nova")).ok().unwrap();
-        assert_eq!(found.cell0.as_deref(), Some("mysql+pymysql://db/nova_cell0"));
-        assert_eq!(found.cells, ["mysql://c1/nova"]);
+        let known = NovaConnections {
+            cell: Some("mysql+pymysql://db/nova".to_owned()),
+            cell_parameters: Some("ssl_ca=ca".to_owned()),
+            ..NovaConnections::default()
+        };
+        let found = cells(table.rows("cell_mappings"), &known).ok().unwrap();
+        assert_eq!(found.cell0.as_deref(), Some("mysql+pymysql://db/nova_cell0?ssl_ca=ca"));
+        assert_eq!(found.cells, ["mysql://c1/nova?ssl_ca=ca"]);
         let without = NovaTable { columns, rows: vec![row(CELL0, "cell0", None)] };
-        assert_eq!(cells(without.rows("cell_mappings"), None).err().unwrap().0, "cell0");
+        assert_eq!(cells(without.rows("cell_mappings"), &NovaConnections::default()).err().unwrap().0, "cell0");
     }
 }

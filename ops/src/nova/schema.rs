@@ -1,10 +1,11 @@
 //! The tables of Nova and Placement that an adoption reads.
 
-/// A table that an adoption reads.
+/// A table that an adoption reads. Every supported release has it, so a database without it is refused: an account that
+/// may not read a table does not see it, and the table would count as empty.
 #[derive(Debug, Clone, Copy)]
 pub struct NovaTableUse {
     pub name: &'static str,
-    /// The columns without which the database is one of another release. If there are none, the table may be missing.
+    /// The columns without which the database is one of another release.
     pub needed: &'static [&'static str],
     /// The columns that Nova's services write every few seconds. The log has none of them, so a change of them does not
     /// matter.
@@ -15,7 +16,8 @@ const fn needs(name: &'static str, needed: &'static [&'static str]) -> NovaTable
     NovaTableUse { name, needed, restless: &[] }
 }
 
-const fn may_have(name: &'static str) -> NovaTableUse {
+/// A table whose columns are all optional.
+const fn any(name: &'static str) -> NovaTableUse {
     needs(name, &[])
 }
 
@@ -23,19 +25,19 @@ const fn may_have(name: &'static str) -> NovaTableUse {
 pub const API_TABLES: &[NovaTableUse] = &[
     needs("cell_mappings", &["uuid", "name", "database_connection"]),
     needs("flavors", &["flavorid", "name", "vcpus", "memory_mb", "root_gb"]),
-    may_have("flavor_extra_specs"),
-    may_have("flavor_projects"),
-    may_have("key_pairs"),
-    may_have("quotas"),
-    may_have("quota_classes"),
-    may_have("project_user_quotas"),
-    may_have("aggregates"),
-    may_have("aggregate_hosts"),
-    may_have("aggregate_metadata"),
-    may_have("instance_groups"),
-    may_have("instance_group_policy"),
-    may_have("instance_group_member"),
-    may_have("build_requests"),
+    any("flavor_extra_specs"),
+    any("flavor_projects"),
+    any("key_pairs"),
+    any("quotas"),
+    any("quota_classes"),
+    any("project_user_quotas"),
+    any("aggregates"),
+    any("aggregate_hosts"),
+    any("aggregate_metadata"),
+    any("instance_groups"),
+    any("instance_group_policy"),
+    any("instance_group_member"),
+    any("build_requests"),
     needs("instance_mappings", &["instance_uuid", "cell_id"]),
     needs("request_specs", &["instance_uuid", "spec"]),
 ];
@@ -49,14 +51,14 @@ pub const CELL_TABLES: &[NovaTableUse] = &[
         needed: &["instance_uuid", "network_info"],
         restless: &["updated_at"],
     },
-    may_have("instance_metadata"),
-    may_have("instance_system_metadata"),
-    may_have("instance_faults"),
-    may_have("instance_actions"),
-    may_have("instance_actions_events"),
+    any("instance_metadata"),
+    any("instance_system_metadata"),
+    any("instance_faults"),
+    any("instance_actions"),
+    any("instance_actions_events"),
     needs("block_device_mapping", &["instance_uuid", "destination_type", "source_type", "volume_id"]),
-    may_have("tags"),
-    may_have("virtual_interfaces"),
+    any("tags"),
+    any("virtual_interfaces"),
     needs("migrations", &["instance_uuid", "status", "source_compute", "dest_compute"]),
     NovaTableUse {
         name: "services",
@@ -88,12 +90,12 @@ pub const PLACEMENT_TABLES: &[NovaTableUse] = &[
     needs("inventories", &["resource_provider_id", "resource_class_id", "total"]),
     needs("allocations", &["consumer_id", "resource_provider_id", "resource_class_id", "used"]),
     needs("consumers", &["uuid", "project_id", "user_id"]),
-    may_have("consumer_types"),
-    may_have("placement_aggregates"),
-    may_have("projects"),
-    may_have("resource_classes"),
-    may_have("resource_provider_aggregates"),
-    may_have("resource_provider_traits"),
-    may_have("traits"),
-    may_have("users"),
+    any("consumer_types"),
+    any("placement_aggregates"),
+    any("projects"),
+    any("resource_classes"),
+    any("resource_provider_aggregates"),
+    any("resource_provider_traits"),
+    any("traits"),
+    any("users"),
 ];

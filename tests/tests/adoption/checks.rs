@@ -11,7 +11,7 @@ use chronova_events::store::memory::MemoryStore;
 use serde_json::json;
 
 use super::dumps::mysql;
-use super::given::{Tables, no_args, set};
+use super::given::{Tables, add, no_args, set};
 use super::written::{names, run};
 
 const WEB: &str = "e7ee3d45-92a9-43a3-9ab0-40bd8d075433";
@@ -184,4 +184,49 @@ async fn the_same_databases_make_the_same_history() {
         kinds.push(told);
     }
     assert_eq!(kinds[0], kinds[1]);
+}
+
+/// A forgotten cell without servers would not be missed, but its hosts would be.
+#[test]
+fn every_cell_is_given_with_all_tables() {
+    let mut tables = Tables::recorded();
+    add(&mut tables.api, "cell_mappings", &[("uuid", "00000000-0000-4000-8000-000000000009"), ("name", "cell2")]);
+    let (report, _) = tables.clone().judge();
+    assert!(!report.is_clear());
+    assert_eq!(report.reasons("cell_mappings"), ["it names 2 cells besides cell 0, and 1 are given"]);
+    let (report, _) = tables.judge_without(&["cell_mappings"]);
+    assert!(report.is_clear(), "{}", report.json());
+    let mut tables = Tables::recorded();
+    tables.cell.0.remove("tags");
+    tables.placement.0.remove("traits");
+    let (report, _) = tables.judge();
+    assert_eq!(report.reasons("cell 1"), ["the database has no table tags"]);
+    assert_eq!(report.reasons("placement"), ["the database has no table traits"]);
+}
+
+/// While a server moves, its migration has the allocation of the host that it leaves.
+#[test]
+fn a_server_that_is_left_out_takes_the_allocations_of_its_migration_along() {
+    let migration = "00000000-0000-4000-8000-000000000008";
+    let mut tables = Tables::recorded();
+    let is_held = |row: Column<'_>| row("consumer_id").as_deref() == Some(WEB);
+    assert!(set(&mut tables.placement, "allocations", "consumer_id", Some(migration), is_held) > 0);
+    set(&mut tables.placement, "consumers", "uuid", Some(migration), is(WEB));
+    let moving = [
+        ("id", "1"),
+        ("uuid", migration),
+        ("instance_uuid", WEB),
+        ("status", "migrating"),
+        ("source_compute", "h1"),
+        ("migration_type", "live-migration"),
+        ("created_at", "2026-11-26 10:00:00"),
+        ("deleted", "0"),
+    ];
+    add(&mut tables.cell, "migrations", &moving);
+    let (report, _) = tables.clone().judge();
+    assert_eq!(report.reasons(migration), Vec::<&str>::new(), "the server is the obstacle, not its migration");
+    assert!(!report.is_clear());
+    let (report, _) = tables.judge_without(&[WEB]);
+    assert!(report.is_clear(), "{}", report.json());
+    assert_eq!(report.reasons(migration), ["its server is left out"]);
 }

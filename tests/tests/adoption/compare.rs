@@ -61,7 +61,10 @@ fn server(id: &str) -> Option<Value> {
     Some(json!({"server": server}))
 }
 
-fn serve(stream: TcpStream, change: fn(&str, Value) -> Value) {
+/// Changes the answer to a path.
+type Change = fn(&str, u16, Value) -> (u16, Value);
+
+fn serve(stream: TcpStream, change: Change) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut version, mut token) = (String::new(), String::new(), String::new());
     reader.read_line(&mut line).unwrap();
@@ -78,21 +81,22 @@ fn serve(stream: TcpStream, change: fn(&str, Value) -> Value) {
         }
     }
     let (status, body) = if token == TOKEN { answer(&path, &version) } else { (401, Value::Null) };
-    let body = change(&path, body).to_string();
+    let (status, body) = change(&path, status, body);
+    let body = body.to_string();
     let head = format!("HTTP/1.1 {status} OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
     let mut stream = stream;
     let _ = stream.write_all((head + &body).as_bytes());
 }
 
 /// A Nova with the recorded answers, which `change` alters. Returns its address.
-fn nova(change: fn(&str, Value) -> Value) -> String {
+fn nova(change: Change) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| serve(stream, change)));
     format!("http://{address}")
 }
 
-async fn compare(data: &Path, nova: &str, token: &str) -> (Result<Exit, String>, Value) {
+fn compare_args(nova: &str, token: &str) -> AdoptArgs {
     let compare = CompareArgs {
         dry_run: true,
         compare: Some(format!("{nova}/nova/v2.1")),
@@ -100,8 +104,11 @@ async fn compare(data: &Path, nova: &str, token: &str) -> (Result<Exit, String>,
         os_token: Some(Secret::new(token)),
         ..CompareArgs::default()
     };
-    let args = AdoptArgs { compare, output: ReportForm::Json, ..dump_args() };
-    let (exit, text) = run(&args, data).await;
+    AdoptArgs { compare, output: ReportForm::Json, ..dump_args() }
+}
+
+async fn compare(data: &Path, nova: &str, token: &str) -> (Result<Exit, String>, Value) {
+    let (exit, text) = run(&compare_args(nova, token), data).await;
     (exit, serde_json::from_str(&text).unwrap_or_default())
 }
 
@@ -109,7 +116,7 @@ async fn compare(data: &Path, nova: &str, token: &str) -> (Result<Exit, String>,
 async fn a_dry_run_compares_the_answers_of_the_running_nova() {
     let parent = tempfile::tempdir().unwrap();
     let data = parent.path().join("data");
-    let (exit, told) = compare(&data, &nova(|_, body| body), TOKEN).await;
+    let (exit, told) = compare(&data, &nova(unchanged), TOKEN).await;
     assert_eq!((exit, &told["unexplained"]), (Ok(Exit::Yes), &json!([])), "{told}");
     // 4 servers with 4 requests each, and 5 lists.
     assert!(told["compared"].as_u64().unwrap() >= 21, "{told}");
@@ -117,16 +124,74 @@ async fn a_dry_run_compares_the_answers_of_the_running_nova() {
     assert!(explained.contains("os-services .nova-compute:h1.id"), "{explained}");
     assert!(told["unanswered"].to_string().contains("servers/detail at compute 2.1: 406"), "{told}");
     // A difference that no line explains.
-    let other = nova(|path, mut body| {
+    let other = nova(|path, status, mut body| {
         if path.contains("/flavors/detail") && !body.is_null() {
             body["flavors"][0]["ram"] = json!(129);
         }
-        body
+        (status, body)
     });
     let (exit, told) = compare(&data, &other, TOKEN).await;
     let expected = json!(["flavors/detail .flavors[].ram: Nova 129, here 128"]);
     assert_eq!((exit, &told["unexplained"]), (Ok(Exit::No), &expected));
-    let (exit, _) = compare(&data, &nova(|_, body| body), "wrong").await;
+    let (exit, _) = compare(&data, &nova(unchanged), "wrong").await;
     assert!(exit.unwrap_err().contains("its root answers 401"));
     assert!(names(parent.path()).is_empty(), "the comparison wrote into the data folder");
+}
+
+fn unchanged(_: &str, status: u16, body: Value) -> (u16, Value) {
+    (status, body)
+}
+
+/// A comparison without the rights to compare is no proof of equality.
+#[actix_rt::test]
+async fn an_account_without_the_rights_fails_the_comparison() {
+    let parent = tempfile::tempdir().unwrap();
+    let data = parent.path().join("data");
+    let closed: Change = |path, status, body| match path.contains("/os-hypervisors/detail") {
+        true => (403, json!({"forbidden": {"code": 403, "message": "Policy doesn't allow it"}})),
+        false => (status, body),
+    };
+    let (exit, told) = compare(&data, &nova(closed), TOKEN).await;
+    assert_eq!((exit, &told["unexplained"]), (Ok(Exit::No), &json!([])), "{told}");
+    assert_eq!(told["refused"], json!(["os-hypervisors/detail at compute 2.93"]));
+    let args = AdoptArgs { output: ReportForm::Table, ..compare_args(&nova(closed), TOKEN) };
+    let (exit, text) = run(&args, &data).await;
+    assert_eq!(exit, Ok(Exit::No));
+    assert!(
+        text.contains("refused      os-hypervisors/detail at compute 2.93: the account may not ask this"),
+        "{text}"
+    );
+}
+
+/// One flavor in each page; a link says that there are more.
+fn paged(path: &str, status: u16, mut body: Value) -> (u16, Value) {
+    if !path.contains("/flavors/detail") || body.is_null() {
+        return (status, body);
+    }
+    let flavors = body["flavors"].as_array().unwrap().clone();
+    let after = path.split_once("marker=").map(|(_, marker)| marker.to_owned());
+    let at = after.map_or(0, |id| flavors.iter().position(|one| one["id"] == json!(id)).unwrap() + 1);
+    body["flavors"] = flavors.get(at..=at).unwrap_or_default().into();
+    if at + 1 < flavors.len() {
+        body["flavors_links"] = json!([{"rel": "next", "href": "http://nova/flavors/detail?marker=x"}]);
+    }
+    (status, body)
+}
+
+#[actix_rt::test]
+async fn all_pages_of_a_list_are_compared() {
+    let parent = tempfile::tempdir().unwrap();
+    let data = parent.path().join("data");
+    let (exit, told) = compare(&data, &nova(paged), TOKEN).await;
+    assert_eq!((exit, &told["unexplained"]), (Ok(Exit::Yes), &json!([])), "{told}");
+    let other = nova(|path, status, body| {
+        let (status, mut body) = paged(path, status, body);
+        if body["flavors"][0]["id"] == "9" {
+            body["flavors"][0]["ram"] = json!(1);
+        }
+        (status, body)
+    });
+    let (exit, told) = compare(&data, &other, TOKEN).await;
+    let expected = json!(["flavors/detail .flavors[].ram: Nova 1, here 40000"]);
+    assert_eq!((exit, &told["unexplained"]), (Ok(Exit::No), &expected), "{told}");
 }

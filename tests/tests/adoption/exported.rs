@@ -17,7 +17,7 @@ const WEB: &str = "e7ee3d45-92a9-43a3-9ab0-40bd8d075433";
 const DB: &str = "44b43f74-d5b3-4298-9c19-639f27993b59";
 const OLD: &str = "555e52b6-108a-4e4d-801e-af68c8d5923c";
 
-async fn export(log: &dyn EventStore, out: &Path, partial: bool) -> (Exit, String) {
+pub(super) async fn export(log: &dyn EventStore, out: &Path, partial: bool) -> (Exit, String) {
     let (args, mut told) = (NovaExportArgs { out: out.to_owned(), partial }, Vec::new());
     let exit = export_nova::run(&args, log, &mut told).await.unwrap();
     (exit, String::from_utf8(told).unwrap())

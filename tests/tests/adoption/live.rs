@@ -51,7 +51,7 @@ fn assert_same(read: &[String], expected: &[String]) {
 }
 
 /// Only the tables of the list, as a live database is read.
-fn only(tables: TablesInMemory, wanted: &[NovaTableUse]) -> TablesInMemory {
+pub(super) fn only(tables: TablesInMemory, wanted: &[NovaTableUse]) -> TablesInMemory {
     TablesInMemory(tables.0.into_iter().filter(|(name, _)| wanted.iter().any(|table| table.name == name)).collect())
 }
 
@@ -150,7 +150,11 @@ async fn bad_sources_are_refused(mariadb: &Mariadb, args: &AdoptArgs, parent: &P
             "the user or the password is wrong: Access denied for user 'nova'",
         ),
         (wrong(good.replace("/placement", "/nothing")), "there is no such database: Unknown database 'nothing'"),
-        (wrong(good.replace("/placement", "/nova")), "it has no table consumers: is it the database of placement?"),
+        (
+            wrong(good.replace("/placement", "/nova")),
+            "consumers, consumer_types, placement_aggregates, projects, resource_classes, \
+             resource_provider_traits, traits, users, or the account may not read it: is it the database of placement?",
+        ),
         (wrong(good.replace(&mariadb.port.to_string(), "1")), "the connection failed or was lost"),
         (wrong(format!("{good}&ssl_key=k")), "the address of placement: it has an option that is not supported"),
         (wrong("sqlite:///placement.db".to_owned()), "only mysql:// and postgresql:// can be read"),
@@ -209,13 +213,16 @@ async fn a_running_nova_is_adopted_as_from_its_dumps() {
     let (report, history) = read(&mixed, || ()).await;
     assert!(report.is_clear(), "{}", report.json());
     assert_same(&written(history).await, &from_dumps);
+    super::rights::an_account_that_may_only_read_is_enough(&mariadb, parent.path()).await;
+    super::rights::a_hidden_table_or_column_is_refused(&mariadb, parent.path()).await;
+    super::rights::each_connection_waits_for_the_cluster(&mariadb, &args).await;
     a_running_service_is_in_the_way(&mariadb, &args, parent.path()).await;
     changes_of_servers_are_seen(&mariadb, &args).await;
     bad_sources_are_refused(&mariadb, &args, parent.path()).await;
 }
 
 /// The statements that create the recorded tables in PostgreSQL: whole numbers where rows have an `id`, text elsewhere.
-fn as_postgres(tables: &TablesInMemory) -> String {
+pub(super) fn as_postgres(tables: &TablesInMemory) -> String {
     let mut sql = String::new();
     for (name, table) in &tables.0 {
         let kind = |column: &String| if column == "id" { "bigint PRIMARY KEY" } else { "text" };
@@ -266,6 +273,7 @@ async fn nova_on_postgresql_is_adopted_as_from_its_dumps() {
     let change = format!("UPDATE instances SET vm_state = 'stopped' WHERE uuid = '{WEB}'");
     let (report, _) = read(&args, || postgres.load("nova", &change)).await;
     assert_eq!(report.reasons("cell 1"), [format!("while it was read, instances 1 ({WEB}) changed: vm_state")]);
+    super::rights::a_reader_of_postgresql_needs_all_tables(&postgres, &args, url).await;
     let args = AdoptArgs { placement: Some(url("nothing")), ..args };
     let refused = AdoptionReading::open(&args).await.unwrap_err().to_string();
     assert!(refused.contains("database \"nothing\" does not exist"), "{refused}");

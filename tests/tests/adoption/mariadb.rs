@@ -72,6 +72,13 @@ impl Mariadb {
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
+    /// Runs statements. Returns the rows, one per line.
+    pub(super) fn ask(&self, sql: &str) -> String {
+        let output = self.client().args(["-e", sql]).stdout(Stdio::piped()).output().unwrap();
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
     /// Loads a dump, which creates its database.
     pub(super) fn load(&self, dump: &Path) {
         let output = self.client().stdin(File::open(dump).unwrap()).output().unwrap();
@@ -80,8 +87,13 @@ impl Mariadb {
 
     /// Loads statements into a database.
     pub(super) fn load_into(&self, database: &str, file: &Path) {
+        self.try_load(database, file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    }
+
+    /// Like [`Mariadb::load_into`]; returns the error of the server.
+    pub(super) fn try_load(&self, database: &str, file: &Path) -> Result<(), String> {
         let output = self.client().arg(database).stdin(File::open(file).unwrap()).output().unwrap();
-        assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }
 
     /// The recorded cloud, with an account for Nova. Its cells are templates, as `nova-manage` can write them.
@@ -105,7 +117,11 @@ impl Mariadb {
 
     /// The address of a database, with Nova's account.
     pub(super) fn url(&self, database: &str) -> String {
-        format!("mysql+pymysql://{ACCOUNT}@127.0.0.1:{}/{database}?charset=utf8", self.port)
+        self.url_of(ACCOUNT, database)
+    }
+
+    pub(super) fn url_of(&self, account: &str, database: &str) -> String {
+        format!("mysql+pymysql://{account}@127.0.0.1:{}/{database}?charset=utf8", self.port)
     }
 }
 

@@ -1,30 +1,49 @@
-//! Checks that the databases have the necessary tables and every server that Nova maps to a cell, and that Nova
-//! schedules no server at the moment.
+//! Checks that each database has all tables, that every cell is given, with each server that Nova maps to it, and that
+//! Nova schedules no server at the moment.
 
 use std::collections::BTreeSet;
 
 use super::Adoption;
 use super::report::AdoptedThing;
-use crate::nova::database::rows;
-
-/// A database without one of these tables is refused, because it is another database.
-const API: &[&str] = &["flavors", "instance_mappings", "request_specs", "cell_mappings"];
-const CELL: &[&str] = &["instances", "compute_nodes", "services", "block_device_mapping", "instance_extra"];
-const PLACEMENT: &[&str] = &["resource_providers", "inventories", "allocations", "consumers"];
+use crate::nova::connections::CELL0;
+use crate::nova::database::{live_rows, rows};
+use crate::nova::schema::{API_TABLES, CELL_TABLES, PLACEMENT_TABLES};
 
 pub(super) fn check(adoption: &mut Adoption<'_>) {
-    let databases =
-        [("nova_api".to_owned(), adoption.api(), API), ("placement".to_owned(), adoption.placement(), PLACEMENT)];
-    let cells: Vec<_> = adoption.cells().map(|(name, cell)| (name, cell, CELL)).collect();
+    let databases = [
+        ("nova_api".to_owned(), adoption.api(), API_TABLES),
+        ("placement".to_owned(), adoption.placement(), PLACEMENT_TABLES),
+    ];
+    let cells: Vec<_> = adoption.cells().map(|(name, cell)| (name, cell, CELL_TABLES)).collect();
     for (name, database, tables) in databases.into_iter().chain(cells) {
         adoption.report.see(AdoptedThing::Cell, &name, "");
-        for table in tables.iter().filter(|table| database.table(table).is_none()) {
-            let reason = format!("the database has no table {table}");
+        // A table that the account of a dump may not read is missing in the dump.
+        for table in tables.iter().filter(|table| database.table(table.name).is_none()) {
+            let reason = format!("the database has no table {}", table.name);
             adoption.report.obstacle(AdoptedThing::Cell, &name, reason, "give the dump of this database, all tables");
         }
     }
+    all_given(adoption);
     builds(adoption);
     mappings(adoption);
+}
+
+/// The name of the list of cells in the report.
+const MAPPED: &str = "cell_mappings";
+
+/// Refuses a list of databases that lacks a cell. A cell without servers would not be missed otherwise, but its hosts
+/// would be.
+fn all_given(adoption: &mut Adoption<'_>) {
+    let mapped = live_rows(adoption.api(), MAPPED).filter(|row| row.text("uuid") != Some(CELL0)).count();
+    let given = adoption.databases.cells.len();
+    if mapped == given {
+        return;
+    }
+    adoption.report.see(AdoptedThing::Cell, MAPPED, "");
+    if !adoption.report.leaves_out(AdoptedThing::Cell, MAPPED) {
+        let reason = format!("it names {mapped} cells besides cell 0, and {given} are given");
+        adoption.report.obstacle(AdoptedThing::Cell, MAPPED, reason, "give --cell for each, or delete the unused cell");
+    }
 }
 
 /// Refuses servers that Nova has not scheduled yet: they are in no cell.

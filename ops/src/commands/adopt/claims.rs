@@ -24,6 +24,8 @@ struct ClaimParts<'a> {
     users: BTreeMap<&'a str, &'a str>,
     types: BTreeMap<&'a str, &'a str>,
     allocations: BTreeMap<&'a str, Vec<NovaRow<'a>>>,
+    /// The servers of migrations. While a server moves, its migration holds the allocations of the host that it leaves.
+    moving: BTreeMap<&'a str, &'a str>,
 }
 
 impl<'a> ClaimParts<'a> {
@@ -36,7 +38,17 @@ impl<'a> ClaimParts<'a> {
             users: names(database, "users", "external_id"),
             types: names(database, "consumer_types", "name"),
             allocations: rows_by(database, "allocations", "consumer_id"),
+            moving: adoption
+                .cells()
+                .flat_map(|(_, cell)| rows(cell, "migrations"))
+                .filter_map(|row| Some((row.text("uuid")?, row.text("instance_uuid")?)))
+                .collect(),
         }
+    }
+
+    /// The server whose allocations these are: the consumer itself, or the server of the migration.
+    fn server_of(&self, consumer: &'a str) -> &'a str {
+        self.moving.get(consumer).copied().unwrap_or(consumer)
     }
 }
 
@@ -59,7 +71,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
             continue;
         }
         adoption.report.see(AdoptedThing::Consumer, id, "");
-        if adoption.report.leaves_out(AdoptedThing::Consumer, id) || is_left_out(adoption, id) {
+        if adoption.report.leaves_out(AdoptedThing::Consumer, id) || is_left_out(adoption, &parts, id) {
             continue;
         }
         if !seen.insert(id) {
@@ -67,7 +79,7 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
             continue;
         }
         let claim = claim(&row, &parts).and_then(|(claimed, adopted)| {
-            refuse_orphan(adoption, &claimed)?;
+            refuse_orphan(adoption, parts.server_of(id), &claimed)?;
             Ok((claimed, adopted))
         });
         match claim {
@@ -83,8 +95,9 @@ pub(super) fn adopt(adoption: &mut Adoption<'_>) {
 }
 
 /// Whether the server of these allocations is left out. If so, the report says that the allocations are left out, too.
-fn is_left_out(adoption: &mut Adoption<'_>, id: &str) -> bool {
-    let server = adoption.choices.leave_out.iter().any(|left| left == id);
+fn is_left_out<'a>(adoption: &mut Adoption<'a>, parts: &ClaimParts<'a>, id: &'a str) -> bool {
+    let of = parts.server_of(id);
+    let server = adoption.choices.leave_out.iter().any(|left| left == of);
     if server {
         let reason = "its server is left out";
         adoption.report.find(AdoptedThing::Consumer, id, super::AdoptionVerdict::LeftOut, reason, "");
@@ -93,11 +106,11 @@ fn is_left_out(adoption: &mut Adoption<'_>, id: &str) -> bool {
 }
 
 /// Reports allocations without a row in `consumers`. Placement itself does not show them.
-fn without_consumer(adoption: &mut Adoption<'_>, parts: &ClaimParts<'_>, seen: &BTreeSet<&str>) {
+fn without_consumer<'a>(adoption: &mut Adoption<'a>, parts: &ClaimParts<'a>, seen: &BTreeSet<&str>) {
     let known: BTreeSet<&str> = rows(adoption.placement(), "consumers").filter_map(|row| row.text("uuid")).collect();
     for id in parts.allocations.keys().filter(|id| !seen.contains(*id) && !known.contains(*id)) {
         adoption.report.see(AdoptedThing::Consumer, id, "");
-        if !adoption.report.leaves_out(AdoptedThing::Consumer, id) && !is_left_out(adoption, id) {
+        if !adoption.report.leaves_out(AdoptedThing::Consumer, id) && !is_left_out(adoption, parts, id) {
             let reason = "it has allocations, and no row in consumers";
             adoption.report.obstacle(
                 AdoptedThing::Consumer,
@@ -150,14 +163,14 @@ fn claim(row: &NovaRow<'_>, parts: &ClaimParts<'_>) -> Result<(Claimed, Consumer
 }
 
 /// Refuses an orphan: an allocation of a server or migration that Chronova does not adopt.
-fn refuse_orphan(adoption: &Adoption<'_>, claimed: &Claimed) -> Result<(), Unadoptable> {
+fn refuse_orphan(adoption: &Adoption<'_>, server: &str, claimed: &Claimed) -> Result<(), Unadoptable> {
     let foreign = claimed.consumer_type.as_deref().is_some_and(|kind| !matches!(kind, "INSTANCE" | "MIGRATION"));
     let uuid: Option<Uuid> = claimed.consumer.as_str().parse().ok();
     let is_ours = uuid.is_some_and(|uuid| {
         adoption.servers.contains_key(&InstanceId(uuid)) || adoption.moves.contains_key(&ProcessId(uuid))
     });
     // The report already names the server as the obstacle, so it does not name the allocation.
-    let waits = adoption.report.is_in_the_way(AdoptedThing::Server, claimed.consumer.as_str());
+    let waits = adoption.report.is_in_the_way(AdoptedThing::Server, server);
     if is_ours || foreign || waits {
         return Ok(());
     }

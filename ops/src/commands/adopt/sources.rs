@@ -115,7 +115,7 @@ impl AdoptionReading {
         let mut api = open("nova_api", API_TABLES, &api).await?;
         let (mut cell0, mut cells) = (args.cell0.clone(), args.cell.clone());
         if cell0.is_none() || cells.is_empty() {
-            let mapped = mapped(&mut api, known.cell.as_deref()).await?;
+            let mapped = mapped(&mut api, &known).await?;
             cell0 = cell0.or(mapped.cell0.map(AdoptionSource::Live));
             if cells.is_empty() {
                 cells = mapped.cells.into_iter().map(AdoptionSource::Live).collect();
@@ -227,9 +227,11 @@ fn missing(database: &str, option: &str, section: &str) -> CommandFailure {
     ))
 }
 
-/// The addresses of the cells in `cell_mappings`. A dump of `nova_api` has them, too, but an adoption from dumps
-/// connects to no database.
-async fn mapped(api: &mut OpenedDatabase, default: Option<&str>) -> Result<connections::CellAddresses, CommandFailure> {
+/// The addresses of the cells in `cell_mappings`. A dump of `nova_api` has them, too, but dumps are read alone.
+async fn mapped(
+    api: &mut OpenedDatabase,
+    known: &NovaConnections,
+) -> Result<connections::CellAddresses, CommandFailure> {
     let OpenedSource::Live(live) = &mut api.from else {
         return Err(usage("name the dumps of all databases: --api, --cell0, --cell and --placement"));
     };
@@ -237,6 +239,6 @@ async fn mapped(api: &mut OpenedDatabase, default: Option<&str>) -> Result<conne
     let wanted: Vec<NovaTableUse> = API_TABLES.iter().filter(|table| table.name == "cell_mappings").copied().collect();
     // A cloud has a few cells.
     let read = live.read(&wanted, &mut ReadLimit::of(1024 * 1024)).await?;
-    let found = connections::cells(crate::nova::database::rows(&read, "cell_mappings"), default);
+    let found = connections::cells(crate::nova::database::rows(&read, "cell_mappings"), known);
     found.map_err(|(cell, reason)| usage(format!("the address of {cell} in cell_mappings: {reason}")))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronova_events::ids::{ConsumerId, ProviderId};
-use chronova_events::ledger::{Consumer, Ledger};
+use chronova_events::ledger::{Claimed, Consumer, Ledger};
 
 use super::NovaExport;
 use super::sql::{maybe, quoted, time};
@@ -13,15 +13,25 @@ type Consumers = BTreeMap<ConsumerId, Arc<Consumer>>;
 
 pub(super) fn export(before: &Ledger, now: &Ledger, export: &mut NovaExport) {
     let (old, new): (&Consumers, &Consumers) = (&before.consumers, &now.consumers);
+    let before_providers = &before.providers;
     let mut changed: BTreeSet<ProviderId> = BTreeSet::new();
     for id in old.keys().chain(new.keys()).collect::<BTreeSet<_>>() {
         let claim = |all: &Consumers| all.get(id).map(|consumer| consumer.claim.clone());
         let (before, after) = (claim(old), claim(new));
-        if before == after {
+        if before == after || export.unwritten.contains(id) {
+            continue;
+        }
+        let held =
+            |claim: &Option<Claimed>| claim.iter().flat_map(|claim| claim.allocations.clone()).collect::<Vec<_>>();
+        if let Some(new) = held(&after).iter().find(|held| !before_providers.contains_key(&held.provider)) {
+            let provider = new.provider;
+            export.lacks.push(format!(
+                "consumer {id} has an allocation on provider {provider}, which was added here: move it, or delete it"
+            ));
             continue;
         }
         export.written += 1;
-        changed.extend(before.iter().chain(&after).flat_map(|claim| &claim.allocations).map(|held| held.provider));
+        changed.extend(held(&before).into_iter().chain(held(&after)).map(|held| held.provider));
         export.placement.push(format!("DELETE FROM allocations WHERE consumer_id = {}", quoted(id.as_str())));
         match new.get(id) {
             None => export.placement.push(format!("DELETE FROM consumers WHERE uuid = {}", quoted(id.as_str()))),

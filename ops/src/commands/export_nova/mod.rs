@@ -12,11 +12,14 @@ mod servers;
 mod sql;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use chronova_events::envelope::{Cause, Position};
+use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProcessId};
 use chronova_events::store::EventStore;
 use clap::Args;
 
@@ -43,12 +46,36 @@ struct NovaExport {
     /// The number of servers and consumers whose changes are written.
     written: usize,
     lacks: Vec<String>,
+    /// The servers, and the migrations of servers, whose changes are not written. Neither are their allocations.
+    unwritten: BTreeSet<ConsumerId>,
+    /// The hosts of the adoption. Nova has no others.
+    hosts: BTreeSet<HostId>,
 }
 
-/// Events that need no statement of their own. They follow from changes of servers, which are exported, or Nova
-/// computes their effects by itself.
-const FOLLOWING: [&str; 7] =
-    ["instance.", "ledger.", "process.", "quota.reserved", "quota.released", "quota.adjusted", "quota.claim"];
+impl NovaExport {
+    /// Notes that the changes of a server are not written.
+    fn lacks_server(&mut self, id: InstanceId, migrations: impl IntoIterator<Item = ProcessId>, lack: String) {
+        self.unwritten.insert(ConsumerId::new(id.to_string()));
+        self.unwritten.extend(migrations.into_iter().map(|id| ConsumerId::new(id.to_string())));
+        self.lacks.push(lack);
+    }
+}
+
+/// Events that follow from changes of servers and consumers, which are exported, or that Nova computes by itself.
+const FOLLOWING: [&str; 12] = [
+    "instance.",
+    "ledger.claimed",
+    "ledger.released",
+    "ledger.allocations_replaced",
+    "ledger.group_member_placed",
+    "ledger.guest_fitted",
+    "ledger.pci_devices_claimed",
+    "process.",
+    "quota.reserved",
+    "quota.released",
+    "quota.adjusted",
+    "quota.claim",
+];
 
 /// The kinds of changes by users that no SQL is written for, with their numbers.
 async fn others(store: &dyn EventStore, after: Position) -> Result<BTreeMap<String, usize>, CommandFailure> {
@@ -68,7 +95,8 @@ async fn compare(store: &dyn EventStore) -> Result<NovaExport, CommandFailure> {
     let adopted = adopt::adopted_until(store).await?;
     let before = rebuild::fold(store, adopted).await?;
     let now = rebuild::fold(store, Position::END).await?;
-    let mut export = NovaExport::default();
+    let hosts = before.hosts.read(|hosts| hosts.all().map(|host| host.id).collect());
+    let mut export = NovaExport { hosts, ..NovaExport::default() };
     let ids: BTreeSet<_> = now.servers.read(|servers| servers.all().map(|row| row.id).collect());
     for id in ids {
         let row = |views: &chronova_projections::views::Views| views.servers.read(|servers| servers.get(id).cloned());
@@ -76,9 +104,8 @@ async fn compare(store: &dyn EventStore) -> Result<NovaExport, CommandFailure> {
             (Some(before), Some(now)) => servers::export(&before, &now, &mut export),
             (None, Some(now)) if now.instance.alive().is_some() => {
                 let name = now.server().map_or("", |server| server.request.name.as_str());
-                export
-                    .lacks
-                    .push(format!("server {id} ({name}) was created here: delete it, or create it again in Nova"));
+                let lack = format!("server {id} ({name}) was created here: delete it, or create it again in Nova");
+                export.lacks_server(id, servers::migration(&now), lack);
             }
             _ => {}
         }
@@ -91,17 +118,20 @@ async fn compare(store: &dyn EventStore) -> Result<NovaExport, CommandFailure> {
     Ok(export)
 }
 
-/// Writes the files into a folder beside `out`, and renames it.
+/// Writes the files into a folder beside `out`, and renames it. They have personal data and secrets of users, so only
+/// their owner may read them.
 fn write(out: &Path, export: &NovaExport) -> Result<(), CommandFailure> {
     let failed = |path: &Path, error| CommandFailure::File { path: path.to_owned(), error };
     let mut name = out.file_name().unwrap_or_default().to_owned();
     name.push(".writing");
     let making = out.with_file_name(name);
-    std::fs::create_dir(&making).map_err(|error| failed(&making, error))?;
+    DirBuilder::new().mode(0o700).create(&making).map_err(|error| failed(&making, error))?;
     let files = [("cells.sql", &export.cells), ("nova_api.sql", &export.api), ("placement.sql", &export.placement)];
     for (name, file) in files {
         let path = making.join(name);
-        std::fs::write(&path, file.text()).map_err(|error| failed(&path, error))?;
+        let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let written = created.and_then(|mut to| to.write_all(file.text().as_bytes()).and_then(|()| to.sync_all()));
+        written.map_err(|error| failed(&path, error))?;
     }
     std::fs::rename(&making, out).map_err(|error| failed(out, error))
 }

@@ -1,7 +1,9 @@
 //! The changes of adopted servers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use chronova_events::ids::{HostId, ProcessId};
 use chronova_events::instance::status;
 use chronova_events::instance::{Alive, FlavorSnapshot, Instance};
 use chronova_projections::servers::ServerRow;
@@ -30,12 +32,15 @@ pub(super) fn export(before: &Arc<ServerRow>, now: &Arc<ServerRow>, export: &mut
         (Instance::Alive(_), Instance::Deleted(deleted)) => delete(now, deleted, export),
         (Instance::Alive(old), Instance::Alive(new)) => {
             let id = before.id;
-            match changes(old, new) {
+            match changes(old, new, &export.hosts) {
                 Ok(()) => {
                     update(&id.to_string(), old, new, export);
                     export.written += 1;
                 }
-                Err(reason) => export.lacks.push(format!("server {id} ({}): {reason}", new.request.name)),
+                Err(reason) => {
+                    let lack = format!("server {id} ({}): {reason}", new.request.name);
+                    export.lacks_server(id, migration(before).into_iter().chain(migration(now)), lack);
+                }
             }
         }
         // A deleted server does not change any more.
@@ -43,8 +48,13 @@ pub(super) fn export(before: &Arc<ServerRow>, now: &Arc<ServerRow>, export: &mut
     }
 }
 
+/// The migration of a server, which may have allocations of its own.
+pub(super) fn migration(row: &ServerRow) -> Option<ProcessId> {
+    row.instance.alive()?.moving.as_ref().map(|moving| moving.migration)
+}
+
 /// Checks that the SQL expresses everything that changed.
-fn changes(old: &Alive, new: &Alive) -> Result<(), String> {
+fn changes(old: &Alive, new: &Alive, hosts: &BTreeSet<HostId>) -> Result<(), String> {
     if let Some(task) = status::of_alive(new).task_state {
         return Err(format!("its task_state is {task}: wait until it is done"));
     }
@@ -52,9 +62,13 @@ fn changes(old: &Alive, new: &Alive) -> Result<(), String> {
     if state != status::of_alive(old).vm_state && !EXPORTED.contains(&state) {
         return Err(format!("it became {state}: end that state first (unshelve, unrescue, confirm, restore)"));
     }
+    if let Some(placed) = new.placement.as_ref().filter(|placed| !hosts.contains(&placed.host)) {
+        return Err(format!("it is on {}, a host that was added here: migrate it to a host of Nova", placed.hostname));
+    }
+    let (before, after) = (&old.request, &new.request);
     let parts = [
         ("its disks or volumes", old.disks == new.disks && old.root == new.root && old.boot_image == new.boot_image),
-        ("its interfaces", old.nics == new.nics),
+        ("its interfaces", (&old.nics, &old.detaching) == (&new.nics, &new.detaching)),
         ("its rescue", old.rescue == new.rescue),
         ("its shelved image", old.shelved == new.shelved),
         ("its move", old.moving == new.moving),
@@ -63,9 +77,47 @@ fn changes(old: &Alive, new: &Alive) -> Result<(), String> {
         ("its user data", old.request.user_data == new.request.user_data),
         ("its project or user", (&old.request.project, &old.request.user) == (&new.request.project, &new.request.user)),
         ("its emulated TPM", old.tpm == new.tpm),
+        ("its disk configuration", before.disk_config == after.disk_config),
+        ("its trusted certificates", before.trusted_certs == after.trusted_certs),
+        ("its availability zone", before.availability_zone == after.availability_zone),
+        ("the password of its guest", old.guest_password == new.guest_password),
+        ("its injected files", old.files == new.files),
+        ("something else", *new == written(old, new)),
     ];
-    let lacks: Vec<&str> = parts.into_iter().filter(|(_, same)| !same).map(|(part, _)| part).collect();
+    // "Something else" is true of each named part, too.
+    let mut lacks: Vec<&str> = parts.into_iter().filter(|(_, same)| !same).map(|(part, _)| part).collect();
+    if lacks.len() > 1 {
+        lacks.pop();
+    }
     if lacks.is_empty() { Ok(()) } else { Err(format!("the SQL cannot express a change of {}", lacks.join(", "))) }
+}
+
+/// The server with all changes that are written, and with those that Nova does not have.
+fn written(old: &Alive, new: &Alive) -> Alive {
+    let mut request = old.request.clone();
+    request.name.clone_from(&new.request.name);
+    request.hostname.clone_from(&new.request.hostname);
+    request.description.clone_from(&new.request.description);
+    request.flavor = Arc::clone(&new.request.flavor);
+    request.metadata.clone_from(&new.request.metadata);
+    request.tags.clone_from(&new.request.tags);
+    request.access_ip_v4.clone_from(&new.request.access_ip_v4);
+    request.access_ip_v6.clone_from(&new.request.access_ip_v6);
+    Alive {
+        request,
+        updated_at: new.updated_at,
+        launched_at: new.launched_at,
+        terminated_at: new.terminated_at,
+        placement: new.placement.clone(),
+        phase: new.phase,
+        build: new.build,
+        ongoing: new.ongoing,
+        fault: new.fault.clone(),
+        lock: new.lock.clone(),
+        machine_type: new.machine_type.clone(),
+        outdated_definition: new.outdated_definition,
+        ..old.clone()
+    }
 }
 
 fn delete(row: &ServerRow, deleted: &Alive, export: &mut NovaExport) {
@@ -105,6 +157,7 @@ fn update(id: &str, old: &Alive, new: &Alive, export: &mut NovaExport) {
     ];
     if old.placement != new.placement {
         set.extend(placed(new));
+        has_host(&uuid, new, export);
     }
     if old.request.flavor != new.request.flavor {
         let flavor = &request.flavor;
@@ -112,6 +165,7 @@ fn update(id: &str, old: &Alive, new: &Alive, export: &mut NovaExport) {
         set.push(format!("root_gb = {}, ephemeral_gb = {}", flavor.root_gib, flavor.ephemeral_gib));
         let kept = quoted(&kept_flavor(flavor).to_string());
         export.cells.push(format!("UPDATE instance_extra SET flavor = {kept} WHERE instance_uuid = {uuid}"));
+        export.api.push(specified_flavor(&uuid, flavor));
     }
     export.cells.push(format!("UPDATE instances SET {} WHERE uuid = {uuid} AND deleted = 0", set.join(", ")));
     if old.request.tags != request.tags {
@@ -124,7 +178,10 @@ fn update(id: &str, old: &Alive, new: &Alive, export: &mut NovaExport) {
     if old.request.metadata != request.metadata {
         pairs("instance_metadata", &uuid, &at, &request.metadata, export);
     }
-    lock_reason(&uuid, &at, new, export);
+    system_metadata("locked_reason", new.lock.as_ref().and_then(|lock| lock.reason.as_deref()), &uuid, &at, export);
+    if old.machine_type != new.machine_type {
+        system_metadata("image_hw_machine_type", new.machine_type.as_deref(), &uuid, &at, export);
+    }
     fault(&uuid, old, new, export);
 }
 
@@ -144,6 +201,18 @@ fn placed(new: &Alive) -> Vec<String> {
     ]
 }
 
+/// Checks that the server's cell has its host. A cell knows only its own hosts, and the log knows no cells.
+fn has_host(uuid: &str, new: &Alive, export: &mut NovaExport) {
+    let Some(placed) = &new.placement else { return };
+    let node = quoted(&placed.host.to_string());
+    let problem = format!("server {} is on {}, a host of another cell", new.request.instance, placed.hostname);
+    let rows = format!(
+        "FROM instances WHERE uuid = {uuid} AND deleted = 0 \
+         AND NOT EXISTS (SELECT 1 FROM compute_nodes WHERE uuid = {node} AND deleted = 0)"
+    );
+    export.cells.refuse(&problem, &rows);
+}
+
 /// The end of an `INSERT` that adds a row only to the server's own cell.
 fn if_here(uuid: &str) -> String {
     format!("FROM instances WHERE uuid = {uuid} AND deleted = 0")
@@ -159,12 +228,12 @@ fn pairs(table: &str, uuid: &str, at: &str, pairs: &[(String, String)], export: 
     }
 }
 
-/// Nova keeps the reason of a lock in the system metadata.
-fn lock_reason(uuid: &str, at: &str, new: &Alive, export: &mut NovaExport) {
-    let of = format!("instance_uuid = {uuid} AND `key` = 'locked_reason' AND deleted = 0");
+/// Sets a value of the system metadata, where Nova keeps the reason of a lock and the machine type.
+fn system_metadata(key: &str, value: Option<&str>, uuid: &str, at: &str, export: &mut NovaExport) {
+    let of = format!("instance_uuid = {uuid} AND `key` = '{key}' AND deleted = 0");
     export.cells.push(format!("UPDATE instance_system_metadata SET deleted = id, deleted_at = {at} WHERE {of}"));
-    if let Some(reason) = new.lock.as_ref().and_then(|lock| lock.reason.as_deref()) {
-        let values = format!("{at}, 0, 'locked_reason', {}, {uuid}", quoted(reason));
+    if let Some(value) = value {
+        let values = format!("{at}, 0, '{key}', {}, {uuid}", quoted(value));
         let columns = "(created_at, deleted, `key`, value, instance_uuid)";
         export.cells.push(format!("INSERT INTO instance_system_metadata {columns} SELECT {values} {}", if_here(uuid)));
     }
@@ -181,14 +250,33 @@ fn fault(uuid: &str, old: &Alive, new: &Alive, export: &mut NovaExport) {
         return;
     };
     let (at, code) = (time(*at), fault.code);
-    let values = format!("{at}, 0, {uuid}, {code}, {}, {}", quoted(&fault.message), quoted(&fault.details));
+    // Nova cuts the message, too: its column has 255 characters.
+    let message: String = fault.message.chars().take(255).collect();
+    let values = format!("{at}, 0, {uuid}, {code}, {}, {}", quoted(&message), quoted(&fault.details));
     let columns = "(created_at, deleted, instance_uuid, code, message, details)";
     export.cells.push(format!("INSERT INTO instance_faults {columns} SELECT {values} {}", if_here(uuid)));
 }
 
-/// The column `instance_extra.flavor`. The log does not have the number of the flavor's row. Nova needs only the other
-/// fields.
+/// The column `instance_extra.flavor`.
 fn kept_flavor(flavor: &FlavorSnapshot) -> Value {
+    json!({"cur": flavor_object(flavor), "old": null, "new": null})
+}
+
+/// The flavor in `request_specs`, by which Nova's scheduler finds a host for the next move. The number of the flavor's
+/// row is the one of Nova's own flavor, if there still is one.
+fn specified_flavor(uuid: &str, flavor: &FlavorSnapshot) -> String {
+    let (object, id) = (quoted(&flavor_object(flavor).to_string()), quoted(flavor.id.as_str()));
+    let number = format!("COALESCE((SELECT id FROM flavors WHERE flavorid = {id}), 0)");
+    let object = format!("JSON_SET(JSON_EXTRACT({object}, '$'), '$.\"nova_object.data\".id', {number})");
+    format!(
+        "UPDATE request_specs SET spec = JSON_SET(spec, '$.\"nova_object.data\".flavor', {object}) \
+         WHERE instance_uuid = {uuid}"
+    )
+}
+
+/// A flavor as Nova serializes it. The log does not have the number of the flavor's row, and Nova reads the other fields
+/// alone.
+fn flavor_object(flavor: &FlavorSnapshot) -> Value {
     let specs: Map<String, Value> =
         flavor.extra_specs.iter().map(|(key, value)| (key.clone(), Value::String(value.clone()))).collect();
     let data = json!({
@@ -198,9 +286,8 @@ fn kept_flavor(flavor: &FlavorSnapshot) -> Value {
         "extra_specs": specs, "description": null, "created_at": null, "updated_at": null, "deleted_at": null,
         "deleted": false,
     });
-    let object = json!({
+    json!({
         "nova_object.name": "Flavor", "nova_object.namespace": "nova", "nova_object.version": "1.2",
         "nova_object.data": data,
-    });
-    json!({"cur": object, "old": null, "new": null})
+    })
 }

@@ -4,20 +4,45 @@ use chronova_events::envelope::Timestamp;
 
 /// The statements of one file. They are one transaction.
 #[derive(Debug, Default)]
-pub(super) struct SqlFile(Vec<String>);
+pub(super) struct SqlFile {
+    /// Each of them fails if the database lacks something that a statement needs.
+    checks: Vec<String>,
+    statements: Vec<String>,
+}
+
+/// In the strict mode, a text that a column cannot keep is an error. In other modes the server cuts the text.
+const HEAD: &str = "SET NAMES utf8mb4;\nSET SESSION sql_mode = 'STRICT_ALL_TABLES';\n";
+/// SQL has no statement that only fails. A second row with the same key fails, and the message has the key.
+const PROBLEMS: &str = "CREATE TEMPORARY TABLE chronova_problems (problem VARCHAR(255) PRIMARY KEY);\n";
 
 impl SqlFile {
     pub(super) fn push(&mut self, statement: impl Into<String>) {
-        self.0.push(statement.into());
+        self.statements.push(statement.into());
+    }
+
+    /// Adds a check: the file fails with this problem, and changes nothing, if `rows` (`FROM ... WHERE ...`) has a row.
+    pub(super) fn refuse(&mut self, problem: &str, rows: &str) {
+        let problem: String = problem.chars().take(255).collect();
+        self.checks.push(format!(
+            "INSERT INTO chronova_problems SELECT {} FROM (SELECT 1 UNION ALL SELECT 2) twice, (SELECT 1 {rows}) found",
+            quoted(&problem)
+        ));
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = "SET NAMES utf8mb4;\nSET SESSION sql_mode = '';\nSTART TRANSACTION;\n".to_owned();
-        for statement in &self.0 {
+        let mut text = HEAD.to_owned();
+        if !self.checks.is_empty() {
+            text.push_str(PROBLEMS);
+        }
+        text.push_str("START TRANSACTION;\n");
+        for statement in self.checks.iter().chain(&self.statements) {
             text.push_str(statement);
             text.push_str(";\n");
         }
         text.push_str("COMMIT;\n");
+        if !self.checks.is_empty() {
+            text.push_str("DROP TEMPORARY TABLE chronova_problems;\n");
+        }
         text
     }
 }

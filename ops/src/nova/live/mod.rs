@@ -56,8 +56,10 @@ trait LiveLink: Send {
     async fn close(self: Box<Self>);
     /// Quotes the name of a table or column.
     fn quoted(&self, name: &str) -> String;
-    /// The expression for the schema with the tables.
-    fn schema(&self) -> &'static str;
+    /// The statement for the tables that the account may read: their names and columns, in the order of the columns.
+    fn columns(&self) -> &'static str;
+    /// The statement for the primary keys of all tables: their names and columns, in the order of the keys.
+    fn keys(&self) -> &'static str;
     /// The expression for the time of the server, in UTC.
     fn clock(&self) -> &'static str;
 }
@@ -165,42 +167,42 @@ impl LiveDatabase {
         text.and_then(time).ok_or_else(|| self.failed("its clock cannot be read"))
     }
 
-    /// Reads the columns and primary keys of all tables.
+    /// Reads the columns and primary keys of all tables that the account may read.
     async fn look(&mut self) -> Result<(), LiveReadError> {
-        let schema = self.link.schema();
-        let columns = format!(
-            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = {schema} \
-             ORDER BY table_name, ordinal_position"
-        );
-        let keys = format!(
-            "SELECT k.table_name, k.column_name FROM information_schema.key_column_usage k \
-             JOIN information_schema.table_constraints c ON c.constraint_name = k.constraint_name \
-             AND c.table_schema = k.table_schema AND c.table_name = k.table_name \
-             WHERE c.constraint_type = 'PRIMARY KEY' AND k.table_schema = {schema} \
-             ORDER BY k.table_name, k.ordinal_position"
-        );
+        let (columns, keys) = (self.link.columns(), self.link.keys());
         let mut tables: BTreeMap<String, LiveTable> = BTreeMap::new();
-        for row in self.rows(&columns).await? {
+        for row in self.rows(columns).await? {
             if let [Some(table), Some(column)] = row.as_slice() {
                 tables.entry(table.clone()).or_default().columns.push(column.clone());
             }
         }
-        for row in self.rows(&keys).await? {
-            if let [Some(table), Some(column)] = row.as_slice() {
-                tables.entry(table.clone()).or_default().key.push(column.clone());
+        for row in self.rows(keys).await? {
+            // A table that the account may not read may have a visible key.
+            if let [Some(table), Some(column)] = row.as_slice()
+                && let Some(known) = tables.get_mut(table)
+            {
+                known.key.push(column.clone());
             }
         }
         self.tables = tables;
         Ok(())
     }
 
-    /// Refuses a database that lacks what every supported release has.
-    fn fits(&self, wanted: &[NovaTableUse]) -> Result<(), LiveReadError> {
-        for table in wanted.iter().filter(|table| !table.needed.is_empty()) {
-            let Some(known) = self.tables.get(table.name) else {
-                let reason = format!("it has no table {}: is it the database of {}?", table.name, self.name);
-                return Err(self.failed(reason));
-            };
+    /// Refuses a database that lacks what every supported release has, or that hides a part of it from the account.
+    async fn fits(&mut self, wanted: &[NovaTableUse]) -> Result<(), LiveReadError> {
+        let unseen = wanted.iter().map(|table| table.name).filter(|name| !self.tables.contains_key(*name));
+        let unseen: Vec<&str> = unseen.collect();
+        if !unseen.is_empty() {
+            let reason = format!(
+                "it has no table {}, or the account may not read it: is it the database of {}? Give an account with the \
+                 right to SELECT in all tables of it",
+                unseen.join(", "),
+                self.name
+            );
+            return Err(self.failed(reason));
+        }
+        for table in wanted {
+            let known = self.tables.get(table.name).cloned().unwrap_or_default();
             if let Some(lack) = table.needed.iter().find(|column| !known.columns.iter().any(|name| name == *column)) {
                 let reason = format!(
                     "{} has no column {lack}: its schema is not that of Zed or a later release. Upgrade it \
@@ -209,6 +211,9 @@ impl LiveDatabase {
                 );
                 return Err(self.failed(reason));
             }
+            // MySQL hides columns that the account may not read, but it refuses a `*` that covers them.
+            let all = format!("SELECT * FROM {} LIMIT 0", self.link.quoted(table.name));
+            self.rows(&all).await?;
         }
         Ok(())
     }
@@ -227,7 +232,7 @@ impl LiveDatabase {
         limit: &mut ReadLimit,
     ) -> Result<TablesInMemory, LiveReadError> {
         self.look().await?;
-        self.fits(wanted)?;
+        self.fits(wanted).await?;
         let mut read = TablesInMemory::default();
         for table in wanted {
             let Some(known) = self.tables.get(table.name).cloned() else { continue };

@@ -14,6 +14,8 @@ use crate::nova::address::NovaDatabaseAddress;
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long the server may be silent in a statement.
 const SILENT: Duration = Duration::from_mins(2);
+/// The server's code for a variable that it does not have.
+const UNKNOWN_VARIABLE: u16 = 1193;
 
 pub(super) struct MySqlLink {
     connection: Conn,
@@ -40,9 +42,21 @@ impl MySqlLink {
             let roots = vec![std::path::PathBuf::from(path).into()];
             options = options.ssl_opts(SslOpts::default().with_disable_built_in_roots(true).with_root_certs(roots));
         }
-        match timeout(CONNECT, Conn::new(options)).await {
-            Ok(connected) => connected.map(|connection| Self { connection }).map_err(|error| explained(&error)),
-            Err(_) => Err(format!("it did not answer within {} s", CONNECT.as_secs())),
+        let mut opened = match timeout(CONNECT, Conn::new(options)).await {
+            Ok(connected) => connected.map(|connection| Self { connection }).map_err(|error| explained(&error))?,
+            Err(_) => return Err(format!("it did not answer within {} s", CONNECT.as_secs())),
+        };
+        opened.wait_for_the_cluster().await?;
+        Ok(opened)
+    }
+
+    /// In a Galera cluster, lets each transaction wait until this member has the writes of the others. Otherwise the
+    /// last writes of Nova's services may be missing. A server that knows no Galera has no such variable.
+    async fn wait_for_the_cluster(&mut self) -> Result<(), String> {
+        match timeout(SILENT, self.connection.query_drop("SET SESSION wsrep_sync_wait = 1")).await {
+            Ok(Err(Error::Server(refused))) if refused.code == UNKNOWN_VARIABLE => Ok(()),
+            Ok(set) => set.map_err(|error| explained(&error)),
+            Err(_) => Err(format!("the server was silent for {} s", SILENT.as_secs())),
         }
     }
 }
@@ -76,8 +90,16 @@ impl LiveLink for MySqlLink {
         "UTC_TIMESTAMP()"
     }
 
-    fn schema(&self) -> &'static str {
-        "DATABASE()"
+    fn columns(&self) -> &'static str {
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = DATABASE() \
+         ORDER BY table_name, ordinal_position"
+    }
+
+    /// `table_constraints` is empty for an account that may only read, so the name of the constraint says which is the
+    /// primary key.
+    fn keys(&self) -> &'static str {
+        "SELECT table_name, column_name FROM information_schema.key_column_usage \
+         WHERE table_schema = DATABASE() AND constraint_name = 'PRIMARY' ORDER BY table_name, ordinal_position"
     }
 }
 
@@ -105,6 +127,7 @@ fn explained(error: &Error) -> String {
         Error::Server(refused) => match refused.code {
             1045 | 1698 => format!("the user or the password is wrong: {}", refused.message),
             1044 | 1142 | 1143 => format!("the user has no right to read it: {}", refused.message),
+            1047 => format!("this member of the cluster is not ready, take another: {}", refused.message),
             1053 | 1927 => format!("the server closed the connection: {}", refused.message),
             1049 => format!("there is no such database: {}", refused.message),
             _ => format!("the server refused ({}): {}", refused.code, refused.message),

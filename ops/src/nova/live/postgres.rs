@@ -84,8 +84,19 @@ impl LiveLink for PostgresLink {
         "timezone('utc', now())"
     }
 
-    fn schema(&self) -> &'static str {
-        "current_schema()"
+    /// `information_schema` shows an account its own tables only, so the catalogue is asked.
+    fn columns(&self) -> &'static str {
+        "SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
+         WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v') \
+         AND a.attnum > 0 AND NOT a.attisdropped AND has_table_privilege(c.oid, 'SELECT') \
+         ORDER BY c.relname, a.attnum"
+    }
+
+    fn keys(&self) -> &'static str {
+        "SELECT c.relname, a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid \
+         JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place) ON true \
+         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum \
+         WHERE i.indisprimary AND c.relnamespace = current_schema()::regnamespace ORDER BY c.relname, k.place"
     }
 }
 

@@ -5,8 +5,10 @@
 //! and connect to no host. The comparison only reads, on both sides.
 
 mod difference;
+mod pages;
 mod requests;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -111,10 +113,14 @@ struct NovaComparison {
     compared: usize,
     /// The requests that Nova does not answer, with its statuses.
     unanswered: Vec<String>,
+    /// The requests that Nova refuses to this account.
+    refused: BTreeSet<String>,
 }
 
-/// Statuses with which Nova says that it has no such resource or version, or that the caller has no right.
-const NOT_OFFERED: [u16; 5] = [401, 403, 406, 410, 501];
+/// Statuses with which Nova says that it has no such resource or version.
+const NOT_OFFERED: [u16; 3] = [406, 410, 501];
+const ADVICE: &str = "the account may not ask this (403): give OS_* of an administrator, whom the policies of Nova and \
+                      Placement let see all projects";
 
 impl NovaComparison {
     /// Asks both sides and compares. Returns the answer of Nova if both sides answer 200.
@@ -128,30 +134,46 @@ impl NovaComparison {
         request: ComparedRequest,
         form: impl Fn(Value) -> Value,
     ) -> Result<Option<Value>, CommandFailure> {
+        let Some((theirs, ours)) = self.both(&request).await? else { return Ok(None) };
+        let theirs = form(theirs);
+        compare_answers(request.name, &theirs, &form(ours), &mut self.found);
+        Ok(Some(theirs))
+    }
+
+    /// The answers of both sides. `None` if one side gives none, which is noted.
+    async fn both(&mut self, request: &ComparedRequest) -> Result<Option<(Value, Value)>, CommandFailure> {
         let ComparedRequest { service, name, path, version } = request;
-        let (their_status, theirs) = self.nova.get(service, &path, &version)?;
+        let (their_status, theirs) = self.nova.get(*service, path, version)?;
         if their_status == 401 {
             return Err(CommandFailure::Usage(
                 "Nova does not accept the token: give OS_AUTH_URL and a password".to_owned(),
             ));
         }
+        if their_status == 403 {
+            self.refused.insert(format!("{name} at {} {version}", service.word()));
+            return Ok(None);
+        }
         if NOT_OFFERED.contains(&their_status) {
             self.unanswered.push(format!("{name} at {} {version}: {their_status}", service.word()));
             return Ok(None);
         }
-        let prefix = if service == ComparedService::Compute { "/compute/v2.1" } else { "/placement" };
-        let (status, ours) = self.ours.get(&format!("{prefix}{path}"), &format!("{} {version}", service.word())).await;
+        let (status, ours) = self.here(request, path).await;
         self.compared += 1;
         if (their_status, status) != (200, 200) {
             if their_status != status {
                 let example = format!("Nova {their_status}, here {status}: {path}");
-                self.found.insert((name.to_owned(), "(status)".to_owned()), example);
+                self.found.insert(((*name).to_owned(), "(status)".to_owned()), example);
             }
             return Ok(None);
         }
-        let theirs = form(theirs);
-        compare_answers(name, &theirs, &form(ours), &mut self.found);
-        Ok(Some(theirs))
+        Ok(Some((theirs, ours)))
+    }
+
+    /// The answer on the log.
+    async fn here(&self, request: &ComparedRequest, path: &str) -> (u16, Value) {
+        let ComparedRequest { service, version, .. } = request;
+        let prefix = if *service == ComparedService::Compute { "/compute/v2.1" } else { "/placement" };
+        self.ours.get(&format!("{prefix}{path}"), &format!("{} {version}", service.word())).await
     }
 }
 
@@ -160,6 +182,7 @@ struct ComparisonResult {
     found: AnswerDifferences,
     compared: usize,
     unanswered: Vec<String>,
+    refused: BTreeSet<String>,
 }
 
 impl ComparisonResult {
@@ -181,7 +204,7 @@ impl ComparisonResult {
         if form == ReportForm::Json {
             let told = json!({
                 "compared": self.compared, "explained": explained, "unexplained": unexplained,
-                "unanswered": self.unanswered,
+                "unanswered": self.unanswered, "refused": self.refused,
             });
             writeln!(out, "{told}")?;
         } else {
@@ -191,13 +214,17 @@ impl ComparisonResult {
             for request in &self.unanswered {
                 writeln!(out, "not compared {request}")?;
             }
+            for request in &self.refused {
+                writeln!(out, "refused      {request}: {ADVICE}")?;
+            }
             for difference in &unexplained {
                 writeln!(out, "unexplained  {difference}")?;
             }
             let (known, open) = (explained.len(), unexplained.len());
             writeln!(out, "{} answers compared: {known} explained differences, {open} unexplained", self.compared)?;
         }
-        Ok(if unexplained.is_empty() && self.compared > 0 { Exit::Yes } else { Exit::No })
+        let equal = unexplained.is_empty() && self.refused.is_empty() && self.compared > 0;
+        Ok(if equal { Exit::Yes } else { Exit::No })
     }
 }
 
@@ -218,11 +245,17 @@ pub(super) async fn run(
     config.chronova.data_dir.clone_from(&data.0);
     let plane = SilentPlane::open(&config).await.map_err(failed)?;
     let ours = InProcessApis::new(plane.app());
-    let mut comparison =
-        NovaComparison { nova, ours, found: AnswerDifferences::new(), compared: 0, unanswered: Vec::new() };
+    let mut comparison = NovaComparison {
+        nova,
+        ours,
+        found: AnswerDifferences::new(),
+        compared: 0,
+        unanswered: Vec::new(),
+        refused: BTreeSet::new(),
+    };
     let asked = requests::ask_all(&mut comparison).await;
-    let NovaComparison { found, compared, unanswered, .. } = comparison;
+    let NovaComparison { found, compared, unanswered, refused, .. } = comparison;
     plane.close().await;
     asked?;
-    ComparisonResult { found, compared, unanswered }.print(form, out)
+    ComparisonResult { found, compared, unanswered, refused }.print(form, out)
 }

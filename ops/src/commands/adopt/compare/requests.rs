@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::pages::ComparedList;
 use super::{ComparedRequest, ComparedService, NovaComparison};
 use crate::commands::CommandFailure;
 use crate::nova::address::encoded;
@@ -13,8 +14,14 @@ const COMPUTE_VERSIONS: [(u32, u32); 3] = [(2, 1), (2, 53), (2, 79)];
 /// The newest microversions that are compared.
 const NEWEST_COMPUTE: (u32, u32) = (2, 93);
 const NEWEST_PLACEMENT: (u32, u32) = (1, 39);
-/// Servers of one page.
-const PAGE: usize = 500;
+
+const SERVERS: ComparedList = ComparedList { key: "servers", marker: Some("/id") };
+const FLAVORS: ComparedList = ComparedList { key: "flavors", marker: Some("/id") };
+const GROUPS: ComparedList = ComparedList { key: "server_groups", marker: None };
+const HYPERVISORS: ComparedList = ComparedList { key: "hypervisors", marker: Some("/id") };
+const MIGRATIONS: ComparedList = ComparedList { key: "migrations", marker: Some("/uuid") };
+const KEYPAIRS: ComparedList = ComparedList { key: "keypairs", marker: Some("/keypair/name") };
+const ACTIONS: ComparedList = ComparedList { key: "instanceActions", marker: Some("/request_id") };
 
 fn pair(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once('.')?;
@@ -31,25 +38,27 @@ pub(super) async fn ask_all(comparison: &mut NovaComparison) -> Result<(), Comma
     let version = shown(newest);
     for older in COMPUTE_VERSIONS.into_iter().filter(|older| *older < newest) {
         servers(comparison, &shown(older)).await?;
-        compute(comparison, "flavors/detail", "/flavors/detail?is_public=None", &shown(older)).await?;
+        list(comparison, "flavors/detail", "/flavors/detail?is_public=None", &shown(older), FLAVORS).await?;
     }
     let servers = servers(comparison, &version).await?;
-    compute(comparison, "flavors/detail", "/flavors/detail?is_public=None", &version).await?;
-    compute(comparison, "os-server-groups", "/os-server-groups?all_projects=true", &version).await?;
-    compute(comparison, "os-hypervisors/detail", "/os-hypervisors/detail", &version).await?;
+    list(comparison, "flavors/detail", "/flavors/detail?is_public=None", &version, FLAVORS).await?;
+    list(comparison, "os-server-groups", "/os-server-groups?all_projects=true", &version, GROUPS).await?;
+    list(comparison, "os-hypervisors/detail", "/os-hypervisors/detail", &version, HYPERVISORS).await?;
     compute(comparison, "os-aggregates", "/os-aggregates", &version).await?;
-    compute(comparison, "os-migrations", "/os-migrations", &version).await?;
+    list(comparison, "os-migrations", "/os-migrations", &version, MIGRATIONS).await?;
     let path = "/os-services".to_owned();
     let request =
         ComparedRequest { service: ComparedService::Compute, name: "os-services", path, version: version.clone() };
     comparison.ask_as(request, |answer| services_by_name(&answer)).await?;
     for user in servers.iter().filter_map(|server| server["user_id"].as_str()).collect::<BTreeSet<_>>() {
-        compute(comparison, "os-keypairs", &format!("/os-keypairs?user_id={}", encoded(user)), &version).await?;
+        let path = format!("/os-keypairs?user_id={}", encoded(user));
+        list(comparison, "os-keypairs", &path, &version, KEYPAIRS).await?;
     }
     let ids: Vec<String> = servers.iter().filter_map(|server| server["id"].as_str()).map(encoded).collect();
     for id in &ids {
         compute(comparison, "servers/{id}", &format!("/servers/{id}"), &version).await?;
-        compute(comparison, "os-instance-actions", &format!("/servers/{id}/os-instance-actions"), &version).await?;
+        let path = format!("/servers/{id}/os-instance-actions");
+        list(comparison, "os-instance-actions", &path, &version, ACTIONS).await?;
         compute(comparison, "os-volume_attachments", &format!("/servers/{id}/os-volume_attachments"), &version).await?;
     }
     if comparison.nova.placement.is_some() {
@@ -91,21 +100,26 @@ async fn compute(
     comparison.ask(ComparedRequest { service: ComparedService::Compute, name, path, version }).await
 }
 
-/// Compares all servers, page by page in the order of their ids. Returns Nova's.
+async fn list(
+    comparison: &mut NovaComparison,
+    name: &'static str,
+    path: &str,
+    version: &str,
+    list: ComparedList,
+) -> Result<Option<Value>, CommandFailure> {
+    let (path, version) = (path.to_owned(), version.to_owned());
+    let request = ComparedRequest { service: ComparedService::Compute, name, path, version };
+    comparison.ask_list(request, list).await
+}
+
+/// Compares all servers, in the order of their ids. Returns Nova's.
 async fn servers(comparison: &mut NovaComparison, version: &str) -> Result<Vec<Value>, CommandFailure> {
-    let (mut all, mut marker) = (Vec::new(), String::new());
-    loop {
-        let path = format!("/servers/detail?all_tenants=1&sort_key=uuid&sort_dir=asc&limit={PAGE}{marker}");
-        let page = compute(comparison, "servers/detail", &path, version).await?;
-        let Some(Value::Array(page)) = page.map(|mut page| page["servers"].take()) else { return Ok(all) };
-        let last = page.last().and_then(|server| server["id"].as_str()).map(encoded);
-        let is_last = page.len() < PAGE;
-        all.extend(page);
-        match last {
-            Some(last) if !is_last => marker = format!("&marker={last}"),
-            _ => return Ok(all),
-        }
-    }
+    let path = "/servers/detail?all_tenants=1&sort_key=uuid&sort_dir=asc";
+    let all = list(comparison, "servers/detail", path, version, SERVERS).await?;
+    Ok(match all.map(|mut all| all["servers"].take()) {
+        Some(Value::Array(servers)) => servers,
+        _ => Vec::new(),
+    })
 }
 
 /// The services by binary and host: their ids are not Nova's.
