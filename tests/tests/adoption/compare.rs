@@ -122,7 +122,15 @@ async fn a_dry_run_compares_the_answers_of_the_running_nova() {
     assert!(told["compared"].as_u64().unwrap() >= 21, "{told}");
     let explained = told["explained"].to_string();
     assert!(explained.contains("os-services .nova-compute:h1.id"), "{explained}");
-    assert!(told["unanswered"].to_string().contains("servers/detail at compute 2.1: 406"), "{told}");
+    // This Nova has recorded answers of its newest version alone; the others are asked, too.
+    let unanswered = told["unanswered"].to_string();
+    for release in
+        ["2.1", "2.12", "2.25", "2.38", "2.42", "2.53", "2.60", "2.65", "2.72", "2.79", "2.87", "2.88", "2.90"]
+    {
+        for list in ["servers/detail", "flavors/detail"] {
+            assert!(unanswered.contains(&format!("{list} at compute {release}: 406")), "{list} {release}: {told}");
+        }
+    }
     // A difference that no line explains.
     let other = nova(|path, status, mut body| {
         if path.contains("/flavors/detail") && !body.is_null() {

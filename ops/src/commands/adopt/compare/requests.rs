@@ -9,8 +9,23 @@ use super::{ComparedRequest, ComparedService, NovaComparison};
 use crate::commands::CommandFailure;
 use crate::nova::address::encoded;
 
-/// The microversions at which servers and flavors are compared, besides Nova's newest.
-const COMPUTE_VERSIONS: [(u32, u32); 3] = [(2, 1), (2, 53), (2, 79)];
+/// The microversions at which servers and flavors are compared, besides Nova's newest: the first, and the newest of each
+/// release from Liberty to Yoga.
+const COMPUTE_VERSIONS: [(u32, u32); 13] = [
+    (2, 1),
+    (2, 12),
+    (2, 25),
+    (2, 38),
+    (2, 42),
+    (2, 53),
+    (2, 60),
+    (2, 65),
+    (2, 72),
+    (2, 79),
+    (2, 87),
+    (2, 88),
+    (2, 90),
+];
 /// The newest microversions that are compared.
 const NEWEST_COMPUTE: (u32, u32) = (2, 93);
 const NEWEST_PLACEMENT: (u32, u32) = (1, 39);
