@@ -19,7 +19,7 @@ use chronova_actors::operations::interfaces::{
 use chronova_actors::operations::security_groups::SecurityGroupChange;
 use chronova_actors::operations::{Operations, Queries};
 use chronova_actors::ports::{PortError, ServiceCaller};
-use chronova_events::envelope::{Cause, Meta, Position};
+use chronova_events::envelope::{Cause, Meta, Position, RequestSource};
 use chronova_events::ids::{HostId, InstanceId, RequestId};
 use chronova_events::instance::{ImageSnapshot, NicInfo};
 use chronova_events::store::EventStore;
@@ -190,18 +190,23 @@ pub fn meta(permit: &Permit) -> Arc<Meta> {
 }
 
 pub(crate) fn meta_of(requester: &Requester) -> Arc<Meta> {
+    meta_by(requester, cause(requester, requester.source.clone()))
+}
+
+/// For records whose payload has the client.
+pub(crate) fn meta_without_source(requester: &Requester) -> Arc<Meta> {
+    meta_by(requester, cause(requester, None))
+}
+
+/// For records whose cause is not the caller.
+pub(crate) fn meta_by(requester: &Requester, cause: Cause) -> Arc<Meta> {
+    let (request_id, correlation) = (Some(requester.request_id.clone()), correlation(&requester.request_id));
+    Arc::new(Meta { request_id, correlation, causation: None, cause })
+}
+
+fn cause(requester: &Requester, source: Option<Arc<RequestSource>>) -> Cause {
     let caller = &requester.caller;
-    Arc::new(Meta {
-        request_id: Some(requester.request_id.clone()),
-        correlation: correlation(&requester.request_id),
-        causation: None,
-        cause: Cause::User {
-            user: caller.user.clone(),
-            project: caller.project.clone(),
-            roles: caller.roles.clone(),
-            source: requester.source.clone(),
-        },
-    })
+    Cause::User { user: caller.user.clone(), project: caller.project.clone(), roles: caller.roles.clone(), source }
 }
 
 fn correlation(request: &RequestId) -> Uuid {

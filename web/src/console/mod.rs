@@ -37,6 +37,7 @@ use tokio::time::timeout;
 pub use self::config::ConsoleConfig;
 use self::limits::{ConsoleSlot, NoConsoleSlot};
 pub use self::open_consoles::OpenConsoles;
+use crate::access::{self, consoles::ConsoleSession};
 use crate::address;
 use crate::app::App;
 use crate::cluster::seat::ClusterSeat;
@@ -108,14 +109,14 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, path: &str, pa
         return pages::answer(&app.compute.config.consoles.pages, file, request).await;
     }
     match open(app, request).await {
-        Ok((accept, place, line)) => {
+        Ok((accept, held, line)) => {
             let mut response = HttpResponse::build(StatusCode::SWITCHING_PROTOCOLS);
             response.upgrade("websocket").insert_header(("Sec-WebSocket-Accept", accept));
             // Viewers request `binary`. Only browsers that no longer exist need `base64`.
             if names(request.headers(), "Sec-WebSocket-Protocol").any(|name| name == "binary") {
                 response.insert_header(("Sec-WebSocket-Protocol", "binary"));
             }
-            response.streaming(relay::start(payload, line, place, app.consoles.closing.subscribe()))
+            response.streaming(relay::start(payload, line, held, app.consoles.closing.subscribe()))
         }
         Err(refusal) => {
             tracing::info!(remote = ?request.peer_addr(), reason = %refusal, "refused a console");
@@ -128,8 +129,11 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, path: &str, pa
     }
 }
 
-/// Checks a request. Returns the handshake's answer, the counted slot and the console.
-async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsoleSlot, SerialLine), ConsoleRefusal> {
+/// What a console holds until it ends: its counted slot, and its record.
+type HeldConsole = (ConsoleSlot, Option<ConsoleSession>);
+
+/// Checks a request. Returns the handshake's answer, what the console holds, and the console.
+async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, HeldConsole, SerialLine), ConsoleRefusal> {
     let accept = handshake(request).ok_or(ConsoleRefusal::NoWebSocket)?;
     if matches!(app.cluster, Some(ClusterSeat::Follows(_))) {
         return Err(ConsoleRefusal::Follows);
@@ -148,7 +152,7 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsoleS
     let host = server.placement.as_ref().and_then(|placed| queries.host(placed.host)).ok_or(ConsoleRefusal::Moved)?;
     let line = reach(&host, &known).await?;
     tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "console opened");
-    Ok((accept, place, line))
+    Ok((accept, (place, access::consoles::opened(app, request, &known)), line))
 }
 
 /// Connects to the serial line, or to the screen if its address still equals the address in the token.
