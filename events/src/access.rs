@@ -1,4 +1,4 @@
-//! Who used the APIs and who tried to: refused requests, log-ins, tokens, console sessions, reads of secrets.
+//! Records of access to the APIs: refused requests, log-ins, tokens, console sessions, reads of secrets.
 //!
 //! Each user has a stream, and one more stream has the records without a known user. No fold and no read model reads
 //! them: only auditors do. The records are bounded by rates, and [`RecordsLeftOut`] counts those beyond. The user in the
@@ -108,7 +108,7 @@ pub struct LoginFailed {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConsoleOpened {
-    /// The user who got the console's token. Whoever has the token can use it.
+    /// The user who got the console's token. Another person who has the token can use it, too.
     pub user: Option<UserId>,
     pub client: AccessClient,
     pub server: InstanceId,

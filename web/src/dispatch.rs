@@ -19,14 +19,13 @@ use chronova_actors::operations::interfaces::{
 use chronova_actors::operations::security_groups::SecurityGroupChange;
 use chronova_actors::operations::{Operations, Queries};
 use chronova_actors::ports::{PortError, ServiceCaller};
-use chronova_events::envelope::{Cause, Meta, Position, RequestSource};
+use chronova_events::envelope::{Cause, Meta, Position};
 use chronova_events::ids::{HostId, InstanceId, RequestId};
 use chronova_events::instance::{ImageSnapshot, NicInfo};
 use chronova_events::store::EventStore;
 use chronova_projections::history::History;
-use uuid::Uuid;
 
-use crate::auth::Requester;
+use crate::auth::{Requester, correlation};
 use crate::metadata::Guest;
 use crate::policy::Permit;
 
@@ -190,26 +189,5 @@ pub fn meta(permit: &Permit) -> Arc<Meta> {
 }
 
 pub(crate) fn meta_of(requester: &Requester) -> Arc<Meta> {
-    meta_by(requester, cause(requester, requester.source.clone()))
-}
-
-/// For records whose payload has the client.
-pub(crate) fn meta_without_source(requester: &Requester) -> Arc<Meta> {
-    meta_by(requester, cause(requester, None))
-}
-
-/// For records whose cause is not the caller.
-pub(crate) fn meta_by(requester: &Requester, cause: Cause) -> Arc<Meta> {
-    let (request_id, correlation) = (Some(requester.request_id.clone()), correlation(&requester.request_id));
-    Arc::new(Meta { request_id, correlation, causation: None, cause })
-}
-
-fn cause(requester: &Requester, source: Option<Arc<RequestSource>>) -> Cause {
-    let caller = &requester.caller;
-    Cause::User { user: caller.user.clone(), project: caller.project.clone(), roles: caller.roles.clone(), source }
-}
-
-fn correlation(request: &RequestId) -> Uuid {
-    let uuid = request.as_str().strip_prefix("req-").and_then(|id| Uuid::parse_str(id).ok());
-    uuid.unwrap_or_else(chronova_events::entropy::uuid)
+    requester.meta(requester.source.clone())
 }

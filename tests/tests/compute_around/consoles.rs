@@ -523,7 +523,7 @@ async fn hidden_servers_and_conflicts_are_refusals_and_misses_are_none() {
     let mut told: Vec<_> = refusals.map(|one| (one.user.to_string(), one.operation.as_str(), one.status)).collect();
     told.sort();
     let user = USER.split(':').next().unwrap().to_owned();
-    let mut expected = [("eve".to_owned(), "servers.delete", 404), (user, "servers.resume", 409)];
+    let mut expected = [("eve".to_owned(), "servers.delete", 404), (user, "suspend_server.resume", 409)];
     expected.sort();
     assert_eq!(told, expected);
     for recorded in &refused {

@@ -1,9 +1,8 @@
 //! Records of console sessions. A session is recorded in the name of the user who got the console's token.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use actix_web::HttpRequest;
-use actix_web::http::header::USER_AGENT;
 use chronova_events::access::{AccessClient, AccessSort, ConsoleClosed, ConsoleOpened, LeftOutOf};
 use chronova_events::console::{ConsoleAuthorized, ConsoleEvent};
 use chronova_events::envelope::{Cause, Meta, Recorded, RequestSource, Revision, StreamId};
@@ -14,8 +13,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{AccessLog, of_address};
-use crate::address;
-use crate::app::App;
 
 /// The number of events that are read at once.
 const PAGE: usize = 256;
@@ -25,11 +22,12 @@ const PAGE: usize = 256;
 pub(crate) struct ConsoleSession(#[expect(dead_code, reason = "its drop is the message")] oneshot::Sender<()>);
 
 /// Records the beginning of a session, and later its end. The client does not wait for either.
-pub(crate) fn opened(app: &App, request: &HttpRequest, known: &Arc<ConsoleAuthorized>) -> Option<ConsoleSession> {
-    let log = Arc::clone(app.access.as_ref()?);
-    let known = Arc::clone(known);
-    let remote = address::client(request.peer_addr().map(|peer| peer.ip()), request.headers(), &app.config);
-    let agent = request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok());
+pub(crate) fn opened(
+    log: &Arc<AccessLog>,
+    (remote, agent): (Option<IpAddr>, Option<&str>),
+    known: &Arc<ConsoleAuthorized>,
+) -> ConsoleSession {
+    let (log, known) = (Arc::clone(log), Arc::clone(known));
     let client = AccessClient::of(RequestSource::new(remote, agent).as_deref());
     let (session, ended) = oneshot::channel();
     tokio::spawn(async move {
@@ -44,7 +42,7 @@ pub(crate) fn opened(app: &App, request: &HttpRequest, known: &Arc<ConsoleAuthor
         let closed = ConsoleClosed { server: known.instance, console, seconds: began.elapsed().as_secs() };
         log.record(AccessSort::Console, of(), closed, &meta);
     });
-    Some(ConsoleSession(session))
+    ConsoleSession(session)
 }
 
 /// The user who got the token, and the cause of the session's records.

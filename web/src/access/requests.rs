@@ -14,7 +14,6 @@ use uuid::Uuid;
 use super::AccessLog;
 use crate::app::App;
 use crate::auth::Requester;
-use crate::dispatch;
 use crate::fault::Fault;
 use crate::pipeline::ResponseFacts;
 use crate::reply::Reply;
@@ -85,7 +84,7 @@ fn refused(log: &AccessLog, asked: &AskedPath<'_>, facts: &ResponseFacts, reques
         status: fault.status,
         reason,
     };
-    log.record(AccessSort::Refusal, rate_of(requester), event, &dispatch::meta_without_source(requester));
+    log.record(AccessSort::Refusal, rate_of(requester), event, &requester.meta(None));
 }
 
 fn secret_read(log: &AccessLog, asked: &AskedPath<'_>, facts: &ResponseFacts, requester: &Arc<Requester>) {
@@ -96,7 +95,7 @@ fn secret_read(log: &AccessLog, asked: &AskedPath<'_>, facts: &ResponseFacts, re
         operation: facts.operation.unwrap_or("none").to_owned(),
         ids: ids(asked.path).take(RequestRefused::MOST_IDS).collect(),
     };
-    log.record(AccessSort::SecretRead, rate_of(requester), event, &dispatch::meta_without_source(requester));
+    log.record(AccessSort::SecretRead, rate_of(requester), event, &requester.meta(None));
 }
 
 /// A project's users share a rate, so that a project with many users has no more than one.

@@ -20,11 +20,12 @@ mod open_consoles;
 mod pages;
 mod relay;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, USER_AGENT};
 use actix_web::{HttpRequest, HttpResponse, web};
 use chronova_actors::hosts::readings::HostReadings;
 use chronova_events::console::ConsoleAuthorized;
@@ -41,6 +42,7 @@ use crate::access::{self, consoles::ConsoleSession};
 use crate::address;
 use crate::app::App;
 use crate::cluster::seat::ClusterSeat;
+use crate::config::WebConfig;
 use crate::fault::Fault;
 use crate::query::Query;
 use crate::secret::Secret;
@@ -129,7 +131,7 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, path: &str, pa
     }
 }
 
-/// What a console holds until it ends: its counted slot, and its record.
+/// The counted slot and the record of a console, which it holds until it ends.
 type HeldConsole = (ConsoleSlot, Option<ConsoleSession>);
 
 /// Checks a request. Returns the handshake's answer, what the console holds, and the console.
@@ -152,7 +154,14 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, HeldCons
     let host = server.placement.as_ref().and_then(|placed| queries.host(placed.host)).ok_or(ConsoleRefusal::Moved)?;
     let line = reach(&host, &known).await?;
     tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "console opened");
-    Ok((accept, (place, access::consoles::opened(app, request, &known)), line))
+    let session = app.access_log().map(|log| access::consoles::opened(log, client(request, &app.config), &known));
+    Ok((accept, (place, session), line))
+}
+
+/// The address and the program of the client.
+fn client<'a>(request: &'a HttpRequest, config: &WebConfig) -> (Option<IpAddr>, Option<&'a str>) {
+    let agent = request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok());
+    (address::client(request.peer_addr().map(|peer| peer.ip()), request.headers(), config), agent)
 }
 
 /// Connects to the serial line, or to the screen if its address still equals the address in the token.

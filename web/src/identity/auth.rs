@@ -32,13 +32,18 @@ pub(super) const ROUTES: &[Route] = &[
 
 async fn issue(ctx: Ctx) -> Result<Reply, Fault> {
     let service = ctx.app.identity()?;
+    let log = ctx.app.access_log();
     let claims = login::login(&ctx, service).await.inspect_err(|fault| {
-        access::logins::failed(&ctx, login::named(&ctx), fault);
+        if let Some(log) = log {
+            access::logins::failed(log, &ctx.requester, login::named(&ctx), fault.status);
+        }
     })?;
     let token = service.signer.sign(&claims).map_err(Fault::internal)?;
     let body = read(&ctx, |identity| document(identity, &claims, catalogue_wanted(&ctx, &service.catalogue)))?;
     let body = body.ok_or_else(Fault::unauthorized)?;
-    access::logins::issued(&ctx, &claims);
+    if let Some(log) = log {
+        access::logins::issued(log, &ctx.requester, &claims);
+    }
     Ok(Reply::json(201, body).header("X-Subject-Token", token.expose()))
 }
 

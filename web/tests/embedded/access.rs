@@ -6,8 +6,10 @@ use chronova_events::access::{AccessClient, AccessEvent, AccessSort, LeftOutCoun
 use chronova_events::envelope::{Cause, Position, Recorded};
 use chronova_events::ids::ProjectId;
 use chronova_events::registry::NounEvent as _;
+use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::EventStore as _;
 use chronova_events::store::criteria::Criteria;
+use chronova_events::store::memory::MemoryStore;
 use chronova_web::access::budget::AccessRates;
 use chronova_web::config::WebConfig;
 use serde_json::{Value, json};
@@ -47,7 +49,8 @@ async fn login(world: &World, body: Value) -> (u16, String) {
 
 #[actix_web::test]
 async fn log_ins_and_tokens_are_recorded_with_user_and_client() {
-    let world = World::new().await;
+    let store = MemoryStore::with_keys(Some(KeyRing::in_memory().unwrap()));
+    let world = World::on(store, tempfile::tempdir().unwrap()).await;
     let (_, user, _) = world.tenant("alice", "member").await;
     let begin = head(&world).await;
     let (status, token) = login(&world, by_password("alice", "alice")).await;

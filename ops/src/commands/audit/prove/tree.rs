@@ -2,7 +2,7 @@
 //!
 //! A file beside the log has the root of each part of [`PART`] events, so that a proof reads a few parts of the log
 //! instead of all of it. The file is a cache: anybody may remove it, and a file that is damaged or of another log is
-//! made again. Whatever is read from the log is checked against the chain.
+//! made again. Every event that is read is checked against the chain.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
