@@ -22,6 +22,7 @@ pub mod sealed;
 pub mod store;
 pub mod tags;
 
+pub mod access;
 pub mod console;
 pub mod erasure;
 pub mod external;

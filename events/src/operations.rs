@@ -34,7 +34,8 @@ pub fn requested_process(key: &str, event: &Event) -> Option<(ProcessId, Task)> 
         Event::HostEvent(event) => of_host(key, event),
         Event::QuotaEvent(event) => of_quota(event),
         Event::ProcessEvent(event) => of_process(event),
-        Event::ConsoleEvent(_)
+        Event::AccessEvent(_)
+        | Event::ConsoleEvent(_)
         | Event::ErasureEvent(_)
         | Event::ExternalEvent(_)
         | Event::FlavorEvent(_)

@@ -9,9 +9,9 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::{
-    console, erasure, external, flavor, fleet, host, host_aggregate, identity, image, installation, instance, keypair,
-    ledger, network, network_quota, notification, process, quota, quota_class, router, security_group, server_group,
-    volume, volume_quota, volume_type,
+    access, console, erasure, external, flavor, fleet, host, host_aggregate, identity, image, installation, instance,
+    keypair, ledger, network, network_quota, notification, process, quota, quota_class, router, security_group,
+    server_group, volume, volume_quota, volume_type,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -190,6 +190,7 @@ macro_rules! nouns {
 }
 
 nouns! {
+    AccessEvent in access,
     ConsoleEvent in console,
     ErasureEvent in erasure,
     ExternalEvent in external,

@@ -128,6 +128,18 @@ enum AuditAction {
         #[command(flatten)]
         args: commands::audit::export::ExportVerifyArgs,
     },
+    /// Prove that events are in the log, or that the log continues an earlier one.
+    Prove {
+        #[command(flatten)]
+        place: ConfigPaths,
+        #[command(flatten)]
+        args: Box<commands::audit::prove::ProveArgs>,
+    },
+    /// Verify proofs with a tree head alone.
+    VerifyProof {
+        #[command(flatten)]
+        args: commands::audit::prove::ProofVerifyArgs,
+    },
     /// Create the key pair that signs exports.
     Keygen {
         #[command(flatten)]
@@ -425,6 +437,8 @@ fn audit(action: AuditAction) -> ExitCode {
         AuditAction::Export { place, args } => operate(&place, OperatorCommand::AuditExport(args)),
         // A third party has neither configuration nor data.
         AuditAction::VerifyExport { args } => operate_alone(OperatorCommand::AuditVerifyExport(args)),
+        AuditAction::Prove { place, args } => operate(&place, OperatorCommand::AuditProve(*args)),
+        AuditAction::VerifyProof { args } => operate_alone(OperatorCommand::AuditVerifyProof(args)),
         AuditAction::Keygen { args } => operate_alone(OperatorCommand::AuditKeygen(args)),
         AuditAction::Archive { place, args } => operate(&place, OperatorCommand::AuditArchive(args)),
         AuditAction::VerifyArchive { place, args } => operate(&place, OperatorCommand::AuditVerifyArchive(args)),

@@ -311,6 +311,7 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     erase(with("dry_run", json!(false))).expect(409);
     erase(with("server", json!(first))).expect(400);
     erase(with("reason", json!(" "))).expect(400);
+    erase(with("user", json!("adnim"))).expect(404);
     delete(&mut cloud, &second);
     let done = erase(with("dry_run", json!(false))).expect(200).body;
     assert!(done["erasure"]["keys_destroyed"].as_u64().unwrap() >= 3, "{done}");
@@ -347,6 +348,9 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     assert!(code == 0 && text.contains("equal"), "{text}");
     let (code, text) = cloud.command(&arguments);
     assert!(code == 0 && text.contains("nothing was erased"), "{text}");
+    let typo = ["audit", "erase", "--user", "adnim", "--reason", "the rest, too", "--yes"];
+    let (code, text) = cloud.command(&typo);
+    assert!(code == 1 && text.contains("no user or server matches"), "{text}");
     let (_, before) = cloud.command(&["audit", "--kind", "keypair.created"]);
     assert!(before.contains("annas-new-key"));
     let (code, text) = cloud.command(&[&arguments[..], &["--yes"]].concat());

@@ -73,6 +73,33 @@ async fn audit_filters() {
     let host = |host: &str| audited(&store, audit::AuditArgs { host: vec![host.to_owned()], ..none() });
     let (by_name, by_id) = (host("h1").await, host(HOST).await);
     assert!(by_name.contains("host.registered") && by_name == by_id, "{by_name}");
+    // A server and a host: events of both, not of either.
+    let server = || vec![WEB.parse().unwrap()];
+    let of_web = positions(&audited(&store, audit::AuditArgs { server: server(), ..none() }).await);
+    let both = audit::AuditArgs { server: server(), host: vec!["h1".to_owned()], ..none() };
+    let (both, of_host) = (positions(&audited(&store, both).await), positions(&by_name));
+    let expected: Vec<u64> = of_web.iter().copied().filter(|position| of_host.contains(position)).collect();
+    assert!(both == expected && !both.is_empty() && both.len() < of_host.len().min(of_web.len()), "{both:?}");
+}
+
+#[tokio::test]
+async fn audit_refuses_ids_that_the_log_does_not_have() {
+    let store = filled().await;
+    let none = audit::AuditArgs::default;
+    let unknown = "99999999-0000-0000-0000-000000000009";
+    for (args, words) in [
+        (audit::AuditArgs { user: vec!["alcie".into()], ..none() }, "no request of the user alcie"),
+        (audit::AuditArgs { project: vec!["acne".into()], ..none() }, "no request in the project acne"),
+        (audit::AuditArgs { server: vec![unknown.parse().unwrap()], ..none() }, unknown),
+        (audit::AuditArgs { host: vec![unknown.into()], ..none() }, unknown),
+        (audit::AuditArgs { host: vec!["h9".into()], ..none() }, "no host h9"),
+    ] {
+        let refused = audit::run(&args, &*store, NOW, &mut Vec::new()).await.unwrap_err().to_string();
+        assert!(refused.contains(words), "{refused}");
+    }
+    // A user who is known but did nothing of this kind is no mistake.
+    let nothing = audit::AuditArgs { user: vec!["alice".into()], kind: vec!["keypair".into()], ..none() };
+    assert_eq!(audited(&store, nothing).await, "");
 }
 
 const HOST: &str = "33333333-0000-0000-0000-000000000003";

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use chronova::commands::audit::{self, archive, export};
+use chronova::commands::audit::prove::merkle::TreeHead;
+use chronova::commands::audit::{self, archive, export, prove};
 use chronova::commands::{CommandFailure, Exit};
 use chronova_events::envelope::{Cause, Meta, NewEvent, StreamId, Timestamp};
 use chronova_events::ids::{EventId, InstanceId};
@@ -19,6 +20,7 @@ use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, Expected};
 use log::{NOON, WEB, filled};
+use serde_json::Value;
 
 const NOW: Timestamp = Timestamp(NOON + 60_000_000);
 
@@ -217,4 +219,185 @@ async fn an_archive_of_another_version_is_refused() {
     std::fs::write(&manifest, newer).unwrap();
     let refused = archive::manifests(folder.path()).unwrap_err().to_string();
     assert!(refused.contains("of version 2 of the format"), "{refused}");
+}
+
+/// A log of several parts of the tree, and the folder of its side file.
+async fn long_log() -> (Arc<MemoryStore>, tempfile::TempDir) {
+    let store = filled().await;
+    let server = StreamId::new("instance", InstanceId(uuid::Uuid::from_u128(9)));
+    let renamed = |n: u64| InstanceEvent::from(Renamed { name: format!("name-{n}") });
+    let events = (0..2_200).map(|n| NewEvent::new(renamed(n), NOW, &Meta::system("test"))).collect();
+    store.append(&server, Expected::Any, events).await.unwrap();
+    (store, tempfile::tempdir().unwrap())
+}
+
+async fn proved(store: &MemoryStore, folder: &Path, args: &prove::ProveArgs) -> String {
+    let mut out = Vec::new();
+    let cache = folder.join("log.db.tree");
+    assert_eq!(prove::run(args, store, &cache, NOW, &mut out).await.unwrap(), Exit::Yes);
+    text(out)
+}
+
+async fn tree_head(store: &MemoryStore, folder: &Path) -> TreeHead {
+    let mut out = Vec::new();
+    prove::head(store, &folder.join("log.db.tree"), &mut out).await.unwrap();
+    text(out).parse().unwrap()
+}
+
+/// The verdict on a proof, of Chronova and of the script for third parties.
+fn judged(folder: &Path, proof: &str, heads: &[TreeHead], by_script: bool) -> bool {
+    let file = folder.join("proof");
+    std::fs::write(&file, proof).unwrap();
+    let args = prove::ProofVerifyArgs { file: file.clone(), tree_head: heads.to_vec() };
+    let mut out = Vec::new();
+    let valid = prove::verify(&args, &mut out).unwrap() == Exit::Yes;
+    if by_script {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/verify_proof.py");
+        let mut command = Command::new("python3");
+        let run = command.arg(script).arg(&file).args(heads.iter().map(ToString::to_string)).output().unwrap();
+        assert_eq!(run.status.success(), valid, "{}{}", text(out), String::from_utf8_lossy(&run.stderr));
+    }
+    valid
+}
+
+/// The JSON pointers of all values except null. The readable form is left out, which no proof covers.
+fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map.iter().filter(|(key, _)| *key != "event") {
+                leaves(inner, &format!("{at}/{key}"), found);
+            }
+        }
+        Value::Array(items) => {
+            for (n, inner) in items.iter().enumerate() {
+                leaves(inner, &format!("{at}/{n}"), found);
+            }
+        }
+        Value::Null => {}
+        _ => found.push(at.to_owned()),
+    }
+}
+
+/// A proof for each value of `line`, with one bit of this value flipped.
+fn changed(line: &str) -> Vec<(String, String)> {
+    let whole: Value = serde_json::from_str(line).unwrap();
+    let mut pointers = Vec::new();
+    leaves(&whole, "", &mut pointers);
+    let change = |pointer: String| {
+        let mut proof = whole.clone();
+        let value = proof.pointer_mut(&pointer).unwrap();
+        *value = match &*value {
+            Value::Number(number) => Value::from(number.as_i64().unwrap() ^ 1),
+            Value::String(text) => {
+                let mut bytes = text.clone().into_bytes();
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                Value::from(String::from_utf8(bytes).unwrap())
+            }
+            other => panic!("{pointer}: {other}"),
+        };
+        (pointer, proof.to_string())
+    };
+    pointers.into_iter().map(change).collect()
+}
+
+#[tokio::test]
+async fn an_inclusion_proof_is_valid_until_a_value_changes() {
+    let (store, folder) = long_log().await;
+    let folder = folder.path();
+    let head = tree_head(&store, folder).await;
+    assert_eq!(head.size, store.head().0);
+    let position = vec![1, 2, 1_023, 1_024, 1_025, 2_048, 2_049, head.size];
+    let all = proved(&store, folder, &prove::ProveArgs { position, ..Default::default() }).await;
+    assert_eq!(all.lines().count(), 8);
+    assert!(judged(folder, &all, &[head], true));
+    let other = TreeHead { size: head.size - 1, ..head };
+    assert!(!judged(folder, &all, &[other], true), "another tree head is as good");
+    for line in all.lines() {
+        assert!(serde_json::from_str::<Value>(line).unwrap()["path"].as_array().unwrap().len() <= 12, "{line}");
+        assert!(judged(folder, line, &[head], false));
+    }
+    let line = all.lines().nth(3).unwrap();
+    let changes = changed(line);
+    assert!(changes.len() > 25, "{changes:?}");
+    for (at, proof) in changes {
+        assert!(!judged(folder, &proof, &[head], true), "{at}");
+    }
+    assert!(!judged(folder, "", &[head], true), "an empty file is valid");
+    // A proof about an earlier tree.
+    let size = head.size - 7;
+    let args = prove::ProveArgs { position: vec![1_500], tree_size: Some(size), ..Default::default() };
+    let earlier = proved(&store, folder, &args).await;
+    let root = serde_json::from_str::<Value>(&earlier).unwrap()["root"].as_str().unwrap().to_owned();
+    assert!(judged(folder, &earlier, &[format!("{size}:{root}").parse().unwrap()], true));
+}
+
+#[tokio::test]
+async fn a_consistency_proof_is_valid_until_a_value_changes() {
+    let (store, folder) = long_log().await;
+    let folder = folder.path();
+    let new = tree_head(&store, folder).await;
+    for first in [1, 2, 3, 1_023, 1_024, 1_025, 2_048, new.size - 1, new.size] {
+        let args = prove::ProveArgs { from_size: Some(first), to_size: Some(new.size), ..Default::default() };
+        let proof = proved(&store, folder, &args).await;
+        let told: Value = serde_json::from_str(&proof).unwrap();
+        assert!(told["path"].as_array().unwrap().len() <= 13, "{proof}");
+        // The head that an auditor kept when the log had this size.
+        let args = prove::ProveArgs { position: vec![1], tree_size: Some(first), ..Default::default() };
+        let kept: Value = serde_json::from_str(&proved(&store, folder, &args).await).unwrap();
+        let old: TreeHead = format!("{first}:{}", kept["root"].as_str().unwrap()).parse().unwrap();
+        assert!(judged(folder, &proof, &[old, new], true), "{proof}");
+        assert!(first == new.size || !judged(folder, &proof, &[new], true), "the old head need not be known");
+        for (at, proof) in changed(&proof) {
+            assert!(!judged(folder, &proof, &[old, new], first == 1_025), "{first}: {at}");
+        }
+    }
+}
+
+/// Only hashes show that a log has more than what is proved.
+#[tokio::test]
+async fn the_events_of_a_request_are_proved_without_the_others() {
+    let (store, folder) = long_log().await;
+    let folder = folder.path();
+    let head = tree_head(&store, folder).await;
+    let args = prove::ProveArgs { kind: vec!["quota".into()], user: vec!["alice".into()], ..Default::default() };
+    let proof = proved(&store, folder, &args).await;
+    assert!(proof.lines().count() == 1 && proof.contains("quota.reserved"), "{proof}");
+    assert!(judged(folder, &proof, &[head], true));
+    assert!(!proof.contains("instance-") && !proof.contains("host-watch") && proof.len() < 4_000, "{proof}");
+    let cache = folder.join("log.db.tree");
+    for (args, wanted) in [
+        (prove::ProveArgs::default(), "no event matches"),
+        (prove::ProveArgs { position: vec![0], ..Default::default() }, "positions 1 to"),
+        (prove::ProveArgs { position: vec![9_999], ..Default::default() }, "positions 1 to"),
+        (prove::ProveArgs { from_size: Some(0), to_size: Some(3), ..Default::default() }, "sizes are from 1"),
+        (prove::ProveArgs { from_size: Some(4), to_size: Some(3), ..Default::default() }, "not the larger"),
+        (prove::ProveArgs { position: vec![1], tree_size: Some(9_999), ..Default::default() }, "the log has"),
+    ] {
+        let refused = prove::run(&args, &*store, &cache, NOW, &mut Vec::new()).await.unwrap_err().to_string();
+        assert!(refused.contains(wanted), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn the_side_file_of_the_tree_is_a_cache() {
+    let (store, folder) = long_log().await;
+    let folder = folder.path();
+    let (head, cache) = (tree_head(&store, folder).await, folder.join("log.db.tree"));
+    let kept = std::fs::read(&cache).unwrap();
+    assert_eq!(kept.len(), 2 * 96, "two whole parts");
+    assert_eq!(tree_head(&store, folder).await, head, "with the file");
+    for at in (0..kept.len()).step_by(5) {
+        let mut damaged = kept.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&cache, &damaged).unwrap();
+        assert_eq!(tree_head(&store, folder).await, head, "byte {at}");
+        assert_eq!(std::fs::read(&cache).unwrap(), kept, "byte {at}: the file was not mended");
+    }
+    // The file of another log, whose parts have other roots.
+    let (other, elsewhere) = long_log().await;
+    let others = tree_head(&other, elsewhere.path()).await;
+    assert_ne!(others.root, head.root);
+    std::fs::copy(elsewhere.path().join("log.db.tree"), &cache).unwrap();
+    assert_eq!(tree_head(&store, folder).await, head);
 }

@@ -108,6 +108,20 @@ pub(crate) fn client(peer: Option<IpAddr>, headers: &HeaderMap, config: &WebConf
     Some(peer)
 }
 
+/// The prefix length of the IPv6 network that one customer typically has.
+const PREFIX: u8 = 64;
+
+/// The address of an IPv4 client, or the network of an IPv6 client, whose addresses all belong to one customer.
+pub(crate) fn network(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let bits = u128::from(address) >> (128 - PREFIX) << (128 - PREFIX);
+            format!("{}/{PREFIX}", std::net::Ipv6Addr::from(bits))
+        }
+    }
+}
+
 /// Reads an address, with or without a port.
 fn address(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|socket| socket.ip()))

@@ -12,6 +12,7 @@ use chronova_actors::services::external::keystone::{KeptUserToken, SharedUserTok
 use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 
+use crate::access::AccessLog;
 use crate::audit::open_feeds::OpenFeeds;
 use crate::auth::{Authentication, Requester};
 use crate::cluster::seat::ClusterSeat;
@@ -44,6 +45,8 @@ pub struct App {
     pub cluster: Option<ClusterSeat>,
     /// The request rates of projects; `None` without a limit.
     pub(crate) rate_limits: Option<RateLimits>,
+    /// The records of access; `None` in a process that records none.
+    pub(crate) access: Option<Arc<AccessLog>>,
     log: Option<Arc<dyn EventStore>>,
     dispatch: Option<Dispatch>,
     identity: Option<Arc<IdentityService>>,
@@ -76,6 +79,7 @@ impl App {
             consoles,
             cluster: None,
             rate_limits,
+            access: None,
             log: None,
             dispatch: None,
             identity: None,
@@ -92,6 +96,18 @@ impl App {
     pub fn with_operations(mut self, operations: Arc<Operations>) -> Self {
         self.dispatch = Some(Dispatch::new(operations));
         self
+    }
+
+    /// Records refused requests, log-ins, console sessions and reads of secrets.
+    #[must_use]
+    pub fn with_access_log(mut self, access: Arc<AccessLog>) -> Self {
+        self.access = Some(access);
+        self
+    }
+
+    /// The records of access, if the process makes them.
+    pub fn access_log(&self) -> Option<&Arc<AccessLog>> {
+        self.access.as_ref()
     }
 
     /// Serves the log over HTTP.

@@ -15,9 +15,10 @@ use chronova_actors::ports::UserToken;
 use chronova_actors::ports::identity::{
     AccessRule, IdentityProvider, TokenError, TokenOwner, TokenQuestion, TokenScope,
 };
-use chronova_events::envelope::RequestSource;
+use chronova_events::envelope::{Cause, Meta, RequestSource};
 use chronova_events::ids::{DomainId, ProjectId, RequestId, UserId};
 use regex::Regex;
+use uuid::Uuid;
 
 pub use crate::secret::{Secret, SecretHash};
 
@@ -111,6 +112,26 @@ pub struct Requester {
     pub global_request_id: Option<RequestId>,
     /// The client's address and program.
     pub source: Option<Arc<RequestSource>>,
+}
+
+impl Requester {
+    /// The cause of events, with this client.
+    pub(crate) fn meta(&self, source: Option<Arc<RequestSource>>) -> Arc<Meta> {
+        let Caller { user, project, roles, .. } = &self.caller;
+        self.meta_by(Cause::User { user: user.clone(), project: project.clone(), roles: roles.clone(), source })
+    }
+
+    /// The same with a cause other than the caller.
+    pub(crate) fn meta_by(&self, cause: Cause) -> Arc<Meta> {
+        let (request_id, correlation) = (Some(self.request_id.clone()), correlation(&self.request_id));
+        Arc::new(Meta { request_id, correlation, causation: None, cause })
+    }
+}
+
+/// All events of a request share this.
+pub(crate) fn correlation(request: &RequestId) -> Uuid {
+    let uuid = request.as_str().strip_prefix("req-").and_then(|id| Uuid::parse_str(id).ok());
+    uuid.unwrap_or_else(chronova_events::entropy::uuid)
 }
 
 /// The rules for service tokens, from `[keystone_authtoken]`.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use crate::access::budget::AccessRates;
 use crate::auth::ServiceTokenRules;
 use crate::metadata::MetadataConfig;
 use crate::service::Service;
@@ -33,6 +34,8 @@ pub struct WebConfig {
     pub default_floating_pool: String,
     /// `[api] max_limit`: the largest page.
     pub max_limit: u64,
+    /// The records of refused requests, log-ins, console sessions and reads of secrets.
+    pub access: AccessRates,
     /// `[chronova] max_feeds`: live feeds of the log at the same time.
     pub max_feeds: usize,
     /// `[chronova] max_consoles`: consoles that are open at the same time.
@@ -63,6 +66,7 @@ impl Default for WebConfig {
             glance_link_prefix: None,
             default_floating_pool: "nova".to_owned(),
             max_limit: 1000,
+            access: AccessRates::default(),
             max_feeds: 64,
             max_consoles: 256,
             dashboard: true,

@@ -24,9 +24,8 @@ use chronova_events::ids::{HostId, InstanceId, RequestId};
 use chronova_events::instance::{ImageSnapshot, NicInfo};
 use chronova_events::store::EventStore;
 use chronova_projections::history::History;
-use uuid::Uuid;
 
-use crate::auth::Requester;
+use crate::auth::{Requester, correlation};
 use crate::metadata::Guest;
 use crate::policy::Permit;
 
@@ -190,21 +189,5 @@ pub fn meta(permit: &Permit) -> Arc<Meta> {
 }
 
 pub(crate) fn meta_of(requester: &Requester) -> Arc<Meta> {
-    let caller = &requester.caller;
-    Arc::new(Meta {
-        request_id: Some(requester.request_id.clone()),
-        correlation: correlation(&requester.request_id),
-        causation: None,
-        cause: Cause::User {
-            user: caller.user.clone(),
-            project: caller.project.clone(),
-            roles: caller.roles.clone(),
-            source: requester.source.clone(),
-        },
-    })
-}
-
-fn correlation(request: &RequestId) -> Uuid {
-    let uuid = request.as_str().strip_prefix("req-").and_then(|id| Uuid::parse_str(id).ok());
-    uuid.unwrap_or_else(chronova_events::entropy::uuid)
+    requester.meta(requester.source.clone())
 }

@@ -14,6 +14,7 @@ mod discovery;
 mod pattern;
 mod pipeline;
 
+pub mod access;
 pub mod app;
 pub mod as_of;
 pub mod auth;

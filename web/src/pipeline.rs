@@ -56,8 +56,10 @@ pub(crate) struct IncomingRequest {
 pub(crate) struct ResponseFacts {
     pub operation: Option<&'static str>,
     pub version: Option<Microversion>,
-    pub user: Option<String>,
-    pub project: Option<String>,
+    /// `None` before the token is checked.
+    pub requester: Option<Arc<Requester>>,
+    /// Whether the answer has a secret.
+    pub reads_secret: bool,
 }
 
 /// The operations that a path can mean, and the values in the path.
@@ -101,19 +103,28 @@ pub(crate) async fn run(
         Err(_) => RouteAccess::Token,
     };
     let caller = authenticate(app, access, &incoming).await?;
-    if !caller.is_anonymous() {
-        facts.user = Some(caller.user.as_str().to_owned());
-        facts.project = caller.project.as_ref().map(|project| project.as_str().to_owned());
-    }
-    rate_limit(app, &caller)?;
+    let requester = requester(app, caller, &mut incoming);
+    facts.requester = Some(Arc::clone(&requester));
+    let caller = &requester.caller;
+    rate_limit(app, caller)?;
     let legacy = found.as_ref().is_ok_and(|matched| matched.legacy);
     let version = if legacy { microversion::COMPUTE.min } else { microversion::negotiate(service, &incoming.headers)? };
     facts.version = microversion::span(service).filter(|_| !legacy).map(|_| version);
     let matched = found?;
     if let Some(named) = &matched.project {
-        check_project(&caller, named)?;
+        check_project(caller, named)?;
     }
-    call(app, incoming, matched, caller, version, facts).await
+    call(app, incoming, matched, requester, version, facts).await
+}
+
+fn requester(app: &App, caller: Caller, incoming: &mut IncomingRequest) -> Arc<Requester> {
+    let agent = incoming.headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+    Arc::new(Requester {
+        caller,
+        request_id: incoming.request_id.clone(),
+        global_request_id: incoming.global_request_id.take(),
+        source: RequestSource::new(address::client(incoming.remote, &incoming.headers, &app.config), agent),
+    })
 }
 
 /// The answer with a version document. Placement negotiates a version and sends cache headers, as for all its answers
@@ -275,7 +286,7 @@ async fn call(
     app: &Arc<App>,
     incoming: IncomingRequest,
     matched: MatchedPath<'_>,
-    caller: Caller,
+    requester: Arc<Requester>,
     version: Microversion,
     facts: &mut ResponseFacts,
 ) -> Result<Reply, Fault> {
@@ -290,13 +301,7 @@ async fn call(
     if let Some(status) = route.removed {
         return Err(removed(status));
     }
-    let agent = incoming.headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
-    let requester = Arc::new(Requester {
-        caller,
-        request_id: incoming.request_id,
-        global_request_id: incoming.global_request_id,
-        source: RequestSource::new(address::client(incoming.remote, &incoming.headers, &app.config), agent),
-    });
+    facts.reads_secret = route.reads_secret;
     let mut permit = None;
     if service == Service::Placement {
         permit = check_policy(app, service, route, &requester)?;

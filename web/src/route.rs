@@ -155,6 +155,8 @@ pub struct Route {
     pub outside: u16,
     /// Whether the operation takes `?as_of=`.
     pub as_of: bool,
+    /// Whether the answer has a secret, so that auditors get a record of it.
+    pub reads_secret: bool,
     /// Which members of a cluster can answer.
     pub served_by: ServedBy,
     /// A removed operation answers this status and nothing else.
@@ -186,6 +188,7 @@ impl Route {
             query: None,
             outside: 404,
             as_of: false,
+            reads_secret: false,
             served_by: ServedBy::of(method),
             removed: None,
             handler,
@@ -226,6 +229,12 @@ impl Route {
     pub const fn as_of(mut self) -> Self {
         self.as_of = true;
         self
+    }
+
+    /// The answer has a secret. Only the leader answers, because it alone can record that.
+    pub const fn reads_secret(mut self) -> Self {
+        self.reads_secret = true;
+        self.leader()
     }
 
     /// Only the leader of a cluster can answer, although the operation changes nothing.

@@ -9,11 +9,12 @@ use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{KeepAlive, StatusCode};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, HttpServer, dev, web};
-use chronova_events::ids::RequestId;
+use chronova_events::ids::{ProjectId, RequestId};
 use socket2::SockRef;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
+use crate::access::{self, requests::AskedPath};
 use crate::address;
 use crate::app::App;
 use crate::cluster::headers::{self, RequestOrigin};
@@ -259,6 +260,8 @@ pub(crate) async fn handle(
         };
         pipeline::run(&front.app, front.routers, incoming, &mut facts).await
     };
+    let asked = AskedPath { service, method: request.method().as_str(), path: request.path() };
+    access::requests::answered(&front.app, &asked, &facts, &result);
     let mut reply = result.unwrap_or_else(|fault| {
         match &fault.cause {
             Some(cause) if fault.status >= 500 => {
@@ -288,6 +291,7 @@ pub(crate) async fn handle(
 }
 
 fn log(request: &HttpRequest, remote: Option<IpAddr>, facts: &ResponseFacts, status: u16, took: Duration) {
+    let caller = facts.requester.as_ref().map(|requester| &requester.caller).filter(|caller| !caller.is_anonymous());
     tracing::info!(
         target: "chronova_web::access",
         method = request.method().as_str(),
@@ -295,8 +299,8 @@ fn log(request: &HttpRequest, remote: Option<IpAddr>, facts: &ResponseFacts, sta
         status,
         operation = facts.operation.unwrap_or("none"),
         version = facts.version.map(tracing::field::display),
-        user = facts.user.as_deref(),
-        project = facts.project.as_deref(),
+        user = caller.map(|caller| caller.user.as_str()),
+        project = caller.and_then(|caller| caller.project.as_ref()).map(ProjectId::as_str),
         remote = remote.map(tracing::field::display),
         micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         "answered"

@@ -49,8 +49,9 @@ pub struct ErasurePlan {
 }
 
 impl ErasurePlan {
-    /// Makes the plan from the read models, and changes nothing.
-    pub fn of(views: &Views, whose: ErasureTarget) -> Self {
+    /// Makes the plan from the read models and the keys, and changes nothing. A user without an account, servers and
+    /// personal data is unknown.
+    fn of(views: &Views, keys: Option<&KeyRing>, whose: ErasureTarget) -> Self {
         let user = match &whose {
             ErasureTarget::User(user) => Some(user.clone()),
             ErasureTarget::Server(_) | ErasureTarget::Project(_) => None,
@@ -68,6 +69,8 @@ impl ErasurePlan {
             });
             all.collect()
         });
+        let has_data = |user: &UserId| keys.is_none_or(|keys| keys.knows(&DataSubject::User(user.clone())));
+        let user = user.filter(|user| user_exists || !found.is_empty() || has_data(user));
         let alive = found.iter().filter(|(_, alive)| *alive).map(|(id, _)| *id).collect();
         Self { whose, user, user_exists, servers: found.into_iter().map(|(id, _)| id).collect(), alive }
     }
@@ -114,6 +117,11 @@ impl Eraser {
         history: Option<Arc<History>>,
     ) -> Self {
         Self { store, gateway, views, history }
+    }
+
+    /// The data that an erasure would remove now.
+    pub fn plan(&self, whose: ErasureTarget) -> ErasurePlan {
+        ErasurePlan::of(&self.views, self.store.keys().map(|keys| &**keys), whose)
     }
 
     /// Erases the data of `plan`. Returns when none of the data can be read any more.

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{DataSubject, ERASED};
+use crate::access::AccessEvent;
 use crate::envelope::StreamId;
 use crate::identity::{IdentityEvent, UserAttributes};
 use crate::ids::InstanceId;
@@ -38,10 +39,19 @@ pub const PERSONAL: &[(&str, &[&str])] = &[
     ("keypair.deleted", &["name"]),
     ("identity.user_created", &["attributes.name", "attributes.extra"]),
     ("identity.user_described", &["attributes.name", "attributes.extra"]),
+    ("access.request_refused", &["client.address", "client.agent", "reason"]),
+    ("access.logged_in", CLIENT),
+    ("access.login_failed", CLIENT),
+    ("access.token_issued", CLIENT),
+    ("access.console_opened", CLIENT),
+    ("access.secret_read", CLIENT),
     // If a port was created for a server, its `dns_name` is the server's host name.
     ("network.port_created", &["settings.dns_name"]),
     ("network.port_settings_replaced", &["settings.dns_name"]),
 ];
+
+/// The client of a record of access, if the record has a user.
+const CLIENT: &[&str] = &["client.address", "client.agent"];
 
 /// Visits the personal fields of an event.
 pub(crate) trait FieldVisitor {
@@ -77,6 +87,7 @@ pub fn subject(stream: &StreamId, event: &Event) -> Option<DataSubject> {
             IdentityEvent::UserDescribed(described) => Some(DataSubject::User(described.user.clone())),
             _ => None,
         },
+        Event::AccessEvent(event) => event.user().cloned().map(DataSubject::User),
         Event::NetworkEvent(NetworkEvent::PortCreated(created)) => host_of(created.made_for, &created.settings),
         Event::NetworkEvent(NetworkEvent::PortSettingsReplaced(new)) => host_of(new.made_for, &new.settings),
         _ => None,
@@ -103,6 +114,7 @@ pub(crate) fn visit(event: &mut Event, visitor: &mut dyn FieldVisitor) {
             let erased = erased_user(described.user.as_str());
             user_attributes(&mut described.attributes, &erased, visitor);
         }
+        Event::AccessEvent(event) => access(event, visitor),
         Event::NetworkEvent(NetworkEvent::PortCreated(created)) => {
             port_settings(created.made_for, &mut created.settings, visitor);
         }
@@ -162,6 +174,16 @@ fn rebuild_requested(request: &mut RebuildRequested, visitor: &mut dyn FieldVisi
 fn port_settings(made_for: Option<InstanceId>, settings: &mut PortSettings, visitor: &mut dyn FieldVisitor) {
     if host_of(made_for, settings).is_some() {
         visitor.text("settings.dns_name", &mut settings.dns_name, ERASED);
+    }
+}
+
+fn access(event: &mut AccessEvent, visitor: &mut dyn FieldVisitor) {
+    if let Some(client) = event.sealed_client() {
+        visitor.optional("client.address", &mut client.address);
+        visitor.optional("client.agent", &mut client.agent);
+    }
+    if let AccessEvent::RequestRefused(refused) = event {
+        visitor.text("reason", &mut refused.reason, ERASED);
     }
 }
 

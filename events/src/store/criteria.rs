@@ -9,8 +9,10 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{EventStore, StoreError};
+use crate::access::AccessEvent;
 use crate::envelope::{Cause, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::ids::{HostId, InstanceId, ProjectId, RequestId};
+use crate::registry::NounEvent as _;
 use crate::sealed;
 
 /// The number of events per scan in back ends that cannot search.
@@ -29,13 +31,17 @@ pub struct Criteria {
     pub projects: Vec<String>,
     /// Ids of the requests that caused the event, with or without `req-`.
     pub request_ids: Vec<String>,
+    /// Addresses of the clients that sent the requests. A sealed address is found while its key exists.
+    pub addresses: Vec<String>,
     /// The earliest time of recording.
     pub since: Option<Timestamp>,
     /// The time of recording must be before this.
     pub until: Option<Timestamp>,
-    /// Ids of servers and hosts that the event concerns, in any stream.
-    pub things: Vec<Uuid>,
-    /// The requests that caused events of the servers in `things`. [`Criteria::learn`] fills this in.
+    /// Ids of servers that the event concerns, in any stream.
+    pub servers: Vec<Uuid>,
+    /// Ids of hosts that the event concerns, in any stream.
+    pub hosts: Vec<Uuid>,
+    /// The requests that caused events of `servers`. [`Criteria::learn`] fills this in.
     pub correlations: BTreeSet<Uuid>,
 }
 
@@ -50,12 +56,12 @@ pub struct EventSearchResult {
 
 impl Criteria {
     pub fn server(mut self, server: InstanceId) -> Self {
-        self.things.push(server.0);
+        self.servers.push(server.0);
         self
     }
 
     pub fn host(mut self, host: HostId) -> Self {
-        self.things.push(host.0);
+        self.hosts.push(host.0);
         self
     }
 
@@ -63,8 +69,8 @@ impl Criteria {
     /// processes) are found, even if they do not name the server.
     pub async fn learn(&mut self, store: &dyn EventStore) -> Result<(), StoreError> {
         const PAGE: usize = 1_024;
-        for thing in self.things.clone() {
-            let stream = StreamId::new("instance", thing);
+        for server in self.servers.clone() {
+            let stream = StreamId::new("instance", server);
             let mut at = Revision::NONE;
             loop {
                 let page = store.read_stream(&stream, at, PAGE).await?;
@@ -80,7 +86,8 @@ impl Criteria {
 
     /// Does the same as [`Criteria::learn`] for one event of a live subscription.
     pub fn learn_from(&mut self, recorded: &Recorded) {
-        if !self.things.is_empty() && recorded.stream.category() == "instance" && self.is_a_stream_of(recorded) {
+        let known = || is_stream_of(&self.servers, recorded);
+        if !self.servers.is_empty() && recorded.stream.category() == "instance" && known() {
             self.correlations.insert(recorded.meta.correlation);
         }
     }
@@ -99,9 +106,13 @@ impl Criteria {
             && any(&self.request_ids, |wanted| {
                 request.is_some_and(|id| id == wanted || id.strip_prefix("req-") == Some(wanted))
             })
+            && any(&self.addresses, |wanted| address(recorded).as_deref() == Some(wanted))
             && self.since.is_none_or(|since| recorded.recorded_at >= since)
             && self.until.is_none_or(|until| recorded.recorded_at < until)
-            && (self.things.is_empty() || self.concerns(recorded))
+            && (self.servers.is_empty()
+                || self.correlations.contains(&meta.correlation)
+                || concerns(&self.servers, recorded))
+            && (self.hosts.is_empty() || concerns(&self.hosts, recorded))
     }
 
     /// The matching events of `page`. `page` has all events that follow `after`.
@@ -114,17 +125,26 @@ impl Criteria {
         }
         EventSearchResult { events, until }
     }
+}
 
-    fn concerns(&self, recorded: &Recorded) -> bool {
-        self.correlations.contains(&recorded.meta.correlation)
-            || self.is_a_stream_of(recorded)
-            || self.things.iter().any(|thing| mentions(recorded, *thing))
-    }
+/// Whether the event is in a stream of one of `things`, or names one.
+fn concerns(things: &[Uuid], recorded: &Recorded) -> bool {
+    is_stream_of(things, recorded) || things.iter().any(|thing| mentions(recorded, *thing))
+}
 
-    fn is_a_stream_of(&self, recorded: &Recorded) -> bool {
-        let key = recorded.stream.key().parse::<Uuid>().ok();
-        key.is_some_and(|key| self.things.contains(&key))
+fn is_stream_of(things: &[Uuid], recorded: &Recorded) -> bool {
+    recorded.stream.key().parse::<Uuid>().is_ok_and(|key| things.contains(&key))
+}
+
+/// The address of the client: in the envelope, or in the payload of a record of access.
+fn address(recorded: &Recorded) -> Option<String> {
+    if let Cause::User { source: Some(source), .. } = &recorded.meta.cause {
+        return source.address.clone();
     }
+    if recorded.stream.category() != AccessEvent::NOUN {
+        return None;
+    }
+    AccessEvent::of(recorded.event().ok()?)?.client()?.address.clone()
 }
 
 fn any(wanted: &[String], test: impl Fn(&str) -> bool) -> bool {

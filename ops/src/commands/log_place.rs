@@ -29,6 +29,11 @@ impl DataDir {
         self.0.join("log.db.keys")
     }
 
+    /// The roots of the parts of the Merkle tree over the log.
+    pub fn tree(&self) -> PathBuf {
+        self.0.join("log.db.tree")
+    }
+
     /// The archive of the log, unless another folder is named.
     pub fn archive(&self) -> PathBuf {
         self.0.join("archive")

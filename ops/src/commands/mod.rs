@@ -52,6 +52,8 @@ pub enum OperatorCommand {
     AuditErase(audit::erase::EraseArgs),
     AuditExport(audit::export::ExportArgs),
     AuditVerifyExport(audit::export::ExportVerifyArgs),
+    AuditProve(audit::prove::ProveArgs),
+    AuditVerifyProof(audit::prove::ProofVerifyArgs),
     AuditKeygen(audit::export::keys::ExportKeysArgs),
     LogCopy(log_copy::LogCopyArgs),
     AuditArchive(audit::archive::ArchiveArgs),
@@ -101,6 +103,10 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
         OperatorCommand::Cluster(command) => cluster::run(&command, place.in_database("cluster")?, out).await,
         OperatorCommand::AuditExport(args) => audit::export::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::AuditVerifyExport(args) => audit::export::verify(&args, out),
+        OperatorCommand::AuditProve(args) => {
+            audit::prove::run(&args, &*place.read().await?, &data.tree(), now, out).await
+        }
+        OperatorCommand::AuditVerifyProof(args) => audit::prove::verify(&args, out),
         OperatorCommand::AuditKeygen(args) => audit::export::keys::run(&args, out),
         OperatorCommand::AuditArchive(args) => {
             let folder = args.out.clone().unwrap_or_else(|| data.archive());
@@ -130,6 +136,7 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             log_copy::run(&args, place.in_database("log copy")?, &data.keys(), out).await?;
             Ok(Exit::Yes)
         }
+        OperatorCommand::Head(args) if args.tree => audit::prove::head(&*place.read().await?, &data.tree(), out).await,
         OperatorCommand::Head(args) => verify::head(&args, &*place.read().await?, out).await,
         OperatorCommand::Schedule(asked) => {
             let (args, rules) = *asked;

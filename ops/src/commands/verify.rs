@@ -46,6 +46,9 @@ pub struct HeadArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Print SIZE:ROOT of the Merkle tree over the log, for `chronova audit prove`
+    #[arg(long, conflicts_with = "json")]
+    pub tree: bool,
 }
 
 /// Prints the newest position and its hash.

@@ -19,6 +19,7 @@ use chronova_hypervisor::driver::Driver;
 use chronova_projections::progress::WorkRegistry;
 use chronova_projections::views::Views;
 use chronova_web::App;
+use chronova_web::access::AccessLog;
 use chronova_web::auth::Authentication;
 use chronova_web::cluster::seat::ClusterSeat;
 use chronova_web::compute::{ComputeConfig, ComputeState};
@@ -47,6 +48,8 @@ use crate::config::targets::Targets;
 
 /// The interval of the log lines of a member that waits for its read models before it leads.
 const FOLDS: Duration = Duration::from_secs(2);
+/// How long the end of the process waits for the last records of access.
+const FLUSH: Duration = Duration::from_secs(5);
 
 /// Everything that `serve` runs.
 pub(super) struct ControlPlane {
@@ -83,7 +86,8 @@ impl ControlPlane {
         let Some(cluster) = cluster else {
             let member = Member::start_with_checkpoints(log, clock, checkpoints);
             let (leader, services) = lead(config, targets.clone(), &member).await?;
-            let app = app(config, &targets, &member, ServingParts::leading(&leader, services), &event_log, None)?;
+            let parts = ServingParts::leading(&leader, services, &member, &targets);
+            let app = app(config, &targets, &member, parts, &event_log, None)?;
             let log_server = super::eventstoredb::open(config, event_log.store()).await?;
             return Ok(Self { app, member, targets, leader: Some(leader), event_log, log_server });
         };
@@ -102,7 +106,7 @@ impl ControlPlane {
         }
         self.member.keep_checkpoints();
         let (leader, services) = lead(config, self.targets.clone(), &self.member).await?;
-        let parts = ServingParts::leading(&leader, services);
+        let parts = ServingParts::leading(&leader, services, &self.member, &self.targets);
         // Open feeds read the follower's parts, so they end here. When a client connects again, its feed reads the
         // leader's parts.
         self.app.feeds.close();
@@ -116,6 +120,10 @@ impl ControlPlane {
     pub(super) async fn close(self) {
         if let Some(server) = self.log_server {
             server.stop().await;
+        }
+        if let Some(access) = self.app.access_log() {
+            // A log that cannot be written must not delay the end.
+            let _ = tokio::time::timeout(FLUSH, access.flush()).await;
         }
         if let Some(leader) = self.leader {
             leader.stop().await;
@@ -175,22 +183,26 @@ async fn lead(config: &Config, mut targets: Targets, member: &Member) -> Result<
 
 /// The parts of the APIs that depend on the member's role.
 struct ServingParts {
+    /// `None` on a member that follows, which may not append.
+    access: Option<Arc<AccessLog>>,
     operations: Arc<Operations>,
     reconcilers: Vec<Arc<ReconcilerTally>>,
     services: OpenedServices,
 }
 
 impl ServingParts {
-    fn leading(leader: &Leader, services: OpenedServices) -> Self {
+    fn leading(leader: &Leader, services: OpenedServices, member: &Member, targets: &Targets) -> Self {
         let (operations, reconcilers) = (Arc::clone(leader.operations()), leader.reconcilers().to_vec());
-        Self { operations, reconcilers, services }
+        let start = |rates| AccessLog::start(Arc::clone(&member.log), Arc::new(SystemClock), rates);
+        let access = Some(targets.web.access).filter(|rates| rates.on).map(start);
+        Self { access, operations, reconcilers, services }
     }
 
     fn following(config: &Config, targets: &Targets, member: &Member) -> Result<Self> {
         let follower = Follower::of(member);
         let services = OpenedServices::open(config, targets, member, follower.gateway())?;
         let operations = follower.operations(services.ports(), targets.runtime.clone());
-        Ok(Self { operations, reconcilers: Vec::new(), services })
+        Ok(Self { access: None, operations, reconcilers: Vec::new(), services })
     }
 }
 
@@ -256,7 +268,7 @@ fn app(
 ) -> Result<AppState> {
     let web: WebConfig = targets.web.clone();
     let metrics = HttpMetrics::new(metrics(member, &parts, seat.as_ref())?)?;
-    let ServingParts { operations, services, .. } = parts;
+    let ServingParts { access, operations, services, .. } = parts;
     let OpenedServices { identity, networks, images, volumes, keys } = services;
     let has_certificates = keys.certificates().is_some();
     let policy = Enforcer::load(&web.policy).context("cannot use the policy")?;
@@ -272,6 +284,9 @@ fn app(
     app.health = std::mem::take(&mut app.health)
         .with("event log", Arc::new(move || written.health().map_err(|failure| failure.to_string())))
         .with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)));
+    if let Some(access) = access {
+        app = app.with_access_log(access);
+    }
     if let Some(seat) = seat {
         let role = seat.role();
         app.health = app.health.telling("role", Arc::new(move || json!(role)));

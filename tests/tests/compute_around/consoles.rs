@@ -4,11 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use actix_web::dev::ServerHandle;
+use chronova_events::access::{AccessClient, AccessEvent};
+use chronova_events::clock::SystemClock;
 use chronova_events::console::MAX_TOKENS;
-use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::envelope::{Cause, Position, Recorded, Timestamp};
+use chronova_events::registry::NounEvent as _;
 use chronova_events::store::EventStore;
 use chronova_tests::compute_api::{ADMIN, Api};
 use chronova_tests::world::World;
+use chronova_web::access::AccessLog;
 use chronova_web::app::App;
 use chronova_web::auth::Authentication;
 use chronova_web::compute::{ComputeConfig, ComputeState};
@@ -142,7 +146,9 @@ fn with_all_kinds(api: Api) -> Api {
     let (config, operations) = (WebConfig::default(), Arc::clone(api.life.operations()));
     let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
     let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
+    let access = AccessLog::start(Arc::clone(&api.world.log) as _, Arc::new(SystemClock), config.access);
     let mut app = App::new(config, policy, Authentication::NoAuth, metrics).with_operations(operations);
+    app = app.with_access_log(access);
     let serial_url = "ws://cloud:8774/console".to_owned();
     let consoles = ConsoleConfig { spice: true, serial: true, serial_url, ..ConsoleConfig::default() };
     app.compute = ComputeState::new(ComputeConfig { consoles, ..ComputeConfig::default() });
@@ -435,5 +441,94 @@ async fn the_tokens_of_a_server_are_bounded() {
         assert_eq!(status(token).await, if nth < 3 { 404 } else { 200 }, "token {nth}");
     }
     assert_eq!(status(&beside).await, 200, "another server's token ended");
+    api.stop().await;
+}
+
+/// The records of access in the log, of which there are at least `least`.
+async fn records(api: &Api, least: usize) -> Vec<Arc<Recorded>> {
+    loop {
+        api.app.access_log().unwrap().flush().await;
+        let all = api.world.log.read_all(Position::START, usize::MAX).await.unwrap();
+        let found: Vec<_> = all.into_iter().filter(|recorded| recorded.stream.category() == "access").collect();
+        if found.len() >= least {
+            return found;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn kinds(records: &[Arc<Recorded>]) -> Vec<&str> {
+    records.iter().map(|recorded| &*recorded.kind).collect()
+}
+
+/// The session is recorded in the name of the user who got the token, and with the address of the client that used it.
+#[actix_rt::test]
+async fn the_sessions_of_a_console_and_reads_of_its_token_are_recorded() {
+    let api = with_all_kinds(Api::start().await);
+    let server = api.server(USER, Api::wish("web")).await;
+    let (address, handle) = listening(&api);
+    let made = open(&api, &server, "2.6", "serial", "serial").await;
+    let url = made.body["remote_console"]["url"].as_str().unwrap().to_owned();
+    let token = url.split_once("?token=").unwrap().1;
+    let (status, viewer) = Viewer::ask(address, &format!("?token={token}"), None).await;
+    assert_eq!(status, 101);
+    let opened = records(&api, 1).await;
+    assert_eq!(kinds(&opened), ["access.console_opened"]);
+    drop(viewer);
+    let closed = records(&api, 2).await;
+    assert_eq!(kinds(&closed), ["access.console_opened", "access.console_closed"]);
+    let Some(AccessEvent::ConsoleOpened(session)) = AccessEvent::of(opened[0].event().unwrap()) else { panic!() };
+    let user = USER.split(':').next().unwrap();
+    assert_eq!(session.user.as_ref().map(|user| user.as_str()), Some(user));
+    assert_eq!(session.server.to_string(), server);
+    assert_eq!(session.client, AccessClient { address: Some("127.0.0.1".into()), agent: None });
+    let all = api.world.log.read_all(Position::START, usize::MAX).await.unwrap();
+    let authorized = all.iter().find(|recorded| &*recorded.kind == "console.authorized").unwrap();
+    assert_eq!(
+        (opened[0].meta.causation, &opened[0].meta.request_id),
+        (Some(authorized.id), &authorized.meta.request_id)
+    );
+    assert!(matches!(&opened[0].meta.cause, Cause::User { user: by, .. } if by.as_str() == user));
+
+    api.get(&format!("/os-console-auth-tokens/{token}"), "2.31").await;
+    api.get("/servers", "2.1").await;
+    let read = records(&api, 3).await;
+    assert_eq!(
+        kinds(&read[2..]),
+        ["access.secret_read"],
+        "an answer without a secret is recorded, or one with it is not"
+    );
+    handle.stop(true).await;
+    api.stop().await;
+}
+
+/// A 404 hides a server of another project; a 404 for a server that nobody has is no refusal.
+#[actix_rt::test]
+async fn hidden_servers_and_conflicts_are_refusals_and_misses_are_none() {
+    let api = with_all_kinds(Api::start().await);
+    let server = api.server(USER, Api::wish("web")).await;
+    let none = "11111111-2222-3333-4444-555555555555";
+    for path in [format!("/servers/{none}"), "/servers/a-name".to_owned()] {
+        is(&api.call("GET", &path, "2.1", USER, None).await, 404, "could not be found");
+    }
+    is(&api.call("DELETE", &format!("/servers/{server}"), "2.1", "eve:other", None).await, 404, "could not be found");
+    let resume = Some(json!({"resume": null}));
+    is(&api.call("POST", &format!("/servers/{server}/action"), "2.1", USER, resume).await, 409, "vm_state");
+    let refused = records(&api, 2).await;
+    assert_eq!(kinds(&refused), ["access.request_refused", "access.request_refused"]);
+    let refusals = refused.iter().filter_map(|recorded| match AccessEvent::of(recorded.event().unwrap()) {
+        Some(AccessEvent::RequestRefused(refused)) => Some(refused),
+        _ => None,
+    });
+    let mut told: Vec<_> = refusals.map(|one| (one.user.to_string(), one.operation.as_str(), one.status)).collect();
+    told.sort();
+    let user = USER.split(':').next().unwrap().to_owned();
+    let mut expected = [("eve".to_owned(), "servers.delete", 404), (user, "suspend_server.resume", 409)];
+    expected.sort();
+    assert_eq!(told, expected);
+    for recorded in &refused {
+        let Some(AccessEvent::RequestRefused(one)) = AccessEvent::of(recorded.event().unwrap()) else { panic!() };
+        assert_eq!(one.ids.iter().map(ToString::to_string).collect::<Vec<_>>(), [server.as_str()]);
+    }
     api.stop().await;
 }

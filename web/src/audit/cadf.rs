@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
+use chronova_events::access::{AccessClient, AccessEvent};
 use chronova_events::envelope::{Cause, Recorded, RequestSource};
 use chronova_events::instance::{InstanceEvent, PowerAction};
 use chronova_events::process::{ProcessEvent, ProcessOutcome};
-use chronova_events::registry::Event;
+use chronova_events::registry::{Event, NounEvent as _};
 use serde_json::{Value, json};
 
 /// The five CADF fields of one event.
@@ -52,7 +53,7 @@ impl CadfEvent {
     pub fn of(recorded: &Recorded, event: &Event, payload: &Value) -> Self {
         let (action, outcome) = action_and_outcome(&recorded.kind, event);
         Self {
-            initiator: CadfInitiator::of(&recorded.meta.cause),
+            initiator: CadfInitiator::of(&recorded.meta.cause, event),
             action,
             target: target(recorded, payload),
             outcome,
@@ -88,7 +89,7 @@ impl CadfEvent {
 }
 
 impl CadfInitiator {
-    fn of(cause: &Cause) -> Self {
+    fn of(cause: &Cause, event: &Event) -> Self {
         let (type_uri, id, project) = match cause {
             Cause::User { user, project, .. } => {
                 ("service/security/account/user", user.to_string(), project.as_ref().map(ToString::to_string))
@@ -97,18 +98,24 @@ impl CadfInitiator {
             Cause::System { part } => ("service/compute", part.clone(), None),
         };
         let source = match cause {
-            Cause::User { source, .. } => source.clone(),
-            Cause::Process { .. } | Cause::System { .. } => None,
+            Cause::User { source: Some(source), .. } => Some(Arc::clone(source)),
+            _ => AccessEvent::of(event).and_then(client),
         };
         Self { resource: CadfResource { type_uri, id }, project, source }
     }
+}
+
+/// The client of a record of access, which its payload has.
+fn client(event: &AccessEvent) -> Option<Arc<RequestSource>> {
+    let AccessClient { address, agent } = event.client()?.clone();
+    (address.is_some() || agent.is_some()).then(|| Arc::new(RequestSource { address, agent }))
 }
 
 impl CadfReason {
     fn of(payload: &Value) -> Option<Self> {
         let fault = &payload["fault"];
         let text = fault["message"].as_str().or_else(|| payload["reason"].as_str())?;
-        Some(Self { code: fault["code"].as_u64(), text: text.to_owned() })
+        Some(Self { code: fault["code"].as_u64().or_else(|| payload["status"].as_u64()), text: text.to_owned() })
     }
 }
 
@@ -130,6 +137,14 @@ const ACTIONS_BY_KIND: &[(&str, &str)] = &[
     ("revoked", "revoke"),
     ("granted", "allow"),
     ("power_observed", "monitor"),
+    ("request_refused", "deny"),
+    ("logged_in", "authenticate"),
+    ("login_failed", "authenticate"),
+    ("token_issued", "authenticate"),
+    ("console_opened", "start"),
+    ("console_closed", "stop"),
+    ("secret_read", "read"),
+    ("records_left_out", "notify"),
     ("personal_erased", "delete"),
     ("erased", "delete"),
 ];
@@ -142,7 +157,7 @@ fn action_and_outcome(kind: &str, event: &Event) -> (&'static str, &'static str)
             ProcessOutcome::Succeeded => "success",
             ProcessOutcome::Failed | ProcessOutcome::CalledOff => "failure",
         },
-        _ if last.ends_with("failed") || last.ends_with("stuck") => "failure",
+        _ if last.ends_with("failed") || last == "request_refused" || last.ends_with("stuck") => "failure",
         _ if last.ends_with("requested") || kind == "process.started" => "pending",
         _ => "success",
     };
@@ -192,6 +207,7 @@ fn action_by_ending(last: &str) -> &'static str {
 
 /// CADF resource types, by the first word of the event kind.
 const TYPES: &[(&str, &str)] = &[
+    ("access", "service/security"),
     ("console", "service/compute/console"),
     ("erasure", "data/security/erasure"),
     ("external", "data/external"),

@@ -69,7 +69,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let ErasureBody { erasure: request } = serde_json::from_value(ctx.body.clone())
         .map_err(|error| Fault::bad_request(format!("The body is not a valid request for an erasure: {error}.")))?;
     let eraser = eraser(&ctx)?;
-    let plan = plan(&ctx, &request)?;
+    let plan = plan(&eraser, &request)?;
     let mut shown = show_plan(&plan);
     let dry_run = request.dry_run;
     if !dry_run {
@@ -80,8 +80,8 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"erasure": shown, "dry_run": dry_run})))
 }
 
-fn plan(ctx: &Ctx, request: &ErasureRequest) -> Result<ErasurePlan, Fault> {
-    let plan = ErasurePlan::of(&ctx.queries()?.views, request.whose()?);
+fn plan(eraser: &Eraser, request: &ErasureRequest) -> Result<ErasurePlan, Fault> {
+    let plan = eraser.plan(request.whose()?);
     match plan.is_empty() {
         true => Err(Fault::not_found("There is nothing to erase: no user or server matches.")),
         false => Ok(plan),

@@ -10,14 +10,14 @@ use uuid::Uuid;
 use crate::fault::Fault;
 use crate::query::Query;
 
-/// Parameters that the listing takes. Any other is refused, because ignoring a misspelt filter would show more events
-/// than the client wants.
-const KNOWN: [&str; 14] = [
+/// Parameters that the listing takes. Any other is refused, because ignoring a misspelt filter would show all events.
+const KNOWN: [&str; 15] = [
     "stream",
     "kind",
     "user",
     "project",
     "request_id",
+    "address",
     "server",
     "host",
     "since",
@@ -56,8 +56,9 @@ impl AuditQuery {
             }
         }
         let all = |key| query.all(key).map(str::to_owned).collect::<Vec<_>>();
-        let things = ["server", "host"].into_iter().flat_map(|key| all(key).into_iter().map(move |value| (key, value)));
-        let things = things.map(|(key, value)| ids(key, &value, &named)).collect::<Result<Vec<_>, _>>()?.concat();
+        let things = |key| -> Result<Vec<Uuid>, Fault> {
+            Ok(query.all(key).map(|value| ids(key, value, &named)).collect::<Result<Vec<_>, _>>()?.concat())
+        };
         let criteria = Criteria {
             streams: all("stream"),
             kinds: all("kind"),
@@ -66,7 +67,9 @@ impl AuditQuery {
             request_ids: all("request_id"),
             since: time(query, "since")?,
             until: time(query, "until")?,
-            things,
+            addresses: all("address"),
+            servers: things("server")?,
+            hosts: things("host")?,
             ..Criteria::default()
         };
         let after = number(query, "after")?.map_or(Position::START, Position);
@@ -139,13 +142,17 @@ mod tests {
         let asked = parse(&format!("kind=instance&kind=*_failed&server={server}&since=2026-01-31T12:00:00Z&after=9"));
         let AuditQuery { criteria, after, up_to } = asked.unwrap();
         assert_eq!(criteria.kinds, ["instance", "*_failed"]);
-        assert_eq!((criteria.things, after, up_to), (vec![server], Position(9), Position(u64::MAX)));
+        assert_eq!((criteria.servers, after, up_to), (vec![server], Position(9), Position(u64::MAX)));
         assert_eq!(criteria.since, Some(Timestamp(1_769_860_800_000_000)));
         assert!(parse("knd=x").unwrap_err().contains("\"knd\" is unknown"));
-        for (text, ids) in [("server=web-1", vec![8]), ("host=h1&server=web-1", vec![8, 8]), ("host=twice", vec![8, 9])]
-        {
-            let things: Vec<u128> = parse(text).unwrap().criteria.things.iter().map(Uuid::as_u128).collect();
-            assert_eq!(things, ids, "{text}");
+        for (text, servers, hosts) in [
+            ("server=web-1", vec![8], vec![]),
+            ("host=h1&server=web-1", vec![8], vec![8]),
+            ("host=twice", vec![], vec![8, 9]),
+        ] {
+            let criteria = parse(text).unwrap().criteria;
+            let numbers = |ids: &[Uuid]| ids.iter().map(Uuid::as_u128).collect::<Vec<_>>();
+            assert_eq!((numbers(&criteria.servers), numbers(&criteria.hosts)), (servers, hosts), "{text}");
         }
         assert!(parse("host=web-1").unwrap_err().contains("No host has the name \"web-1\""));
         assert!(parse("server=twice").unwrap_err().contains("2 servers have the name \"twice\""));

@@ -50,6 +50,7 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:os-remote-consoles")
         .body(bodies::remote_consoles_create_body),
     get("console_auth_tokens.show", "/os-console-auth-tokens/{id}", handler!(show))
+        .reads_secret()
         .policy("os_compute_api:os-console-auth-tokens")
         .query(bodies::console_auth_tokens_show_query),
 ];

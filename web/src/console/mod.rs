@@ -20,11 +20,12 @@ mod open_consoles;
 mod pages;
 mod relay;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, USER_AGENT};
 use actix_web::{HttpRequest, HttpResponse, web};
 use chronova_actors::hosts::readings::HostReadings;
 use chronova_events::console::ConsoleAuthorized;
@@ -37,9 +38,11 @@ use tokio::time::timeout;
 pub use self::config::ConsoleConfig;
 use self::limits::{ConsoleSlot, NoConsoleSlot};
 pub use self::open_consoles::OpenConsoles;
+use crate::access::{self, consoles::ConsoleSession};
 use crate::address;
 use crate::app::App;
 use crate::cluster::seat::ClusterSeat;
+use crate::config::WebConfig;
 use crate::fault::Fault;
 use crate::query::Query;
 use crate::secret::Secret;
@@ -108,14 +111,14 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, path: &str, pa
         return pages::answer(&app.compute.config.consoles.pages, file, request).await;
     }
     match open(app, request).await {
-        Ok((accept, place, line)) => {
+        Ok((accept, held, line)) => {
             let mut response = HttpResponse::build(StatusCode::SWITCHING_PROTOCOLS);
             response.upgrade("websocket").insert_header(("Sec-WebSocket-Accept", accept));
             // Viewers request `binary`. Only browsers that no longer exist need `base64`.
             if names(request.headers(), "Sec-WebSocket-Protocol").any(|name| name == "binary") {
                 response.insert_header(("Sec-WebSocket-Protocol", "binary"));
             }
-            response.streaming(relay::start(payload, line, place, app.consoles.closing.subscribe()))
+            response.streaming(relay::start(payload, line, held, app.consoles.closing.subscribe()))
         }
         Err(refusal) => {
             tracing::info!(remote = ?request.peer_addr(), reason = %refusal, "refused a console");
@@ -128,8 +131,11 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, path: &str, pa
     }
 }
 
-/// Checks a request. Returns the handshake's answer, the counted slot and the console.
-async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsoleSlot, SerialLine), ConsoleRefusal> {
+/// The counted slot and the record of a console, which it holds until it ends.
+type HeldConsole = (ConsoleSlot, Option<ConsoleSession>);
+
+/// Checks a request. Returns the handshake's answer, what the console holds, and the console.
+async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, HeldConsole, SerialLine), ConsoleRefusal> {
     let accept = handshake(request).ok_or(ConsoleRefusal::NoWebSocket)?;
     if matches!(app.cluster, Some(ClusterSeat::Follows(_))) {
         return Err(ConsoleRefusal::Follows);
@@ -148,7 +154,14 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsoleS
     let host = server.placement.as_ref().and_then(|placed| queries.host(placed.host)).ok_or(ConsoleRefusal::Moved)?;
     let line = reach(&host, &known).await?;
     tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "console opened");
-    Ok((accept, place, line))
+    let session = app.access_log().map(|log| access::consoles::opened(log, client(request, &app.config), &known));
+    Ok((accept, (place, session), line))
+}
+
+/// The address and the program of the client.
+fn client<'a>(request: &'a HttpRequest, config: &WebConfig) -> (Option<IpAddr>, Option<&'a str>) {
+    let agent = request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok());
+    (address::client(request.peer_addr().map(|peer| peer.ip()), request.headers(), config), agent)
 }
 
 /// Connects to the serial line, or to the screen if its address still equals the address in the token.

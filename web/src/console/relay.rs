@@ -16,8 +16,8 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
+use super::HeldConsole;
 use super::frames::{self, CloseReason, PendingFrames, WebSocketFrame};
-use super::limits::ConsoleSlot;
 
 /// A piece of a stream, in either direction.
 type RelayChunk = std::io::Result<Bytes>;
@@ -58,12 +58,12 @@ pub(super) fn over_tcp(socket: TcpStream) -> SerialLine {
 pub(super) fn start(
     payload: web::Payload,
     line: SerialLine,
-    place: ConsoleSlot,
+    held: HeldConsole,
     closing: watch::Receiver<bool>,
 ) -> LocalBoxStream<'static, RelayChunk> {
     let (client, sent) = mpsc::channel(DEPTH);
     actix_web::rt::spawn(async move {
-        let _place = place;
+        let _held = held;
         let client = RelayClient(client);
         // A client that has disconnected gets no close frame.
         if let Some(why) = carry(payload, line, &client, closing).await {

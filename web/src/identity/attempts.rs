@@ -9,11 +9,8 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
+use crate::address;
 use crate::rate::RateLimits;
-
-/// The prefix length of the IPv6 network that one customer typically has. All addresses of such a network share a
-/// bucket.
-const PREFIX: u8 = 64;
 
 #[derive(Debug)]
 pub(super) struct FailedLogins(Option<RateLimits>);
@@ -36,7 +33,7 @@ impl FailedLogins {
         let mut attempt = LoginAttempt { limits: self.0.as_ref(), keys: Vec::new() };
         let Some(limits) = &self.0 else { return Ok(attempt) };
         let now = Instant::now();
-        for key in from.map(network).into_iter().chain([format!("user {user}")]) {
+        for key in from.map(bucket).into_iter().chain([format!("user {user}")]) {
             if let Err(seconds) = limits.take(&key, now) {
                 // This bucket refused the attempt, so the bucket before it gets its token back.
                 attempt.give_back();
@@ -59,14 +56,9 @@ impl LoginAttempt<'_> {
     }
 }
 
-fn network(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(address) => format!("address {address}"),
-        IpAddr::V6(address) => {
-            let bits = u128::from(address) >> (128 - PREFIX) << (128 - PREFIX);
-            format!("address {}/{PREFIX}", std::net::Ipv6Addr::from(bits))
-        }
-    }
+/// All addresses of a customer's IPv6 network share a bucket.
+fn bucket(address: IpAddr) -> String {
+    format!("address {}", address::network(address))
 }
 
 #[cfg(test)]
@@ -91,7 +83,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_network_shares_a_bucket() {
-        let of = |text: &str| network(text.parse().unwrap());
+        let of = |text: &str| bucket(text.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));

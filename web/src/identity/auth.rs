@@ -10,6 +10,7 @@ use super::realm::{command, read};
 use super::service::{open_project, roles};
 use super::tokens::Claims;
 use super::{listing, login};
+use crate::access;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -31,10 +32,19 @@ pub(super) const ROUTES: &[Route] = &[
 
 async fn issue(ctx: Ctx) -> Result<Reply, Fault> {
     let service = ctx.app.identity()?;
-    let claims = login::login(&ctx, service).await?;
+    let log = ctx.app.access_log();
+    let claims = login::login(&ctx, service).await.inspect_err(|fault| {
+        if let Some(log) = log {
+            access::logins::failed(log, &ctx.requester, login::named(&ctx), fault.status);
+        }
+    })?;
     let token = service.signer.sign(&claims).map_err(Fault::internal)?;
     let body = read(&ctx, |identity| document(identity, &claims, catalogue_wanted(&ctx, &service.catalogue)))?;
-    Ok(Reply::json(201, body.ok_or_else(Fault::unauthorized)?).header("X-Subject-Token", token.expose()))
+    let body = body.ok_or_else(Fault::unauthorized)?;
+    if let Some(log) = log {
+        access::logins::issued(log, &ctx.requester, &claims);
+    }
+    Ok(Reply::json(201, body).header("X-Subject-Token", token.expose()))
 }
 
 /// `?nocatalog` leaves the catalogue out.

@@ -132,6 +132,13 @@ pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims
     Ok(Claims { user, scope, methods, audit_ids, issued_at: now, expires_at })
 }
 
+/// The user that a failed log-in named, if there is one.
+pub(super) fn named(ctx: &Ctx) -> Option<UserId> {
+    let identity = ctx.parse_at::<LoginBody>("auth").ok()?.identity;
+    let sent = identity.password.and_then(|password| password.user)?;
+    super::realm::read(ctx, |identity| named_user(identity, &sent).map(|(user, _)| user.id.clone())).ok().flatten()
+}
+
 async fn identify(
     ctx: &Ctx,
     service: &IdentityService,

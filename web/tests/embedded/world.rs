@@ -21,6 +21,7 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::store::EventStore as _;
 use chronova_events::store::memory::MemoryStore;
 use chronova_projections::views::Views;
+use chronova_web::access::AccessLog;
 use chronova_web::auth::Authentication;
 use chronova_web::config::WebConfig;
 use chronova_web::identity::catalogue::ServiceCatalogue;
@@ -54,6 +55,7 @@ impl Clock for Hands {
 
 pub struct World {
     pub app: Arc<App>,
+    pub store: Arc<MemoryStore>,
     pub clock: Arc<Hands>,
     pub images: Arc<EmbeddedImages>,
     pub folder: tempfile::TempDir,
@@ -133,8 +135,14 @@ impl World {
         let verifier = Authentication::Tokens(Arc::clone(&identity) as _);
         let metrics = HttpMetrics::new(prometheus::Registry::new()).unwrap();
         let app = App::new(config, policy, verifier, metrics).with_operations(Arc::clone(leader.operations()));
-        let app = Arc::new(app.with_identity(identity).with_images(Arc::clone(&images)));
-        Self { app, clock, images, folder, member, leader }
+        let mut app = app.with_identity(identity).with_images(Arc::clone(&images));
+        if app.config.access.on {
+            let (log, time) = (Arc::clone(&store) as _, Arc::clone(&clock) as _);
+            let access = AccessLog::start(log, time, app.config.access);
+            app = app.with_access_log(access);
+        }
+        let app = Arc::new(app);
+        Self { app, store, clock, images, folder, member, leader }
     }
 
     pub async fn send(&self, request: TestRequest) -> Answer {

@@ -1,9 +1,11 @@
 //! Searches by SQL on the columns, so that most events that do not match are neither read nor decoded.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
+use uuid::Uuid;
 
 use super::error;
 use super::reader::{head, next};
@@ -68,18 +70,22 @@ impl SqlTerms {
             let place = terms.bind(until.0);
             terms.all.push(format!("e.recorded_at < {place}"));
         }
-        terms.things(criteria);
+        // SQL has a limit on parameters. If a server has more requests, [`Criteria::admits`] alone decides.
+        if criteria.correlations.len() <= 1_000 {
+            terms.things(&criteria.servers, &criteria.correlations);
+        }
+        terms.things(&criteria.hosts, &BTreeSet::new());
         terms
     }
 
-    fn things(&mut self, criteria: &Criteria) {
-        let correlations = criteria.correlations.iter().map(|id| Value::Blob(id.as_bytes().to_vec()));
-        // SQL has a limit on parameters. If a server has more requests, [`Criteria::admits`] alone decides.
-        if criteria.things.is_empty() || criteria.correlations.len() > 1_000 {
+    /// Requires an event that concerns one of `things`, if there are any.
+    fn things(&mut self, things: &[Uuid], correlations: &BTreeSet<Uuid>) {
+        if things.is_empty() {
             return;
         }
+        let correlations = correlations.iter().map(|id| Value::Blob(id.as_bytes().to_vec()));
         let mut ways: Vec<String> = self.one_of("e.correlation", correlations).into_iter().collect();
-        for thing in &criteria.things {
+        for thing in things {
             let (dashed, plain) = (thing.to_string(), thing.simple().to_string());
             let ends = self.bind(format!("*-{dashed}"));
             ways.push(format!("s.name GLOB {ends}"));

@@ -348,7 +348,7 @@ pub fn list(
         }
         Ok::<(), CommandFailure>(())
     };
-    if !criteria.things.is_empty() {
+    if !criteria.servers.is_empty() {
         each(&mut |recorded| {
             criteria.learn_from(recorded);
             Ok(())

@@ -66,19 +66,19 @@ pub async fn run(
     let views = Arc::clone(&member.views);
     let history = History::new(Arc::clone(&store), Arc::clone(&views), Some(checkpoints), HistoryOptions::default());
     let eraser = Eraser::new(store, Arc::clone(&leadership.gateway), Arc::clone(&views), Some(history));
-    let done = erase(args, &views, &eraser, out).await;
+    let done = erase(args, &eraser, out).await;
     leadership.gateway.stop();
     member.stop().await;
     done
 }
 
-async fn erase(args: &EraseArgs, views: &Views, eraser: &Eraser, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+async fn erase(args: &EraseArgs, eraser: &Eraser, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let failed = |error: &dyn std::error::Error| CommandFailure::Usage(error.to_string());
     let resumed = eraser.resume().await.map_err(|e| failed(&e))?;
     if resumed > 0 {
         writeln!(out, "completed {resumed} erasures that were interrupted")?;
     }
-    let plan = ErasurePlan::of(views, args.whose()?);
+    let plan = eraser.plan(args.whose()?);
     if plan.is_empty() {
         writeln!(out, "nothing to erase: no user or server matches")?;
         return Ok(Exit::No);

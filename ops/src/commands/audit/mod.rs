@@ -1,20 +1,19 @@
 //! `chronova audit`: lists events, oldest first; its subcommands verify, export, archive and erase. `audit verify` and
 //! `audit head` are in [`super::verify`].
 //!
-//! Without a subcommand it lists events. A filter that is given twice matches either value. Different filters must all
-//! match. The exception is a server and a host: together they match the events of either.
+//! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match.
 
 pub mod archive;
 pub mod erase;
 pub mod export;
+mod names;
+pub mod prove;
 
 use std::io::Write;
 use std::time::Duration;
 
 use chronova_events::envelope::{Position, Timestamp};
-use chronova_events::host::HostEvent;
 use chronova_events::ids::InstanceId;
-use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
 use chronova_events::store::criteria::Criteria;
 use chronova_web::audit::line::Format;
@@ -83,15 +82,18 @@ pub struct AuditArgs {
     /// Only kinds of events with this prefix or pattern: `instance.build`, `*_failed`
     #[arg(long, value_name = "PATTERN")]
     pub kind: Vec<String>,
-    /// Only direct requests of this user (id)
-    #[arg(long, value_name = "ID")]
+    /// Only direct requests of this user
+    #[arg(long, value_name = "ID|NAME")]
     pub user: Vec<String>,
-    /// Only requests in this project (id)
-    #[arg(long, value_name = "ID")]
+    /// Only requests in this project
+    #[arg(long, value_name = "ID|NAME")]
     pub project: Vec<String>,
     /// Only events that this request caused: `req-...`
     #[arg(long, value_name = "ID")]
     pub request_id: Vec<String>,
+    /// Only requests from this client address
+    #[arg(long, value_name = "IP")]
+    pub address: Vec<String>,
     /// Only this server and all work for it, in any stream
     #[arg(long, visible_alias = "instance", value_name = "UUID")]
     pub server: Vec<InstanceId>,
@@ -137,37 +139,49 @@ impl AuditArgs {
             request_ids: self.request_id.clone(),
             since,
             until,
-            things: self.server.iter().map(|id| id.0).chain(hosts).collect(),
+            addresses: self.address.clone(),
+            servers: self.server.iter().map(|id| id.0).collect(),
+            hosts,
             ..Criteria::default()
         }
     }
 }
 
-/// The ids of the hosts that `given` means: an id, or a name under which hosts were ever registered.
-async fn hosts(given: &str, store: &dyn EventStore) -> Result<Vec<Uuid>, CommandFailure> {
-    if let Ok(id) = given.parse() {
-        return Ok(vec![id]);
+/// An empty listing may be due to a misspelt filter: refuses names and ids that no event of the log has.
+async fn expect_known(args: &AuditArgs, criteria: &Criteria, store: &dyn EventStore) -> Result<(), CommandFailure> {
+    let none = Criteria::default;
+    let mut all: Vec<(String, Criteria)> = Vec::new();
+    for id in &args.user {
+        let users = names::users(std::slice::from_ref(id), store).await?;
+        all.push((format!("no request of the user {id}"), Criteria { users, ..none() }));
     }
-    let registered = Criteria { kinds: vec!["host.registered".to_owned()], ..Criteria::default() };
-    let (mut found, mut at) = (Vec::new(), Position::START);
+    for id in &args.project {
+        let projects = names::projects(std::slice::from_ref(id), store).await?;
+        all.push((format!("no request in the project {id}"), Criteria { projects, ..none() }));
+    }
+    for id in &criteria.servers {
+        all.push((format!("no event about the server {id}"), Criteria { servers: vec![*id], ..none() }));
+    }
+    for id in &criteria.hosts {
+        all.push((format!("no event about the host {id}"), Criteria { hosts: vec![*id], ..none() }));
+    }
+    for (what, one) in all {
+        if !is_in_log(&one, store).await? {
+            return Err(CommandFailure::Usage(format!("{what} is in the log")));
+        }
+    }
+    Ok(())
+}
+
+async fn is_in_log(criteria: &Criteria, store: &dyn EventStore) -> Result<bool, CommandFailure> {
+    let mut at = Position::START;
     loop {
-        let page = store.search(at, PAGE, &registered).await?;
-        for recorded in &page.events {
-            if let Event::HostEvent(HostEvent::Registered(host)) = &**payload(recorded)?
-                && host.hostname == given
-            {
-                found.push(host.host.0);
-            }
+        let found = store.search(at, 1, criteria).await?;
+        if !found.events.is_empty() || found.until == at {
+            return Ok(!found.events.is_empty());
         }
-        if page.until == at {
-            break;
-        }
-        at = page.until;
+        at = found.until;
     }
-    if found.is_empty() {
-        return Err(CommandFailure::Usage(format!("no host {given} was ever registered")));
-    }
-    Ok(found)
 }
 
 /// Prints the events that `args` select.
@@ -177,11 +191,9 @@ pub async fn run(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let mut wanted = Vec::new();
-    for host in &args.host {
-        wanted.extend(hosts(host, store).await?);
-    }
-    let mut criteria = args.criteria(now, wanted);
+    let mut criteria = args.criteria(now, names::hosts(&args.host, store).await?);
+    criteria.users = names::users(&args.user, store).await?;
+    criteria.projects = names::projects(&args.project, store).await?;
     // An event about a server can come before the server's own first event, so the requests of the servers are
     // collected first.
     criteria.learn(store).await?;
@@ -189,24 +201,28 @@ pub async fn run(
     if let Some(head) = format.head() {
         out.write_all(head.as_bytes())?;
     }
-    let mut at = args.after();
+    let (mut at, mut lines) = (args.after(), 0_u64);
     loop {
         let found = store.search(at, PAGE, &criteria).await?;
         for recorded in found.events.iter().filter(|recorded| recorded.position <= args.last()) {
             payload(recorded)?;
             let line = format.line(recorded).map_err(|source| CommandFailure::decode(recorded, source))?;
             out.write_all(line.as_bytes())?;
+            lines += 1;
         }
         let ended = found.until == at;
         at = found.until;
         if at >= args.last() || (ended && !args.follow) {
             out.flush()?;
+            if lines == 0 {
+                expect_known(args, &criteria, store).await?;
+            }
             return Ok(Exit::Yes);
         }
         if ended {
             out.flush()?;
             tokio::time::sleep(FOLLOW_EVERY).await;
-            if !criteria.things.is_empty() {
+            if !criteria.servers.is_empty() {
                 criteria.learn(store).await?;
             }
         }

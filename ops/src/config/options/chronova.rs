@@ -145,6 +145,19 @@ section! {
             help: "Live feeds of the event log (GET /chronova/v1/events) that may be open at the same time. The same \
                    number applies to feeds of projects' own servers (GET /chronova/v1/changes).",
         }
+        access_records: bool => web.access.on {
+            help: "Record refused requests, log-ins, new tokens, console sessions and reads of secrets as events of the \
+                   log, for auditors.",
+        }
+        access_rate: u32 => web.access.of_one {
+            max: Some(1_000_000.0), unit: "records a minute",
+            help: "How many records of access of one sort one project may write, or one user without a project, or one \
+                   address without a user. Further ones are counted, and the log has the count. 0: no limit.",
+        }
+        access_rate_total: u32 => web.access.of_all {
+            max: Some(1_000_000.0), unit: "records a minute",
+            help: "How many records of access of one sort all together may write. 0: no limit.",
+        }
         max_consoles: u32 => web.max_consoles by Whole {
             max: Some(10000.0),
             help: "Consoles that may be open at the same time through the gateway (GET /console).",

@@ -36,6 +36,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:os-server-diagnostics")
         .query(no_query),
     get("server_password.index", "/servers/{server_id}/os-server-password", handler!(password))
+        .reads_secret()
         .policy_on_target("os_compute_api:os-server-password:show")
         .query(no_query),
     delete("server_password.clear", "/servers/{server_id}/os-server-password", handler!(clear_password))

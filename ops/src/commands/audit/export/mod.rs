@@ -173,7 +173,7 @@ pub async fn run(
 }
 
 /// The event for people, with its personal fields if `personal`.
-fn readable(recorded: &Recorded, personal: bool) -> Result<Value, CommandFailure> {
+pub(super) fn readable(recorded: &Recorded, personal: bool) -> Result<Value, CommandFailure> {
     let event = payload(recorded)?;
     let mut line = json_line(recorded).map_err(|source| CommandFailure::decode(recorded, source))?;
     if !personal {

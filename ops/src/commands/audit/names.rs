@@ -1,0 +1,104 @@
+//! Finds the ids of the users, projects and hosts that a filter names.
+//!
+//! A name is looked up in the events that gave it, so it is found after the user, project or host is gone. The names of
+//! users are sealed: an erased one is not found.
+
+use chronova_events::envelope::Position;
+use chronova_events::host::HostEvent;
+use chronova_events::identity::IdentityEvent;
+use chronova_events::registry::Event;
+use chronova_events::store::EventStore;
+use chronova_events::store::criteria::Criteria;
+use uuid::Uuid;
+
+use super::super::CommandFailure;
+use super::super::log_pages::payload;
+
+/// The number of events that are read at once.
+const PAGE: usize = 1_024;
+
+/// The ids in `given`, and the ids of the users whose names are in it. The users of a Keystone are known by id only.
+pub(super) async fn users(given: &[String], store: &dyn EventStore) -> Result<Vec<String>, CommandFailure> {
+    let read = |event: &Event| match event {
+        Event::IdentityEvent(IdentityEvent::UserCreated(user)) => {
+            Some((user.attributes.name.clone(), user.user.to_string()))
+        }
+        Event::IdentityEvent(IdentityEvent::UserDescribed(user)) => {
+            Some((user.attributes.name.clone(), user.user.to_string()))
+        }
+        _ => None,
+    };
+    ids(given, &["identity.user_created", "identity.user_described"], read, store).await
+}
+
+/// The ids in `given`, and the ids of the projects whose names are in it.
+pub(super) async fn projects(given: &[String], store: &dyn EventStore) -> Result<Vec<String>, CommandFailure> {
+    let read = |event: &Event| match event {
+        Event::IdentityEvent(IdentityEvent::ProjectCreated(project)) => {
+            Some((project.attributes.name.clone(), project.project.to_string()))
+        }
+        Event::IdentityEvent(IdentityEvent::ProjectDescribed(project)) => {
+            Some((project.attributes.name.clone(), project.project.to_string()))
+        }
+        _ => None,
+    };
+    ids(given, &["identity.project_created", "identity.project_described"], read, store).await
+}
+
+/// The ids of the hosts that `given` means: ids, or names under which hosts were ever registered.
+pub(super) async fn hosts(given: &[String], store: &dyn EventStore) -> Result<Vec<Uuid>, CommandFailure> {
+    let mut all = Vec::new();
+    for host in given {
+        if let Ok(id) = host.parse() {
+            all.push(id);
+            continue;
+        }
+        let read = |event: &Event| match event {
+            Event::HostEvent(HostEvent::Registered(known)) => Some((known.hostname.clone(), known.host.0)),
+            _ => None,
+        };
+        let found = named(std::slice::from_ref(host), &["host.registered"], read, store).await?;
+        if found.is_empty() {
+            return Err(CommandFailure::Usage(format!("no host {host} was ever registered")));
+        }
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+async fn ids(
+    given: &[String],
+    kinds: &[&str],
+    read: impl Fn(&Event) -> Option<(String, String)>,
+    store: &dyn EventStore,
+) -> Result<Vec<String>, CommandFailure> {
+    // Keystone's ids have the form of UUIDs. A filter with ids alone need not search for names.
+    let names: Vec<String> = given.iter().filter(|one| Uuid::try_parse(one).is_err()).cloned().collect();
+    let mut all = given.to_vec();
+    if !names.is_empty() {
+        all.extend(named(&names, kinds, read, store).await?);
+    }
+    Ok(all)
+}
+
+/// The ids that events of these kinds give to these names.
+async fn named<T>(
+    names: &[String],
+    kinds: &[&str],
+    read: impl Fn(&Event) -> Option<(String, T)>,
+    store: &dyn EventStore,
+) -> Result<Vec<T>, CommandFailure> {
+    let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+    let criteria = Criteria { kinds, ..Criteria::default() };
+    let (mut found, mut at) = (Vec::new(), Position::START);
+    loop {
+        let page = store.search(at, PAGE, &criteria).await?;
+        for recorded in &page.events {
+            found.extend(read(payload(recorded)?).filter(|(name, _)| names.contains(name)).map(|(_, id)| id));
+        }
+        if page.until == at {
+            return Ok(found);
+        }
+        at = page.until;
+    }
+}

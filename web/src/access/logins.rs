@@ -1,0 +1,50 @@
+//! Records of log-ins and tokens of the embedded identity service. Keystone records its own.
+
+use chronova_events::access::{AccessClient, AccessSort, LeftOutOf, LoggedIn, LoginFailed, TokenIssued, TokenTerms};
+use chronova_events::envelope::Cause;
+use chronova_events::identity::IdentityScope;
+use chronova_events::ids::{ProjectId, UserId};
+
+use super::{AccessLog, of_address};
+use crate::auth::Requester;
+use crate::identity::tokens::Claims;
+
+/// Records a new token.
+pub(crate) fn issued(log: &AccessLog, requester: &Requester, claims: &Claims) {
+    let client = AccessClient::of(requester.source.as_deref());
+    let project = match &claims.scope {
+        Some(IdentityScope::Project(project)) => Some(project.clone()),
+        Some(IdentityScope::Domain(_) | IdentityScope::System) | None => None,
+    };
+    let token = TokenTerms {
+        user: claims.user.clone(),
+        scope: claims.scope.clone(),
+        audit_ids: claims.audit_ids.clone(),
+        expires_at: claims.expires_at,
+    };
+    let (of, meta) = (LeftOutOf::User(claims.user.clone()), requester.meta_by(cause(Some(&claims.user), project)));
+    match claims.audit_ids.len() {
+        0 | 1 => log.record(AccessSort::Login, of, LoggedIn { client, token }, &meta),
+        _ => log.record(AccessSort::Login, of, TokenIssued { client, token }, &meta),
+    }
+}
+
+/// Records a log-in that was answered with `status`; `user` is the user that it named, if there is one. A malformed
+/// request is no log-in.
+pub(crate) fn failed(log: &AccessLog, requester: &Requester, user: Option<UserId>, status: u16) {
+    if !matches!(status, 401 | 403 | 429) {
+        return;
+    }
+    let client = AccessClient::of(requester.source.as_deref());
+    // The rate is that of the address. Otherwise many attempts from elsewhere would hide those of the user.
+    let of = of_address(client.address.as_deref().and_then(|address| address.parse().ok()));
+    let meta = requester.meta_by(cause(user.as_ref(), None));
+    log.record(AccessSort::FailedLogin, of, LoginFailed { user, client, status }, &meta);
+}
+
+fn cause(user: Option<&UserId>, project: Option<ProjectId>) -> Cause {
+    match user {
+        Some(user) => Cause::User { user: user.clone(), project, roles: Vec::new(), source: None },
+        None => Cause::System { part: "login".to_owned() },
+    }
+}
