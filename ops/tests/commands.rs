@@ -83,6 +83,18 @@ async fn audit_filters() {
 }
 
 #[tokio::test]
+async fn audit_finds_a_host_by_each_name_that_it_had() {
+    let store = filled().await;
+    log::rename_host(&store, "node-1").await;
+    let host = |host: &str| audited(&store, audit::AuditArgs { host: vec![host.to_owned()], ..Default::default() });
+    let by_id = host(HOST).await;
+    assert!(by_id.contains("host.capabilities_changed"), "{by_id}");
+    for name in ["h1", "node-1"] {
+        assert_eq!(host(name).await, by_id, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn audit_refuses_ids_that_the_log_does_not_have() {
     let store = filled().await;
     let none = audit::AuditArgs::default;

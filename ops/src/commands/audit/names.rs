@@ -3,7 +3,7 @@
 //! A name is looked up in the events that gave it, so it is found after the user, project or host is gone. The names of
 //! users are sealed: an erased one is not found.
 
-use chronova_events::envelope::Position;
+use chronova_events::envelope::{Position, Recorded};
 use chronova_events::host::HostEvent;
 use chronova_events::identity::IdentityEvent;
 use chronova_events::registry::Event;
@@ -19,7 +19,7 @@ const PAGE: usize = 1_024;
 
 /// The ids in `given`, and the ids of the users whose names are in it. The users of a Keystone are known by id only.
 pub(super) async fn users(given: &[String], store: &dyn EventStore) -> Result<Vec<String>, CommandFailure> {
-    let read = |event: &Event| match event {
+    let read = |_: &Recorded, event: &Event| match event {
         Event::IdentityEvent(IdentityEvent::UserCreated(user)) => {
             Some((user.attributes.name.clone(), user.user.to_string()))
         }
@@ -33,7 +33,7 @@ pub(super) async fn users(given: &[String], store: &dyn EventStore) -> Result<Ve
 
 /// The ids in `given`, and the ids of the projects whose names are in it.
 pub(super) async fn projects(given: &[String], store: &dyn EventStore) -> Result<Vec<String>, CommandFailure> {
-    let read = |event: &Event| match event {
+    let read = |_: &Recorded, event: &Event| match event {
         Event::IdentityEvent(IdentityEvent::ProjectCreated(project)) => {
             Some((project.attributes.name.clone(), project.project.to_string()))
         }
@@ -45,7 +45,7 @@ pub(super) async fn projects(given: &[String], store: &dyn EventStore) -> Result
     ids(given, &["identity.project_created", "identity.project_described"], read, store).await
 }
 
-/// The ids of the hosts that `given` means: ids, or names under which hosts were ever registered.
+/// The ids of the hosts that `given` means: ids, or names that hosts ever had.
 pub(super) async fn hosts(given: &[String], store: &dyn EventStore) -> Result<Vec<Uuid>, CommandFailure> {
     let mut all = Vec::new();
     for host in given {
@@ -53,23 +53,31 @@ pub(super) async fn hosts(given: &[String], store: &dyn EventStore) -> Result<Ve
             all.push(id);
             continue;
         }
-        let read = |event: &Event| match event {
-            Event::HostEvent(HostEvent::Registered(known)) => Some((known.hostname.clone(), known.host.0)),
-            _ => None,
+        let read = |recorded: &Recorded, event: &Event| {
+            let name = match event {
+                Event::HostEvent(HostEvent::Registered(known)) => &known.hostname,
+                // Its machine may have another name since.
+                Event::HostEvent(HostEvent::CapabilitiesChanged(known)) => &known.hostname,
+                _ => return None,
+            };
+            Some((name.clone(), recorded.stream.key().parse::<Uuid>().ok()?))
         };
-        let found = named(std::slice::from_ref(host), &["host.registered"], read, store).await?;
+        let kinds = ["host.registered", "host.capabilities_changed"];
+        let found = named(std::slice::from_ref(host), &kinds, read, store).await?;
         if found.is_empty() {
-            return Err(CommandFailure::Usage(format!("no host {host} was ever registered")));
+            return Err(CommandFailure::Usage(format!("no host {host} is in the log")));
         }
         all.extend(found);
     }
+    all.sort_unstable();
+    all.dedup();
     Ok(all)
 }
 
 async fn ids(
     given: &[String],
     kinds: &[&str],
-    read: impl Fn(&Event) -> Option<(String, String)>,
+    read: impl Fn(&Recorded, &Event) -> Option<(String, String)>,
     store: &dyn EventStore,
 ) -> Result<Vec<String>, CommandFailure> {
     // Keystone's ids have the form of UUIDs. A filter with ids alone need not search for names.
@@ -85,7 +93,7 @@ async fn ids(
 async fn named<T>(
     names: &[String],
     kinds: &[&str],
-    read: impl Fn(&Event) -> Option<(String, T)>,
+    read: impl Fn(&Recorded, &Event) -> Option<(String, T)>,
     store: &dyn EventStore,
 ) -> Result<Vec<T>, CommandFailure> {
     let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
@@ -94,7 +102,7 @@ async fn named<T>(
     loop {
         let page = store.search(at, PAGE, &criteria).await?;
         for recorded in &page.events {
-            found.extend(read(payload(recorded)?).filter(|(name, _)| names.contains(name)).map(|(_, id)| id));
+            found.extend(read(recorded, payload(recorded)?).filter(|(name, _)| names.contains(name)).map(|(_, id)| id));
         }
         if page.until == at {
             return Ok(found);
