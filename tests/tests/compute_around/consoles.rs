@@ -479,7 +479,7 @@ async fn the_sessions_of_a_console_and_reads_of_its_token_are_recorded() {
     assert_eq!(kinds(&closed), ["access.console_opened", "access.console_closed"]);
     let Some(AccessEvent::ConsoleOpened(session)) = AccessEvent::of(opened[0].event().unwrap()) else { panic!() };
     let user = USER.split(':').next().unwrap();
-    assert_eq!(session.user.as_ref().map(|user| user.as_str()), Some(user));
+    assert_eq!(session.user.as_ref().map(chronova_events::ids::UserId::as_str), Some(user));
     assert_eq!(session.server.to_string(), server);
     assert_eq!(session.client, AccessClient { address: Some("127.0.0.1".into()), agent: None });
     let all = api.world.log.read_all(Position::START, usize::MAX).await.unwrap();

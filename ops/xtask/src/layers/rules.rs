@@ -130,7 +130,7 @@ pub(crate) static RULES: &[Rule] = &[
         name: "bincode",
         why: "the bytes of the log are made and read in one place, or they drift",
         check: |source, report| {
-            confine(source, report, &["bincode"], &["events/src/codec.rs"], "bincode may be named only in the codec")
+            confine(source, report, &["bincode"], &["events/src/codec.rs"], "bincode may be named only in the codec");
         },
     },
     Rule { name: "pure", why: PURE_WHY, check: pure },
