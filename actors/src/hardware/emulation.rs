@@ -3,7 +3,7 @@
 use chronova_events::instance::ImageSnapshot;
 use chronova_hypervisor::domain_xml::EMULATION;
 
-use super::{HardwareWishes, find};
+use super::wishes::{HardwareWishes, find};
 
 /// An architecture, and the boards of its guests.
 const BOARDS: [(&str, &[&str]); 4] =

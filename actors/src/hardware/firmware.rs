@@ -3,7 +3,7 @@
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 use chronova_hypervisor::tpm::TpmVersion;
 
-use super::HardwareWishes;
+use super::wishes::HardwareWishes;
 
 /// Nova's `get_secure_boot_constraint`, and the demands of secure boot on the rest of the image.
 pub(super) fn check_secure_boot(wishes: &HardwareWishes<'_>) -> Result<(), String> {
@@ -22,7 +22,7 @@ pub(super) fn check_secure_boot(wishes: &HardwareWishes<'_>) -> Result<(), Strin
     if wishes.agreed(SPEC, PROPERTY)? != Some("required") {
         return Ok(());
     }
-    let emulated = wishes.image.and_then(super::emulated_architecture);
+    let emulated = wishes.image.and_then(super::emulation::emulated_architecture);
     let architecture = emulated.or_else(|| wishes.property("hw_architecture"));
     // A guest of AArch64 always has UEFI. The scheduler selects its hosts by the image's architecture.
     let uefi = wishes.property("hw_firmware_type") == Some("uefi")

@@ -1,6 +1,6 @@
 //! The virtual IOMMU (`hw:viommu_model`).
 
-use super::HardwareWishes;
+use super::wishes::HardwareWishes;
 
 /// Nova's `_guest_add_iommu_device`. An image without machine type or architecture is checked again by the host that the
 /// scheduler chooses.
@@ -9,7 +9,8 @@ pub(super) fn check_viommu(wishes: &HardwareWishes<'_>) -> Result<(), String> {
     if !matches!(model, "virtio" | "smmuv3" | "intel" | "auto") {
         return Err(format!("vIOMMU model {model} is invalid. It must be virtio, smmuv3, intel or auto."));
     }
-    let arch = wishes.image.and_then(super::emulated_architecture).or_else(|| wishes.property("hw_architecture"));
+    let arch =
+        wishes.image.and_then(super::emulation::emulated_architecture).or_else(|| wishes.property("hw_architecture"));
     let is_named = arch.is_some();
     let arch = arch.unwrap_or(if model == "smmuv3" { "aarch64" } else { "x86_64" });
     let (arm, x86) = (arch == "aarch64", matches!(arch, "x86_64" | "i686"));

@@ -1,6 +1,6 @@
 //! Locked memory, the memory of the graphics card, and the number of serial ports.
 
-use super::{HardwareWishes, is_true};
+use super::wishes::{HardwareWishes, is_true};
 
 /// Nova's `get_locked_memory_constraint`. The ledger must claim locked memory from a NUMA cell of the host. The ledger
 /// does so only for a guest that requests a page size.

@@ -1,6 +1,6 @@
 //! The limits of a guest's sockets, cores and threads (`hw:cpu_max_sockets`).
 
-use super::HardwareWishes;
+use super::wishes::HardwareWishes;
 
 /// Refuses an image that exceeds a limit of its flavor (Nova's `ImageVCPULimitsRangeExceeded`,
 /// `ImageVCPUTopologyRangeExceeded`).

@@ -35,7 +35,7 @@ pub fn applied(state: &Ledger, host: ProviderId, configs: &ProviderConfigs) -> L
     for provider in providers {
         let Some(known) = state.providers.get(&provider) else { continue };
         let former = had.iter().find(|former| former.provider == provider);
-        let change = ProviderChange { known, former, entry: wanted.get(&provider).copied() };
+        let change = ProviderConfigChange { known, former, entry: wanted.get(&provider).copied() };
         additions.extend(change.record(&mut events));
     }
     if additions != had {
@@ -83,13 +83,13 @@ fn names<'a>(state: &Ledger, entries: impl Iterator<Item = &'a ProviderConfigEnt
 }
 
 /// One provider, with what `provider.yaml` added before and what it adds now.
-struct ProviderChange<'a> {
+struct ProviderConfigChange<'a> {
     known: &'a Provider,
     former: Option<&'a ProviderAdditions>,
     entry: Option<&'a ProviderConfigEntry>,
 }
 
-impl ProviderChange<'_> {
+impl ProviderConfigChange<'_> {
     /// Adds the events of this provider. Returns its additions from now on.
     fn record(&self, events: &mut Vec<LedgerEvent>) -> Option<ProviderAdditions> {
         let provider = self.known.id;

@@ -2,18 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{Hardware, HardwareError, HostFacts, pinned};
+use super::error::HardwareError;
+use super::facts::{CpuModel, HostFacts};
+use super::hardware::Hardware;
+use super::pinned;
 use crate::guest::GuestSpec;
 use crate::options::CpuMode;
 use crate::traits;
 use crate::xml::Element;
-
-/// A CPU model of the operator's list, with its features.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CpuModel {
-    pub name: String,
-    pub features: BTreeSet<String>,
-}
 
 /// The first of the operator's models with every required CPU trait; `None` unless the mode is `custom`. Source: Nova's
 /// `_get_guest_cpu_model_config`.

@@ -1,7 +1,9 @@
 //! The `<devices>` element.
 
+use super::facts::HostFacts;
+use super::hardware::{DiskBus, Hardware};
 use super::plugs::plug;
-use super::{DiskBus, DiskSource, Hardware, HostFacts};
+use super::source::DiskSource;
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, Spice};
 use crate::pci::PassedDevice;

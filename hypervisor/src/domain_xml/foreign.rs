@@ -3,27 +3,11 @@
 use std::borrow::Cow;
 
 use super::error::HardwareError;
-use super::{CpuModel, HostFacts};
-use crate::firmware::FirmwareFacts;
+use super::facts::{CpuModel, HostFacts};
 use crate::options::CpuMode;
 
 /// The property of an image that names the architecture of its guests.
 pub const EMULATION: &str = "hw_emulation_architecture";
-
-/// The offers of a host for guests of another architecture.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForeignArch {
-    /// For example `aarch64`.
-    pub arch: String,
-    /// As in [`HostFacts::video_models`].
-    pub video_models: Vec<String>,
-    pub firmware: FirmwareFacts,
-}
-
-impl ForeignArch {
-    /// The architectures that Nova names, and for which Debian's QEMU has a board.
-    pub(crate) const KNOWN: [&'static str; 4] = ["aarch64", "ppc64le", "s390x", "x86_64"];
-}
 
 impl HostFacts {
     /// The facts for a guest: those of the host, or those of the architecture that its image names.

@@ -4,12 +4,13 @@
 //! specs (`hw:cpu_sockets`, `quota:cpu_shares`, ...). Unknown names are ignored, as in Nova. An unusable value is an
 //! error before anything is created.
 
+use super::cpu;
 use super::error::{HardwareError, is_true, unknown};
+use super::facts::HostFacts;
 use super::firmware::{self, Firmware, Tpm};
 use super::iommu::IommuModel;
 use super::topology::TopologyWish;
 use super::tuning::Tuning;
-use super::{HostFacts, cpu};
 use crate::guest::RescuePlace;
 use crate::options::default_machine_type;
 

@@ -1,7 +1,7 @@
 //! The virtual IOMMU of a guest (`hw:viommu_model`, `hw_viommu_model`). Rules and words are those of Nova's libvirt driver.
 
-use super::HostFacts;
 use super::error::{HardwareError, unknown};
+use super::facts::HostFacts;
 use super::firmware::{is_q35, is_x86};
 use crate::xml::Element;
 

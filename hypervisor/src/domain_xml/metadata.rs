@@ -1,6 +1,6 @@
 //! Shows the host's operator where a guest comes from: the metadata element and the SMBIOS strings.
 
-use super::HostFacts;
+use super::facts::HostFacts;
 use crate::guest::GuestSpec;
 use crate::options::Serial;
 use crate::xml::Element;

@@ -9,6 +9,7 @@
 mod cpu;
 mod devices;
 mod error;
+mod facts;
 mod firmware;
 mod foreign;
 mod hardware;
@@ -21,10 +22,10 @@ mod splice;
 mod topology;
 mod tuning;
 
-pub use cpu::CpuModel;
 pub use error::HardwareError;
+pub use facts::{CpuModel, ForeignArch, HostFacts};
 pub use firmware::{Firmware, Tpm};
-pub use foreign::{EMULATION, ForeignArch};
+pub use foreign::EMULATION;
 pub use hardware::{DiskBus, Hardware, VifModel};
 pub use iommu::IommuModel;
 pub use metadata::NAMESPACE;
@@ -33,58 +34,11 @@ pub use plugs::replug;
 pub use source::{DiskSource, RbdImage};
 pub use tuning::Tuning;
 
-use std::collections::BTreeMap;
-
 use crate::cpus;
 use crate::firmware::FirmwareFacts;
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, CpuMode, GuestOptions, Screens};
 use crate::xml::Element;
-
-/// The facts about a host that the XML depends on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostFacts {
-    /// For example `x86_64` or `aarch64`.
-    pub arch: String,
-    pub kvm: bool,
-    /// Nova's integer form, as in [`crate::guest::HostCapabilities`].
-    pub libvirt_version: u32,
-    pub cpu_mode: CpuMode,
-    /// The models of `[libvirt] cpu_models` with `cpu_mode = custom`, in the order of preference.
-    pub cpu_models: Vec<CpuModel>,
-    /// The machine type of a guest if its image names none.
-    pub machine_type: Option<String>,
-    pub pool_path: String,
-    /// The sources of the guest's local disks, by the disk's name.
-    pub places: BTreeMap<String, DiskSource>,
-    /// Whether the pool's file system can bypass the page cache (`cache=none`). Nova probes for the same.
-    pub direct_io: bool,
-    pub screens: Screens,
-    /// The video models that the host supports, from its domain capabilities; empty if it does not report any.
-    pub video_models: Vec<String>,
-    pub firmware: FirmwareFacts,
-    /// The host's id, as libvirtd reports it.
-    pub host_uuid: Option<String>,
-    pub guests: GuestOptions,
-    /// The other architectures for which the host has an emulator.
-    pub foreign: Vec<ForeignArch>,
-}
-
-impl HostFacts {
-    pub(crate) fn is_x86(&self) -> bool {
-        firmware::is_x86(&self.arch)
-    }
-
-    /// The cache mode of a disk in a file: the operator's choice, or `none`. Some modes, such as `none`, bypass the
-    /// page cache. If the file system does not allow this, QEMU could not open the file. Then the mode is `writeback`,
-    /// which still honours the guest's flushes. Nova does the same.
-    fn cache(&self) -> CacheMode {
-        match self.guests.cache.file.unwrap_or(CacheMode::None) {
-            mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,
-            mode => mode,
-        }
-    }
-}
 
 /// Renders the domain XML.
 pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareError> {

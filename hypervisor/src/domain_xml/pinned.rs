@@ -7,8 +7,9 @@ use std::ops::Range;
 
 use roxmltree::{Document, Node};
 
+use super::facts::HostFacts;
+use super::hardware::Hardware;
 use super::splice::splice;
-use super::{Hardware, HostFacts};
 use crate::cpus;
 use crate::pinning::{GuestNode, Pinning};
 use crate::xml::Element;

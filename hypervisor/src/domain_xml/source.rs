@@ -1,7 +1,7 @@
 //! The source of a local disk in domain XML. The format is always given, because the guest writes the first bytes of a
 //! raw disk. QEMU must never read those bytes as the header of another format.
 
-use super::HostFacts;
+use super::facts::HostFacts;
 use crate::guest::NetworkDisk;
 use crate::options::CacheMode;
 use crate::xml::Element;

@@ -31,7 +31,7 @@ impl ComparedList {
         Some(format!("{path}{}{next}", if path.contains('?') { '&' } else { '?' }))
     }
 
-    /// What tells an entry from the others.
+    /// The field that identifies an entry.
     fn name(self, entry: &Value) -> String {
         self.marker.and_then(|place| entry.pointer(place)).unwrap_or(entry).to_string()
     }
