@@ -35,9 +35,7 @@ pub use source::{DiskSource, RbdImage};
 pub use tuning::Tuning;
 
 use crate::cpus;
-use crate::firmware::FirmwareFacts;
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
-use crate::options::{CacheMode, CpuMode, GuestOptions, Screens};
 use crate::xml::Element;
 
 /// Renders the domain XML.

@@ -1,7 +1,10 @@
 #![allow(clippy::unwrap_used)]
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::firmware::FirmwareFacts;
 use crate::guest::{DiskPassword, ImageRef, NetworkDisk, Nic, NicPlug, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
-use crate::options::{CacheModes, CpuFlag, Serial, Spice};
+use crate::options::{CacheMode, CacheModes, CpuFlag, CpuMode, GuestOptions, Screens, Serial, Spice};
 use crate::pci::PassedDevice;
 use crate::pinning::{GuestNode, Pinning};
 use crate::volumes;
