@@ -69,7 +69,10 @@ impl ErasurePlan {
             });
             all.collect()
         });
-        let has_data = |user: &UserId| keys.is_none_or(|keys| keys.knows(&DataSubject::User(user.clone())));
+        let has_data = |user: &UserId| {
+            // An unreadable key file does not make a user unknown: the erasure then fails with the reason.
+            keys.is_none_or(|keys| keys.has_key_of(&DataSubject::User(user.clone())).unwrap_or(true))
+        };
         let user = user.filter(|user| user_exists || !found.is_empty() || has_data(user));
         let alive = found.iter().filter(|(_, alive)| *alive).map(|(id, _)| *id).collect();
         Self { whose, user, user_exists, servers: found.into_iter().map(|(id, _)| id).collect(), alive }

@@ -332,6 +332,23 @@ impl KeyRing {
         self.state().current.remove(subject);
     }
 
+    /// Whether the file has a key of `subject`, of this process or an earlier one. Reads the file up to that key.
+    pub fn has_key_of(&self, subject: &DataSubject) -> Result<bool, SealError> {
+        let wanted = digest(subject);
+        let (mut page, mut at) = (vec![0; PAGE * SIZE], RECORD);
+        loop {
+            let read = self.backing.read(&mut page, at).map_err(|error| failure(&self.path, &error))?;
+            let mut records = page[..read].chunks_exact(SIZE);
+            if records.len() == 0 {
+                return Ok(false);
+            }
+            at += records.len() as u64 * RECORD;
+            if records.any(|bytes| matches!(parse(bytes), Some((whose, KeyLookup::Key(_))) if whose == wanted)) {
+                return Ok(true);
+            }
+        }
+    }
+
     /// Destroys every key of `subject` in the records before `before`. Returns the number of destroyed keys.
     pub fn destroy(&self, subject: &DataSubject, before: KeySlot) -> Result<u64, SealError> {
         self.destroy_all(std::slice::from_ref(subject), before)
@@ -490,7 +507,9 @@ mod tests {
         let later = keys.current(&anna).unwrap().0;
         assert_ne!(later, of_anna, "a restart must begin a new key");
         assert!(is_key(&keys.look_up(ring, of_anna)) && is_key(&keys.look_up(ring, later)));
+        assert!(keys.has_key_of(&anna).unwrap() && !keys.has_key_of(&user("nobody")).unwrap());
         assert_eq!(keys.destroy(&anna, keys.next()).unwrap(), 2);
+        assert!(!keys.has_key_of(&anna).unwrap());
         for keys in [keys, KeyRing::open_read_only(&path).unwrap()] {
             assert!(matches!(keys.look_up(ring, of_anna), KeyLookup::Destroyed));
             assert!(matches!(keys.look_up(ring, later), KeyLookup::Destroyed));
