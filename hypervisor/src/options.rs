@@ -68,7 +68,8 @@ impl CacheMode {
 /// How a virtual network reaches other networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardMode {
-    /// `Nat` if the host supports it, else `Open`. The first network that starts decides.
+    /// `Nat` if the host supports it, else `Open`. The first network that starts on a host shows which; the
+    /// host's later networks use the same mode.
     #[default]
     Auto,
     /// Guests use the host's address outside of the network.
@@ -248,8 +249,8 @@ pub struct LibvirtOptions {
     pub device_detach_timeout: Duration,
     /// How long the transfer of an image or a disk may make no progress.
     pub transfer_stall: Duration,
-    /// The number of concurrent calls per host, in addition to queries; further calls wait. An upload of an
-    /// image holds one of them.
+    /// The number of concurrent calls per host, in addition to queries; further calls wait. The upload of
+    /// an image counts as one call until it ends.
     pub workers: usize,
     /// The keepalive: seconds between probes, and the number of missed probes after which the connection counts as
     /// dead.

@@ -161,7 +161,8 @@ fn each_member_shows_a_write_of_any_member_at_once() {
         let read = members.client(reads).get(&path).unwrap().expect(200);
         assert_eq!(read.text("/server/name"), name, "written at {writes}, read at {reads}, {leader} leads");
     }
-    // The answer to a forwarded request has links to the member that the client asked, and the faults are the same.
+    // Links in the answer to a forwarded request name the member that the client asked. A faulty request gets the leader's
+    /// fault.
     let link = created.body["server"]["links"][0]["href"].as_str().unwrap().to_owned();
     assert!(link.contains(&members.all[one].address()), "{link}");
     members.client(one).post("/compute/v2.1/servers", &json!({"server": {}})).unwrap().expect(400);
@@ -293,8 +294,8 @@ fn the_leader_authenticates_a_forwarded_request_again() {
         let refused = curl_json(&folder, "POST", forged, &group("theirs"), &at(one, groups));
         assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     }
-    // The same request as if a follower had forwarded it: the leader itself judges the token. No header that names a
-    // client takes the token's place.
+    // The same request as if a follower had forwarded it: the leader itself judges the token. Headers that name a
+    // user (`X-User-Id`, `X-Roles`) do not replace the token.
     let leader = 3 - one - other;
     let url = format!("https://{}{groups}", members.peers[leader]);
     let host = format!("x-chronova-host: http://{}", members.all[leader].address());
@@ -567,7 +568,7 @@ fn clients_of_followers_see_only_success_or_503_while_leaders_die() {
         outages.push(outage);
         members.all[leader].start();
     }
-    // SIGSTOP: the kernel kills the leader before another member leads.
+    // SIGSTOP: the stopped leader cannot renew its lease. A kernel timer kills it before another member leads.
     let leader = members.leader();
     let (round, outage) = strike(&mut members, &path, &numbers, |leader| leader.signal("STOP"));
     told.add(round);

@@ -62,7 +62,7 @@ async fn weighers_of_resources_spread_servers_or_stack_them() {
                 other(&mut world, 0.0);
             }
             set(&mut world, multiplier);
-            // With another multiplier, the weigher of running tasks would avoid hosts that build servers.
+            // If `io_ops` were not 0, the weigher of running tasks would avoid hosts that build servers.
             world.options.scheduler.multipliers.io_ops = 0.0;
             assert_eq!(spread(&world, 4).await, wanted, "{name} with {multiplier}");
         }

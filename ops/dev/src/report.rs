@@ -229,7 +229,8 @@ pub fn json(report: &BenchReport, machine: &MachineInfo) -> Value {
     })
 }
 
-/// The fraction of its reference's rate that each line reaches, as `append.64.ratio_to_raw`.
+/// For each line with a reference: the line's rate divided by the reference's rate, for example under the key
+/// `append.64.ratio_to_raw`.
 fn ratios(report: &BenchReport) -> Map<String, Value> {
     let ratio = |line: &BenchLine| Some((format!("{}.ratio_to_raw", line.name), json!(line.ratio()?)));
     report.lines.iter().filter_map(ratio).collect()

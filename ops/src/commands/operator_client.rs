@@ -1,4 +1,5 @@
-//! The client of the running server, with the credentials that the `openstack` client would use.
+//! The client of the running server. Its credentials come from the variables of the `openstack` client, or from a
+//! `clouds.yaml`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Tests each weigher's best host, and how far it is ahead.
+//! Tests weighers, multipliers, and the random choice among the best hosts.
 
 use super::*;
 
@@ -72,7 +72,11 @@ fn aggregates_override_multipliers_and_the_smallest_counts() {
     cell.aggregate(&[1], &[("ram_weight_multiplier", "0.5")]);
     assert_eq!(cell.names(&small())[0], "h2");
     cell.aggregate(&[1], &[("ram_weight_multiplier", "much")]);
-    assert_eq!(cell.names(&small())[0], "h1", "a value that is no number does not override the option");
+    assert_eq!(
+        cell.names(&small())[0],
+        "h1",
+        "if one aggregate's value is no number, no aggregate overrides the option"
+    );
 }
 
 #[test]
@@ -143,7 +147,7 @@ fn the_random_choice_is_among_the_best_hosts() {
 fn hosts_with_few_free_pci_devices_are_best() {
     let mut cell = Cell::three();
     each_filter::with_devices(&mut cell, [2, 1]);
-    assert_eq!(cell.names(&small()), ["h3", "h2", "h1"], "a server without devices avoids those that have some");
+    assert_eq!(cell.names(&small()), ["h3", "h2", "h1"], "a server without devices avoids hosts that have devices");
     let wanted = specs(&[("pci_passthrough:alias", "gpu:1")]);
     assert_eq!(cell.names(&wanted), ["h2", "h1"]);
     let weighed = cell.decide(&wanted).reasons.weighed;
