@@ -4,7 +4,7 @@
 # server that fits no host gives the reason.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
-[ "$(nproc)" -ge 2 ] || { echo "one processor is too few to tell two hosts' apart"; exit 77; }
+[ "$(nproc)" -ge 2 ] || { echo "this machine has one processor: the test needs two, one for each host's pinned guest"; exit 77; }
 HOUSE_CONF=$'[chronova]\nhost_cpus = h1 dedicated=1 shared=0; h2 dedicated=0 shared=1'
 fleet_open pinned pn 10.73 2
 house_furnish

@@ -2,7 +2,7 @@
 # Faults during a live migration of a real guest. The libvirtd of the destination restarts, and another move is
 # requested. With CHRONOVA_SOAK=1 also: the libvirtd of the source restarts; the control plane is killed; the guest
 # shuts down; the server is deleted. A host loses its power or its network, before, at or after the switch-over. The
-# control plane uses that network, too. After each fault the guest continues on exactly one host, as long as a host has
+# migration and the control plane use the same network. After each fault the guest continues on exactly one host, as long as a host has
 # its memory. Otherwise the server is SHUTOFF, and can be started again. A deleted server leaves nothing on the hosts
 # and in Placement.
 set -uo pipefail
@@ -35,7 +35,7 @@ settles() { # [the check that the guest continues]
   "${1:-counts_on}" "$ONE"
   ok "the migration: $(moves_of "$ONE" -c Status | tail -n 1)"
 }
-# Checks that the guest counts on, although its console lost its older part when a host failed.
+# Checks that the guest continues to count. The older part of its console was lost when a host failed.
 counts_here() { # server
   local seen now; seen=$(last_tick "$1") now=$(place "$1")
   within 40 "the guest continues to count" ticks_on "$1" "$((${seen:-0} + 2))"

@@ -1,5 +1,5 @@
-//! The servers with a task on their disks now. One member must not set a server's disks aside while another member
-//! searches the same disks for leftovers.
+//! The servers with a task on their disks now. If two members ran such tasks, a step of one could set a server's disks
+//! aside while the other searches them for leftovers.
 //!
 //! The claims are in memory only, because no task works on a disk after a crash.
 

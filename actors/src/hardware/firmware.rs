@@ -24,7 +24,7 @@ pub(super) fn check_secure_boot(wishes: &HardwareWishes<'_>) -> Result<(), Strin
     }
     let emulated = wishes.image.and_then(super::emulation::emulated_architecture);
     let architecture = emulated.or_else(|| wishes.property("hw_architecture"));
-    // A guest of AArch64 always has UEFI. The scheduler selects its hosts by the image's architecture.
+    // A guest of AArch64 always has UEFI. No host is chosen yet, so the image's properties tell the guest's architecture.
     let uefi = wishes.property("hw_firmware_type") == Some("uefi")
         || (wishes.property("hw_firmware_type").is_none() && architecture == Some("aarch64"));
     if !uefi {

@@ -53,12 +53,12 @@ pub enum AddressChange {
     Remove(IpAddr),
 }
 
-/// Why the addresses of a server did not change, or are not shown.
+/// Why the addresses of a server did not change, or changed without being recorded.
 #[derive(Debug, Error)]
 pub enum InterfaceReject {
     #[error("the network service refuses")]
     Network(#[source] PortError),
-    #[error("the interfaces of the server cannot be read")]
+    #[error("the server refuses the change of its addresses")]
     Instance(#[source] CommandError<InstanceReject>),
 }
 

@@ -121,8 +121,8 @@ pub(super) async fn release(work: &StepRun, volume: VolumeId, attachment: Attach
     ended(volume, work.context.volumes.release(volume, attachment, work.meta.clone()).await)
 }
 
-/// Ends the server's attachments to a volume, except those in `keep`. This includes attachments with ids that were lost
-/// with an answer of the volume service.
+/// Ends the server's attachments to a volume, except those in `keep`. Also ends attachments whose ids the process never
+/// received, because an answer of the volume service was lost.
 pub(super) async fn release_others(work: &StepRun, volume: VolumeId, keep: &[AttachmentId]) -> Result<(), StepError> {
     let server = work.instance_id();
     ended(volume, work.context.volumes.release_others(volume, server, keep, work.meta.clone()).await)
@@ -174,7 +174,8 @@ pub(super) async fn keep(work: &StepRun) -> Result<(), StepError> {
     roll_detaching(work, task(work)?.volume, &server.request.project).await
 }
 
-/// Marks the volume as `in-use` again. Succeeds if the volume is available, or was never marked.
+/// Marks a `detaching` volume as `in-use` again, and leaves any other volume as it is. Fails only if the volume service
+/// is unavailable.
 async fn roll_detaching(work: &StepRun, volume: VolumeId, project: &ProjectId) -> Result<(), StepError> {
     match work.context.volumes.find(volume, project, true).await {
         Ok(info) if info.status == "detaching" => {}

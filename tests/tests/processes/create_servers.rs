@@ -1,5 +1,5 @@
 //! The servers of one request: all or none of them exist, wherever the control plane crashes. Their quota is correct
-//! before any reconciler corrects it.
+//! without the help of a reconciler.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,7 +142,7 @@ async fn fifty_servers_are_all_there_or_none_after_a_crash() {
 /// The life that undoes the work of the first life also crashes, after every append.
 #[actix_rt::test]
 async fn a_crash_while_a_creation_is_undone_changes_nothing() {
-    // The crash comes after the claim, the join of the group and the first of the four servers.
+    // The crash comes after an append in the midst of the creation.
     let first = 5;
     let world = dies_creating(4, first).await;
     let life = world.live(None, None).await;

@@ -197,8 +197,8 @@ fn of_owner(target: PolicyTarget, body: &Attributes) -> PolicyTarget {
 }
 
 /// Checks the policy rules of the guarded attributes in the body. In a request to create a port, default values need no
-/// rule. An update needs the rule of each attribute that it names, as in Neutron: an empty `binding:host_id` unbinds the
-/// port.
+/// rule. An update needs the rule of each attribute that it names, even if the value is the default, as in Neutron. For
+/// example, an empty `binding:host_id` unbinds the port.
 fn guard(ctx: &Ctx, body: &Attributes, target: &PolicyTarget, update: bool) -> Result<(), Fault> {
     // The rules check the kind of owner that the body names, not the kind of the port's previous owner.
     let target = &of_owner(target.clone(), body);

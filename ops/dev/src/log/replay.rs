@@ -32,7 +32,7 @@ const CYCLES: u32 = 2;
 const BATCH: usize = 4_096;
 /// How many events `write` appends concurrently.
 const TOGETHER: usize = 2_048;
-/// The name of the comparison value beside each result: the speed of SQLite alone.
+/// The name of the comparison value beside the folds and the rebuilds: the speed of SQLite alone.
 const RAW: &str = "plain SQLite, the same rows read";
 /// How many rows SQLite alone reads. More rows would not change the rate.
 const ROWS: u64 = 2_000_000;
@@ -123,7 +123,7 @@ impl BenchLog<'_> {
             Ok(run)
         })?;
         let line = BenchLine::new(name("as-of"), asked).aim(Aim::P50Within(Duration::from_secs(1)));
-        report.lines.push(line.figure("seconds before, to load the checkpoint", median(loads).unwrap_or(0.0)));
+        report.lines.push(line.figure("seconds to load the checkpoint, not included", median(loads).unwrap_or(0.0)));
         for (_, checkpoints) in kept.all() {
             checkpoints.discard_all()?;
         }
