@@ -162,7 +162,7 @@ fn each_member_shows_a_write_of_any_member_at_once() {
         assert_eq!(read.text("/server/name"), name, "written at {writes}, read at {reads}, {leader} leads");
     }
     // Links in the answer to a forwarded request name the member that the client asked. A faulty request gets the leader's
-    /// fault.
+    // fault.
     let link = created.body["server"]["links"][0]["href"].as_str().unwrap().to_owned();
     assert!(link.contains(&members.all[one].address()), "{link}");
     members.client(one).post("/compute/v2.1/servers", &json!({"server": {}})).unwrap().expect(400);

@@ -135,7 +135,7 @@ async fn hardware_and_certificates_that_are_not_provided_are_refused() {
     let (status, body) = create(with("trusted_image_certificates", Value::Null)).await;
     assert_eq!(status, 202, "a request without certificates is refused: {body}");
 
-    for (number, spec, value) in [(21, "hw:virtio_packed_ring", "True"), (22, "hw:viommu_model", "virtio")] {
+    for (number, spec, value) in [(21, "hw:virtio_packed_ring", "True"), (22, "hw:sound_model", "ich9")] {
         let flavor = number.to_string();
         api.flavor(&flavor, 512, 1).await;
         let specs = json!({"extra_specs": {spec: value, "hw:mem_page_size": "small"}});

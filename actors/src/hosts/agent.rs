@@ -136,14 +136,17 @@ impl Agent {
         }
         // The guests are corrected before the host is reported as up: a server that moved away meanwhile must not run
         // here as well.
-        if self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
+        let was_away = self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up));
+        if was_away {
             self.put_right(&member, self.clock.all()).await;
             self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
-            unquiesce::guests(&self.context, member.host, &self.driver);
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "registering the host failed, retrying");
             return;
+        }
+        if was_away {
+            unquiesce::guests(&self.context, member.host, &self.driver);
         }
         self.silent_since = None;
         self.connected = true;

@@ -31,11 +31,13 @@ fn text(value: &str) -> DriverResult<CString> {
     CString::new(value).map_err(|_| DriverError::Failed { call: CALL, message: "a text contains a NUL".to_owned() })
 }
 
-/// Copies the disk `device` to the volume in `xml`, which exists already.
-pub(super) fn begin(domain: &Domain, device: &str, xml: &str) -> DriverResult<()> {
+/// Copies the disk `device` to the volume in `xml`, which exists already. `synchronous`: once the copy is complete, a
+/// write of the guest ends when both disks have it (libvirt 8.0.0).
+pub(super) fn begin(domain: &Domain, device: &str, xml: &str, synchronous: bool) -> DriverResult<()> {
     let (device, xml) = (text(device)?, text(xml)?);
     // The guest stays defined meanwhile. A crash of its host ends the copy.
-    let flags = sys::VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | sys::VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB;
+    let writes = if synchronous { sys::VIR_DOMAIN_BLOCK_COPY_SYNCHRONOUS_WRITES } else { 0 };
+    let flags = sys::VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | sys::VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB | writes;
     // SAFETY: the domain is alive (we hold a reference). Both texts end with a zero and outlive the call. No parameters
     // are given.
     let result = unsafe {

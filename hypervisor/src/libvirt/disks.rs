@@ -186,7 +186,10 @@ pub(super) fn exchange(
     if let Some(live) = find(domain, LIVE, old, CALL)? {
         match blockcopy::progress(domain, &live.device)? {
             None => {
-                blockcopy::begin(domain, &live.device, &mirror(connect, new, facts)?)?;
+                // The definition names the new volume before the guest does. If the guest ends in between, the new
+                // volume must have its last writes.
+                let synchronous = facts.libvirt_version >= 8_000_000;
+                blockcopy::begin(domain, &live.device, &mirror(connect, new, facts)?, synchronous)?;
                 return Ok(Exchange::Begun);
             }
             // An earlier swap to another volume was never ended.

@@ -63,6 +63,7 @@ fn follow(ctx: &Ctx, mut asked: AuditQuery, format: Format) -> Result<Reply, Fau
         asked.after = chronova_events::envelope::Position(position);
     }
     let personal = ctx.allows(PERSONAL, &ctx.own_target());
+    check_filters(&asked, personal)?;
     let right = FeedRight { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE, personal };
     let stream = feed::start(right, Arc::clone(ctx.app.log()?), asked, format)?;
     // Proxies must not buffer the feed.
@@ -84,6 +85,7 @@ fn format(ctx: &Ctx, accept: &str) -> Result<Format, Fault> {
 async fn page(ctx: &Ctx, asked: AuditQuery, format: Format) -> Result<Reply, Fault> {
     let limit = limit(&ctx.query, ctx.app.config.max_limit)?;
     let (store, personal) = (ctx.app.log()?, ctx.allows(PERSONAL, &ctx.own_target()));
+    check_filters(&asked, personal)?;
     let (mut at, mut events, mut ended) = (asked.after, Vec::new(), false);
     while events.len() < limit && at < asked.up_to && !ended {
         let found = store.search(at, limit - events.len(), &asked.criteria).await.map_err(unreadable)?;
@@ -104,6 +106,14 @@ async fn page(ctx: &Ctx, asked: AuditQuery, format: Format) -> Result<Reply, Fau
     }
     let next = (!ended).then_some(at.0);
     Ok(Reply::ok(json!({"events": events, "position": at.0.min(asked.up_to.0), "next": next})))
+}
+
+/// Refuses a filter by a sealed field to a caller who may not see that field: the selection would reveal it.
+fn check_filters(asked: &AuditQuery, personal: bool) -> Result<(), Fault> {
+    if personal || asked.criteria.addresses.is_empty() {
+        return Ok(());
+    }
+    Err(Fault::forbidden("Only a caller who may see personal fields can filter by address."))
 }
 
 /// The event without personal fields; `None` when the caller may see the event unchanged.

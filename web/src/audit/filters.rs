@@ -1,6 +1,6 @@
 //! The query parameters of the audit API. An event must match every given filter. If a client gives a filter several
-//! times, one of its values must match. `server` and `host` together count as one filter. If a client gives a time, a
-//! position or the limit several times, the last value is used.
+//! times, one of its values must match. If a client gives a time, a position or the limit several times, the last value
+//! is used.
 
 use chrono::DateTime;
 use chronova_events::envelope::{Position, Timestamp};

@@ -62,7 +62,9 @@ impl NovaExport {
 }
 
 /// Events that follow from changes of servers and consumers, which are exported, or that Nova computes by itself.
-const FOLLOWING: [&str; 12] = [
+const FOLLOWING: [&str; 13] = [
+    // Records of access change nothing.
+    "access.",
     "instance.",
     "ledger.claimed",
     "ledger.released",
