@@ -23,6 +23,8 @@ mod volumes;
 mod work;
 
 #[cfg(test)]
+pub(crate) mod sample_image;
+#[cfg(test)]
 mod tests;
 
 use chronova_events::envelope::StreamId;

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 //! Options of PCI devices, and the devices that a guest gets, as tables of cases.
 
-use chronova_events::ids::{FlavorId, ImageId, ProviderId};
+use chronova_events::ids::{FlavorId, ProviderId};
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
 use chronova_events::ledger::{HostPciReplaced, Ledger, PciDeviceType};
 use chronova_events::pci::PciAddress;
@@ -13,6 +13,7 @@ use super::alias::{PciAliases, PciNumaPolicy, PciRequest};
 use super::assign::FreePci;
 use super::device_spec::DeviceSpec;
 use super::host::{offered, provider_name};
+use crate::instance::sample_image::image_with;
 
 fn host() -> ProviderId {
     ProviderId(Uuid::from_u128(1))
@@ -218,17 +219,7 @@ fn flavor(specs: &[(&str, &str)]) -> FlavorSnapshot {
 }
 
 fn image(policy: &str) -> ImageSnapshot {
-    ImageSnapshot {
-        id: ImageId(Uuid::from_u128(3)),
-        name: "cirros".into(),
-        checksum: String::new(),
-        format: "qcow2".into(),
-        size: 1,
-        virtual_size: 1,
-        min_memory_mib: 0,
-        min_disk_gib: 0,
-        properties: vec![("hw_pci_numa_affinity_policy".into(), policy.into())],
-    }
+    image_with(&[("hw_pci_numa_affinity_policy", policy)])
 }
 
 fn requests(wanted: &str, policy: Option<&str>) -> Vec<PciRequest> {

@@ -470,17 +470,7 @@ pub(super) mod tests {
     #[test]
     fn features_become_traits_and_classes() {
         let of = |specs: &[(&str, &str)]| words(&ResourceRequest::of(&with(specs), true));
-        let image = ImageSnapshot {
-            id: chronova_events::ids::ImageId(uuid::Uuid::from_u128(1)),
-            name: "arm".into(),
-            checksum: String::new(),
-            format: "qcow2".into(),
-            size: 1,
-            virtual_size: 1,
-            min_memory_mib: 0,
-            min_disk_gib: 0,
-            properties: vec![("hw_emulation_architecture".into(), "aarch64".into())],
-        };
+        let image = crate::instance::sample_image::image_with(&[("hw_emulation_architecture", "aarch64")]);
         let arm = words(&ResourceRequest::of(&RequestSpec { image: Some(image.into()), ..with(&[]) }, true));
         assert_eq!(arm, "DISK_GB=10 MEMORY_MB=512 VCPU=4 +COMPUTE_ARCH_AARCH64");
         let iommu = of(&[("hw:viommu_model", "intel")]);

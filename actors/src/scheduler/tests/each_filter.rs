@@ -167,7 +167,7 @@ fn isolated_hosts_and_images_belong_together() {
     let pass = |cell: &Cell, request: &RequestSpec| cell.pass("IsolatedHostsFilter", request).0;
     cell.options.isolated_hosts = vec!["h1".into()];
     assert_eq!(pass(&cell, &imaged(&[])), ["h2", "h3"], "an isolated host takes only isolated images");
-    cell.options.isolated_images = vec![ImageId(Uuid::from_u128(3)).to_string()];
+    cell.options.isolated_images = vec![chronova_events::ids::ImageId(Uuid::from_u128(3)).to_string()];
     assert_eq!(pass(&cell, &imaged(&[])), ["h1"]);
     assert_eq!(pass(&cell, &small()), ["h2", "h3"]);
     cell.options.restrict_isolated_hosts_to_isolated_images = false;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use chronova_events::host::{Capabilities, Disabled, ForcedDown, HostEvent, Registered, WentDown, samples};
 use chronova_events::host_aggregate::{HostAdded, HostAggregateCreated};
-use chronova_events::ids::{HostAggregateId, HostId, ImageId, InstanceId, ProcessId, ProviderId};
-use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, Placed};
+use chronova_events::ids::{HostAggregateId, HostId, InstanceId, ProcessId, ProviderId};
+use chronova_events::instance::{FlavorSnapshot, Placed};
 use chronova_events::ledger::{Allocation, Claimed, Inventory, InventoryReplaced, ProviderCreated, TraitsReplaced};
 use chronova_events::registry::Event;
 use chronova_events::server_group::ServerGroupPolicy;
@@ -24,6 +24,7 @@ use super::context::InstanceGroup;
 use super::request::tests::{flavor, request};
 use super::*;
 use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
+use crate::instance::sample_image::image_with;
 
 /// A cell without a log.
 #[derive(Default)]
@@ -198,22 +199,8 @@ fn specs(specs: &[(&str, &str)]) -> RequestSpec {
     request(FlavorSnapshot { extra_specs, ..flavor(2, 1024, 10) })
 }
 
-fn image(properties: &[(&str, &str)]) -> ImageSnapshot {
-    ImageSnapshot {
-        id: ImageId(Uuid::from_u128(3)),
-        name: "cirros".into(),
-        checksum: String::new(),
-        format: "qcow2".into(),
-        size: 1,
-        virtual_size: 1,
-        min_memory_mib: 0,
-        min_disk_gib: 0,
-        properties: properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-    }
-}
-
 fn imaged(properties: &[(&str, &str)]) -> RequestSpec {
-    RequestSpec { image: Some(image(properties).into()), ..small() }
+    RequestSpec { image: Some(image_with(properties).into()), ..small() }
 }
 
 fn hinted(name: &str, values: &[&str]) -> RequestSpec {
