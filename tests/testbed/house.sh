@@ -49,6 +49,7 @@ house_open() { # NAME, first two numbers of its networks
   [ -s "${CHRONOVA_IMAGE:-}" ] || cannot "CHRONOVA_IMAGE names no guest image"
   command -v openstack >/dev/null || cannot "no openstack client on the PATH"
   [ -n "${HYPERVISORS:-}" ] || libvirt_answers || cannot "no libvirtd answers at qemu:///system"
+  house_clear
   WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-$NAME.XXXXXX") DATA=$WORK/data CONF=$WORK/chronova.conf
   PORT=$(free_port) || cannot "no port is free"
   URL=http://127.0.0.1:$PORT
@@ -65,6 +66,23 @@ house_open() { # NAME, first two numbers of its networks
   ! declare -F house_first >/dev/null || house_first
   house_start || { bad "the control plane starts" "$(tail -n 30 "$WORK/chronova.log")"; exit 1; }
   within 60 "the compute host is up" host_is up
+}
+
+# Removes the guests and networks that an earlier run of the script left on this machine's libvirtd, because it was killed.
+# libvirt starts such a network again with its daemon, and then refuses this run's network with the same addresses.
+house_clear() {
+  local name
+  house_guests
+  for name in $(v net-list --all --name | grep '^chronova-'); do
+    v net-dumpxml "$name" | grep -q "<ip address='${NET//./\\.}\\." || continue
+    v net-destroy "$name"; v net-undefine "$name"
+  done >/dev/null
+}
+
+# Removes the guests of the script.
+house_guests() {
+  local name
+  for name in $(v list --all --name | grep "^$NAME-"); do v destroy "$name"; v undefine --nvram --managed-save "$name"; done >/dev/null
 }
 
 house_start() {
@@ -89,7 +107,7 @@ house_close() {
   [ -z "${CLIENT:-}" ] || kill "$CLIENT" 2>/dev/null
   house_stop
   # Removes leftovers of a failed check.
-  for name in $(v list --all --name | grep "^$NAME-"); do v destroy "$name"; v undefine --nvram --managed-save "$name"; done >/dev/null
+  house_guests
   for name in "${SERVERS[@]}"; do
     for volume in $(v vol-list chronova | awk '{print $1}' | grep "^${name}_"); do v vol-delete "$volume" chronova; done >/dev/null
   done
