@@ -102,7 +102,7 @@ pub struct LoginFailed {
     /// passwords into this field.
     pub user: Option<UserId>,
     pub client: AccessClient,
-    /// The HTTP status: 401, or 429 after too many wrong passwords.
+    /// The HTTP status: 401 or 403. Older logs also have 429, after too many wrong passwords.
     pub status: u16,
 }
 

@@ -41,7 +41,9 @@ unlike "--since does not show earlier events" "$(at audit --since "$MIDDLE")" "$
 unlike "--until does not show later events" "$(at audit --until "$MIDDLE")" "$TWO"
 PROJECT=$(os token issue -f value -c project_id)
 only "--project shows only events of that project" "$(at audit --project "$PROJECT")" "$PROJECT"
-same "--user with an unknown user shows nothing" "$(at audit --user 00000000000000000000000000000000)" ""
+NOBODY=$(at audit --user 00000000000000000000000000000000 2>&1)
+same "--user with an unknown user exits with 2" "$?" 2
+like "the refusal names the unknown user" "$NOBODY" 'no request of the user 0{32} is in the log'
 same "one position is one line" "$(at audit --from-position 5 --to-position 5 | wc -l)" 1
 timeout 20 "$CHRONOVA_BIN" audit --data-dir "$DATA" --follow --kind instance. --from-position "$(wc -l <<<"$ALL")" >"$WORK/follow" &
 FOLLOWER=$!

@@ -36,8 +36,10 @@ expect() { local what=$1; shift; if "$@"; then ok "$what"; else bad "$what" "$*"
 same() { if [ "$2" = "$3" ]; then ok "$1"; else bad "$1" "got:    $2" "wanted: $3"; fi; } # what, got, wanted
 like() { if grep -qE -- "$3" <<<"$2"; then ok "$1"; else bad "$1" "nothing like /$3/ in:" "$2"; fi; } # what, text, pattern
 unlike() { if grep -qE -- "$3" <<<"$2"; then bad "$1" "/$3/ is in:" "$2"; else ok "$1"; fi; }
+# Waits until the command succeeds. The seconds are those of a quiet machine: beside other work, it may take three times as
+# long.
 within() { # seconds, what, command...
-  local seconds=$1 what=$2; shift 2
+  local seconds=$(($1 * 3)) what=$2; shift 2
   if wait_for "$seconds" "$@"; then ok "$what"; else bad "$what (within $seconds s)" "$*"; fi
 }
 

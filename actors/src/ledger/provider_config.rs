@@ -35,6 +35,7 @@ pub fn applied(state: &Ledger, host: ProviderId, configs: &ProviderConfigs) -> L
     for provider in providers {
         let Some(known) = state.providers.get(&provider) else { continue };
         let former = had.iter().find(|former| former.provider == provider);
+        let former = former.map(|former| without_devices(state, host, former)).unwrap_or_default();
         let change = ProviderConfigChange { known, former, entry: wanted.get(&provider).copied() };
         additions.extend(change.record(&mut events));
     }
@@ -69,6 +70,26 @@ fn refuse_clash(
     Ok(())
 }
 
+/// The classes and traits that an entry has added and that none of the host's PCI devices has. A device can have come
+/// after the entry.
+fn without_devices(state: &Ledger, host: ProviderId, former: &ProviderAdditions) -> FormerAdditions {
+    let known = state.pci.get(&host).into_iter().flat_map(|known| &known.devices);
+    let devices: Vec<_> = known.filter(|device| device.provider == Some(former.provider)).collect();
+    let class_is_free = |class: &&String| devices.iter().all(|device| device.class != **class);
+    let trait_is_free = |name: &&String| devices.iter().all(|device| !device.traits.contains(*name));
+    FormerAdditions {
+        classes: former.classes.iter().filter(class_is_free).cloned().collect(),
+        traits: former.traits.iter().filter(trait_is_free).cloned().collect(),
+    }
+}
+
+/// The classes and traits of a provider that the last entry alone gave it.
+#[derive(Default)]
+struct FormerAdditions {
+    classes: Vec<String>,
+    traits: Vec<String>,
+}
+
 /// The classes and traits that the entries name and that the ledger does not know.
 fn names<'a>(state: &Ledger, entries: impl Iterator<Item = &'a ProviderConfigEntry>) -> Vec<LedgerEvent> {
     let (mut classes, mut traits) = (BTreeSet::new(), BTreeSet::new());
@@ -85,7 +106,7 @@ fn names<'a>(state: &Ledger, entries: impl Iterator<Item = &'a ProviderConfigEnt
 /// One provider, with what `provider.yaml` added before and what it adds now.
 struct ProviderConfigChange<'a> {
     known: &'a Provider,
-    former: Option<&'a ProviderAdditions>,
+    former: FormerAdditions,
     entry: Option<&'a ProviderConfigEntry>,
 }
 
@@ -99,9 +120,8 @@ impl ProviderConfigChange<'_> {
             events.push(InventoryReplaced { provider, inventories: after.into_values().collect() }.into());
         }
         let wanted = self.entry.map(|entry| entry.traits.clone()).unwrap_or_default();
-        let former = self.former.map(|former| former.traits.as_slice()).unwrap_or_default();
         let mut traits = self.known.traits.clone();
-        traits.retain(|name| wanted.contains(name) || !former.contains(name));
+        traits.retain(|name| wanted.contains(name) || !self.former.traits.contains(name));
         traits.extend(wanted.iter().cloned());
         if traits != self.known.traits {
             events.push(TraitsReplaced { provider, traits: traits.into_iter().collect() }.into());
@@ -116,7 +136,7 @@ impl ProviderConfigChange<'_> {
     /// is gone stays, but nothing more can be allocated of it.
     fn inventories(&self, mut all: BTreeMap<String, Inventory>) -> (BTreeMap<String, Inventory>, BTreeSet<String>) {
         let mut added = BTreeSet::new();
-        for class in self.former.into_iter().flat_map(|former| &former.classes) {
+        for class in &self.former.classes {
             let used = self.known.inventories.get(class).is_some_and(|line| line.used > 0);
             match all.get_mut(class) {
                 Some(inventory) if used => {

@@ -181,7 +181,7 @@ impl KeyRing {
         Ok(())
     }
 
-    /// Opens the file for reading. If there is no file, every key is [`KeyLookup::Lost`].
+    /// Opens the file for reading. If there is no file, or only a part of its head, every key is [`KeyLookup::Lost`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Arc<Self>, SealError> {
         let path = path.as_ref();
         let backing = match File::open(path) {
@@ -189,7 +189,7 @@ impl KeyRing {
             Err(error) if error.kind() == io::ErrorKind::NotFound => KeyFileStorage::Absent,
             Err(error) => return Err(failure(path, &error)),
         };
-        if matches!(backing, KeyFileStorage::Absent) || backing.length().is_ok_and(|length| length == 0) {
+        if matches!(backing, KeyFileStorage::Absent) || backing.length().is_ok_and(|length| length < RECORD) {
             return Ok(Arc::new(Self::new(KeyFileStorage::Absent, path, RingId([0; 16]), 0)));
         }
         Self::over(backing, path)
@@ -549,6 +549,10 @@ mod tests {
         let absent = KeyRing::open_read_only(&path).unwrap();
         assert!(!absent.is_there() && matches!(absent.look_up(absent.ring(), KeySlot(1)), KeyLookup::Lost));
         assert!(absent.current(&user("a")).is_err());
+        // A part of the head, as after a power failure, before the first key.
+        std::fs::write(&path, &head(absent.ring())[..20]).unwrap();
+        assert!(!KeyRing::open_read_only(&path).unwrap().is_there());
+        assert_eq!(std::fs::read(&path).unwrap().len(), 20, "a reader writes");
         let slot = KeyRing::open(&path).unwrap().current(&user("a")).unwrap().0;
         // Half a record, as after a power failure.
         let mut bytes = std::fs::read(&path).unwrap();

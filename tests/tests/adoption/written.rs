@@ -1,12 +1,13 @@
 //! The command `adopt` writes the whole log or nothing, and can undo an adoption.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use chronova::commands::adopt::{self, AdoptArgs, AdoptionSource};
 use chronova::commands::{DataDir, Exit, LogPlace};
-use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
+use chronova_events::envelope::{Cause, Meta, NewEvent, Position, StreamId, Timestamp};
 use chronova_events::flavor::{FlavorDescribed, FlavorEvent};
-use chronova_events::ids::FlavorId;
+use chronova_events::ids::{FlavorId, UserId};
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, Expected};
 use serde_json::Value;
@@ -121,6 +122,11 @@ async fn an_adoption_is_undone_until_the_first_change() {
     };
     // An event of the host watch does not count as a change. An event of a process does.
     change(Meta::system("host-watch")).await;
+    // A user who looks at a console changes nothing.
+    let cause = Cause::User { user: UserId::new("u"), project: None, roles: Vec::new(), source: None };
+    let meta = Arc::new(Meta { cause, ..(*Meta::system("")).clone() });
+    let token = NewEvent::new(chronova_events::console::samples().remove(0), Timestamp(1), &meta);
+    store.append(&StreamId::new("console", "1"), Expected::Any, vec![token]).await.unwrap();
     change(Meta::system("host-watch").by_process(chronova_events::ids::ProcessId::random(), None)).await;
     store.close().await;
     drop(store);

@@ -4,18 +4,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use chronova_events::access::{AccessClient, AccessSort, ConsoleClosed, ConsoleOpened, LeftOutOf};
-use chronova_events::console::{ConsoleAuthorized, ConsoleEvent};
+use chronova_events::console::ConsoleEvent;
 use chronova_events::envelope::{Cause, Meta, Recorded, RequestSource, Revision, StreamId};
 use chronova_events::ids::UserId;
 use chronova_events::registry::NounEvent;
 use chronova_events::store::EventStore;
+use chronova_projections::consoles::ConsoleToken;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{AccessLog, of_address};
-
-/// The number of events that are read at once.
-const PAGE: usize = 256;
 
 /// A recorded session. It ends when it is dropped.
 #[derive(Debug)]
@@ -25,13 +23,14 @@ pub(crate) struct ConsoleSession(#[expect(dead_code, reason = "its drop is the m
 pub(crate) fn opened(
     log: &Arc<AccessLog>,
     (remote, agent): (Option<IpAddr>, Option<&str>),
-    known: &Arc<ConsoleAuthorized>,
+    token: &Arc<ConsoleToken>,
 ) -> ConsoleSession {
-    let (log, known) = (Arc::clone(log), Arc::clone(known));
+    let (log, token) = (Arc::clone(log), Arc::clone(token));
     let client = AccessClient::of(RequestSource::new(remote, agent).as_deref());
     let (session, ended) = oneshot::channel();
     tokio::spawn(async move {
-        let (user, meta) = requested_by(&log, &known).await;
+        let (user, meta) = requested_by(&log, &token).await;
+        let known = &token.authorized;
         let of = || user.clone().map_or_else(|| of_address(remote), LeftOutOf::User);
         let console = known.kind.clone();
         let opened = ConsoleOpened { user: user.clone(), client, server: known.instance, console: console.clone() };
@@ -46,8 +45,8 @@ pub(crate) fn opened(
 }
 
 /// The user who got the token, and the cause of the session's records.
-async fn requested_by(log: &AccessLog, known: &ConsoleAuthorized) -> (Option<UserId>, Arc<Meta>) {
-    let Some(authorized) = authorization(&*log.log, known).await else { return (None, Meta::system("console")) };
+async fn requested_by(log: &AccessLog, token: &ConsoleToken) -> (Option<UserId>, Arc<Meta>) {
+    let Some(authorized) = authorization(&*log.log, token).await else { return (None, Meta::system("console")) };
     let meta = &authorized.meta;
     let (user, cause) = match &meta.cause {
         Cause::User { user, project, roles, .. } => {
@@ -60,18 +59,8 @@ async fn requested_by(log: &AccessLog, known: &ConsoleAuthorized) -> (Option<Use
     (user, Arc::new(Meta { request_id, correlation, causation: Some(authorized.id), cause }))
 }
 
-/// The event that authorized a console, which the log has while its token is valid.
-async fn authorization(log: &dyn EventStore, known: &ConsoleAuthorized) -> Option<Arc<Recorded>> {
-    let (stream, mut at) = (StreamId::new(ConsoleEvent::NOUN, known.instance), Revision::NONE);
-    loop {
-        let page = log.read_stream(&stream, at, PAGE).await.ok()?;
-        at = page.last()?.revision;
-        let is_it = |recorded: &&Arc<Recorded>| {
-            let event = recorded.event().ok().and_then(|event| ConsoleEvent::of(event));
-            event.is_some_and(|ConsoleEvent::ConsoleAuthorized(one)| one.token_hash == known.token_hash)
-        };
-        if let Some(found) = page.iter().find(is_it) {
-            return Some(Arc::clone(found));
-        }
-    }
+/// The event that authorized a console.
+async fn authorization(log: &dyn EventStore, token: &ConsoleToken) -> Option<Arc<Recorded>> {
+    let stream = StreamId::new(ConsoleEvent::NOUN, token.authorized.instance);
+    log.read_stream(&stream, Revision(token.revision.0.saturating_sub(1)), 1).await.ok()?.pop()
 }

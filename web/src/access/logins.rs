@@ -30,7 +30,7 @@ pub(crate) fn issued(log: &AccessLog, requester: &Requester, claims: &Claims) {
 }
 
 /// Records a log-in that was answered with `status`; `user` is the user that it named, if there is one. A malformed
-/// request is no log-in.
+/// request is no log-in. Log-ins above the rate (429) are only counted, because nobody looked at their passwords.
 pub(crate) fn failed(log: &AccessLog, requester: &Requester, user: Option<UserId>, status: u16) {
     if !matches!(status, 401 | 403 | 429) {
         return;
@@ -38,6 +38,9 @@ pub(crate) fn failed(log: &AccessLog, requester: &Requester, user: Option<UserId
     let client = AccessClient::of(requester.source.as_deref());
     // The rate is that of the address. Otherwise many attempts from elsewhere would hide those of the user.
     let of = of_address(client.address.as_deref().and_then(|address| address.parse().ok()));
+    if status == 429 {
+        return log.leave_out(AccessSort::FailedLogin, of);
+    }
     let meta = requester.meta_by(cause(user.as_ref(), None));
     log.record(AccessSort::FailedLogin, of, LoginFailed { user, client, status }, &meta);
 }

@@ -73,6 +73,11 @@ impl AccessLog {
         }
     }
 
+    /// Counts a record that is not written.
+    pub(crate) fn leave_out(&self, sort: AccessSort, of: LeftOutOf) {
+        self.budget.left_out(sort, of, self.clock.now());
+    }
+
     /// Appends all records that wait, and the numbers of those left out. Returns when they are durable.
     pub async fn flush(&self) {
         let (done, told) = oneshot::channel();

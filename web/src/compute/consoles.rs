@@ -191,8 +191,8 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let lives = |of: &ConsoleAuthorized| {
         queries.views.servers.read(|servers| servers.get(of.instance).is_some_and(|row| row.instance.alive().is_some()))
     };
-    let found = found.filter(|found| lives(found)).ok_or_else(|| Fault::not_found("Token not found"))?;
-    Ok(Reply::ok(json!({"console": shown(&found, versions::console_tokens_show_tls_ports(ctx.version))})))
+    let found = found.filter(|found| lives(&found.authorized)).ok_or_else(|| Fault::not_found("Token not found"))?;
+    Ok(Reply::ok(json!({"console": shown(&found.authorized, versions::console_tokens_show_tls_ports(ctx.version))})))
 }
 
 fn shown(console: &ConsoleAuthorized, tls_ports: bool) -> Value {

@@ -143,8 +143,9 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, HeldCons
     let (queries, config) = (app.queries()?, &app.compute.config.consoles);
     let hash = token(request).map(|token| token_hash(&token)).ok_or(ConsoleRefusal::Token)?;
     let now = queries.clock.now();
-    let known =
+    let token =
         queries.views.console_tokens.read(|tokens| tokens.valid(&hash, now).cloned()).ok_or(ConsoleRefusal::Token)?;
+    let known = &token.authorized;
     let row =
         queries.views.servers.read(|servers| servers.get(known.instance).cloned()).ok_or(ConsoleRefusal::Token)?;
     let server = row.instance.alive().ok_or(ConsoleRefusal::Token)?;
@@ -152,9 +153,9 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, HeldCons
     check_origin(config, &known.kind, request.headers(), forwarded)?;
     let place = app.consoles.places.take(&hash, known.instance)?;
     let host = server.placement.as_ref().and_then(|placed| queries.host(placed.host)).ok_or(ConsoleRefusal::Moved)?;
-    let line = reach(&host, &known).await?;
+    let line = reach(&host, known).await?;
     tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "console opened");
-    let session = app.access_log().map(|log| access::consoles::opened(log, client(request, &app.config), &known));
+    let session = app.access_log().map(|log| access::consoles::opened(log, client(request, &app.config), &token));
     Ok((accept, (place, session), line))
 }
 

@@ -154,6 +154,28 @@ async fn refusals_of_a_project_are_bounded_and_the_rest_is_counted() {
     assert_eq!(left_out.total, number);
 }
 
+/// Guessing beyond the rate of failed log-ins writes nothing.
+#[actix_web::test]
+async fn log_ins_above_the_rate_are_only_counted() {
+    let world = World::new().await;
+    let begin = head(&world).await;
+    let mut statuses = Vec::new();
+    for _ in 0..60 {
+        statuses.push(login(&world, by_password("nobody", "wrong")).await.0);
+    }
+    let number = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
+    assert!(number(401) > 0 && number(429) > 0 && number(401) + number(429) == 60, "{statuses:?}");
+    let found = records(&world, begin).await;
+    assert_eq!(found.iter().filter(|recorded| &*recorded.kind == "access.login_failed").count(), number(401));
+    let counted = found.iter().find_map(|recorded| match told(recorded) {
+        AccessEvent::RecordsLeftOut(left_out) => Some(left_out),
+        _ => None,
+    });
+    let of = LeftOutOf::Network("198.51.100.7".into());
+    let counts = [LeftOutCount { sort: AccessSort::FailedLogin, of, number: number(429) as u64 }];
+    assert_eq!(counted.map(|left_out| left_out.counts.as_slice()), Some(counts.as_slice()));
+}
+
 #[actix_web::test]
 async fn records_can_be_switched_off() {
     let rates = AccessRates { on: false, ..AccessRates::default() };

@@ -14,7 +14,7 @@ use chronova_hypervisor::pci::{HostPci, PciDevice};
 use uuid::Uuid;
 
 pub(in crate::ledger) const FUNCTIONS: &str = r#"{"product_id": "10ed"}"#;
-const PARENT: &str = r#"{"product_id": "10fb"}"#;
+pub(in crate::ledger) const PARENT: &str = r#"{"product_id": "10fb"}"#;
 
 fn id() -> ProviderId {
     ProviderId(Uuid::from_u128(1))

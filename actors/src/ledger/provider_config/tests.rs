@@ -11,7 +11,7 @@ use super::*;
 use crate::ledger::LedgerCommand::{self, ApplyProviderConfig, ClaimAll, CreateProvider, Release, SetTraits};
 use crate::ledger::decide::decide;
 use crate::ledger::decide::tests::{given, host};
-use crate::ledger::pci::tests::{FUNCTIONS, card, report};
+use crate::ledger::pci::tests::{FUNCTIONS, PARENT, card, report};
 use crate::ledger::{Reserve, ServerClaim};
 use crate::provider_config::ProviderIdentification::{self, ComputeNode, Id, Name};
 
@@ -128,6 +128,18 @@ fn only_the_hosts_own_tree_gets_additions() {
     assert!(!state.knows_trait("CUSTOM_NOWHERE"));
     let unknown = ApplyProviderConfig { host: id(7), configs: Arc::default() };
     assert_eq!(decide(&state, unknown).unwrap(), vec![]);
+}
+
+#[test]
+fn devices_that_came_after_an_entry_keep_their_class_without_it() {
+    let class = "CUSTOM_PCI_8086_10ED";
+    let state = given([report(&[PARENT], true), apply(vec![entry(Id(card()), &[class, "CUSTOM_SLOT"], &[])])]);
+    let state = then(state, [report(&[FUNCTIONS], true)]);
+    assert_eq!(state.providers[&card()].inventories[class].inventory.total, 3, "the functions");
+    let state = then(state, [apply(vec![])]);
+    assert_eq!(shown(&state, card()).0, [class]);
+    assert_eq!(state.providers[&card()].inventories[class].inventory.total, 3);
+    assert_eq!(state.configured[&id(1)].additions, vec![]);
 }
 
 #[test]

@@ -69,6 +69,8 @@ impl CopyTarget {
         let mut cell = unfinished(&options.cell);
         if schema::create(&link.client, &cell).await.is_err() {
             cell.clone_from(&options.cell);
+            // Only a log that is complete already has this name. So no other failure of the first attempt creates it.
+            schema::head(&link.client, &cell).await?;
             schema::create(&link.client, &cell).await?;
         }
         let (holder, renewed) = (Uuid::new_v4().as_bytes().to_vec(), Instant::now());

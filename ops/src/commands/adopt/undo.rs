@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use chronova_events::access::AccessEvent;
+use chronova_events::console::ConsoleEvent;
 use chronova_events::envelope::{Cause, Position};
 use chronova_events::registry::NounEvent as _;
 use chronova_events::store::EventStore;
@@ -29,8 +30,8 @@ async fn look(store: &dyn EventStore) -> Result<(Position, Option<String>), Comm
             // Other events that the system itself caused do not count, such as a host's report about itself. Nova
             // loses nothing without them.
             Cause::System { .. } => {}
-            // A refused request, a log-in or a read of a secret changed nothing.
-            Cause::User { .. } if event.stream.category() == AccessEvent::NOUN => {}
+            // A refused request, a log-in, a console or a read of a secret changed nothing.
+            Cause::User { .. } if [AccessEvent::NOUN, ConsoleEvent::NOUN].contains(&event.stream.category()) => {}
             Cause::User { .. } | Cause::Process { .. } => {
                 let told = || format!("{} of {} at position {}", event.kind, event.stream, event.position);
                 change = change.take().or_else(|| Some(told()));
