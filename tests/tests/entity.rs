@@ -338,6 +338,28 @@ async fn a_command_whose_event_is_too_large_is_refused_alone() {
 }
 
 #[actix_rt::test]
+async fn two_commands_whose_events_are_too_large_do_not_harm_the_others() {
+    let stage = Stage::<1>::on(&Scripted::new(0), IDLE);
+    let first = stage.ask(What::Say("a"));
+    stage.until_appending(1).await;
+    // These three commands share one append.
+    let large = |byte: &str| What::Say(Box::leak(byte.repeat(2 << 20).into_boxed_str()));
+    let one = stage.ask(large("x"));
+    stage.until_decided(2).await;
+    let other = stage.ask(large("y"));
+    stage.until_decided(3).await;
+    let small = stage.ask(What::Say("b"));
+    stage.until_decided(4).await;
+    stage.store.turns.add_permits(FREE);
+    first.await.unwrap().unwrap();
+    for refused in [one.await.unwrap(), other.await.unwrap()] {
+        assert!(matches!(refused, Err(CommandError::Unavailable(StoreError::TooLarge { .. }))), "{refused:?}");
+    }
+    small.await.unwrap().unwrap();
+    assert_eq!(stage.store.words().await, ["a", "b"]);
+}
+
+#[actix_rt::test]
 async fn after_one_conflict_an_actor_decides_again_on_the_new_state() {
     let stage = Stage::<1>::on(&Scripted::new(FREE), IDLE);
     stage.now(What::Say("a")).await.unwrap();

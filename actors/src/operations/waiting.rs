@@ -60,7 +60,7 @@ impl Operations {
             return Ok(ProcessEnd::NotYet);
         }
         let stream = ProcessRoot::stream(&process);
-        let (mut outputs, mut fault) = (Vec::new(), None);
+        let (mut outputs, mut fault, mut ended) = (Vec::new(), None, false);
         for recorded in self.queries.log.read_stream(&stream, Revision::NONE, MOST_EVENTS).await? {
             match recorded.event().map(AsRef::as_ref) {
                 Ok(Event::ProcessEvent(ProcessEvent::StepDone(done))) => outputs.push(done.output.clone()),
@@ -70,8 +70,13 @@ impl Operations {
                 {
                     return Ok(ProcessEnd::Succeeded(outputs));
                 }
+                Ok(Event::ProcessEvent(ProcessEvent::Finished(_))) => ended = true,
                 _ => {}
             }
+        }
+        // A read model that lags does not show the process as pending, although it continues.
+        if !ended {
+            return Ok(ProcessEnd::NotYet);
         }
         let called_off = "The operation was cancelled.";
         let unknown = || FaultInfo { code: 500, message: called_off.to_owned(), details: String::new() };

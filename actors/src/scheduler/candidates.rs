@@ -150,7 +150,7 @@ fn with_room(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Sl
             need.column.tightest(need.amount).filter(fits).take(limit).collect()
         }
         Some(need) => need.column.roomiest(need.amount).filter(fits).take(limit).collect(),
-        None => set.iter().take(limit).collect(),
+        None => set.iter().filter(fits).take(limit).collect(),
     };
     let cut = found.slots.len() == limit && size > limit;
     let refused = match cut {

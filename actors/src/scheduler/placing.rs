@@ -312,21 +312,23 @@ pub(super) async fn claim_all(
     let Some((first, _)) = chosen.first() else {
         return Ok(ClaimOutcome::Refused("the claim names no server".to_owned()));
     };
-    let claims = chosen.iter().map(|(asked, chosen)| claim_of(scheduler, asked, chosen)).collect();
-    let command = LedgerCommand::ClaimAll { claims };
-    match scheduler.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&first.meta)).await {
-        Ok(committed) => Ok(ClaimOutcome::Admitted(committed.position)),
-        Err(CommandError::Rejected(LedgerReject::HoldsOther(consumer))) => {
-            // This claim is from before a crash that prevented the placement. It is released, and the server gets a new
-            // claim.
-            let release = LedgerCommand::Release { consumer };
-            let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&first.meta)).await;
-            released.map_err(SelectionError::not_now)?;
-            Ok(ClaimOutcome::Refused("the server still held a claim from before a crash".to_owned()))
+    let claims: Vec<_> = chosen.iter().map(|(asked, chosen)| claim_of(scheduler, asked, chosen)).collect();
+    // Each server may hold one stale claim.
+    for _ in 0..=chosen.len() {
+        let command = LedgerCommand::ClaimAll { claims: claims.clone() };
+        match scheduler.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&first.meta)).await {
+            Ok(committed) => return Ok(ClaimOutcome::Admitted(committed.position)),
+            Err(CommandError::Rejected(LedgerReject::HoldsOther(consumer))) => {
+                // This claim is from before a crash that prevented the placement. Without it, the host has room.
+                let release = LedgerCommand::Release { consumer };
+                let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&first.meta)).await;
+                released.map_err(SelectionError::not_now)?;
+            }
+            Err(CommandError::Rejected(reject)) => return Ok(ClaimOutcome::Refused(reject.to_string())),
+            Err(error @ CommandError::Unavailable(_)) => return Err(SelectionError::not_now(error)),
         }
-        Err(CommandError::Rejected(reject)) => Ok(ClaimOutcome::Refused(reject.to_string())),
-        Err(error @ CommandError::Unavailable(_)) => Err(SelectionError::not_now(error)),
     }
+    Ok(ClaimOutcome::Refused("the server still held a claim from before a crash".to_owned()))
 }
 
 /// Releases the claim of a server after its process was cancelled.

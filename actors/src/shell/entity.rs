@@ -239,6 +239,7 @@ impl<A: AggregateRoot> Entity<A> {
         let error = match error {
             AppendError::Conflict { .. } => {
                 tracing::warn!(stream = %self.stream, "conflict with another writer; deciding again");
+                self.refuse_retried();
                 self.load(ctx);
                 return;
             }
@@ -267,17 +268,29 @@ impl<A: AggregateRoot> Entity<A> {
         }
     }
 
+    /// Refuses each command that was in a conflict before, so that no command waits for ever.
+    fn refuse_retried(&mut self) {
+        for waiting in self.in_flight.drain(..).chain(self.queue.drain(..)).collect::<Vec<_>>() {
+            match waiting {
+                DurabilityWaiter::Decided(one) if one.retried => {
+                    let error = StoreError::Io("the stream changed twice while the command was decided".to_owned());
+                    let _ = one.reply.send(Err(CommandError::Unavailable(error)));
+                }
+                DurabilityWaiter::Decided(one) => {
+                    self.in_flight.push(DurabilityWaiter::Decided(DecidedCommand { retried: true, ..one }));
+                }
+                looking @ DurabilityWaiter::Looking { .. } => self.in_flight.push(looking),
+            }
+        }
+    }
+
     /// Decides each command again if it was in flight or queued when the state was dropped.
     fn redecide(&mut self, ctx: &mut Context<Self>) {
         let waiting: Vec<_> = self.in_flight.drain(..).chain(self.queue.drain(..)).collect();
         for one in waiting {
             match one {
                 DurabilityWaiter::Looking { reply, .. } => self.look(reply),
-                DurabilityWaiter::Decided(one) if one.retried => {
-                    let error = StoreError::Io("the stream changed twice while the command was decided".to_owned());
-                    let _ = one.reply.send(Err(CommandError::Unavailable(error)));
-                }
-                DurabilityWaiter::Decided(one) => self.accept(one.command, one.meta, one.reply, true),
+                DurabilityWaiter::Decided(one) => self.accept(one.command, one.meta, one.reply, one.retried),
             }
         }
         self.flush(ctx);

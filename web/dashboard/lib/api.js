@@ -18,6 +18,11 @@ export class ApiError extends Error {
   }
 }
 
+/** How far the server's clock is ahead of the browser's, in milliseconds. */
+let ahead = 0;
+/** The time by the server's clock, to a second. */
+export const serverNow = () => Date.now() + ahead;
+
 export const url = (path) => new URL(path.replace(/^\//, ''), BASE);
 
 /** The message in a fault of any of the services. */
@@ -100,6 +105,8 @@ export async function send(method, path, options = {}) {
     if (!quiet) wait();
     throw new ApiError(0, 'The server does not answer.', null);
   }
+  const date = Date.parse(answer.headers.get('date') || '');
+  if (date) ahead = date - Date.now();
   if (answer.ok) return answer;
   const request = answer.headers.get('x-openstack-request-id');
   const text = await answer.text().catch(() => '');

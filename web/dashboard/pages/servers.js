@@ -1,6 +1,6 @@
 // The list of servers, with a filter and bulk actions. It follows changes.
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
-import { list } from '../lib/api.js';
+import { list, serverNow } from '../lib/api.js';
 import { act, ACTIONS, fits } from '../lib/actions.js';
 import { alive, useChanges } from '../lib/live.js';
 import { moment, say } from '../lib/state.js';
@@ -29,7 +29,7 @@ function useServers(everywhere) {
   const query = everywhere ? { all_tenants: 1 } : {};
   const load = useLoad(async (signal) => {
     const known = seen.current;
-    const asked = new Date(Date.now() - OVERLAP).toISOString();
+    const asked = new Date(serverNow() - OVERLAP).toISOString();
     if (known.of === of && known.since) {
       const changed = await list(DETAIL, 'servers', { signal, query: { ...query, 'changes-since': known.since } });
       known.since = asked;

@@ -60,7 +60,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 /// The floating addresses that the caller may see, in the order of their ids.
 fn visible(ctx: &Ctx) -> Result<Vec<Arc<FloatingIp>>, Fault> {
     let rows: Vec<Arc<FloatingIp>> = ctx.app.queries()?.views.networks.read(|view| {
-        match ctx.caller().project.as_ref().filter(|_| !ctx.caller().is_admin) {
+        match ctx.caller().project.as_ref().filter(|_| !targets::reaches_all(ctx, "get_floatingip")) {
             Some(project) => {
                 let held = view.held(project).into_iter().flat_map(|held| &held.floating_ips);
                 held.filter_map(|id| view.floating_ip(*id)).cloned().collect()

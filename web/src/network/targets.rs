@@ -23,6 +23,11 @@ pub(super) fn allows(ctx: &Ctx, rule: &'static str, target: &PolicyTarget) -> bo
     ctx.app.policy.allows(Service::Network, rule, ctx.caller(), target)
 }
 
+/// Whether a rule permits the caller's access to resources of every project.
+pub(super) fn reaches_all(ctx: &Ctx, rule: &'static str) -> bool {
+    allows(ctx, rule, &new(&ProjectId::new("no project has this id")))
+}
+
 /// The target for a new resource of `project`.
 pub(super) fn new(project: &ProjectId) -> PolicyTarget {
     PolicyTarget::default().with_all(&access::owned(project))

@@ -86,13 +86,12 @@ fn split(text: &str) -> Result<(Config, TlsMode, Option<String>), &'static str> 
             query.split('&').for_each(&mut sort);
             format!("{place}?{}", known.join("&"))
         }
+        _ if is_url => text.to_owned(),
         // An address of the form `name=value ...`.
-        _ if !is_url && (text.contains("sslrootcert") || text.contains("sslmode=verify-")) => {
-            text.split(' ').for_each(&mut sort);
+        _ => {
+            words(text).into_iter().for_each(&mut sort);
             known.join(" ")
         }
-        // An address without options of TLS stays whole, because a quoted password may contain any text.
-        _ => text.to_owned(),
     };
     let config: Config =
         known.parse().map_err(|_| "it is not in the form that libpq takes, or has an option that is not supported")?;
@@ -107,6 +106,18 @@ fn split(text: &str) -> Result<(Config, TlsMode, Option<String>), &'static str> 
         (TlsMode::Off, _, Some(_)) => Err("sslrootcert needs sslmode=require, verify-ca or verify-full"),
         _ => Ok((config, mode, roots)),
     }
+}
+
+/// The parts of a text between its blanks. A part can have blanks between `'` and `'`, and `\` before any character.
+fn words(text: &str) -> Vec<&str> {
+    let (mut quoted, mut escaped) = (false, false);
+    let ends = move |c: char| {
+        let ends = c.is_whitespace() && !quoted && !escaped;
+        quoted ^= c == '\'' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    };
+    text.split(ends).filter(|word| !word.is_empty()).collect()
 }
 
 /// Undoes the percent encoding of a URL.
@@ -147,6 +158,11 @@ mod tests {
         }
         let (config, mode, roots) = split("host=h user=u sslmode=verify-full sslrootcert=/a.pem dbname=d").unwrap();
         assert_eq!((mode, roots.as_deref(), config.get_dbname()), (TlsMode::Encrypts, Some("/a.pem"), Some("d")));
+        let (config, mode, roots) =
+            split(r"host=h  user=u password='it\'s sslmode=verify-full x' sslmode=require sslrootcert='/a b.pem'")
+                .unwrap();
+        assert_eq!(config.get_password(), Some(b"it's sslmode=verify-full x".as_slice()));
+        assert_eq!((mode, roots.as_deref()), (TlsMode::Encrypts, Some("/a b.pem")));
         for bad in
             ["host=h sslmode=verify-full", "host=h sslrootcert=/a.pem", "postgresql://h:x/d", "host=h sslmode=no"]
         {
