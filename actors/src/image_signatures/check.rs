@@ -28,7 +28,7 @@ pub struct SignatureOptions {
     /// `[glance] default_trusted_certificate_ids`.
     pub default_trusted: Vec<String>,
     /// `[glance] unchecked_certificates`: without a key manager, a server keeps the certificates of its request, and
-    /// they ask for no check. It never suspends `verify`: with that option, each image is checked or refused.
+    /// Chronova does not check them. If `verify` is on, each image is nevertheless checked or refused.
     pub unchecked: bool,
 }
 

@@ -97,7 +97,7 @@ fn lock(by_admin: bool) -> Command {
     Request::Lock { lock: Locked { by_admin, reason: None, request_id: None } }.into()
 }
 
-/// Builds the state of a server by commands, each of which must be accepted.
+/// Builds the state of a server by commands. Every command must be accepted.
 #[derive(Clone, Default)]
 struct Given(Instance);
 
