@@ -1,4 +1,4 @@
-//! The traits of key managers: [`KeyManager`] keeps secrets of servers, the passphrases of emulated TPMs.
+//! The traits of key managers: [`KeyManager`] keeps secrets of servers: the passphrases of emulated TPMs.
 //! [`CertificateKeeper`] gives out the certificates of signed images.
 //!
 //! Barbican has the same calls: a secret belongs to the project of the user who stored it, and only users of that

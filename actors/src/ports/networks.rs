@@ -133,7 +133,7 @@ pub struct SecurityRuleInfo {
 /// The network service. Its refusals have Nova's messages.
 #[async_trait]
 pub trait NetworkService: Send + Sync + 'static {
-    /// Checks that a server of `project` could get these interfaces. The API calls it before it accepts the server.
+    /// Checks that a server of `project` could get these interfaces. The API calls this before it accepts the server.
     async fn check(
         &self,
         project: &ProjectId,

@@ -337,7 +337,7 @@ fn is_being_deleted(subject: &MovingServer) -> bool {
 }
 
 /// Undefines the guest on a host that shares its storage with the guest's host, and removes the guest's packet filters
-/// there. The networks stay for later guests until they are deleted, as on each host.
+/// there. The networks stay for later guests.
 pub(super) async fn forget(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     if !work.host_answers(at.host)? {
         return Ok(());

@@ -62,7 +62,7 @@ pub(super) fn is_mine(work: &StepRun, server: &Alive) -> bool {
     server.ongoing.map(|ongoing| ongoing.process()) == Some(work.running.process)
 }
 
-/// Fails until earlier changes of the server's volumes are done, so the step is retried; no new changes are accepted
+/// Fails while a change of the server's volumes is under way, so that the step is retried. No new changes are accepted
 /// meanwhile.
 pub(super) fn disks_at_rest(server: &Alive) -> Result<(), StepError> {
     match server.disks.iter().any(|disk| disk.work.is_some()) {

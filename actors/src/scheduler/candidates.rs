@@ -164,8 +164,8 @@ fn with_room(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Sl
     found.totals = totals;
 }
 
-/// One provider must serve a group with a suffix by itself. On a host with a single provider, the sum of the groups
-/// decides, except for the unit rules, which hold for each group.
+/// One provider must serve a group with a suffix by itself. On a host with a single provider, the groups must fit
+/// together, and each group must keep the unit rules.
 fn groups_fit(context: &SchedulingContext<'_>, wanted: &ResourceRequest, slot: Slot) -> bool {
     if wanted.groups.len() <= 1 {
         return true;
