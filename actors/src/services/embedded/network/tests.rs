@@ -107,7 +107,7 @@ fn made_for(n: u128, instance: InstanceId) -> NetworkCommand {
     NetworkCommand::CreatePort(PortRequest { binding, made_for: Some(instance), ..wanted_port(n) })
 }
 
-/// Builds a state by commands, each of which must be accepted.
+/// Builds a state by commands. Every command must be accepted.
 #[derive(Default)]
 struct Given(Network);
 
