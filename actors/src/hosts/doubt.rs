@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn a_copy_trusts_what_it_learned_itself() {
-        assert!(CopyDoubt::default().trusts(Timestamp(i64::MIN)), "a log that was never copied");
+        assert!(CopyDoubt::default().trusts(Timestamp(i64::MIN)), "a log that was never copied trusts all");
         let doubt = CopyDoubt(Some(Timestamp(7)));
         assert_eq!([6, 7, 8].map(|at| doubt.trusts(Timestamp(at))), [false, true, true]);
         assert!(CopyDoubt::default() < doubt, "the later doubt is the greater one");

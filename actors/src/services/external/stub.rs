@@ -119,7 +119,7 @@ async fn read(stream: &mut TcpStream) -> StubCall {
             let mut call = parse(&String::from_utf8_lossy(&text[..end]));
             if call.header("transfer-encoding").is_some() && !text.ends_with(b"\r\n0\r\n\r\n") {
                 let length = stream.read(&mut piece).await.unwrap();
-                assert!(length > 0, "the call ends before its last byte");
+                assert!(length > 0, "the call must not end before its last byte");
                 text.extend_from_slice(&piece[..length]);
                 continue;
             }
@@ -130,7 +130,7 @@ async fn read(stream: &mut TcpStream) -> StubCall {
             }
         }
         let length = stream.read(&mut piece).await.unwrap();
-        assert!(length > 0, "the call ends before its last byte");
+        assert!(length > 0, "the call must not end before its last byte");
         text.extend_from_slice(&piece[..length]);
     }
 }

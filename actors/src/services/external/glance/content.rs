@@ -131,9 +131,9 @@ mod tests {
         assert_eq!(judged.unwrap().virtual_size, Some(7));
         assert_eq!(read(all).await.unwrap(), b"content");
         let (judged, _) = look(bytes(b"QFI\xfb and so on"), 100, "raw").await.unwrap();
-        assert!(judged.is_err(), "a qcow2 file passes as raw");
+        assert!(judged.is_err(), "a qcow2 file is not raw");
         let (judged, _) = look(bytes(b"content"), 7, "qcow2").await.unwrap();
-        assert!(judged.is_err(), "a raw file passes as qcow2");
+        assert!(judged.is_err(), "a raw file is not qcow2");
     }
 
     #[tokio::test]
