@@ -2,9 +2,9 @@
 //! member holds.
 //!
 //! A process finds an image in a host's cache, and creates a disk on top of it later. In between, the host does not
-//! know that the image is needed. So a process holds the image from before its search of the cache until its own end.
-//! To remove an image, the reconciler needs an exclusive hold on every host with that storage, and keeps it until the
-//! image is gone.
+//! know that the image is needed. So a process takes a hold before it searches the cache, and keeps the hold until the
+//! process ends. To remove an image, the reconciler needs an exclusive hold on every host with that storage, and keeps
+//! it until the image is gone.
 //!
 //! The holds are in memory only. A process from before the start-up may already use an image, but has no hold on it.
 //! The log names these processes (see [`crate::reconcile::image_cache`]).

@@ -2,7 +2,7 @@
 //! same time (`[DEFAULT] max_concurrent_live_migrations`).
 //!
 //! Migrations start in the order of their arrival. The queue is in memory only: after a crash, all migrations queue
-//! again. The queue also has the latest progress of running migrations, which changes too often for events.
+//! again. The queue also has the latest progress of running migrations: progress changes too often for events.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -203,7 +203,7 @@ impl Agent {
         });
     }
 
-    /// Applies `provider.yaml` again if a client of Placement has changed what it adds.
+    /// Applies `provider.yaml` again if a client of Placement has changed the additions.
     async fn renew_additions(&self, host: HostId) {
         let (host, configs) = (ProviderId(host.0), Arc::clone(&self.context.options.provider_configs));
         let differs = |ledger: &Ledger| {

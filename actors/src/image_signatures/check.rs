@@ -91,7 +91,7 @@ impl ImageSignatures {
     }
 
     /// The check of an image with these properties, for a server with the certificates `requested`. `None`:
-    /// verification is off, and `requested` is empty or asks for no check.
+    /// verification is off, and there are no trusted certificates, or they are not checked.
     pub(super) async fn check(
         &self,
         properties: &[(String, String)],

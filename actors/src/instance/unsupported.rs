@@ -1,7 +1,7 @@
 //! The one table of operations that are not possible with certain hardware.
 //!
 //! The lines follow the decorators of Nova's `compute/api.py` (`reject_vtpm_instances`, `reject_sev_instances`,
-//! `block_accelerators`), which are checked before lock and state. Since Xena, all of them answer 400. libvirt cannot
+//! `block_accelerators`). They are checked before lock and state. Since Xena, all of them answer 400. libvirt cannot
 //! save the memory of a guest with a PCI device of its host. To suspend a server, Nova detaches such devices first;
 //! Chronova refuses. As in Nova, the process of a live migration checks passed-through devices ([`tied_by_devices`]).
 //! This table does not.

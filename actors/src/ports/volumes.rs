@@ -245,7 +245,7 @@ pub trait VolumeService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<Connection, PortError>;
 
-    /// Notes that the guest has the volume, which becomes `in-use`.
+    /// Notes that the guest has the volume. The volume becomes `in-use`.
     async fn complete(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Marks the volume as `detaching`. `Invalid` unless it is `in-use`.

@@ -105,7 +105,7 @@ pub(super) async fn start(work: &StepRun, host: HostId, server: &Alive) -> Resul
     tpm::with_passphrase(work, host, server, async { Ok(driver.start(work.instance_id()).await) }).await
 }
 
-/// During a wait for the network, the pause between two checks whether the server is being deleted.
+/// The pause between two checks for a delete during a wait for the network.
 const LOOK_FOR_DELETE: Duration = Duration::from_secs(2);
 
 /// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. If a delete
@@ -209,8 +209,8 @@ pub(super) async fn start_again(work: &StepRun, server: &Alive) -> Result<(), St
     }
 }
 
-/// Removes the guest again if a delete came while it was being created, because the delete found no guest. After a soft
-/// delete, the guest is only powered off.
+/// Removes the guest again if a delete came while the guest was being created, because the delete found no guest. After
+/// a soft delete, the guest is only powered off.
 pub(super) async fn yield_to_delete(work: &StepRun, host: HostId) -> Result<(), StepError> {
     match work.server().await? {
         None => destroy(work, host).await,
@@ -232,7 +232,7 @@ fn is_to_be_off(server: &Alive) -> bool {
     }
 }
 
-/// Defines the guest again, with a rescue disk created from `rescue`, if that is given.
+/// Defines the guest again. If `rescue` is given, the guest gets a rescue disk created from that image.
 pub(super) async fn reshape(
     work: &StepRun,
     host: HostId,

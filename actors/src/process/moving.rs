@@ -1,4 +1,4 @@
-//! Steps that are shared by all processes that move a server: ownership of the task, claims, and copies of disks.
+//! The shared steps of the processes that move a server: ownership of the task, claims, and copies of disks.
 
 use std::sync::Arc;
 

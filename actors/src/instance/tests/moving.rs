@@ -203,8 +203,8 @@ fn an_evacuation_overtakes_tasks_on_the_host_that_is_down() {
     assert!(placed_active().and(evacuate()).when(resize()).is_err());
 }
 
-/// Operations that Nova's documents rule out for a server with a TPM, encrypted memory or accelerators. They are
-/// checked before its lock and its state.
+/// Operations that Nova's documents rule out for a server with a TPM, encrypted memory or accelerators. The hardware is
+/// checked before the server's lock and state.
 #[test]
 fn some_hardware_forbids_moves() {
     let with = |spec: &str, value: &str| {
