@@ -1,7 +1,7 @@
 //! The conduct of reconcilers on a log whose hosts another generation drove ([`crate::hosts::doubt`]).
 //!
-//! Each reconciler states it. A repair that destroys something because of an old fact could otherwise destroy what the
-//! original of a restored log made after the backup.
+//! Each reconciler states its conduct. A repair that destroys something because of an old fact could otherwise destroy
+//! what the original of a restored log made after the backup.
 
 use chronova_events::envelope::Timestamp;
 use chronova_projections::views::Views;

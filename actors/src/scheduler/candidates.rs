@@ -233,7 +233,7 @@ fn hosts_short_of(
     examples
 }
 
-/// Names a class of which no host has enough. If there is none, says that no host has enough of all classes.
+/// Names a class that no host has enough of. If there is none, says that no host has enough of all classes.
 fn scarcest_class(context: &SchedulingContext<'_>, needs: &[NeededClass<'_>], set: &Slots) -> String {
     let with = |need: &NeededClass<'_>| set.iter().filter(|slot| need.is_met(context, *slot)).count();
     let scarcest = needs.iter().map(|need| (with(need), need)).min_by_key(|(count, _)| *count);
