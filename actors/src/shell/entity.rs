@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use crate::aggregate::{AggregateRoot, CommandError, Committed, EventOf};
 
-/// The number of commands in the mailbox of one actor above which senders wait.
+/// Senders wait while the mailbox of an actor has this many commands.
 pub const MAILBOX: usize = 1_024;
 /// The most commands in one append.
 const BATCH: usize = 512;
@@ -219,7 +219,7 @@ impl<A: AggregateRoot> Entity<A> {
             .spawn(ctx);
     }
 
-    /// Answers all senders that waited for an append, which is durable now.
+    /// Answers all senders that waited for the append, because it is durable now.
     fn settle(&mut self, appended: Appended, ctx: &mut Context<Self>) {
         self.durable = appended.revision;
         self.position = appended.position;

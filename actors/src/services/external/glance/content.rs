@@ -42,8 +42,7 @@ pub(super) async fn look(
     length: u64,
     format: &str,
 ) -> io::Result<(Result<Inspected, InspectError>, ByteStream)> {
-    // A small image ends in the loop below. The returned stream polls `bytes` once more, which only a fused stream
-    // allows.
+    // A small image ends in the loop below. The returned stream then polls `bytes` again, so `bytes` must be fused.
     let mut bytes = bytes.fuse();
     let mut head = BytesMut::new();
     while head.len() < HEAD {

@@ -82,7 +82,7 @@ impl KeptUserTokens {
     }
 }
 
-/// The tokens, shared by the API, which keeps them, and the clients of services, which use them.
+/// The tokens. The API keeps them, and the clients of services use them.
 pub type SharedUserTokens = Arc<KeptUserTokens>;
 
 #[cfg(test)]
