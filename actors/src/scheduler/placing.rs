@@ -28,7 +28,7 @@ use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
 use crate::gateway::CommandGateway;
 use crate::ledger::{CELL, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, LedgerReject, LedgerRoot, ServerClaim};
 
-/// The most selections for one server before the step returns to its process.
+/// The most decisions for one server before the step returns to its process.
 pub(super) const ROUNDS: usize = 4;
 /// The longest wait for others' pending claims, and for the request's own server in the views.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
