@@ -51,7 +51,7 @@ mod tests {
         let (claims, instance) = (DiskClaims::default(), InstanceId(Uuid::from_u128(1)));
         let alone = claims.enter(instance);
         assert!(alone.is_some() && claims.enter(instance).is_none());
-        assert!(claims.enter(InstanceId(Uuid::from_u128(2))).is_some(), "a claim blocks the disks of another server");
+        assert!(claims.enter(InstanceId(Uuid::from_u128(2))).is_some(), "a claim is for the disks of one server");
         drop(alone);
         assert!(claims.enter(instance).is_some());
     }

@@ -2,9 +2,9 @@
 //! member holds.
 //!
 //! A process finds an image in a host's cache, and creates a disk on top of it later. In between, the host does not
-//! know that the image is needed. So a process holds the image from before its search of the cache until its own end.
-//! To remove an image, the reconciler needs an exclusive hold on every host with that storage, and keeps it until the
-//! image is gone.
+//! know that the image is needed. So a process takes a hold before it searches the cache, and keeps the hold until the
+//! process ends. To remove an image, the reconciler needs an exclusive hold on every host with that storage, and keeps
+//! it until the image is gone.
 //!
 //! The holds are in memory only. A process from before the start-up may already use an image, but has no hold on it.
 //! The log names these processes (see [`crate::reconcile::image_cache`]).
@@ -131,15 +131,15 @@ mod tests {
         assert!(images.close(&here, "a").is_none());
         assert!(
             images.close(&BTreeSet::from([HERE, BESIDE]), "a").is_none(),
-            "an image that a process holds on the shared storage is removed"
+            "an image that a process holds on the shared storage stays"
         );
-        assert!(images.close(&here, "b").is_some(), "another image cannot be removed");
+        assert!(images.close(&here, "b").is_some(), "another image can be removed");
         assert!(
             images.close(&BTreeSet::from([BESIDE]), "a").is_some(),
-            "the image cannot be removed from another storage"
+            "the image can be removed from another storage"
         );
         drop(first);
-        assert!(images.close(&here, "a").is_none(), "an image that one process still holds is removed");
+        assert!(images.close(&here, "a").is_none(), "an image that one process still holds stays");
         drop(second);
         assert!(images.close(&here, "a").is_some());
     }
@@ -148,10 +148,10 @@ mod tests {
     async fn a_hold_waits_until_the_removal_has_ended() {
         let images = ImageHolds::default();
         let closed = images.close(&BTreeSet::from([HERE, BESIDE]), "a").unwrap();
-        assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none(), "a second removal begins during the first");
+        assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none(), "no second removal begins during the first");
         let mut comes = Box::pin(images.hold(FIRST, BESIDE, "a"));
         assert!(comes.as_mut().now_or_never().is_none());
-        assert!(images.hold(FIRST, HERE, "b").now_or_never().is_some(), "another image cannot be held");
+        assert!(images.hold(FIRST, HERE, "b").now_or_never().is_some(), "another image can be held");
         drop(closed);
         assert!(comes.as_mut().now_or_never().is_some());
         assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none());

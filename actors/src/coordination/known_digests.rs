@@ -1,5 +1,5 @@
-//! Digests of image content by hash methods other than the checksum's. Each member verifies the images that it places,
-//! and only the leader places images, so one download is enough to learn a digest.
+//! Digests of image content by hash methods other than the checksum's. Only the leader places images, so one download
+//! is enough to learn a digest.
 //!
 //! A digest holds for all content with the same checksum, in any image, on any host and in any project. A restart
 //! forgets all digests; then the content is read again when it is needed. The number is bounded, and the oldest go

@@ -104,13 +104,13 @@ mod tests {
         let (user, other) = (UserId::new("a"), UserId::new("b"));
         let hash = PasswordHash("old".to_owned());
         let comes = |right, second| lockout.admits(&user, Some(&hash), right, at(second));
-        assert!(!comes(false, 0) && !comes(false, 1) && comes(true, 2), "two wrong passwords lock the user out");
+        assert!(!comes(false, 0) && !comes(false, 1) && comes(true, 2), "two wrong passwords lock nobody out");
         assert!(!comes(false, 3) && !comes(false, 4) && !comes(false, 5));
-        assert!(!comes(true, 6) && !comes(false, 60), "the user is not locked out");
-        assert!(lockout.admits(&other, Some(&hash), true, at(7)), "another user is locked out");
-        assert!(!comes(true, 64), "the lockout ends early");
+        assert!(!comes(true, 6) && !comes(false, 60), "the user is locked out");
+        assert!(lockout.admits(&other, Some(&hash), true, at(7)), "another user is not locked out");
+        assert!(!comes(true, 64), "the lockout lasts a minute");
         assert!(comes(true, 65));
-        assert!(!comes(false, 66) && !comes(false, 67) && comes(true, 68), "the count does not start at zero");
+        assert!(!comes(false, 66) && !comes(false, 67) && comes(true, 68), "the count starts at zero");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! same time (`[DEFAULT] max_concurrent_live_migrations`).
 //!
 //! Migrations start in the order of their arrival. The queue is in memory only: after a crash, all migrations queue
-//! again. The queue also has the latest progress of running migrations, which changes too often for events.
+//! again. The queue also has the latest progress of running migrations: progress changes too often for events.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -79,11 +79,11 @@ mod tests {
         assert!(line.may_go(host, a, 1));
         assert!(!line.may_go(host, b, 1));
         assert!(!line.may_go(host, c, 1));
-        assert!(line.may_go(host, a, 1), "a repeated call is refused");
+        assert!(line.may_go(host, a, 1), "a repeated call is admitted");
         line.leave(a);
         assert!(!line.may_go(host, c, 1));
         assert!(line.may_go(host, b, 1));
-        assert!(line.may_go(host, c, 0), "a queue without a limit refuses a migration");
+        assert!(line.may_go(host, c, 0), "a queue without a limit admits all");
         line.goes_on(host, c);
         assert!(line.may_go(host, c, 1));
         line.leave(b);

@@ -5,7 +5,7 @@
 //! crash loses it. The next leader continues from the log. A promise that must survive a crash is an event instead.
 //!
 //! Three kinds of state are elsewhere. The gateway of the leader keeps the actors. [`crate::hosts::fleet`] keeps the
-//! last answers of the hosts, which only the leader asks. Each member has its own bounds against its clients: rates of
+//! last answers of the hosts: only the leader asks hosts. Each member has its own bounds against its clients: rates of
 //! requests, open feeds and consoles, password hashing.
 
 pub mod batches;

@@ -49,8 +49,8 @@ pub struct ErasurePlan {
 }
 
 impl ErasurePlan {
-    /// Makes the plan from the read models and the keys, and changes nothing. A user without an account, servers and
-    /// personal data is unknown.
+    /// Makes the plan from the read models and the keys, and changes nothing. A user is unknown if there is no account,
+    /// no server and no personal data of the user.
     fn of(views: &Views, keys: Option<&KeyRing>, whose: ErasureTarget) -> Self {
         let user = match &whose {
             ErasureTarget::User(user) => Some(user.clone()),

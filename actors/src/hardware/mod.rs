@@ -11,8 +11,8 @@
 //! | [`refused`] | requests that no host here can meet |
 //!
 //! Rules and precedence are Nova's (`nova.virt.hardware`); most messages also say what to change. The driver of a host
-//! reads the same names again ([`chronova_hypervisor::domain_xml::Hardware`]). Some hosts lack a part of the hardware.
-//! The scheduler requires the traits of hosts that have it.
+//! reads the same names again ([`chronova_hypervisor::domain_xml::Hardware`]). Some hosts lack a part of the hardware,
+//! so the scheduler requires traits.
 
 mod emulation;
 mod firmware;

@@ -23,7 +23,7 @@ pub enum HostRoot {}
 #[allow(clippy::large_enum_variant)] // a command lives for one call
 pub enum HostCommand {
     /// The report of a host that answers. It registers the host, updates its capabilities and marks it as up, as
-    /// needed. A host that was never seen before starts disabled unless it is `admitted`.
+    /// needed. A new host that is not `admitted` starts disabled.
     Report {
         report: Registered,
         admitted: bool,

@@ -66,7 +66,7 @@ fn a_host_that_was_never_seen_can_only_be_reported() {
     assert_eq!(Given::default().when(told(report())), Ok(vec!["host.registered"]));
     let shut = Command::Report { report: report(), admitted: false };
     assert_eq!(Given::default().when(shut.clone()), Ok(vec!["host.registered", "host.disabled"]));
-    assert_eq!(up().when(shut), Ok(vec![]), "the report of a known host disables it");
+    assert_eq!(up().when(shut), Ok(vec![]), "a report disables no known host");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn administrators_disable_and_enable_hosts() {
     assert_eq!(given.when(Command::Enable), Ok(vec!["host.enabled"]));
     assert!(
         given.and(down()).and(told(report())).0.0.unwrap().disabled_reason.is_some(),
-        "a report enables a host that an administrator has disabled"
+        "a report enables no host that an administrator has disabled"
     );
 }
 
@@ -135,7 +135,7 @@ fn a_drain_closes_its_host_and_is_joined() {
     );
     let draining = up().and(drain(1));
     assert_eq!(draining.when(drain(2)), Ok(vec![]), "joined");
-    assert_eq!(draining.clone().and(ended(1)).when(drain(1)), Ok(vec![]), "a repeated request is recorded");
+    assert_eq!(draining.clone().and(ended(1)).when(drain(1)), Ok(vec![]), "a repetition records nothing");
     assert_eq!(draining.clone().and(ended(2)).when(drain(2)), Ok(vec![]), "the end of another drain has no effect");
     assert_eq!(draining.and(ended(1)).when(drain(2)), Ok(vec!["host.drain_requested"]));
 }
@@ -194,7 +194,7 @@ fn records_of_a_drain_count_once_and_only_for_that_drain() {
 fn a_removed_host_registers_again() {
     let gone = up().and(Command::Deregister);
     assert_eq!(gone.0.0, None);
-    assert_eq!(gone.when(Command::Deregister), Ok(vec![]), "a second removal is recorded");
+    assert_eq!(gone.when(Command::Deregister), Ok(vec![]), "a second removal records nothing");
     assert_eq!(gone.when(Command::Enable), Err(Reject::NotFound));
     assert_eq!(gone.when(told(report())), Ok(vec!["host.registered"]));
 }

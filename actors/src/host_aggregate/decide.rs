@@ -98,7 +98,7 @@ fn check_zone(
     }
 }
 
-/// Checks that the other aggregates of `hosts` do not put one of them into another zone than `zone`.
+/// Checks that the hosts' other aggregates put none of the hosts into a zone other than `zone`.
 fn check_other_zones(
     state: &HostAggregates,
     known: &HostAggregate,

@@ -203,7 +203,7 @@ impl Agent {
         });
     }
 
-    /// Applies `provider.yaml` again if a client of Placement has changed what it adds.
+    /// Applies `provider.yaml` again if a client of Placement has changed the additions.
     async fn renew_additions(&self, host: HostId) {
         let (host, configs) = (ProviderId(host.0), Arc::clone(&self.context.options.provider_configs));
         let differs = |ledger: &Ledger| {
@@ -279,7 +279,7 @@ impl Agent {
         self.report_down(member.host, reason).await;
     }
 
-    /// Records a host from before the start-up as down. The log has the host's URI.
+    /// Records the host as down if the log knows a host with this URI.
     async fn report_known_down(&self, reason: &str) {
         let uri = self.driver.uri();
         let known = self.context.views.hosts.read(|hosts| hosts.all().find(|host| host.uri == uri).map(|host| host.id));

@@ -36,8 +36,8 @@ async fn append_console_log(instance: InstanceId, to: &dyn Driver, text: Bytes) 
     }
 }
 
-/// The destination of the guest's last move, if that was a live migration from this host and the guest is still there.
-/// `None` if the two hosts share storage, because they share the console log, too.
+/// The destination of the guest's last move, if that was a live migration from this host and the guest is still at the
+/// destination. `None` if the two hosts share storage, because they share the console log, too.
 fn migrated_to(context: &HostContext, instance: InstanceId, left: HostId) -> Option<Arc<ConnectedHost>> {
     let home = context
         .views

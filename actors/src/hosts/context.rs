@@ -41,8 +41,8 @@ impl std::fmt::Debug for HostContext {
 }
 
 impl HostContext {
-    /// Whether the log knows if the server is on this host. It knows if no other generation drove the hosts, or if the
-    /// log has since created the server or moved it from or to this host.
+    /// Whether the log is right about the server on this host: no other generation drove the hosts, or the log has
+    /// since created the server, or the log has since moved it from or to this host.
     pub(crate) fn knows_place_of(&self, server: &ServerRow, host: HostId) -> bool {
         let Some(since) = self.fleet.doubt().0 else { return true };
         let created = server.instance.alive().is_none_or(|alive| alive.created_at >= since);

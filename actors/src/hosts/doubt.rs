@@ -1,9 +1,9 @@
 //! The moment before which a log does not know everything that happened on its hosts.
 //!
 //! Another generation of a log ([`chronova_events::installation`]) may have driven the hosts: the original of a
-//! restored log until the copy took the hosts, or a copy until the original took them back. Its moves, attachments and
-//! deletions are not in this log. So code that removes something from a host because of the log first asks whether the
-//! log learned the ground for it since that moment.
+//! restored log until the copy took the hosts, or a copy until the original took them back. This log does not have the
+//! moves, attachments and deletions of the other generation. So before code removes something from a host because of a
+//! fact in the log, it asks whether the log learned the fact after that moment.
 
 use chronova_events::envelope::Timestamp;
 
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn a_copy_trusts_what_it_learned_itself() {
-        assert!(CopyDoubt::default().trusts(Timestamp(i64::MIN)), "a log that was never copied");
+        assert!(CopyDoubt::default().trusts(Timestamp(i64::MIN)), "a log that was never copied trusts all");
         let doubt = CopyDoubt(Some(Timestamp(7)));
         assert_eq!([6, 7, 8].map(|at| doubt.trusts(Timestamp(at))), [false, true, true]);
         assert!(CopyDoubt::default() < doubt, "the later doubt is the greater one");

@@ -77,8 +77,7 @@ where
     }
 }
 
-/// Makes the host take this log. If another generation has driven the host, the mark says when that ended: this log
-/// does not know what the other one did there.
+/// Makes the host take this log. If another generation has driven the host, the mark says when that ended.
 ///
 /// # Errors
 /// The mark cannot be read or written.

@@ -15,8 +15,9 @@ use crate::instance::{CallerRights, InstanceRequest, InstanceRoot};
 /// Requests a hard reboot of guests that ran on the host and do not run now, before they are recorded as stopped.
 ///
 /// A host on which any guest runs was not powered off. Its other guests ended by themselves, and are not started. A
-/// guest that a hard reboot is starting does not count: after a crash between two requests, the next run goes on with
-/// the guests that have no request yet. If a reboot has ended by then, the others stay off and are recorded as stopped.
+/// guest does not count as running while a hard reboot starts it. So after a crash between two requests, the next run
+/// continues with the other guests. If a reboot has ended by then, the other guests stay off and are recorded as
+/// stopped.
 pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let Ok(found) = driver.guests().await else { return };
     let runs = |guest: &GuestStatus| matches!(guest.power, PowerState::Running | PowerState::Paused);

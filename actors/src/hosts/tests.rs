@@ -143,7 +143,7 @@ fn a_restored_log_removes_no_guest_of_a_server_that_it_has_elsewhere() {
     let remedy = found(HERE, &believed, Power::Running);
     assert_eq!(doubted(remedy, || false), ResyncAction::Doubt);
     assert_eq!(doubted(remedy, || true), ResyncAction::Destroy, "this log moved the server since");
-    assert_eq!(doubted(orphaned(HERE, &believed), || false), ResyncAction::Doubt, "the disks are removed");
+    assert_eq!(doubted(orphaned(HERE, &believed), || false), ResyncAction::Doubt, "the disks stay");
     let gone = found(HERE, &deleted(), Power::Running);
     assert_eq!(doubted(gone, || false), ResyncAction::Reap, "the original has deleted the server as well");
 }

@@ -1,7 +1,7 @@
 //! Unquiesces the guests of a host that was away.
 //!
-//! An image of a running server quiesces its guest: the guest agent freezes the file systems until the copy has begun.
-//! If the host goes away meanwhile, the process of the image ends without it, and nobody else unfreezes the guest.
+//! While a process makes an image of a running server, the guest is quiesced: its agent freezes the file systems until
+//! the copy has begun. If the host goes away meanwhile, the process ends, and nobody else unfreezes the guest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause between two looks at a server with a process.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Thaws the guests that an image may have frozen. Each guest has a task in the background, because an agent that does
-/// not answer takes seconds. An agent accepts the call if nothing is frozen.
+/// Thaws the guests that a process may have left frozen. Each guest has its own task in the background, because an
+/// agent that does not answer takes seconds. The call is harmless if nothing is frozen.
 pub(super) fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let on_host = |server: &Alive| server.placement.as_ref().is_some_and(|at| at.host == host);
     let due: Vec<InstanceId> = context.views.servers.read(|servers| {

@@ -28,7 +28,7 @@ pub struct SignatureOptions {
     /// `[glance] default_trusted_certificate_ids`.
     pub default_trusted: Vec<String>,
     /// `[glance] unchecked_certificates`: without a key manager, a server keeps the certificates of its request, and
-    /// they ask for no check. It never suspends `verify`: with that option, each image is checked or refused.
+    /// Chronova does not check them. If `verify` is on, each image is nevertheless checked or refused.
     pub unchecked: bool,
 }
 
@@ -91,7 +91,7 @@ impl ImageSignatures {
     }
 
     /// The check of an image with these properties, for a server with the certificates `requested`. `None`:
-    /// verification is off, and `requested` is empty or asks for no check.
+    /// verification is off, and there are no trusted certificates, or they are not checked.
     pub(super) async fn check(
         &self,
         properties: &[(String, String)],

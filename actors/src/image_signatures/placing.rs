@@ -46,7 +46,7 @@ pub enum PlaceError {
 
 impl ImageSignatures {
     /// Puts the image into the host's cache, and verifies its signature if the configuration or the server asks for it.
-    /// If the image was not verified, a new download leaves nothing on the host.
+    /// A download that fails the check leaves nothing on the host.
     pub async fn place(
         &self,
         driver: &dyn Driver,

@@ -237,7 +237,7 @@ async fn properties_that_describe_no_signature_are_refused() {
         let (source, host, changed) = (Counted::new(CONTENT), host(), but(name, value, &right));
         let refused = place(&signatures(verifying()), &host, &source, &changed, &[]).await;
         assert_eq!(refused, Err(format!("Signature verification for the image failed: {reason}.")), "{name} {value:?}");
-        assert!(!has_image(&host).await, "{name} {value:?}: the image stays on the host");
+        assert!(!has_image(&host).await, "{name} {value:?}: the host keeps no image");
         // Nobody asks for a check.
         assert_eq!(place(&signatures(SignatureOptions::default()), &host, &source, &changed, &[]).await, Ok(()));
     }
@@ -251,9 +251,9 @@ async fn a_download_is_hashed_once_and_a_cached_image_is_verified_too() {
     let (first, host) = (signatures(verifying()), host());
     assert_eq!(place(&first, &host, &source, &wrong, &[]).await, Err(MISMATCH.to_owned()));
     assert_eq!(source.opened(), 1);
-    assert!(!has_image(&host).await, "a refused download stays on the host");
+    assert!(!has_image(&host).await, "the host keeps no refused download");
     assert_eq!(place(&first, &host, &source, &right, &[]).await, Ok(()));
-    assert_eq!(source.opened(), 1, "the image was read more than once");
+    assert_eq!(source.opened(), 1, "the image is read once");
     // The digest is known, so nothing is read.
     assert_eq!(place(&first, &host, &source, &right, &[]).await, Ok(()));
     assert_eq!(place(&first, &host, &source, &wrong, &[]).await, Err(MISMATCH.to_owned()));
@@ -262,7 +262,7 @@ async fn a_download_is_hashed_once_and_a_cached_image_is_verified_too() {
     let second = signatures(verifying());
     assert_eq!(place(&second, &host, &source, &wrong, &[]).await, Err(MISMATCH.to_owned()));
     assert_eq!(place(&second, &host, &source, &right, &[]).await, Ok(()));
-    assert_eq!(source.opened(), 1, "the cached image was read more than once");
+    assert_eq!(source.opened(), 1, "the cached image is read once");
     // The content in the image service is no longer that of the cache.
     let third = signatures(verifying());
     let other = Counted::new(b"tony");

@@ -56,8 +56,8 @@ pub enum AskServerReject {
     Images(PortError),
     #[error(transparent)]
     Server(InstanceReject),
-    /// The log did not append an event in time. The process gives the quota back or deletes the image, unless the
-    /// server accepted.
+    /// The log did not append an event in time. If the server has not accepted, the process gives the quota back or
+    /// deletes the image.
     #[error("the event log is not available")]
     Unavailable(#[source] StoreError),
 }

@@ -1,8 +1,8 @@
 //! Records about a server: facts that have happened, on a host or in a process.
 //!
-//! Only this crate sends records (mostly its processes and host agents), so no other crate can name them. A record that
-//! comes too late leads to no event. A repeated record leads to an event only if it reports progress, or a search that
-//! found no host.
+//! Only this crate sends records (mostly its processes and host agents), so no other crate can name them. A late or
+//! repeated record leads to no event. Two repeated records do: one that reports progress, and one that says that a
+//! search found no host.
 
 use chronova_events::ids::{BlockDeviceId, HostId, ImageId, PortId, ProcessId};
 use chronova_events::instance::{
@@ -24,7 +24,7 @@ pub enum InstanceRecord {
         network: Option<NetworkAllocated>,
         machine_type: Option<String>,
     },
-    /// The machine type of a server from before machine types were recorded.
+    /// The machine type of a server that has none recorded.
     MachineType {
         machine_type: String,
     },

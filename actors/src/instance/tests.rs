@@ -97,7 +97,7 @@ fn lock(by_admin: bool) -> Command {
     Request::Lock { lock: Locked { by_admin, reason: None, request_id: None } }.into()
 }
 
-/// Builds the state of a server by commands, each of which must be accepted.
+/// Builds the state of a server by commands. Every command must be accepted.
 #[derive(Clone, Default)]
 struct Given(Instance);
 
@@ -434,7 +434,7 @@ fn a_power_report_counts_only_from_the_servers_host_and_if_it_differs() {
     assert_eq!(
         shown(suspending.and(failed(POWER, PowerAction::Suspend))),
         "SHUTOFF",
-        "a failed suspend hides that the guest is off"
+        "a failed suspend shows that the guest is off"
     );
     let stopping = active().and(power(PowerAction::Stop)).and(seen(Power::Shutdown));
     assert_eq!(shown(stopping), "ACTIVE", "reports do not override the process at work");

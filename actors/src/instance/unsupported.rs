@@ -1,9 +1,10 @@
 //! The one table of operations that are not possible with certain hardware.
 //!
 //! The lines follow the decorators of Nova's `compute/api.py` (`reject_vtpm_instances`, `reject_sev_instances`,
-//! `block_accelerators`), which are checked before lock and state. Since Xena, all of them answer 400. To
-//! suspend a server, libvirt saves the guest's memory, but not that of a guest with a PCI device of its host. Nova
-//! detaches the devices first; Chronova refuses to suspend the server. As in Nova, the process of a live migration checks passed-through devices ([`tied_by_devices`]); this table does not.
+//! `block_accelerators`). They are checked before lock and state. Since Xena, all of them answer 400. libvirt cannot
+//! save the memory of a guest with a PCI device of its host. To suspend a server, Nova detaches such devices first;
+//! Chronova refuses. As in Nova, the process of a live migration checks passed-through devices ([`tied_by_devices`]).
+//! This table does not.
 
 use chronova_events::instance::Alive;
 

@@ -65,8 +65,8 @@ pub(super) fn record(server: &Alive, record: WorkRecord) -> InstanceDecision {
             }
             _ => Ok(vec![]),
         },
-        // If the process is no longer at work, its record is a repetition, or another request has overtaken the task.
-        // Such a record has no effect.
+        // A record of a process that is no longer at work has no effect: it is a repetition, or another request has
+        // overtaken the task.
         WorkRecord::Ended { process, end } => match server.ongoing.map(|ongoing| ongoing.process()) == Some(process) {
             true => Ok(vec![end.event(process)]),
             false => Ok(vec![]),

@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(
             (processors(&back, "m"), processors(&back, "s")),
             (vec![], vec![0, 1]),
-            "the server does not get its old processors back"
+            "the server gets its old processors back"
         );
         let done =
             given([host(4), claim([wants("s", 2)]), aside, claim([wants("s", 1)]), Release { consumer: migration }]);
@@ -238,8 +238,8 @@ mod tests {
         let inventory = |state: &Ledger| state.providers[&id()].inventories.get("PCPU").map(InventoryLine::free);
         assert_eq!(inventory(&given([host(4), host(0)])), None);
         let used = given([host(4), claim([wants("a", 1)]), host(0)]);
-        assert_eq!(inventory(&used), Some(0), "more can be allocated of a class that is not reported");
-        assert_eq!(decide(&used, host(0)).unwrap(), vec![], "an unchanged report is recorded");
+        assert_eq!(inventory(&used), Some(0), "nothing more is allocated of the class");
+        assert_eq!(decide(&used, host(0)).unwrap(), vec![], "an unchanged report records nothing");
         assert!(decide(&used, claim([wants("b", 1)])).is_err());
     }
 }

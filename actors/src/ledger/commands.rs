@@ -60,8 +60,8 @@ pub enum LedgerCommand {
         server: ConsumerId,
         migration: ConsumerId,
     },
-    /// Moves all allocations of the migration back to its server, which is on `host` again, and releases what the
-    /// server holds now.
+    /// Moves all allocations of the migration back to its server, and releases what the server holds now. The server is
+    /// on `host` again.
     TakeBack {
         server: ConsumerId,
         migration: ConsumerId,

@@ -1,8 +1,8 @@
 //! The additions of `provider.yaml` to the providers of a host.
 //!
-//! The ledger records which classes and traits an entry has added. So they are removed when the entry is gone, and those
-//! of Placement's clients stay. If a client has set a class or a trait that an entry names, the entry takes it over:
-//! after an adoption, the files of the former control plane name what is there already.
+//! The ledger records which classes and traits an entry has added. When the entry is gone, the ledger removes them, and
+//! keeps those of Placement's clients. An entry takes over a class or a trait that a client has set: after an adoption,
+//! the providers already have what the files name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use super::inventories;
 use crate::provider_config::{ProviderConfigEntry, ProviderConfigs};
 
 /// The events that make the providers of the host have what the entries add, and nothing that an earlier entry added.
-/// None if the providers are so already.
+/// The list is empty if nothing must change.
 pub fn applied(state: &Ledger, host: ProviderId, configs: &ProviderConfigs) -> LedgerDecision {
     let mut wanted: BTreeMap<ProviderId, &ProviderConfigEntry> = BTreeMap::new();
     for (provider, entry) in configs.of(state, host) {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::GuestMetadata;
 
 /// The tagged devices: disks first, then interfaces. `trusted`: whether the version has the field for trusted virtual
-/// functions, which is always false here.
+/// functions (always false here).
 pub(super) fn tagged(about: &GuestMetadata<'_>, trusted: bool) -> Vec<Value> {
     let disks = about.server.disks.iter().filter_map(|disk| self::disk(about, disk));
     disks.chain(about.server.nics.iter().filter_map(|nic| interface(about, nic, trusted))).collect()

@@ -52,7 +52,7 @@ pub struct GuestMetadata<'a> {
     /// The password of the guest's administrator, if one was just requested.
     pub password: Option<&'a str>,
     pub options: &'a MetadataOptions,
-    /// The known addresses of the guest's devices. A config drive is created before the guest, so it has none.
+    /// The known addresses of the guest's devices. A config drive has none, because it is created before the guest.
     pub devices: &'a [GuestDevice],
     /// The floating IP of the guest.
     pub floating_ip: Option<&'a str>,

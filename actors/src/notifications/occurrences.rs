@@ -1,6 +1,6 @@
 //! Maps each event of a server to its notifications. The names are Nova's. Versioned notifications are named like
-//! `instance.power_on.start`. Unversioned ones, which not every action has, are named like
-//! `compute.instance.power_on.start`.
+//! `instance.power_on.start`. Unversioned ones are named like `compute.instance.power_on.start`; not every action has
+//! them.
 
 use chronova_events::ids::{ImageId, VolumeId};
 use chronova_events::instance::{
@@ -108,8 +108,8 @@ impl Occurrence {
     }
 }
 
-/// The notifications of an event: those of the action in Nova's order, then `instance.update`, which Nova sends
-/// earlier.
+/// The notifications of an event: those of the action in Nova's order, then `instance.update`. Nova sends
+/// `instance.update` earlier.
 pub(super) fn occurrences(
     event: &InstanceEvent,
     moment: &ServerMoment,

@@ -28,7 +28,7 @@ use crate::server_options::ServerOptions;
 
 /// The limit on the events of one batch. The position is recorded after each batch that has an event of a server.
 const BATCH: usize = 64;
-/// The pause after a failure, which doubles up to the longest one.
+/// The pause after a failure; it doubles up to the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 

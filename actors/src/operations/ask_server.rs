@@ -22,10 +22,10 @@ impl Operations {
     ///
     /// # Errors
     /// A service refuses what the request needs, the server refuses the request, or the log does not append the events.
-    /// Then the request leaves nothing behind, unless the log failed after the server had accepted the request.
+    /// Then the request leaves nothing behind. One exception: the log failed after the server had accepted the request.
     pub async fn take_and_ask(&self, request: ServerRequest) -> Result<Position, AskServerReject> {
         let asking = Asking { gateway: Arc::clone(&self.gateway), requests: Arc::clone(&self.server_requests) };
-        // The request runs in its own task, so that it also completes if the client goes away.
+        // The request runs in its own task, so that it completes even if the client goes away.
         let asked = tokio::spawn(asking.ask(request));
         asked.await.unwrap_or_else(|_| Err(AskServerReject::lost()))
     }
@@ -47,8 +47,8 @@ impl Asking {
         outcome.await.unwrap_or_else(|_| Err(AskServerReject::lost()))
     }
 
-    /// Appends the first event of the request, which also requests its process. A claim that quota refuses leaves no
-    /// event.
+    /// Appends the first event of the request. This event also requests the process. A claim that quota refuses leaves
+    /// no event.
     async fn begin(&self, process: ProcessId, request: ServerRequest) -> Result<(), AskServerReject> {
         match request.first {
             TakenFirst::Quota(claim) => {

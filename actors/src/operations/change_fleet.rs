@@ -49,7 +49,7 @@ impl Operations {
         self.change(add, meta).await
     }
 
-    /// Removes a host without servers that takes no new ones.
+    /// Removes a host that has no servers and takes no new ones.
     ///
     /// # Errors
     /// The host has servers or takes new ones, or the log is not available.
@@ -58,7 +58,7 @@ impl Operations {
             return Err(ChangeFleetReject::TakesServers);
         }
         self.remove_providers(&meta, host.id).await.map_err(ChangeFleetReject::Remove)?;
-        // After a crash before this event, the host is still known, and still disabled or down. After a crash later,
+        // After a crash before this event, the host is still known, and still disabled or down. After a later crash,
         // the keeper of hosts forgets it.
         let remove = HypervisorRemoved { uri: host.uri.clone(), host: host.id };
         let position = self.change(FleetCommand::Remove(remove), Arc::clone(&meta)).await?;

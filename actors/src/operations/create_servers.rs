@@ -56,7 +56,7 @@ impl Operations {
             names: Arc::clone(&self.names),
             scope: self.reconcile.server_options.name_scope,
         };
-        // The creation runs in its own task, so that it also completes if the client goes away.
+        // The creation runs in its own task, so that it completes even if the client goes away.
         let creation = tokio::spawn(admission.create(meta, request, password));
         creation.await.unwrap_or_else(|_| Err(lost()))
     }

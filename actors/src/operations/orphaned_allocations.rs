@@ -1,7 +1,7 @@
 //! Allocations whose consumer is neither a server on the provider's host nor a migration that needs them.
 //!
-//! Chronova's own processes leave none behind. A heal that a crash interrupts can leave one
-//! ([`heal_allocations`](super::heal_allocations)). So can clients of Placement, which may claim for any consumer.
+//! Chronova's own processes leave none behind. Two causes can leave one: a heal that a crash interrupts
+//! ([`heal_allocations`](super::heal_allocations)), and a client of Placement, which may claim for any consumer.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! The process `ask_server` first creates the image, without bytes, so that the answer can have the image's id. The
 //! process then sends the request to the server. If the server refuses, or after a crash in between, the process
-//! deletes the image. The process `snapshot` or `shelve` then fills the image.
+//! deletes the image. Otherwise the process `snapshot` or `shelve` fills the image.
 //!
 //! Source: nova `compute/api.py` (`snapshot`, `backup`) and `compute/utils.py` (`create_image`,
 //! `initialize_instance_snapshot_metadata`).

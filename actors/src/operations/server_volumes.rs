@@ -2,7 +2,8 @@
 //!
 //! Each operation checks the server and the volume early, and sends the request to the server. A process does the rest
 //! (`attach_volume`, `detach_volume`, `swap_volume`). If it fails, the server's instance actions show the failure. The
-//! order of the checks is that of Nova's `compute/api.py`, because it decides which of several refusals the user gets.
+//! order of the checks is that of Nova's `compute/api.py`, because the order decides which of several refusals the user
+//! gets.
 
 use std::sync::Arc;
 

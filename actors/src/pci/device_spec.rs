@@ -1,8 +1,9 @@
 //! `[pci] device_spec`: the devices that guests may get, and their tags.
 //!
-//! A device is named by `vendor_id` and `product_id`, and by `address`. The address is a text, in which `*` or an empty
-//! part matches any value (`*:0a:00.*`), or an object with a regular expression for each part. The complete address of
-//! a physical function also names its virtual functions. The first spec that names a device gives it its tags.
+//! A device is named by `vendor_id` and `product_id`, and by `address`. The address is a text or an object. In a text,
+//! `*` or an empty part matches any value (`*:0a:00.*`). An object has a regular expression for each part. The complete
+//! address of a physical function also names its virtual functions. The first spec that names a device gives it its
+//! tags.
 
 use chronova_events::pci::PciAddress;
 use chronova_hypervisor::pci::PciDevice;

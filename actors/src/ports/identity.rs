@@ -43,7 +43,7 @@ pub struct TokenOwner {
 }
 
 impl TokenOwner {
-    /// The owner of a token without a scope, which does not expire.
+    /// The owner of a token that has no scope and does not expire.
     pub fn unscoped(user: UserId) -> Self {
         Self {
             user_name: user.as_str().to_owned(),

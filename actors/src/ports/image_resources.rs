@@ -40,7 +40,7 @@ pub struct ImageListRequest {
     pub member_status: Option<String>,
 }
 
-/// A change of an image's properties, which applies completely or not at all.
+/// A change of an image's properties. It applies completely or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PropertyChange {
     /// The properties to remove, which must all exist.
@@ -67,7 +67,6 @@ pub trait ImageResources: Send + Sync {
         caller: &ServiceCaller,
     ) -> Result<(), PortError>;
 
-    /// Deletes an image with its data. `Forbidden`: the caller may see the image, but not delete it, or the image is
-    /// protected.
+    /// Deletes an image with its data. `Forbidden`: the image is protected, or the caller may see it but not delete it.
     async fn delete(&self, image: ImageId, caller: &ServiceCaller) -> Result<(), PortError>;
 }

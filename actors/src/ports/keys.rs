@@ -1,5 +1,5 @@
-//! The traits of key managers: [`KeyManager`] keeps secrets of servers, the passphrases of emulated TPMs.
-//! [`CertificateKeeper`] gives out the certificates of signed images.
+//! The traits of key managers. [`KeyManager`] keeps the passphrases of servers' emulated TPMs. [`CertificateKeeper`]
+//! gives out the certificates of signed images.
 //!
 //! Barbican has the same calls: a secret belongs to the project of the user who stored it, and only users of that
 //! project read it. The log of events has a secret's reference, and never the secret.
@@ -51,7 +51,7 @@ pub trait KeyManager: Send + Sync {
     async fn delete(&self, reference: &str) -> Result<(), PortError>;
 }
 
-/// The certificates that a key manager keeps. Images are signed by their keys.
+/// The certificates that a key manager keeps. Images are signed with the keys of these certificates.
 #[async_trait]
 pub trait CertificateKeeper: Send + Sync {
     /// The certificate with this id, in PEM or DER, for the user whose request began `work`. `Invalid`: the secret is

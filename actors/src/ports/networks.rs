@@ -133,7 +133,7 @@ pub struct SecurityRuleInfo {
 /// The network service. Its refusals have Nova's messages.
 #[async_trait]
 pub trait NetworkService: Send + Sync + 'static {
-    /// Checks that a server of `project` could get these interfaces. The API calls it before it accepts the server.
+    /// Checks that a server of `project` could get these interfaces. The API calls this before it accepts the server.
     async fn check(
         &self,
         project: &ProjectId,
@@ -173,10 +173,11 @@ pub trait NetworkService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<(), PortError>;
 
-    /// Deletes one port of a server if the service created the port for the server, and only unbinds it otherwise. Does
-    /// nothing if the server does not have the port, or if the port belongs to another project than the server's. That
-    /// project could have given the port the server's id. `owned`: the server's record says that the port was created
-    /// for the server. For a port that Nova created before the server was adopted, only this record says so.
+    /// Takes one port from a server: deletes a port that the service created for the server, and unbinds any other
+    /// port. Does nothing if the server does not have the port, or if the port belongs to another project than the
+    /// server's. That project could have given the port the server's id. `owned`: the server's record says that the
+    /// port was created for the server. For a port that Nova created before the server was adopted, only this record
+    /// says so.
     async fn detach(
         &self,
         instance: InstanceId,
@@ -255,7 +256,7 @@ pub trait NetworkService: Send + Sync + 'static {
     /// The ports of all projects with this fixed address. Separate networks may use the same address.
     async fn ports_at(&self, address: IpAddr, caller: &ServiceCaller) -> Result<Vec<PortInfo>, PortError>;
 
-    /// The service at the time of the read models `past`; `None` if it does not keep its past.
+    /// The service at the time of the read models `past`. `None`: the service does not keep its past.
     fn as_of(&self, _past: &Arc<Views>) -> Option<Arc<dyn NetworkService>> {
         None
     }

@@ -6,9 +6,9 @@
 //!
 //! Every change is idempotent under an id that the caller proposes (derived from the process's id): a repeated call
 //! changes nothing. The embedded service takes the proposed id. Cinder chooses its own, so the caller uses the id in
-//! the answer. The client of Cinder finds a volume or a snapshot by the proposed id, too, but not an attachment. A
-//! repeated `reserve` returns the server's incomplete attachment. `release_others` also ends attachments with ids that
-//! the caller never received.
+//! the answer. The client of Cinder finds volumes and snapshots by the proposed id, but not attachments. A repeated
+//! `reserve` returns the server's incomplete attachment. `release_others` also ends attachments with ids that the
+//! caller never received.
 
 use std::sync::Arc;
 
@@ -245,7 +245,7 @@ pub trait VolumeService: Send + Sync + 'static {
         meta: Arc<Meta>,
     ) -> Result<Connection, PortError>;
 
-    /// Notes that the guest has the volume, which becomes `in-use`.
+    /// Notes that the guest has the volume. The volume becomes `in-use`.
     async fn complete(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
 
     /// Marks the volume as `detaching`. `Invalid` unless it is `in-use`.

@@ -60,8 +60,8 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
     .boxed()
 }
 
-/// Called when this process does not own the disk's task any more. Releases the attachment, unless the server has the
-/// disk and is not being deleted.
+/// Called when this process does not own the disk's task any more. If the server has the disk and is not being deleted,
+/// the attachment stays. Otherwise it is released.
 async fn give_up_attachment(work: &StepRun) -> Result<(), StepError> {
     let disk = task(work)?;
     let server = work.server().await?;

@@ -7,8 +7,8 @@
 //! Only the operating-system process that took the request holds the password, in memory
 //! ([`crate::coordination::passwords`]). A crash loses the password and the request. The requester gets the result.
 //!
-//! The driver says whether there is an agent: simulated guests need none, like those of Nova's fake driver. Messages
-//! and codes are those of Nova's `ComputeManager.set_admin_password` and `LibvirtDriver.set_admin_password`.
+//! The driver says whether there is an agent; simulated guests need none. Messages and codes are those of Nova's
+//! `ComputeManager.set_admin_password` and `LibvirtDriver.set_admin_password`.
 
 use chronova_events::instance::Alive;
 use chronova_events::process::{ProcessOutcome, StepOutput};

@@ -4,11 +4,11 @@
 //! |---|---|---|
 //! | `hold_quota` | nothing: the claim took the quota | releasing the quota of servers that were never recorded |
 //! | `join_group` | adds the servers to the server group | removing them |
-//! | `record_servers` | records each server, which requests its build | deleting the recorded ones |
+//! | `record_servers` | records each server; this event requests its build | deleting the recorded ones |
 //!
 //! The process records only failures ([`Task::records_only_failure`]): the record of the last server means success. The
 //! request itself is in memory ([`CreateRequests`](crate::coordination::CreateRequests)). A crash loses the request and
-//! the client's connection, so the next leader undoes the process, unless all its servers are recorded.
+//! the client's connection, so the next leader undoes the process if one of its servers is not recorded.
 
 use chronova_events::ids::{InstanceId, ProcessId, ProjectId, ServerGroupId};
 use chronova_events::instance::Instance;

@@ -1,4 +1,4 @@
-//! The definition of a process: a table of steps, each with how it is done and undone.
+//! The definition of a process: a table of steps, and how each step is done and undone.
 //!
 //! Steps are idempotent: a step that runs twice, is undone twice, or is undone without a run leaves the same state.
 

@@ -143,7 +143,7 @@ struct DrainObservation {
     waiting: bool,
 }
 
-/// The servers on the host without a recorded move or reason to stay. Empty for a cancelled drain.
+/// The servers on the host that have neither a recorded move nor a reason to stay. Empty for a cancelled drain.
 fn look(work: &StepRun, site: DrainedHost<'_>, drain: &Drain) -> DrainObservation {
     let mut looked = DrainObservation::default();
     if drain.cancelled {

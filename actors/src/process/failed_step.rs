@@ -1,6 +1,6 @@
 //! A failed step in the log of the server: one line, with the chain of errors behind it.
 //!
-//! No function that a step calls logs the step's error, so an operator reads each chain once.
+//! The functions that a step calls do not log the step's error, so an operator reads each chain once.
 
 use chronova_events::envelope::Meta;
 use chronova_events::error_chain::ErrorChain;

@@ -105,7 +105,7 @@ pub(super) async fn start(work: &StepRun, host: HostId, server: &Alive) -> Resul
     tpm::with_passphrase(work, host, server, async { Ok(driver.start(work.instance_id()).await) }).await
 }
 
-/// During a wait for the network, the pause between two checks whether the server is being deleted.
+/// The pause between two checks for a delete during a wait for the network.
 const LOOK_FOR_DELETE: Duration = Duration::from_secs(2);
 
 /// Waits until the network carries the traffic of a new guest, as Nova waits for `network-vif-plugged`. If a delete
@@ -209,8 +209,8 @@ pub(super) async fn start_again(work: &StepRun, server: &Alive) -> Result<(), St
     }
 }
 
-/// Removes the guest again if a delete came while it was being created, because the delete found no guest. After a soft
-/// delete, the guest is only powered off.
+/// Removes the guest again if a delete came while the guest was being created, because the delete found no guest. After
+/// a soft delete, the guest is only powered off.
 pub(super) async fn yield_to_delete(work: &StepRun, host: HostId) -> Result<(), StepError> {
     match work.server().await? {
         None => destroy(work, host).await,
@@ -232,7 +232,7 @@ fn is_to_be_off(server: &Alive) -> bool {
     }
 }
 
-/// Defines the guest again, with a rescue disk created from `rescue`, if that is given.
+/// Defines the guest again. If `rescue` is given, the guest gets a rescue disk created from that image.
 pub(super) async fn reshape(
     work: &StepRun,
     host: HostId,
@@ -252,8 +252,8 @@ pub(super) async fn reshape(
     }
 }
 
-/// Fails until earlier changes of the server's interfaces are done, so the step is retried; no new changes are accepted
-/// meanwhile. Otherwise the new guest could keep a detached interface, or lack an attached one.
+/// Fails while a change of the server's interfaces is under way, so that the step is retried. Otherwise the new guest
+/// could keep a detached interface, or lack an attached one. No new changes are accepted meanwhile.
 async fn interfaces_at_rest(work: &StepRun, server: &Alive) -> Result<(), StepError> {
     // The interfaces of a server that is being built do not change.
     if server.building().is_some() {
@@ -339,10 +339,10 @@ fn image_machine(image: &ImageSnapshot) -> Option<&str> {
     image.properties.iter().find(|(name, _)| name == machine::PROPERTY).map(|(_, machine_type)| machine_type.as_str())
 }
 
-/// The hardware properties of the image and of the flavor, with the machine type. Users can write any property into an
-/// image. So only properties with the prefixes of Nova's image properties are used (`nova.objects.image_meta`). Names
-/// with a colon come only from the flavor, because some of them limit the guest's resources. Required traits are the
-/// exception.
+/// The hardware properties of the image and of the flavor, with the machine type and the required traits. Users can
+/// write any property into an image. So only properties with the prefixes of Nova's image properties are used
+/// (`nova.objects.image_meta`). Names with a colon come only from the flavor, because some of them limit the guest's
+/// resources.
 fn hardware(server: &Alive, image: Option<&ImageSnapshot>, machine_type: Option<&str>) -> Vec<(String, String)> {
     let of_images = |name: &str| {
         !name.contains(':') && name != machine::PROPERTY && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of))

@@ -337,7 +337,7 @@ fn is_being_deleted(subject: &MovingServer) -> bool {
 }
 
 /// Undefines the guest on a host that shares its storage with the guest's host, and removes the guest's packet filters
-/// there. The networks stay for later guests until they are deleted, as on each host.
+/// there. The networks stay for later guests.
 pub(super) async fn forget(work: &StepRun, at: &Placed) -> Result<(), StepError> {
     if !work.host_answers(at.host)? {
         return Ok(());
@@ -427,7 +427,7 @@ async fn clean_up_source(work: &StepRun, source: &Placed, target: &Placed) -> Re
     }
 }
 
-/// Resumes a guest that was paused to complete the migration: on request, or at the end of its time.
+/// Resumes a guest that was paused to complete the migration.
 async fn resume_guest(work: &StepRun, subject: &MovingServer, target: &Placed) -> Result<(), StepError> {
     let forced = work.context.live_options.force_at_timeout || subject.live().is_some_and(|live| live.force_complete);
     if !forced || !subject.moving.was_active || !work.host_answers(target.host)? {

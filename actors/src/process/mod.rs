@@ -105,7 +105,7 @@ macro_rules! processes {
             }
         }
 
-        /// The optional part that a task requires of the driver of the server's present host. If the driver lacks the
+        /// The optional part of the driver that a task requires on the server's present host. If the driver lacks the
         /// part, the task fails before its first step. If only a new host needs a part, or if only some servers need
         /// it, the steps ask the driver for the part.
         fn need_of(task: &Task) -> Option<Capability> {

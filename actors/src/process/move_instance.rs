@@ -11,8 +11,8 @@
 //! | `start_target` | enlarges the disks, defines the domain, starts it if it ran | destroying the guest there |
 //!
 //! The source keeps its guest and disks until the move is confirmed. On the same host and on shared storage, disks stay
-//! in place, and a copy is set aside for a revert, like Nova's `_resize` folder. If a destination fails, the process
-//! tries another, `[scheduler] max_attempts` in all.
+//! in place, and a copy is set aside for a revert. If a destination fails, the process tries another, `[scheduler]
+//! max_attempts` in all.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Steps that are shared by all processes that move a server: ownership of the task, claims, and copies of disks.
+//! The shared steps of the processes that move a server: ownership of the task, claims, and copies of disks.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(super) fn is_mine(work: &StepRun, server: &Alive) -> bool {
     server.ongoing.map(|ongoing| ongoing.process()) == Some(work.running.process)
 }
 
-/// Fails until earlier changes of the server's volumes are done, so the step is retried; no new changes are accepted
+/// Fails while a change of the server's volumes is under way, so that the step is retried. No new changes are accepted
 /// meanwhile.
 pub(super) fn disks_at_rest(server: &Alive) -> Result<(), StepError> {
     match server.disks.iter().any(|disk| disk.work.is_some()) {

@@ -130,8 +130,8 @@ pub(super) async fn migrate(work: &StepRun) -> Result<StepOutput, StepError> {
     }
 }
 
-/// Resumes a guest that a broken migration has left paused at its source. A guest that was paused before stays paused, and
-/// so does the guest of a server that is being deleted.
+/// Resumes a guest that a broken migration has left paused at its source. A guest that was paused before stays paused,
+/// and so does the guest of a server that is being deleted.
 pub(super) async fn resume_at_source(work: &StepRun, subject: &MovingServer) -> Result<(), StepError> {
     if !subject.moving.was_active || matches!(subject.server.ongoing, Some(OngoingTask::Delete { .. })) {
         return Ok(());
@@ -353,8 +353,8 @@ impl MigrationWatch {
         self.route.as_ref().map_or(memory, |route| route.data_gib)
     }
 
-    /// Whether `live_migration_completion_timeout` (seconds for each GiB) has expired, and its action is to force the
-    /// completion (`forces`) or to abort.
+    /// Whether `live_migration_completion_timeout` (seconds for each GiB) has expired and the configured action is the
+    /// given one: to force the completion (`forces`), or to abort.
     fn is_late(&self, work: &StepRun, subject: &MovingServer, forces: bool) -> bool {
         let options = &work.context.live_options;
         let most = options.completion_timeout.saturating_mul(self.data_gib(subject));

@@ -1,5 +1,5 @@
 //! Executes a process: one `Next` at a time. Each outcome is noted in memory before the next action is planned.
-//! [`RecordWait`] says when it is written to the log.
+//! [`RecordWait`] says when outcomes are written to the log.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;

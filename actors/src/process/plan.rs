@@ -173,7 +173,7 @@ mod tests {
         let events = decide_several(&Process::Absent, waited.clone()).unwrap();
         assert_eq!(events.iter().map(|(time, _)| time.0).collect::<Vec<_>>(), [1, 2, 4]);
         let repeated = decide_several(&after([done("a")]), waited.clone()).unwrap();
-        assert_eq!(repeated.len(), 1, "records that the log has are recorded again");
+        assert_eq!(repeated.len(), 1, "only the new record is recorded");
         assert!(decide_several(&after([failed("a", false)]), waited.clone()).is_err());
         let out_of_order = waited.into_iter().chain([at(5, undone("b"))]).collect();
         assert!(decide_several(&Process::Absent, out_of_order).is_err());
@@ -187,7 +187,7 @@ mod tests {
         assert!(decide(&after([failed("a", true)]), done("a")).is_err());
         assert_eq!(decide(&state, done("a")).unwrap(), vec![], "a repeated record is harmless");
         let failure = after([done("a"), failed("b", true)]);
-        assert!(decide(&failure, undone("c")).is_err(), "a step was undone that never began");
+        assert!(decide(&failure, undone("c")).is_err(), "only a step that began is undone");
         assert!(decide(&failure, undone("b")).is_ok() && decide(&failure, undone("a")).is_ok());
     }
 

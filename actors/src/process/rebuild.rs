@@ -59,7 +59,7 @@ async fn prepare_host(work: &StepRun) -> Result<StepOutput, StepError> {
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     new_image::prepare(work, placed.host, &server, new_image::plain).await?;
     // A rebuild that failed before this stage gives the server its former image back. Moves do not verify the recorded
-    // image again, so it must not be an image that was refused here.
+    // image again, so the recorded image must not be one that was refused here.
     turn::advance(work, WorkStage::AtWork).await?;
     Ok(StepOutput::Nothing)
 }
@@ -95,8 +95,8 @@ async fn write_volume(work: &StepRun) -> Result<StepOutput, StepError> {
             }
             _ => return Ok(StepOutput::Nothing),
         }
-        // If another process has overtaken the rebuild, this step fails here. The volume service still writes to the
-        // end.
+        // If another process has overtaken the rebuild, this step fails here. The volume service nevertheless completes
+        // the write.
         turn::still_mine(work).await?;
         tokio::time::sleep(work.context.options.volume_pause).await;
     }

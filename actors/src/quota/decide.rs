@@ -279,7 +279,7 @@ mod tests {
         let seen: Vec<_> = over.iter().map(|one| (one.resource, one.requested, one.used)).collect();
         assert_eq!(seen, [("cores", 2, 100), ("ram", 513, 512)]);
         told(&mut state, widen(101, 256));
-        assert_eq!((state.cores, state.memory_mib), (101, 512), "the quota is not the larger amount of each resource");
+        assert_eq!((state.cores, state.memory_mib), (101, 512), "the quota is the larger amount of each resource");
         let settle = QuotaCommand::Settle { project: project.clone(), instance: a, cores: 1, memory_mib: 256 };
         told(&mut state, settle.clone());
         assert_eq!((state.cores, state.memory_mib), (1, 256));
@@ -298,7 +298,7 @@ mod tests {
             assert_eq!(
                 (state.cores, state.memory_mib),
                 (8, 2048),
-                "the server does not hold the largest amount of each resource"
+                "the server holds the largest amount of each resource"
             );
             assert_eq!(told(&mut state, withdraw(a, first)), 1);
             assert_eq!((state.cores, state.memory_mib), left);
@@ -307,7 +307,7 @@ mod tests {
             assert_eq!(
                 (state.cores, state.memory_mib, state.open.len()),
                 (2, 513, 0),
-                "the quota differs from the quota before the claims"
+                "the quota is that from before the claims"
             );
         }
     }
@@ -325,11 +325,11 @@ mod tests {
         let (mut state, a) = (Quota::default(), InstanceId(uuid::Uuid::from_u128(0xA)));
         told(&mut state, claim_command(claim_of(a, 1, 2, 512)));
         told(&mut state, QuotaCommand::Settle { project: ProjectId::new("p"), instance: a, cores: 1, memory_mib: 512 });
-        assert_eq!(told(&mut state, withdraw(a, 1)), 0, "the claim is open after the settlement");
+        assert_eq!(told(&mut state, withdraw(a, 1)), 0, "the settlement has ended the claim");
         assert_eq!((state.cores, state.held.len()), (1, 1));
         told(&mut state, claim_command(claim_of(a, 2, 4, 512)));
         told(&mut state, QuotaCommand::Release { project: ProjectId::new("p"), instance: a });
-        assert_eq!(told(&mut state, withdraw(a, 2)), 0, "the claim is open after the release");
+        assert_eq!(told(&mut state, withdraw(a, 2)), 0, "the release has ended the claim");
         assert_eq!(state, Quota::default());
     }
 }

@@ -91,7 +91,7 @@ pub struct ServersWanted {
     pub process: ProcessId,
     pub min_count: u32,
     pub max_count: u32,
-    /// `[chronova] max_servers_per_request`: a request for which quota admits more servers is refused.
+    /// `[chronova] max_servers_per_request`: a request is refused if quota admits more servers than this.
     pub most: u32,
     /// The cores of each server.
     pub cores: u32,

@@ -7,8 +7,8 @@
 //!
 //! If another generation of the log drove the hosts ([`crate::hosts::doubt`]), it may have attached and detached
 //! devices. A volume that the guest lacks may then be attached to another server, and two guests must not write to it.
-//! So the agent only logs the differences of a server that the other generation may have changed. They stay until a
-//! hard reboot gives the guest the devices in the log.
+//! So the agent changes no device of a server that the other generation may have changed, and only logs the differences
+//! in volumes. The differences stay until a hard reboot gives the guest the devices in the log.
 //!
 //! Devices that a process works on wait for the next comparison. The corrections record no events: after a crash, the
 //! control plane compares every host again.

@@ -36,7 +36,7 @@ fn requested(row: &ServerRow, reboot: ProcessId) -> Option<Timestamp> {
     row.actions.iter().rev().find(|action| action.process == Some(reboot)).map(|action| action.started_at)
 }
 
-/// When the soft reboot was requested. Under the original of a copied log, the server may have moved since.
+/// When the soft reboot was requested. The original of a copied log may have moved the server since.
 fn requested_at(views: &Views, server: InstanceId, reboot: ProcessId) -> Option<Timestamp> {
     views.servers.read(|servers| requested(servers.get(server)?, reboot))
 }

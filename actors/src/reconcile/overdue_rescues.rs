@@ -26,8 +26,8 @@ pub fn plan(views: &Views, rescued_by: Timestamp) -> Vec<(InstanceId, Timestamp)
     })
 }
 
-/// When the server entered the rescue, and when it last changed. A server without a record of its rescue, as after a
-/// reset of its state, counts from its last change.
+/// When the server entered the rescue, and when it last changed. If there is no record of a rescue (after a reset of
+/// the state), the time counts from the server's last change.
 fn rescued_at(row: &ServerRow) -> Option<(Timestamp, Timestamp)> {
     let server = row.instance.alive()?;
     if !matches!(server.phase, Phase::Rescued { .. }) || server.ongoing.is_some() {

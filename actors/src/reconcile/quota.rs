@@ -45,7 +45,8 @@ fn is_under_way(views: &Views, instance: InstanceId) -> bool {
 /// hold more, so it is left out.
 pub type MissizedQuota = BTreeSet<(ProjectId, InstanceId, u32, u64)>;
 
-/// All servers with such quota now. As in [`plan`], a server is left out while a process is responsible for its quota.
+/// All servers with quota that differs from their size. As in [`plan`], a server is left out while a process is
+/// responsible for its quota.
 pub fn misfits(views: &Views) -> MissizedQuota {
     views.quotas.read(|quotas| {
         views.servers.read(|servers| {

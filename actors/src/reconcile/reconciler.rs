@@ -47,8 +47,8 @@ pub trait Reconciler: Send + Sync + 'static {
     const NAME: &'static str;
     /// The differences that it repairs, in words for operators.
     const REPAIRS: &'static str;
-    /// Its conduct on a log that was copied or restored. There is no default: a reconciler that forgets it could
-    /// destroy what the original made after the copy.
+    /// Its conduct on a log that was copied or restored. There is no default: without a stated conduct, a reconciler
+    /// could destroy what the original made after the copy.
     const ON_A_COPY: CopyConduct<Self::Finding>;
     /// Whether it acts only on findings of two plans in a row, because a request under way may cause such a finding for
     /// a moment.

@@ -17,9 +17,9 @@ use crate::server_group::{ServerGroupCommand, ServerGroupRoot};
 /// Members without an existing server, with their groups.
 pub type StaleGroupMembers = BTreeSet<(ProjectId, ServerGroupId, InstanceId)>;
 
-/// All such members now, without the servers that a process is creating: that process is responsible for them. Another
-/// request under way may also have added a server that is not recorded yet. So while requests are served, the
-/// reconciler removes only members that it finds in two runs in a row.
+/// All members without an existing server. Servers that a process is creating are left out, because that process is
+/// responsible for them. Another request under way may also have added a server that is not recorded yet. So while
+/// requests are served, the reconciler removes only members that it finds in two runs in a row.
 pub fn plan(views: &Views) -> StaleGroupMembers {
     views.server_groups.read(|groups| {
         let living = |group| groups.servers(group).collect::<BTreeSet<_>>();

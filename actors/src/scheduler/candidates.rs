@@ -164,8 +164,8 @@ fn with_room(context: &SchedulingContext<'_>, wanted: &ResourceRequest, set: &Sl
     found.totals = totals;
 }
 
-/// One provider must serve a group with a suffix by itself. On a host with a single provider, the sum of the groups
-/// decides, except for the unit rules, which hold for each group.
+/// One provider must serve a group with a suffix by itself. On a host with a single provider, the groups must fit
+/// together, and each group must keep the unit rules.
 fn groups_fit(context: &SchedulingContext<'_>, wanted: &ResourceRequest, slot: Slot) -> bool {
     if wanted.groups.len() <= 1 {
         return true;
@@ -233,7 +233,7 @@ fn hosts_short_of(
     examples
 }
 
-/// Names a class of which no host has enough. If there is none, says that no host has enough of all classes.
+/// Names a class that no host has enough of. If there is none, says that no host has enough of all classes.
 fn scarcest_class(context: &SchedulingContext<'_>, needs: &[NeededClass<'_>], set: &Slots) -> String {
     let with = |need: &NeededClass<'_>| set.iter().filter(|slot| need.is_met(context, *slot)).count();
     let scarcest = needs.iter().map(|need| (with(need), need)).min_by_key(|(count, _)| *count);

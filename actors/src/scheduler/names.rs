@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(
             enabled_filters(&two).unwrap(),
             ["IoOpsFilter", "ComputeFilter"],
-            "the filters are not in the order of the option"
+            "the filters are in the order of the option"
         );
         let error = enabled_filters(&names(&["NoSuchFilter"])).unwrap_err();
         assert!(error.contains("NoSuchFilter") && error.contains("ComputeFilter"), "{error}");

@@ -28,7 +28,7 @@ use crate::coordination::pending_claims::{PendingClaim, PendingClaims};
 use crate::gateway::CommandGateway;
 use crate::ledger::{CELL, GroupPolicy, GroupRule, GuestClaim, LedgerCommand, LedgerReject, LedgerRoot, ServerClaim};
 
-/// The most selections for one server before the step returns to its process.
+/// The most decisions for one server before the step returns to its process.
 pub(super) const ROUNDS: usize = 4;
 /// The longest wait for others' pending claims, and for the request's own server in the views.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -227,8 +227,8 @@ impl Scheduler {
     }
 }
 
-/// Releases the claim of a server without a host. Such a claim is from before a crash that prevented its placement. It
-/// may be the reason why its host has no room for the server.
+/// Releases the claim of a server without a host. The claim is from before a crash that prevented the placement, and
+/// may be the reason why the host has no room for the server.
 async fn release_stale_claim(scheduler: &Scheduler, asked: &SelectionRequest) -> Result<(), SelectionError> {
     let consumer = ConsumerId::new(asked.server.to_string());
     if !scheduler.views.placement.read(|view| view.ledger.consumers.contains_key(&consumer)) {

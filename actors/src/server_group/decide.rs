@@ -91,7 +91,7 @@ mod tests {
     fn groups_are_counted_and_may_share_a_name() {
         let state = given([create(1, 2), create(2, 2)]);
         assert_eq!(decide(&state, create(3, 2)).unwrap_err(), ServerGroupReject::TooManyGroups(2));
-        assert_eq!(decide(&state, create(2, 2)).unwrap(), vec![], "a group that exists is created again");
+        assert_eq!(decide(&state, create(2, 2)).unwrap(), vec![], "a repetition creates nothing");
         assert!(decide(&state, create(3, -1)).is_ok());
         let less = given([create(1, 2), create(2, 2), ServerGroupCommand::Delete { group: group(1) }]);
         assert!(decide(&less, create(3, 2)).is_ok());
@@ -115,7 +115,7 @@ mod tests {
         let leave = || ServerGroupCommand::Leave { group: group(1), instance: server(1) };
         let state = given([create(1, -1), join("u", &[1, 2], 2), leave()]);
         assert_eq!(decide(&state, leave()).unwrap(), vec![]);
-        assert!(decide(&state, join("u", &[3], 2)).is_ok(), "the place of a removed member is not free");
+        assert!(decide(&state, join("u", &[3], 2)).is_ok(), "the place of a removed member is free");
         let members: Vec<_> = state.by_id[&group(1)].members.iter().map(|member| member.instance).collect();
         assert_eq!(members, [server(2)]);
     }

@@ -4,8 +4,8 @@
 //! further commands on the state after that append. Their events share the next append. So the same code serves a
 //! single server and pipelines the commands of a busy aggregate (the placement ledger).
 //!
-//! The first command or read loads the stream, unless that command begins an aggregate ([`AggregateRoot::begins`]).
-//! Such a command's append expects an empty stream; after a conflict, the actor decides the command again.
+//! The first command or read loads the stream. A command that begins an aggregate ([`AggregateRoot::begins`]) needs no
+//! load: its append expects an empty stream. After a conflict, the actor decides the command again.
 //!
 //! A reply never shows a state that is not durable. Refusals and reads, too, wait for the events that they are based
 //! on. When an append fails, the state in memory and all decisions on it are dropped, and the stream is read again.
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use crate::aggregate::{AggregateRoot, CommandError, Committed, EventOf};
 
-/// The number of commands in the mailbox of one actor above which senders wait.
+/// Senders wait while the mailbox of an actor has this many commands.
 pub const MAILBOX: usize = 1_024;
 /// The most commands in one append.
 const BATCH: usize = 512;
@@ -219,7 +219,7 @@ impl<A: AggregateRoot> Entity<A> {
             .spawn(ctx);
     }
 
-    /// Answers all senders that waited for an append, which is durable now.
+    /// Answers all senders that waited for the append, because it is durable now.
     fn settle(&mut self, appended: Appended, ctx: &mut Context<Self>) {
         self.durable = appended.revision;
         self.position = appended.position;

@@ -201,8 +201,8 @@ fn some_cpus_run_in_real_time() {
 
 // ------------------------------------------------------------------------------------------------------------- fitting
 
-/// Cells of `size` processors each, all dedicated but the first `shared`, in cores of `threads` processors: with two
-/// threads, the processors 0 and 1 are the first core.
+/// Cells of `size` processors each. The first `shared` are shared, the others are dedicated. A core has `threads`
+/// processors: with two, the processors 0 and 1 are the first core.
 fn host(count: u32, size: u32, shared: u32, threads: usize) -> Vec<HostNumaCell> {
     let cell = |id: u32| {
         let cpus: Vec<u32> = (id * size..(id + 1) * size).collect();
@@ -264,7 +264,7 @@ fn thread_policies_prefer_require_and_isolate() {
     assert_eq!(
         pins(&on(&threaded, &[one, rest], &by("prefer")).unwrap()),
         [(0, vec![1, 5])],
-        "`prefer` does not take the free threads of two cores"
+        "`prefer` takes the free threads of two cores"
     );
     assert!(on(&threaded, &[], &by("isolate")).is_err(), "its cores have threads");
     let plain = host(1, 6, 0, 1);
@@ -301,7 +301,7 @@ fn the_emulator_may_have_a_processor_of_its_own() {
 fn each_node_needs_a_cell_that_has_all_it_needs() {
     let host = host(2, 4, 2, 1);
     // There are four dedicated CPUs, in two cells.
-    assert!(on(&host, &[], &wanted(4, &[DEDICATED])).unwrap_err().contains("cell 1"), "a node got CPUs of two cells");
+    assert!(on(&host, &[], &wanted(4, &[DEDICATED])).unwrap_err().contains("cell 1"), "a node gets CPUs of one cell");
     let split = on(&host, &[], &wanted(4, &[DEDICATED, ("hw:numa_nodes", "2")])).unwrap();
     assert_eq!(pins(&split), [(0, vec![2, 3]), (1, vec![6, 7])]);
     let three = ask(&flavor(3, 768, &[("hw:numa_nodes", "3")]), None).unwrap().unwrap();
@@ -328,8 +328,8 @@ fn cells_are_packed_or_spread() {
         let bounds = FitLimits { packs, ..FitLimits::default() };
         pins(&fit(&one, cells(&host, [first.as_slice()].into_iter()), bounds).unwrap())
     };
-    assert_eq!(second(true), [(1, vec![5])], "packing does not select the cell with a guest");
-    assert_eq!(second(false), [(0, vec![0])], "spreading does not select the empty cell");
+    assert_eq!(second(true), [(1, vec![5])], "packing selects the cell with a guest");
+    assert_eq!(second(false), [(0, vec![0])], "spreading selects the empty cell");
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn the_operator_assigns_processors_to_kinds_of_guests() {
     assert_eq!((free.cells[0].shared.len(), free.cells[0].dedicated.len(), free.counted), (4, 0, None));
     let both = of(Some("0"), Some("1,3")).unwrap();
     assert_eq!((both.confines, both.counted), (true, Some((1, 2))));
-    assert_eq!(both.cells[0].siblings, [vec![1, 3]], "a thread that no guest can get is counted");
+    assert_eq!(both.cells[0].siblings, [vec![1, 3]], "a thread that no guest can get is left out");
     let alone = of(None, Some("2-3")).unwrap();
     assert_eq!((alone.confines, alone.counted), (false, Some((0, 2))));
     assert!(of(None, Some("3-4")).unwrap_err().contains("are not online on the host: 4; it has 0-3"));

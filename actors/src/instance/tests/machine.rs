@@ -38,7 +38,7 @@ fn a_machine_type_is_recorded_with_the_first_host_and_kept() {
     assert_eq!(
         built.when(Record::MachineType { machine_type: "q35".into() }),
         Ok(vec![]),
-        "a second record replaces the first"
+        "a second record changes nothing"
     );
     let older = active();
     assert_eq!(of(&older), (None, false));
@@ -62,7 +62,7 @@ fn an_operator_changes_the_machine_type_of_a_guest_that_is_off() {
         |action| Err(Reject::NotInState { action: "update machine type", attribute: "vm_state", value: action });
     assert_eq!(active().when(change("q35", true)), state("active"));
     let changed = off.and(change("q35", true));
-    assert_eq!(of(&changed), (Some("q35"), true), "the definition is not marked as outdated after the change");
+    assert_eq!(of(&changed), (Some("q35"), true), "the change marks the definition as outdated");
     let started = changed.and(power(PowerAction::Start)).and(done(POWER, PowerAction::Start));
-    assert_eq!(of(&started), (Some("q35"), false), "the definition is still marked as outdated after the start");
+    assert_eq!(of(&started), (Some("q35"), false), "the start removes the mark");
 }

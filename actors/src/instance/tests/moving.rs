@@ -79,7 +79,7 @@ fn each_stage_of_a_resize_shows_and_the_last_has_the_new_flavor() {
         (FlavorSnapshot::clone(&server.request.flavor), server.placement.as_ref().unwrap().host),
         (larger(), ELSEWHERE)
     );
-    assert!(server.concerns(HOST), "the server no longer concerns its source, which keeps the guest");
+    assert!(server.concerns(HOST), "the server still concerns its source");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn after_a_reset_of_the_state_an_unconfirmed_move_is_confirmed() {
     let given = moved().and(declare(DeclaredState::Active));
     let due = moving(MoveRequest::ConfirmDue { process: END, moved_by: Timestamp(i64::MIN) });
     assert_eq!(given.when(due.clone()), Ok(vec!["instance.confirm_requested"]));
-    assert_eq!(moved().when(due), Ok(vec![]), "the move is confirmed before it is due");
+    assert_eq!(moved().when(due), Ok(vec![]), "the move is not due yet");
     assert_eq!(given.when(migrate()), Err(Reject::Superseded), "an unconfirmed move forbids another one");
 }
 
@@ -191,7 +191,7 @@ fn an_evacuation_overtakes_tasks_on_the_host_that_is_down() {
         assert_eq!((shown(&given).0, shown(&given).2), (ends, None));
         let server = given.0.alive().unwrap();
         assert_eq!(server.placement.as_ref().unwrap().host, ELSEWHERE);
-        assert!(!server.concerns(HOST), "the server still concerns its old host");
+        assert!(!server.concerns(HOST), "the server no longer concerns its old host");
         assert_eq!(given.when(arrive()), Ok(vec![]), "repeated");
     }
     for given in [deleting(placed_active()), placed_active().and(resize()), placed_active().and(evacuate())] {
@@ -203,8 +203,8 @@ fn an_evacuation_overtakes_tasks_on_the_host_that_is_down() {
     assert!(placed_active().and(evacuate()).when(resize()).is_err());
 }
 
-/// Operations that Nova's documents rule out for a server with a TPM, encrypted memory or accelerators. They are
-/// checked before its lock and its state.
+/// Operations that Nova's documents rule out for a server with a TPM, encrypted memory or accelerators. The hardware is
+/// checked before the server's lock and state.
 #[test]
 fn some_hardware_forbids_moves() {
     let with = |spec: &str, value: &str| {

@@ -9,7 +9,7 @@ fn set(name: &str, value: &str) -> Command {
 #[test]
 fn image_properties_change_while_the_guest_is_off_and_reach_it_at_its_next_start() {
     let off = stopped();
-    assert_eq!(off.when(set("hw_disk_bus", "virtio")), Ok(vec![]), "setting the present value records an event");
+    assert_eq!(off.when(set("hw_disk_bus", "virtio")), Ok(vec![]), "setting the present value records nothing");
     assert_eq!(off.when(set("hw_disk_bus", "scsi")), Ok(vec!["instance.image_properties_changed"]));
     let state = Reject::NotInState { action: "image_property set", attribute: "vm_state", value: "active" };
     assert_eq!(active().when(set("hw_disk_bus", "scsi")), Err(state));

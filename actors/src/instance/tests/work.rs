@@ -158,7 +158,7 @@ fn a_shelved_server_leaves_its_host_and_finds_another() {
     let given = shelved();
     assert_eq!(shown(&given), ("shelved", None));
     let due = |by| command(WorkRequest::OffloadDue { process: WORK, shelved_by: by });
-    assert_eq!(given.when(due(Some(Timestamp(6)))), Ok(vec![]), "the server is offloaded before it is due");
+    assert_eq!(given.when(due(Some(Timestamp(6)))), Ok(vec![]), "the server is not due yet");
     assert_eq!(given.when(due(Some(Timestamp(7)))), Ok(vec!["instance.offload_requested"]));
     assert_eq!(active().when(due(None)), Ok(vec![]), "only a shelved server is offloaded");
     let given = offloaded();

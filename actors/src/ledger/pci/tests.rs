@@ -122,7 +122,7 @@ fn tracked_devices_are_allocated_in_the_append_that_assigns_them() {
     let own = &state.consumers[&ConsumerId::new("a")].claim.allocations;
     assert_eq!(own.len(), 2, "{own:?}");
     assert_eq!(decide(&state, claim([wants("a", "vf:2")])).unwrap(), vec![], "repeated");
-    assert_eq!(decide(&state, report(&[FUNCTIONS], true)).unwrap(), vec![], "an unchanged report is recorded");
+    assert_eq!(decide(&state, report(&[FUNCTIONS], true)).unwrap(), vec![], "an unchanged report records nothing");
     let freed = then(state, [Release { consumer: ConsumerId::new("a") }]);
     assert_eq!(line(&freed, class), Some((0, 3)));
     assert!(freed.pci_claims.is_empty());
@@ -159,7 +159,7 @@ fn devices_of_running_guests_move_into_placement_and_stay_there() {
     assert_eq!(
         line(&tracked, "CUSTOM_PCI_8086_10ED"),
         Some((3, 3)),
-        "a device of the server or of its migration is not allocated"
+        "the devices of server and migration are allocated"
     );
     assert_eq!((has(&tracked, "m"), has(&tracked, "a").len()), (vec!["10.0".to_owned()], 2));
     let off = decide(&tracked, report(&[FUNCTIONS], false)).unwrap_err();
@@ -176,7 +176,7 @@ fn a_device_that_is_not_named_any_more_stays_as_long_as_a_guest_has_it() {
     assert_eq!(has(&state, "a"), ["10.0"]);
     assert_eq!(line(&state, "CUSTOM_PCI_8086_10ED"), Some((1, 2)));
     let state = then(state, [Release { consumer: ConsumerId::new("a") }, claim([wants("b", "vf:1")])]);
-    assert_eq!(has(&state, "b"), ["10.1"], "a new guest has the device that is not offered any more");
+    assert_eq!(has(&state, "b"), ["10.1"], "a new guest gets an offered device");
     let state = then(state, [report(&[one], true)]);
     assert_eq!(line(&state, "CUSTOM_PCI_8086_10ED"), Some((1, 1)));
     let none = then(state, [Release { consumer: ConsumerId::new("b") }, report(&[], true)]);
@@ -207,7 +207,7 @@ fn a_move_holds_the_devices_on_both_sides() {
     assert_eq!(
         (has(&back, "m"), has(&back, "s")),
         (vec![], vec!["10.0".to_owned()]),
-        "the server has other devices than before the move"
+        "the server has its old devices again"
     );
     assert_eq!(line(&back, "CUSTOM_PCI_8086_10ED"), Some((1, 3)));
     let done = then(moved(), [Release { consumer: migration }]);

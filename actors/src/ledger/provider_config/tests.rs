@@ -58,7 +58,7 @@ fn a_hosts_report_keeps_what_provider_configs_add() {
     let state = given([host(4), both()]);
     assert_eq!(shown(&state, id(1)), (vec!["CUSTOM_LICENCE", "VCPU"], vec!["CUSTOM_FAST"]));
     assert!(state.knows_class("CUSTOM_LICENCE") && state.knows_trait("CUSTOM_FAST"));
-    assert_eq!(decide(&state, both()).unwrap(), vec![], "an unchanged file is recorded");
+    assert_eq!(decide(&state, both()).unwrap(), vec![], "an unchanged file records nothing");
     let state = then(state, [host(8)]);
     assert_eq!(shown(&state, id(1)), (vec!["CUSTOM_LICENCE", "VCPU"], vec!["CUSTOM_FAST"]));
     // A client of Placement takes the trait away; the next report of the host brings it back.

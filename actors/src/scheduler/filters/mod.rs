@@ -67,8 +67,8 @@ pub const DEFAULT: &[&str] = &[
     "ServerGroupAffinityFilter",
 ];
 
-/// Whether the filter applies even if it is not enabled. This is so for the filters that always run. It is also so for
-/// the filter on metrics, if `[metrics] required` is set and the weigher of metrics has several hosts to compare.
+/// Whether the filter applies even if it is not enabled. True for the filters that always run. True for the filter on
+/// metrics if `[metrics] required` is set and the weigher of metrics has several hosts to compare.
 pub fn is_demanded(filter: &Filter, context: &SchedulingContext<'_>, hosts: usize) -> bool {
     let weighs = || context.options.weighers.contains(&"MetricsWeigher");
     let metrics = filter.name == devices::METRICS.name && context.options.metrics_required && hosts > 1 && weighs();

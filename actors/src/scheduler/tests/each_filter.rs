@@ -29,7 +29,7 @@ fn capabilities_are_compared_with_extra_specs() {
     assert_eq!(pass(("vcpus_total", ">= 9")).0, Vec::<String>::new());
     assert_eq!(pass(("no_such_thing", "1")).0, ["h1", "h2"], "an unknown key without a scope is for another filter");
     assert_eq!(pass(("capabilities:no_such_thing", "1")).0, Vec::<String>::new());
-    assert_eq!(pass(("hw:watchdog_action", "none")).0, ["h1", "h2"], "an extra spec of another scope refuses a host");
+    assert_eq!(pass(("hw:watchdog_action", "none")).0, ["h1", "h2"], "an extra spec of another scope refuses no host");
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_guests_node_is_near_its_device() {
             let context = SchedulingContext::new(cell.sources(), &request, &cell.options);
             context.host(0).fitting().unwrap().unwrap()[0].cell
         };
-        assert_eq!((chosen(&node), chosen(&node[..1])), (0, 1), "a guest without devices gets a cell with devices");
+        assert_eq!((chosen(&node), chosen(&node[..1])), (0, 1), "a guest without devices avoids the devices' cell");
     }
     let anywhere = specs(&[node[0], node[1], ("hw:pci_numa_affinity_policy", "preferred")]);
     assert_eq!(cell.pass("NUMATopologyFilter", &anywhere).0, ["h1", "h2"]);

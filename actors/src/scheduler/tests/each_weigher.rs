@@ -28,7 +28,7 @@ fn weights_are_normalised_and_a_negative_multiplier_packs() {
         cell.names(&small())
     };
     assert_eq!(names(&mut cell, only(1.0, 0.0, 0.0)), ["h1", "h2"]);
-    assert_eq!(names(&mut cell, only(-1.0, 0.0, 0.0)), ["h2", "h1"], "the fullest host is not first");
+    assert_eq!(names(&mut cell, only(-1.0, 0.0, 0.0)), ["h2", "h1"], "the fullest host is first");
     assert_eq!(
         names(&mut cell, only(1.0, 0.0, 1.0)),
         ["h2", "h1"],
@@ -95,7 +95,7 @@ fn soft_affinity_counts_members() {
         let by_group = parts.map(|parts| {
             let mut of_policies = parts.into_iter().filter(|part| part.weigher.starts_with("ServerGroupSoft"));
             let one = of_policies.next().unwrap();
-            assert!(of_policies.next().is_none(), "the other policy has a say");
+            assert!(of_policies.next().is_none(), "the other policy has no weight");
             (one.value, one.weight)
         });
         assert_eq!(by_group, expected, "{policy:?}");

@@ -184,7 +184,7 @@ impl Cell {
         let said = refused.first().map(|slot| (filter.says)(&context.host(*slot))).unwrap_or_default();
         assert!(passing.len() + refused.len() == context.fleet.hosts().len());
         if passing.is_empty() {
-            assert!(!(filter.lacks)(&context).is_empty(), "{} does not say what is missing", filter.name);
+            assert!(!(filter.lacks)(&context).is_empty(), "{} says what is missing", filter.name);
         }
         (passing.iter().map(|slot| context.fleet.row(*slot).name.clone()).collect(), said)
     }

@@ -46,7 +46,7 @@ pub(super) struct StubService {
 }
 
 impl StubService {
-    /// Starts a service that answers each call with `answer`, which also gets the number of earlier calls.
+    /// Starts a service that answers each call with `answer`. The function also gets the number of earlier calls.
     pub(super) async fn start(answer: impl Fn(&StubCall, usize) -> StubAnswer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -60,7 +60,8 @@ impl StubService {
         Self { url, calls }
     }
 
-    /// Starts a service that answers with `answer`, and a Keystone on the same address, which gives the token `own`.
+    /// Starts a service that answers with `answer`, and a Keystone on the same address. The Keystone gives the token
+    /// `own`.
     pub(super) async fn beside_keystone(answer: impl Fn(&StubCall) -> StubAnswer + Send + Sync + 'static) -> Self {
         Self::start(move |call, _| match call.line.starts_with(LOGIN) {
             true => {
@@ -119,7 +120,7 @@ async fn read(stream: &mut TcpStream) -> StubCall {
             let mut call = parse(&String::from_utf8_lossy(&text[..end]));
             if call.header("transfer-encoding").is_some() && !text.ends_with(b"\r\n0\r\n\r\n") {
                 let length = stream.read(&mut piece).await.unwrap();
-                assert!(length > 0, "the call ends before its last byte");
+                assert!(length > 0, "the call must not end before its last byte");
                 text.extend_from_slice(&piece[..length]);
                 continue;
             }
@@ -130,7 +131,7 @@ async fn read(stream: &mut TcpStream) -> StubCall {
             }
         }
         let length = stream.read(&mut piece).await.unwrap();
-        assert!(length > 0, "the call ends before its last byte");
+        assert!(length > 0, "the call must not end before its last byte");
         text.extend_from_slice(&piece[..length]);
     }
 }

@@ -48,7 +48,7 @@ impl Qcow2Header<'_> {
 /// Checks the header, and returns the size that a guest sees.
 pub(super) fn inspect(source: &(impl RandomAccess + ?Sized)) -> Result<u64, InspectError> {
     let mut bytes = [0_u8; FIXED];
-    // Any valid image is longer than a version 3 header, even one of version 2.
+    // Any valid image, even of version 2, is longer than a header of version 3.
     source.read_at(&mut bytes, 0).map_err(|_| refuse("the header is cut off"))?;
     let header = Qcow2Header(&bytes);
     let version = header.u32(4);

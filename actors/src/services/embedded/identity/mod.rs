@@ -1,7 +1,7 @@
 //! Users, projects, domains, roles and role assignments. [`bootstrap`] creates the first ones.
 //!
-//! A command has password hashes, which [`passwords`] computes outside the decision, and new ids. Tokens are signed and
-//! self-contained: only their revocation is an event.
+//! A command brings new ids and password hashes. [`passwords`] computes the hashes outside the decision. Tokens are
+//! signed and self-contained: only their revocation is an event.
 
 pub mod bootstrap;
 pub mod decide;

@@ -340,11 +340,11 @@ mod tests {
         assert!(draft.keep_as(&place, &folder.path().join("missing")).is_err());
         assert!(place.exists(), "the file was not moved, so the test proves nothing");
         drop(draft);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the failed upload left a file");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the failed upload leaves no file");
         let mut draft = DraftFile::create(folder.path().join(".upload.part")).unwrap();
         draft.keep_as(&place, folder.path()).unwrap();
         drop(draft);
-        assert!(place.exists(), "a kept file was removed");
+        assert!(place.exists(), "a kept file stays");
     }
 
     #[test]

@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(names(), std::slice::from_ref(&reference));
         fs::write(folder.join(format!("{}.{}.tmp", Uuid::from_u128(8), Uuid::from_u128(9))), "s3cret").unwrap();
         let reopened = EmbeddedKeyManager::open(data.path()).unwrap();
-        assert_eq!(names(), std::slice::from_ref(&reference), "the file of an interrupted writer stays");
+        assert_eq!(names(), std::slice::from_ref(&reference), "the file of an interrupted writer is gone");
         assert_eq!(reopened.read(&reference, &of("p")).await.unwrap().expose(), "s3cret");
     }
 

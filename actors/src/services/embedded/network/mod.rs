@@ -51,8 +51,8 @@ pub enum NetworkRoot {}
 pub enum NetworkCommand {
     Create(NetworkCreated),
     Change(NetworkPatch),
-    /// Deletes the network and its subnets. Refused while the network has ports, except those of floating IPs without
-    /// an association.
+    /// Deletes the network and its subnets. Refused while the network has ports. Ports of floating IPs without an
+    /// association do not count.
     Delete,
     AddSubnet(SubnetRequest),
     ChangeSubnet {
@@ -69,8 +69,8 @@ pub enum NetworkCommand {
     },
     /// Changes the security groups of all ports of a device at once, or of none of them.
     ChangeDeviceGroups(DeviceGroupsChange),
-    /// Binds a port to a device on a host. The port must have no device, or have this one. A second such command
-    /// changes nothing.
+    /// Binds a port to a device on a host. The port must have no device, or have this one. A repetition changes
+    /// nothing.
     BindPort {
         port: PortId,
         project: ProjectId,
@@ -133,8 +133,8 @@ pub struct RevisionMismatch {
 }
 
 impl RevisionMismatch {
-    /// Fails if the revisions differ. Succeeds if the resource does not exist, because the decision on the command then
-    /// refuses it.
+    /// Fails if the revisions differ. Succeeds if the resource does not exist: the decision on the command reports
+    /// that.
     pub fn check(expected: u64, current: Option<u64>) -> Result<(), Self> {
         match current {
             Some(current) if current != expected => Err(Self { expected, current }),

@@ -107,7 +107,7 @@ fn made_for(n: u128, instance: InstanceId) -> NetworkCommand {
     NetworkCommand::CreatePort(PortRequest { binding, made_for: Some(instance), ..wanted_port(n) })
 }
 
-/// Builds a state by commands, each of which must be accepted.
+/// Builds a state by commands. Every command must be accepted.
 #[derive(Default)]
 struct Given(Network);
 
@@ -210,7 +210,7 @@ fn subnets_do_not_overlap_and_only_empty_ones_are_deleted() {
     assert!(matches!(given.when(NetworkCommand::Delete), Err(NetworkReject::NetworkInUse(..))));
     let given = given.and(NetworkCommand::DeletePort { port: port(1) });
     assert_eq!(given.when(remove).unwrap().len(), 1);
-    assert_eq!(given.when(NetworkCommand::Delete).unwrap().len(), 2, "the subnet is not deleted with the network");
+    assert_eq!(given.when(NetworkCommand::Delete).unwrap().len(), 2, "the subnet is deleted with the network");
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn macs_derive_from_the_port_and_are_unique() {
     let same = NetworkCommand::CreatePort(PortRequest { mac: Some(mac.clone()), ..wanted_port(2) });
     assert_eq!(given.when(same), Err(NetworkReject::MacInUse { network: network(), mac: mac.clone() }));
     let given = given.and(NetworkCommand::DeletePort { port: port(1) }).and(NetworkCommand::CreatePort(wanted_port(1)));
-    assert_eq!(given.0.ports[&port(1)].created.mac, mac, "the same port gets another MAC");
+    assert_eq!(given.0.ports[&port(1)].created.mac, mac, "the same port gets the same MAC");
 }
 
 #[test]
@@ -344,11 +344,11 @@ fn a_port_changes_its_addresses_and_keeps_those_it_names() {
     assert_eq!(
         given.when(change(vec![at(Some(subnet(1)), None)])),
         Ok(vec![]),
-        "the address in the subnet is replaced"
+        "the present address in the subnet stays"
     );
     let given = given.and(change(vec![at(None, Some("10.0.0.10"))]));
     assert_eq!(given.0.ports[&port(1)].addresses(), [FixedAddress { subnet: subnet(1), address: ip("10.0.0.10") }]);
-    assert!(given.when(port_with(2, vec![at(None, Some("10.0.0.9"))])).is_ok(), "the old address is still taken");
+    assert!(given.when(port_with(2, vec![at(None, Some("10.0.0.9"))])).is_ok(), "the old address is free");
     let none = given.when(change(vec![]));
     assert_eq!(none, Err(NetworkReject::PortHasGroups));
 }
@@ -367,9 +367,9 @@ fn a_group_applies_to_all_ports_of_a_server_or_to_none() {
     assert_eq!(
         two.when(change(ProjectId::new("other"), true)),
         Ok(vec![]),
-        "a group of another project changes a port"
+        "a group of another project changes no port"
     );
-    assert_eq!(two.when(change(project(), true)).unwrap().len(), 2, "one append does not change both ports");
+    assert_eq!(two.when(change(project(), true)).unwrap().len(), 2, "one append changes both ports");
     let applied = two.and(change(project(), true));
     assert_eq!(having(&applied), [port(1), port(2)]);
     assert_eq!(applied.when(change(project(), true)), Ok(vec![]), "repeated");
@@ -419,7 +419,7 @@ proptest! {
             let distinct: BTreeSet<IpAddr> = held.iter().copied().collect();
             prop_assert_eq!(held.len(), distinct.len());
             let ipam: BTreeSet<IpAddr> = given.0.ipam(subnet(1)).unwrap().held().map(|(address, _)| *address).collect();
-            prop_assert_eq!(&ipam, &distinct, "the allocated addresses differ from those of the ports");
+            prop_assert_eq!(&ipam, &distinct, "the allocated addresses are those of the ports");
             let macs: BTreeSet<&String> = given.0.ports.values().map(|port| &port.created.mac).collect();
             prop_assert_eq!(macs.len(), given.0.ports.len());
         }
@@ -494,7 +494,7 @@ fn floating_addresses_come_from_the_pools_until_they_are_empty() {
     let given = outside().and(allocate(1)).and(allocate(2));
     let addresses: Vec<String> = given.0.floating_ips.values().map(|one| one.address().to_string()).collect();
     assert_eq!(addresses, ["203.0.113.1", "203.0.113.2"]);
-    assert_eq!(given.0.ports.len(), 2, "a floating address has no port");
+    assert_eq!(given.0.ports.len(), 2, "each floating address has a port");
     assert_eq!(given.when(allocate(3)), Err(NetworkReject::NoMoreAddresses(network())));
     assert_eq!(given.when(allocate(1)), Err(NetworkReject::IdTaken(floating(1).to_string())));
     let release = |n| NetworkCommand::ReleaseFloatingIp { floating_ip: floating(n) };

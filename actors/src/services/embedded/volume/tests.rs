@@ -131,7 +131,7 @@ fn a_volume_is_attached_and_detached() {
     assert_eq!(
         decide(&state, VolumeCommand::Release { attachment: FIRST }),
         Ok(vec![]),
-        "a second release is recorded"
+        "a second release records nothing"
     );
 }
 
@@ -147,7 +147,7 @@ fn the_steps_that_attach_may_be_repeated() {
 fn only_a_multiattach_volume_has_several_servers() {
     let words = format!("Invalid volume: Volume {ID} status must be available or downloading");
     assert_eq!(refused(decide(&in_use(), reserve(SECOND, 2))), words);
-    assert!(decide(&in_use(), reserve(SECOND, 1)).is_ok(), "a server that moves gets no second attachment");
+    assert!(decide(&in_use(), reserve(SECOND, 1)).is_ok(), "a server may get a second attachment");
     let shared = given([
         created(true),
         ready(),
@@ -159,7 +159,7 @@ fn only_a_multiattach_volume_has_several_servers() {
         VolumeCommand::Complete { attachment: SECOND },
         VolumeCommand::Release { attachment: FIRST },
     ]);
-    assert_eq!(record(&shared).status, VolumeStatus::InUse, "a volume with one attachment left is not in use");
+    assert_eq!(record(&shared).status, VolumeStatus::InUse, "a volume with one attachment left is in use");
 }
 
 #[test]
@@ -226,8 +226,8 @@ fn a_volume_in_use_is_not_deleted() {
     assert!(matches!(&making[..], [VolumeEvent::VolumeDeleteRequested(asked)] if asked.cancels == Some(MAKER)));
     let ready = VolumeCommand::RecordSnapshotReady { snapshot: SNAPSHOT, process: OTHER };
     let state = available([snapshot(false), ready]);
-    assert!(decide(&state, delete(true, false)).is_err(), "force leaves snapshots without their volume");
-    assert!(decide(&state, delete(false, true)).is_ok(), "a cascade does not delete the snapshots");
+    assert!(decide(&state, delete(true, false)).is_err(), "force deletes no snapshots");
+    assert!(decide(&state, delete(false, true)).is_ok(), "a cascade deletes the snapshots");
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) fn initiator(host: &str) -> String {
     format!("iqn.2008-11.org.linux-kvm:{plain}")
 }
 
-/// The connection, which callers record, and the disk for QEMU, which may hold a password.
+/// The connection, and the disk for QEMU. Callers record the connection. The disk may hold a password.
 pub(super) fn way(
     attachment: &CinderAttachment,
     shareable: bool,

@@ -131,12 +131,12 @@ async fn a_volume_of_another_project_is_not_found() {
     assert!(matches!(other, Err(PortError::NotFound(_))), "{other:?}");
     assert!(
         cinder.find(volume(), &ProjectId::new("p2"), true).await.is_ok(),
-        "an administrator does not see the volume"
+        "an administrator sees another project's volume"
     );
     let unowned = json!({"os-vol-tenant-attr:tenant_id": null});
     let stub = self::stub(move |_| says(200, &json!({"volume": shown(&unowned)}))).await;
     let found = self::cinder(&stub, LONG).find(volume(), &ProjectId::new("p1"), false).await;
-    assert!(matches!(found, Err(PortError::NotFound(_))), "a volume without an owner belongs to a project: {found:?}");
+    assert!(matches!(found, Err(PortError::NotFound(_))), "a volume without an owner is in no project: {found:?}");
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn a_lost_answer_costs_no_second_attachment() {
     let again = cinder.reserve(AttachmentId::random(), volume(), server(), work()).await;
     assert_eq!(again, Ok(attachment()));
     assert_eq!(stub.count("POST /v3/p1/attachments"), 1, "{:?}", stub.calls());
-    assert_eq!(stub.count("GET /v3/service/attachments?"), 2, "Chronova's own account does not list the attachments");
+    assert_eq!(stub.count("GET /v3/service/attachments?"), 2, "Chronova's own account lists the attachments");
 }
 
 /// The metadata of the volume has the proposed id, so the repeated request finds the volume.
@@ -322,7 +322,7 @@ async fn a_second_host_gets_an_attachment_that_is_made_with_it() {
     assert_eq!(
         stub.count(&format!("DELETE /v3/p1/attachments/{}", attachment())),
         1,
-        "the replaced attachment is not ended"
+        "the replaced attachment is ended"
     );
 }
 

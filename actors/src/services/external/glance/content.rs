@@ -42,8 +42,7 @@ pub(super) async fn look(
     length: u64,
     format: &str,
 ) -> io::Result<(Result<Inspected, InspectError>, ByteStream)> {
-    // A small image ends in the loop below. The returned stream polls `bytes` once more, which only a fused stream
-    // allows.
+    // A small image ends in the loop below. The returned stream then polls `bytes` again, so `bytes` must be fused.
     let mut bytes = bytes.fuse();
     let mut head = BytesMut::new();
     while head.len() < HEAD {
@@ -131,9 +130,9 @@ mod tests {
         assert_eq!(judged.unwrap().virtual_size, Some(7));
         assert_eq!(read(all).await.unwrap(), b"content");
         let (judged, _) = look(bytes(b"QFI\xfb and so on"), 100, "raw").await.unwrap();
-        assert!(judged.is_err(), "a qcow2 file passes as raw");
+        assert!(judged.is_err(), "a qcow2 file is not raw");
         let (judged, _) = look(bytes(b"content"), 7, "qcow2").await.unwrap();
-        assert!(judged.is_err(), "a raw file passes as qcow2");
+        assert!(judged.is_err(), "a raw file is not qcow2");
     }
 
     #[tokio::test]

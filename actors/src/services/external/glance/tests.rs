@@ -101,7 +101,7 @@ async fn a_glance_that_does_not_answer_is_no_bad_image() {
     assert_eq!(
         stub.calls().iter().filter(|call| call.line.ends_with("/file")).count(),
         2,
-        "the download is not tried again"
+        "the download is tried again"
     );
     let other = glance(&stub, LONG).open(&wanted(&"b".repeat(128))).await.err();
     assert!(matches!(other, Some(DriverError::BadImage { .. })), "{other:?}");
@@ -120,7 +120,7 @@ async fn a_download_outlives_the_user_s_token() {
     assert!(glance.open_as(&wanted(&"a".repeat(128)), &work()).await.is_ok());
     let calls = stub.calls();
     let users = calls.iter().filter(|call| call.header("x-auth-token") == Some("user")).count();
-    assert_eq!(users, 2, "the calls do not try the user's token first");
+    assert_eq!(users, 2, "the calls try the user's token first");
     let asked = calls.iter().filter(|call| !call.line.starts_with(LOGIN));
     assert!(asked.clone().all(|call| call.header("x-openstack-request-id") == Some("req-1")), "{calls:?}");
 }
@@ -144,8 +144,8 @@ async fn nothing_is_written_with_a_token_that_counts_no_more() {
     for refused in [glance.create(draft, work()).await, glance.upload(image(), content(), work()).await] {
         assert!(matches!(&refused, Err(PortError::Forbidden(text)) if text.contains("token")), "{refused:?}");
     }
-    assert_eq!(stub.count(LOGIN), 0, "Chronova's own account writes");
-    assert_eq!(glance.delete(image(), work()).await, Ok(()), "Chronova's own account does not delete the image");
+    assert_eq!(stub.count(LOGIN), 0, "Chronova's own account writes nothing");
+    assert_eq!(glance.delete(image(), work()).await, Ok(()), "Chronova's own account deletes the image");
 }
 
 /// Behind a proxy, Glance cannot distinguish an interrupted upload from a complete one.
@@ -168,7 +168,7 @@ async fn an_image_that_glance_saves_for_ever_gets_no_bytes() {
     let stub = StubService::beside_keystone(|_| says(200, &shown("saving"))).await;
     let sent = glance(&stub, Duration::from_millis(300)).upload(image(), content(), work()).await;
     assert!(matches!(sent, Err(PortError::Conflict(_))), "{sent:?}");
-    assert_eq!(stub.count("PUT"), 0, "the attempt is repeated");
+    assert_eq!(stub.count("PUT"), 0, "nothing is uploaded");
 }
 
 #[tokio::test]

@@ -80,10 +80,10 @@ mod tests {
         }
         assert_eq!(breaker.admit(start), Err("refused".to_owned()));
         let later = start + FIRST_PAUSE;
-        assert_eq!(breaker.admit(later), Ok(()), "no call is admitted after the pause");
-        assert!(breaker.admit(later).is_err(), "a second call is admitted");
+        assert_eq!(breaker.admit(later), Ok(()), "a call is admitted after the pause");
+        assert!(breaker.admit(later).is_err(), "no second call is admitted");
         breaker.failed(later, "timeout");
-        assert!(breaker.admit(later + FIRST_PAUSE).is_err(), "the pause does not grow");
+        assert!(breaker.admit(later + FIRST_PAUSE).is_err(), "the pause grows");
         assert_eq!(breaker.trouble().as_deref(), Some("timeout"));
         assert_eq!(breaker.admit(later + LONGEST_PAUSE), Ok(()));
         breaker.answered();

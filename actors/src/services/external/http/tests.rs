@@ -21,7 +21,7 @@ async fn a_call_carries_its_headers_and_the_id_of_its_request() {
     let request = "req-1".into();
     let call = ServiceRequest::get(format!("{}/a", stub.url)).on_behalf_of(Some(&request));
     let call = call.secret("x-auth-token", &UserToken::new("s3cret"));
-    assert!(!format!("{call:?}").contains("s3cret"), "a secret is printed");
+    assert!(!format!("{call:?}").contains("s3cret"), "no secret is printed");
     let answer = client(LONG).call(call).await.unwrap();
     assert_eq!((answer.status, answer.json().unwrap()["a"].as_u64()), (200, Some(1)));
     let calls = stub.calls();

@@ -142,7 +142,7 @@ mod tests {
             credentials: Credentials::Password { user: named("nova"), password: UserToken::new("s3cret") },
             scope: AccountScope::Project(named("service")),
         };
-        assert!(!format!("{account:?}").contains("s3cret"), "a secret is printed");
+        assert!(!format!("{account:?}").contains("s3cret"), "no secret is printed");
         let expected = json!({"auth": {
             "identity": {"methods": ["password"], "password": {"user": {
                 "name": "nova", "domain": {"name": "Default"}, "password": "s3cret",

@@ -84,11 +84,11 @@ mod tests {
         assert!(cache.get(&[2; 32], start).is_none());
         cache.put([1; 32], &owner(), start + SECOND * 4);
         cache.put([2; 32], &owner(), start + SECOND * 6);
-        assert!(cache.get(&[1; 32], start + SECOND * 6).is_some(), "the entry that was inserted again is missing");
+        assert!(cache.get(&[1; 32], start + SECOND * 6).is_some(), "the entry that was inserted again is there");
         assert_eq!(cache.kept().by_fingerprint.len(), 2);
         cache.put([3; 32], &owner(), start + SECOND * 60);
         let kept = cache.kept();
-        assert_eq!((kept.by_fingerprint.len(), kept.order.len()), (1, 1), "expired entries are left");
+        assert_eq!((kept.by_fingerprint.len(), kept.order.len()), (1, 1), "expired entries are removed");
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl KeptUserTokens {
     }
 }
 
-/// The tokens, shared by the API, which keeps them, and the clients of services, which use them.
+/// The tokens. The API keeps them, and the clients of services use them.
 pub type SharedUserTokens = Arc<KeptUserTokens>;
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     fn a_token_is_found_by_its_request_alone() {
         let (kept, now) = (KeptUserTokens::default(), Instant::now());
         kept.keep(&RequestId::new("req-1"), token("s3cret"), now);
-        assert!(!format!("{kept:?}").contains("s3cret"), "a secret is printed");
+        assert!(!format!("{kept:?}").contains("s3cret"), "no secret is printed");
         assert_eq!(kept.of(&asked_by("req-1")).unwrap().expose(), "s3cret");
         assert!(kept.of(&asked_by("req-2")).is_none());
         assert!(kept.of(&Meta::system("test")).is_none());

@@ -3,8 +3,8 @@
 //! A call for a user carries the user's token, so the service applies the user's rights. With `[service_user]
 //! send_service_user_token`, the call also carries a token of Chronova's service user. The service then accepts the
 //! user's token for a while after its expiry, so that long work can end. A call without a user carries the token of
-//! Chronova's own account. If the service has [`ServicePlace::vouches_for_itself`], such a call also carries the
-//! service user's token.
+//! Chronova's own account. If the service has [`ServicePlace::vouches_for_itself`], a call without a user also carries
+//! the service user's token.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub struct ServicePlace {
     pub interfaces: Vec<String>,
     pub region: Option<String>,
     /// The API's version, for example `v2`; an endpoint may lack it. Cinder's endpoints have a project after the
-    /// version. The client leaves it out, because each call names its own project.
+    /// version. The client leaves the project out, because each call names its own.
     pub version: &'static str,
     /// Whether a call without a user carries the token of the service user, too. Cinder lets only a service end an
     /// attachment that a server has.

@@ -101,9 +101,8 @@ impl KeystoneSession {
         state.token.take_if(|kept| Arc::ptr_eq(kept, token));
     }
 
-    /// A service refused a call with this token, but the reason may be another token of the call. Forgets the token
-    /// unless it is new: a user with a bad token must not make Chronova log in again and again. Returns whether it
-    /// forgot the token.
+    /// Forgets a token that a service may have refused. A new token stays, so that a user with a bad token does not
+    /// make Chronova log in again and again. Returns whether it forgot the token.
     pub async fn doubt(&self, token: &Arc<SessionToken>) -> bool {
         let is_old = token.got.elapsed() >= REFUSED_FOR;
         if is_old {

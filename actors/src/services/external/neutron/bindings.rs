@@ -1,10 +1,10 @@
 //! Several bindings of one port: during a live migration a port is bound to the source and to the destination.
 //!
 //! Neutron calls this extension `binding-extended`. One binding of a port is active. As in Nova (`bind_ports_to_host`,
-//! `setup_networks_on_host`, `migrate_instance_start`), the destination's binding is created before the guest moves,
-//! and `migrating_to` in the profile of the source's binding announces the move: OVN then prepares the port at both
-//! hosts. At the switch the destination's binding becomes active. Without the extension, a port is bound to its new
-//! host only after the guest has arrived there.
+//! `setup_networks_on_host`, `migrate_instance_start`), the destination's binding is created before the guest moves.
+//! The key `migrating_to` in the profile of the source's binding announces the move, so that OVN prepares the port at
+//! both hosts. At the switch the destination's binding becomes active. Without the extension, a port is bound to its
+//! new host only after the guest has arrived there.
 //!
 //! Invariants:
 //!  - the active binding is never deleted. Neutron itself would allow it;

@@ -142,7 +142,7 @@ impl NeutronNetworks {
         let missing = || NicRefusal::Missing(format!("Network {id} could not be found."));
         let network = networks.get(&id).ok_or_else(missing)?;
         if !network.is_of(project) && !network.shared {
-            // Neutron shows a user external networks and the networks that the user's project may use, and shows an
+            // Neutron shows a user the external networks, and the networks that the user's project may use. It shows an
             // administrator all networks. Chronova's own account sees all networks too, but cannot tell whether the
             // project may use this one.
             match (network.external && !may_be_external, asker.is_user()) {

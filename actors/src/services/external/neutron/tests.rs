@@ -234,7 +234,7 @@ async fn a_port_is_made_bound_and_described() {
     assert_eq!(field("device_id"), request.instance.to_string());
     assert_eq!((field("device_owner"), field("binding:host_id")), ("compute:nova".to_owned(), "h1".to_owned()));
     assert_eq!(field("project_id"), PROJECT);
-    assert!(!port.contains_key("security_groups"), "the port has groups, but Neutron chooses the default groups");
+    assert!(!port.contains_key("security_groups"), "Neutron chooses the groups");
     assert_eq!((nics[0].network_label.as_str(), nics[0].mtu, nics[0].owned), ("inner", 1442, true));
     let ip = &nics[0].fixed_ips[0];
     assert_eq!((ip.address.as_str(), ip.prefix, ip.dhcp), ("10.0.0.7", 24, true));
@@ -251,13 +251,13 @@ async fn a_lost_answer_makes_no_second_port() {
     neutron.state.lock().unwrap().loses = 1;
     let lost = neutron.networks.allocate(request.clone(), meta()).await;
     assert!(matches!(lost, Err(PortError::Unavailable(_))), "{lost:?}");
-    assert_eq!(neutron.ports().len(), 1, "the stub did not create the port before the lost answer");
+    assert_eq!(neutron.ports().len(), 1, "the stub has created the port");
     // With `hides` = 1, the first list is empty. Neutron then refuses the port's MAC address, and the client lists
     // again.
     for hides in [0, 1] {
         neutron.state.lock().unwrap().hides = hides;
         let nics = neutron.networks.allocate(request.clone(), meta()).await.unwrap();
-        assert_eq!(neutron.ports().len(), 1, "the port was made twice");
+        assert_eq!(neutron.ports().len(), 1, "there is one port");
         assert_eq!(nics[0].port.to_string(), neutron.ports()[0]["id"]);
     }
 }
@@ -285,7 +285,7 @@ async fn a_host_that_neutron_cannot_bind_is_left_for_another() {
         matches!(&failed, Err(PortError::NotHere(text)) if text.starts_with("Binding failed for port")),
         "{failed:?}"
     );
-    assert_eq!(neutron.ports().len(), 0, "the port that cannot be bound is left");
+    assert_eq!(neutron.ports().len(), 0, "the port that cannot be bound is deleted");
 }
 
 #[tokio::test]
@@ -304,7 +304,7 @@ async fn only_ports_that_were_made_here_are_deleted() {
         let of = |id: PortId| left.iter().find(|port| port["id"] == id.to_string()).unwrap().clone();
         assert_eq!(left.len(), 2, "exactly the port that was created for the server must be gone: {left:?}");
         assert_eq!((&of(own)["device_id"], &of(own)["binding:host_id"]), (&json!(""), &Value::Null));
-        assert_eq!(of(foreign)["device_id"], request.instance.to_string(), "a port of another project was changed");
+        assert_eq!(of(foreign)["device_id"], request.instance.to_string(), "a port of another project stays unchanged");
     }
 }
 
@@ -332,10 +332,10 @@ async fn a_port_of_another_project_is_not_detached() {
         }
     }
     neutron.networks.undo_attach(server, &project, process, meta()).await.unwrap();
-    assert_eq!(neutron.ports(), before, "a port of another project was changed");
+    assert_eq!(neutron.ports(), before, "a port of another project stays unchanged");
     let own = neutron.add(PROJECT, &server.to_string());
     neutron.networks.detach(server, &project, own, false, meta()).await.unwrap();
-    assert_eq!(neutron.ports()[2]["device_id"], "", "the server's own port is still bound");
+    assert_eq!(neutron.ports()[2]["device_id"], "", "the server's own port is unbound");
 }
 
 #[tokio::test]
@@ -349,7 +349,7 @@ async fn a_port_of_another_project_is_none() {
     let checked = neutron.networks.check(&request.project, &request.networks, &[], &caller).await;
     assert!(matches!(checked, Err(PortError::Invalid(_))), "{checked:?}");
     let asked = neutron.service.calls().into_iter().find(|call| call.line.starts_with("GET /v2.0/ports/")).unwrap();
-    assert_eq!(asked.header("x-auth-token"), Some("of-the-user"), "the check does not carry the user's token");
+    assert_eq!(asked.header("x-auth-token"), Some("of-the-user"), "the check carries the user's token");
     let taken = neutron.networks.allocate(request, meta()).await;
     assert!(matches!(taken, Err(PortError::Invalid(_))), "{taken:?}");
     assert_eq!(neutron.ports()[0]["device_id"], "");
@@ -381,7 +381,7 @@ async fn a_user_s_request_carries_the_service_s_token_too() {
     assert_eq!(tokens(&calls[0]), [user, own.clone()]);
     assert!(
         calls[1..].iter().all(|call| tokens(call) == [own.clone(), None]),
-        "a process sent other tokens than the account's: {calls:?}"
+        "a process sends the account's token alone: {calls:?}"
     );
 }
 
@@ -462,7 +462,7 @@ async fn a_wait_ends_with_the_port_or_with_an_event() {
         () = a_while => {}
     }
     neutron.networks.heard_of(ports[0], false);
-    assert_eq!(waiting.await, Ok(PlugState::Failed), "the wait did not end with the event of its own port");
+    assert_eq!(waiting.await, Ok(PlugState::Failed), "the event of its own port ends the wait");
     neutron.state.lock().unwrap().ports[0].insert("status".to_owned(), json!("ACTIVE"));
     assert_eq!(wait(long).await, Ok(PlugState::Plugged));
 }
@@ -515,7 +515,7 @@ async fn a_port_that_a_nova_created_goes_with_its_adopted_server() {
     let (server, project) = (InstanceId::random(), ProjectId::new(PROJECT));
     let [first, second, given] = [0; 3].map(|_| neutron.add(PROJECT, &server.to_string()));
     neutron.networks.detach(server, &project, first, true, meta()).await.unwrap();
-    assert_eq!(neutron.ports().len(), 2, "the detached port is left");
+    assert_eq!(neutron.ports().len(), 2, "the detached port is deleted");
     let other = neutron.add(PROJECT, "another");
     neutron.networks.release(server, &project, &[second, other], meta()).await.unwrap();
     let left: Vec<_> = neutron.ports().iter().map(|port| (port["id"].clone(), port["device_id"].clone())).collect();

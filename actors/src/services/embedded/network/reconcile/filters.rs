@@ -147,8 +147,8 @@ impl GuestFilterChanges {
     }
 }
 
-/// The servers with one of `ports`, and the servers that a changed group concerns. Such a server has a port in the
-/// group itself, or in a group with a rule that names the changed group.
+/// The servers with one of `ports`, and the servers that a changed group concerns. A changed group concerns a server
+/// that has a port in the group, or in a group with a rule that names the changed group.
 fn concerned(views: &Views, changed: &BTreeSet<SecurityGroupId>, ports: &BTreeSet<PortId>) -> BTreeSet<InstanceId> {
     let mut groups = changed.clone();
     views.security_groups.read(|view| {

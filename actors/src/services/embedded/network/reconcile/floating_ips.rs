@@ -6,9 +6,9 @@
 //! other streams than the router, too. The reconciler removes a port that was created while its router was deleted.
 //!
 //! Ids of ports and routers are never reused, so a finding about a deleted port or router stays true. The reconciler
-//! can act on it at once. A user may associate the floating address with another address of the same port meanwhile.
-//! So the command names the lost address. If the port gets the lost address back meanwhile, the association ends all
-//! the same, as it would have ended at the loss.
+//! can act on it at once. A user may associate the floating address with another address of the same port meanwhile. So
+//! the command names the lost address. If the port gets the lost address back meanwhile, the association ends all the
+//! same.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -71,7 +71,7 @@ fn the_default_group_appears_once_with_four_rules() {
     let default = &given.0.by_id[&default_group(&project())];
     assert_eq!((default.settings().name.as_str(), default.rules.len()), ("default", 4));
     let own = default.rules.values().filter(|rule| rule.added.traffic.remote_group == Some(default.id())).count();
-    assert_eq!(own, 2, "members cannot reach each other over both IPv4 and IPv6");
+    assert_eq!(own, 2, "one rule for IPv4 and one for IPv6");
     assert_eq!(given.when(ensure()), Ok(vec![]));
 }
 

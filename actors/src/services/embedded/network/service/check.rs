@@ -107,8 +107,8 @@ fn check_nic(
     Ok(())
 }
 
-/// The project's own port with this id (Nova: `PortNotUsable`). A port on an external network is refused, unless the
-/// network is the project's own or shared.
+/// The project's own port with this id (Nova: `PortNotUsable`). A port on an external network is refused if the network
+/// is neither the project's own nor shared.
 pub(super) fn usable_port<'a>(
     view: &'a NetworksView,
     project: &ProjectId,

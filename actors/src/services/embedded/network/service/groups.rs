@@ -1,4 +1,4 @@
-//! Security groups of a server, which are the groups of all its ports. Source: nova `network/security_group_api.py`
+//! Security groups of a server: the groups of all its ports. Source: nova `network/security_group_api.py`
 //! (`add_to_instance`, `remove_from_instance`).
 
 use std::collections::BTreeSet;

@@ -208,7 +208,7 @@ mod tests {
         let [a, b, c] = [1, 2, 3].map(|n| VolumeId(uuid::Uuid::from_u128(n)));
         let state = given(vec![take(a, 4), take(b, 6)]);
         assert_eq!(state.gigabytes(), 10, "the last GiB may be reserved");
-        assert_eq!(decide(&state, take(a, 4)).unwrap(), vec![], "a reserved size is reserved again");
+        assert_eq!(decide(&state, take(a, 4)).unwrap(), vec![], "a reserved size is not reserved again");
         assert_eq!(
             decide(&state, take(a, 5)).unwrap_err(),
             VolumeQuotaReject::Gigabytes { requested: 1, limit: 10, used: 10 },

@@ -66,7 +66,7 @@ async fn serve(folder: &Path, asks: bool) -> u16 {
                 let mut stream = acceptor.accept(stream).await?;
                 let mut call = [0; 4096];
                 let length = stream.read(&mut call).await?;
-                assert!(call[..length].starts_with(b"GET / "), "the call is not a GET of /");
+                assert!(call[..length].starts_with(b"GET / "), "the call is a GET of /");
                 stream.write_all(b"HTTP/1.1 200 -\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await?;
                 stream.shutdown().await
             });
@@ -89,7 +89,7 @@ async fn a_service_is_believed_by_its_certificate() {
     let url = format!("https://127.0.0.1:{port}");
     assert_eq!(call(trusting(folder, "authority.pem"), url.clone()).await, Ok(200));
     let insecure = TlsTrust { insecure: true, ..TlsTrust::default() };
-    assert_eq!(call(insecure, url.clone()).await, Ok(200), "an insecure client refuses a certificate");
+    assert_eq!(call(insecure, url.clone()).await, Ok(200), "an insecure client accepts all");
     for (tls, url, why) in [
         (trusting(folder, "stranger.pem"), url.clone(), "another authority"),
         (TlsTrust::default(), url, "the system's authorities"),

@@ -102,7 +102,7 @@ async fn a_user_s_token_goes_alone_where_nobody_vouches() {
     assert_eq!(status(&alone, Asker::User(&user)).await, Ok(200));
     let calls = asked(&stub);
     assert_eq!((calls[0].header("x-auth-token"), calls[0].header("x-service-token")), (Some("user"), None));
-    assert_eq!(stub.count(LOGIN), 0, "an account logged in, but the call needs none");
+    assert_eq!(stub.count(LOGIN), 0, "no account logs in");
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn the_next_address_is_called_where_one_does_not_answer() {
     assert_eq!(status(&service, Asker::Own).await, Ok(200));
     let build = |root: &str| ServiceRequest::post(format!("{root}/images/1"));
     let made = service.call(Asker::Own, None, build).await;
-    assert!(matches!(made, Err(CallFailure::Unanswered(_))), "a change was sent to a second address: {made:?}");
+    assert!(matches!(made, Err(CallFailure::Unanswered(_))), "a change goes to one address: {made:?}");
 }
 
 #[tokio::test]

@@ -106,19 +106,19 @@ async fn a_port_is_bound_to_both_hosts_and_follows_its_guest() {
     assert_eq!(plug(neutron.networks.realise_at(&nics, "h2").await), switch("br-h2"));
     for _ in 0..2 {
         neutron.networks.activate_destination(id, &project, "h2", meta()).await.unwrap();
-        assert_eq!(neutron.ports()[0]["binding:host_id"], "h2", "the destination's binding is not active");
-        assert_eq!(neutron.others()[0]["host"], "h1", "the source's binding is gone, but post-copy needs it");
+        assert_eq!(neutron.ports()[0]["binding:host_id"], "h2", "the destination's binding is active");
+        assert_eq!(neutron.others()[0]["host"], "h1", "post-copy needs the source's binding");
     }
     for _ in 0..2 {
         neutron.networks.rebind(id, &project, Some("h2"), "nova", meta()).await.unwrap();
         let port = &neutron.ports()[0];
         assert_eq!((&port["binding:host_id"], &port["binding:profile"]), (&json!("h2"), &json!({MARK: mark})));
-        assert_eq!(neutron.others(), [], "the source's binding is left");
+        assert_eq!(neutron.others(), [], "the source's binding is deleted");
         neutron.networks.unbind_destination(id, &project, "h2", meta()).await.unwrap();
-        assert_eq!(neutron.ports()[0]["binding:host_id"], "h2", "the active binding was deleted");
+        assert_eq!(neutron.ports()[0]["binding:host_id"], "h2", "the active binding stays");
     }
     neutron.networks.release(id, &project, &[], meta()).await.unwrap();
-    assert_eq!(neutron.ports(), [], "the port is left, so it has lost its mark");
+    assert_eq!(neutron.ports(), [], "the port with the mark is deleted");
 }
 
 #[tokio::test]
@@ -155,12 +155,12 @@ async fn a_binding_to_a_destination_is_taken_back() {
         assert_eq!(neutron.others(), []);
         let profile = |port: &Map<String, Value>| port.get("binding:profile").cloned().unwrap_or(json!({}));
         let profiles = |ports: &[Map<String, Value>]| ports.iter().map(profile).collect::<Vec<_>>();
-        assert_eq!(profiles(&neutron.ports()), profiles(&before), "a profile still announces the move");
+        assert_eq!(profiles(&neutron.ports()), profiles(&before), "no profile announces the move");
     }
     neutron.networks.bind_destination(id, &project, "h2", meta()).await.unwrap();
     neutron.networks.release(id, &project, &[], meta()).await.unwrap();
     let left = neutron.others().iter().filter(|other| other["port"] == own.to_string()).count();
-    assert_eq!(left, 0, "a given port still has a binding");
+    assert_eq!(left, 0, "a given port has no inactive binding");
 }
 
 #[tokio::test]
