@@ -316,8 +316,7 @@ impl PostgresStore {
         self.lost.subscribe()
     }
 
-    /// Whether appends can be acknowledged, by what this process knows without asking the database. In a member that
-    /// follows: whether it can follow.
+    /// Whether appends can be acknowledged, or whether a follower can follow. This does not ask the database.
     pub fn health(&self) -> Result<(), StoreError> {
         if let Some(failure) = self.failed.borrow().clone() {
             return Err(failure);
