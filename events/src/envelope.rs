@@ -118,7 +118,8 @@ impl fmt::Display for Position {
 /// The user, process or part of the system that caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// A person or a program with a token. `source` is `None` in events of versions that did not record it.
+    /// A person or a program with a token. `source` is `None` if it is unknown, or if an older version recorded the
+    /// event.
     User {
         user: UserId,
         project: Option<ProjectId>,
