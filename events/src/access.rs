@@ -37,7 +37,7 @@ noun! {
 /// The client of a record. The fields are sealed if the record has a user.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AccessClient {
-    /// The client's IP address. A trusted proxy names it.
+    /// The client's IP address. Behind a trusted proxy it is the address that the proxy names.
     pub address: Option<String>,
     /// The client program, as it names itself in the header `User-Agent`.
     pub agent: Option<String>,

@@ -136,7 +136,7 @@ pub enum Cause {
 /// Where a request came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestSource {
-    /// The client's IP address. A trusted proxy names it.
+    /// The client's IP address. Behind a trusted proxy it is the address that the proxy names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The client program, as it names itself in the header `User-Agent`.
