@@ -88,7 +88,7 @@ fn durable_appends(c: &mut Criterion) {
     group.finish();
 }
 
-/// The reference in plain SQLite: the same table, index and bytes, and nothing else.
+/// The reference in plain SQLite: the same table and bytes, without an index by stream.
 fn raw() -> (TempDir, Connection) {
     let folder = folder();
     let path = folder.path().join("log.db");

@@ -1,8 +1,8 @@
 //! Records of access to the APIs: refused requests, log-ins, tokens, console sessions, reads of secrets.
 //!
 //! Each user has a stream, and one more stream has the records without a known user. No fold and no read model reads
-//! them: only auditors do. The records are bounded by rates, and [`RecordsLeftOut`] counts those beyond. The user in the
-//! envelope of a failed log-in is the user that was named, as in Keystone's own notifications.
+//! them: only auditors do. Rates bound the records, and [`RecordsLeftOut`] counts the others. The envelope of a failed
+//! log-in has the user that the client named, as in Keystone.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -37,7 +37,7 @@ noun! {
 /// The client of a record. The fields are sealed if the record has a user.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AccessClient {
-    /// The client's IP address. A trusted proxy names it.
+    /// The client's IP address. Behind a trusted proxy it is the address that the proxy names.
     pub address: Option<String>,
     /// The client program, as it names itself in the header `User-Agent`.
     pub agent: Option<String>,
@@ -135,7 +135,7 @@ pub struct SecretRead {
     pub ids: Vec<Uuid>,
 }
 
-/// The sorts of records that have rates of their own, so that many of one sort push out none of another.
+/// A sort of records. Each sort has its own rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AccessSort {
     Refusal,
@@ -150,7 +150,7 @@ pub enum AccessSort {
 pub enum LeftOutOf {
     Project(ProjectId),
     User(UserId),
-    /// An address, or the network of an IPv6 address, of clients without a known user.
+    /// An IPv4 address, or the network of an IPv6 address. Its clients have no known user.
     Network(String),
     /// All others together.
     Others,
@@ -190,7 +190,7 @@ impl AccessEvent {
         }
     }
 
-    /// The client, if it is sealed: the record has a user, under whose key.
+    /// The client of a record with a user. The user's key seals it.
     pub(crate) fn sealed_client(&mut self) -> Option<&mut AccessClient> {
         self.user()?;
         Some(match self {
@@ -218,7 +218,7 @@ impl AccessEvent {
     }
 }
 
-/// The stream of a user's records; of the records without a known user if `user` is `None`.
+/// The stream of a user's records. `None`: the stream of the records without a known user.
 pub fn stream(user: Option<&UserId>) -> StreamId {
     match user {
         Some(user) => StreamId::new(AccessEvent::NOUN, format!("user-{user}")),

@@ -1,7 +1,7 @@
-//! The only source of random values: the operating system or a seeded generator.
+//! Random ids and numbers, from the operating system or from a seeded generator. Keys and tokens do not come from here.
 //!
-//! A reproducible test gives its thread a seed. All ids and other random values of that thread then derive from the
-//! seed. A control plane never sets a seed; it uses the machine's randomness.
+//! A reproducible test gives its thread a seed. All random values that this module gives to that thread then derive
+//! from the seed. A control plane never sets a seed; it uses the machine's randomness.
 
 use std::cell::Cell;
 

@@ -118,7 +118,8 @@ impl fmt::Display for Position {
 /// The user, process or part of the system that caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// A person or a program with a token. `source` is `None` in events of versions that did not record it.
+    /// A person or a program with a token. `source` is `None` if it is unknown, or if an older version recorded the
+    /// event.
     User {
         user: UserId,
         project: Option<ProjectId>,
@@ -135,7 +136,7 @@ pub enum Cause {
 /// Where a request came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestSource {
-    /// The client's IP address. A trusted proxy names it.
+    /// The client's IP address. Behind a trusted proxy it is the address that the proxy names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The client program, as it names itself in the header `User-Agent`.

@@ -1,7 +1,7 @@
 //! The operations that events begin: their processes, tasks and names.
 //!
-//! Each `match` over events lists all of them; only the `match` over process events does not. So a new event of any
-//! other noun does not compile until its author has decided whether it begins an operation.
+//! Each `match` over events lists all of them. So a new event does not compile until its author has decided whether it
+//! begins an operation. Events of processes are an exception.
 
 use crate::host::HostEvent;
 use crate::ids::{InstanceId, ProcessId, VolumeId};

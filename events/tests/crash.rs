@@ -101,7 +101,7 @@ async fn killed_at_any_moment_it_keeps_what_it_acknowledged() {
         let store = open(&path).unwrap();
         let found = appends(&store.read_all(Position::START, usize::MAX).await.unwrap());
         for tag in &acknowledged {
-            assert_eq!(found.get(tag), Some(&1), "{tag} is not in the log exactly once (run {run})");
+            assert_eq!(found.get(tag), Some(&1), "the log must have {tag} exactly once (run {run})");
         }
         assert!(found.values().all(|count| *count == 1));
         store.close().await;

@@ -103,8 +103,8 @@ async fn failing_fsync(path: &Path) {
     assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
 }
 
-/// Fails an fsync like [`failing_fsync`], but with many waiting callers, at any moment, for every error of the kernel.
-/// A quota error or a full disk that appears only when the kernel writes the pages must stop the log, too.
+/// Fails an fsync like [`failing_fsync`], but with many waiting callers, at any moment, and with several errors. A
+/// quota error or a full disk that appears only when the kernel writes the pages must stop the log, too.
 async fn failing_fsync_under_load(path: &Path, round: u64) {
     const WRITERS: usize = 8;
     let store = open(path);

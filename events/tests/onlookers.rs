@@ -71,7 +71,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// The commands of an auditor and a backup, one of each kind.
+/// The commands: a query and a backup by SQLite, and a plain copy of the file.
 fn looks(path: &Path, copy: &Path) -> Vec<Command> {
     let mut all = Vec::new();
     if is_there("sqlite3") {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use chronova_events::sealed::fields::PERSONAL;
 
-/// Types that are texts or contain some.
+/// Types that are or contain texts.
 const TEXT: [&str; 5] = ["String", "SortedPairs", "ExtraAttributes", "VolumeMetadata", "PasswordHash"];
 
 /// Reads every file under `folder`, without comments and tests. The store and the sealing hold no payloads and are left

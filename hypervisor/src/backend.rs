@@ -62,7 +62,7 @@ const BACKENDS: &[HypervisorBackend] = &[
 /// Opens the drivers of one URI: one host, or all hosts of a `sim://N` fleet. Each driver connects in the background.
 ///
 /// # Errors
-/// If the text is not a URI, no back end of this build has its scheme, or a simulated fleet refuses its options or
+/// The text is not a URI. Or no back end of this build has its scheme. Or a simulated fleet refuses its options, or
 /// cannot keep its state.
 pub fn open(uri: &str, options: &DriverOptions) -> OpenedDrivers {
     (backend_of(uri)?.open)(uri, options)

@@ -293,7 +293,7 @@ pub struct GuestStatus {
 pub struct Diagnostics {
     /// `kvm` or `qemu`.
     pub hypervisor: String,
-    /// The CPU time of each processor in nanoseconds, in the order of the processors.
+    /// The CPU time of each of the guest's CPUs in nanoseconds, in the order of the CPUs.
     pub cpu_nanoseconds: Vec<u64>,
     pub memory_max_kib: u64,
     pub memory_kib: u64,

@@ -1,8 +1,8 @@
 //! How far notifications are published: one stream for the whole log.
 //!
 //! The broker has confirmed the notifications of all events up to the recorded position. After a crash, publishing goes
-//! on from there, so none is lost. A message that was confirmed after the last record is published again, under the
-//! same ids.
+//! on from there, so no message is lost. A message that was confirmed after the last record is published again, under
+//! the same ids.
 
 pub mod outbox;
 

@@ -45,7 +45,7 @@ const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
 /// The subject of personal fields. All fields of one subject are erased together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DataSubject {
-    /// A user: their name, attributes and key pairs.
+    /// A user: their name, attributes and key pairs, and the records of their access.
     User(UserId),
     /// A server: its names, description, metadata, tags, user data, files and the reason of its lock, its copy of a
     /// public key, and its posted password.

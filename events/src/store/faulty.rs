@@ -89,7 +89,7 @@ impl FuseStore {
         self.fuse.store(fuse, Ordering::SeqCst);
     }
 
-    /// Lets the fatal append be lost.
+    /// Makes the fatal append fail before it reaches the log.
     pub fn lose(&self) {
         self.loses.store(true, Ordering::SeqCst);
     }

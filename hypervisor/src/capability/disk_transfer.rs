@@ -10,7 +10,7 @@ use chronova_events::ids::InstanceId;
 use crate::driver::{ByteStream, DriverResult};
 use crate::guest::{GuestSpec, ImageRef};
 
-/// The prefix in the names of disks that are set aside. In a name, the prefix follows the guest's id.
+/// Marks the names of disks that are set aside. It follows the guest's id.
 pub(crate) const KEPT: &str = "_kept";
 
 /// A guest's disk in the form in which it is sent.

@@ -100,8 +100,9 @@ pub enum GuestPresence {
     Off,
     /// The guest is off here, because it moved to another host.
     Left,
-    /// A migration has paused the guest. A destination is receiving its memory. A source has sent it; if the guest is
-    /// not `departing` there, the source does not know whether the destination has the guest.
+    /// A migration has paused the guest. At its destination, the memory is arriving. At its source, the memory was
+    /// sent. If the guest is not `departing` at its source, the source does not know whether the destination has the
+    /// guest.
     Arriving,
     Running,
     /// The guest is paused by request.

@@ -61,8 +61,8 @@ impl IommuModel {
         }
     }
 
-    /// The device. libvirt accepts attributes of the driver for the model of Intel alone. With interrupt remapping and its
-    /// extended mode (`eim`) a guest can have more than 255 CPUs; QEMU has that mode with KVM alone.
+    /// The device. libvirt accepts attributes of the driver only for Intel's model. The extended mode of interrupt
+    /// remapping (`eim`) allows a guest more than 255 CPUs. QEMU has that mode only with KVM.
     pub(super) fn device(self, host: &HostFacts) -> Element {
         let wide = (host.libvirt_version >= AW_BITS).then_some(48);
         let driver = || {

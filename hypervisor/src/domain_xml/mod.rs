@@ -2,9 +2,9 @@
 //!
 //! A guest has the same shape as with Nova's libvirt driver, which operators know: `pc` machine on x86, virtio disks
 //! and interfaces, and the config drive as a CD-ROM. Each guest also has a logged serial console, a VNC screen by
-//! default, balloon statistics, and SMBIOS strings for cloud-init. Invariants: the same input gives the same bytes.
-//! User input cannot become markup ([`crate::xml`]). Every file lies in the host's storage pool ([`crate::volumes`]
-//! forms the names). Golden files: `hypervisor/golden/`.
+//! default and balloon statistics. A guest of an x86 host has SMBIOS strings for cloud-init. Invariants: the same input
+//! gives the same bytes. User input cannot become markup ([`crate::xml`]). Every file lies in the host's storage pool
+//! ([`crate::volumes`] forms the names). Golden files: `hypervisor/golden/`.
 
 mod cpu;
 mod devices;
@@ -134,7 +134,7 @@ fn features(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element
         .children((host.is_x86() && hardware.iommu.is_some()).then(|| Element::new("ioapic").attr("driver", "qemu")))
         .children((host.kvm && hardware.hidden).then(hidden))
         .children(hardware.firmware.management_mode(&host.arch))
-        // Its performance counters would disturb a guest that runs in real time.
+        // A guest that runs in real time has no performance counters, because they would disturb it.
         .children(
             hardware
                 .pmu

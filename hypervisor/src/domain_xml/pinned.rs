@@ -45,7 +45,8 @@ pub(super) fn numatune(pinning: &Pinning) -> Option<Element> {
     (!pinning.nodes.is_empty()).then(|| Element::new("numatune").child(memory).children(nodes))
 }
 
-/// The NUMA nodes that the guest sees. Processes on the host that serve the guest's devices share its huge pages.
+/// The NUMA nodes that the guest sees. The guest shares its huge pages with the processes on the host that serve its
+/// devices.
 pub(super) fn numa(pinning: &Pinning) -> Option<Element> {
     let huge = pinning.nodes.iter().any(|node| node.huge_page_kib.is_some());
     let cell = |(id, node): (usize, &GuestNode)| {

@@ -5,7 +5,7 @@
 //! * Readers of this process see only events that the database has confirmed and the live end ([`Tail`]) knows.
 //! * One member leads while its [`lease`] lasts. Opening the log waits until no other member leads.
 //! * A member that joins ([`PostgresStore::join`]) follows the log of another leader ([`following`]), until it leads.
-//! * The keys of personal fields stay in a file on this machine. The head row has the id of that file.
+//! * The keys of personal fields stay in a file outside of the database. The head row has the id of that file.
 
 mod address;
 pub mod admin;
@@ -316,8 +316,7 @@ impl PostgresStore {
         self.lost.subscribe()
     }
 
-    /// Whether appends can be acknowledged, by what this process knows without asking the database. In a member that
-    /// follows: whether it can follow.
+    /// Whether appends can be acknowledged, or whether a follower can follow. This does not ask the database.
     pub fn health(&self) -> Result<(), StoreError> {
         if let Some(failure) = self.failed.borrow().clone() {
             return Err(failure);

@@ -1,10 +1,9 @@
 //! The index of events by stream, and the events that it does not have yet.
 //!
-//! An index that each transaction updates costs a page for nearly every event, which is twenty times the bytes of the
-//! event. The reason is that concurrent streams lie far apart in the index. So the index is a separate table that is
-//! updated later. The writer adds some thousand events at once, in index order, and writes each page once for all of
-//! its new entries. Readers of this process find the remaining events here, in memory. Other processes scan those few
-//! events.
+//! An index that each transaction updates costs a page for nearly every event, because concurrent streams lie far apart
+//! in the index. So the index is a separate table that is updated later. The writer adds some thousand events at once,
+//! in index order, and writes each page once for all of its new entries. Readers of this process find the remaining
+//! events here, in memory. Other processes scan those few events.
 //!
 //! The index is complete up to a position that is stored with it. It holds only data of the events: after a crash, the
 //! missing entries are added when the log is opened.

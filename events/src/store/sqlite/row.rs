@@ -66,8 +66,8 @@ impl<'a> CauseColumns<'a> {
     }
 }
 
-/// The form of the column `roles` with the source of the request. Without it, the column is the list of roles alone, as
-/// it was before sources were recorded. A separate column for the source would be another file format.
+/// The form of the column `roles` with the source of the request. Without a source, the column is the list of roles
+/// alone. A separate column for the source would be another file format.
 #[derive(Serialize, Deserialize)]
 struct SourcedRoles<R, S> {
     roles: R,

@@ -30,7 +30,7 @@ use crate::store::StoreError;
 const APPLICATION_ID: i32 = 0x4368_726f;
 /// The version of the layout.
 pub const FORMAT: u32 = 3;
-/// The number of the newest events that the opening reads before it trusts the log.
+/// How many of the newest events the opening reads before it trusts the log.
 const TRUST: u64 = 256;
 
 const LAYOUT: &str = "
@@ -220,8 +220,8 @@ pub(super) fn check_current(path: &Path, connection: &Connection) -> Result<(), 
     }
 }
 
-/// Syncs the write-ahead log of a killed process, which may be only in the kernel's memory. It must be on disk before
-/// readers see it.
+/// Syncs the write-ahead log that a killed process left, because it may be only in the kernel's memory. It must be on
+/// disk before readers see it.
 fn sync_recovered(path: &Path) -> Result<(), StoreError> {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");

@@ -205,7 +205,7 @@ impl Seals {
         })?;
         let size = self.path.metadata()?.len() / u64::from(self.header.page_size);
         if size > self.header.pages {
-            // The file has grown by frames, and by the page of SQLite's locks, which SQLite leaves out on purpose.
+            // No frame has the page of SQLite's locks. New pages without a frame are sealed from the file.
             pages(&self.data, self.header.page_size, self.header.pages, |page, bytes| {
                 fresh.entry(page).or_insert_with(|| seal(page, bytes));
                 Ok(())

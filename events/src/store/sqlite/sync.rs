@@ -85,7 +85,7 @@ struct SyncShared {
     state: Mutex<SyncState>,
     /// Tells the syncing thread that there is work, and the writer that there is space.
     changed: Condvar,
-    /// Tells a writer that also waits for requests that there is space.
+    /// Wakes a writer that waits for requests and for space at the same time.
     room: Notify,
     noted: Mutex<(Witness, WitnessNote)>,
     wal: File,
