@@ -2,7 +2,7 @@
 # neutron.sh. Each process leads its own session. DIR/NAME.pid has the session's id, and DIR/log/NAME.out the output.
 #
 #   within SECONDS COMMAND...   waits until the command succeeds, or fails after SECONDS
-#   alive NAME                  whether the process NAME runs, not only processes that it started
+#   alive NAME                  whether the process NAME itself runs
 #   spawn NAME COMMAND...       starts COMMAND as the process NAME, unless NAME runs; first ends what is left of NAME
 #   stop NAME...                ends the processes, and those that they started
 
