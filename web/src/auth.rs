@@ -121,7 +121,7 @@ impl Requester {
         self.meta_by(Cause::User { user: user.clone(), project: project.clone(), roles: roles.clone(), source })
     }
 
-    /// The same with a cause other than the caller.
+    /// Describes events with this cause. [`Self::meta`] names the caller as the cause.
     pub(crate) fn meta_by(&self, cause: Cause) -> Arc<Meta> {
         let (request_id, correlation) = (Some(self.request_id.clone()), correlation(&self.request_id));
         Arc::new(Meta { request_id, correlation, causation: None, cause })
@@ -154,7 +154,7 @@ impl Default for ServiceTokenRules {
 #[derive(Debug, Clone, Copy)]
 pub struct TokenClaim<'a> {
     pub headers: &'a HeaderMap,
-    /// `None` if the operation was permitted before, as when a live feed checks its caller again.
+    /// `None` if the operation was permitted before. For example, a live feed checks its caller again.
     pub asked: Option<AskedOperation<'a>>,
     pub request: Option<&'a RequestId>,
     pub rules: &'a ServiceTokenRules,

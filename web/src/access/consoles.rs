@@ -60,7 +60,7 @@ async fn requested_by(log: &AccessLog, known: &ConsoleAuthorized) -> (Option<Use
     (user, Arc::new(Meta { request_id, correlation, causation: Some(authorized.id), cause }))
 }
 
-/// The event that authorized a console, which the log has while its token is valid.
+/// The event that authorized a console. The log has the event while the console's token is valid.
 async fn authorization(log: &dyn EventStore, known: &ConsoleAuthorized) -> Option<Arc<Recorded>> {
     let (stream, mut at) = (StreamId::new(ConsoleEvent::NOUN, known.instance), Revision::NONE);
     loop {

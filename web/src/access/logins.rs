@@ -29,8 +29,8 @@ pub(crate) fn issued(log: &AccessLog, requester: &Requester, claims: &Claims) {
     }
 }
 
-/// Records a log-in that was answered with `status`; `user` is the user that it named, if there is one. A malformed
-/// request is no log-in.
+/// Records a log-in that was refused with `status`. `user`: the user that the request named, if there is such a user. A
+/// malformed request is no log-in.
 pub(crate) fn failed(log: &AccessLog, requester: &Requester, user: Option<UserId>, status: u16) {
     if !matches!(status, 401 | 403 | 429) {
         return;

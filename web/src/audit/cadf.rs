@@ -105,7 +105,7 @@ impl CadfInitiator {
     }
 }
 
-/// The client of a record of access, which its payload has.
+/// The client in the payload of a record of access.
 fn client(event: &AccessEvent) -> Option<Arc<RequestSource>> {
     let AccessClient { address, agent } = event.client()?.clone();
     (address.is_some() || agent.is_some()).then(|| Arc::new(RequestSource { address, agent }))

@@ -5,7 +5,7 @@
 //! read models show it.
 //!
 //! The service needs no token, and the paths that exist depend on the guest. As in Nova, one handler serves every path
-//! and method: `PUT /latest/api/token` answers 404 for an unknown path, and not 405.
+//! and method. So `PUT /latest/api/token` answers 404, and not 405.
 
 mod caller;
 mod config;

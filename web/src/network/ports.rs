@@ -70,8 +70,8 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     listing::list(&ctx, "ports", "ports", rows)
 }
 
-/// The ports that may be in the answer. An index finds them if the query names devices, ids or a network. It also finds
-/// the ports of a caller who is no administrator and whose project has networks or ports.
+/// The ports that may be in the answer. An index finds them if the query names devices, ids or a network. Otherwise an
+/// index finds the ports of the caller's project and of its networks. Without such an index, these are all ports.
 fn candidates(ctx: &Ctx) -> Result<Vec<Arc<Port>>, Fault> {
     let devices: BTreeSet<&str> = ctx.query.all("device_id").filter(|device| !device.is_empty()).collect();
     let ids: BTreeSet<PortId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();

@@ -6,8 +6,8 @@
 //!
 //! Invariants: start-up parses all rules, and refuses circular references. `policy_default_rule` replaces an unknown
 //! rule, with a warning in the text log at start-up. If that rule does not exist either, start-up refuses an API's rule
-//! that refers to the unknown rule, itself or through other rules, and a request under an unknown rule is denied. Two
-//! services may have rules of the same name, so each has its own set.
+//! that needs the unknown rule, directly or through other rules. A request under an unknown rule is then denied. Two
+//! services may have rules of the same name, so each service has its own set.
 
 pub mod check;
 pub mod defaults;

@@ -16,7 +16,7 @@ pub fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Err
     })
 }
 
-/// Like [`text`], without white space at either end.
+/// A string without its white space at both ends; a value of another type counts as absent.
 pub fn trimmed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(text(from)?.map(|text| text.trim().to_owned()))
 }
@@ -57,7 +57,7 @@ pub fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     Ok(is_true(&Value::deserialize(from)?))
 }
 
-/// Like [`flag`], for a field that may be absent.
+/// A boolean, or one of the words that Nova takes for true. The field may be absent.
 pub fn some_flag<'de, D: Deserializer<'de>>(from: D) -> Result<Option<bool>, D::Error> {
     flag(from).map(Some)
 }
