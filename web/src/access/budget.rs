@@ -15,14 +15,14 @@ use crate::rate::RateLimits;
 /// The most sources that are counted one by one.
 const MOST_SOURCES: usize = 1_024;
 
-/// How many records of one sort may be written a minute, and at once; 0 means no limit.
+/// How many records of one sort may be written per minute. The same number may come at once. 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessRates {
     /// `[chronova] access_records`: whether there are records at all.
     pub on: bool,
-    /// `[chronova] access_rate`: of one project, user or network.
+    /// `[chronova] access_rate`: the rate of one project, user or network.
     pub of_one: u32,
-    /// `[chronova] access_rate_total`: of all together.
+    /// `[chronova] access_rate_total`: the rate of all together.
     pub of_all: u32,
 }
 
@@ -32,7 +32,7 @@ impl Default for AccessRates {
     }
 }
 
-/// The records that may still be written now.
+/// The rates of all sources, and the numbers of records that were left out.
 #[derive(Debug)]
 pub(crate) struct AccessBudget {
     of_one: Option<RateLimits>,

@@ -1,5 +1,5 @@
-//! Renders events in the vocabulary of the Cloud Auditing Data Federation (DMTF DSP0262), as OpenStack's own services
-//! use it: initiator, action, target, outcome.
+//! Renders events in the vocabulary of the Cloud Auditing Data Federation (DMTF DSP0262): initiator, action, target,
+//! outcome. OpenStack's own services use the same vocabulary.
 //!
 //! DSP0262 defines the actions, and resource types such as `compute/machine`. A type that DSP0262 lacks extends the
 //! nearest type: `compute/machine/group`.

@@ -38,7 +38,7 @@ pub struct ComputeConfig {
     pub has_certificates: bool,
     /// The certificates that are recorded for servers whose request names none.
     pub default_trusted_certificates: Vec<String>,
-    /// The host name under which the control plane's own services are listed; `chronova` without one.
+    /// The host name under which the control plane's own services are listed; by default `chronova`.
     pub host: Option<String>,
 }
 

@@ -169,7 +169,7 @@ pub(super) fn stands(identity: &Identity, claims: &Claims, now: Timestamp) -> bo
     is_usable(identity, claims, now) && claims.scope.as_ref().is_none_or(has_role)
 }
 
-/// [`stands`] without the check of roles, which costs most.
+/// [`stands`] without the expensive check of roles.
 fn is_usable(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
     now < claims.expires_at
         && !identity.revoked.contains_key(claims.audit_id())

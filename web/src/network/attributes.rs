@@ -119,7 +119,7 @@ impl Attributes {
         }
     }
 
-    /// Takes a boolean. Accepts `true`, `false`, 0 and 1 as texts, and 0 and 1 as numbers, too.
+    /// Takes a boolean. Also accepts the texts `true`, `false`, `0` and `1`, and the numbers 0 and 1.
     pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Fault> {
         let Some(value) = self.take(name) else { return Ok(None) };
         as_boolean(&value)

@@ -1,7 +1,7 @@
 //! Policy: decides whether a caller may perform an operation on a target.
 //!
-//! Rules are named as OpenStack's services name them, with their defaults in `defaults` (check string, scopes,
-//! deprecated predecessor) and the operator's overrides in `policy.yaml`. [`Enforcer::authorize`] is the only maker of
+//! Rules have the names that OpenStack's services give them. `defaults` has their defaults (check string, scopes,
+//! deprecated predecessor), and `policy.yaml` has the operator's overrides. Only [`Enforcer::authorize`] makes
 //! [`Permit`]s.
 //!
 //! Invariants: start-up parses all rules, and refuses circular references. `policy_default_rule` replaces an unknown
