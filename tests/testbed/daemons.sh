@@ -1,5 +1,5 @@
-# Functions that start and end the processes of a service in the folder DIR; sourced by ceph.sh, cinder.sh and
-# neutron.sh. Each process leads its own session. DIR/NAME.pid has the session's id, and DIR/log/NAME.out the output.
+# Functions that start and end the processes of a service in the folder DIR. Each process leads its own session.
+# DIR/NAME.pid has the session's id, and DIR/log/NAME.out the output.
 #
 #   within SECONDS COMMAND...   waits until the command succeeds, or fails after SECONDS
 #   alive NAME                  whether the process NAME itself runs

@@ -31,7 +31,7 @@ use serde_json::Value;
 use super::{Random, bytes, request_bodies};
 use crate::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 
-/// One request, in the form in which it is stored.
+/// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     pub method: String,

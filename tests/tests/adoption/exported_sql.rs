@@ -1,4 +1,5 @@
-//! The SQL of `export nova` on a real MariaDB. It changes everything or nothing.
+//! The SQL of `export nova` on a real MariaDB. A file of SQL changes everything or nothing. The export lists the
+//! changes that SQL cannot express.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `adopt` reads running databases: a MariaDB with the recorded cloud gives the log that the dumps give.
+//! `adopt` reads running databases: a MariaDB or PostgreSQL with the recorded cloud gives the log that the dumps give.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Remote consoles and the tokens by which proxies find them.
+//! Remote consoles, their tokens, and the records of access.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -461,7 +461,7 @@ fn kinds(records: &[Arc<Recorded>]) -> Vec<&str> {
     records.iter().map(|recorded| &*recorded.kind).collect()
 }
 
-/// The session is recorded in the name of the user who got the token, and with the address of the client that used it.
+/// The session is recorded in the name of the user who got the token, with the address of the client that used it.
 #[actix_rt::test]
 async fn the_sessions_of_a_console_and_reads_of_its_token_are_recorded() {
     let api = with_all_kinds(Api::start().await);
