@@ -115,7 +115,7 @@ impl Brakes {
     }
 }
 
-/// Passes calls on until `dead`, which the fuse of the world's log sets.
+/// Passes calls on until `dead` is set. The fuse of the world's log sets it.
 pub struct Gate {
     inner: Arc<dyn Driver>,
     dead: Arc<AtomicBool>,

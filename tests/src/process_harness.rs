@@ -147,8 +147,8 @@ async fn prepared(case: &Case) -> World {
     world
 }
 
-/// Checks the invariants that hold when no work is under way, and that no reconciler had to release quota, or a place
-/// in a group, that a process took.
+/// Checks the invariants that hold when no work is under way. A process must release its own quota and its places in
+/// groups: the check fails if a reconciler did so.
 async fn check(case: &Case, world: &World) {
     world.check().await;
     assert_eq!(world.given_back_by_reconcilers().await, 0, "{}: reconcilers acted", case.definition.name);

@@ -1,4 +1,4 @@
-//! Requests that claim quota or create an image before they reach the server, as the API makes them.
+//! Requests that claim quota or create an image before they reach the server.
 
 use chronova_actors::instance::asking::{ServerRequest, TakenFirst};
 use chronova_actors::instance::{InstanceRequest, InstanceRoot};

@@ -281,7 +281,7 @@ impl Life {
         let words = |error: PortError| error.to_string();
         let images = &self.context().images;
         images.create(draft, user_meta()).await.map_err(words)?;
-        // The image has data, so that a failed upload leaves no image without data: the world's checks refuse one.
+        // The image has data before the upload, because the world's checks refuse an image without data.
         let bytes = futures::stream::iter([Ok(bytes::Bytes::from_static(b"old"))]);
         images.upload(image, Box::pin(bytes), user_meta()).await.map_err(words)?;
         let upload = VolumeCommand::Upload { process, image, force: false };

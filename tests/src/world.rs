@@ -57,7 +57,7 @@ pub struct World {
     pub network: Arc<OneNetwork>,
     pub images: Arc<OneImage>,
     pub keys: Arc<MemoryKeys>,
-    /// The key manager with certificates; `None`: there is none.
+    /// The key manager with certificates, if there is one.
     pub certificates: Option<Arc<MemoryCertificates>>,
     pub options: RuntimeOptions,
     pub brakes: Arc<Brakes>,

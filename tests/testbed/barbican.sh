@@ -1,5 +1,5 @@
 #!/bin/bash
-# A real Barbican from Debian's packages (`setup_packages openstack` of ops/setup.sh), beside the Keystone of keystone.sh.
+# A real Barbican from Debian's packages (`setup_packages openstack` of ops/setup.sh), beside keystone.sh's Keystone.
 #
 #   barbican.sh up DIR KEYSTONE-DIR [PORT]   makes the entries in Keystone, and starts the server. A second call starts
 #                                            only the server

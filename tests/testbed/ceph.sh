@@ -2,7 +2,7 @@
 # A real Ceph of one monitor, one manager and one OSD from Debian's packages (`setup_packages cinder` of ops/setup.sh).
 #
 #   ceph.sh up DIR [ADDRESS]   makes the cluster in DIR, then starts it. A second call starts only what does not run.
-#                              ADDRESS is one of this machine that the hosts reach; 127.0.0.1 by default
+#                              ADDRESS is an address of this machine that the hosts reach; 127.0.0.1 by default
 #   ceph.sh run DIR CMD...     runs CMD (ceph, rbd, rados...) as the administrator of the cluster
 #   ceph.sh down DIR           ends the cluster; DIR stays
 #

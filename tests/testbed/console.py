@@ -80,7 +80,7 @@ class Console:
         half, rest = mark[:16], mark[16:]
         line = f'echo {half}""{rest}-begin; ({command}); echo {half}""{rest}-end $?-\n'
         begin, end = f"{mark}-begin".encode(), f"{mark}-end ".encode()
-        # The command is typed again only if it did not start, because it must run once only.
+        # The command must not run twice, so it is typed again only if it did not start.
         while self.meet():
             self.say(line)
             if self.hears(begin, 10):

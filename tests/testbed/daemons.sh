@@ -1,9 +1,9 @@
-# Functions that start and end the processes of a service in the folder DIR; sourced by ceph.sh, cinder.sh and
-# neutron.sh. Each process leads its own session. DIR/NAME.pid has the session's id, and DIR/log/NAME.out the output.
+# Functions that start and end the processes of a service in the folder DIR. Each process leads its own session.
+# DIR/NAME.pid has the session's id, and DIR/log/NAME.out the output.
 #
 #   within SECONDS COMMAND...   waits until the command succeeds, or fails after three times SECONDS; a quiet machine needs
 #                               SECONDS at most
-#   alive NAME                  whether the process NAME runs, not only processes that it started
+#   alive NAME                  whether the process NAME itself runs
 #   spawn NAME COMMAND...       starts COMMAND as the process NAME, unless NAME runs; first ends what is left of NAME
 #   stop NAME...                ends the processes, and those that they started
 

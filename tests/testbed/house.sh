@@ -70,8 +70,8 @@ house_open() { # NAME, first two numbers of its networks
   within 60 "the compute host is up" host_is up
 }
 
-# Removes the guests and networks that an earlier run of the script left on this machine's libvirtd, because it was killed.
-# libvirt starts such a network again with its daemon, and then refuses this run's network with the same addresses.
+# Removes the guests and networks that a killed run of the script left on this machine's libvirtd. libvirt starts such a
+# network again with its daemon, and then refuses this run's network with the same addresses.
 house_clear() {
   local name
   house_guests

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Shows which writes to a guest's memory an emulating QEMU loses in a live migration. Uses QEMU only, no Chronova.
 
-lost_writes.py IMAGE [MEMORY [ROUNDS]]   MEMORY ends with k or M (160M; 163832k is not a multiple of 256 KiB)
+lost_writes.py IMAGE [MEMORY [ROUNDS]]   MEMORY ends with k or M; the default is 160M
 
 A test guest counts on its console. QEMU sends it, at 4 MiB/s, to a second QEMU that does not start it. Then both are
 paused, and their memories must be equal. Afterwards the second QEMU continues the guest, and is the first QEMU of the
 next round.
-QEMU 7.2 loses pages in some rounds with 160M, and none with 163832k; see make_shim in hosts.sh.
+QEMU 7.2 loses pages in some rounds with 160M. It loses none with 163832k, which is not a multiple of 256 KiB: see
+make_shim in hosts.sh.
 """
 
 import json

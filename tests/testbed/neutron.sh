@@ -1,8 +1,9 @@
 #!/bin/bash
 # A real Neutron with OVN, from Debian's packages (`setup_packages neutron` of ops/setup.sh), for scripts in tests/real.
 #
-#   neutron.sh up DIR KEYSTONE ADDRESS   starts the databases and the server, unless they run. ADDRESS is an address of
-#                                        this machine that the hosts reach: OVN's southbound database listens there
+#   neutron.sh up DIR KEYSTONE ADDRESS   starts the databases and the server, unless they run. KEYSTONE is Keystone's
+#                                        address. ADDRESS is an address of this machine that the hosts reach: OVN's
+#                                        southbound database listens there
 #   neutron.sh join DIR H...             starts Open vSwitch and ovn-controller in running hosts of hosts.sh
 #   neutron.sh pretend DIR HOST          adds to OVN a host that does not exist, so that ports can be bound to it
 #   neutron.sh in H CMD...               runs CMD (ovs-vsctl, ovs-ofctl...) in a host

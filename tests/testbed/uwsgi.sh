@@ -1,4 +1,4 @@
-# A service of OpenStack under uWSGI; sourced by keystone.sh, glance.sh and barbican.sh, whose DIR has `uwsgi.ini` and `url`.
+# A service of OpenStack under uWSGI; sourced by scripts whose folder DIR has `uwsgi.ini` and `url`.
 #
 #   tables FILE PACKAGE COMMAND...   makes an SQLite database in WAL mode. COMMAND fills FILE with the service's tables,
 #                          which takes many seconds. One version of PACKAGE always gives the same tables, so

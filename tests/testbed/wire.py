@@ -8,8 +8,8 @@ a host and the control plane. Tabs separate the fields:
 
     VERDICT  FROM  TO  BYTES FROM->TO  BYTES TO->FROM  WORDS  FIRST BYTES
 
-    tls     all bytes in both directions are records of TLS, and the capture has the handshake from its start. Disks
-            travel in NBD, which is plain text until both sides have agreed on TLS: only that start may come before
+    tls     all bytes in both directions are records of TLS, and the capture has the handshake from its start. The
+            NBD connection of a disk may begin in plain text, until both sides have agreed on TLS
     plain   the connection has other bytes
     older   the connection is older than the capture, so it is not known whether it is TLS
     holes   the capture lacks a part of the connection

@@ -1,5 +1,5 @@
-//! The operations that the Compute API passes on to the image and network services, until the microversion that removes
-//! them.
+//! The operations that the Compute API passes on to the image, network and volume services, until the microversion that
+//! removes them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

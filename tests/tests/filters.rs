@@ -281,7 +281,7 @@ async fn a_deleted_guest_takes_its_filter_along() {
     world.check().await;
 }
 
-/// On shared storage, a host that the guest does not reach or has left keeps its disks, but not its filter.
+/// With shared storage, both hosts have the guest's disks. Only the host of the guest may have the filter.
 #[actix_rt::test]
 async fn a_live_migration_on_one_storage_leaves_one_filter() {
     let world = World::new(2);

@@ -59,7 +59,7 @@ async fn requests() {
 }
 
 /// Writes seed inputs for `fuzz/run.sh`: a folder of inputs and a dictionary per target. They go to
-/// `CHRONOVA_FUZZ_CORPUS` if that is set.
+/// `CHRONOVA_FUZZ_CORPUS`, or to a temporary folder.
 #[actix_rt::test]
 async fn the_seed_corpus_is_written() {
     let given = std::env::var_os("CHRONOVA_FUZZ_CORPUS");

@@ -201,7 +201,7 @@ async fn each_change_is_notified_in_both_forms_and_in_order() {
     api.life.stop().await;
 }
 
-/// Name and type of each field, as Nova's `doc/notification_samples` show them. `?` after a type: the field may be null.
+/// Name and type of each field, from Nova's `doc/notification_samples`. `?` after a type: the field may be null.
 const INSTANCE: &str = "action_initiator_project:s action_initiator_user:s architecture:s? auto_disk_config:s \
      availability_zone:s? block_devices:l created_at:s deleted_at:s? display_description:s? display_name:s flavor:o \
      host:s? host_name:s image_uuid:s ip_addresses:l kernel_id:s key_name:s? launched_at:s? locked:b locked_reason:s? \

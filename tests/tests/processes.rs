@@ -434,7 +434,7 @@ async fn detach_interface_is_proven() {
         .await;
 }
 
-/// Whether the attachment or the delete ends first, neither leaves anything behind.
+/// Nothing is left behind, whether the attachment or the delete ends first.
 #[actix_rt::test]
 async fn delete_during_attach_is_proven() {
     let ask: Ask = |life, id| {

@@ -248,7 +248,7 @@ async fn a_rebuild_replaces_the_disk_and_settings_of_a_server_on_its_host() {
     assert_eq!(disks(&api), 2, "the rebuild kept the disk");
     assert_eq!(server.actions().await, ["rebuild", "create"]);
 
-    // `null` differs from an absent field; a server that is off stays off.
+    // `null` differs from an absent field. A server that is off stays off.
     server.done(json!({"os-stop": null})).await;
     server.done(json!({"rebuild": {"imageRef": IMAGE, "key_name": null}})).await;
     let now = server.shown().await;

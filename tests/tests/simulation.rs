@@ -145,8 +145,8 @@ async fn heal(world: &World, life: &Life) {
     life.settled().await;
 }
 
-/// Waits until the hosts have listed their guests four times each on average: usually enough for two comparisons of each
-/// host with the log.
+/// Waits until the hosts have listed their guests four times each on average. That usually suffices for two comparisons
+/// of each host with the log.
 async fn compared(world: &World, life: &Life) {
     let wanted = world.fleet.calls(DriverCall::Guests) + 4 * HOSTS as u64;
     life.until(|_| world.fleet.calls(DriverCall::Guests) >= wanted).await;

@@ -111,7 +111,7 @@ pub(crate) fn client(peer: Option<IpAddr>, headers: &HeaderMap, config: &WebConf
 /// The prefix length of the IPv6 network that one customer typically has.
 const PREFIX: u8 = 64;
 
-/// The address of an IPv4 client, or the network of an IPv6 client, whose addresses all belong to one customer.
+/// The address of an IPv4 client, or the network of an IPv6 client. That network belongs to one customer.
 pub(crate) fn network(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),

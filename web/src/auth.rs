@@ -115,13 +115,13 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// The cause of events, with this client.
+    /// Describes events that the caller causes with this client.
     pub(crate) fn meta(&self, source: Option<Arc<RequestSource>>) -> Arc<Meta> {
         let Caller { user, project, roles, .. } = &self.caller;
         self.meta_by(Cause::User { user: user.clone(), project: project.clone(), roles: roles.clone(), source })
     }
 
-    /// The same with a cause other than the caller.
+    /// Describes events with this cause.
     pub(crate) fn meta_by(&self, cause: Cause) -> Arc<Meta> {
         let (request_id, correlation) = (Some(self.request_id.clone()), correlation(&self.request_id));
         Arc::new(Meta { request_id, correlation, causation: None, cause })
@@ -154,13 +154,13 @@ impl Default for ServiceTokenRules {
 #[derive(Debug, Clone, Copy)]
 pub struct TokenClaim<'a> {
     pub headers: &'a HeaderMap,
-    /// `None` if the operation was permitted before, as when a live feed checks its caller again.
+    /// `None` if the operation was permitted before. For example, a live feed checks its caller again.
     pub asked: Option<AskedOperation<'a>>,
     pub request: Option<&'a RequestId>,
     pub rules: &'a ServiceTokenRules,
 }
 
-/// An operation, as access rules of application credentials name it.
+/// An operation in the terms of access rules. Application credentials have such rules.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedOperation<'a> {
     /// The service's type in the catalogue.

@@ -109,7 +109,7 @@ pub async fn perform<R>(
     Ok(())
 }
 
-/// Creates servers in the name of the permitted caller. When this returns, either all are removed, or [`shown`] has
+/// Creates all servers of the request, or none, in the name of the permitted caller. After a success, [`shown`] has
 /// waited for the read models.
 pub async fn create_servers(
     dispatch: &Dispatch,
@@ -142,8 +142,8 @@ pub(crate) async fn post_password(
     Ok(())
 }
 
-/// Waits until the read models show `position`, at most five seconds. A handler calls this itself after a service that
-/// sends its own commands.
+/// Waits until the read models show `position`, at most five seconds. A handler calls this itself if it uses a
+/// service that sends its own commands.
 pub async fn shown(dispatch: &Dispatch, position: Position) {
     if !dispatch.queries().views.wait_for(position, READ_YOUR_WRITES).await {
         tracing::warn!(%position, "the read models lag behind");

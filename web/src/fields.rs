@@ -28,7 +28,7 @@ pub struct Field<V> {
     pub since: Microversion,
     pub until: Option<Microversion>,
     pub render: fn(&V) -> Value,
-    /// The field is left out of views for which this function returns false.
+    /// A view lacks the field if this function returns false for the view.
     pub present: Option<fn(&V) -> bool>,
 }
 
@@ -62,7 +62,7 @@ impl<V> Field<V> {
         }
     }
 
-    /// Renders the field only for views for which `present` returns true.
+    /// Renders the field only if `present` returns true for the view.
     #[must_use]
     pub const fn when(self, present: fn(&V) -> bool) -> Self {
         Self { name: self.name, since: self.since, until: self.until, render: self.render, present: Some(present) }
@@ -92,7 +92,7 @@ impl<V> FieldTable<V> {
         Value::Object(self.render_map(view, version))
     }
 
-    /// Like [`Self::render`], for callers that add keys.
+    /// The resource as a map, so that callers can add keys.
     pub fn render_map(&self, view: &V, version: Microversion) -> Map<String, Value> {
         let plan = self.plan(version);
         let mut map = Map::with_capacity(plan.len());
@@ -102,7 +102,7 @@ impl<V> FieldTable<V> {
         map
     }
 
-    /// Like [`Self::render`], but appends JSON text to `out` without building a map.
+    /// Appends the resource as JSON text to `out`, without building a map.
     pub fn write(&self, view: &V, version: Microversion, out: &mut Vec<u8>) {
         let mut before = b'{';
         for field in self.plan(version).iter().filter(|field| field.present.is_none_or(|present| present(view))) {

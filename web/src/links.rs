@@ -25,7 +25,7 @@ impl Links {
         self.join(&self.api, collection, id)
     }
 
-    /// Like `to_self`, without the version: Nova's `bookmark`.
+    /// Nova's `bookmark`: `{root}/[project/]collection/id`.
     pub fn bookmark(&self, collection: &str, id: &str) -> String {
         self.join(&self.root, collection, id)
     }

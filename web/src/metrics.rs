@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
-/// Counts requests by service, operation and status, their durations, and the requests in flight.
+/// Counts requests by service, operation and status. Also measures their durations, and counts the requests in flight.
 #[derive(Debug, Clone)]
 pub struct HttpMetrics {
     registry: Registry,

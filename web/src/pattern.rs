@@ -1,7 +1,7 @@
 //! Patterns of users' filters: MySQL's REGEXP, regardless of case.
 //!
 //! Every pattern takes time in proportion to the matched text, and little memory. Constructs that would take more
-//! (look-around, back-references, as in ICU's patterns of MySQL 8) are refused.
+//! (look-around and back-references, which MySQL 8 has) are refused.
 
 use regex::{Regex, RegexBuilder};
 

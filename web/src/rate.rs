@@ -1,10 +1,9 @@
 //! Rate limits: each project has a bucket of tokens that refills steadily, and each request takes one token. A user
 //! whose token has no project has a separate bucket.
 //!
-//! The limits are off unless `[chronova] rate_limit` sets a number of requests per second. They do not apply to administrators and
-//! services, who must be able to repair an overloaded deployment. Invariant: memory is bounded. Above [`MOST_BUCKETS`],
-//! full buckets are dropped; if too many remain, new projects share one bucket. The limit of failed logins has buckets
-//! of the same kind.
+//! The limits are off unless `[chronova] rate_limit` sets a number of requests per second. They do not apply to
+//! administrators and services, who must be able to repair an overloaded deployment. Invariant: memory is bounded.
+//! Above [`MOST_BUCKETS`], full buckets are dropped. If too many remain, new projects share one bucket.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

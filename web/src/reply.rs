@@ -1,6 +1,6 @@
 //! The answer of a handler: status, headers, and a body that is JSON, bytes, a stream or nothing.
 //!
-//! JSON objects keep the order in which the handler put the keys, as clients that print bodies expect.
+//! JSON objects keep the order in which the handler put the keys. Clients that print bodies expect this order.
 
 use std::fmt;
 use std::io;

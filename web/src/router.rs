@@ -99,7 +99,7 @@ impl OperationRouter {
         &self.operations
     }
 
-    /// Compiles every schema of every version, so that a test finds a mistake in a table.
+    /// Compiles every schema of every version. Fails if a table has a mistake.
     pub fn compile_all(&self) -> Result<(), TableError> {
         for operation in &self.operations {
             for bands in [&operation.body, &operation.query].into_iter().flatten() {

@@ -154,7 +154,7 @@ pub fn configure(
     configure_behind(StartupGate::open(app), routers, only.map_or(Offer::All, Offer::Only))
 }
 
-/// Like [`configure`], behind a start-up gate that may still be closed.
+/// Puts the dispatcher into an actix application, behind a start-up gate that may still be closed.
 pub fn configure_behind(
     door: StartupGate,
     routers: Arc<Routers>,
@@ -481,8 +481,8 @@ mod tests {
         let (address, server) =
             listening(ClientTimeouts { stalled: Duration::from_secs(1), ..ClientTimeouts::default() });
         let failed = web::block(move || {
-            // With a small buffer, the client's window is closed from the first answer on. Otherwise the kernel may send
-            // some bytes of an answer again and again, depending on its length.
+            // With a small buffer, the client's window is closed from the first answer on. With a larger buffer, the
+            // kernel may send some bytes of an answer again and again.
             let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
             socket.set_recv_buffer_size(4096).unwrap();
             socket.connect(&address.into()).unwrap();

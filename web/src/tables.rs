@@ -56,7 +56,7 @@ impl Routers {
         self.routers.get(&service)
     }
 
-    /// Compiles every schema now, for tests and measurements.
+    /// Compiles every schema now, not at its first use.
     pub fn compile_all(&self) -> Result<(), TableError> {
         self.routers.values().try_for_each(OperationRouter::compile_all)
     }

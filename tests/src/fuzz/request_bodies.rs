@@ -65,7 +65,7 @@ pub fn anything(random: &mut Random, words: &Words, depth: usize) -> Value {
     }
 }
 
-/// Mostly a value that the schema accepts (unknown keywords are ignored), and sometimes another one.
+/// A value. In most cases the schema accepts the value. Unknown keywords of the schema are ignored.
 pub fn of(schema: &Value, random: &mut Random, words: &Words, depth: usize) -> Value {
     let Some(schema) = schema.as_object().filter(|schema| !schema.is_empty() && depth < DEPTH) else {
         return anything(random, words, depth);

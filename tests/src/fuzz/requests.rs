@@ -31,7 +31,7 @@ use serde_json::Value;
 use super::{Random, bytes, request_bodies};
 use crate::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 
-/// One request, in the form in which it is stored.
+/// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     pub method: String,
@@ -255,7 +255,7 @@ impl Requests {
         }
     }
 
-    /// One request to each operation, mostly valid, from which a search may start.
+    /// One request to each operation, as seed inputs. Most of them are valid.
     pub fn examples(&self) -> Vec<Case> {
         let mut random = Random::new(1);
         let each = |asked: &Asked| {
@@ -270,8 +270,8 @@ thread_local! {
     static CONTROL_PLANE: OnceCell<ManuallyDrop<(actix_rt::SystemRunner, Requests)>> = const { OnceCell::new() };
 }
 
-/// Like [`Requests::judge`], for callers without a runtime, on the stored form of a request. All inputs of a thread
-/// share one control plane. Panics if the answer has a problem.
+/// Sends a request that is given in its stored form. Panics if the answer has a problem. The caller needs no runtime.
+/// All inputs of a thread share one control plane.
 pub fn judge_kept(input: &[u8]) {
     let Some(case) = Case::from_kept(input) else { return };
     CONTROL_PLANE.with(|kept| {

@@ -23,7 +23,7 @@ pub enum NetworkFault {
     AttachesAgain,
     /// Ports stay when the server is deleted.
     ReleasesNothing,
-    /// The port of a call without an answer stays.
+    /// The port of an undone attachment stays.
     UndoesNothing,
     /// A port is detached from any server, not only the named one.
     DetachesAnyPort,

@@ -41,8 +41,8 @@ pub trait NetworkStage: Send + Sync {
     /// All hosts that a port is bound to, including the one that has its traffic.
     async fn bindings(&self, port: PortId) -> Vec<String>;
 
-    /// A network with `addresses` floating addresses. A router, which takes one of them, leads from there to the tenant's
-    /// network.
+    /// An external network whose pool has `addresses` addresses. A router connects it with the tenant's network, and
+    /// takes one of these addresses.
     async fn pool(&self, tenant: &NetworkTenant, addresses: u8) -> NetworkId;
 
     /// Associates a new floating address with the first address of the interface.

@@ -217,8 +217,8 @@ async fn idle(life: &Life) {
     let _ = tokio::time::timeout(LOST, life.until(met)).await;
 }
 
-/// Waits until the third comparison of each host begins, so that every host was compared with the log at least twice. By
-/// then, leftovers on a lost host are removed.
+/// Waits until the third comparison of each host with the log begins, so that two comparisons have ended. By then,
+/// leftovers on a lost host are removed.
 async fn compared(world: &World, life: &Life) {
     for call in [DriverCall::Guests, DriverCall::Leftovers] {
         let wanted: Vec<u64> = (0..HOSTS).map(|host| world.fleet.calls_of(host, call) + 3).collect();

@@ -1,4 +1,4 @@
-//! Obstacles stop an adoption before anything is written, unless the operator leaves them out of it.
+//! Obstacles stop an adoption before anything is written. The operator can leave out what has an obstacle.
 
 use std::path::Path;
 
@@ -186,7 +186,7 @@ async fn the_same_databases_make_the_same_history() {
     assert_eq!(kinds[0], kinds[1]);
 }
 
-/// A forgotten cell without servers would not be missed, but its hosts would be.
+/// Without this check, an adoption could lose the hosts of a forgotten cell without servers.
 #[test]
 fn every_cell_is_given_with_all_tables() {
     let mut tables = Tables::recorded();

@@ -1,4 +1,4 @@
-//! `adopt --dry-run --compare` asks a running Nova. Here an HTTP server gives the recorded answers of the real one.
+//! `adopt --dry-run --compare` asks a running Nova. Here an HTTP server gives the recorded answers of a real Nova.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -122,7 +122,7 @@ async fn a_dry_run_compares_the_answers_of_the_running_nova() {
     assert!(told["compared"].as_u64().unwrap() >= 21, "{told}");
     let explained = told["explained"].to_string();
     assert!(explained.contains("os-services .nova-compute:h1.id"), "{explained}");
-    // This Nova has recorded answers of its newest version alone; the others are asked, too.
+    // The recording has answers of the newest version alone. The comparison asks at all versions.
     let unanswered = told["unanswered"].to_string();
     for release in
         ["2.1", "2.12", "2.25", "2.38", "2.42", "2.53", "2.60", "2.65", "2.72", "2.79", "2.87", "2.88", "2.90"]

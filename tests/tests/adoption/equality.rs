@@ -1,7 +1,7 @@
 //! Compares the answers of the recorded Nova with the answers on the log that `adopt` wrote from its databases.
 //!
-//! `ops/src/commands/adopt/compare/differences.txt` lists every difference with its reason. An unlisted difference fails
-//! the test, and so does a line without a difference.
+//! `ops/src/commands/adopt/compare/differences.txt` lists every difference with its reason. The test fails if a
+//! difference is not listed, or if a line matches no difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! The SQL of `export nova` on a real MariaDB: what it writes, and what it refuses instead of losing it.
+//! The SQL of `export nova` on a real MariaDB. A file of SQL changes everything or nothing. The export lists the
+//! changes that SQL cannot express.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -72,7 +73,7 @@ fn flavor(memory_mib: u64) -> FlavorSnapshot {
     }
 }
 
-/// A server that was resized, to a host, and confirmed.
+/// Adds a resize to this host, and its confirmation, to the log.
 async fn resized(log: &MemoryStore, host: &str, hostname: &str) {
     let process = ProcessId(id(H2));
     let requested = MoveRequested {
@@ -111,7 +112,7 @@ async fn a_file_changes_everything_or_nothing() {
     assert_eq!(name(), "web1 h1", "the text was cut");
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&out), mode(&out.join("cells.sql"))), (0o700, 0o600));
-    // A host of another cell, whose name would be NULL.
+    // The host is of another cell, so its name would be NULL in this cell.
     let log = adopted().await;
     resized(&log, H2, "h2").await;
     let out = parent.path().join("moved");
@@ -142,8 +143,8 @@ async fn a_file_changes_everything_or_nothing() {
     assert_eq!(mariadb.ask(&kept), WEB);
 }
 
-/// A change that no statement expresses is named. A partial export leaves such a server as Nova has it, and its
-/// allocations, too.
+/// The export names a change that the SQL cannot express. A partial export then writes nothing about that server or its
+/// allocations.
 #[actix_rt::test]
 async fn what_is_not_written_is_listed_and_left_whole() {
     let parent = tempfile::tempdir().unwrap();
@@ -176,7 +177,7 @@ async fn what_is_not_written_is_listed_and_left_whole() {
     for file in ["cells.sql", "nova_api.sql", "placement.sql"] {
         assert!(!text(&out, file).contains(WEB), "{file} changes a part of the server");
     }
-    // A host that was added here is none of Nova's.
+    // Nova does not have a host that was added here.
     let log = adopted().await;
     resized(&log, "00000000-0000-4000-8000-000000000003", "h3").await;
     let (exit, told) = export(&*log, &parent.path().join("added"), false).await;

@@ -1,4 +1,4 @@
-//! `adopt` reads running databases: a MariaDB with the recorded cloud gives the log that the dumps give.
+//! `adopt` reads running databases: a MariaDB or PostgreSQL with the recorded cloud gives the log that the dumps give.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ fn assert_same(read: &[String], expected: &[String]) {
     assert!(read.len() > 30);
 }
 
-/// Only the tables of the list, as a live database is read.
+/// Only the tables of the list. The adoption reads no other table of a live database.
 pub(super) fn only(tables: TablesInMemory, wanted: &[NovaTableUse]) -> TablesInMemory {
     TablesInMemory(tables.0.into_iter().filter(|(name, _)| wanted.iter().any(|table| table.name == name)).collect())
 }
@@ -203,7 +203,7 @@ async fn a_running_nova_is_adopted_as_from_its_dumps() {
     let from_dumps = written(Tables::recorded().judge().1).await;
     assert_same(&events(&*log).await, &from_dumps);
     drop(log);
-    // A database by its socket, next to dumps.
+    // One database is read through its socket, and the others from dumps.
     let by_socket = format!("mysql://root@/nova?unix_socket={}", mariadb.socket().display());
     let dump = |name: &str| Some(AdoptionSource::Dump(folder().join(name)));
     let mixed = AdoptArgs {

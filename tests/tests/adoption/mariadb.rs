@@ -90,19 +90,19 @@ impl Mariadb {
         self.try_load(database, file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     }
 
-    /// Like [`Mariadb::load_into`]; returns the error of the server.
+    /// Loads statements into a database. Returns the error of the server.
     pub(super) fn try_load(&self, database: &str, file: &Path) -> Result<(), String> {
         let output = self.client().arg(database).stdin(File::open(file).unwrap()).output().unwrap();
         if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }
 
-    /// The recorded cloud, with an account for Nova. Its cells are templates, as `nova-manage` can write them.
+    /// The recorded cloud, with an account for Nova. The URLs of its cells are templates.
     pub(super) fn recorded(folder: &Path) -> Self {
         let started = Self::start();
         for name in ["nova_api.sql", "nova_cell0.sql", "nova.sql", "placement.sql"] {
             started.load(&folder.join(name));
         }
-        // Otherwise the recorded services would seem to run if this machine's clock were at the time of the recording.
+        // The recorded services must not seem to run, even if this machine's clock is at the time of the recording.
         for database in ["nova", "nova_cell0"] {
             started.sql(&format!("UPDATE {database}.services SET last_seen_up = UTC_TIMESTAMP() - INTERVAL 1 HOUR"));
         }

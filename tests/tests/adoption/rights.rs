@@ -1,4 +1,4 @@
-//! The account with which running databases are read: the right to read is enough, and less is refused.
+//! The account that reads running databases. It needs the right to read all tables, and no other right.
 
 use std::path::Path;
 
@@ -28,8 +28,8 @@ async fn refusal(args: &AdoptArgs) -> String {
     refused
 }
 
-/// Rows are told apart by the primary keys, which such an account sees in few places. Without the keys, a heartbeat would
-/// count as a row that was removed and one that was added.
+/// Such an account sees the primary keys in few places. Without the keys, a heartbeat would count as a row that was
+/// removed and one that was added.
 pub(super) async fn an_account_that_may_only_read_is_enough(mariadb: &Mariadb, parent: &Path) {
     mariadb.sql("CREATE USER reader@'%' IDENTIFIED BY 'r'; GRANT SELECT ON *.* TO reader@'%'");
     let args = args_as("reader:r", mariadb, parent);
@@ -55,7 +55,7 @@ pub(super) async fn a_hidden_table_or_column_is_refused(mariadb: &Mariadb, paren
     assert!(refused.contains("the user has no right to read it") && refused.contains("key_pairs"), "{refused}");
 }
 
-/// In a Galera cluster, a member may be behind the one to which Nova writes.
+/// In a Galera cluster, a member may be behind the member to which Nova writes.
 pub(super) async fn each_connection_waits_for_the_cluster(mariadb: &Mariadb, args: &AdoptArgs) {
     mariadb.sql("SET GLOBAL log_output = 'TABLE', GLOBAL general_log = 1");
     AdoptionReading::open(args).await.unwrap().close().await;

@@ -20,7 +20,7 @@ fn system(tables: &mut Tables, key: &str, value: &str) {
     add(&mut tables.cell, "instance_system_metadata", &row);
 }
 
-/// Changes the rows as Nova does for an offloaded server, whose allocation it releases.
+/// Changes the rows as Nova does for an offloaded server. Nova releases the server's allocation.
 fn offload(tables: &mut Tables) {
     for column in ["host", "node", "availability_zone"] {
         put(tables, column, None);

@@ -1,4 +1,4 @@
-//! Remote consoles and the tokens by which proxies find them.
+//! Remote consoles, their tokens, and the records of access.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -444,7 +444,7 @@ async fn the_tokens_of_a_server_are_bounded() {
     api.stop().await;
 }
 
-/// The records of access in the log, of which there are at least `least`.
+/// Waits until the log has at least `least` records of access, and returns them.
 async fn records(api: &Api, least: usize) -> Vec<Arc<Recorded>> {
     loop {
         api.app.access_log().unwrap().flush().await;
@@ -461,7 +461,7 @@ fn kinds(records: &[Arc<Recorded>]) -> Vec<&str> {
     records.iter().map(|recorded| &*recorded.kind).collect()
 }
 
-/// The session is recorded in the name of the user who got the token, and with the address of the client that used it.
+/// The session is recorded in the name of the user who got the token, with the address of the client that used it.
 #[actix_rt::test]
 async fn the_sessions_of_a_console_and_reads_of_its_token_are_recorded() {
     let api = with_all_kinds(Api::start().await);
@@ -502,7 +502,7 @@ async fn the_sessions_of_a_console_and_reads_of_its_token_are_recorded() {
     api.stop().await;
 }
 
-/// A 404 hides a server of another project; a 404 for a server that nobody has is no refusal.
+/// A 404 that hides another project's server is recorded as a refusal. A 404 for a server that does not exist is not.
 #[actix_rt::test]
 async fn hidden_servers_and_conflicts_are_refusals_and_misses_are_none() {
     let api = with_all_kinds(Api::start().await);

@@ -62,7 +62,7 @@ use Heed::{Describes, Elsewhere, Guest, Refused, Scheduler};
 
 const DEDICATED: &[(&str, &str)] = &[("hw:cpu_policy", "dedicated")];
 const REALTIME_MASK: &[(&str, &str)] = &[("hw:cpu_policy", "dedicated"), ("hw:cpu_realtime_mask", "^0")];
-/// One NUMA node and the device `card`, for which the host reports no NUMA cell.
+/// One NUMA node and the device `card`. The host reports no NUMA cell for the device.
 const ON_A_NODE: &[(&str, &str)] = &[("hw:numa_nodes", "1"), ("pci_passthrough:alias", "card:1")];
 
 const SPECS: &[Entry] = &[
@@ -274,7 +274,7 @@ const PROPERTIES: &[Entry] = &[
     entry("trait:CUSTOM_GOLD", "required", Scheduler),
 ];
 
-/// A host that can do everything that the simulated hosts report.
+/// A host with all features of the simulated hosts.
 fn facts() -> HostFacts {
     HostFacts {
         arch: "x86_64".to_owned(),

@@ -258,7 +258,7 @@ async fn drains_are_refused_to_users_and_with_invalid_bodies() {
     assert_eq!((nowhere.status, nowhere.message()), (404, "Compute host nowhere could not be found."));
     let by_id = site.shown().await["id"].as_str().unwrap().to_owned();
     assert_eq!(site.api.ask("GET", &format!("/chronova/v1/hosts/{by_id}"), "2.1", ADMIN, None).await.status, 200);
-    // An empty host is drained at once, and its number of moves follows from the options.
+    // The drain of an empty host ends at once. Its number of parallel moves follows from the options.
     assert_eq!(site.drain(json!({})).await["drain"]["parallel"], 2);
     site.api.life.settled().await;
     assert_eq!(site.shown().await["drain"]["status"], "done");

@@ -1,4 +1,4 @@
-//! Forecasts, which change nothing: the host that a server would get, the plan of a drain, and the caller's rights.
+//! Forecasts, which change nothing: the host that a server would get, and the plan of a drain. And the caller's rights.
 
 use std::collections::BTreeSet;
 

@@ -196,7 +196,7 @@ async fn a_cold_migration_goes_to_the_requested_host() {
     );
     let updated = row["updated_at"].as_str().unwrap();
     let until = moved.api.get(&format!("/os-migrations?changes-before={updated}"), "2.66").await["migrations"].take();
-    assert_eq!(until[0]["id"], row["id"], "the bound itself counts");
+    assert_eq!(until[0]["id"], row["id"], "`changes-before` excludes its own time");
     let before = async |version: &str, query: &str| {
         moved.api.call("GET", &format!("/os-migrations?{query}"), version, ADMIN, None).await.status
     };

@@ -19,7 +19,7 @@ async fn act(api: &Api, id: &str, version: &str, body: Value) -> Answer {
     answer
 }
 
-/// Like `act`, for an action that must succeed.
+/// Sends an action that must succeed. Returns the body of the answer.
 async fn done(api: &Api, id: &str, version: &str, body: Value) -> Value {
     let answer = act(api, id, version, body.clone()).await;
     assert!(matches!(answer.status, 200 | 202 | 204), "{body}: {} {}", answer.status, answer.body);

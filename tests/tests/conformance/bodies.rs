@@ -1,5 +1,5 @@
-//! Bodies that the schema rejects get 400 and Nova's fault, and have no effect. The test runs at each version at which a
-//! schema changes.
+//! Bodies that the schema rejects get 400 and Nova's fault, and have no effect. The test runs at each version that
+//! changes a schema.
 //!
 //! The bodies are the contract's samples, broken in every place: a value of another type, a missing key, an unknown
 //! key, a text too long, a number out of range. An independent validator decides which of them are invalid.

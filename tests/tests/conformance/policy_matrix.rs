@@ -88,8 +88,8 @@ async fn each_role_may_call_what_the_default_policy_allows() {
                 let may = !person.token.is_empty() && rules.allow(rule, person, (&user, &project));
                 let refused = match answer.status {
                     401 | 403 => true,
-                    // A server of another project is answered with 404. Subresources, and resources without an owner,
-                    // may be missing for other reasons.
+                    // A request for another project's server is answered with 404. Subresources, and resources without
+                    // an owner, may be missing for other reasons.
                     404 => !may || answer.message().starts_with(&format!("Instance {} could not", cloud.server)),
                     501 => !may,
                     _ => false,

@@ -99,7 +99,7 @@ fn runs(life: &Life, name: &str) -> u64 {
     life.leader.reconcilers().iter().find(|tally| tally.name == name).unwrap().read().runs
 }
 
-/// A log with these servers, whose hosts know it, and no life.
+/// A stopped world with these servers. Its hosts remember its log.
 async fn furnished(servers: &[u128]) -> World {
     let world = fenced(World::new(2));
     let life = world.live(None, None).await;
@@ -195,7 +195,7 @@ async fn a_restored_log_repairs_nothing_because_of_what_it_knows_from_before() {
     assert_eq!(heir.status(id(2)), "SOFT_DELETED", "the restored log reclaimed the server");
     assert_eq!(original.fleet.whereabouts(), guests);
     assert_eq!(original.fleet.kept(), kept, "a disk that a revert may need is gone");
-    // A new finding is repaired as ever.
+    // The restored log reclaims a server that it soft-deleted itself.
     built(&heir, id(5)).await;
     heir.soft_delete(id(5)).await.unwrap();
     heir.shows(id(5), "DELETED").await;
@@ -232,7 +232,7 @@ async fn a_restored_log_detaches_no_volume_that_its_original_attached() {
     compared(&copy, &heir).await;
     assert_eq!(driver.volume_attachment().unwrap().disks(id(1)).await.unwrap(), ["newer"]);
     heir.stop().await;
-    // A log whose hosts no copy has driven corrects the guest.
+    // If no copy has driven the hosts, the log corrects the guest.
     let owner = LogIdentity::of(&*original.log).await.unwrap().unwrap().owner;
     for driver in original.fleet.drivers() {
         driver.owner_mark().unwrap().remember(owner).await.unwrap();

@@ -225,7 +225,7 @@ async fn a_host_that_two_provider_configs_name_is_not_registered() {
     configs.entries.push(ProviderConfigEntry { identification: id, ..configs.entries[1].clone() });
     world.options.hosts.provider_configs = Arc::new(configs);
     let life = world.live(None, None).await;
-    // Both have a provider, because a host reports its resources first.
+    // Both hosts have a provider, because a host reports its resources first.
     life.hosts_up_of(1, 2).await;
     resynced(&world, &life, 2).await;
     assert!(up(&life, &world, 0) && !up(&life, &world, 1));

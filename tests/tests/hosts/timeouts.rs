@@ -88,8 +88,8 @@ async fn a_rescue_that_lasts_too_long_ends() {
     }
 }
 
-/// A host announces that a guest ended, and the next comparison with the log finds it, too. Each of the two has an
-/// option that turns it off.
+/// An announcement of the host and a comparison with the log both find a guest that ended. Each of them has an option
+/// that turns it off.
 #[actix_rt::test]
 async fn power_states_follow_events_and_comparisons_as_the_options_say() {
     for (events, compares, status) in [(true, false, "SHUTOFF"), (false, true, "SHUTOFF"), (false, false, "ACTIVE")] {

@@ -45,7 +45,7 @@ async fn real_glance_keeps_every_promise() {
     takes_an_expired_token_that_is_vouched_for(&stage).await;
 }
 
-/// Creates, uploads and deletes an image for a user whose token has expired meanwhile. It shares the Glance of the suite,
+/// Creates, uploads and deletes an image for a user whose token has expired meanwhile. Uses the Glance of the suite,
 /// because a start takes half a minute.
 async fn takes_an_expired_token_that_is_vouched_for(stage: &RealGlance) {
     let project = stage.project().await;

@@ -1,5 +1,5 @@
-//! The suite of networks on the embedded network service and on a service that breaks a promise; its cases about
-//! servers also on real Neutron.
+//! The suite of networks on the embedded network service, and on a service that breaks a promise. Its cases about
+//! servers also run on real Neutron.
 
 use std::sync::Arc;
 

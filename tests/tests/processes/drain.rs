@@ -1,4 +1,5 @@
-//! Draining a host: one server in the harness, and three of different kinds with a crash after every append.
+//! Draining a host: with one server in the harness, and with three servers in different states and a crash after every
+//! append.
 
 use chronova_actors::process::drain_host;
 use chronova_events::host::Drain;

@@ -217,7 +217,7 @@ async fn a_guest_has_the_interfaces_of_its_server_when_its_host_is_back() {
     }
 }
 
-/// Like [`a_guest_has_the_interfaces_of_its_server_when_its_host_is_back`], with a volume.
+/// The host attaches or detaches the volume, and fails before it answers. The server's record does not change.
 #[actix_rt::test]
 async fn a_guest_has_the_volumes_of_its_server_when_its_host_is_back() {
     for (detaches, survived) in [(false, true), (false, false), (true, true), (true, false)] {

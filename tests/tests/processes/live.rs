@@ -1,4 +1,4 @@
-//! Live migration of a running and of a paused guest, and a delete during a live migration.
+//! Live migrations: of a running and of a paused guest, with a volume, and with a delete meanwhile.
 
 use chronova_actors::process::live_migrate;
 use chronova_tests::process_harness::{Case, prove};

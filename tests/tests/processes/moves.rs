@@ -1,4 +1,4 @@
-//! Moves: resizes and cold migrations, confirmed, reverted, and interrupted by a delete.
+//! Resizes and cold migrations, confirmed, reverted, and interrupted by a delete. Evacuations.
 
 use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
 use chronova_events::ids::InstanceId;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// A server that is never requested.
 const NEVER_BUILT: InstanceId = InstanceId(Uuid::from_u128(0xFADE));
 
-/// Reserves quota like an older version that crashed afterwards.
+/// Reserves quota and never releases it. An older version did so when it crashed.
 async fn reserve(life: &Life) {
     let project = ProjectId::new("acme");
     let stream = StreamId::new("quota", &project);

@@ -117,7 +117,7 @@ async fn a_token_without_scope_sees_no_resources_under_any_policy() {
     api.stop().await;
 }
 
-/// Like `ask`, with a system-scoped token.
+/// Sends a request with a system-scoped token. Returns the status.
 async fn as_system(api: &Api, method: &str, path: &str, body: Value) -> u16 {
     let configured = configure(Arc::clone(&api.app), Arc::clone(&api.routers), None);
     let service = test::init_service(actix_web::App::new().configure(configured)).await;

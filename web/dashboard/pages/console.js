@@ -20,7 +20,7 @@ async function gateway(id, protocol, type) {
 
 /**
  * xterm.js writes style elements and style attributes. The content security policy forbids both, but lets a script
- * adopt style sheets and set style properties. This function makes new elements do that, until its result is called.
+ * adopt style sheets and set style properties. This function makes new elements do so. Its result undoes that.
  */
 function lawful() {
   const make = document.createElement.bind(document);

@@ -1,7 +1,7 @@
 //! The bounds on records of access, and the numbers of records that were left out.
 //!
-//! Each project has a rate for each sort of record, as has each user without a project and each network without a
-//! user; all together have a larger one. Invariant: the memory for both is bounded.
+//! A source is a project, a user without a project, or a network without a user. Each source has a rate for each sort
+//! of record. A larger rate bounds all sources together. Invariant: the memory for rates and numbers is bounded.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,14 +15,14 @@ use crate::rate::RateLimits;
 /// The most sources that are counted one by one.
 const MOST_SOURCES: usize = 1_024;
 
-/// How many records of one sort may be written a minute, and at once; 0 means no limit.
+/// How many records of one sort may be written per minute. The same number may come at once. 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessRates {
     /// `[chronova] access_records`: whether there are records at all.
     pub on: bool,
-    /// `[chronova] access_rate`: of one project, user or network.
+    /// `[chronova] access_rate`: the rate of one project, user or network.
     pub of_one: u32,
-    /// `[chronova] access_rate_total`: of all together.
+    /// `[chronova] access_rate_total`: the rate of all together.
     pub of_all: u32,
 }
 
@@ -32,7 +32,7 @@ impl Default for AccessRates {
     }
 }
 
-/// The records that may still be written now.
+/// The rates of all sources, and the numbers of records that were left out.
 #[derive(Debug)]
 pub(crate) struct AccessBudget {
     of_one: Option<RateLimits>,
@@ -87,7 +87,7 @@ impl AccessBudget {
         let mut counts: Vec<LeftOutCount> =
             taken.counts.into_iter().map(|((sort, of), number)| LeftOutCount { sort, of, number }).collect();
         counts.sort_by(|a, b| (b.number, a.sort, &a.of).cmp(&(a.number, b.sort, &b.of)));
-        // Each sort may need a line for its rest.
+        // Leaves one line for each sort: the sum of its remaining numbers.
         let rest = counts.split_off(counts.len().min(RecordsLeftOut::MOST_COUNTS - SORTS.len()));
         for sort in SORTS {
             let of_sort = |count: &&LeftOutCount| count.sort == sort;

@@ -29,8 +29,8 @@ pub(crate) fn issued(log: &AccessLog, requester: &Requester, claims: &Claims) {
     }
 }
 
-/// Records a log-in that was answered with `status`; `user` is the user that it named, if there is one. A malformed
-/// request is no log-in. Log-ins above the rate (429) are only counted, because nobody looked at their passwords.
+/// Records a log-in that was refused with `status`. `user`: the user that the request named, if there is such a user. A
+/// malformed request is no log-in. Log-ins above the rate (429) are only counted, because nobody checked their passwords.
 pub(crate) fn failed(log: &AccessLog, requester: &Requester, user: Option<UserId>, status: u16) {
     if !matches!(status, 401 | 403 | 429) {
         return;

@@ -1,9 +1,9 @@
 //! Records of access, for auditors: refused requests, log-ins, tokens, console sessions, reads of secrets.
 //!
 //! An answer never waits for its record. A record waits in memory until [`writer`] appends it with others, so a crash
-//! loses the records of the last moment. [`budget`] bounds what one project or user can write, and what all together
-//! can: what is left out is counted, and the count is recorded. [`requests`] says which answers are recorded; the
-//! handlers of log-ins and the console gateway record the rest.
+//! loses the records of the last moment. [`budget`] bounds the records of one project or user, and of all together.
+//! Records that are left out are counted, and the numbers are recorded. [`requests`] says which answers are recorded.
+//! The handlers of log-ins and the console gateway record the rest.
 //!
 //! Only the process that may append has an [`AccessLog`]. A member of a cluster that follows records nothing.
 

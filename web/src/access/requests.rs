@@ -2,7 +2,7 @@
 //!
 //! A request of a known user is recorded if its answer is 403, 409 or 413, or 404 for a resource that exists in another
 //! project. A 404 for anything else is no refusal, as clients look for names and wait for deletions. Requests without a
-//! valid token are not recorded: nobody is known who could be audited, and failed log-ins have records of their own.
+//! valid token are not recorded, because their user is unknown. Failed log-ins have records of their own.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ fn secret_read(log: &AccessLog, asked: &AskedPath<'_>, facts: &ResponseFacts, re
     log.record(AccessSort::SecretRead, rate_of(requester), event, &requester.meta(None));
 }
 
-/// A project's users share a rate, so that a project with many users has no more than one.
+/// All users of a project share its rate.
 fn rate_of(requester: &Requester) -> LeftOutOf {
     match &requester.caller.project {
         Some(project) => LeftOutOf::Project(project.clone()),

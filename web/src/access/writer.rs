@@ -26,7 +26,7 @@ pub(super) type AccessRecord = (StreamId, NewEvent, AccessSort, LeftOutOf);
 
 pub(super) enum Queued {
     Record(Box<AccessRecord>),
-    /// Everything before it is to be written at once.
+    /// All earlier records are to be written at once.
     Flush(oneshot::Sender<()>),
 }
 
@@ -77,8 +77,7 @@ async fn collect(
     (batch, None)
 }
 
-/// One append for each stream. If an append fails, its records are counted as left out: an answer was given already, so
-/// nobody can be told.
+/// Makes one append for each stream. If an append fails, its records are counted as left out.
 async fn write(log: &dyn EventStore, budget: &AccessBudget, clock: &dyn Clock, batch: Vec<AccessRecord>) {
     let mut streams: BTreeMap<StreamId, Vec<(NewEvent, AccessSort, LeftOutOf)>> = BTreeMap::new();
     for (stream, event, sort, of) in batch {

@@ -1,5 +1,5 @@
-//! Renders events in the vocabulary of the Cloud Auditing Data Federation (DMTF DSP0262), as OpenStack's own services
-//! use it: initiator, action, target, outcome.
+//! Renders events in the vocabulary of the Cloud Auditing Data Federation (DMTF DSP0262): initiator, action, target,
+//! outcome. OpenStack's own services use the same vocabulary.
 //!
 //! DSP0262 defines the actions, and resource types such as `compute/machine`. A type that DSP0262 lacks extends the
 //! nearest type: `compute/machine/group`.
@@ -105,7 +105,7 @@ impl CadfInitiator {
     }
 }
 
-/// The client of a record of access, which its payload has.
+/// The client in the payload of a record of access.
 fn client(event: &AccessEvent) -> Option<Arc<RequestSource>> {
     let AccessClient { address, agent } = event.client()?.clone();
     (address.is_some() || agent.is_some()).then(|| Arc::new(RequestSource { address, agent }))

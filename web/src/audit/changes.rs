@@ -4,7 +4,7 @@
 //! API, whose policy decides what it shows. The feed has no history: a client that connects reads its lists again.
 //!
 //! Invariant: a project's feed tells nothing about other projects. The feed shows no positions of the log, because
-//! positions count the events of all projects. Its heartbeats come at their own times, whatever other projects do.
+//! positions count the events of all projects. Its heartbeats do not depend on other projects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

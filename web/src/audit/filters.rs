@@ -78,8 +78,8 @@ impl AuditQuery {
     }
 }
 
-/// The ids that a value of the filter `server` or `host` means. Several hosts may have had the name one after the other,
-/// but two servers of one name are different servers.
+/// The ids that a value of the filter `server` or `host` means. Several hosts may have the name: they had it one after
+/// the other. A name of several servers is refused.
 fn ids(key: &str, value: &str, named: impl Fn(&str, &str) -> Vec<Uuid>) -> Result<Vec<Uuid>, Fault> {
     if let Ok(id) = Uuid::parse_str(value) {
         return Ok(vec![id]);

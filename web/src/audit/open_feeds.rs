@@ -1,8 +1,8 @@
 //! The number of open live feeds, and the signal that ends them all.
 //!
 //! The feeds of projects are counted apart from those of auditors, so that projects cannot use up the auditors' limit.
-//! One project has at most [`OF_PROJECT`] feeds, and at most a quarter of the limit of all projects. One user has at
-//! most half of a project's feeds, in all projects together: a user alone excludes neither colleagues nor projects.
+//! One project has at most [`OF_PROJECT`] feeds, and at most a quarter of the limit of all projects. One user has
+//! at most half as many feeds as one project may have. The feeds of the user in all projects count together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ pub struct OpenFeeds {
 }
 
 impl OpenFeeds {
-    /// Allows at most `most` feeds of auditors and as many of projects at the same time.
+    /// Allows at most `most` feeds of auditors, and at most `most` feeds of projects.
     pub fn new(most: usize) -> Self {
         Self { open: Arc::default(), of_projects: Arc::default(), most, closing: watch::Sender::new(false) }
     }

@@ -26,7 +26,7 @@ use crate::startup_gate::StartupGate;
 use crate::tables::Routers;
 use crate::tls::TlsFiles;
 
-/// How long the leader waits for a new event when a member asks for a position after the one that the member knows.
+/// The longest wait of the leader for a position after the one that the asking member knows.
 const NEWS: Duration = Duration::from_millis(500);
 /// How long requests under way may take when the listener ends.
 const FAREWELL: Duration = Duration::from_secs(20);

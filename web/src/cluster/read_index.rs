@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 /// limit.
 pub type HeadSource = Arc<dyn Fn() -> futures::future::BoxFuture<'static, Option<Position>> + Send + Sync>;
 
-/// The maximum number of waiting reads. More would wait only when the leader does not answer.
+/// The maximum number of waiting reads.
 const WAITING: usize = 65_536;
 /// A read that has no answer within this time gets `None`.
 const PATIENCE: Duration = Duration::from_secs(10);

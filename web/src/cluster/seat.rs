@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::peers::{HeadAnswer, PeerClient};
 use super::read_index::ReadIndex;
 
-/// How long a read waits for the leader to say up to which position the log is acknowledged, or for the database to
-/// confirm the leader's lease.
+/// How long a read waits for the leader's answer. On the leader, a read waits as long for the database to confirm the
+/// lease.
 const CONFIRMS: Duration = Duration::from_secs(3);
 /// How long a read waits until this member has folded what is acknowledged.
 const FOLDS: Duration = Duration::from_secs(10);
@@ -153,8 +153,8 @@ impl ClusterSeat {
         }
     }
 
-    /// Waits until this member's answer would include everything that was acknowledged before this call. `false`: no leader
-    /// confirmed its lead in time, or this member did not fold that far in time.
+    /// Waits until this member's answer would include everything that was acknowledged before this call. `false`: no
+    /// leader confirmed its lead in time, or this member did not fold that far in time.
     pub(crate) async fn may_read(&self) -> bool {
         match self {
             Self::Follows(seat) => seat.may_read().await,

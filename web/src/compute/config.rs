@@ -31,14 +31,14 @@ pub struct ComputeConfig {
     pub enforces_quota: bool,
     /// `[cinder] cross_az_attach`
     pub cross_az_attach: bool,
-    /// `[glance] unchecked_certificates`: without a key manager, requests may still name trusted certificates, and no
+    /// `[glance] unchecked_certificates`: whether requests may name trusted certificates without a key manager. Then no
     /// signature of an image is verified.
     pub unchecked_certificates: bool,
     /// Whether a key manager has the certificates of signed images.
     pub has_certificates: bool,
     /// The certificates that are recorded for servers whose request names none.
     pub default_trusted_certificates: Vec<String>,
-    /// The host name under which the control plane's own services are listed; `chronova` without one.
+    /// The host name under which the control plane's own services are listed; by default `chronova`.
     pub host: Option<String>,
 }
 

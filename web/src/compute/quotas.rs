@@ -131,7 +131,7 @@ fn project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     Ok((project, permit))
 }
 
-/// Like [`project`], but refuses a project that does not exist.
+/// The project of the path, and the permit for it. Refuses a project that does not exist.
 async fn known_project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     let (project, permit) = project(ctx)?;
     ctx.expect_project(&project).await?;

@@ -32,7 +32,7 @@ struct RenderKey {
 
 #[derive(Debug)]
 struct RenderedServer {
-    /// A weak reference, so that a read model that changes the row moves it and does not clone it.
+    /// A weak reference. With it, a read model that changes the row moves the row and does not clone it.
     row: Weak<ServerRow>,
     sees: Arc<ServerVisibility>,
     beside: ServerViewExtras,

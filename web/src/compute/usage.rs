@@ -46,7 +46,7 @@ impl UsagePeriod {
         Ok(Self { start, stop, now })
     }
 
-    /// The hours within the period during which the server existed.
+    /// The hours within the period from the server's launch to its end.
     #[allow(clippy::cast_precision_loss, reason = "hours of a cloud's life are far below 2^53 microseconds")]
     fn hours(&self, server: &Alive) -> f64 {
         let Some(began) = server.launched_at else { return 0.0 };

@@ -131,7 +131,7 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, path: &str, pa
     }
 }
 
-/// The counted slot and the record of a console, which it holds until it ends.
+/// The counted slot and the record of a console. The console holds both until it ends.
 type HeldConsole = (ConsoleSlot, Option<ConsoleSession>);
 
 /// Checks a request. Returns the handshake's answer, what the console holds, and the console.

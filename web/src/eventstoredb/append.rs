@@ -171,7 +171,7 @@ async fn done_at(
     Ok(there.last().filter(|_| same).map(|last| Appended { revision: last.revision, position: last.position }))
 }
 
-/// Like [`done_at`], for an append that expects any revision: searches the stream's newest events.
+/// Whether the stream's newest events contain these events. An append that expects any revision needs this search.
 async fn done_recently(
     log: &ServedLog,
     stream: &StreamId,

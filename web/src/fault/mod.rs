@@ -156,7 +156,7 @@ impl Fault {
         Self::new(503, message)
     }
 
-    /// 413 if the request is too large for one event, otherwise 503: the event log did not accept the events. The
+    /// The event log did not accept the events: 413 if the request is too large for one event, otherwise 503. The
     /// message names a full disk, so that the user can tell an operator.
     pub fn of_log(cause: &StoreError) -> Self {
         let message = match cause {

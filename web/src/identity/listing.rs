@@ -6,8 +6,9 @@ use crate::ctx::Ctx;
 use crate::query::Query;
 use crate::reply::Reply;
 
-/// `{"users": [...], "links": {...}}` with the items that match the query's filters. A parameter that is none of
-/// `filters` (with a comparison, as in `name__contains`, or without) is ignored, as Keystone does.
+/// `{"users": [...], "links": {...}}` with the items that match the query's filters. `filters` are the names of
+/// attributes. A parameter may add a comparison to the name: `name__contains`. As in Keystone, other parameters are
+/// ignored.
 pub(super) fn reply(ctx: &Ctx, key: &str, items: Vec<Value>, filters: &[&str]) -> Reply {
     let mut kept: Vec<Value> = items.into_iter().filter(|item| passes(item, &ctx.query, filters)).collect();
     let limit = ctx.query.last("limit").and_then(|limit| limit.parse::<usize>().ok());

@@ -83,7 +83,7 @@ impl IdentityService {
         Ok(Self::with_signer(Signer::open(data_dir)?, passwords, options, views, clock))
     }
 
-    /// Like [`Self::open`], with a given key and hashing cost, for tests.
+    /// For tests: opens the service with a given key and hashing cost.
     pub fn with_signer(
         signer: Signer,
         passwords: Passwords,
@@ -105,9 +105,9 @@ impl IdentityService {
         self.clock.now()
     }
 
-    /// Whether the password is right and the user is not locked out. An unknown user, or one without a password, costs
-    /// the same time. `from` is the address and `named` the user of the attempt. After too many wrong passwords of
-    /// either, further attempts get 429 for a while.
+    /// Whether the password is right and the user is not locked out. An unknown user, or a user without a password,
+    /// costs the same time. `from` is the address of the attempt, and `named` is its user. After too many wrong
+    /// passwords from this address or for this user, further attempts get 429 for a while.
     pub(super) async fn proves(
         &self,
         (from, named): (Option<IpAddr>, &str),
@@ -169,7 +169,7 @@ pub(super) fn stands(identity: &Identity, claims: &Claims, now: Timestamp) -> bo
     is_usable(identity, claims, now) && claims.scope.as_ref().is_none_or(has_role)
 }
 
-/// [`stands`] without the check of roles, which costs most.
+/// [`stands`] without the expensive check of roles.
 fn is_usable(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
     now < claims.expires_at
         && !identity.revoked.contains_key(claims.audit_id())

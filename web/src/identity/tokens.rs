@@ -64,7 +64,7 @@ impl Claims {
     }
 }
 
-/// A random audit id: 22 characters, as Keystone's.
+/// A random audit id: 22 characters, as in Keystone.
 pub fn audit_id() -> Result<String, KeyError> {
     let mut random = [0_u8; 16];
     getrandom::fill(&mut random).map_err(|error| KeyError::Random(error.to_string()))?;

@@ -80,7 +80,7 @@ pub(super) async fn make(ctx: &Ctx, permit: &Permit, created: ImageCreated) -> R
     command(ctx, permit, image, ImageCommand::Create(created, property_limit(ctx))).await.map(drop)
 }
 
-/// Creates an image that another service will upload, under the image service's policy.
+/// Creates an image. Another service will upload its bytes.
 pub(crate) async fn announce(ctx: &Ctx, permit: &Permit, created: ImageCreated) -> Result<(), Fault> {
     make(ctx, permit, created).await
 }

@@ -51,7 +51,7 @@ fn page(query: &Query) -> Result<PageRequest, Fault> {
     Ok(if asked.limited { asked } else { PageRequest { limit: DEFAULT_PAGE, ..asked } })
 }
 
-/// The address of a page, below the service's root as Glance writes it.
+/// The address of a page. As in Glance, it begins below the service's root.
 fn address(query: &Query, marker: Option<&str>) -> String {
     let mut pairs: Vec<(&str, &str)> =
         query.pairs().iter().map(|(k, v)| (k.as_str(), v.as_str())).filter(|(key, _)| *key != "marker").collect();

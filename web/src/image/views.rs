@@ -4,7 +4,7 @@ use chronova_events::ids::ProjectId;
 use chronova_events::image::{ImageMember, ImageRecord};
 use serde_json::{Map, Value, json};
 
-/// An image with its properties beside its attributes, as Glance shows it.
+/// An image. As in Glance, its properties are beside its attributes.
 pub(super) fn image(image: &ImageRecord) -> Value {
     let attributes = &image.attributes;
     let stored = image.content.stored();

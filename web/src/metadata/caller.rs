@@ -136,7 +136,7 @@ struct GuestOrigin {
 enum GuestNetwork {
     Unknown,
     Network(NetworkId),
-    /// One of the networks whose bridges on this machine have these names.
+    /// A network that has a bridge with one of these names on this machine.
     Bridges(Vec<String>),
 }
 

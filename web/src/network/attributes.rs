@@ -108,7 +108,7 @@ impl Attributes {
         }
     }
 
-    /// Takes a text as `text` does, but null counts as an empty text. Clients send null to reset a name.
+    /// Takes a text. Null counts as an empty text, because clients send null to reset a name.
     pub(super) fn text_or_null(&mut self, name: &str, longest: usize) -> Result<Option<String>, Fault> {
         match self.map.get(name) {
             Some(Value::Null) => {
@@ -119,7 +119,7 @@ impl Attributes {
         }
     }
 
-    /// Takes a boolean. Accepts `true`, `false`, 0 and 1 as texts, and 0 and 1 as numbers, too.
+    /// Takes a boolean. Also accepts the texts `true`, `false`, `0` and `1`, and the numbers 0 and 1.
     pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Fault> {
         let Some(value) = self.take(name) else { return Ok(None) };
         as_boolean(&value)
@@ -194,8 +194,7 @@ impl Attributes {
         Ok(Some(all))
     }
 
-    /// Takes a list as `objects` does, but at most `most` objects, because each event of the resource writes the whole
-    /// list again.
+    /// Takes a list of at most `most` objects. The list is bounded, because each event of the resource writes it whole.
     pub(super) fn objects_up_to<T>(
         &mut self,
         most: usize,

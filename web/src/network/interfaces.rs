@@ -30,8 +30,8 @@ pub(super) const ROUTES: &[Route] = &[
         .any_body(),
 ];
 
-/// The port or subnet that a body names. The interface belongs to a network, so the router's revision cannot be compared
-/// when the change is decided.
+/// The port or subnet that a body names. Refuses `If-Match`, because the change is decided by a network, which does not
+/// know the router's revision.
 fn named(ctx: &Ctx) -> Result<(Option<PortId>, Option<SubnetId>), Fault> {
     preconditions::refuse(ctx)?;
     let mut body = Attributes::whole(ctx)?;

@@ -87,7 +87,8 @@ enum ValueFilter<'a> {
 }
 
 impl<'a> ListFilters<'a> {
-    /// Reads the filters. Skips [`RESERVED`] names, and names that are neither an attribute of a row nor a filter by tags.
+    /// Reads the filters. Skips [`RESERVED`] names, and other names that are neither an attribute of a row nor a filter
+    /// by tags.
     fn of(query: &'a Query, rows: &[Value]) -> Self {
         let attributes: BTreeSet<&str> =
             rows.iter().filter_map(Value::as_object).flat_map(Map::keys).map(String::as_str).chain(OF_TAGS).collect();

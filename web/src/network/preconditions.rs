@@ -2,8 +2,8 @@
 //! extension `revision-if-match`.
 //!
 //! The aggregate compares the revision when it decides, so two clients that read the same revision cannot both change
-//! the resource. A change of tags is a change of their resource. A request that changes nothing with a revision of its
-//! own is refused if it has the header.
+//! the resource. A change of tags is a change of their resource. A request with the header is refused if it
+//! changes no resource with a revision.
 
 use chronova_actors::services::embedded::network::router::RouterCommand;
 use chronova_actors::services::embedded::network::security_group::SecurityGroupCommand;

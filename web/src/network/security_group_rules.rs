@@ -35,7 +35,7 @@ pub(super) const ROUTES: &[Route] = &[
 /// The key of a body with several rules.
 const BULK: &str = "security_group_rules";
 
-/// The protocols that a host can filter: ICMP, IGMP, TCP, UDP, ESP, AH, ICMPv6, SCTP and UDP-Lite. Zero is every protocol.
+/// The protocols that a host can filter. Zero means every protocol.
 const FILTERED: [u8; 10] = [0, 1, 2, 6, 17, 50, 51, 58, 132, 136];
 
 /// The protocols that Neutron knows by name, and their numbers.

@@ -1,4 +1,4 @@
-//! The care of Placement: orphaned allocations, lost ones, and the mirror of host aggregates.
+//! Repairs of Placement: orphaned allocations, lost allocations, and the mirror of host aggregates.
 //! `chronova manage placement` calls these operations.
 
 use std::collections::BTreeMap;

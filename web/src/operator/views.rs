@@ -80,8 +80,8 @@ pub(super) fn drain(queries: &Queries, host: &KnownHost, drain: &Drain) -> Value
     })
 }
 
-/// The number of servers on the host for which the drain has recorded neither a move nor a reason to stay. It is 0
-/// after the end of the drain.
+/// The number of servers that the drain has not handled yet. For these servers it has recorded neither a move nor a
+/// reason to stay. The number is 0 after the end of the drain.
 fn waiting(queries: &Queries, host: &KnownHost, drain: &Drain) -> usize {
     if drain.ended_at.is_some() {
         return 0;

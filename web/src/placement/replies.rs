@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::reply::Reply;
 
 /// 200 with a body. From 1.15 on the answer has the time of the last change. If that time is unknown, the answer has
-/// the time of the shown state, which is the current time unless the request is about the past.
+/// the time of the shown state: now, or the requested moment of the past.
 pub(super) fn show(ctx: &Ctx, body: Value, modified: Option<Timestamp>) -> Result<Reply, Fault> {
     dated(ctx, Reply::ok(body), modified)
 }

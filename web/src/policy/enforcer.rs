@@ -2,7 +2,7 @@
 //!
 //! A default, its deprecated predecessor and an override combine as in oslo.policy. An override of the rule replaces
 //! all else. If there is none, an override of the predecessor's name is used. If there is neither, the default is used.
-//! The predecessor's default then grants access, too, unless `enforce_new_defaults` is set.
+//! Without `enforce_new_defaults`, the predecessor's default then also grants access.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -70,8 +70,8 @@ impl RuleSet {
         Ok(set)
     }
 
-    /// Refuses circular references in all rules, and missing rules under the rules of the API. Other rules may belong to
-    /// another service whose rules are in the same file.
+    /// Refuses circular references in all rules. Refuses a missing rule only if a rule of the API needs it, because
+    /// other rules of the file may belong to another service.
     fn check_references(&self) -> Result<(), PolicyError> {
         let mut finished = BTreeMap::new();
         for name in self.rules.keys() {
@@ -84,8 +84,8 @@ impl RuleSet {
         Ok(())
     }
 
-    /// Refuses a missing rule that this rule refers to, itself or through other rules, if no default rule replaces it.
-    /// The references are not circular: [`RuleSet::visit`] has seen them.
+    /// Refuses a missing rule that this rule needs, directly or through other rules, if no default rule replaces it.
+    /// [`RuleSet::visit`] has refused circular references before.
     fn check_complete<'a>(&'a self, name: &'a str, checked: &mut BTreeSet<&'a str>) -> Result<(), PolicyError> {
         let Some(entry) = self.rules.get(name).filter(|_| checked.insert(name)) else { return Ok(()) };
         for wanted in entry.check.references() {
@@ -370,7 +370,7 @@ mod tests {
         }
     }
 
-    /// A rule of the API may refer to a missing rule itself, through a rule of the operator, or through a building block.
+    /// A rule of the API may need a missing rule directly, through a rule of the operator, or through a building block.
     #[test]
     fn a_missing_rule_stops_the_start_wherever_the_api_needs_it() {
         for (text, of) in [

@@ -1,13 +1,13 @@
 //! Policy: decides whether a caller may perform an operation on a target.
 //!
-//! Rules are named as OpenStack's services name them, with their defaults in `defaults` (check string, scopes,
-//! deprecated predecessor) and the operator's overrides in `policy.yaml`. [`Enforcer::authorize`] is the only maker of
+//! Rules have the names that OpenStack's services give them. `defaults` has their defaults (check string, scopes,
+//! deprecated predecessor), and `policy.yaml` has the operator's overrides. Only [`Enforcer::authorize`] makes
 //! [`Permit`]s.
 //!
 //! Invariants: start-up parses all rules, and refuses circular references. `policy_default_rule` replaces an unknown
 //! rule, with a warning in the text log at start-up. If that rule does not exist either, start-up refuses an API's rule
-//! that refers to the unknown rule, itself or through other rules, and a request under an unknown rule is denied. Two
-//! services may have rules of the same name, so each has its own set.
+//! that needs the unknown rule, directly or through other rules. A request under an unknown rule is then denied. Two
+//! services may have rules of the same name, so each service has its own set.
 
 pub mod check;
 pub mod defaults;

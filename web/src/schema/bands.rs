@@ -28,7 +28,7 @@ impl SchemaBands {
         cell.get_or_init(|| Validator::compile(self.schema.render(*start), self.dialect)).as_ref().map_err(Clone::clone)
     }
 
-    /// Compiles every band, so that a test finds an invalid description.
+    /// Compiles every band. Fails if the description is invalid.
     pub fn compile_all(&self) -> Result<(), CompileError> {
         self.validators.iter().try_for_each(|(start, _)| self.at(*start).map(|_| ()))
     }

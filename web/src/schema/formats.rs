@@ -93,7 +93,7 @@ fn is_padded_name(text: &str, zone: bool) -> bool {
     prints(text) && !text.trim().is_empty() && !(zone && text.contains(':'))
 }
 
-/// Whether exactly 32 hexadecimal digits remain without the text's `urn:`, `uuid:`, braces and dashes, as in oslo's
+/// Whether the text without `urn:`, `uuid:`, braces and dashes has exactly 32 hexadecimal digits. Source: oslo's
 /// `is_uuid_like`.
 fn is_uuid(text: &str) -> bool {
     let bare: String =

@@ -16,7 +16,7 @@ pub fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Err
     })
 }
 
-/// Like [`text`], without white space at either end.
+/// A string without its white space at both ends; a value of another type counts as absent.
 pub fn trimmed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(text(from)?.map(|text| text.trim().to_owned()))
 }
@@ -52,12 +52,12 @@ pub fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Resul
     T::deserialize(from).map(Some)
 }
 
-/// A boolean, or one of the words that Nova takes for true.
+/// Whether the value is true, or a word that Nova takes for true.
 pub fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     Ok(is_true(&Value::deserialize(from)?))
 }
 
-/// Like [`flag`], for a field that may be absent.
+/// Whether the value is true, or a word that Nova takes for true. The field may be absent.
 pub fn some_flag<'de, D: Deserializer<'de>>(from: D) -> Result<Option<bool>, D::Error> {
     flag(from).map(Some)
 }

@@ -45,7 +45,7 @@ pub(super) async fn command(ctx: &Ctx, permit: &Permit, volume: VolumeId, comman
     shown(ctx, committed.map(|done| done.position)).await
 }
 
-/// Ends an attachment. Services may end any attachment; other callers may not while a server uses the volume.
+/// Ends an attachment. A service may end any attachment. Other callers may not end one while a server uses the volume.
 pub(super) async fn release(
     ctx: &Ctx,
     permit: &Permit,

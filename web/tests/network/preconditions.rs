@@ -1,6 +1,6 @@
 //! `If-Match: revision_number=N`. The Networking API reference describes it under "If-Match". If the resource has
-//! another revision by now, the request is answered 412 and changes nothing. Other tests cover MAC addresses, and
-//! collections that clients request.
+//! another revision by now, the request is answered 412 and changes nothing. Further tests in this file cover MAC
+//! addresses, and collections that clients request.
 
 use serde_json::{Value, json};
 

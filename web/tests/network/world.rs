@@ -98,7 +98,7 @@ impl World {
         self.send_if(None, token, method, path, body).await
     }
 
-    /// Like `send`, with this `If-Match`.
+    /// Sends a request with `token` and this `If-Match`; returns the status and the body of the answer.
     pub async fn send_if(
         &self,
         condition: Option<&str>,

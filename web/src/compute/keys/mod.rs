@@ -15,7 +15,7 @@ use crate::fault::Fault;
 #[derive(Debug)]
 pub(super) struct PublicKeyInfo {
     pub text: String,
-    /// MD5 of an SSH key's bytes, SHA-1 of a certificate, as Nova shows them.
+    /// The MD5 of an SSH key's bytes, or the SHA-1 of a certificate.
     pub fingerprint: String,
 }
 

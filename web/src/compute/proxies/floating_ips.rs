@@ -1,7 +1,6 @@
 //! `/os-floating-ips` and `/os-floating-ip-pools` until 2.35, `addFloatingIp` and `removeFloatingIp` until 2.43.
 //!
-//! Pools are the external networks. As in Nova, which calls Neutron with the user's token, the network service's policy
-//! decides which floating addresses the caller sees.
+//! Pools are the external networks. The network service's policy decides which floating addresses the caller sees.
 //!
 //! Source: nova `api/openstack/compute/floating_ips.py`, `floating_ip_pools.py`, `network/neutron.py`.
 

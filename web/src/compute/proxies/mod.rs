@@ -2,8 +2,8 @@
 //! floating addresses, volumes, snapshots and bare-metal nodes until 2.35, image metadata until 2.38, floating
 //! addresses of servers until 2.43. Old clients still expect them, in Nova's form and with Nova's messages.
 //!
-//! The operations call the port of the other service in the name of the user. As in Nova, that service's policy decides
-//! access, too. The operations on bare-metal nodes call nothing, because Chronova has no
+//! The operations call the port of the other service in the name of the user. As in Nova, the policy of
+//! that service also restricts access. The operations on bare-metal nodes call nothing, because Chronova has no
 //! bare-metal service.
 
 pub(super) mod baremetal;

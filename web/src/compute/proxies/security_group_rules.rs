@@ -67,8 +67,7 @@ async fn traffic(ctx: &Ctx, body: &SecurityGroupRuleBody) -> Result<RuleTraffic,
     })
 }
 
-/// The first and last port, or ICMP type and code (-1 for all). `None` means all traffic. Only a rule with a source
-/// group may have it.
+/// The first and last port, or ICMP type and code (-1 for all). `None` means all traffic, which needs a source group.
 fn ports(body: &SecurityGroupRuleBody, protocol: Option<&str>, from_group: bool) -> Result<Option<(i64, i64)>, Fault> {
     let not_enough = || Fault::bad_request("Not enough parameters to build a valid rule.");
     let (from, to) = match (protocol, &body.from_port, &body.to_port) {

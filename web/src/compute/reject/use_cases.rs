@@ -77,8 +77,7 @@ pub(in crate::compute) fn server_image(id: InstanceId, reject: ServerImageReject
     }
 }
 
-/// The refusal of a request for which the control plane reserves quota or an image before it sends the command to the
-/// server.
+/// The refusal of a request that reserves quota or an image before the server gets its command.
 fn asked(id: InstanceId, reject: AskServerReject) -> Fault {
     match reject {
         AskServerReject::Quota(reject) => quota(CommandError::Rejected(reject)),

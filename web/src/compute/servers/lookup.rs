@@ -33,7 +33,7 @@ pub(in crate::compute) fn find(ctx: &Ctx, name: &str) -> Result<PermittedServer,
     find_where(ctx, name, false)
 }
 
-/// Like [`find`]. If `deleted` is true, also finds deleted servers.
+/// The server that the path parameter `name` names. Finds a deleted server only if `deleted` is true.
 pub(in crate::compute) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<PermittedServer, Fault> {
     let id: InstanceId = ctx.id(name, |text| format!("Instance {text} could not be found."))?;
     let row = ctx.views()?.servers.read(|servers| servers.get(id).cloned());

@@ -56,7 +56,7 @@ pub struct ServerView {
     pub zone: Option<Arc<str>>,
     /// The server group that the server is a member of.
     pub group: Option<ServerGroupId>,
-    /// The names of the security groups of all the server's ports, each once.
+    /// The names of the security groups of the server's ports, without duplicates.
     pub security_groups: Vec<String>,
     /// The floating addresses of the server's ports.
     pub floating: Vec<FloatingAddress>,

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::fields::{FieldTable, field};
 
-/// A service about to be shown: `nova-compute` of each host, and those of the control plane.
+/// A service about to be shown: `nova-compute` of a host, or a service of the control plane.
 #[derive(Debug, Clone)]
 pub struct ServiceView {
     pub id: HostId,

@@ -1,5 +1,4 @@
-//! Identity: Keystone's rules with their defaults. The embedded identity service has only some of the operations that they
-//! guard.
+//! Identity: Keystone's rules with their defaults. The embedded identity service lacks some of the guarded operations.
 
 use super::rule::{RuleDefault, ScopeType, rule};
 

@@ -1,6 +1,6 @@
-//! Network: the rules of the operations that the embedded network service has. This file
-//! replaces each `field:` check of Neutron by a comparison with an attribute of the target: `shared`, `router:external`,
-//! and `device_owner_kind` (the part of a port's `device_owner` before the colon).
+//! Network: the rules of the operations that the embedded network service has. A comparison with an attribute of the
+//! target replaces each `field:` check of Neutron. The attributes are `shared`, `router:external`, and
+//! `device_owner_kind` (the part of a port's `device_owner` before the colon).
 
 use super::rule::{RuleDefault, rule};
 

@@ -267,9 +267,9 @@ fn of_image_root(image: ImageId) -> MappedDevice {
     MappedDevice { device, wished_name: None }
 }
 
-/// The block device mappings in an image's properties, as the image of a volume-backed server has them. They have the
-/// old syntax unless `bdm_v2` is set (`is_modern`). In the old syntax the server boots from the volume with the root
-/// device name. Source: Nova's `_get_image_defined_bdms`.
+/// The block device mappings in the properties of an image of a volume-backed server. They have the old syntax unless
+/// `bdm_v2` is set (`is_modern`). In the old syntax the server boots from the volume with the root device name. Source:
+/// Nova's `_get_image_defined_bdms`.
 fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<MappedDevice>, Fault> {
     let list: Value = serde_json::from_str(text).map_err(|_| invalid("Unrecognized legacy format."))?;
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -306,7 +306,8 @@ pub(super) fn check_bus(device: &BlockDevice) -> Result<(), Fault> {
     }
 }
 
-/// Checks the number and the sizes of local disks. An ephemeral or swap disk without a size gets the flavor's.
+/// Checks the number and the sizes of local disks. An ephemeral or swap disk without a size gets the
+/// flavor's size.
 pub(super) fn check_local(devices: &mut [MappedDevice], flavor: &FlavorSnapshot, most: i32) -> Result<(), Fault> {
     let mut ephemeral: u64 = 0;
     let mut swaps: u32 = 0;

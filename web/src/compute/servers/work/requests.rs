@@ -22,7 +22,7 @@ pub(super) async fn ask(ctx: &Ctx, found: &PermittedServer, request: WorkRequest
     send(ctx, found, request).await
 }
 
-/// Like [`ask`], for work that creates the config drive again. Keeps the administrator's password in memory for that
+/// Sends a request for work that creates the config drive again. Keeps the administrator's password in memory for that
 /// drive.
 pub(super) async fn ask_with(
     ctx: &Ctx,
