@@ -414,7 +414,7 @@ async fn tokens_expire() {
     };
     let context = api.life.context();
     let tokens = &context.views.console_tokens;
-    let expires = tokens.read(|tokens| tokens.valid(&hash, context.clock.now()).unwrap().expires_at);
+    let expires = tokens.read(|tokens| tokens.valid(&hash, context.clock.now()).unwrap().authorized.expires_at);
     let ends = |from: Timestamp| Timestamp(from.0 + 600_000_000);
     assert!(ends(before) <= expires && expires <= ends(after), "{before} {expires} {after}");
     assert!(tokens.read(|tokens| tokens.valid(&hash, expires).is_none()), "the token is valid after its end");
