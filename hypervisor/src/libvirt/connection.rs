@@ -140,9 +140,8 @@ impl ThreadStop {
     }
 }
 
-/// Owns the connection's thread. Dropping this value requests the thread's end, and waits for the end unless the thread
-/// may hang for minutes. A thread inside libvirt after `main` returns would use libraries that are already torn down,
-/// and crash.
+/// Owns the connection's thread. Dropping this value asks the thread to end. If the thread cannot hang for minutes, the
+/// drop also waits for its end: a thread that is inside libvirt after `main` returns would crash.
 pub(super) struct ConnectionThread {
     link: Arc<Link>,
     thread: Option<JoinHandle<()>>,

@@ -96,8 +96,8 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
     provide_volumes(HostStorage::new(connect, options), guest, true, DiskContent::Yes)
 }
 
-/// Defines a guest over disks that `provide` adjusts, and starts it if `on`. If the guest already runs, succeeds only
-/// if `on`. A guest that is off gets a new definition.
+/// Lets `provide` prepare the disks, defines the guest, and starts it if `on`. Changes nothing if the guest already
+/// runs: that is a success if `on`, and an error otherwise.
 pub(super) fn install(
     site: HostStorage<'_>,
     facts: &HostFacts,

@@ -111,7 +111,8 @@ impl NetworkPlan {
             .children(silent)
     }
 
-    /// Guests ask the bridge's dnsmasq, which forwards to the subnets' servers, or to the host's if there are none.
+    /// Guests ask the bridge's dnsmasq. It forwards to the DNS servers of the subnets. Without any, it forwards to
+    /// those of the host.
     fn dns(&self) -> Option<Element> {
         let servers: BTreeSet<_> = self.addresses.iter().flat_map(|address| &address.dns).collect();
         (!servers.is_empty()).then(|| {
@@ -190,7 +191,7 @@ pub(super) fn ensure(connect: &Connect, spec: &NetworkSpec, forward: ForwardMode
     match forward {
         ForwardMode::Auto => match realise(connect, &plan, ForwardMode::Nat) {
             Ok(()) => Ok(ForwardMode::Nat),
-            // A host without a firewall cannot do NAT, but it can use `open`, for which libvirt creates no firewall
+            // A host without a firewall cannot do NAT. It can use `open`, because libvirt then creates no firewall
             // rules. If `open` fails, too, the firewall was not the reason, so this returns the error of NAT.
             Err(reason @ DriverError::Failed { .. }) => match realise(connect, &plan, ForwardMode::Open) {
                 Ok(()) => {
@@ -233,8 +234,9 @@ fn define(connect: &Connect, plan: &NetworkPlan, forward: ForwardMode, layout: &
     Ok(network)
 }
 
-/// Defines the network with another layout, and stops it so that the layout applies. A stop would disconnect guests. If
-/// the network has guests, the layout waits for its next start, and only the DHCP reservations change at once.
+/// Defines the network with another layout. Stops a network without guests, so that the layout applies. A stop would
+/// disconnect guests: for a network with guests, the layout waits for the next start, and only the DHCP reservations
+/// change at once.
 fn redefine(
     connect: &Connect,
     network: &Network,

@@ -128,7 +128,7 @@ fn always_allowed() -> Vec<Element> {
     rules
 }
 
-/// The element that allows what a rule of a security group allows; `None` if libvirt has no element for it.
+/// The element for a rule of a security group; `None` if libvirt has none.
 fn group_rule(spec: &FilterRule) -> DriverResult<Option<Element>> {
     let Some(mut matching) = protocol(spec) else { return Ok(None) };
     if let Some(remote) = &spec.remote {
@@ -214,7 +214,7 @@ mod tests {
         }
         let all = sources(&["0.0.0.0/0"]).unwrap();
         assert_eq!((all.matches("<arp/>").count(), all.matches("<ip/>").count()), (2, 2), "{all}");
-        assert!(sources(&["10.0.0"]).is_err(), "an address that cannot be read is left out");
+        assert!(sources(&["10.0.0"]).is_err(), "an unreadable address must be an error");
     }
 
     #[test]

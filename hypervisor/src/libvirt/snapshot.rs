@@ -47,8 +47,8 @@ fn failed(message: impl Into<String>) -> DriverError {
 }
 
 /// Starts a copy in libvirt's format `format`, unless it is complete. First ends a copy that an earlier process left
-/// running, and removes an incomplete copy. Other jobs of the guest (a copy of a volume, a migration) continue: libvirt
-/// refuses the copy as a second job.
+/// running, and removes an incomplete copy. During another job of the guest (a copy of a volume, a migration), libvirt
+/// refuses the copy.
 pub(super) fn begin(
     connect: &Connect,
     options: &LibvirtOptions,

@@ -288,7 +288,7 @@ impl SimFleet {
         all
     }
 
-    /// Sets whether the guest ignores its power button; the agent inside it does not answer then, either.
+    /// Sets whether the guest ignores its power button. If so, its agent does not answer.
     pub fn set_deaf(&self, host: usize, instance: InstanceId, deaf: bool) -> DriverResult<()> {
         self.machine(host).set_deaf(instance, deaf)
     }

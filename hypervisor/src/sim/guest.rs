@@ -26,7 +26,7 @@ pub struct SimGuest {
     pub saved: bool,
     /// How many non-maskable interrupts it got in this process.
     pub interrupts: u32,
-    /// Whether it ignores the power button, and its agent does not answer.
+    /// Whether it is deaf: it ignores the power button, and its agent does not answer.
     pub deaf: bool,
     /// The MACs of its interfaces.
     pub nics: BTreeSet<String>,

@@ -94,8 +94,8 @@ impl SimFleet {
         self.travel().shared
     }
 
-    /// Notes that a call changes disks that belong to other machines, too. `on`: the change is harmful only to machines
-    /// on which the guest runs.
+    /// Notes a call that changes disks of a guest on shared storage while other machines have the guest. `on`: counts
+    /// only machines on which the guest runs.
     pub(super) fn touch(&self, index: usize, call: DriverCall, instance: InstanceId, on: bool) {
         if !self.has_shared_storage() || !self.is_alive(index) {
             return;

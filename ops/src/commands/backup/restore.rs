@@ -120,7 +120,7 @@ fn take_keys(folder: &BackupFolder, data: &DataDir, backups: &[BackupManifest]) 
     })
 }
 
-/// Whether a file of the backup is damaged or missing. Another failure, such as a full disk, says nothing about it.
+/// Whether the failure shows that a file of the backup is damaged or missing. A full disk, for example, does not.
 fn is_damage(failure: &CommandFailure) -> bool {
     match failure {
         CommandFailure::Usage(_) => true,

@@ -46,7 +46,7 @@ struct NovaExport {
     /// The number of servers and consumers whose changes are written.
     written: usize,
     lacks: Vec<String>,
-    /// The servers, and the migrations of servers, whose changes are not written. Neither are their allocations.
+    /// Servers and migrations that the SQL leaves out. Their allocations are left out, too.
     unwritten: BTreeSet<ConsumerId>,
     /// The hosts of the adoption. Nova has no others.
     hosts: BTreeSet<HostId>,
@@ -61,7 +61,8 @@ impl NovaExport {
     }
 }
 
-/// Events that follow from changes of servers and consumers, which are exported, or that Nova computes by itself.
+/// Events that need no SQL of their own. They follow from exported changes of servers and consumers, or Nova computes
+/// their effect itself.
 const FOLLOWING: [&str; 13] = [
     // Records of access change nothing.
     "access.",

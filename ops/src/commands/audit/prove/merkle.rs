@@ -81,7 +81,7 @@ impl FromStr for TreeHead {
 
 /// Roots of the parts of a tree: `MTH(D[from:to])` of the RFC. `None`: this part is not known.
 pub trait TreeParts {
-    /// A root that is known without asking for the part's halves. Every leaf that a proof needs is.
+    /// A root that is known without the roots of the part's halves. The leaves that a proof needs must be known.
     fn known(&self, from: u64, to: u64) -> Option<MerkleHash>;
 
     fn root(&self, from: u64, to: u64) -> Option<MerkleHash> {
