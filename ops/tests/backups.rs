@@ -1,5 +1,5 @@
-//! Backups of the real binary while clients create and delete: they restore to the same cloud, survive a kill at any
-//! write and a full disk, and every flipped byte is found.
+//! Backups of the real binary while clients create and delete. They restore to the same cloud. They survive kills and a
+//! full disk. Every flipped byte is found.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -37,8 +37,8 @@ fn backups(cloud: &Cloud) -> String {
     cloud.folder.path().join("backups/here").display().to_string()
 }
 
-/// A cloud, and the file that says which system call on its folder of backups fails; or the reason why calls cannot be
-/// made to fail on this machine.
+/// A cloud, and the file that says which system call on its folder of backups fails. An error is the reason why this
+/// machine cannot make calls fail.
 fn fragile() -> Result<(Cloud, PathBuf), String> {
     let mut cloud = Cloud::new(FLEET);
     let how = cloud.let_calls_fail("/backups/")?;

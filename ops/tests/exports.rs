@@ -260,7 +260,7 @@ fn judged(folder: &Path, proof: &str, heads: &[TreeHead], by_script: bool) -> bo
     valid
 }
 
-/// The JSON pointers of all values except null. The readable form is left out, which no proof covers.
+/// The JSON pointers of all values except null. The readable form is left out, because no proof covers it.
 fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -312,7 +312,7 @@ async fn an_inclusion_proof_is_valid_until_a_value_changes() {
     assert_eq!(all.lines().count(), 8);
     assert!(judged(folder, &all, &[head], true));
     let other = TreeHead { size: head.size - 1, ..head };
-    assert!(!judged(folder, &all, &[other], true), "another tree head is as good");
+    assert!(!judged(folder, &all, &[other], true), "a proof must be refused with another tree head");
     for line in all.lines() {
         assert!(serde_json::from_str::<Value>(line).unwrap()["path"].as_array().unwrap().len() <= 12, "{line}");
         assert!(judged(folder, line, &[head], false));
@@ -347,14 +347,14 @@ async fn a_consistency_proof_is_valid_until_a_value_changes() {
         let kept: Value = serde_json::from_str(&proved(&store, folder, &args).await).unwrap();
         let old: TreeHead = format!("{first}:{}", kept["root"].as_str().unwrap()).parse().unwrap();
         assert!(judged(folder, &proof, &[old, new], true), "{proof}");
-        assert!(first == new.size || !judged(folder, &proof, &[new], true), "the old head need not be known");
+        assert!(first == new.size || !judged(folder, &proof, &[new], true), "the proof is valid without the old head");
         for (at, proof) in changed(&proof) {
             assert!(!judged(folder, &proof, &[old, new], first == 1_025), "{first}: {at}");
         }
     }
 }
 
-/// Only hashes show that a log has more than what is proved.
+/// A file of proofs shows the other events only as hashes.
 #[tokio::test]
 async fn the_events_of_a_request_are_proved_without_the_others() {
     let (store, folder) = long_log().await;

@@ -5,7 +5,7 @@
 #[derive(Debug, Clone, Copy)]
 pub struct NovaTableUse {
     pub name: &'static str,
-    /// The columns without which the database is one of another release.
+    /// The columns that every supported release has.
     pub needed: &'static [&'static str],
     /// The columns that Nova's services write every few seconds. The log has none of them, so a change of them does not
     /// matter.

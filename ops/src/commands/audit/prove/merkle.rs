@@ -1,7 +1,7 @@
 //! Merkle trees in the form of RFC 9162 (and RFC 6962), section 2.1: SHA-256, a leaf after the byte 0, a node after 1.
 //!
-//! The functions that make proofs follow the RFC's recursive definitions, and ask for the roots of parts of the tree, so
-//! that the tree need not be in memory. The functions that verify follow the RFC's algorithms, which need the proof
+//! The functions that make proofs follow the RFC's recursive definitions. They ask for the roots of parts of the tree,
+//! so that the tree need not be in memory. The functions that verify follow the RFC's algorithms, which need the proof
 //! alone.
 
 use std::fmt;
