@@ -88,7 +88,7 @@ impl Load {
         Self { threads: vec![run(server_comes_and_goes), run(image_comes_and_goes)], over }
     }
 
-    /// Stops the clients, and returns how often the least busy one worked.
+    /// Stops the clients. Returns the smallest number of rounds that a client has done.
     fn end(self) -> u64 {
         self.over.store(true, Ordering::SeqCst);
         self.threads.into_iter().map(|thread| thread.join().unwrap()).min().unwrap()

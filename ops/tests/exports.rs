@@ -244,7 +244,7 @@ async fn tree_head(store: &MemoryStore, folder: &Path) -> TreeHead {
     text(out).parse().unwrap()
 }
 
-/// The verdict on a proof, of Chronova and of the script for third parties.
+/// Chronova's verdict on a proof. With `by_script`, the script for third parties must give the same verdict.
 fn judged(folder: &Path, proof: &str, heads: &[TreeHead], by_script: bool) -> bool {
     let file = folder.join("proof");
     std::fs::write(&file, proof).unwrap();

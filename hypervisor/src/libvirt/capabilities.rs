@@ -115,7 +115,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     Ok(ProbedHost { facts, cpu, emulates_because, guest_features })
 }
 
-/// The other architectures for which the host has an emulator with a board for guests.
+/// The other architectures that the host can emulate.
 fn foreign(connect: &Connect, document: &Document<'_>, own: &str, options: &LibvirtOptions) -> Vec<ForeignArch> {
     let guests = document.root_element().children().filter(|node| node.has_tag_name("guest"));
     let offered: BTreeSet<&str> =

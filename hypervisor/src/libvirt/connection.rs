@@ -2,7 +2,7 @@
 //!
 //! States: connecting -> up <-> down. A session is the time from one opening of the connection to its end. While the
 //! host is down, calls fail at once with `Unreachable`. The keepalive closes a connection to a libvirtd that no longer
-//! answers, which also ends its hanging calls. A query that hangs elsewhere ends when its session ends
+//! answers, which also ends its hanging calls. A query that hangs for another reason ends with its session
 //! ([`Link::lost`]).
 //!
 //! The thread's connection only receives events. Calls use connections of their own ([`HeldConnection`]), each in one
@@ -48,7 +48,7 @@ impl ConnectionState {
     }
 }
 
-/// The guests for which events matter. A guest in neither set is looked up at its first event.
+/// The guests that the driver knows. A guest in neither set is looked up at its first event.
 #[derive(Debug, Default)]
 pub(super) struct GuestRegister {
     /// Guests that are known to be ours.
@@ -110,7 +110,7 @@ impl Drop for HeldConnection {
     }
 }
 
-/// A request to the connection's thread to end, wherever it waits.
+/// A request to the connection's thread to end.
 #[derive(Default)]
 struct ThreadStop {
     requested: Mutex<bool>,

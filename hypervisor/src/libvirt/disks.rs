@@ -187,7 +187,7 @@ pub(super) fn exchange(
         match blockcopy::progress(domain, &live.device)? {
             None => {
                 // The definition names the new volume before the guest does. If the guest ends in between, the new
-                // volume must have its last writes.
+                // volume must have the guest's last writes.
                 let synchronous = facts.libvirt_version >= 8_000_000;
                 blockcopy::begin(domain, &live.device, &mirror(connect, new, facts)?, synchronous)?;
                 return Ok(Exchange::Begun);
@@ -199,7 +199,7 @@ pub(super) fn exchange(
             }
             Some(progress) if !progress.is_ready() => return Ok(Exchange::Copying),
             Some(_) => {
-                // The definition comes first: it tells afterwards that the guest may have the new volume.
+                // The definition is changed first. It shows afterwards that the guest may have the new volume.
                 redefine(domain, old, new, facts)?;
                 blockcopy::pivot(domain, &live.device)?;
                 return Ok(Exchange::Done);

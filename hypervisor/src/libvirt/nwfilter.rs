@@ -1,6 +1,6 @@
 //! Security groups and anti-spoofing as libvirt network filters, one per port.
 //!
-//! One filter has all rules, so libvirt's stock filters need not be installed on a host. The filter has two layers.
+//! A filter has all rules of its port, so libvirt's stock filters need not be installed on a host. It has two layers.
 //! Link-layer rules (ebtables) bind the port to its MAC and addresses. Stateful rules (iptables) accept the traffic
 //! that the security groups allow, with replies, and drop the rest. As in Neutron, DHCP and IPv6 neighbour discovery
 //! always work.

@@ -274,7 +274,7 @@ impl SimMachine {
         if self.orphans().contains(&instance) {
             self.change(&SimChange::Tidy(instance))?;
         }
-        // The guest that arrives keeps the state that the journal lacks, too.
+        // The arriving guest also keeps the state that the journal lacks.
         let mut guest = guest.clone();
         guest.carried = false;
         self.tell(HostSignal::Guest { instance, power: guest.power });

@@ -18,7 +18,7 @@ use super::check::ask;
 use crate::config::Config;
 use crate::config::event_store::EventStoreAddress;
 
-/// Claims the hosts at `uris`; all hosts of the fleet if there are none.
+/// Claims the hosts at `uris`. Without any, claims all hosts of the fleet.
 pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let place = LogPlace::of(config).map_err(CommandFailure::Usage)?;

@@ -1,4 +1,5 @@
-//! Merkle trees in the form of RFC 9162 (and RFC 6962), section 2.1: SHA-256, a leaf after the byte 0, a node after 1.
+//! Merkle trees in the form of RFC 9162 (and RFC 6962), section 2.1: SHA-256, with the byte 0 before a leaf and the
+//! byte 1 before a node.
 //!
 //! The functions that make proofs follow the RFC's recursive definitions. They ask for the roots of parts of the tree,
 //! so that the tree need not be in memory. The functions that verify follow the RFC's algorithms, which need the proof
@@ -235,7 +236,7 @@ mod tests {
         TreeHead { size, root: mth(&of.0[..usize::try_from(size).unwrap()]) }
     }
 
-    /// Each proof with one bit of one hash flipped, and with a hash left out or added.
+    /// Copies of a proof: each has a flipped bit, lacks a hash, or has one more hash.
     fn damaged(path: &[MerkleHash]) -> Vec<Vec<MerkleHash>> {
         let mut all = Vec::new();
         for at in 0..path.len() {
