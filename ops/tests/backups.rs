@@ -293,9 +293,8 @@ fn every_flipped_byte_is_located(dir: &str) {
     assert!(flipped > 30, "{flipped}");
 }
 
-/// Kills the command at a system call that changes a file of the backups: at every 5th such call or, with
-/// `CHRONOVA_SOAK`, at each. Clients work meanwhile. The older backups stay whole, and the next command completes a new
-/// one.
+/// Kills the command at system calls that change a file of the backups: at every 5th such call. With `CHRONOVA_SOAK`,
+/// at each such call. Clients work meanwhile. The older backups stay whole, and the next command completes a new one.
 #[test]
 fn a_backup_that_dies_at_any_write_spoils_nothing() {
     let (mut cloud, how) = match fragile() {

@@ -323,7 +323,7 @@ async fn an_inclusion_proof_is_valid_until_a_value_changes() {
     for (at, proof) in changes {
         assert!(!judged(folder, &proof, &[head], true), "{at}");
     }
-    assert!(!judged(folder, "", &[head], true), "an empty file is valid");
+    assert!(!judged(folder, "", &[head], true), "an empty file must not be valid");
     // A proof about an earlier tree.
     let size = head.size - 7;
     let args = prove::ProveArgs { position: vec![1_500], tree_size: Some(size), ..Default::default() };
@@ -385,8 +385,8 @@ async fn the_side_file_of_the_tree_is_a_cache() {
     let folder = folder.path();
     let (head, cache) = (tree_head(&store, folder).await, folder.join("log.db.tree"));
     let kept = std::fs::read(&cache).unwrap();
-    assert_eq!(kept.len(), 2 * 96, "two whole parts");
-    assert_eq!(tree_head(&store, folder).await, head, "with the file");
+    assert_eq!(kept.len(), 2 * 96, "the file must have two whole parts");
+    assert_eq!(tree_head(&store, folder).await, head, "the file must not change the head");
     for at in (0..kept.len()).step_by(5) {
         let mut damaged = kept.clone();
         damaged[at] ^= 1;

@@ -82,8 +82,8 @@ pub struct HistoryOptions {
     pub waiting: usize,
     /// How long a query waits for a slot.
     pub patience: Duration,
-    /// Folding up to this many events costs less than reading a checkpoint. It also costs less than forking the live
-    /// read models, which must then be copied before they change.
+    /// Folding up to this many events costs less than reading a checkpoint. It also costs less than a fork of the live
+    /// read models, because the next change after a fork copies them.
     pub near: u64,
 }
 

@@ -135,7 +135,7 @@ impl Migrations {
     }
 
     /// Whether the log learnt at or after `since` that the server moved from or to this host. The end of an evacuation
-    /// does not count: it is recorded when the old host is back, which says nothing about the server.
+    /// does not count: the log records it when the old host is back. That says nothing about the server.
     pub fn touched(&self, instance: InstanceId, host: HostId, since: Timestamp) -> bool {
         let ends_there =
             |row: &Migration| row.source.host == host || row.target.as_ref().is_some_and(|target| target.host == host);

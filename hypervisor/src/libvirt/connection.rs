@@ -2,7 +2,7 @@
 //!
 //! States: connecting -> up <-> down. A session is the time from one opening of the connection to its end. While the
 //! host is down, calls fail at once with `Unreachable`. The keepalive closes a connection to a libvirtd that no longer
-//! answers, which also ends its hanging calls. A query that hangs for another reason ends with its session
+//! answers. This ends the connection's hanging calls. A query that hangs for another reason ends with its session
 //! ([`Link::lost`]).
 //!
 //! The thread's connection only receives events. Calls use connections of their own ([`HeldConnection`]), each in one

@@ -186,7 +186,7 @@ mod tests {
             group_rule(&rule).unwrap().is_some()
         };
         assert!(allowed("udplite", None) && allowed("udp", Some(7)) && allowed("132", Some(7)));
-        assert!(!allowed("udplite", Some(7)) && !allowed("136", Some(7)), "all ports would be open");
+        assert!(!allowed("udplite", Some(7)) && !allowed("136", Some(7)), "the rule must not open all ports");
         assert!(!allowed("gre", None) && !allowed("33", None));
     }
 

@@ -249,8 +249,8 @@ fn resize(
     grow(&volume, size)
 }
 
-/// Sends a volume's content as a guest would read it. Copies the volume first, so that the stream shows the volume at
-/// one moment, and has raw bytes whatever the volume's format is.
+/// Sends a volume's content as a guest would read it. Copies the volume first. So the stream shows the volume at one
+/// moment, and has raw bytes whatever the volume's format is.
 fn send(
     connect: &Connect,
     options: &LibvirtOptions,

@@ -1,6 +1,6 @@
 //! `chronova-dev aims`: measures all performance aims, in one table with Nova's figures.
 //!
-//! Nova's figures come from the same measurements, on a machine with two cores, with four compute services that use the
+//! Nova's figures come from the same measurements on a machine with two cores. Four compute services ran there with the
 //! fake driver (`docs/performance.md`). The long parts (a log of many events, a million servers) come last.
 
 use std::time::Duration;

@@ -161,9 +161,9 @@ pub(crate) fn encoded(text: &str) -> String {
     text.bytes().map(each).collect()
 }
 
-/// Fills a template of `cell_mappings` with the parts of `[database] connection`, as Nova does: `{scheme}`,
-/// `{username}`, `{password}`, `{hostname}`, `{port}`, `{path}`, `{query}`, `{fragment}`, and `{username1}` and the
-/// like for the first of several hosts.
+/// Fills a template of `cell_mappings` with the parts of `[database] connection`, as Nova does. The parts are
+/// `{scheme}`, `{username}`, `{password}`, `{hostname}`, `{port}`, `{path}`, `{query}` and `{fragment}`. `{username1}`
+/// and the like are for the first of several hosts.
 ///
 /// # Errors
 /// There is no address to fill the template with, or the template has an unknown name or a single brace.

@@ -462,7 +462,7 @@ mod tests {
     fn disks_of_an_earlier_type_are_found_in_a_configured_group() {
         let mut options = options(ImagesType::Qcow2);
         assert!(backend_of(ImagesType::Lvm).is_set_up(&options));
-        assert!(!backend_of(ImagesType::Rbd).is_set_up(&options), "no option names a Ceph cluster");
+        assert!(!backend_of(ImagesType::Rbd).is_set_up(&options), "rbd needs an option that names a Ceph cluster");
         options.images.volume_group = None;
         assert!(!backend_of(ImagesType::Lvm).is_set_up(&options));
     }

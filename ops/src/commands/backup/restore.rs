@@ -3,9 +3,10 @@
 //! A file in the directory marks the restore as unfinished until its end. `chronova serve` refuses such a directory,
 //! and the same command begins the restore again. The directory is locked meanwhile, so that two restores cannot mix.
 //!
-//! A damaged image or secret does not stop a restore, and neither does a damaged manifest if another backup is whole.
-//! The rest is restored, and the command reports the damage. A damaged log stops the restore. So do damaged keys of the
-//! personal fields, unless the operator gives them up: another copy of the backup may have them.
+//! A damaged image or secret does not stop a restore. A damaged manifest does not stop it either if another backup is
+//! whole. The rest is restored, and the command reports the damage. A damaged log stops the restore. Damaged keys of
+//! the personal fields stop it, because another copy of the backup may have the keys. The operator can give the keys
+//! up.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read as _, Write};

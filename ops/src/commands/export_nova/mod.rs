@@ -1,8 +1,8 @@
 //! `chronova export nova`: the way back to Nova after the first change.
 //!
 //! The command compares the log at the end of the adoption with the log now. It writes the differences as SQL for
-//! Nova's and Placement's databases, which still have the rows of the adoption. A change that the SQL cannot express is
-//! listed, and nothing is written then, unless the operator accepts that with `--partial`.
+//! Nova's and Placement's databases, which still have the rows of the adoption. It lists each change that the SQL
+//! cannot express. If there is such a change, the command writes files only with `--partial`.
 //!
 //! The statements name rows by UUIDs, because the log does not have the numbers of rows. Each statement changes nothing
 //! in a cell without the server, so the same file is for every cell.

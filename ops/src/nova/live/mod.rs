@@ -373,7 +373,7 @@ mod tests {
     fn equal_rows_without_a_primary_key_are_counted() {
         let twice = ["1 h1 5", "1 h1 5"];
         assert!(changes(&[], &twice, &twice).is_empty());
-        assert!(changes(&[], &twice, &["1 h1 6", "1 h1 7"]).is_empty(), "a heartbeat does not matter");
+        assert!(changes(&[], &twice, &["1 h1 6", "1 h1 7"]).is_empty(), "a heartbeat must not matter");
         assert_eq!(changes(&[], &twice, &["1 h1 5"]), ["services a row was removed"]);
         assert_eq!(changes(&[], &twice, &["1 h1 5", "1 h1 5", "1 h1 5"]), ["services a row was added"]);
     }

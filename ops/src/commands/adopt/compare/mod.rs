@@ -1,5 +1,5 @@
-//! `chronova adopt --dry-run --compare URL`: asks the running Nova, and the APIs on the log that the adoption would
-//! write, and prints how the answers differ.
+//! `chronova adopt --dry-run --compare URL`: asks the same of the running Nova and of the APIs on the log that the
+//! adoption would write. Prints how the answers differ.
 //!
 //! The log is written into a temporary folder. Its APIs answer inside this process: they have no listener, lead nothing
 //! and connect to no host. The comparison only reads, on both sides.

@@ -145,7 +145,7 @@ mod tests {
         let mut flavors = ListedEntries::new(ComparedList { key: "flavors", marker: Some("/id") });
         assert!(flavors.append(&mut json!({"flavors": [{"id": "a"}, {"id": "b/c"}]})));
         assert_eq!(flavors.next("/flavors?x=1").as_deref(), Some("/flavors?x=1&marker=b%2Fc"));
-        assert!(!flavors.append(&mut json!({"flavors": [{"id": "b/c"}]})), "a page without a new entry must end the list");
+        assert!(!flavors.append(&mut json!({"flavors": [{"id": "b/c"}]})), "the list must end here");
         let mut groups = ListedEntries::new(ComparedList { key: "server_groups", marker: None });
         assert!(groups.append(&mut json!({"server_groups": [{"id": 1}, {"id": 2}]})));
         assert_eq!(groups.next("/g").as_deref(), Some("/g?offset=2"));

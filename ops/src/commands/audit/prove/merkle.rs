@@ -281,7 +281,7 @@ mod tests {
             assert_eq!(leaves.root(0, size), Some(head.root), "{size}");
             for index in 0..size {
                 let path = inclusion(&leaves, index, 0, size).unwrap();
-                assert!(path.len() <= 7, "not logarithmic");
+                assert!(path.len() <= 7, "the path must be logarithmic");
                 let leaf = leaves.known(index, index + 1).unwrap();
                 assert!(includes(&head, index, leaf, &path), "{index} of {size}");
                 for wrong in damaged(&path) {
