@@ -169,7 +169,7 @@ fn starts(common: &Common, events: u64, report: &mut BenchReport, rows: &mut Vec
     boot::build(&cloud, &furniture, 1, 1)?;
     cloud.stop()?;
     copied_servers::live(&cloud.data(), events, LIVE)?;
-    // The first start folds the whole log and leaves a checkpoint, as a server that has been running does.
+    // The first start folds the whole log and leaves a checkpoint.
     let fold = start(&mut cloud)?;
     cloud.stop()?;
     let mut runs = Vec::new();

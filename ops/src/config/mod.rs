@@ -60,7 +60,7 @@ impl fmt::Display for Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub severity: Severity,
-    /// The line of the problem; `None` if there is none, as for a required option that no file sets.
+    /// The line of the problem; `None` if there is no line, for example for a required option that no file sets.
     pub place: Option<ConfigLine>,
     pub message: String,
 }

@@ -105,7 +105,7 @@ impl ChaosOperation {
     }
 }
 
-/// Operations on a server that may be invalid in its present state.
+/// Operations on a server. In its present state some of them may be invalid.
 pub(super) const ANY: &[(u64, ChaosOperation)] = &[
     (4, D::Delete),
     (1, D::ForceDelete),
