@@ -172,7 +172,7 @@ impl Default for RbdOptions {
     }
 }
 
-/// The protocols of guests' screens, each with the host's address on which it listens.
+/// The protocols of guests' screens. Each has the address of the host on which its server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screens {
     /// `[vnc] server_listen`; `None` if `[vnc] enabled = false`.

@@ -49,8 +49,9 @@ fn own_disks(xml: &str, instance: InstanceId) -> DriverResult<Vec<AdoptedDisk>> 
     Ok(disks.filter_map(|disk| AdoptedDisk::of(disk, instance)).collect())
 }
 
-/// Refuses a new definition for a guest that Nova defined if a disk that it keeps is not among our disks. The new
-/// definition would name a new disk, created from the image, and the guest would lose its data.
+/// Checks a guest that Nova defined, before it gets a new definition. Each disk that the guest keeps must be among our
+/// disks. Otherwise, the new definition would name a new disk, created from the image, and the guest would lose its
+/// data.
 pub(super) fn keep_disks(
     site: HostStorage<'_>,
     guest: &Domain,

@@ -240,8 +240,8 @@ fn mirror(connect: &Connect, new: &VolumeDisk, facts: &HostFacts) -> DriverResul
     const CALL: &str = "disk exchange";
     if new.network.is_some() {
         let xml = domain_xml::render_disk(new, facts);
-        // A running guest keeps the serial of the old disk. If the source did not name the new volume either, nobody
-        // could find the disk in order to detach it.
+        // A running guest keeps the serial of the old disk. The source must therefore name the new volume, so that the
+        // disk can be found and detached.
         return match parsed(&xml, CALL, |document| named_by_source(document.root_element()) == Some(&new.serial))? {
             true => Ok(xml),
             false => Err(DriverError::Unsupported(format!(

@@ -73,7 +73,7 @@ impl NetworkPlan {
         Ok(Self { network: spec.network, mtu: spec.mtu, addresses, dhcp, hosts })
     }
 
-    /// A digest of everything but the reservations, which change while guests run.
+    /// A digest of the definition without its reservations. Reservations change while guests run.
     fn layout(&self, forward: ForwardMode) -> String {
         let digest = Sha256::digest(self.element(forward, None).render());
         crate::checksum::hex(&digest[..8])
@@ -111,8 +111,8 @@ impl NetworkPlan {
             .children(silent)
     }
 
-    /// Guests ask the bridge's dnsmasq. It forwards to the DNS servers of the subnets. Without any, it forwards to
-    /// those of the host.
+    /// Guests ask the bridge's dnsmasq. It forwards to the DNS servers of the subnets. If the subnets name none, it
+    /// forwards to the host's DNS servers.
     fn dns(&self) -> Option<Element> {
         let servers: BTreeSet<_> = self.addresses.iter().flat_map(|address| &address.dns).collect();
         (!servers.is_empty()).then(|| {
@@ -328,7 +328,7 @@ pub(super) fn remove(connect: &Connect, network: NetworkId) -> DriverResult<()> 
     }
 }
 
-/// The networks that have the name which [`ensure`] derives from their id.
+/// Our networks on the host. Their names derive from their ids.
 pub(super) fn list(connect: &Connect) -> DriverResult<BTreeSet<NetworkId>> {
     let mut found = BTreeSet::new();
     for network in connect.list_all_networks(0).during(CALL)? {

@@ -1,4 +1,4 @@
-//! Copies a guest's root disk into one file without a backing file, which then becomes an image.
+//! Copies a guest's root disk into one file without a backing file. The file then becomes an image.
 //!
 //! QEMU copies the disk of a running guest with a full backup job. The job copies the content that the disk had at the
 //! beginning, while the guest continues to write. The storage pool copies the disk of a guest that is off. After the
@@ -215,7 +215,8 @@ fn back_up(guest: &Domain, root: &DiskSource, (target, format): (&str, &str), qu
     begun
 }
 
-/// Describes a full copy of the disk at `root`, and of no other disk, to the file `target` of this format.
+/// Describes a backup job that copies the whole disk at `root` to the file `target` in this format. The job copies no
+/// other disk.
 fn backup_xml(domain: &str, root: &DiskSource, target: &str, format: &str) -> DriverResult<String> {
     let document = Document::parse(domain).map_err(|error| failed(format!("the domain cannot be read: {error}")))?;
     let mut disks = Element::new("disks");

@@ -294,7 +294,7 @@ impl SimFleet {
     }
 }
 
-/// Ignores poisoning: a panicking thread leaves the machine between two changes, which is consistent.
+/// Ignores poisoning. A thread panics only between two changes, and the machine is consistent then.
 fn lock(machine: &Mutex<SimMachine>) -> MutexGuard<'_, SimMachine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -39,7 +39,7 @@ struct MigratingGuest {
     began: Instant,
     forced: bool,
     post_copy: bool,
-    /// Whether the migration is over, and the guest is just being moved from one machine to the other.
+    /// Whether the migration has ended. The guest is then being moved from one machine to the other.
     landing: bool,
     /// The placement of the guest at its destination.
     pinning: Pinning,
@@ -140,7 +140,7 @@ impl SimFleet {
         self.travel().post_copy_held = held;
     }
 
-    /// Sets whether live migrations fail at their end, and the message.
+    /// With a message, live migrations fail at their end with this message from now on.
     pub fn fail_travellers(&self, reason: Option<&str>) {
         self.travel().fails = reason.map(str::to_owned);
     }

@@ -159,7 +159,7 @@ impl OperatorClient {
     }
 }
 
-/// Fails with `error` when the server has been unreachable since `since` for too long.
+/// Fails with `error` if the server has been unreachable for too long, counted from `since`.
 fn waited(since: Instant, error: CommandFailure) -> Result<(), CommandFailure> {
     if since.elapsed() > AWAY { Err(error) } else { Ok(()) }
 }

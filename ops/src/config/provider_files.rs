@@ -294,8 +294,8 @@ fn inventory(class: &str, form: Value) -> Result<Inventory, String> {
     Ok(Inventory { class: class.to_owned(), total, reserved, min_unit, max_unit, step_size, allocation_ratio })
 }
 
-/// No two entries may have the same name or the same UUID. If one entry has a provider's UUID and another its name, the
-/// report of a host finds that.
+/// No two entries may have the same name or the same UUID. Two entries may still mean one provider, one by its UUID and
+/// one by its name. The report of a host finds that.
 fn refuse_duplicates(configs: &ProviderConfigs) -> Result<(), String> {
     let mut seen: BTreeMap<&ProviderIdentification, &str> = BTreeMap::new();
     for entry in &configs.entries {

@@ -79,7 +79,7 @@ impl NovaDatabaseAddress {
             Some("postgresql" | "postgres") => NovaEngine::Postgres,
             _ => return Err("only mysql:// and postgresql:// can be read"),
         };
-        // As in SQLAlchemy: a password may have any sign but `@`, also `/` and `?`.
+        // As in SQLAlchemy, a password may have any character but `@`.
         let (account, rest) = match rest.split_once('@') {
             Some((account, rest)) if !account.split(':').next().unwrap_or_default().contains('/') => {
                 (Some(account), rest)

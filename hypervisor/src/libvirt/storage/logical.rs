@@ -52,7 +52,7 @@ fn larger(volume: &str) -> String {
     format!("{volume}{LARGER}")
 }
 
-/// The volume whose existence tells that the larger volume is the disk.
+/// The mark: while this volume exists, the larger volume is the disk.
 fn mark(volume: &str) -> String {
     volumes::complete(&larger(volume))
 }

@@ -278,7 +278,8 @@ impl LiveDatabase {
 struct RowComparison<'a> {
     table: &'static str,
     before: &'a NovaTable,
-    /// The positions of the primary key, of the columns that find a row again, and of those that matter.
+    /// Positions of columns: those of the primary key, those by which a row is found again, and those whose changes
+    /// matter.
     primary: Vec<usize>,
     key: Vec<usize>,
     matter: Vec<usize>,

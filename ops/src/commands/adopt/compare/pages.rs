@@ -14,7 +14,7 @@ use crate::nova::address::encoded;
 pub(super) struct ComparedList {
     /// The name of the list in the answer.
     pub(super) key: &'static str,
-    /// The path in an entry to the value of `marker`. `None`: the list takes an `offset`.
+    /// Where an entry has the value of `marker`. `None`: the list takes an `offset`.
     pub(super) marker: Option<&'static str>,
 }
 
@@ -86,7 +86,7 @@ fn is_links(key: &str) -> bool {
 }
 
 impl NovaComparison {
-    /// Compares a list with all of its pages. Returns Nova's list, if there is one.
+    /// Compares all pages of a list. Returns Nova's list, if there is one.
     pub(super) async fn ask_list(
         &mut self,
         request: ComparedRequest,

@@ -2,8 +2,8 @@
 //! earlier one.
 //!
 //! [`merkle`] has the tree of RFC 9162, [`tree`] makes it from the log. A proof is one line of JSON. A verifier needs
-//! the proof, a tree head that it trusts, and `docs/verify_proof.py`. A proof shows its own events. Of all other events
-//! it shows only hashes.
+//! the proof, a tree head that it trusts, and `docs/verify_proof.py`. A proof shows its own events. It has only hashes
+//! of all other events.
 
 pub mod merkle;
 pub mod tree;
