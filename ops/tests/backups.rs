@@ -1,5 +1,5 @@
-//! Backups of the real binary while clients create and delete. They restore to the same cloud. They survive kills and a
-//! full disk. Every flipped byte is found.
+//! Tests backups of the real binary while clients create and delete. A restored cloud equals the original. Neither a
+//! kill nor a full disk damages a backup. Every flipped byte is found.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 

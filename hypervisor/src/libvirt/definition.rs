@@ -34,7 +34,8 @@ pub(super) fn spawn(
     define_and_start(HostStorage::new(connect, options), facts, guest, true)
 }
 
-/// Gives a guest another definition, its disks first; see [`crate::capability::Redefinition::redefine`].
+/// Changes a guest's disks, and then gives the guest another definition; see
+/// [`crate::capability::Redefinition::redefine`].
 pub(super) fn redefine(
     connect: &Connect,
     options: &LibvirtOptions,

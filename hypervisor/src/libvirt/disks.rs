@@ -186,8 +186,8 @@ pub(super) fn exchange(
     if let Some(live) = find(domain, LIVE, old, CALL)? {
         match blockcopy::progress(domain, &live.device)? {
             None => {
-                // The definition names the new volume before the guest does. If the guest ends in between, the new
-                // volume must have the guest's last writes.
+                // The definition names the new volume before the guest uses only that volume. If the guest ends in
+                // between, the new volume must have the guest's last writes.
                 let synchronous = facts.libvirt_version >= 8_000_000;
                 blockcopy::begin(domain, &live.device, &mirror(connect, new, facts)?, synchronous)?;
                 return Ok(Exchange::Begun);

@@ -17,7 +17,7 @@ pub(super) fn check(adoption: &mut Adoption<'_>) {
     let cells: Vec<_> = adoption.cells().map(|(name, cell)| (name, cell, CELL_TABLES)).collect();
     for (name, database, tables) in databases.into_iter().chain(cells) {
         adoption.report.see(AdoptedThing::Cell, &name, "");
-        // A table that the account of a dump may not read is missing in the dump.
+        // A dump lacks the tables that its account may not read.
         for table in tables.iter().filter(|table| database.table(table.name).is_none()) {
             let reason = format!("the database has no table {}", table.name);
             adoption.report.obstacle(AdoptedThing::Cell, &name, reason, "give the dump of this database, all tables");

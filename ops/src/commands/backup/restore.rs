@@ -3,10 +3,9 @@
 //! A file in the directory marks the restore as unfinished until its end. `chronova serve` refuses such a directory,
 //! and the same command begins the restore again. The directory is locked meanwhile, so that two restores cannot mix.
 //!
-//! A damaged image or secret does not stop a restore. A damaged manifest does not stop it either if another backup is
-//! whole. The rest is restored, and the command reports the damage. A damaged log stops the restore. Damaged keys of
-//! the personal fields stop it, because another copy of the backup may have the keys. The operator can give the keys
-//! up.
+//! A damaged image or secret does not stop a restore. A damaged manifest does not stop it if another backup is whole.
+//! The rest is restored, and the command reports the damage. A damaged log stops the restore. Damaged keys of the
+//! personal fields stop it, because another copy of the backup may have the keys. An option restores without the keys.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read as _, Write};
@@ -131,7 +130,7 @@ fn is_damage(failure: &CommandFailure) -> bool {
 }
 
 /// The newest keys. They have all older ones, except those that an erasure has destroyed since. If the newest manifest
-/// is damaged, the folder still has its keys, whose name is their hash.
+/// is damaged, the folder still has its keys. The name of their file is their hash.
 fn keys(folder: &BackupFolder, backups: &[BackupManifest]) -> Result<Option<StoredFile>, CommandFailure> {
     let Some(named) = backups.iter().rev().find_map(|backup| backup.keys.clone()) else { return Ok(None) };
     if folder.keys().join(&named.sha256).exists() {

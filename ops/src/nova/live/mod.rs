@@ -48,7 +48,7 @@ type RowSink<'a> = dyn FnMut(TextRow) -> Result<(), String> + Send + 'a;
 /// A connection to one database.
 #[async_trait]
 trait LiveLink: Send {
-    /// Begins a read-only transaction that sees the database as of now. Ends the one before.
+    /// Begins a read-only transaction that sees the database as of now. Ends the previous transaction.
     async fn begin(&mut self) -> Result<(), String>;
     /// Runs a statement, and gives each row to `take`.
     async fn each(&mut self, sql: &str, take: &mut RowSink<'_>) -> Result<(), String>;

@@ -1,8 +1,8 @@
 //! The Merkle tree over the log. Leaf `n` is the chain's hash of the event at position `n + 1`.
 //!
 //! A file beside the log has the root of each part of [`PART`] events, so that a proof reads a few parts of the log
-//! instead of all of it. The file is a cache: anybody may remove it, and a file that is damaged or of another log is
-//! made again. Every event that is read is checked against the chain.
+//! instead of all of it. The file is a cache: anybody may remove it. Chronova makes the file again if it is missing,
+//! damaged or of another log. Every event that is read is checked against the chain.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
