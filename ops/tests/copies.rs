@@ -57,7 +57,7 @@ fn drives(cloud: &mut Cloud, goods: &Furniture) {
             }
             let path = format!("/compute/v2.1/servers/{}", made.text("/server/id"));
             let mut status = String::new();
-            cloud.wait("the server is built or not", |_| {
+            cloud.wait("the build of the server has ended", |_| {
                 status = client.get(&path).unwrap().expect(200).text("/server/status");
                 status != "BUILD"
             });

@@ -343,7 +343,7 @@ impl LibvirtSession {
                 link.tell(HostSignal::Connected);
             }
             match news {
-                // The message only wakes the thread, which has just checked whether it must end.
+                // The message only wakes the thread. The loop has just checked whether the thread must end.
                 Ok(Raw::End) => {}
                 Ok(Raw::Closed { reason }) => return close_reason(reason).to_owned(),
                 Ok(Raw::Lifecycle { instance, event }) => {

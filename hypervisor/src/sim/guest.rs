@@ -55,7 +55,7 @@ pub struct SimGuest {
 }
 
 impl SimGuest {
-    /// A guest without size that is off.
+    /// A guest that is off, and has no CPUs, memory or disk.
     pub(super) fn defined(domain_name: &str, boots: u32) -> Self {
         Self {
             domain_name: domain_name.to_owned(),

@@ -50,7 +50,7 @@ impl fmt::Debug for NovaDatabaseAddress {
 /// Why an address cannot be used, without the address.
 pub type BadAddress = &'static str;
 
-/// Options of drivers that change nothing that is read.
+/// Options of drivers. They do not change what is read.
 const WITHOUT_EFFECT: &[&str] = &[
     "charset",
     "use_unicode",
