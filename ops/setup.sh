@@ -3,7 +3,7 @@
 #   setup_packages THEME...           installs the missing Debian packages of build, client, host, guest, testbed,
 #                                     openstack, neutron, cinder, broker, cluster, node, package
 #   setup_client [NAME==VERSION...]   installs the `openstack` client and the named packages in .venv
-#   setup_dashboard_tools             installs the tools that check the dashboard in tests/browser/node_modules
+#   setup_dashboard_tools             installs into tests/browser/node_modules the tools that check the dashboard
 #   setup_rust                        checks that the Rust toolchain is new enough, or says how to get one
 #   install_program FROM TO           copies a program without its debug information, which goes to TO.debug
 #   libvirt_start DIR                 starts virtlogd and libvirtd if none runs, and records in DIR what it started
@@ -58,10 +58,10 @@ PACKAGES_CINDER=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql cinde
 
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
 
-# Prints NAME=VERSION. On a machine with an emulator and libvirtd, a package of QEMU or libvirt gets their version. Any
-# other package gets the version of the distribution's own suite, not of backports. All of QEMU must come from one
-# suite: qemu-utils of backports breaks qemu-system-common of stable, and apt then REMOVES the emulator. The same is
-# true of libvirt-dev and libvirt0.
+# Prints NAME=VERSION. On a machine with an emulator and libvirtd, a package of QEMU or libvirt gets the installed
+# version. Any other package gets the version of the distribution's own suite, not of backports. All of QEMU must come
+# from one suite: qemu-utils of backports breaks qemu-system-common of stable, and apt then REMOVES the emulator. The
+# same is true of libvirt-dev and libvirt0.
 package_pin() {
   local name=$1 sibling='' version=''
   case $name in libvirt-*) sibling=libvirt0 ;; qemu-*) sibling=qemu-system-x86 ;; esac

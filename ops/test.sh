@@ -6,9 +6,9 @@
 # run in parts: some stages at a time, and some scripts of the stage `real` at a time. The results of tests and scripts
 # go into tests/soak.txt.
 #
-# The stage `rows` compares docs/requirements with the tests and checks of this run. It follows the whole stages `unit`
-# and `real`. Without --soak, a run of all stages runs eventstoredb, cost and docs at low priority beside
-# the stage `real`, whose scripts wait for guests and timeouts.
+# The stage `rows` compares docs/requirements with the tests and checks of this run. It needs complete runs of the
+# stages `unit` and `real` before it. Without --soak, a run of all stages runs eventstoredb, cost and docs at low
+# priority beside the stage `real`, whose scripts wait for guests and timeouts.
 #
 # As root on Debian 12. Ends with `N passed, N failed` and exits 1 if anything failed. A stage that cannot run here says
 # why and counts as skipped. Settings, from the environment:
@@ -150,7 +150,7 @@ scripts_parse() {
   return $bad
 }
 
-# The reason of a skipped script is its last line, also if its control plane has begun to start.
+# A skipped script prints its reason last, even if its control plane has begun to start.
 reason_is_last() {
   local said status
   said=$(bash -c '. tests/testbed/house.sh; NAME=none WORK=$(mktemp -d); trap house_close EXIT; cannot "the reason,
@@ -397,7 +397,7 @@ stage_rows() {
 
 # ----------------------------------------------------------------------------------------------------------------- main
 
-# Prints the time that the processors of this machine have worked, and the time that has passed for all of them.
+# Prints the time that this machine's processors have worked, and the sum of their working and idle times.
 processor_time() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $2 + $3 + $4 + $5 + $6 + $7 + $8 }' /proc/stat; }
 
 run_stage() { # stage

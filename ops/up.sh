@@ -49,7 +49,7 @@ watched() { # log, command...
 
 openstack() { "$VENV/bin/openstack" "$@"; }
 
-# The value of one field of a resource, or nothing when it does not exist.
+# The value of one field of a resource, or nothing if there is no such resource.
 field() { openstack "$1" show "$2" -f value -c "$3" 2>/dev/null; } # noun (quoted words), name, field
 
 # ----------------------------------------------------------------------------------------------------------- the server
@@ -109,7 +109,7 @@ flavor_and_network() {
   fi
   if [ -n "$(field network demo id)" ]; then say "network demo is there"; else
     openstack network create demo >/dev/null || die "the network could not be made"
-    # libvirt refuses a network with addresses that this host already uses, also those of an earlier demo.
+    # libvirt refuses a network with addresses that this host already uses. An earlier demo may use some.
     local second=66 taken
     taken=$(ip -4 -o addr)
     while grep -qF " 10.$second." <<<"$taken"; do second=$((second + 1)); done

@@ -326,7 +326,7 @@ fn record_length(identifier: &[u8]) -> usize {
     33 + identifier.len() + (identifier.len() + 1) % 2
 }
 
-/// The size of a directory with `.`, `..` and records of these lengths, in bytes of whole sectors. No record may cross
+/// The bytes of a directory's sectors. The directory has `.`, `..` and records of these lengths. No record may cross
 /// the end of a sector.
 fn directory_bytes(lengths: &[usize]) -> usize {
     let mut at = 2 * record_length(&[0]);

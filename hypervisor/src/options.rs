@@ -68,8 +68,8 @@ impl CacheMode {
 /// How a virtual network reaches other networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardMode {
-    /// `Nat` if the host supports it, else `Open`. The first network that starts on a host shows which; the
-    /// host's later networks use the same mode.
+    /// `Nat` if the host supports it, else `Open`. The first network on a host shows which mode works. The host's later
+    /// networks use that mode.
     #[default]
     Auto,
     /// Guests use the host's address outside of the network.
@@ -172,7 +172,7 @@ impl Default for RbdOptions {
     }
 }
 
-/// The protocols of guests' screens, each with the host's address on which it listens.
+/// The protocols of guests' screens. Each has the address of the host on which its server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screens {
     /// `[vnc] server_listen`; `None` if `[vnc] enabled = false`.
@@ -232,8 +232,8 @@ pub struct LibvirtOptions {
     pub volume_pool_path: String,
     pub screens: Screens,
     /// `[vnc] server_proxyclient_address`: the address at which the console gateway reaches the VNC servers of a host.
-    /// The host's name replaces `%s`. `None`: the address on which they listen; if that is loopback or all addresses,
-    /// `host_ip`.
+    /// The host's name replaces `%s`. `None`: the address on which the servers listen. If they listen on loopback or on
+    /// all addresses, it is `host_ip`.
     pub console_address: Option<String>,
     /// The address of the host. `None`: the URI's host, or loopback for a local URI.
     pub host_ip: Option<String>,

@@ -26,7 +26,7 @@ pub struct PciDevice {
     pub parent: Option<PciAddress>,
     /// The NUMA cell, if the host reports it.
     pub cell: Option<u32>,
-    /// The serial number of the card in its vital product data, which identifies a remote-managed NIC.
+    /// The card's serial number, from its vital product data. It identifies a remote-managed NIC.
     pub card_serial: Option<String>,
 }
 

@@ -126,7 +126,7 @@ pub fn snapshot(snapshot: SnapshotId) -> String {
     format!("{SNAPSHOT_PREFIX}{snapshot}")
 }
 
-/// One of the volume service's volumes or snapshots, which a libvirt volume in the service's pool stores.
+/// The volume or snapshot of the volume service that a libvirt volume stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolVolumeOwner {
     Volume(VolumeId),

@@ -4,7 +4,7 @@
 //! `GUEST-READY` to its first serial port and react to the ACPI power button. The commands in
 //! `CHRONOVA_TEST_LIBVIRT_RESTART`, `_FREEZE` and `_THAW` restart, stop and continue the host's libvirtd.
 //! `CHRONOVA_TEST_IMAGES_TYPE` (`raw`, or `lvm` with `CHRONOVA_TEST_VOLUME_GROUP`) selects another back end than
-//! copy-on-write files. Without these variables the tests print a message and pass.
+//! copy-on-write files. A test without the variables that it needs prints a message and passes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::process::Command;
@@ -294,8 +294,8 @@ async fn leftovers_of_an_interrupted_upload_are_found_and_removed() {
     assert!(!driver.storage_cleanup().unwrap().leftovers().await.unwrap().contains(&used_one));
 }
 
-/// The other tests cannot use these kinds of storage. libvirt's mock host checks their golden definitions against its
-/// schema.
+/// The other tests cannot use these kinds of storage. Here libvirt's mock host checks the golden definitions against
+/// its schema.
 #[test]
 fn libvirt_takes_the_definitions_of_storage() {
     if Command::new("virsh").arg("--version").output().is_err() {

@@ -564,7 +564,7 @@ mod tests {
             panic!("another command")
         };
         let config = load(&place).unwrap();
-        assert_eq!(config.chronova.data_dir, PathBuf::from("/srv/second"), "later files win");
+        assert_eq!(config.chronova.data_dir, PathBuf::from("/srv/second"), "later files must win");
         assert_eq!(config.chronova.region_name, "north");
         let place = ConfigPaths { data_dir: Some("/srv/third".into()), ..place };
         assert_eq!(load(&place).unwrap().chronova.data_dir, PathBuf::from("/srv/third"));

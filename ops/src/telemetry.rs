@@ -3,8 +3,8 @@
 //! They are `tracing` events, one line each, as text or as JSON. A line includes the fields of its enclosing spans.
 //! The HTTP layer opens a span with `request_id`, so an operator can find each line that a request causes.
 //! Level and target come from `[DEFAULT] debug`, `log_file`, `log_dir`, `use_json`, `use_stderr`, `use_syslog` and
-//! `use_journal`, or from the file of `log_config_append` alone; the environment variable `RUST_LOG` overrides the
-//! level. Log files are opened for appending and can be reopened after rotation.
+//! `use_journal`. With `log_config_append`, they come from its file alone. The environment variable `RUST_LOG`
+//! overrides the level. Log files are opened for appending and can be reopened after rotation.
 //!
 //! Invariant: a log line that fails never fails a request.
 
@@ -59,7 +59,7 @@ pub struct LogSettings {
     pub syslog: Option<u8>,
     /// Whether to log to systemd's journal.
     pub journal: bool,
-    /// Whether to log nothing if these settings name no other target. Otherwise, such settings log to standard error.
+    /// For settings that name no other target: `true` logs nothing, and `false` logs to standard error.
     pub quiet: bool,
     /// The form of times in text lines, as in strftime.
     pub date_format: Option<String>,

@@ -100,7 +100,7 @@ fn a_feed_resumes_without_loss_and_ends_with_the_server() {
         seen.push(feed.next().unwrap());
     }
     for (at, (id, event)) in seen.iter().enumerate() {
-        assert_eq!((*id, event["position"].as_u64()), (at as u64 + 1, Some(*id)), "every event once, in order");
+        assert_eq!((*id, event["position"].as_u64()), (at as u64 + 1, Some(*id)), "each event must come once");
     }
     // The feed sends no event outside the filter, and sends CloudEvents on request.
     let mut filtered = Feed::open(&cloud, "?kind=keypair&format=cloudevents", None);
@@ -381,9 +381,9 @@ fn recorded(cloud: &Cloud, kind: &str) -> usize {
     text.lines().count()
 }
 
-/// Kills an erasure at a system call that writes, syncs, removes or renames: at every 13th such call or, with
-/// `CHRONOVA_SOAK`, at each. The next start or command completes a recorded erasure. An erasure that was not recorded
-/// is requested again. Either way, all data is removed in the end.
+/// Kills an erasure at system calls that write, sync, remove or rename: at every 13th such call. With `CHRONOVA_SOAK`,
+/// at each such call. The next start or command completes a recorded erasure. An erasure that was not recorded is
+/// requested again. Either way, all data is removed in the end.
 #[test]
 fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
     const ERASE: [&str; 7] = ["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes"];
@@ -478,7 +478,7 @@ fn events_name_the_address_and_the_program_of_the_client() {
     keypair_from(&cloud, "b", "");
     assert_eq!(newest_client(&cloud), json!({"address": "127.0.0.1"}));
     keypair_from(&cloud, "c", &format!("User-Agent: {}\r\n", "x".repeat(5_000)));
-    assert_eq!(newest_client(&cloud)["agent"], "x".repeat(200), "a client cannot fill the log with its name");
+    assert_eq!(newest_client(&cloud)["agent"], "x".repeat(200), "the log must cut the client's name");
     let page = cloud.client().get("/chronova/v1/events?kind=keypair").unwrap().expect(200);
     let clients: Vec<&Value> =
         page.body["events"].as_array().unwrap().iter().map(|one| &one["initiator"]["host"]).collect();

@@ -1,5 +1,5 @@
-//! Backups of the real binary while clients create and delete: they restore to the same cloud, survive a kill at any
-//! write and a full disk, and every flipped byte is found.
+//! Tests backups of the real binary while clients create and delete. A restored cloud equals the original. Neither a
+//! kill nor a full disk damages a backup. Every flipped byte is found.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -37,8 +37,8 @@ fn backups(cloud: &Cloud) -> String {
     cloud.folder.path().join("backups/here").display().to_string()
 }
 
-/// A cloud, and the file that says which system call on its folder of backups fails; or the reason why calls cannot be
-/// made to fail on this machine.
+/// A cloud, and the file that says which system call on its folder of backups fails. An error is the reason why this
+/// machine cannot make calls fail.
 fn fragile() -> Result<(Cloud, PathBuf), String> {
     let mut cloud = Cloud::new(FLEET);
     let how = cloud.let_calls_fail("/backups/")?;
@@ -88,7 +88,7 @@ impl Load {
         Self { threads: vec![run(server_comes_and_goes), run(image_comes_and_goes)], over }
     }
 
-    /// Stops the clients, and returns how often the least busy one worked.
+    /// Stops the clients. Returns the smallest number of rounds that a client has done.
     fn end(self) -> u64 {
         self.over.store(true, Ordering::SeqCst);
         self.threads.into_iter().map(|thread| thread.join().unwrap()).min().unwrap()
@@ -293,9 +293,8 @@ fn every_flipped_byte_is_located(dir: &str) {
     assert!(flipped > 30, "{flipped}");
 }
 
-/// Kills the command at a system call that changes a file of the backups: at every 5th such call or, with
-/// `CHRONOVA_SOAK`, at each. Clients work meanwhile. The older backups stay whole, and the next command completes a new
-/// one.
+/// Kills the command at system calls that change a file of the backups: at every 5th such call. With `CHRONOVA_SOAK`,
+/// at each such call. Clients work meanwhile. The older backups stay whole, and the next command completes a new one.
 #[test]
 fn a_backup_that_dies_at_any_write_spoils_nothing() {
     let (mut cloud, how) = match fragile() {

@@ -73,7 +73,7 @@ async fn audit_filters() {
     let host = |host: &str| audited(&store, audit::AuditArgs { host: vec![host.to_owned()], ..none() });
     let (by_name, by_id) = (host("h1").await, host(HOST).await);
     assert!(by_name.contains("host.registered") && by_name == by_id, "{by_name}");
-    // A server and a host: events of both, not of either.
+    // With a server and a host, only events that concern both are listed.
     let server = || vec![WEB.parse().unwrap()];
     let of_web = positions(&audited(&store, audit::AuditArgs { server: server(), ..none() }).await);
     let both = audit::AuditArgs { server: server(), host: vec!["h1".to_owned()], ..none() };

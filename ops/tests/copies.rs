@@ -57,7 +57,7 @@ fn drives(cloud: &mut Cloud, goods: &Furniture) {
             }
             let path = format!("/compute/v2.1/servers/{}", made.text("/server/id"));
             let mut status = String::new();
-            cloud.wait("the server is built or not", |_| {
+            cloud.wait("the build of the server has ended", |_| {
                 status = client.get(&path).unwrap().expect(200).text("/server/status");
                 status != "BUILD"
             });
@@ -110,7 +110,7 @@ fn the_hosts_of_a_log_refuse_its_copies_until_they_are_claimed() {
         let (code, text) = cloud.command(&["audit", "verify"]);
         assert_eq!(code, 0, "{text}");
     }
-    assert_eq!(generations(&second), 1, "one copy is one generation");
+    assert_eq!(generations(&second), 1, "a copy must begin one generation");
 }
 
 /// The claim begins the generation of a copy that was never started. Otherwise the first start would begin another one,
@@ -124,7 +124,7 @@ fn hosts_are_claimed_for_a_copy_before_its_first_start() {
     claim(&second);
     assert_eq!(generations(&second), 1);
     claim(&second);
-    assert_eq!(generations(&second), 1, "a second claim begins no other generation");
+    assert_eq!(generations(&second), 1, "a second claim must begin no other generation");
     drives(&mut second, &goods);
     assert_eq!((generations(&second), refusals(&second)), (1, 0));
     copy(&second.data().join("sim"), &original.data().join("sim"));

@@ -244,7 +244,7 @@ async fn tree_head(store: &MemoryStore, folder: &Path) -> TreeHead {
     text(out).parse().unwrap()
 }
 
-/// The verdict on a proof, of Chronova and of the script for third parties.
+/// Chronova's verdict on a proof. With `by_script`, the script for third parties must give the same verdict.
 fn judged(folder: &Path, proof: &str, heads: &[TreeHead], by_script: bool) -> bool {
     let file = folder.join("proof");
     std::fs::write(&file, proof).unwrap();
@@ -260,7 +260,7 @@ fn judged(folder: &Path, proof: &str, heads: &[TreeHead], by_script: bool) -> bo
     valid
 }
 
-/// The JSON pointers of all values except null. The readable form is left out, which no proof covers.
+/// The JSON pointers of all values except null. The readable form is left out, because no proof covers it.
 fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -312,7 +312,7 @@ async fn an_inclusion_proof_is_valid_until_a_value_changes() {
     assert_eq!(all.lines().count(), 8);
     assert!(judged(folder, &all, &[head], true));
     let other = TreeHead { size: head.size - 1, ..head };
-    assert!(!judged(folder, &all, &[other], true), "another tree head is as good");
+    assert!(!judged(folder, &all, &[other], true), "a proof must be refused with another tree head");
     for line in all.lines() {
         assert!(serde_json::from_str::<Value>(line).unwrap()["path"].as_array().unwrap().len() <= 12, "{line}");
         assert!(judged(folder, line, &[head], false));
@@ -323,7 +323,7 @@ async fn an_inclusion_proof_is_valid_until_a_value_changes() {
     for (at, proof) in changes {
         assert!(!judged(folder, &proof, &[head], true), "{at}");
     }
-    assert!(!judged(folder, "", &[head], true), "an empty file is valid");
+    assert!(!judged(folder, "", &[head], true), "an empty file must not be valid");
     // A proof about an earlier tree.
     let size = head.size - 7;
     let args = prove::ProveArgs { position: vec![1_500], tree_size: Some(size), ..Default::default() };
@@ -347,14 +347,14 @@ async fn a_consistency_proof_is_valid_until_a_value_changes() {
         let kept: Value = serde_json::from_str(&proved(&store, folder, &args).await).unwrap();
         let old: TreeHead = format!("{first}:{}", kept["root"].as_str().unwrap()).parse().unwrap();
         assert!(judged(folder, &proof, &[old, new], true), "{proof}");
-        assert!(first == new.size || !judged(folder, &proof, &[new], true), "the old head need not be known");
+        assert!(first == new.size || !judged(folder, &proof, &[new], true), "the proof is valid without the old head");
         for (at, proof) in changed(&proof) {
             assert!(!judged(folder, &proof, &[old, new], first == 1_025), "{first}: {at}");
         }
     }
 }
 
-/// Only hashes show that a log has more than what is proved.
+/// A file of proofs shows the other events only as hashes.
 #[tokio::test]
 async fn the_events_of_a_request_are_proved_without_the_others() {
     let (store, folder) = long_log().await;
@@ -385,8 +385,8 @@ async fn the_side_file_of_the_tree_is_a_cache() {
     let folder = folder.path();
     let (head, cache) = (tree_head(&store, folder).await, folder.join("log.db.tree"));
     let kept = std::fs::read(&cache).unwrap();
-    assert_eq!(kept.len(), 2 * 96, "two whole parts");
-    assert_eq!(tree_head(&store, folder).await, head, "with the file");
+    assert_eq!(kept.len(), 2 * 96, "the file must have two whole parts");
+    assert_eq!(tree_head(&store, folder).await, head, "the file must not change the head");
     for at in (0..kept.len()).step_by(5) {
         let mut damaged = kept.clone();
         damaged[at] ^= 1;

@@ -213,7 +213,7 @@ fn check_reports_of_damaged_caches_and_missing_seals(cloud: &Cloud) {
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((code, &report["whole"]), (1, &Value::Null), "{text}");
     let (code, text) = cloud.command(&["audit", "verify"]);
-    assert!(code == 0 && text.contains("the log is whole"), "a full verification needs no seals: {text}");
+    assert!(code == 0 && text.contains("the log is whole"), "a full verification must need no seals: {text}");
     std::fs::rename(&aside, &seals).unwrap();
 
     // A damaged checkpoint is reported as a damaged cache, not as a damaged log.

@@ -40,7 +40,7 @@ use tenant_user::{Request, TenantUser};
 
 const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
 const CONFIG: &str = "[volume]\nshared = true\n";
-/// Most clients limit a URL to 64 KiB. Eight times this many parts of the longest parameter fit into such a URL.
+/// Most clients limit a URL to 64 KiB. Such a URL has room for [`MANY`] parts of the longest parameter.
 const FEW: usize = 200;
 const MANY: usize = 8 * FEW;
 const CHEAP: Duration = Duration::from_millis(60);

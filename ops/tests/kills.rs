@@ -34,7 +34,7 @@ const CLIENTS: u64 = 3;
 pub struct Told {
     pub created: BTreeSet<String>,
     pub deleted: BTreeSet<String>,
-    /// Servers with a delete that was sent, whatever its outcome.
+    /// Servers for which a delete was sent, whatever its outcome.
     pub maybe_deleted: BTreeSet<String>,
     /// The numbers of all other accepted requests, by name.
     pub accepted: BTreeMap<String, u64>,

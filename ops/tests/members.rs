@@ -294,8 +294,8 @@ fn the_leader_authenticates_a_forwarded_request_again() {
         let refused = curl_json(&folder, "POST", forged, &group("theirs"), &at(one, groups));
         assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     }
-    // The same request as if a follower had forwarded it: the leader itself judges the token. Headers that name a
-    // user (`X-User-Id`, `X-Roles`) do not replace the token.
+    // Sends the request as a follower would forward it. The leader itself judges the token. Headers that name a user
+    // (`X-User-Id`, `X-Roles`) do not replace the token.
     let leader = 3 - one - other;
     let url = format!("https://{}{groups}", members.peers[leader]);
     let host = format!("x-chronova-host: http://{}", members.all[leader].address());

@@ -82,7 +82,7 @@ fn a_control_plane_moves_from_sqlite_to_a_database() {
     create(&cloud, &furniture, "two");
     cloud.wait("the second server is active", |cloud| active(cloud) == 2);
 
-    // The log in the database is backed up like one in a file, while a member leads.
+    // The log in the database can be backed up while a member leads.
     let backups = cloud.folder.path().join("backups").display().to_string();
     let (code, output) = command(&cloud, &["backup", "create", &backups]);
     assert_eq!(code, 0, "{output}");

@@ -134,7 +134,7 @@ fn builds_on(cloud: &mut Cloud, goods: &Furniture, host: &str) -> String {
         }
         id = made.text("/server/id");
         let mut status = String::new();
-        cloud.wait("the server is built or not", |_| {
+        cloud.wait("the build of the server has ended", |_| {
             status = client.get(&format!("{SERVERS}/{id}")).unwrap().expect(200).text("/server/status");
             status != "BUILD"
         });

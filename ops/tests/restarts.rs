@@ -55,7 +55,7 @@ fn open_to_others(folder: &Path) -> Vec<String> {
 #[test]
 fn a_start_closes_the_data_folder_to_all_but_its_owner() {
     let (mut cloud, _) = settled();
-    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "open while the server runs");
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "others may open files while the server runs");
     cloud.stop();
     let checkpoint = newest(&cloud);
     assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "open after a run, with a checkpoint");
@@ -63,7 +63,7 @@ fn a_start_closes_the_data_folder_to_all_but_its_owner() {
         std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
     cloud.start();
-    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "open after the next start");
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "others may open files after the next start");
     assert!(cloud.log().contains("closed=3"), "the log must say how many entries were closed:\n{}", cloud.log());
     cloud.stop();
 }

@@ -228,7 +228,7 @@ async fn a_replay_may_place_refused_servers_and_refuse_placed_ones() {
 #[tokio::test]
 async fn servers_before_since_stay_and_released_room_is_free() {
     let mut past = Past::with_hosts(2).await;
-    // All servers are on one host, unlike the scheduler's own choice.
+    // All servers are on one host. The scheduler itself would choose the emptier host.
     let first = past.built(1, Some(0), 7_000).await;
     past.ledger(Released { consumer: ConsumerId::new(first.to_string()) }).await;
     past.built(2, Some(0), 7_000).await;

@@ -82,8 +82,8 @@ pub struct HistoryOptions {
     pub waiting: usize,
     /// How long a query waits for a slot.
     pub patience: Duration,
-    /// Folding up to this many events costs less than reading a checkpoint. It also costs less than forking the live
-    /// read models, which must then be copied before they change.
+    /// Folding up to this many events costs less than reading a checkpoint. It also costs less than a fork of the live
+    /// read models, because the next change after a fork copies them.
     pub near: u64,
 }
 
@@ -109,7 +109,7 @@ struct HeldStates {
     clock: u64,
 }
 
-/// The turn of the query that builds the state of a moment.
+/// A query that builds the state of a moment holds this lock of the moment.
 type MomentTurn = tokio::sync::Mutex<()>;
 
 /// Answers queries about the past.
@@ -199,7 +199,7 @@ impl History {
             return Ok(free);
         }
         let waiting = WaitingQuery::join(&self.waiting, self.options.waiting).ok_or(HistoryError::Busy)?;
-        // The query that builds the state is bounded itself.
+        // This wait ends, because the query that builds the state is bounded itself.
         let free = turn.lock_owned().await;
         drop(waiting);
         Ok(free)
@@ -391,7 +391,7 @@ struct WaitingQuery<'a>(&'a AtomicUsize);
 impl<'a> WaitingQuery<'a> {
     fn join(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
         let before = count.fetch_add(1, Ordering::Relaxed);
-        // If there is no slot, dropping this value takes the query out of the count.
+        // Beyond the limit, this value is dropped here, which takes the query out of the count again.
         let joined = Self(count);
         (before < limit).then_some(joined)
     }

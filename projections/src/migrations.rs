@@ -134,8 +134,8 @@ impl Migrations {
         self.all.iter().rev()
     }
 
-    /// Whether the log learnt at or after `since` that the server moved from or to this host. The end of an evacuation
-    /// does not count: it is recorded when the old host is back, which says nothing about the server.
+    /// Whether the log has recorded, at or after `since`, a move of the server from or to this host. The end of an
+    /// evacuation does not count: the log records it when the old host is back. That says nothing about the server.
     pub fn touched(&self, instance: InstanceId, host: HostId, since: Timestamp) -> bool {
         let ends_there =
             |row: &Migration| row.source.host == host || row.target.as_ref().is_some_and(|target| target.host == host);

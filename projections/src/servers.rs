@@ -46,7 +46,7 @@ pub struct InstanceAction {
 
 impl InstanceAction {
     /// The whole action as the one event that Nova would record for it. `None` if Nova records none, or if the action
-    /// has no process. An action of another control plane has no process, but the events that were recorded there.
+    /// has no process. An action of another control plane has the events that were recorded there.
     pub fn as_nova_event(&self) -> Option<ActionStep> {
         self.process?;
         let step = nova_event(&self.name)?;

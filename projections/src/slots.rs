@@ -1,7 +1,7 @@
 //! Sets of hosts or providers as bits: a row's bit is its number in its table.
 //!
-//! An intersection or union of two sets of ten thousand reads about 160 machine words of each. So the indexes of
-//! [`crate::fleet`] and [`crate::placement`] answer with sets and not with lists.
+//! To intersect or unite two sets of ten thousand slots, the code reads about 160 machine words of each. So the indexes
+//! of [`crate::fleet`] and [`crate::placement`] answer with sets and not with lists.
 
 use serde::{Deserialize, Serialize};
 

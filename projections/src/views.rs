@@ -136,7 +136,7 @@ macro_rules! views {
                     if any & wanted != 0 && self.folds(<$projection>::NAME) {
                         self.$field.change(|view| {
                             for (recorded, _) in batch.iter().zip(&nouns).filter(|(_, noun)| *noun & wanted != 0) {
-                                // `decode` decoded the event above, and `event` only returns it.
+                                // `decode` has already decoded the event.
                                 if let Ok(event) = recorded.event() {
                                     view.apply(recorded, event);
                                 }

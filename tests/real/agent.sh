@@ -1,7 +1,7 @@
 #!/bin/bash
 # The QEMU guest agent in a real guest: it sets a password, and it quiesces the file systems while an image is made.
-# With CHRONOVA_SOAK=1 also: a guest on a volume is quiesced; without a running agent, no password can be set, and no
-# image is made of a server whose own image requires quiescing.
+# With CHRONOVA_SOAK=1 also: a guest on a volume is quiesced. Without a running agent, no password can be set. Nor
+# can an image be made of a server that requires quiescing.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
 house_open agent 10.67

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Three members on a replicated PostgreSQL under Patroni. Clients write and read at all members, while members and databases
-# are killed, stopped and cut off. Afterwards nothing that was acknowledged is lost or doubled, no read was stale, and the
-# log is verified. Only a long run has it.
+# Three members on a replicated PostgreSQL under Patroni. Clients write and read at all members, while members and
+# databases are killed, stopped and cut off. Afterwards nothing that was acknowledged is lost or doubled, no read was
+# stale, and the log is verified. Only a long run runs this script.
 #
 #   CHRONOVA_CLUSTER_SECONDS   how long faults strike (default: 1200)
 #   CHRONOVA_CLUSTER_SEED      the seed of the faults (default: random; the report has it)

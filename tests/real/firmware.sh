@@ -1,9 +1,9 @@
 #!/bin/bash
-# Firmware of real guests. A guest has its memory in a file, a virtual IOMMU, and a TPM 2.0, which keeps a word over a hard
-# reboot. Only the key manager has the TPM's passphrase. With another passphrase, or without a key manager, the start
-# fails, and the API gives the reason.
+# Firmware of real guests. A guest has a virtual IOMMU, a TPM 2.0, and memory in a file. The TPM keeps a word over a
+# hard reboot. Only the key manager has the TPM's passphrase. With another passphrase, or without a key manager, the
+# start fails, and the API gives the reason.
 # With CHRONOVA_SOAK=1 also: the TPM keeps the word over a cold migration that is confirmed and over one that is
-# reverted; another guest starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
+# reverted. Another guest starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 UEFI=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest-uefi.qcow2

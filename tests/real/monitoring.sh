@@ -1,6 +1,6 @@
 #!/bin/bash
-# Metrics, alert rules and the Grafana dashboard: promtool checks the metrics and the rules, and a real Prometheus,
-# which collects the metrics of a running control plane, answers every query of the dashboard.
+# Metrics, alert rules and the Grafana dashboard: promtool checks the metrics and the rules. A real Prometheus
+# collects the metrics of a running control plane, and answers every query of the dashboard.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 PLACE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../ops/monitoring" && pwd)

@@ -2,8 +2,8 @@
 # Two real guests move between two hosts, by resizes, cold migrations, shelving and evacuations. Each guest has a word
 # and a count of its boots on its own disk. The script reads both inside the guest, so that it sees which data moved.
 # The second guest has a volume, and keeps the volume with the word on it. `moves.sh shared` runs the same with shared
-# storage. With CHRONOVA_SOAK=1 both variants run, and a third host adds: cold and live migrations in a circle, into a
-# zone and out of it, and an evacuation of one host to both others.
+# storage. With CHRONOVA_SOAK=1 both variants run. A third host then allows further moves: cold and live migrations in
+# a circle, into a zone and out of it, and an evacuation of one host to both others.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 # A shelved server stays on its host until it is offloaded.

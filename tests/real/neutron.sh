@@ -134,7 +134,7 @@ like "an unknown group is refused in Nova's words" \
 
 # ------------------------------------------------------------------------------------------ traffic and security groups
 
-# A guest asks for an address for three seconds. On a busy machine OVN may need longer.
+# A guest tries for three seconds to get an address. On a busy machine OVN may need longer.
 has_address() { # host, uuid, address
   said "$2" "GUEST-READY hostname=" || return 1
   said "$2" "GUEST-READY hostname=.* ip=$3 " || at "$1" "$2" "udhcpc -i eth0 -n -q -t 5 -T 1 -s /etc/dhcp >/dev/null 2>&1; ip -4 -o addr show dev eth0" | grep -q " $3/"

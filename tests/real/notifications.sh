@@ -1,7 +1,7 @@
 #!/bin/bash
 # Notifications reach a real RabbitMQ. Six servers are created, stopped, started and deleted: two with the broker, two
-# after the broker is killed, and two after the control plane is killed and both run again. The notifications of each
-# server must be complete and in order, after duplicates are dropped. Needs no hypervisor.
+# after the broker is killed, and two after the control plane is killed and started again with the broker. The
+# notifications of each server must be complete and in order, after duplicates are dropped. Needs no hypervisor.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/sim.sh"
 [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || cannot "RabbitMQ is not installed"

@@ -1,7 +1,7 @@
 #!/bin/bash
-# A host with two real guests loses its power. With `resume_guests_state_on_host_boot`, the guest that ran before starts
-# again when the host boots, and the stopped guest does not. The host loses its power once while the control plane runs,
-# and once while the control plane is stopped. Without the option, no guest starts again.
+# A host with two real guests loses its power. With `resume_guests_state_on_host_boot`, the guest that was running
+# starts again when the host boots, and the stopped guest does not. The host loses its power once while the control
+# plane runs, and once while the control plane is stopped. Without the option, no guest starts again.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
 HOUSE_CONF=$'[DEFAULT]\nresume_guests_state_on_host_boot = True'

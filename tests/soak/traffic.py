@@ -203,7 +203,7 @@ class Client(threading.Thread):
     def unrescue(self): self.act("unrescue", {"unrescue": None})
 
     def evacuate(self):
-        # Only while a host has no power: an evacuation from a host that is merely cut off needs fencing.
+        # A host that is merely cut off needs fencing before an evacuation, so this needs a host without power.
         if os.path.exists(os.path.join(WORK, "without-power")):
             self.act("evacuate", {"evacuate": {}})
 

@@ -1,5 +1,5 @@
-//! A volume service that chooses ids itself, as Cinder does: it passes other ids than the caller's to the embedded
-//! service behind it.
+//! A volume service that chooses ids itself, as Cinder does. It replaces the caller's ids before it calls the embedded
+//! service.
 
 use std::sync::Arc;
 

@@ -38,7 +38,7 @@ fn walk(image: &[u8], record: &[u8], path: &str, joliet: bool, files: &mut BTree
         let entry = &content[at..at + length];
         let identifier = &entry[33..33 + entry[32] as usize];
         if seen >= 2 {
-            assert!(last.as_slice() < identifier, "the identifiers are not sorted and unique");
+            assert!(last.as_slice() < identifier, "an identifier must be greater than the one before it");
             last = identifier.to_vec();
             let name = if joliet {
                 let units: Vec<u16> = identifier.chunks(2).map(|c| u16::from_be_bytes([c[0], c[1]])).collect();

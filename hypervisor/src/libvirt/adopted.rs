@@ -12,7 +12,7 @@ use crate::volumes;
 
 const CALL: &str = "redefinition of an adopted guest";
 
-/// A disk of the guest's own, no volume, in Nova's definition.
+/// A disk in Nova's definition that is not a volume.
 #[derive(Debug, PartialEq, Eq)]
 struct AdoptedDisk {
     /// Where Nova created it: a file, a device or an image in Ceph.
@@ -49,8 +49,9 @@ fn own_disks(xml: &str, instance: InstanceId) -> DriverResult<Vec<AdoptedDisk>> 
     Ok(disks.filter_map(|disk| AdoptedDisk::of(disk, instance)).collect())
 }
 
-/// Refuses to define a guest of Nova again if a disk that stays is not among our disks. The new definition would name a
-/// disk of ours, which would be created from the image, and the guest would lose its data.
+/// Checks a guest that Nova defined, before it gets a new definition. Each disk that the guest keeps must be among our
+/// disks. Otherwise, the new definition would name a new disk, created from the image, and the guest would lose its
+/// data.
 pub(super) fn keep_disks(
     site: HostStorage<'_>,
     guest: &Domain,

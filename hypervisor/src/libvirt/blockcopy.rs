@@ -31,8 +31,8 @@ fn text(value: &str) -> DriverResult<CString> {
     CString::new(value).map_err(|_| DriverError::Failed { call: CALL, message: "a text contains a NUL".to_owned() })
 }
 
-/// Copies the disk `device` to the volume in `xml`, which exists already. `synchronous`: once the copy is complete, a
-/// write of the guest ends when both disks have it (libvirt 8.0.0).
+/// Copies the disk `device` to the existing volume in `xml`. `synchronous`: once the copy is complete, a write of the
+/// guest ends when both disks have it (libvirt 8.0.0).
 pub(super) fn begin(domain: &Domain, device: &str, xml: &str, synchronous: bool) -> DriverResult<()> {
     let (device, xml) = (text(device)?, text(xml)?);
     // The guest stays defined meanwhile. A crash of its host ends the copy.

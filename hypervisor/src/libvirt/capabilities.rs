@@ -115,7 +115,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
     Ok(ProbedHost { facts, cpu, emulates_because, guest_features })
 }
 
-/// The other architectures for which the host has an emulator with a board for guests.
+/// The other architectures that the host can emulate.
 fn foreign(connect: &Connect, document: &Document<'_>, own: &str, options: &LibvirtOptions) -> Vec<ForeignArch> {
     let guests = document.root_element().children().filter(|node| node.has_tag_name("guest"));
     let offered: BTreeSet<&str> =
@@ -201,9 +201,9 @@ fn emulates_because(document: &Document<'_>, cpu: &CpuInfo, virt_type: VirtType)
     }
 }
 
-/// Whether the CPU supports virtualisation. A kernel may offer `/dev/kvm` although its CPU has no such support: then
-/// libvirt lists the `kvm` type, but no guest starts. Only x86 CPUs report this; elsewhere libvirt's list decides.
-/// `virt_type = kvm` overrides the answer.
+/// Whether the CPU supports virtualisation. A kernel may offer `/dev/kvm` on a CPU without such support. libvirt then
+/// lists the `kvm` type, but no guest starts. Only x86 CPUs report this; elsewhere libvirt's list decides. `virt_type =
+/// kvm` overrides the answer.
 fn can_virtualise(cpu: &CpuInfo) -> bool {
     !matches!(cpu.arch.as_str(), "x86_64" | "i686")
         || cpu.features.iter().any(|feature| feature == "vmx" || feature == "svm")

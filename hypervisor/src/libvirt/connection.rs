@@ -2,13 +2,13 @@
 //!
 //! States: connecting -> up <-> down. A session is the time from one opening of the connection to its end. While the
 //! host is down, calls fail at once with `Unreachable`. The keepalive closes a connection to a libvirtd that no longer
-//! answers, which also ends its hanging calls. A query that hangs elsewhere ends when its session ends
+//! answers. This ends the connection's hanging calls. A query that hangs for another reason ends with its session
 //! ([`Link::lost`]).
 //!
 //! The thread's connection only receives events. Calls use connections of their own ([`HeldConnection`]), each in one
 //! thread at a time. The reason is a bug in libvirt's client before 10.5 (CVE-2024-4418; Debian 12 has 9.0). If another
-//! thread's call wakes the waiting thread, that thread forgets to remove a source from the connection's event loop. The
-//! next thread that waits then writes to a stack that no longer exists.
+//! thread's call wakes the waiting thread, the waiting thread forgets to remove a source from the connection's event
+//! loop. The next thread that waits then writes to a stack that no longer exists.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -48,7 +48,7 @@ impl ConnectionState {
     }
 }
 
-/// The guests for which events matter. A guest in neither set is looked up at its first event.
+/// The guests that the driver knows. A guest in neither set is looked up at its first event.
 #[derive(Debug, Default)]
 pub(super) struct GuestRegister {
     /// Guests that are known to be ours.
@@ -110,7 +110,7 @@ impl Drop for HeldConnection {
     }
 }
 
-/// A request to the connection's thread to end, wherever it waits.
+/// A request to the connection's thread to end.
 #[derive(Default)]
 struct ThreadStop {
     requested: Mutex<bool>,
@@ -140,9 +140,8 @@ impl ThreadStop {
     }
 }
 
-/// Owns the connection's thread. Dropping this value requests the thread's end, and waits for the end unless the thread
-/// may hang for minutes. A thread inside libvirt after `main` returns would use libraries that are already torn down,
-/// and crash.
+/// Owns the connection's thread. Dropping this value asks the thread to end. If the thread cannot hang for minutes, the
+/// drop also waits for its end: a thread that is inside libvirt after `main` returns would crash.
 pub(super) struct ConnectionThread {
     link: Arc<Link>,
     thread: Option<JoinHandle<()>>,
@@ -344,7 +343,7 @@ impl LibvirtSession {
                 link.tell(HostSignal::Connected);
             }
             match news {
-                // The message only wakes the thread, which has just checked whether it must end.
+                // The message only wakes the thread. The loop has just checked whether the thread must end.
                 Ok(Raw::End) => {}
                 Ok(Raw::Closed { reason }) => return close_reason(reason).to_owned(),
                 Ok(Raw::Lifecycle { instance, event }) => {

@@ -1,4 +1,4 @@
-//! Reads the counters of guests and interrupts guests. The safe bindings lack two of these calls.
+//! Reads the counters of guests, and sends interrupts to guests. The safe bindings lack two of these calls.
 
 #![allow(unsafe_code)]
 

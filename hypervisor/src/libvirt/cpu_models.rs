@@ -1,6 +1,5 @@
-//! The CPU models and flags that an operator chose for guests. Each must be possible on the host; otherwise guests
-//! would fail one by one. So a host with an impossible choice is not registered; Nova's agent likewise refuses to
-//! start.
+//! The CPU models and flags that an operator chose for guests. A host that cannot give them to guests is not
+//! registered, because guests would fail there one by one. Nova's agent refuses to start on such a host.
 
 use std::collections::BTreeSet;
 

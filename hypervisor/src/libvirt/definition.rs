@@ -34,7 +34,8 @@ pub(super) fn spawn(
     define_and_start(HostStorage::new(connect, options), facts, guest, true)
 }
 
-/// Gives a guest another definition, its disks first; see [`crate::capability::Redefinition::redefine`].
+/// Changes a guest's disks, and then gives the guest another definition; see
+/// [`crate::capability::Redefinition::redefine`].
 pub(super) fn redefine(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -96,8 +97,8 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
     provide_volumes(HostStorage::new(connect, options), guest, true, DiskContent::Yes)
 }
 
-/// Defines a guest over disks that `provide` adjusts, and starts it if `on`. If the guest already runs, succeeds only
-/// if `on`. A guest that is off gets a new definition.
+/// Lets `provide` prepare the disks, defines the guest, and starts it if `on`. Changes nothing if the guest already
+/// runs: that is a success if `on`, and an error otherwise.
 pub(super) fn install(
     site: HostStorage<'_>,
     facts: &HostFacts,

@@ -2,7 +2,7 @@
 //!
 //! The header of a copy-on-write file names its base image. Pool paths are the same on every host, and the destination
 //! has the image in its cache. So the file is sent without its base. Any other disk is sent as the bytes that the guest
-//! sees. Between libvirtd and the control plane, only the length of parts that were never written is sent.
+//! sees. libvirtd and the control plane send each other only the length of a part that was never written.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -184,7 +184,7 @@ impl LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         let (out, chunks) = mpsc::channel(DEPTH);
-        // Nobody waits for the result; the reader gets an error as its last item.
+        // Nobody waits for the result. The reader gets an error as the last item.
         let sent = self.threads.start("read disk", move || {
             let sent = link.line(&session).and_then(|line| send(&line, &find(&line, &options)?, &out));
             if let Err(error) = sent {

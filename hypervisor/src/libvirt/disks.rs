@@ -186,8 +186,8 @@ pub(super) fn exchange(
     if let Some(live) = find(domain, LIVE, old, CALL)? {
         match blockcopy::progress(domain, &live.device)? {
             None => {
-                // The definition names the new volume before the guest does. If the guest ends in between, the new
-                // volume must have its last writes.
+                // The definition names the new volume before the guest uses only that volume. If the guest ends in
+                // between, the new volume must have the guest's last writes.
                 let synchronous = facts.libvirt_version >= 8_000_000;
                 blockcopy::begin(domain, &live.device, &mirror(connect, new, facts)?, synchronous)?;
                 return Ok(Exchange::Begun);
@@ -199,7 +199,7 @@ pub(super) fn exchange(
             }
             Some(progress) if !progress.is_ready() => return Ok(Exchange::Copying),
             Some(_) => {
-                // The definition comes first: it tells afterwards that the guest may have the new volume.
+                // The definition is changed first. It shows afterwards that the guest may have the new volume.
                 redefine(domain, old, new, facts)?;
                 blockcopy::pivot(domain, &live.device)?;
                 return Ok(Exchange::Done);
@@ -240,8 +240,8 @@ fn mirror(connect: &Connect, new: &VolumeDisk, facts: &HostFacts) -> DriverResul
     const CALL: &str = "disk exchange";
     if new.network.is_some() {
         let xml = domain_xml::render_disk(new, facts);
-        // A running guest keeps the serial of the old disk. If the source did not name the new volume either, nobody
-        // could find the disk in order to detach it.
+        // A running guest keeps the serial of the old disk. The source must therefore name the new volume, so that the
+        // disk can be found and detached.
         return match parsed(&xml, CALL, |document| named_by_source(document.root_element()) == Some(&new.serial))? {
             true => Ok(xml),
             false => Err(DriverError::Unsupported(format!(

@@ -23,9 +23,9 @@ use crate::xml::Element;
 
 const CALL: &str = "TPM";
 const USAGE: i32 = virt_sys::VIR_SECRET_USAGE_TYPE_VTPM.cast_signed();
-/// The directory in which libvirt keeps the state of its system guests' TPMs.
+/// The directory in which libvirt keeps the states of TPMs of system guests.
 const STATES: &str = "/var/lib/libvirt/swtpm";
-/// The largest size in bytes of a TPM's file that can be moved. The state of a TPM has some ten KiB.
+/// A file of a TPM can be moved if it has at most this many bytes. The state of a TPM has some ten KiB.
 const MOST: usize = 4 << 20;
 
 /// The secret of the guest's TPM.

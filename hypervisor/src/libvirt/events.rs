@@ -2,7 +2,7 @@
 //!
 //! This file has all unsafe code of events. It relies on these rules:
 //! - `virEventRegisterDefaultImpl` must be called before the first connection is opened; [`start_loop`] does it once.
-//! - A registration owns its opaque pointer from a successful registration until libvirt calls the free callback, once.
+//! - A successful registration owns its opaque pointer until libvirt calls the free callback. libvirt calls it once.
 //! - Callbacks run on the one event loop thread; they only put a message into a channel.
 
 #![allow(unsafe_code)]

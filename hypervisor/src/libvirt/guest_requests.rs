@@ -61,7 +61,7 @@ impl LibvirtDriver {
         }
     }
 
-    /// Asks the guest to release the disk as often as Nova does, and waits each time.
+    /// Asks the guest to release the disk, at most `device_detach_attempts` times, and waits each time.
     pub(super) async fn wait_for_detachment(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
         for attempt in 1..=self.options.device_detach_attempts.max(1) {
             let asked = serial.to_owned();

@@ -19,7 +19,7 @@ use super::storage;
 use crate::driver::DriverResult;
 use crate::options::{ForwardMode, LibvirtOptions};
 
-/// The time limit of a copy. A disk that no guest writes to is completely copied in the call that begins the copy.
+/// The time limit for copying a whole disk.
 pub(super) const COPY_LIMIT: Duration = Duration::from_hours(1);
 
 /// The number of threads for queries, in addition to the configured ones.

@@ -25,7 +25,7 @@ use crate::options::LibvirtOptions;
 use crate::volumes;
 
 const CALL: &str = "image upload";
-/// The number of concurrent uploads per host, if the host has more threads. An upload holds a thread until its end.
+/// The largest number of concurrent uploads per host. An upload holds a thread until its end.
 const TRANSFERS: usize = 2;
 /// How long a caller waits for another caller's upload of the same image.
 const UPLOAD_LIMIT: Duration = Duration::from_hours(1);

@@ -1,5 +1,5 @@
-//! Pauses guests in the host's memory, or suspends them to its disk (libvirt's "managed save", which every start of the
-//! domain restores).
+//! Pauses guests in the host's memory, or suspends them to its disk. The latter is libvirt's "managed save". Every
+//! start of the domain restores the saved memory.
 
 use virt::domain::{Domain, DomainState};
 use virt::enumutil::Enum;

@@ -198,7 +198,8 @@ mod tests {
         );
     }
 
-    /// Messages of QEMU 7.2 and 10.0 and of libvirt, and messages for failures that another attempt would only repeat.
+    /// First the refusals of QEMU 7.2, QEMU 10.0 and libvirt. Then messages of other failures, which are not tried
+    /// again.
     #[test]
     fn a_guest_migrates_without_post_copy_if_the_hosts_do_not_support_it() {
         let both = MigrationPlan { auto_converge: true, post_copy: true, ..plan() };

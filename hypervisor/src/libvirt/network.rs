@@ -73,7 +73,7 @@ impl NetworkPlan {
         Ok(Self { network: spec.network, mtu: spec.mtu, addresses, dhcp, hosts })
     }
 
-    /// A digest of everything but the reservations, which change while guests run.
+    /// A digest of the definition without its reservations. Reservations change while guests run.
     fn layout(&self, forward: ForwardMode) -> String {
         let digest = Sha256::digest(self.element(forward, None).render());
         crate::checksum::hex(&digest[..8])
@@ -111,7 +111,8 @@ impl NetworkPlan {
             .children(silent)
     }
 
-    /// Guests ask the bridge's dnsmasq, which forwards to the subnets' servers, or to the host's if there are none.
+    /// Guests ask the bridge's dnsmasq. It forwards to the DNS servers of the subnets. If the subnets name none, it
+    /// forwards to the host's DNS servers.
     fn dns(&self) -> Option<Element> {
         let servers: BTreeSet<_> = self.addresses.iter().flat_map(|address| &address.dns).collect();
         (!servers.is_empty()).then(|| {
@@ -190,7 +191,7 @@ pub(super) fn ensure(connect: &Connect, spec: &NetworkSpec, forward: ForwardMode
     match forward {
         ForwardMode::Auto => match realise(connect, &plan, ForwardMode::Nat) {
             Ok(()) => Ok(ForwardMode::Nat),
-            // A host without a firewall cannot do NAT, but it can use `open`, for which libvirt creates no firewall
+            // A host without a firewall cannot do NAT. It can use `open`, because libvirt then creates no firewall
             // rules. If `open` fails, too, the firewall was not the reason, so this returns the error of NAT.
             Err(reason @ DriverError::Failed { .. }) => match realise(connect, &plan, ForwardMode::Open) {
                 Ok(()) => {
@@ -233,8 +234,9 @@ fn define(connect: &Connect, plan: &NetworkPlan, forward: ForwardMode, layout: &
     Ok(network)
 }
 
-/// Defines the network with another layout, and stops it so that the layout applies. A stop would disconnect guests. If
-/// the network has guests, the layout waits for its next start, and only the DHCP reservations change at once.
+/// Defines the network with another layout. Stops a network without guests, so that the layout applies. A stop would
+/// disconnect guests: for a network with guests, the layout waits for the next start, and only the DHCP reservations
+/// change at once.
 fn redefine(
     connect: &Connect,
     network: &Network,
@@ -326,7 +328,7 @@ pub(super) fn remove(connect: &Connect, network: NetworkId) -> DriverResult<()> 
     }
 }
 
-/// The networks that have the name which [`ensure`] derives from their id.
+/// Our networks on the host. Their names derive from their ids.
 pub(super) fn list(connect: &Connect) -> DriverResult<BTreeSet<NetworkId>> {
     let mut found = BTreeSet::new();
     for network in connect.list_all_networks(0).during(CALL)? {

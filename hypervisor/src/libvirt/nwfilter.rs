@@ -1,6 +1,6 @@
 //! Security groups and anti-spoofing as libvirt network filters, one per port.
 //!
-//! One filter has all rules, so libvirt's stock filters need not be installed on a host. The filter has two layers.
+//! A filter has all rules of its port, so libvirt's stock filters need not be installed on a host. It has two layers.
 //! Link-layer rules (ebtables) bind the port to its MAC and addresses. Stateful rules (iptables) accept the traffic
 //! that the security groups allow, with replies, and drop the rest. As in Neutron, DHCP and IPv6 neighbour discovery
 //! always work.
@@ -128,7 +128,7 @@ fn always_allowed() -> Vec<Element> {
     rules
 }
 
-/// The element that allows what a rule of a security group allows; `None` if libvirt has no element for it.
+/// The element for a rule of a security group; `None` if libvirt has none.
 fn group_rule(spec: &FilterRule) -> DriverResult<Option<Element>> {
     let Some(mut matching) = protocol(spec) else { return Ok(None) };
     if let Some(remote) = &spec.remote {
@@ -186,7 +186,7 @@ mod tests {
             group_rule(&rule).unwrap().is_some()
         };
         assert!(allowed("udplite", None) && allowed("udp", Some(7)) && allowed("132", Some(7)));
-        assert!(!allowed("udplite", Some(7)) && !allowed("136", Some(7)), "all ports would be open");
+        assert!(!allowed("udplite", Some(7)) && !allowed("136", Some(7)), "the rule must not open all ports");
         assert!(!allowed("gre", None) && !allowed("33", None));
     }
 
@@ -214,7 +214,7 @@ mod tests {
         }
         let all = sources(&["0.0.0.0/0"]).unwrap();
         assert_eq!((all.matches("<arp/>").count(), all.matches("<ip/>").count()), (2, 2), "{all}");
-        assert!(sources(&["10.0.0"]).is_err(), "an address that cannot be read is left out");
+        assert!(sources(&["10.0.0"]).is_err(), "an unreadable address must be an error");
     }
 
     #[test]

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!((function.kind, function.cell), (PciDeviceType::Vf, Some(1)));
         assert_eq!(function.parent.unwrap().to_string(), "0000:81:00.0");
         let parent = read(&xml("<capability type='virt_functions' maxCount='63'/>")).unwrap().unwrap();
-        assert_eq!(parent.kind, PciDeviceType::Pf, "it has no virtual function yet");
+        assert_eq!(parent.kind, PciDeviceType::Pf, "a device that may have virtual functions");
         let card = "<capability type='vpd'><name>card</name><fields access='readonly'><serial_number> MT2113X00000 \
                     </serial_number></fields></capability>";
         assert_eq!(read(&xml(card)).unwrap().unwrap().card_serial.as_deref(), Some("MT2113X00000"));

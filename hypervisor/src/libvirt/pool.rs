@@ -259,8 +259,8 @@ pub(super) fn delete_of(pool: &StoragePool, instance: InstanceId) -> DriverResul
     Ok(())
 }
 
-/// Creates a volume with exactly this content. Only the emulator's user can read it, because a config drive has
-/// passwords, keys and user data. libvirt gives the volume to that user when a guest uses it.
+/// Creates a volume with exactly this content. Only its owner can read it, because a config drive has passwords, keys
+/// and user data. When a guest uses the volume, libvirt makes the emulator's user the owner.
 pub(super) fn put(connect: &Connect, pool: &StoragePool, name: &str, content: &[u8]) -> DriverResult<()> {
     if let Some(old) = lookup(pool, name)? {
         delete(&old)?;

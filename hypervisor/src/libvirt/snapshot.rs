@@ -1,4 +1,4 @@
-//! Copies a guest's root disk into one file without a backing file, which then becomes an image.
+//! Copies a guest's root disk into one file without a backing file. The file then becomes an image.
 //!
 //! QEMU copies the disk of a running guest with a full backup job. The job copies the content that the disk had at the
 //! beginning, while the guest continues to write. The storage pool copies the disk of a guest that is off. After the
@@ -47,8 +47,8 @@ fn failed(message: impl Into<String>) -> DriverError {
 }
 
 /// Starts a copy in libvirt's format `format`, unless it is complete. First ends a copy that an earlier process left
-/// running, and removes an incomplete copy. Other jobs of the guest (a copy of a volume, a migration) continue: libvirt
-/// refuses the copy as a second job.
+/// running, and removes an incomplete copy. During another job of the guest (a copy of a volume, a migration), libvirt
+/// refuses the copy.
 pub(super) fn begin(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -215,7 +215,8 @@ fn back_up(guest: &Domain, root: &DiskSource, (target, format): (&str, &str), qu
     begun
 }
 
-/// Describes a full copy of the disk at `root`, and of no other disk, to the file `target` of this format.
+/// Describes a backup job that copies the whole disk at `root` to the file `target` in this format. The job copies no
+/// other disk.
 fn backup_xml(domain: &str, root: &DiskSource, target: &str, format: &str) -> DriverResult<String> {
     let document = Document::parse(domain).map_err(|error| failed(format!("the domain cannot be read: {error}")))?;
     let mut disks = Element::new("disks");

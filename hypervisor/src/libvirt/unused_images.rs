@@ -26,7 +26,7 @@ use crate::options::LibvirtOptions;
 use crate::volumes;
 
 const CALL: &str = "image cache";
-/// How long a note or a removal waits for an upload of the image.
+/// How long a call here waits until an upload of the image has ended.
 const BRIEFLY: Duration = Duration::from_secs(1);
 /// The size of a mark in bytes: a time as text, and some space.
 const MARK: usize = 32;

@@ -87,7 +87,7 @@ fn remove(pool: &StoragePool, name: &str) -> DriverResult<()> {
     }
 }
 
-/// The guest if it is running, and so has its volumes open.
+/// The guest if it runs. A guest that runs has its volumes open.
 fn running(connect: &Connect, user: Option<InstanceId>) -> DriverResult<Option<Domain>> {
     let Some(instance) = user else { return Ok(None) };
     match domain::lookup(connect, instance)? {
@@ -96,7 +96,7 @@ fn running(connect: &Connect, user: Option<InstanceId>) -> DriverResult<Option<D
     }
 }
 
-/// The guest's name of a volume in the pool, for example `vdb`.
+/// The name of the guest's device for a volume in the pool, for example `vdb`.
 fn target(domain: &Domain, name: &str) -> DriverResult<Option<String>> {
     let xml = domain.xml_desc(0).during("guest")?;
     let document = Document::parse(&xml).map_err(|error| failed("guest", error.to_string()))?;
@@ -249,8 +249,8 @@ fn resize(
     grow(&volume, size)
 }
 
-/// Sends a volume's content as a guest would read it. Copies the volume first, so that the stream shows the volume at
-/// one moment, and has raw bytes whatever the volume's format is.
+/// Sends a volume's content as a guest would read it. Copies the volume first. So the stream shows the volume at one
+/// moment, and has raw bytes whatever the volume's format is.
 fn send(
     connect: &Connect,
     options: &LibvirtOptions,

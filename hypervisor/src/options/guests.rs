@@ -41,8 +41,8 @@ pub struct CacheModes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestOptions {
     pub cpu_flags: Vec<CpuFlag>,
-    /// Whether a guest has a tablet instead of a PS/2 mouse if its image names no pointer device (`[DEFAULT]
-    /// pointer_model`).
+    /// `[DEFAULT] pointer_model`: whether a guest has a tablet or a PS/2 mouse. An image may name another pointer
+    /// device.
     pub tablet: bool,
     pub cache: CacheModes,
     /// `[libvirt] hw_disk_discard`: whether space that a guest frees on its local disks is returned to the host.

@@ -1,5 +1,5 @@
-//! Agents inside simulated guests. As with Nova's fake driver, every guest has one, whatever its image says. The agent
-//! of a deaf or paused guest does not answer. The fault `noagent` removes the agents.
+//! Agents inside simulated guests. Every guest has an agent, even if its image does not ask for one. Nova's fake driver
+//! does the same. The agent of a deaf or paused guest does not answer. The fault `noagent` removes the agents.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;

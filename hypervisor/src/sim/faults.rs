@@ -112,7 +112,7 @@ pub enum Effect {
     NoAgent,
     /// The call is performed, but its answer never arrives.
     LoseReply,
-    /// Half of the call is performed: disks without a domain (spawn, destroy). Other calls are not affected.
+    /// A spawn or a destroy is performed by half: it leaves disks without a domain. Other calls are not affected.
     Tear,
     /// The host fails before it performs the call.
     DieBefore,
@@ -153,8 +153,8 @@ impl FaultPlan {
         self
     }
 
-    /// The fault of the `nth` call. Draws one number for each rule with a probability, so that outcomes follow from the
-    /// seed.
+    /// The fault of the `nth` call. Each rule for this call that has a probability draws one number, so that the
+    /// outcomes follow from the seed.
     pub(super) fn strike(&self, call: DriverCall, nth: u64, chance: &mut Chance) -> Option<Effect> {
         let mut struck = None;
         for rule in self.rules.iter().filter(|rule| rule.call == call) {

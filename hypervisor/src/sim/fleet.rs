@@ -288,13 +288,13 @@ impl SimFleet {
         all
     }
 
-    /// Sets whether the guest ignores its power button; the agent inside it does not answer then, either.
+    /// Sets whether the guest ignores its power button. If so, its agent does not answer.
     pub fn set_deaf(&self, host: usize, instance: InstanceId, deaf: bool) -> DriverResult<()> {
         self.machine(host).set_deaf(instance, deaf)
     }
 }
 
-/// Ignores poisoning: a panicking thread leaves the machine between two changes, which is consistent.
+/// Ignores poisoning. A thread panics only between two changes, and the machine is consistent then.
 fn lock(machine: &Mutex<SimMachine>) -> MutexGuard<'_, SimMachine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -20,13 +20,14 @@ pub struct SimGuest {
     pub memory_mib: u64,
     pub disk_gib: u64,
     pub power: PowerState,
-    /// How often the guest was started, in this process and in earlier ones. The state file may lack earlier starts.
+    /// How often the guest was started. Starts in earlier processes may be missing, because the state file may lack
+    /// them.
     pub boots: u32,
     /// Whether its memory is saved on the disk.
     pub saved: bool,
     /// How many non-maskable interrupts it got in this process.
     pub interrupts: u32,
-    /// Whether it ignores the power button, and its agent does not answer.
+    /// Whether it is deaf: it ignores the power button, and its agent does not answer.
     pub deaf: bool,
     /// The MACs of its interfaces.
     pub nics: BTreeSet<String>,
@@ -34,7 +35,7 @@ pub struct SimGuest {
     pub clings: bool,
     /// The serials of its volumes.
     pub volumes: BTreeSet<String>,
-    /// The serials of a volume and of the volume to which it is being copied for a swap.
+    /// During a swap: the serials of the old volume and of the new one.
     pub copying: Option<(String, String)>,
     /// Whether it was started from a rescue disk.
     pub rescued: bool,
@@ -54,7 +55,7 @@ pub struct SimGuest {
 }
 
 impl SimGuest {
-    /// A guest without size that is off.
+    /// A guest that is off, and has no CPUs, memory or disk.
     pub(super) fn defined(domain_name: &str, boots: u32) -> Self {
         Self {
             domain_name: domain_name.to_owned(),

@@ -39,7 +39,7 @@ struct MigratingGuest {
     began: Instant,
     forced: bool,
     post_copy: bool,
-    /// Whether the migration is over, and the guest is just being moved from one machine to the other.
+    /// Whether the migration has ended. The guest is then being moved from one machine to the other.
     landing: bool,
     /// The placement of the guest at its destination.
     pinning: Pinning,
@@ -94,8 +94,8 @@ impl SimFleet {
         self.travel().shared
     }
 
-    /// Notes that a call changes disks that belong to other machines, too. `on`: the change is harmful only to machines
-    /// on which the guest runs.
+    /// Notes a call that changes disks of a guest on shared storage while other machines have the guest. `on`: counts
+    /// only machines on which the guest runs.
     pub(super) fn touch(&self, index: usize, call: DriverCall, instance: InstanceId, on: bool) {
         if !self.has_shared_storage() || !self.is_alive(index) {
             return;
@@ -140,7 +140,7 @@ impl SimFleet {
         self.travel().post_copy_held = held;
     }
 
-    /// Sets whether live migrations fail at their end, and the message.
+    /// With a message, live migrations fail at their end with this message from now on.
     pub fn fail_travellers(&self, reason: Option<&str>) {
         self.travel().fails = reason.map(str::to_owned);
     }
@@ -274,7 +274,7 @@ impl SimMachine {
         if self.orphans().contains(&instance) {
             self.change(&SimChange::Tidy(instance))?;
         }
-        // The guest that arrives keeps the state that the journal lacks, too.
+        // The arriving guest also keeps the state that the journal lacks.
         let mut guest = guest.clone();
         guest.carried = false;
         self.tell(HostSignal::Guest { instance, power: guest.power });

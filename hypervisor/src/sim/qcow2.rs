@@ -6,7 +6,8 @@ const CLUSTER: usize = 65_536;
 const CLUSTER_BITS: u32 = 16;
 /// The number of first-level entries in one cluster.
 const MOST_L1: u32 = 8_192;
-/// The number of bytes that one first-level entry covers: a cluster of second-level entries, each for one cluster.
+/// The number of bytes that one first-level entry covers. It points to a cluster of second-level entries, and each of
+/// these covers a cluster.
 const PER_L1: u64 = (CLUSTER as u64 / 8) * CLUSTER as u64;
 
 /// An empty disk of `size` bytes.

@@ -161,7 +161,7 @@ async fn a_slow_call_takes_long_and_is_counted() {
     let mut slow = driver.spawn(&first);
     assert!(tokio::time::timeout(faults::SLOW / 2, &mut slow).await.is_err(), "the slow call ended early");
     slow.await.unwrap();
-    tokio::time::timeout(faults::SLOW / 2, driver.spawn(&second)).await.expect("only the first call is slow").unwrap();
+    tokio::time::timeout(faults::SLOW / 2, driver.spawn(&second)).await.expect("the second call is slow").unwrap();
     assert_eq!(fleet.struck().into_iter().collect::<Vec<_>>(), [(Effect::Slow, 1)]);
 }
 

@@ -23,7 +23,7 @@ const SECTOR: usize = 512;
 pub(super) struct SimPool(Arc<Mutex<BTreeMap<String, (u64, String)>>>);
 
 impl SimPool {
-    /// Ignores poisoning: a panicking thread leaves the pool between two changes, which is consistent.
+    /// Ignores poisoning. A thread panics only between two changes, and the pool is consistent then.
     pub(super) fn all(&self) -> MutexGuard<'_, BTreeMap<String, (u64, String)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

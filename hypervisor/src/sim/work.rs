@@ -56,7 +56,7 @@ impl SimMachine {
         format: ImageFormat,
         quiesce: Quiesce,
     ) -> DriverResult<()> {
-        // A freeze lasts only until the copy has begun, which takes no time here.
+        // A freeze lasts only until the copy begins. Here that takes no time.
         if self.guest(instance)?.is_on() && quiesce == Quiesce::Required {
             self.require_agent("quiesce", instance)?;
         }

@@ -1,6 +1,6 @@
 //! `chronova-dev aims`: measures all performance aims, in one table with Nova's figures.
 //!
-//! Nova's figures come from the same measurements, on a machine with two cores, with four compute services that use the
+//! Nova's figures come from the same measurements on a machine with two cores. Four compute services ran there with the
 //! fake driver (`docs/performance.md`). The long parts (a log of many events, a million servers) come last.
 
 use std::time::Duration;
@@ -169,7 +169,7 @@ fn starts(common: &Common, events: u64, report: &mut BenchReport, rows: &mut Vec
     boot::build(&cloud, &furniture, 1, 1)?;
     cloud.stop()?;
     copied_servers::live(&cloud.data(), events, LIVE)?;
-    // The first start folds the whole log and leaves a checkpoint, as a server that has been running does.
+    // The first start folds the whole log and leaves a checkpoint.
     let fold = start(&mut cloud)?;
     cloud.stop()?;
     let mut runs = Vec::new();

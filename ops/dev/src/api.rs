@@ -127,7 +127,7 @@ impl Reads<'_> {
     }
 }
 
-/// Creates resource providers with the inventory of a compute host over the API.
+/// Creates resource providers over the API, each with the inventory of a compute host.
 fn make_providers(cloud: &LoadedCloud, providers: u32) -> Result<()> {
     load::clients(cloud, 4, LoadLimit::Count(providers as usize), |client, number| {
         let id = uuid::Uuid::new_v4();

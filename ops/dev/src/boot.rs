@@ -2,7 +2,7 @@
 //!
 //! The simulated hosts answer at once, so the figures are those of the control plane. Every client creates a server,
 //! polls until it is ACTIVE and creates the next one. Nova's figures were measured in the same way. At the end, a burst
-//! requests as many servers again without waiting for any. The server's CPU time includes the polling.
+//! requests the same number of servers without waiting for any. The server's CPU time includes the polling.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;

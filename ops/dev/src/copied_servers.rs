@@ -30,9 +30,8 @@ const CHUNK: usize = 1_000;
 const AT_ONCE: usize = 512;
 const PAGE: usize = 10_000;
 
-/// Adds `servers` servers to the log in `data`, evenly over the hosts. Each block of [`CHUNK`] servers belongs to the
-/// next of `projects` new projects, and the first project follows the last. The control plane must be stopped, and must
-/// have built one server before.
+/// Adds `servers` servers to the log in `data`, evenly over the hosts. Blocks of [`CHUNK`] servers belong to `projects`
+/// new projects in turn. The control plane must be stopped, and must have built one server before.
 pub(super) fn fill(data: &Path, servers: usize, projects: usize) -> Result<()> {
     in_system(filled(data, servers, projects.max(1)))
 }

@@ -16,8 +16,7 @@ impl Latencies {
         self.0.len()
     }
 
-    /// The smallest sample that at least `percent` % of all samples do not exceed (nearest rank). It is a measured
-    /// sample, never an interpolated one.
+    /// The percentile by nearest rank: a measured sample, never an interpolated value.
     pub fn percentile(&self, percent: usize) -> Option<Duration> {
         let rank = (self.0.len() * percent.min(100)).div_ceil(100).max(1);
         self.0.get(rank - 1).copied()

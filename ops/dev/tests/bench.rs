@@ -112,7 +112,7 @@ fn api() {
     let report = bench(folder.path(), &["api", "--runs", "1"]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "files are left behind");
     let lines = report["lines"].as_array().unwrap();
-    // The kernel counts another process's CPU in steps of 10 ms, which so short a run may not reach.
+    // The kernel counts another process's CPU in steps of 10 ms. A run this short may use less.
     assert!(lines.iter().all(|line| line["per_second"].as_f64().is_some_and(|value| value > 0.0)));
     let has = |name: &str| lines.iter().any(|line| line["name"] == name);
     assert!(has("own 20 of 50 servers in detail, 1 client") && has("20 of 50 servers of all projects, 1 client"));

@@ -12,8 +12,8 @@ use super::CommandFailure;
 
 const PAGE: usize = 4_096;
 
-/// Calls `each` for every event after `after` and up to `until`, in order, until it breaks. Returns the position
-/// of the last event that did not make it break, or `after` if there is none.
+/// Calls `each` for the events after `after` and up to `until`, in order, until `each` breaks. Returns the position of
+/// the last event before the break, or `after` if there is none.
 pub async fn walk(
     store: &dyn EventStore,
     after: Position,

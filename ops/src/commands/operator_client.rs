@@ -51,8 +51,8 @@ pub(super) struct OperatorClient {
 }
 
 impl CloudsYamlEntry {
-    /// The credentials from the environment. Without them, those of the file that `OS_CLIENT_CONFIG_FILE` names, or of
-    /// `clouds.yaml` in the data directory.
+    /// The credentials from the environment. If it has none: the credentials in the file that `OS_CLIENT_CONFIG_FILE`
+    /// names, or in `clouds.yaml` of the data directory.
     fn find(data: &Path) -> Result<Self, CommandFailure> {
         if let Some(url) = variable("OS_AUTH_URL") {
             return Ok(Self { auth: Auth::of_environment(url), cacert: None, verify: None });
@@ -159,7 +159,7 @@ impl OperatorClient {
     }
 }
 
-/// Fails with `error` when the server has been unreachable since `since` for too long.
+/// Fails with `error` if the server has been unreachable for too long, counted from `since`.
 fn waited(since: Instant, error: CommandFailure) -> Result<(), CommandFailure> {
     if since.elapsed() > AWAY { Err(error) } else { Ok(()) }
 }

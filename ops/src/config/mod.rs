@@ -60,7 +60,7 @@ impl fmt::Display for Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub severity: Severity,
-    /// The line of the problem; `None` if there is none, as for a required option that no file sets.
+    /// The line of the problem; `None` if there is no line, for example for a required option that no file sets.
     pub place: Option<ConfigLine>,
     pub message: String,
 }
@@ -194,8 +194,8 @@ fn order(problem: &Problem, texts: &[(&Path, &str)]) -> (Option<usize>, u32) {
     (file, place.map_or(0, |place| place.line))
 }
 
-/// Finds the option of each entry, and makes remarks about unknown entries. Within one file a current name overrides a
-/// deprecated one, in any order, as in oslo.
+/// Finds the option of each entry, and makes remarks about unknown entries. As in oslo, a current name overrides a
+/// deprecated name of the same file, whichever comes first.
 fn settle(
     entries: Vec<ini::IniAssignment>,
     remarks: &mut Vec<Problem>,

@@ -1,7 +1,7 @@
 //! Reads the files of `[compute] provider_config_location`, which Nova documents as `provider.yaml`.
 //!
-//! The schema is Nova's. In a file of version 1.0 an unknown key is an error. A file of a later 1.N may have keys of that
-//! version: they are passed over, and the log says so. Sizes and aliases are bounded, so that no file can fill the
+//! The schema is Nova's. In a file of version 1.0 an unknown key is an error. A file of a later 1.N may have keys of
+//! that version. They are passed over, and the log says so. Sizes and aliases are bounded, so that no file can fill the
 //! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +54,7 @@ fn paths(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let unreadable = |error: std::io::Error| format!("{} cannot be read: {error}", folder.display());
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        // Nova's package keeps its folder from other users. Nobody has named this folder for Chronova.
+        // The folder of Nova's package may be closed to Chronova's user. The operator has not named this folder.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && folder == Path::new(DEFAULT_FOLDER) => {
             return Ok(Vec::new());
         }
@@ -294,8 +294,8 @@ fn inventory(class: &str, form: Value) -> Result<Inventory, String> {
     Ok(Inventory { class: class.to_owned(), total, reserved, min_unit, max_unit, step_size, allocation_ratio })
 }
 
-/// A provider may be named once. The report of a host finds a provider that one entry names by its UUID and another by
-/// its name.
+/// No two entries may have the same name or the same UUID. Two entries may still mean one provider, one by its UUID and
+/// one by its name. The report of a host finds that.
 fn refuse_duplicates(configs: &ProviderConfigs) -> Result<(), String> {
     let mut seen: BTreeMap<&ProviderIdentification, &str> = BTreeMap::new();
     for entry in &configs.entries {

@@ -4,8 +4,8 @@
 //! `section.*` means a whole section (clients of other services, drivers of other hypervisors, message queues). A
 //! file that sets them is a normal `nova.conf`, so the remark is a note.
 //!
-//! `section.option = VALUE: reason` is an option whose other values choose something that Chronova does not do. If a
-//! file sets `VALUE`, Nova's default, the remark is a note. For any other value the remark is a warning. Both give the
+//! In a line `section.option = VALUE: reason`, `VALUE` is Nova's default. Other values choose something that Chronova
+//! does not do. If a file sets `VALUE`, the remark is a note. For any other value it is a warning. Both give the
 //! reason. `unset` means no value, and `any` means that no value of the option makes a difference.
 
 use super::ini::IniAssignment;

@@ -50,7 +50,7 @@ impl fmt::Debug for NovaDatabaseAddress {
 /// Why an address cannot be used, without the address.
 pub type BadAddress = &'static str;
 
-/// Options of drivers that change nothing that is read.
+/// Options of drivers. They do not change what is read.
 const WITHOUT_EFFECT: &[&str] = &[
     "charset",
     "use_unicode",
@@ -79,7 +79,7 @@ impl NovaDatabaseAddress {
             Some("postgresql" | "postgres") => NovaEngine::Postgres,
             _ => return Err("only mysql:// and postgresql:// can be read"),
         };
-        // As in SQLAlchemy: a password may have any sign but `@`, also `/` and `?`.
+        // As in SQLAlchemy, a password may have any character but `@`.
         let (account, rest) = match rest.split_once('@') {
             Some((account, rest)) if !account.split(':').next().unwrap_or_default().contains('/') => {
                 (Some(account), rest)
@@ -161,9 +161,9 @@ pub(crate) fn encoded(text: &str) -> String {
     text.bytes().map(each).collect()
 }
 
-/// Fills a template of `cell_mappings` with the parts of `[database] connection`, as Nova does: `{scheme}`,
-/// `{username}`, `{password}`, `{hostname}`, `{port}`, `{path}`, `{query}`, `{fragment}`, and `{username1}` and the
-/// like for the first of several hosts.
+/// Fills a template of `cell_mappings` with the parts of `[database] connection`, as Nova does. The parts are
+/// `{scheme}`, `{username}`, `{password}`, `{hostname}`, `{port}`, `{path}`, `{query}` and `{fragment}`. `{username1}`
+/// and the like are for the first of several hosts.
 ///
 /// # Errors
 /// There is no address to fill the template with, or the template has an unknown name or a single brace.

@@ -16,8 +16,8 @@ pub struct NovaConnections {
     pub cell: Option<String>,
     /// `[placement_database] connection`
     pub placement: Option<String>,
-    /// `[database] connection_parameters`: Nova appends them to the address of each cell. The other two addresses have
-    /// those of their sections already.
+    /// `[database] connection_parameters`: Nova appends them to the address of each cell. `api` and `placement` already
+    /// have the parameters of their sections.
     pub cell_parameters: Option<String>,
 }
 

@@ -1,11 +1,11 @@
 //! The tables of Nova and Placement that an adoption reads.
 
-/// A table that an adoption reads. Every supported release has it, so a database without it is refused: an account that
-/// may not read a table does not see it, and the table would count as empty.
+/// A table that an adoption reads. Every supported release has it. A database without it is refused: an account does
+/// not see a table that it may not read, and the table would count as empty.
 #[derive(Debug, Clone, Copy)]
 pub struct NovaTableUse {
     pub name: &'static str,
-    /// The columns without which the database is one of another release.
+    /// The columns that every supported release has.
     pub needed: &'static [&'static str],
     /// The columns that Nova's services write every few seconds. The log has none of them, so a change of them does not
     /// matter.

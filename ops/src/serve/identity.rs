@@ -143,7 +143,7 @@ pub(super) async fn begin(config: &Config, leadership: &Leadership, opened: &Ope
 }
 
 /// Creates the administrator. The file is written before the event, so that no password is lost. After a crash in
-/// between, the next start creates both again. If no option names the password, it generates a new one.
+/// between, the next start creates both again. If no option names the password, this function generates one.
 async fn first_start(config: &Config, leadership: &Leadership, service: &IdentityService, base: &str) -> Result<()> {
     let password = match &config.chronova.admin_password_file {
         Some(file) => Password::new(read_password(file)?),

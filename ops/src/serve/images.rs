@@ -20,7 +20,7 @@ use serde_json::json;
 use super::identity::OpenedIdentity;
 use crate::config::Config;
 
-/// How long one answer may take, and how long bytes may pause, if the configuration does not say.
+/// If the configuration does not say: how long one answer may take, and how long a transfer may pause.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The image service of this cloud.

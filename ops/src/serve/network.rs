@@ -22,7 +22,7 @@ use super::identity::OpenedIdentity;
 use crate::config::Config;
 use crate::config::account::{AccountProblem, HasAccount as _};
 
-/// How long one answer of Neutron may take if the configuration does not say. Neutron binds a port within its answer.
+/// How long one answer of Neutron may take if the configuration does not say. Neutron binds a port before it answers.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The network service of this cloud.
@@ -100,7 +100,7 @@ fn neutron(
         retries: section.http_retries,
         tls: section.account().trust().map_err(|problem| anyhow::anyhow!(problem.message))?,
     };
-    // A Keystone that does not answer must not close the circuit to Neutron.
+    // Keystone has its own client here, so that its failures do not count as Neutron's.
     let keystone = ServiceClient::new(CallOptions { name: "keystone_neutron", ..calls.clone() })?;
     let own = KeystoneSession::new(account, Arc::clone(&keystone), clock);
     let vouching = match identity {

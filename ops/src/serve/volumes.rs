@@ -25,7 +25,7 @@ use super::identity::OpenedIdentity;
 use crate::config::Config;
 use crate::config::account::{AccountProblem, HasAccount as _};
 
-/// How long one answer may take if the configuration does not say. Cinder connects a volume within its answer.
+/// How long one answer may take if the configuration does not say. Cinder connects a volume before it answers.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The volume service of this cloud.

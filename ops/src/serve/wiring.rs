@@ -99,7 +99,7 @@ impl ControlPlane {
 
     /// Begins to lead, on read models that follow the log already.
     pub(super) async fn lead(&mut self, config: &Config, cluster: &ClusterMembership) -> Result<()> {
-        // Nobody else appends now, so the log ends at its head.
+        // Nobody else appends now, so this position stays the end of the log.
         let end = self.member.log.head();
         while !self.member.views.wait_for(end, FOLDS).await {
             tracing::info!(position = %self.member.views.position(), %end, "folding the rest of the log before leading");

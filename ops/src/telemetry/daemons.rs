@@ -239,7 +239,7 @@ fn journal(line: &DaemonLine<'_>) -> Vec<u8> {
             .chars()
             .map(|sign| if sign.is_ascii_alphanumeric() { sign.to_ascii_uppercase() } else { '_' })
             .collect();
-        // The journal keeps names that begin otherwise for itself.
+        // The journal reserves all other names.
         if upper.starts_with(|sign: char| sign.is_ascii_uppercase()) {
             put(&upper, value);
         }

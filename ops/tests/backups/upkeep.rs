@@ -11,7 +11,7 @@ use super::{
     images_are_whole, restored, run, servers,
 };
 
-/// One damaged image, and a damaged manifest of an older backup, cost nothing else.
+/// If an image and the manifest of an older backup are damaged, everything else is restored.
 #[test]
 fn a_damaged_image_does_not_stop_a_restore() {
     let mut cloud = Cloud::new(FLEET);

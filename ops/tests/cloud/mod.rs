@@ -116,7 +116,7 @@ impl Cloud {
         let status = Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap();
         assert!(status.success());
         let status = process.wait().unwrap();
-        assert!(status.success(), "a graceful end: {status}\n{}", self.log());
+        assert!(status.success(), "the end must be graceful: {status}\n{}", self.log());
     }
 
     pub fn wait(&mut self, what: &str, met: impl FnMut(&mut Self) -> bool) {

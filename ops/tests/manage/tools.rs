@@ -122,7 +122,7 @@ fn options_stand_anywhere_and_later_files_win() {
     assert!(logged.contains("the sub-command failed"), "{logged}");
     let (code, _, err) = site.run("nova-manage", &["cell_v2", "list_cells", "--config-dir", "/nowhere"]);
     assert_eq!(code, 255, "{err}");
-    // Switches have their counterparts, and the last one counts.
+    // Each switch has a counterpart. The last of the two decides.
     let switches = "-d --nodebug --use-syslog --nouse-syslog --use-journal --nouse-journal --use-json --nouse-json \
                     --watch-log-file --nowatch-log-file --post-mortem --nopost-mortem --syslog-log-facility LOG_LOCAL3";
     site.manage(&format!("cell_v2 list_cells {switches}"), 0);

@@ -164,7 +164,7 @@ pub fn samples() -> Vec<ThingEvent> {
 }
 ";
         assert_eq!(text, expected);
-        assert!(with_line(&text, "thing", "WornOut").is_err(), "it is there already");
+        assert!(with_line(&text, "thing", "WornOut").is_err(), "an existing event must be refused");
         assert!(with_payload(&text, "WornOut").is_err());
         assert!(with_line(FILE, "other", "WornOut").is_err());
     }

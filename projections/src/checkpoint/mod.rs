@@ -61,7 +61,7 @@ pub enum CheckpointError {
 /// How many checkpoints are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// The number of newest checkpoints, however close together they are.
+    /// The number of the newest checkpoints. They are kept even if they are close together.
     pub newest: usize,
     /// The largest number of older checkpoints, which are evenly spread over the log.
     pub history: usize,

@@ -158,7 +158,7 @@ mod tests {
         let line = HostInventory::of(&Inventory { step_size: 2, min_unit: 2, ..inventory(8) }, 4);
         // The capacity is (8 - 1) x 2 = 14, and 4 are used.
         assert!(line.admits(8, 0) && line.admits(8, 2));
-        assert!(!line.admits(8, 4), "pending counts");
+        assert!(!line.admits(8, 4), "the pending amount must count");
         assert!(!line.admits(3, 0) && !line.admits(0, 0) && !line.admits(10, 0));
     }
 }

@@ -67,7 +67,7 @@ fn indexes_follow_the_ledger_and_the_hosts() {
     assert_eq!((slots(fleet.enabled()), slots(fleet.answering())), (vec![0, 2, 3], vec![0, 1, 3]));
     fleet.apply_ledger(&claimed(9, 1, 6));
     fleet.apply_ledger(&claimed(9, 1, 5));
-    assert_eq!(fleet.line("VCPU", 0).unwrap().free(), 3, "a second claim does not replace the consumer's first");
+    assert_eq!(fleet.line("VCPU", 0).unwrap().free(), 3, "a second claim must replace the consumer's first");
     assert_eq!(fleet.column("VCPU").unwrap().roomiest(4).collect::<Vec<_>>(), [3, 2, 1]);
     fleet.apply_ledger(&Released { consumer: ConsumerId::new(Uuid::from_u128(9).to_string()) }.into());
     assert_eq!(fleet.line("VCPU", 0).unwrap().free(), 8);
@@ -171,7 +171,7 @@ fn only_builds_count_as_failed_builds() {
     let placed = Placed { process, host: host_id(1), hostname, attempt: 1, availability_zone };
     fleet.apply_instance(instance, &placed.into());
     fleet.apply_instance(instance, &instance::Unshelved { process, root: None }.into());
-    assert_eq!(fleet.row(0).failed_builds, 1, "an unshelve counts as a successful build");
+    assert_eq!(fleet.row(0).failed_builds, 1, "an unshelve must not count as a successful build");
     fleet.apply_instance(instance, &instance::BuildSucceeded { process }.into());
     assert_eq!(fleet.row(0).failed_builds, 0);
 }
@@ -186,14 +186,14 @@ fn provider_trees_and_sharing_providers_are_noticed() {
     assert!(!fleet.is_flat());
     for traits in [vec![SHARES.to_owned()], vec![]] {
         fleet.apply_ledger(&TraitsReplaced { provider: child, traits }.into());
-        assert!(!fleet.is_flat(), "a child that stopped sharing is no longer counted as a child");
+        assert!(!fleet.is_flat(), "a child that stopped sharing must still count as a child");
     }
     fleet.apply_ledger(&chronova_events::ledger::ProviderDeleted { provider: child }.into());
     assert!(fleet.is_flat());
     let share = TraitsReplaced { provider: ProviderId(host_id(1).0), traits: vec![SHARES.to_owned()] };
     fleet.apply_ledger(&share.into());
     assert!(!fleet.is_flat());
-    assert_eq!(slots(fleet.hosts()), [0], "a provider without a host is listed as a host");
+    assert_eq!(slots(fleet.hosts()), [0], "a provider without a host must not be listed");
 }
 
 #[test]

@@ -144,7 +144,7 @@ async fn simultaneous_queries_for_one_moment_share_one_state() {
     let (first, second, other) = tokio::join!(ask(9), ask(9), ask(5));
     assert!(Arc::ptr_eq(&first.unwrap(), &second.unwrap()), "the state was built twice");
     assert_eq!(other.unwrap().position(), Position(5));
-    assert!(history.turn_of(position(9)).try_lock().is_ok(), "a turn is kept");
+    assert!(history.turn_of(position(9)).try_lock().is_ok(), "the turn must be released");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 //! anchored in one tree. The rules are Placement's (API reference, "Allocation candidates", and the documents on
 //! provider trees and granular requests).
 //!
-//! First the search intersects sets of the index ([`plan`]), which leaves the trees that may serve every group. Then it
+//! First the search intersects sets of the index ([`plan`]). This leaves the trees that may serve every group. Then it
 //! searches one tree after the other ([`combine`]) until it has the requested number of candidates. So a request with
 //! few possible providers, or with a small limit, costs little in any cloud.
 //!

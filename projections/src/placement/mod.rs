@@ -127,8 +127,8 @@ impl Projection for Placement {
     }
 
     /// Version 1 had no server groups, version 2 no NUMA cells, version 3 no PCI devices, and version 4 no additions of
-    /// `provider.yaml`. In this view they matter only to proposals: the ledger's `decide` has the last word and does not
-    /// read the view.
+    /// `provider.yaml`. The view needs these parts only for proposals. The ledger's `decide` has the last word and does
+    /// not read the view.
     fn older(version: u32, bytes: &[u8]) -> Option<Self> {
         let ledger = match version {
             1 => {

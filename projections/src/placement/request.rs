@@ -22,7 +22,7 @@ impl TraitFilter {
     }
 }
 
-/// The aggregates of which a provider must be a member (one of each set), and those of which it must not be.
+/// The aggregates that a provider must be in (one of each set), and those that it must not be in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AggregateFilter {
     pub member_of: Vec<BTreeSet<Uuid>>,

@@ -248,7 +248,7 @@ def pause_leader(leader, _):
         time.sleep(length)
         cluster("resume", leader, check=False)
         return
-    # The kernel kills the stopped process. A later start of the member may be stopped by nobody.
+    # Nothing resumes the stopped process, because the kernel kills it.
     until("another process leads", lambda: another_leads(before))
 
 
@@ -257,7 +257,7 @@ def cut(*words):
         before = holder()
         cluster("cut", *[word.replace("LEADER", leader).replace("PEERS", ",".join(m for m in MEMBERS if m != leader)) for word in words])
         if "PEERS" in words:
-            # The leader still leads: the others cannot serve until it is healed.
+            # The leader still leads. The others cannot serve until the cut is healed.
             time.sleep(DICE.choice([1, 6]))
         else:
             until("another process leads", lambda: another_leads(before))

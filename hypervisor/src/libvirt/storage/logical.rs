@@ -52,7 +52,7 @@ fn larger(volume: &str) -> String {
     format!("{volume}{LARGER}")
 }
 
-/// The volume whose existence tells that the larger volume is the disk.
+/// The mark: while this volume exists, the larger volume is the disk.
 fn mark(volume: &str) -> String {
     volumes::complete(&larger(volume))
 }
@@ -241,14 +241,14 @@ mod tests {
 
         let disk = StoredDisk { backend: &Logical, pool: pool.clone(), volume: disk, name: DISK.to_owned() };
         assert!(Logical.grow(stopped, &disk, 4 * MIB).is_err());
-        assert_eq!(names(), [DISK.to_owned(), larger(DISK), mark(DISK)], "the growth must stop at the old disk");
+        assert_eq!(names(), [DISK.to_owned(), larger(DISK), mark(DISK)], "the growth must keep the mark");
         assert_eq!(sizes(&found(site).unwrap().unwrap()), (4 * MIB, 4 * MIB), "the disk is not the complete copy");
         assert_eq!(names(), [DISK]);
 
         pool::delete(&found(site).unwrap().unwrap()).unwrap();
         own(&pool, DISK, 4 * MIB);
         own(&pool, &larger(DISK), 4 * MIB);
-        assert!(found(stopped).is_err(), "the lookup must stop at the copy");
+        assert!(found(stopped).is_err(), "the lookup must fail, because it cannot clear the copy");
         assert_eq!(sizes(&found(site).unwrap().unwrap()), (4 * MIB, ALLOCATED), "a cleared copy replaced the disk");
         assert_eq!(names(), [DISK]);
 

@@ -223,7 +223,7 @@ pub(super) fn shared_pool(connect: &Connect, options: &LibvirtOptions) -> Driver
     chosen(options).shared(HostStorage { connect, options })
 }
 
-/// Whether the disk at this path is ours and is only on this host, or on hosts that share its directory.
+/// Whether this path is in a directory of our disks on this host. Other hosts may share the directory.
 pub(super) fn is_local(options: &LibvirtOptions, path: &str) -> bool {
     let mut places = BACKENDS.iter().filter_map(|backend| backend.directory(options));
     places.any(|place| path.strip_prefix(&place).is_some_and(|rest| rest.starts_with('/')))
@@ -342,7 +342,7 @@ impl<'a> HostStorage<'a> {
         )
     }
 
-    /// Creates a disk for content that will overwrite it, or for a copy of another disk by the emulator.
+    /// Replaces the disk by an empty one. Its content follows: a transfer, or the emulator's copy of another disk.
     pub(super) fn provide_empty(self, disk: &str, capacity: u64, raw: bool) -> DriverResult<StoredDisk> {
         self.remove(disk)?;
         let chosen = chosen(self.options);
@@ -462,7 +462,7 @@ mod tests {
     fn disks_of_an_earlier_type_are_found_in_a_configured_group() {
         let mut options = options(ImagesType::Qcow2);
         assert!(backend_of(ImagesType::Lvm).is_set_up(&options));
-        assert!(!backend_of(ImagesType::Rbd).is_set_up(&options), "no option names a Ceph cluster");
+        assert!(!backend_of(ImagesType::Rbd).is_set_up(&options), "rbd needs an option that names a Ceph cluster");
         options.images.volume_group = None;
         assert!(!backend_of(ImagesType::Lvm).is_set_up(&options));
     }

@@ -165,7 +165,7 @@ async fn answered(traffic: &mut ChaosTraffic) -> bool {
 /// ended.
 async fn finish_waiting_work(world: &ChaosWorld, life: &Life, dice: &mut Dice) -> bool {
     let mut rests = false;
-    // A revert or a reboot can fail, so it may take several rounds.
+    // A revert or a reboot can fail, so there are several rounds.
     for _ in 0..3 {
         let mut asked = 0;
         let alive: Vec<(InstanceId, Instance)> =

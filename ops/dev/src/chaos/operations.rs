@@ -105,7 +105,7 @@ impl ChaosOperation {
     }
 }
 
-/// Operations on a server that may be invalid in its present state.
+/// Operations on a server. In its present state some of them may be invalid.
 pub(super) const ANY: &[(u64, ChaosOperation)] = &[
     (4, D::Delete),
     (1, D::ForceDelete),
@@ -263,8 +263,7 @@ pub(super) fn request(
     Some(action(target.id, body, dice))
 }
 
-/// The requests for the operations that are no action of the server alone. Most of them name a volume, a port, a
-/// network or a migration.
+/// The requests that are not actions of a server. Most of them name a volume, a port, a network or a migration.
 fn request_of_part(operation: ChaosOperation, target: &OperationTarget<'_>, dice: &mut Dice) -> Option<ChaosRequest> {
     let OperationTarget { id, server, life, networks } = *target;
     let attached =

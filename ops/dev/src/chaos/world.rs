@@ -159,7 +159,7 @@ fn has_shared_volumes(seed: u64) -> bool {
     seed % 4 < 2
 }
 
-/// The default options, except for those with which a run would never reach some states or some kinds of work.
+/// The default options, with changes that let a run reach more states and more kinds of work.
 fn options(seed: u64) -> RuntimeOptions {
     RuntimeOptions {
         servers: ServerOptions {

@@ -82,8 +82,8 @@ impl LoadedCloud {
         process::memory(self.pid())
     }
 
-    /// Starts the program. Returns the time until it answered a request of a user who has a token. The first start ends
-    /// when it has issued a token.
+    /// Starts the program. Returns the time until it answered a request with a token. The first start has no token yet,
+    /// and ends when the program issues one.
     pub(crate) fn start(&mut self) -> Result<Duration> {
         let program = server_program()?;
         let said = File::create(self.folder.path().join("said"))?;

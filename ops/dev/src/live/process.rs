@@ -22,8 +22,7 @@ pub(crate) fn memory(pid: u32) -> ProcessMemory {
     ProcessMemory { rss: kib(&status, "VmRSS:"), pss: kib(&rollup, "Pss:"), peak: kib(&status, "VmHWM:") }
 }
 
-/// CPU time of all threads of the process so far. The kernel counts hundredths of a second, so a run must be long
-/// enough.
+/// CPU time of all threads of the process so far. The kernel counts hundredths of a second.
 pub(crate) fn cpu(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     Duration::from_millis(10 * ticks(&stat))

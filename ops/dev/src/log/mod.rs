@@ -1,8 +1,8 @@
 //! `chronova-dev log`: measures durable appends, and how fast a log is read, folded and restarted from.
 //!
-//! Each append figure has two references from the same run, measured in turns. One is plain SQLite with the same
-//! table and bytes, and as many events in a transaction as there are writers. The other writes and syncs the bytes
-//! alone.
+//! Each append figure has two references from the same run, measured in turns. The first is plain SQLite with the same
+//! table and bytes. Each of its transactions has as many events as there are writers. The second only writes and syncs
+//! the bytes.
 
 mod append;
 mod replay;

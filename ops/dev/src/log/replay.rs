@@ -138,7 +138,7 @@ type CheckpointAt = (Position, Arc<Checkpoints>);
 struct ReplayCheckpoints {
     /// The checkpoint for questions about the past, at half of the log.
     past: CheckpointAt,
-    /// The newest checkpoint after a kill in the worst case, in which the checkpoint is furthest behind the head.
+    /// The newest checkpoint that a kill leaves in the worst case: as far behind the head as possible.
     behind: CheckpointAt,
     /// The checkpoint that a graceful shutdown writes, at the head of the log.
     head: CheckpointAt,
@@ -227,7 +227,7 @@ async fn as_of(path: &Path, checkpoints: &Arc<Checkpoints>, past: Position, even
     Ok((load, run))
 }
 
-/// One run of `operations` operations, of which only the total time is known.
+/// One run of `operations` operations. Only their total time is known.
 fn as_one(meter: Meter, operations: u64, began: Instant) -> Run {
     Run { operations, ..meter.stop(vec![began.elapsed()]) }
 }

@@ -1,5 +1,5 @@
-//! Checks that each database has all tables, that every cell is given, with each server that Nova maps to it, and that
-//! Nova schedules no server at the moment.
+//! Checks that each database has all tables, that every cell is given, and that each cell has the servers that Nova
+//! maps to it. Also checks that Nova schedules no server at the moment.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(super) fn check(adoption: &mut Adoption<'_>) {
     let cells: Vec<_> = adoption.cells().map(|(name, cell)| (name, cell, CELL_TABLES)).collect();
     for (name, database, tables) in databases.into_iter().chain(cells) {
         adoption.report.see(AdoptedThing::Cell, &name, "");
-        // A table that the account of a dump may not read is missing in the dump.
+        // A dump lacks the tables that its account may not read.
         for table in tables.iter().filter(|table| database.table(table.name).is_none()) {
             let reason = format!("the database has no table {}", table.name);
             adoption.report.obstacle(AdoptedThing::Cell, &name, reason, "give the dump of this database, all tables");
@@ -31,8 +31,8 @@ pub(super) fn check(adoption: &mut Adoption<'_>) {
 /// The name of the list of cells in the report.
 const MAPPED: &str = "cell_mappings";
 
-/// Refuses a list of databases that lacks a cell. A cell without servers would not be missed otherwise, but its hosts
-/// would be.
+/// Refuses a list of databases that lacks a cell. Otherwise nothing would show that a cell without servers is missing,
+/// and its hosts would be lost.
 fn all_given(adoption: &mut Adoption<'_>) {
     let mapped = live_rows(adoption.api(), MAPPED).filter(|row| row.text("uuid") != Some(CELL0)).count();
     let given = adoption.databases.cells.len();

@@ -152,8 +152,8 @@ pub async fn run(
     Ok(Exit::Yes)
 }
 
-/// The first position recorded at or after `time`. Clocks may go back: all earlier positions are older than `time`, but
-/// later positions may be older, too.
+/// The first position recorded at or after `time`. All positions before it are older than `time`. Later positions may
+/// be older, too, because clocks may go back.
 async fn first_at(store: &dyn EventStore, time: Timestamp) -> Result<u64, CommandFailure> {
     let since = Criteria { since: Some(time), ..Criteria::default() };
     let mut at = Position::START;

@@ -147,7 +147,7 @@ impl AuditArgs {
     }
 }
 
-/// An empty listing may be due to a misspelt filter: refuses names and ids that no event of the log has.
+/// Refuses names and ids that no event of the log has. With a misspelt filter, the listing would just be empty.
 async fn expect_known(args: &AuditArgs, criteria: &Criteria, store: &dyn EventStore) -> Result<(), CommandFailure> {
     let none = Criteria::default;
     let mut all: Vec<(String, Criteria)> = Vec::new();

@@ -9,9 +9,8 @@
 //! | `secrets/` | the secrets of the embedded key manager |
 //!
 //! Everything else is rebuilt from the log (`views/`, `views.keys`, `log.db.seals`, `log.db.witness`,
-//! `log.db.tree`), belongs to a
-//! running process (`log.db.lock`, `log.db-wal`), is a copy of the log (`archive/`), identifies the file of the log
-//! (`log.db.home`), or simulates hosts (`sim/`).
+//! `log.db.tree`), belongs to a running process (`log.db.lock`, `log.db-wal`), is a copy of the log (`archive/`),
+//! identifies the file of the log (`log.db.home`), or simulates hosts (`sim/`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -99,8 +98,8 @@ impl CopiedFiles {
     /// Whether the copies have every file that belongs to the log at `head`.
     ///
     /// The server writes a file before it records the event that names the file, and removes it after it records the
-    /// event that ends its use. So a file of the log at `head` can be missing only if the log has such an end after
-    /// `head`. `log` must be opened after the files were copied, so that it has these ends.
+    /// event that ends its use. So if a file of the log at `head` is missing, an event after `head` ends the use of the
+    /// file. `log` must be opened after the files were copied, so that it has this event.
     pub(super) async fn are_complete(&self, head: Position, log: &dyn EventStore) -> Result<bool, CommandFailure> {
         let mut at = head;
         loop {

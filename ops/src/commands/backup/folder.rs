@@ -116,7 +116,8 @@ impl BackupReader {
     }
 }
 
-/// The outcome of an attempt to lock the file or folder at `path`. `does`: the other command's work.
+/// The result of an attempt to lock the file or folder at `path`, with an error for the operator. `does`: what the
+/// other command does.
 pub(super) fn taken(attempt: Result<(), TryLockError>, path: &Path, does: &str) -> Result<(), CommandFailure> {
     match attempt {
         Ok(()) => Ok(()),

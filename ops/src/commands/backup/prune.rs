@@ -3,10 +3,10 @@
 //! The log in the folder stays whole: every backup needs it from its first event on. Pruning frees the files that only
 //! removed backups need: images, secrets.
 //!
-//! Each manifest describes the segments of the log that its backup added. The oldest backup that is kept takes over the
-//! descriptions of the removed ones, so that `verify` still knows the hash of every file. Its new manifest is written
-//! first, then the others are removed, then the files. A command that is ended in between leaves every kept backup
-//! whole. The next prune removes the rest.
+//! Each manifest describes the segments of the log that its backup added. The oldest kept backup takes over the
+//! descriptions of the removed backups, so that `verify` still knows the hash of every file. Its new manifest is
+//! written first, then the others are removed, then the files. A command that is ended in between leaves every kept
+//! backup whole. The next prune removes the rest.
 
 use std::io::Write;
 use std::path::Path;

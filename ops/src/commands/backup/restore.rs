@@ -3,9 +3,9 @@
 //! A file in the directory marks the restore as unfinished until its end. `chronova serve` refuses such a directory,
 //! and the same command begins the restore again. The directory is locked meanwhile, so that two restores cannot mix.
 //!
-//! A damaged image or secret does not stop a restore, and neither does a damaged manifest if another backup is whole.
-//! The rest is restored, and the command reports the damage. A damaged log stops the restore. So do damaged keys of the
-//! personal fields, unless the operator gives them up: another copy of the backup may have them.
+//! A damaged image or secret does not stop a restore. A damaged manifest does not stop it if another backup is whole.
+//! The rest is restored, and the command reports the damage. A damaged log stops the restore. Damaged keys of the
+//! personal fields stop it, because another copy of the backup may have the keys. An option restores without the keys.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read as _, Write};
@@ -120,7 +120,7 @@ fn take_keys(folder: &BackupFolder, data: &DataDir, backups: &[BackupManifest]) 
     })
 }
 
-/// Whether a file of the backup is damaged or missing. Another failure, such as a full disk, says nothing about it.
+/// Whether the failure shows that a file of the backup is damaged or missing. A full disk, for example, does not.
 fn is_damage(failure: &CommandFailure) -> bool {
     match failure {
         CommandFailure::Usage(_) => true,
@@ -130,7 +130,7 @@ fn is_damage(failure: &CommandFailure) -> bool {
 }
 
 /// The newest keys. They have all older ones, except those that an erasure has destroyed since. If the newest manifest
-/// is damaged, the folder still has its keys, whose name is their hash.
+/// is damaged, the folder still has its keys. The name of their file is their hash.
 fn keys(folder: &BackupFolder, backups: &[BackupManifest]) -> Result<Option<StoredFile>, CommandFailure> {
     let Some(named) = backups.iter().rev().find_map(|backup| backup.keys.clone()) else { return Ok(None) };
     if folder.keys().join(&named.sha256).exists() {
@@ -294,8 +294,8 @@ fn copy(source: &Path, target: &Path) -> Result<String, CommandFailure> {
     Ok(hexadecimal(&hash.finalize()))
 }
 
-/// Opens the log once for writing, which checks it and seals its pages, and begins its new generation: the hosts refuse
-/// the restored log beside the original. Removes the mark.
+/// Opens the log once for writing: this checks the log and seals its pages. Begins a new generation of the log, so that
+/// the hosts refuse the restored log beside the original. Removes the mark.
 async fn finish(data: &DataDir, now: Timestamp) -> Result<(), CommandFailure> {
     let log = data.log();
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(log, &SqliteOptions::default())).await;

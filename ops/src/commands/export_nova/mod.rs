@@ -1,8 +1,8 @@
 //! `chronova export nova`: the way back to Nova after the first change.
 //!
 //! The command compares the log at the end of the adoption with the log now. It writes the differences as SQL for
-//! Nova's and Placement's databases, which still have the rows of the adoption. A change that the SQL cannot express is
-//! listed, and nothing is written then, unless the operator accepts that with `--partial`.
+//! Nova's and Placement's databases, which still have the rows of the adoption. It lists each change that the SQL
+//! cannot express. If there is such a change, the command writes files only with `--partial`.
 //!
 //! The statements name rows by UUIDs, because the log does not have the numbers of rows. Each statement changes nothing
 //! in a cell without the server, so the same file is for every cell.
@@ -46,7 +46,7 @@ struct NovaExport {
     /// The number of servers and consumers whose changes are written.
     written: usize,
     lacks: Vec<String>,
-    /// The servers, and the migrations of servers, whose changes are not written. Neither are their allocations.
+    /// Servers and migrations that the SQL leaves out. Their allocations are left out, too.
     unwritten: BTreeSet<ConsumerId>,
     /// The hosts of the adoption. Nova has no others.
     hosts: BTreeSet<HostId>,
@@ -61,7 +61,8 @@ impl NovaExport {
     }
 }
 
-/// Events that follow from changes of servers and consumers, which are exported, or that Nova computes by itself.
+/// Events that need no SQL of their own. They follow from exported changes of servers and consumers, or Nova computes
+/// their effect itself.
 const FOLLOWING: [&str; 13] = [
     // Records of access change nothing.
     "access.",

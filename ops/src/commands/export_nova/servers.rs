@@ -84,7 +84,7 @@ fn changes(old: &Alive, new: &Alive, hosts: &BTreeSet<HostId>) -> Result<(), Str
         ("its injected files", old.files == new.files),
         ("something else", *new == written(old, new)),
     ];
-    // "Something else" is true of each named part, too.
+    // A change of a named part is also a change of "something else". The message names only the part.
     let mut lacks: Vec<&str> = parts.into_iter().filter(|(_, same)| !same).map(|(part, _)| part).collect();
     if lacks.len() > 1 {
         lacks.pop();
@@ -92,7 +92,7 @@ fn changes(old: &Alive, new: &Alive, hosts: &BTreeSet<HostId>) -> Result<(), Str
     if lacks.is_empty() { Ok(()) } else { Err(format!("the SQL cannot express a change of {}", lacks.join(", "))) }
 }
 
-/// The server with all changes that are written, and with those that Nova does not have.
+/// The old server with all changes that the SQL expresses, and with changes of fields that Nova does not have.
 fn written(old: &Alive, new: &Alive) -> Alive {
     let mut request = old.request.clone();
     request.name.clone_from(&new.request.name);
@@ -262,8 +262,8 @@ fn kept_flavor(flavor: &FlavorSnapshot) -> Value {
     json!({"cur": flavor_object(flavor), "old": null, "new": null})
 }
 
-/// The flavor in `request_specs`, by which Nova's scheduler finds a host for the next move. The number of the flavor's
-/// row is the one of Nova's own flavor, if there still is one.
+/// The flavor in `request_specs`, by which Nova's scheduler finds a host for the next move. The row number is that of
+/// Nova's own flavor, if that flavor still exists.
 fn specified_flavor(uuid: &str, flavor: &FlavorSnapshot) -> String {
     let (object, id) = (quoted(&flavor_object(flavor).to_string()), quoted(flavor.id.as_str()));
     let number = format!("COALESCE((SELECT id FROM flavors WHERE flavorid = {id}), 0)");
@@ -274,8 +274,8 @@ fn specified_flavor(uuid: &str, flavor: &FlavorSnapshot) -> String {
     )
 }
 
-/// A flavor as Nova serializes it. The log does not have the number of the flavor's row, and Nova reads the other fields
-/// alone.
+/// A flavor as Nova serializes it. The number of the flavor's row is 0: the log does not have it, and Nova does not
+/// read it.
 fn flavor_object(flavor: &FlavorSnapshot) -> Value {
     let specs: Map<String, Value> =
         flavor.extra_specs.iter().map(|(key, value)| (key.clone(), Value::String(value.clone()))).collect();

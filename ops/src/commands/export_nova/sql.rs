@@ -5,7 +5,7 @@ use chronova_events::envelope::Timestamp;
 /// The statements of one file. They are one transaction.
 #[derive(Debug, Default)]
 pub(super) struct SqlFile {
-    /// Each of them fails if the database lacks something that a statement needs.
+    /// Statements that fail if the database lacks something that the other statements need.
     checks: Vec<String>,
     statements: Vec<String>,
 }

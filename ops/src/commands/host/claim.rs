@@ -18,7 +18,7 @@ use super::check::ask;
 use crate::config::Config;
 use crate::config::event_store::EventStoreAddress;
 
-/// Claims the hosts at `uris`; all hosts of the fleet if there are none.
+/// Claims the hosts at `uris`. Without any, claims all hosts of the fleet.
 pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let place = LogPlace::of(config).map_err(CommandFailure::Usage)?;
@@ -59,7 +59,8 @@ pub(super) fn run(uris: &[String], config: &Config, out: &mut dyn Write) -> Resu
     Ok(exit)
 }
 
-/// The URIs of the configuration file and of the hosts that were added while a server ran, without the removed ones.
+/// The URIs of the configuration file, and those of hosts that were added while a server ran. Removed hosts are left
+/// out.
 async fn fleet(place: &LogPlace, configured: &[String]) -> Result<Vec<String>, CommandFailure> {
     let changes: FleetChanges = folded(&*place.read().await?, &FleetRoot::stream(&FleetId)).await?;
     let all = configured.iter().chain(changes.added.iter().filter(|uri| !configured.contains(uri)));

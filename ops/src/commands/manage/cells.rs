@@ -294,8 +294,8 @@ fn list_hosts(cell: Option<&str>, cloud: &RunningCloud<'_>, out: &mut dyn Write)
     Ok(0)
 }
 
-/// The order of the checks is Nova's. Deployment tools repeat the addresses in every run, so an address is accepted,
-/// with a message that it is not kept.
+/// The order of the checks is Nova's. Deployment tools repeat the addresses in every run. So an address is accepted,
+/// and a message says that it is not kept.
 fn update_cell(args: &ChangedCellArgs, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
     let cell = &args.cell_uuid;
     if !is_known(cell) {

@@ -17,8 +17,8 @@ pub(super) fn parse(text: &str) -> Result<NaiveDateTime, String> {
     found.ok_or_else(|| format!("Unknown string format: {text}: write YYYY-MM-DD or \"YYYY-MM-DD HH:mm:ss\""))
 }
 
-/// `Thu 26 Nov 2026 03:12:07 PM UTC`, `Thu Nov 26 15:12:07 UTC 2026`: the words of `date`, whose order its locale
-/// decides.
+/// Reads the output of `date`: `Thu 26 Nov 2026 03:12:07 PM UTC`, `Thu Nov 26 15:12:07 UTC 2026`. The order of its
+/// words depends on the locale.
 fn of_date_command(text: &str) -> Option<NaiveDateTime> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let time = words.iter().position(|word| word.contains(':'))?;

@@ -367,8 +367,8 @@ fn tell_host(
 }
 
 impl UnmirroredHosts {
-    /// Prints every reason; the last printed one decides the exit code. Nova ends at the first failed update, and tells
-    /// no other reason. This cloud has tried all hosts by now, so only the exit code is Nova's.
+    /// Prints every reason; the last printed one decides the exit code. Nova ends at the first failed update, and
+    /// prints only that reason. Chronova has tried all hosts by now.
     fn tell(&self, out: &mut dyn Write) -> Result<ManageExit, CommandFailure> {
         let mut code = 0;
         if !self.unknown.is_empty() {

@@ -123,7 +123,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Folds one recorded event into the alternative history, or the event that replaces it there.
+    /// Folds one recorded event into the alternative history. Another event may replace it there.
     async fn live_through(&mut self, recorded: &Arc<Recorded>) -> Result<(), CommandFailure> {
         let event = payload(recorded)?;
         let again = self.other_fleet || recorded.recorded_at >= self.since;

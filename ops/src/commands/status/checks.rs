@@ -101,8 +101,8 @@ fn unset_machine_types(answer: Result<Result<Value, RefusedRequest>, CommandFail
     }
 }
 
-/// Long work sends the user's token to other services. Once that token has expired, such work fails, unless Chronova
-/// sends a token of its own service account with it.
+/// Long work sends the user's token to other services. Once that token has expired, such work fails. It does not fail
+/// if Chronova also sends a token of its own service account.
 fn service_token(config: &Config) -> CheckResult {
     let keystone = config.keystone_authtoken.auth_url.is_some() && config.api.auth_strategy != "noauth2";
     match keystone && !config.service_user.send_service_user_token {

@@ -67,7 +67,7 @@ fn a_file_of_provider_configs_is_read_as_nova_documents_it() {
         step_size: 1,
         allocation_ratio: 1.0,
     };
-    assert_eq!(*slot, defaults, "omitted values are Placement's defaults");
+    assert_eq!(*slot, defaults, "omitted values must be Placement's defaults");
     assert_eq!(node.traits, BTreeSet::from(["CUSTOM_FAST".into(), "CUSTOM_QUIET".into()]));
     assert_eq!(all.identification, ProviderIdentification::ComputeNode);
     assert_eq!(read(Path::new("/nonexistent/provider_config")).unwrap(), ProviderFiles::default());

@@ -42,7 +42,7 @@ fn a_neutron_needs_a_keystone_and_a_whole_account() {
 #[test]
 fn an_account_of_keystone_is_complete_or_stops_the_start() {
     let whole = problems_in(&[ACCOUNT]);
-    assert_eq!(whole.len(), 4, "a note on Keystone, Glance and Cinder each, and a warning about Cinder: {whole:?}");
+    assert_eq!(whole.len(), 4, "expected three notes and a warning about Cinder: {whole:?}");
     let note = "0.conf:2: note: [keystone_authtoken] auth_url: Keystone at http://c:5000 is";
     assert!(whole.iter().any(|told| told.starts_with(note)), "{whole:?}");
     for (lacking, named) in [

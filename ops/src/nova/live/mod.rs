@@ -48,7 +48,7 @@ type RowSink<'a> = dyn FnMut(TextRow) -> Result<(), String> + Send + 'a;
 /// A connection to one database.
 #[async_trait]
 trait LiveLink: Send {
-    /// Begins a read-only transaction that sees the database as of now. Ends the one before.
+    /// Begins a read-only transaction that sees the database as of now. Ends the previous transaction.
     async fn begin(&mut self) -> Result<(), String>;
     /// Runs a statement, and gives each row to `take`.
     async fn each(&mut self, sql: &str, take: &mut RowSink<'_>) -> Result<(), String>;
@@ -278,7 +278,8 @@ impl LiveDatabase {
 struct RowComparison<'a> {
     table: &'static str,
     before: &'a NovaTable,
-    /// The positions of the primary key, of the columns that find a row again, and of those that matter.
+    /// Positions of columns: those of the primary key, those by which a row is found again, and those whose changes
+    /// matter.
     primary: Vec<usize>,
     key: Vec<usize>,
     matter: Vec<usize>,
@@ -373,7 +374,7 @@ mod tests {
     fn equal_rows_without_a_primary_key_are_counted() {
         let twice = ["1 h1 5", "1 h1 5"];
         assert!(changes(&[], &twice, &twice).is_empty());
-        assert!(changes(&[], &twice, &["1 h1 6", "1 h1 7"]).is_empty(), "a heartbeat does not matter");
+        assert!(changes(&[], &twice, &["1 h1 6", "1 h1 7"]).is_empty(), "a heartbeat must not matter");
         assert_eq!(changes(&[], &twice, &["1 h1 5"]), ["services a row was removed"]);
         assert_eq!(changes(&[], &twice, &["1 h1 5", "1 h1 5", "1 h1 5"]), ["services a row was added"]);
     }

@@ -32,8 +32,8 @@ pub(crate) fn check(file: &Text) -> Vec<Finding> {
     findings
 }
 
-/// The crate that a line of a manifest makes a dependency: `x = { ... }`, `x.workspace = true`, `[dependencies.x]`, or
-/// `y = { package = "x" }`. Also gives the keys of other lines, which are no crates of ours.
+/// The dependency that a line of a manifest names: `x = { ... }`, `x.workspace = true`, `[dependencies.x]`, or `y = {
+/// package = "x" }`. Other lines give their key, which is no crate of ours.
 fn dependency(line: &str) -> Option<String> {
     let line = line.trim();
     let name = |text: &str| text.trim().trim_matches(['"', '\'']).replace('-', "_");

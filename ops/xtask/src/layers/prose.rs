@@ -1,4 +1,4 @@
-//! Finds sentences that a reader must read twice, by their first word or by a phrase.
+//! Finds sentences that must be read twice. The rule recognises them by their first word or by a phrase.
 //!
 //! `prose.txt` lists their number in each top-level folder, `COUNT FOLDER`. The list may only shrink: fewer sentences
 //! than listed are a finding, too.

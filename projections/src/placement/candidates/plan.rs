@@ -44,7 +44,7 @@ pub(super) enum Serves {
 pub(super) struct SplitGroup {
     /// Class (its index in [`SearchPlan::classes`]), amount, and the providers with enough capacity.
     pub(super) classes: Vec<(usize, u64, Slots)>,
-    /// For each set of traits of which one is required: the providers that have one.
+    /// The group requires one trait of each set. For each set: the providers that have at least one of its traits.
     pub(super) required: Vec<Slots>,
     /// The members of the requested aggregates.
     members: Option<Slots>,

@@ -21,7 +21,7 @@ impl KnownDifference {
     }
 }
 
-/// The written list. docs/from-nova.md has the same one.
+/// The list of known differences. docs/from-nova.md has the same list.
 pub fn known_differences() -> Vec<KnownDifference> {
     let lines = include_str!("differences.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines

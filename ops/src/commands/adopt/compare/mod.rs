@@ -1,5 +1,5 @@
-//! `chronova adopt --dry-run --compare URL`: asks the running Nova, and the APIs on the log that the adoption would
-//! write, and prints how the answers differ.
+//! `chronova adopt --dry-run --compare URL`: sends the same requests to the running Nova and to APIs on the log that
+//! the adoption would write. Prints how the answers differ.
 //!
 //! The log is written into a temporary folder. Its APIs answer inside this process: they have no listener, lead nothing
 //! and connect to no host. The comparison only reads, on both sides.
@@ -140,7 +140,7 @@ impl NovaComparison {
         Ok(Some(theirs))
     }
 
-    /// The answers of both sides. `None` if one side gives none, which is noted.
+    /// The answers of both sides. If one side gives none, notes this and returns `None`.
     async fn both(&mut self, request: &ComparedRequest) -> Result<Option<(Value, Value)>, CommandFailure> {
         let ComparedRequest { service, name, path, version } = request;
         let (their_status, theirs) = self.nova.get(*service, path, version)?;

@@ -14,7 +14,7 @@ use crate::nova::address::encoded;
 pub(super) struct ComparedList {
     /// The name of the list in the answer.
     pub(super) key: &'static str,
-    /// The path in an entry to the value of `marker`. `None`: the list takes an `offset`.
+    /// Where an entry has the value of `marker`. `None`: the list takes an `offset`.
     pub(super) marker: Option<&'static str>,
 }
 
@@ -86,7 +86,7 @@ fn is_links(key: &str) -> bool {
 }
 
 impl NovaComparison {
-    /// Compares a list with all of its pages. Returns Nova's list, if there is one.
+    /// Compares all pages of a list. Returns Nova's list, if there is one.
     pub(super) async fn ask_list(
         &mut self,
         request: ComparedRequest,
@@ -145,7 +145,7 @@ mod tests {
         let mut flavors = ListedEntries::new(ComparedList { key: "flavors", marker: Some("/id") });
         assert!(flavors.append(&mut json!({"flavors": [{"id": "a"}, {"id": "b/c"}]})));
         assert_eq!(flavors.next("/flavors?x=1").as_deref(), Some("/flavors?x=1&marker=b%2Fc"));
-        assert!(!flavors.append(&mut json!({"flavors": [{"id": "b/c"}]})), "the marker is ignored");
+        assert!(!flavors.append(&mut json!({"flavors": [{"id": "b/c"}]})), "the list must end here");
         let mut groups = ListedEntries::new(ComparedList { key: "server_groups", marker: None });
         assert!(groups.append(&mut json!({"server_groups": [{"id": 1}, {"id": 2}]})));
         assert_eq!(groups.next("/g").as_deref(), Some("/g?offset=2"));

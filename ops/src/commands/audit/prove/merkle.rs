@@ -1,7 +1,8 @@
-//! Merkle trees in the form of RFC 9162 (and RFC 6962), section 2.1: SHA-256, a leaf after the byte 0, a node after 1.
+//! Merkle trees in the form of RFC 9162 (and RFC 6962), section 2.1: SHA-256, with the byte 0 before a leaf and the
+//! byte 1 before a node.
 //!
-//! The functions that make proofs follow the RFC's recursive definitions, and ask for the roots of parts of the tree, so
-//! that the tree need not be in memory. The functions that verify follow the RFC's algorithms, which need the proof
+//! The functions that make proofs follow the RFC's recursive definitions. They ask for the roots of parts of the tree,
+//! so that the tree need not be in memory. The functions that verify follow the RFC's algorithms, which need the proof
 //! alone.
 
 use std::fmt;
@@ -81,7 +82,7 @@ impl FromStr for TreeHead {
 
 /// Roots of the parts of a tree: `MTH(D[from:to])` of the RFC. `None`: this part is not known.
 pub trait TreeParts {
-    /// A root that is known without asking for the part's halves. Every leaf that a proof needs is.
+    /// A root that is known without the roots of the part's halves. The leaves that a proof needs must be known.
     fn known(&self, from: u64, to: u64) -> Option<MerkleHash>;
 
     fn root(&self, from: u64, to: u64) -> Option<MerkleHash> {
@@ -235,7 +236,7 @@ mod tests {
         TreeHead { size, root: mth(&of.0[..usize::try_from(size).unwrap()]) }
     }
 
-    /// Each proof with one bit of one hash flipped, and with a hash left out or added.
+    /// Copies of a proof: each has a flipped bit, lacks a hash, or has one more hash.
     fn damaged(path: &[MerkleHash]) -> Vec<Vec<MerkleHash>> {
         let mut all = Vec::new();
         for at in 0..path.len() {
@@ -280,7 +281,7 @@ mod tests {
             assert_eq!(leaves.root(0, size), Some(head.root), "{size}");
             for index in 0..size {
                 let path = inclusion(&leaves, index, 0, size).unwrap();
-                assert!(path.len() <= 7, "not logarithmic");
+                assert!(path.len() <= 7, "the path must be logarithmic");
                 let leaf = leaves.known(index, index + 1).unwrap();
                 assert!(includes(&head, index, leaf, &path), "{index} of {size}");
                 for wrong in damaged(&path) {

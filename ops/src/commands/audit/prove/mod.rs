@@ -1,9 +1,9 @@
 //! `chronova audit prove`: proofs of logarithmic size that single events are in the log, and that a log continues an
 //! earlier one.
 //!
-//! [`merkle`] has the tree of RFC 9162, [`tree`] makes it from the log. A proof is one line of JSON. Its verifier needs
-//! the proof and a tree head that it trusts, `docs/verify_proof.py` and nothing else. A proof shows the events that it
-//! is about, and of all other events only hashes.
+//! [`merkle`] has the tree of RFC 9162, [`tree`] makes it from the log. A proof is one line of JSON. A verifier needs
+//! the proof, a tree head that it trusts, and `docs/verify_proof.py`. A proof shows its own events. It has only hashes
+//! of all other events.
 
 pub mod merkle;
 pub mod tree;

@@ -1,8 +1,8 @@
 //! The Merkle tree over the log. Leaf `n` is the chain's hash of the event at position `n + 1`.
 //!
 //! A file beside the log has the root of each part of [`PART`] events, so that a proof reads a few parts of the log
-//! instead of all of it. The file is a cache: anybody may remove it, and a file that is damaged or of another log is
-//! made again. Every event that is read is checked against the chain.
+//! instead of all of it. The file is a cache: anybody may remove it. Chronova makes the file again if it is missing,
+//! damaged or of another log. Every event that is read is checked against the chain.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -24,7 +24,7 @@ const PAGE: usize = 1_024;
 /// The bytes of a part in the file: the chain at its end, its root, and a hash of both and of the part before.
 const ENTRY: usize = 96;
 
-/// A tree of the size that [`LogTree::of`] was asked for, as far as it is loaded.
+/// A tree of a given size, as far as it is loaded.
 #[derive(Debug)]
 pub struct LogTree {
     size: u64,
@@ -93,7 +93,7 @@ impl LogTree {
         Ok(tree)
     }
 
-    /// Loads the leaves around leaf `index`, which a proof about it needs.
+    /// Loads the leaves that a proof about leaf `index` needs.
     pub async fn load(&mut self, store: &dyn EventStore, index: u64) -> Result<(), CommandFailure> {
         let number = index / PART;
         if self.loaded.contains_key(&number) {
@@ -113,7 +113,7 @@ impl LogTree {
         Ok(())
     }
 
-    /// The head of the tree over the first `size` events, of which leaf `size - 1` is loaded.
+    /// The head of the tree over the first `size` events. Leaf `size - 1` must be loaded.
     pub fn head(&self, size: u64) -> Result<TreeHead, CommandFailure> {
         let root = self.root(0, size).ok_or_else(not_loaded)?;
         Ok(TreeHead { size, root })
@@ -180,7 +180,7 @@ fn read(cache: &Path) -> Vec<CachedPart> {
     parts
 }
 
-/// Replaces the file as a whole. It has the log's mode, because hashes reveal nothing but need not be public.
+/// Replaces the file as a whole. The file gets the log's mode, because hashes need not be public.
 fn write(cache: &Path, parts: &[CachedPart]) -> std::io::Result<()> {
     let folder = cache.parent().map_or_else(PathBuf::new, Path::to_path_buf);
     let mut file = tempfile::Builder::new().prefix(".log.db.tree.").tempfile_in(folder)?;
