@@ -56,7 +56,7 @@ fn secure_boot_needs_uefi_and_a_board_that_protects_it() {
     says(&[("os:secure_boot", "required")], &[uefi, ("hw_machine_type", "pc")], "hw_machine_type = q35");
     says(&[("os:secure_boot", "optional")], &[uefi], "required or disabled");
     says(&[], &[uefi, ("os_secure_boot", "perhaps")], "perhaps");
-    // A flavor may forbid the secure boot that an image requires.
+    // If a flavor forbids the secure boot that an image requires, the request is refused.
     says(&[("os:secure_boot", "disabled")], &[uefi, ("os_secure_boot", "required")], "both have to be the same");
 }
 

@@ -1,7 +1,7 @@
 //! The operations of an API: queries, and a narrow way to send commands.
 //!
-//! The command gateway and the drivers are private here. The web layer requires a permit for [`Operations`], so a
-//! handler without a permit cannot send a command.
+//! The command gateway and the drivers are private here. In the web layer, a handler needs a permit to send a command.
+//! Two operations need none: a guest's report of a password, and [`Operations::mirror_placement`].
 
 mod ask_server;
 pub mod change_fleet;
@@ -43,7 +43,7 @@ use crate::reconcile::interfaces as interface_watch;
 pub use queries::Queries;
 pub use server_call::ServerCall;
 
-/// The operations of an API. Only the leader of a cluster has them, because they can send commands.
+/// The operations of an API. Only those of a cluster's leader can send commands: a follower's gateway refuses them.
 pub struct Operations {
     pub(crate) queries: Arc<Queries>,
     pub(crate) gateway: Arc<CommandGateway>,

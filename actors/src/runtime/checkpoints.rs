@@ -114,8 +114,8 @@ impl KeptCheckpoints {
         self.renew(&names, TOLD_DIFFERENCES).await;
     }
 
-    /// Folds the events that the read models do not have yet, and writes a checkpoint unless the newest one is at that
-    /// position.
+    /// Folds the events that the read models do not have yet, and writes a checkpoint unless the newest one already has
+    /// all events.
     pub(super) async fn write_last(&self) {
         match runner::catch_up(&*self.log, &self.views).await {
             Ok(position) if position == self.keeper.kept().position => {}

@@ -21,7 +21,7 @@ use crate::pci::assign::FreePci;
 use crate::topology::fit::{CellDevices, fit_beside};
 use crate::topology::{GuestNumaTopology, usage};
 
-/// The read models that a decision reads.
+/// The read models and the pending claims that a decision reads.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerViews<'a> {
     pub fleet: &'a FleetView,
@@ -195,7 +195,7 @@ impl<'a> HostState<'a> {
     /// The PCI devices that the guest would get, if its NUMA nodes are on these cells.
     ///
     /// # Errors
-    /// The reason why there are not enough.
+    /// The reason why it cannot get them.
     pub fn passed(&self, fitted: &[FittedNumaCell]) -> Result<Vec<HeldPciDevice>, String> {
         let requests = self.context.devices.as_ref().map_err(Clone::clone)?;
         if requests.is_empty() {
@@ -269,7 +269,7 @@ impl<'a> HostState<'a> {
     }
 }
 
-/// The number as `f64`, which may lose digits. It is only compared and shown.
+/// The number as `f64`, which may lose digits. Results are only compared and shown.
 #[allow(clippy::cast_precision_loss)]
 pub fn number(value: u64) -> f64 {
     value as f64

@@ -452,7 +452,7 @@ async fn binds_ahead(service: &dyn NetworkService, stage: &dyn NetworkStage) -> 
         stays().await?;
     }
     let plugged = service.realise_at(&nics, there).await?;
-    promise!(plugged.nics.len() == nics.len(), "the destination has no plug for each port: {plugged:?}");
+    promise!(plugged.nics.len() == nics.len(), "the destination does not have one plug for each port: {plugged:?}");
     for _ in 0..2 {
         service.unbind_destination(id, project, there, meta()).await?;
         stays().await?;

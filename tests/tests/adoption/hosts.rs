@@ -1,5 +1,5 @@
-//! The hosts of an adopted cloud answer. The control plane recognizes their guests, does not change them, and can
-//! operate on them.
+//! The hosts of an adopted cloud answer. The control plane recognizes their guests, does not change them by itself, and
+//! can operate on them at a user's request.
 
 use std::sync::Arc;
 

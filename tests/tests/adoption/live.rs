@@ -28,7 +28,7 @@ fn told(event: &Recorded) -> String {
     format!("{stream} {revision:?} {kind} {recorded_at} {caused:?} {:?}", event.event().unwrap())
 }
 
-/// All events of a log, in the order of their streams: servers are converted in parallel, so positions vary.
+/// All events of a log, in the order of their streams: streams are written in parallel, so positions vary.
 async fn events(log: &dyn EventStore) -> Vec<String> {
     let all = log.read_all(Position::START, usize::MAX).await.unwrap();
     let mut told: Vec<String> = all.iter().map(|event| told(event)).collect();
@@ -178,7 +178,7 @@ async fn bad_sources_are_refused(mariadb: &Mariadb, args: &AdoptArgs, parent: &P
         "{reason}"
     );
     mariadb.sql("ALTER TABLE placement.consumers RENAME COLUMN owner_id TO user_id");
-    // The server ends every connection of Nova between the two steps.
+    // MariaDB ends every connection of the account `nova` between the two steps.
     let mut reading = AdoptionReading::open(args).await.unwrap();
     reading.begin().await.unwrap();
     mariadb.sql("KILL USER nova");
@@ -224,7 +224,7 @@ async fn a_running_nova_is_adopted_as_from_its_dumps() {
     bad_sources_are_refused(&mariadb, &args, parent.path()).await;
 }
 
-/// The statements that create the recorded tables in PostgreSQL: whole numbers where rows have an `id`, text elsewhere.
+/// The statements that create the recorded tables in PostgreSQL. Columns `id` have whole numbers, all others have text.
 pub(super) fn as_postgres(tables: &TablesInMemory) -> String {
     let mut sql = String::new();
     for (name, table) in &tables.0 {

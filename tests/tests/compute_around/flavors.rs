@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::interfaces::is;
 
-/// An example name for this pattern, and a valid value.
+/// An example name for this extra spec, and a valid value.
 fn example(spec: &Value) -> (String, String) {
     let mut name = spec["name"].as_str().unwrap().to_owned();
     for parameter in spec["parameters"].as_array().unwrap() {

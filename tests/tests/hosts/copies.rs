@@ -79,7 +79,7 @@ async fn claim(world: &World) {
     }
 }
 
-/// A log that is restored now, and takes the hosts of its original.
+/// A log that is restored now. It does not have the hosts of its original until it claims them.
 async fn heir_of(original: &World) -> World {
     let copy = copy_of(original).await;
     begin_generation(&copy, SystemClock.now()).await;
@@ -157,8 +157,8 @@ async fn set_aside(world: &World, server: InstanceId) {
     transfer.receive_disk(server, &disk.kept(), content).await.unwrap();
 }
 
-/// The original reverted a move, restored one server and moved another one after the backup. A restored log neither
-/// confirms nor reclaims, and keeps the disks that the original set aside.
+/// The original reverted a move, restored one server and moved another one after the backup. The restored log neither
+/// confirms the reverted move nor reclaims the restored server, and keeps the disks that the original set aside.
 #[actix_rt::test]
 async fn a_restored_log_repairs_nothing_because_of_what_it_knows_from_before() {
     let original = furnished(&[1, 2, 3, 4]).await;

@@ -65,7 +65,7 @@ async fn a_copy_on_a_failed_host_is_removed_when_the_host_is_back() {
     }
 }
 
-/// The control plane crashes at every point: while the copy is made, abandoned, or removed.
+/// The control plane crashes at every point while the copy is made or abandoned.
 #[actix_rt::test]
 async fn a_copy_on_a_failed_host_is_removed_after_any_crash() {
     for fuse in 1..=14 {

@@ -7,7 +7,7 @@ import { bad, events, reason, sentence } from '../lib/events.js';
 import { Badge, Trouble, duration, millis, time } from '../lib/ui.js';
 import { Name, Who } from '../lib/who.js';
 
-/** Events by the request or cause that they belong to, newest first. */
+/** Events in groups by request or cause: the newest group first, and the oldest event of each group first. */
 export function chapters(all) {
   const groups = new Map();
   for (const event of all) {

@@ -4,7 +4,7 @@
 //! program to install for these few messages. Most fields that the server never reads are left out, because protobuf
 //! skips unknown fields.
 
-/// Declares messages. Plain fields have the protocol's names; a `oneof` has a shorter one.
+/// Declares messages. Plain fields have the protocol's names; some `oneof`s have other names.
 macro_rules! messages {
     ($( $(#[$doc:meta])* $name:ident { $( $(#[$field_meta:meta])* $field:ident : $ty:ty ),* $(,)? } )+) => {$(
         $(#[$doc])*

@@ -38,7 +38,7 @@ const PAGE: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct CopiedFiles {
     copies: BTreeMap<String, StoredFile>,
-    /// The copies of earlier backups.
+    /// The copies of the newest earlier backup.
     known: BTreeMap<String, StoredFile>,
     pub(super) bytes: u64,
 }

@@ -26,7 +26,7 @@ pub enum VolumeAttachmentCommand {
     Refresh {
         instance_uuid: String,
         volume_id: String,
-        /// The connector in JSON. It is checked and not used, because hosts tell their connectors themselves.
+        /// The connector in JSON. It is checked and not used, because Chronova makes the connector of a host itself.
         connector_path: PathBuf,
     },
     /// Show how a host connects to volumes.
@@ -150,7 +150,7 @@ fn write(shown: &Value, as_json: bool, out: &mut dyn Write) -> Result<ManageExit
     Ok(0)
 }
 
-/// A value as Python prints it.
+/// A value as Python prints it; an object or a list as JSON.
 fn words(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),

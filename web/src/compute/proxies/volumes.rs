@@ -228,7 +228,7 @@ async fn wanted_snapshot(ctx: &Ctx) -> Result<NewSnapshot, Fault> {
     })
 }
 
-/// Maps an unknown volume to 400, as Nova does here.
+/// Maps an unknown volume to 400, because the body names the volume.
 fn unknown(error: PortError) -> Fault {
     match reject::volume_service(error) {
         fault if fault.status == 404 => Fault::bad_request(fault.message),

@@ -18,7 +18,7 @@ pub struct ServiceView {
     pub disabled_reason: Option<String>,
     pub up: bool,
     pub forced_down: bool,
-    /// The time of its last heartbeat.
+    /// The time of the host's last heartbeat or last event, whichever is later. For the control plane's services: now.
     pub updated_at: Timestamp,
 }
 

@@ -37,7 +37,7 @@ impl ImageScope {
         }
         let own = project.is_some() && image.attributes.owner.as_ref() == project;
         match image.attributes.visibility {
-            // Community images are listed only on request.
+            // Community images of other projects are listed only on request.
             Visibility::Community => own || matches!(self.visibility.as_str(), "community" | "all"),
             Visibility::Shared => own || is_admin || self.is_offered(image, project),
             Visibility::Public | Visibility::Private => true,

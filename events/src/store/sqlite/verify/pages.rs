@@ -15,7 +15,7 @@ use crate::store::sqlite::schema::connect;
 use crate::store::sqlite::seals::{self, SealsHeader, WalRemains};
 use crate::store::sqlite::{by_stream, wal};
 
-/// The number of failed checks after which a mismatch is reported as damage. A running writer moves pages from the
+/// The largest number of failed checks before a mismatch is reported as damage. A running writer moves pages from the
 /// write-ahead log into the data file and seals them a moment later, so one failed check proves nothing.
 const CHECKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -164,7 +164,7 @@ pub(super) fn locate(path: &Path, data: &DataFile, pages: &[u64], head: Position
         match (&connection, &owners) {
             (Some(connection), Some(owners)) => match owners.get(page) {
                 Some(owner) => on_page(data, connection, &header, (*page, bytes), owner, head),
-                None => of_page(*page, " (of no table: free, or used by SQLite itself)"),
+                None => of_page(*page, " (of no known table: free, or used by SQLite itself)"),
             },
             _ => of_page(*page, ""),
         }
@@ -215,8 +215,9 @@ struct PageOwner {
     leaf: Option<u64>,
 }
 
-/// Finds the owner of each page in one pass over the file. The path of an overflow page is that of its leaf, `+`, and a
-/// number: <https://www.sqlite.org/dbstat.html>. If a damaged page ends the pass, later pages have no owner.
+/// Finds the owner of each page in one pass over the file, and the leaves of overflow pages in a second one. The path
+/// of an overflow page is that of its leaf, `+`, and a number: <https://www.sqlite.org/dbstat.html>. If a damaged page
+/// ends the first pass, later pages have no owner.
 fn owners(connection: &Connection, pages: &[u64]) -> BTreeMap<u64, PageOwner> {
     let mut wanted: BTreeSet<u64> = pages.iter().copied().collect();
     let (mut found, mut leaves) = (BTreeMap::new(), BTreeMap::new());
