@@ -61,7 +61,8 @@ server_pid() {
   runs_as "$pid" chronova && tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF "$DATA" && echo "$pid"
 }
 
-healthy() { curl -fsS -m 5 -o /dev/null "http://$LISTEN/healthz" 2>/dev/null; }
+# With a certificate in its configuration, the server speaks https.
+healthy() { curl -fsS -m 5 -o /dev/null "http://$LISTEN/healthz" 2>/dev/null || curl -fsSk -m 5 -o /dev/null "https://$LISTEN/healthz" 2>/dev/null; }
 
 server_start() {
   local pid

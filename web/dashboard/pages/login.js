@@ -22,6 +22,7 @@ export default function Login() {
   const [error, setError] = useState('');
   const [busy, setBusy] = useState(false);
   const put = (name) => (event) => setForm({ ...form, [name]: event.target ? event.target.value : event });
+  const byPassword = form.method === 'password';
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -33,13 +34,13 @@ export default function Login() {
       session.set(viewer);
     } catch (failure) {
       session.set(null);
-      setError(failure.status === 401 ? 'Wrong user name, password or project.' : failure.message);
+      const wrong = byPassword ? 'Wrong user name, password or project.' : 'Wrong application credential.';
+      setError(failure.status === 401 ? wrong : failure.message);
     } finally {
       setBusy(false);
     }
   };
   const text = (name, label, more = {}) => html`<${Field} label=${label}><input id=${name} name=${name} value=${form[name]} onInput=${put(name)} ...${more} /><//>`;
-  const byPassword = form.method === 'password';
   return html`<main class="login"><form onSubmit=${submit} aria-label="Log in">
     <h1><${Icon} name="brand" />Chronova</h1>
     ${notice && html`<${Notice}>${notice}<//>`}
