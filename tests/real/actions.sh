@@ -18,6 +18,12 @@ beyond() { local now; now=$(tick); [ "${now:-0}" -gt "$1" ]; } # number
 
 DIAGNOSTICS=$(os server show --diagnostics actions-one -f value 2>&1 | tr -d "\n")
 like "the diagnostics show the guest's disks and memory" "$DIAGNOSTICS" "read_bytes.*'maximum': 160"
+FLAT=$(curl -fsS -m 10 -H "X-Auth-Token: $(os token issue -f value -c id)" -H 'OpenStack-API-Version: compute 2.47' "$URL/compute/v2.1/servers/$ONE/diagnostics")
+wanted() {
+  printf '%s\n' memory memory-actual memory-rss vda_{read,read_req,write,write_req,errors}
+  printf 'tap[0-9a-f-]+_%s\n' {rx,tx}{,_packets,_errors,_drop}
+}
+same "before 2.48 the diagnostics have libvirt's names" "$(wanted | while read -r name; do grep -qE "\"$name\": ?-?[0-9]" <<<"$FLAT" || echo "$name"; done)" ""
 expect "a crash dump is requested" os server dump create actions-one
 within 20 "the guest's kernel got the interrupt" said actions-one 'NMI received'
 

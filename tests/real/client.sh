@@ -111,13 +111,19 @@ like "the event of the creation shows its success" "$(os server event show clien
 # ---------------------------------------------------------------------------------------------------- the second server
 
 os port create --network client --fixed-ip ip-address=10.67.1.77 --security-group client client-port >/dev/null
-os server create --wait --flavor client --image client --port client-port --config-drive True client-two >"$WORK/two" 2>&1 \
+os flavor create --vcpus 1 --ram 160 --disk 0 client-zero >/dev/null
+os server create --wait --flavor client-zero --image client --port client-port --config-drive True client-two >"$WORK/two" 2>&1 \
   || bad "a server with an existing port is booted" "$(cat "$WORK/two")"
 TWO=$(get server client-two id)
 SERVERS+=("$TWO")
 like "the second server has the port's address" "$(get server client-two addresses)" '10\.67\.1\.77'
 ready client-two "the second guest is booted"
 like "the second guest has the port's address" "$(console client-two)" 'ip=10\.67\.1\.77 '
+# The flavor of the second server has a root disk of size 0.
+v pool-refresh chronova >/dev/null
+same "with a flavor of disk 0, the guest's disk has the image's size" \
+  "$(v vol-dumpxml "${TWO}_disk" chronova | sed -n "s/.*<capacity unit='bytes'>\(.*\)<.*/\1/p")" \
+  "$(qemu-img info "$CHRONOVA_IMAGE" | sed -n 's/^virtual size: .*(\([0-9]*\) bytes)$/\1/p')"
 expect "both servers are deleted" os server delete --wait client-uno client-two
 same "the server list is empty" "$(os server list -f value -c Name)" ""
 same "the existing port is still there, and unbound" "$(get port client-port device_id)$(get port client-port status)" DOWN
@@ -133,7 +139,7 @@ expect "the network is deleted" os network delete client
 expect "the security group is deleted" os security group delete client
 expect "the key pair is deleted" os keypair delete client
 expect "the image is deleted" os image delete client
-expect "the flavor is deleted" os flavor delete client
+expect "both flavors are deleted" os flavor delete client client-zero
 same "all lists are empty" "$(os network list -f value -c Name; os subnet list -f value -c Name; os image list -f value -c Name
   os flavor list -f value -c Name; os keypair list -f value -c Name)" ""
 verdict

@@ -22,7 +22,7 @@ to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # v
 one() { echo "$NAME-one"; }
 two() { echo "$NAME-two"; }
 
-boot "$(one)" --no-wait --config-drive True --availability-zone nova:h1; ONE=$ID
+boot "$(one)" --no-wait --config-drive True --property role=front --availability-zone nova:h1; ONE=$ID
 boot "$(two)" --config-drive True --availability-zone nova:h2; TWO=$ID
 within 60 "both servers are ACTIVE" at_rest "$(one)" ACTIVE
 expect "the first guest is booted and writes a word on its disk" mark_at h1 "$ONE" first
@@ -59,9 +59,13 @@ keeps_volume h1
 
 # ------------------------------------------------------------------------------------- a cold migration, and its revert
 
+identity() { os server show "$1" -f value -c id -c name -c addresses -c properties | paste -sd ' '; } # server
+IDENTITY=$(identity "$(one)")
+like "the first server has an address and its metadata" "$IDENTITY" "10\.71\..*role.*front"
 expect "a cold migration of the first server is requested" to_host migrate h1 "$(one)"
 within 120 "the first server is in VERIFY_RESIZE again" at_rest "$(one)" VERIFY_RESIZE
 same "the first server is on the named host" "$(place "$(one)")" h1
+same "the migrated server keeps its id, name, addresses and metadata" "$(identity "$(one)")" "$IDENTITY"
 same "the first guest's disk moved to the named host" "$(marker_at h1 "$ONE")" first
 expect "the first guest writes another word" mark_at h1 "$ONE" between
 same "the first guest runs on one host" "$(runs "$ONE")" 1

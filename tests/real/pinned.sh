@@ -13,6 +13,8 @@ PINNED=$NAME-pinned
 ONE=$NAME-one
 os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED" >"$WORK/pinned" 2>&1 || bad "the flavor with a dedicated CPU is made" "$(cat "$WORK/pinned")"
 os flavor create --vcpus 2 --ram 160 --disk 1 --property hw:cpu_policy=dedicated "$PINNED-two" >"$WORK/two" 2>&1 || bad "the flavor with two dedicated CPUs is made" "$(cat "$WORK/two")"
+os flavor create --vcpus 1 --ram 160 --disk 1 --property hw:cpu_policy=dedicated --property hw:emulator_threads_policy=share "$PINNED-share" \
+  >"$WORK/share" 2>&1 || bad "the flavor with shared emulator threads is made" "$(cat "$WORK/share")"
 to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # verb, host, server
 
 # The pinning in libvirt: the host processors of the vCPUs and of the emulator, and the NUMA nodes of the memory.
@@ -66,8 +68,10 @@ is_pinned "after the live migration" "$SECOND" "$ONE_ID"
 same "nothing of the server is left on $FIRST" "$(left_on "$FIRST" "$ONE_ID")" ""
 counts_on "$ONE"
 
-boot "$NAME-next" --no-wait --flavor "$PINNED"
+boot "$NAME-next" --no-wait --flavor "$PINNED-share"
 within 90 "another server gets the old processor" is_at "$NAME-next" "$FIRST"
+same "that guest's CPU has the old processor" "$(pins "$FIRST" "$ID")" "$(processor_of "$FIRST")"
+same "with the policy share, the emulator has the shared processor" "$(emulator "$FIRST" "$ID")" "$((1 - $(processor_of "$FIRST")))"
 os server create --wait --flavor "$PINNED" --image "$NAME" --network "$NAME" "$NAME-full" >"$WORK/full" 2>&1
 same "a third server with a dedicated CPU finds no host" "$(status_of "$NAME-full")" ERROR
 like "the fault of the third server says that dedicated CPUs are missing" "$(get server "$NAME-full" fault)" 'No valid host was found.*dedicated CPUs?'

@@ -231,6 +231,12 @@ async fn server_groups_look_as_their_version_has_them() {
     let soft = json!({"name": "soft", "policies": ["soft-affinity"]});
     assert_eq!(group(&api, USER, "2.14", soft.clone()).await.status, 400);
     assert_eq!(group(&api, USER, "2.15", soft).await.status, 200);
+    let apart = json!({"name": "apart", "policies": ["soft-anti-affinity"]});
+    assert_eq!(group(&api, USER, "2.14", apart.clone()).await.status, 400);
+    let made = group(&api, USER, "2.15", apart).await;
+    assert_eq!((made.status, &made.body["server_group"]["policies"]), (200, &json!(["soft-anti-affinity"])));
+    let path = format!("/os-server-groups/{}", made.body["server_group"]["id"].as_str().unwrap());
+    assert_eq!(api.call("DELETE", &path, "2.15", USER, None).await.status, 204);
     let two = json!({"name": "two", "policies": ["affinity", "anti-affinity"]});
     assert_eq!(group(&api, USER, "2.15", two).await.status, 400);
     let rules =

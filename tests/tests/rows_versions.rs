@@ -125,6 +125,11 @@ async fn new_servers_take_what_their_version_knows() {
     let too_many: Vec<String> = (0..51).map(|n| format!("cert-{n}")).collect();
     let answer = post(&api, "2.63", USER, with("trusted_image_certificates", json!(too_many))).await;
     assert_eq!((answer.status, answer.message().contains("is too long")), (400, true), "{}", answer.message());
+    let many: Vec<String> = (0..51).map(|n| n.to_string()).collect();
+    for bad in [json!(["a,b"]), json!(["a/b"]), json!([""]), json!(["x".repeat(61)]), json!(many)] {
+        let answer = post(&api, "2.52", USER, with("tags", bad.clone())).await;
+        assert_eq!(answer.status, 400, "{bad}: {}", answer.message());
+    }
     // The API returns the accepted tags; a repeated tag counts once.
     let server_request = with("tags", json!(["b", "a", "b"]));
     let id = post(&api, "2.52", USER, server_request).await.body["server"]["id"].as_str().unwrap().to_owned();

@@ -73,7 +73,13 @@ async fn a_volumes_way_through_a_server() {
         Some(body)
     };
     let path = format!("{all}/{one}");
-    assert_eq!(call(&api, "PUT", &path, "2.85", change(json!({"delete_on_termination": false}))).await.0, 202);
+    let kept = || change(json!({"delete_on_termination": false}));
+    let refused = api.call("PUT", &path, "2.84", ADMIN, kept()).await;
+    assert!(refused.status == 400 && refused.message().contains("was unexpected)"), "{}", refused.body);
+    assert_eq!(call(&api, "PUT", &path, "2.85", kept()).await.0, 202);
+    api.life.settled().await;
+    let (_, body, _) = call(&api, "GET", &path, "2.85", None).await;
+    assert_eq!(body["volumeAttachment"]["delete_on_termination"], false, "{body}");
     let (status, _, message) = call(&api, "PUT", &path, "2.85", change(json!({"tag": "other"}))).await;
     assert_eq!((status, message.as_str()), (400, "The tag property is not mutable"));
     let two = volume(&api, Some(&server), 2).await;

@@ -262,7 +262,7 @@ async fn openstacks_tree_has_at_each_version_what_came_with_it() {
     let versions = get("/openstack").await;
     let versions = versions.lines();
     assert_eq!((versions.first(), versions.last(), versions.len()), (Some(&"2012-08-10"), Some(&"latest"), 11));
-    assert!(versions.is_sorted(), "{versions:?}");
+    assert!(versions.is_sorted() && versions.contains(&"2020-10-14"), "{versions:?}");
     for version in &versions {
         let there: Vec<_> = documents.iter().filter(|(_, since, _)| version >= since).collect();
         let listed = get(&format!("/openstack/{version}/")).await;
@@ -507,6 +507,7 @@ async fn metadata_lists_devices_with_their_tags() {
     let tags: Vec<&Value> = now.as_array().unwrap().iter().map(|device| &device["tags"][0]).collect();
     assert_eq!(tags, ["data", "front", "back"]);
     assert_eq!((&now[0]["type"], &now[0]["serial"]), (&json!("disk"), &json!(volume.to_string())));
+    assert_eq!(now[0]["bus"], "pci");
     assert_ne!(now[0]["address"], "none");
     assert_ne!(now[1]["address"], now[2]["address"]);
     assert_eq!(service.call("DELETE", &format!("{path}/{volume}"), "2.49", None).await, 202);

@@ -66,6 +66,25 @@ async fn the_topology_of_a_pinned_server_is_shown_and_its_host_to_administrators
 }
 
 #[actix_rt::test]
+async fn the_policy_decides_who_sees_a_topology_and_its_host() {
+    let shown = async |policy: &str| {
+        let api = Api::start_of(World::new(2).with_dedicated_processors(), policy, None).await;
+        flavor(&api, "pinned", 2, json!({"hw:cpu_policy": "dedicated"})).await;
+        let made = create(&api, "one", "pinned", None).await;
+        let path = format!("/servers/{}/topology", made.body["server"]["id"].as_str().unwrap());
+        let answer = api.call("GET", &path, "2.78", OWNER, None).await;
+        api.stop().await;
+        answer
+    };
+    let open = shown("'compute:server:topology:host:index': 'role:member'").await;
+    assert_eq!((open.status, &open.body["nodes"][0]["host_node"]), (200, &json!(0)), "{}", open.body);
+    assert!(open.body["nodes"][0]["cpu_pinning"]["0"].is_u64(), "{}", open.body);
+    let closed = shown("'compute:server:topology:index': 'role:admin'").await;
+    let words = "Policy doesn't allow compute:server:topology:index to be performed.";
+    assert_eq!((closed.status, closed.message()), (403, words));
+}
+
+#[actix_rt::test]
 async fn two_nodes_of_a_guest_are_two_cells_of_its_host() {
     let world = World::of(chronova_hypervisor::sim::SimUri {
         vcpus: 8,

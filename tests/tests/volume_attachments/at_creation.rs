@@ -424,6 +424,16 @@ async fn a_flavor_without_a_disk_leaves_its_size_to_the_image() {
     let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
     assert!(spec.root.is_none() && spec.volumes.len() == 1);
     api.stop().await;
+
+    // A policy file may let users create such servers.
+    let open = Api::start_with("'os_compute_api:servers:create:zero_disk_flavor': 'role:member'", None).await;
+    open.flavor("0", 512, 0).await;
+    let mut request = Api::wish("zero");
+    request["flavorRef"] = json!("0");
+    let (status, _, message) = call(&open, "POST", "/servers", "2.1", Some(json!({"server": request}))).await;
+    assert_eq!(status, 202, "{message}");
+    open.life.settled().await;
+    open.stop().await;
 }
 
 /// The older syntax, in which the device name marks the root disk: in a request, and in an image's properties.

@@ -352,7 +352,15 @@ fn aggregates_can_be_kept_for_projects_and_traits() {
     cell.options.prefilters =
         PrefilterOptions { enable_isolated_aggregate_filtering: true, ..PrefilterOptions::default() };
     assert_eq!(cell.fitting(&small()), ["h1", "h3"]);
-    assert_eq!(cell.fitting(&specs(&[("trait:HW_CPU_X86_AVX", "required")])), ["h2"]);
+    let (avx, licence) = (("trait:HW_CPU_X86_AVX", "required"), ("trait:CUSTOM_LICENCE", "required"));
+    assert_eq!(cell.fitting(&specs(&[avx])), ["h2"]);
+    // The traits of flavor and image count together, and must include all of the aggregates' traits.
+    cell.aggregate(&[2], &[licence]);
+    cell.traits(2, &["HW_CPU_X86_AVX", "CUSTOM_LICENCE"]);
+    assert!(cell.fitting(&specs(&[avx])).is_empty(), "one of two traits is enough");
+    assert_eq!(cell.fitting(&imaged(&[avx, licence])), ["h2"]);
+    let both = RequestSpec { image: Some(image_with(&[licence]).into()), ..specs(&[avx]) };
+    assert_eq!(cell.fitting(&both), ["h2"]);
 }
 
 #[test]

@@ -169,8 +169,10 @@ fn a_guest_gets_the_virtual_iommu_that_its_board_and_its_hosts_libvirt_have() {
 fn a_host_reports_the_virtual_iommus_that_it_offers() {
     let of = |arch: &str, libvirt| IommuModel::traits(arch, libvirt).join(" ").replace("COMPUTE_VIOMMU_MODEL_", "");
     assert_eq!(of("x86_64", 9_000_000), "INTEL VIRTIO AUTO");
+    assert_eq!(of("x86_64", 8_003_000), "INTEL VIRTIO AUTO");
     assert_eq!(of("x86_64", 8_002_000), "INTEL AUTO");
     assert_eq!(of("aarch64", 8_002_000), "SMMUV3 AUTO");
+    assert_eq!(of("aarch64", 5_005_000), "SMMUV3 AUTO");
     assert_eq!(of("aarch64", 5_004_000), "");
     assert_eq!(of("s390x", 9_000_000), "");
 }

@@ -107,6 +107,11 @@ fn a_wrong_file_of_provider_configs_is_refused_with_file_entry_and_remedy() {
             "HW_CPU_X86_AVX is not a custom trait",
         ),
         (&entry(&format!("{{{named}, traits: {{additional: [CUSTOM_a]}}}}")), "CUSTOM_a is not a custom trait"),
+        // 256 characters, which is one too many.
+        (
+            &entry(&format!("{{{named}, traits: {{additional: [CUSTOM_{}]}}}}", "A".repeat(249))),
+            "AAA is not a custom trait",
+        ),
         (&item("{VCPU: {total: 1}}"), "VCPU: is not a custom resource class"),
         (&item("{CUSTOM_A: {reserved: 1}}"), "CUSTOM_A: missing field `total`"),
         (&item("{CUSTOM_A: {total: 1, size: 1}}"), "unknown field `size`"),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use chronova_actors::notifications::NotificationFormat;
 use chronova_actors::process::options::LiveOptions;
 use chronova_hypervisor::options::CpuMode;
 use chronova_web::auth::Secret;
@@ -138,6 +139,9 @@ fn options_of_consoles_reach_the_driver_and_the_api() {
     assert_eq!(listens("[vnc]\nserver_listen = 0.0.0.0\n").as_deref(), Some("0.0.0.0"));
     assert_eq!(listens("[vnc]\nserver_listen = 0.0.0.0\nenabled = false\n"), None);
     assert!(!targets("[vnc]\nenabled = false\n").compute.consoles.vnc, "no user may be sent to a VNC console");
+    let set = targets("[vnc]\nserver_proxyclient_address = %s.example\nnovncproxy_base_url = https://cloud/vnc.html\n");
+    assert_eq!(set.drivers.libvirt.console_address.as_deref(), Some("%s.example"));
+    assert_eq!(set.compute.consoles.novnc_url, "https://cloud/vnc.html");
 }
 
 #[test]
@@ -152,6 +156,25 @@ fn options_of_cpus_reach_the_driver() {
         (Some(CpuMode::Custom), vec!["IvyBridge".into(), "Nehalem".into()])
     );
     assert_eq!(targets("").drivers.libvirt.cpu_mode, None, "without cpu_mode, the driver must choose");
+}
+
+#[test]
+fn formats_and_topics_of_notifications_reach_their_fields() {
+    let plain = targets("").runtime.notifications;
+    assert_eq!(plain.format, NotificationFormat::Unversioned);
+    assert_eq!(
+        (plain.topics, plain.versioned_topics),
+        (vec!["notifications".into()], vec!["versioned_notifications".into()])
+    );
+    for (word, expected) in [
+        ("unversioned", NotificationFormat::Unversioned),
+        ("versioned", NotificationFormat::Versioned),
+        ("both", NotificationFormat::Both),
+    ] {
+        let topics = "versioned_notifications_topics = one, two";
+        let set = targets(&format!("[notifications]\nnotification_format = {word}\n{topics}\n")).runtime.notifications;
+        assert_eq!((set.format, set.versioned_topics), (expected, vec!["one".into(), "two".into()]));
+    }
 }
 
 #[test]
