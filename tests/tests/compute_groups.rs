@@ -173,6 +173,14 @@ async fn zones_are_where_the_services_are() {
     assert_eq!(zones().await, are(&[("nova", true)]), "a zone without hosts is listed");
     add(&api, north, &h0).await;
     assert_eq!(zones().await, are(&[("north", true), ("nova", true)]));
+    // Metadata alone makes a zone of an aggregate with hosts.
+    let plain = aggregate(&api, "s", None).await;
+    add(&api, plain, &h1).await;
+    assert_eq!(zones().await, are(&[("north", true), ("nova", true)]), "an aggregate without the key is a zone");
+    let named = act(&api, plain, json!({"set_metadata": {"metadata": {"availability_zone": "south"}}})).await;
+    assert_eq!(named.status, 200, "{}", named.body);
+    assert_eq!(zones().await, are(&[("north", true), ("south", true)]));
+    assert_eq!(act(&api, plain, json!({"remove_host": {"host": h1}})).await.status, 200);
     let services = api.get("/os-services?binary=nova-compute", "2.1").await;
     let listed: Vec<_> = services["services"].as_array().unwrap().iter().map(|s| (&s["host"], &s["zone"])).collect();
     assert_eq!(listed, [(&json!(h0), &json!("north")), (&json!(h1), &json!("nova"))]);

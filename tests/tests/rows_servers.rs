@@ -364,6 +364,7 @@ async fn a_servers_address_stays_until_it_is_deleted() {
     let api = Api::start().await;
     let id = api.server(USER, Api::wish("web")).await;
     let before = show(&api, &id).await["addresses"].take();
+    assert!(before["private"][0]["addr"].is_string(), "{before}");
     for body in [
         json!({"reboot": {"type": "SOFT"}}),
         json!({"reboot": {"type": "HARD"}}),
