@@ -274,10 +274,14 @@ enum ConfigCommand {
 /// Runs the command that the arguments name. The program's own name may be that of one of Nova's tools.
 pub fn run() -> ExitCode {
     let name = std::env::args_os().next().unwrap_or_default();
+    let words = || commands::manage::files_last(std::env::args_os());
     match std::path::Path::new(&name).file_name().and_then(std::ffi::OsStr::to_str) {
-        Some("nova-manage") => manage(&commands::manage::NovaManage::parse().args),
-        Some("nova-status") => status(&commands::status::NovaStatus::parse().args),
-        Some("nova-policy") => nova_policy(&commands::nova_policy::NovaPolicy::parse().args),
+        Some("nova-manage") => manage(&commands::manage::NovaManage::parse_from(words()).args),
+        Some("nova-status") => status(&commands::status::NovaStatus::parse_from(words()).args),
+        Some("nova-policy") => nova_policy(&commands::nova_policy::NovaPolicy::parse_from(words()).args),
+        _ if std::env::args_os().nth(1).is_some_and(|word| word == "manage" || word == "status") => {
+            run_command(Cli::parse_from(words()).command)
+        }
         _ => run_command(Cli::parse().command),
     }
 }

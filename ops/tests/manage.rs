@@ -215,6 +215,22 @@ fn lost_allocations_are_healed() {
     site.manage(&format!("{heal} --instance {one}"), 4);
     site.manage(&format!("{heal} --instance {one} --force"), 0);
     assert_eq!(shape(&site.allocations(&one)["allocations"]), shape(&before));
+    // Before 1.8, allocations name neither a project nor a user. Both are filled in.
+    let whole = site.allocations(&one);
+    let owner = |shown: &Value| (shown["project_id"].clone(), shown["user_id"].clone());
+    let old: Vec<Value> = whole["allocations"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(provider, held)| json!({"resource_provider": {"uuid": provider}, "resources": held["resources"]}))
+        .collect();
+    let path = format!("/placement/allocations/{one}");
+    site.client().delete(&path).unwrap().expect(204);
+    site.client().put(&path, &json!({"allocations": old})).unwrap().expect(204);
+    let (project, user) = owner(&site.allocations(&one));
+    assert!(project != whole["project_id"] && user != whole["user_id"], "{project} {user}");
+    site.manage(heal, 0);
+    assert_eq!(owner(&site.allocations(&one)), owner(&whole));
     // If the host has no room, the ledger refuses the allocations.
     site.client().delete(&format!("/placement/allocations/{two}")).unwrap().expect(204);
     let provider = site.client().get(&format!("/compute/v2.1/servers/{two}")).unwrap().body;

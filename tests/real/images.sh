@@ -57,6 +57,7 @@ for disk in disk disk.eph0; do
 done
 expect "a rescue of the second server is requested" os server rescue images-two
 within 90 "the second server is in rescue" is images-two RESCUE
+like "the host has a rescue disk of the second server" "$(v pool-refresh chronova >/dev/null; v vol-list chronova)" "${TWO}_disk.rescue"
 expect "an unrescue of the second server is requested" os server unrescue images-two
 within 90 "the second server is ACTIVE" is images-two ACTIVE
 within 180 "the second guest booted from its enlarged disk" said images-two 'GUEST-READY hostname=images-two.* boots=3 '

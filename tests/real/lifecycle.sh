@@ -89,6 +89,8 @@ same "the second guest still has the volume" "$(read_from "$TWO" vdb)" carried-o
 
 same "the rescued guest runs from a disk of the image" "$(marker "$ONE")" first
 same "the rescued guest has its own disk as the second, with the marker" "$(marker "$ONE" vdb)" own
+like "the rescued guest has its config drive" \
+  "$(inside "$ONE" 'mkdir -p /c; mount -t iso9660 -o ro /dev/sr0 /c && cat /c/openstack/latest/meta_data.json; umount /c')" "$ONE"
 expect "the rescued guest writes another marker on its own disk" mark "$ONE" repaired vdb
 expect "an unrescue of the first server is requested" did server unrescue life-one
 within 90 "the first server is ACTIVE" is life-one ACTIVE

@@ -71,6 +71,7 @@ async fn aggregates_are_made_changed_and_removed() {
     assert_eq!(update(2, json!({"name": " bee "})).await.body["aggregate"]["name"], "bee");
     is(&update(2, json!({"name": "a"})).await, 409, "Aggregate a already exists.");
     assert_eq!(update(2, json!({})).await.status, 400);
+    assert_eq!(update(2, json!({"availability_zone": "x:y"})).await.status, 400);
     is(&update(9, json!({"name": "x"})).await, 404, "Aggregate 9 could not be found.");
     is(
         &update(1, json!({"availability_zone": null})).await,
@@ -83,6 +84,8 @@ async fn aggregates_are_made_changed_and_removed() {
     let set = act(&api, 2, json!({"set_metadata": {"metadata": {"gpu": null}}})).await;
     assert_eq!(set.body["aggregate"]["metadata"], json!({"ssd": "true"}));
     assert!(set.body["aggregate"]["updated_at"].is_string());
+    let long = json!({"set_metadata": {"metadata": {"filter_tenant_id": "p".repeat(256)}}});
+    assert_eq!(act(&api, 2, long).await.status, 400);
 
     assert_eq!(add(&api, 2, &h0).await.body["aggregate"]["hosts"], json!([h0]));
     is(&add(&api, 2, &h0).await, 409, &format!("Aggregate 2 already has host {h0}."));

@@ -229,10 +229,20 @@ async fn hosts_of_old_show_their_resources() {
     let ask = async |method: &str, path: &str, body| api.call(method, path, "2.1", ADMIN, body).await;
     is(&ask("GET", "/os-hosts/nowhere", None).await, 404, "Compute host nowhere could not be found.");
     let unsupported = "The requested functionality is not supported.";
-    is(&ask("GET", &format!("/os-hosts/{name}/reboot"), None).await, 501, unsupported);
-    is(&ask("PUT", &format!("/os-hosts/{name}"), Some(json!({"status": "disable"}))).await, 501, unsupported);
     assert_eq!(ask("PUT", &format!("/os-hosts/{name}"), Some(json!({}))).await.status, 400);
     assert_eq!(api.call("GET", "/os-hosts", "2.43", ADMIN, None).await.status, 404);
+    assert_eq!(api.call("GET", &format!("/os-hosts/{name}"), "2.43", ADMIN, None).await.status, 404);
+    // No host can be switched by this API, and from 2.43 on these requests do not exist.
+    for (method, path, body) in [
+        ("GET", format!("/os-hosts/{name}/reboot"), None),
+        ("GET", format!("/os-hosts/{name}/startup"), None),
+        ("GET", format!("/os-hosts/{name}/shutdown"), None),
+        ("PUT", format!("/os-hosts/{name}"), Some(json!({"status": "disable"}))),
+        ("PUT", format!("/os-hosts/{name}"), Some(json!({"maintenance_mode": "enable"}))),
+    ] {
+        is(&ask(method, &path, body.clone()).await, 501, unsupported);
+        assert_eq!(api.call(method, &path, "2.43", ADMIN, body).await.status, 404, "{method} {path}");
+    }
     api.stop().await;
 }
 

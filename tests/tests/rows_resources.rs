@@ -291,6 +291,10 @@ async fn quotas_and_limits_hold_what_their_version_knows() {
         assert_eq!(put(&api, sets, &format!("2.{last}"), limit.clone()).await.status, 200, "{name}");
         assert_eq!(put(&api, sets, &format!("2.{}", last + 1), limit).await.status, 400, "{name}");
     }
+    // Quotas of other services are not taken here.
+    for name in ["volumes", "gigabytes", "port", "network"] {
+        assert_eq!(put(&api, sets, "2.57", json!({"quota_set": {name: 5}})).await.status, 400, "{name}");
+    }
     // A limit below the usage needs `force`, at every version.
     api.server(USER, Api::wish("one")).await;
     api.server(USER, Api::wish("two")).await;
@@ -502,6 +506,7 @@ async fn usage_adds_up_in_pages() {
     let web = of("web");
     assert_eq!(web["server_usages"].as_array().unwrap().len(), 2);
     let (hours, memory) = (web["total_hours"].as_f64().unwrap(), web["total_memory_mb_usage"].as_f64().unwrap());
+    assert!(hours > 0.0, "the servers have no hours");
     assert!((memory - hours * 512.0).abs() < 1e-6, "not 512 MiB for each hour");
     assert!((web["total_vcpus_usage"].as_f64().unwrap() - hours).abs() < 1e-9, "not one CPU for each hour");
     assert!((web["total_local_gb_usage"].as_f64().unwrap() - hours).abs() < 1e-9, "not one GiB for each hour");

@@ -363,6 +363,12 @@ async fn diagnostics_have_their_two_forms() {
     sorted.sort();
     assert_eq!(sorted, expected);
     assert_eq!(standard["memory_details"], json!({"maximum": 512, "used": 512}));
+    for (number, list) in [("num_cpus", "cpu_details"), ("num_disks", "disk_details"), ("num_nics", "nic_details")] {
+        let count = standard[list].as_array().unwrap().len();
+        assert!(count > 0 && standard[number] == count, "{number}: {standard}");
+    }
+    assert_eq!((&standard["config_drive"], &standard["hypervisor_os"]), (&json!(false), &json!("linux")));
+    assert!(standard["uptime"].as_u64().is_some_and(|seconds| seconds < 3600), "{standard}");
     assert_eq!((&standard["state"], &standard["driver"]), (&json!("running"), &json!("libvirt")));
     let user = "alice:web";
     let own = api.server(user, Api::wish("t")).await;

@@ -310,12 +310,15 @@ async fn a_rescued_server_runs_from_another_disk() {
     let rescued = |api: &Api| api.world.fleet.guests(host)[&server.instance()].rescued;
     let words = format!("Requested rescue image '{NO_IMAGE}' is not supported");
     server.refused(json!({"rescue": {"rescue_image_ref": NO_IMAGE.to_string()}}), 400, &words).await;
-    let answer = server.ask("2.1", json!({"rescue": {"adminPass": "MySecretPass", "rescue_image_ref": IMAGE}})).await;
+    let other = api.image(&[]).await;
+    let answer = server.ask("2.1", json!({"rescue": {"adminPass": "MySecretPass", "rescue_image_ref": other}})).await;
     assert_eq!((answer.status, &answer.body), (200, &json!({"adminPass": "MySecretPass"})));
     api.life.settled().await;
     let shown = server.shown().await;
     assert_eq!((&shown["status"], &shown["OS-EXT-STS:vm_state"]), (&json!("RESCUE"), &json!("rescued")));
     assert!(rescued(&api));
+    let image = || api.life.instance_now(server.instance()).alive().unwrap().rescue.as_ref().unwrap().id;
+    assert_eq!(image(), other);
     let words = format!("Cannot 'rescue' instance {} while it is in vm_state rescued", server.id);
     server.refused(json!({"rescue": null}), 409, &words).await;
     server.done(json!({"unrescue": null})).await;
@@ -334,6 +337,7 @@ async fn a_rescued_server_runs_from_another_disk() {
     let answer = server.ask("2.1", json!({"rescue": null})).await;
     assert_eq!(answer.body["adminPass"].as_str().unwrap().len(), 12);
     api.life.settled().await;
+    assert_eq!(image().to_string(), IMAGE);
     server.done(json!({"unrescue": null})).await;
 
     // A rescue that fails leaves the server running from its own disk.

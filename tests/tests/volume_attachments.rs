@@ -117,7 +117,9 @@ async fn a_server_on_volumes() {
         disk
     };
     let root = disk("image", json!({"uuid": IMAGE, "volume_size": 1, "boot_index": 0, "delete_on_termination": true}));
-    let data = disk("blank", json!({"volume_size": 2, "boot_index": -1, "tag": "data"}));
+    let kind = json!({"volume_type": {"name": "fast"}});
+    assert_eq!(api.ask("POST", "/volume/v3/admin/types", "2.1", ADMIN, Some(kind)).await.status, 200);
+    let data = disk("blank", json!({"volume_size": 2, "boot_index": -1, "tag": "data", "volume_type": "fast"}));
     let request = json!({"name": "on-volumes", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
         "block_device_mapping_v2": [root, data]});
     let server = api.server(OWNER, request).await;
@@ -143,6 +145,9 @@ async fn a_server_on_volumes() {
     let left: Vec<(&Value, &Value)> =
         left["volumes"].as_array().unwrap().iter().map(|volume| (&volume["id"], &volume["status"])).collect();
     assert_eq!(left, [(&volumes[1]["id"], &json!("available"))], "the volume to keep is not the only one left");
+    let path = format!("/volume/v3/p/volumes/{}", volumes[1]["id"].as_str().unwrap());
+    let kept = api.ask("GET", &path, "2.1", OWNER, None).await.body["volume"].take();
+    assert_eq!((&kept["volume_type"], &kept["size"]), (&json!("fast"), &json!(2)));
     api.world.check().await;
     api.stop().await;
 }

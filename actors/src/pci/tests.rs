@@ -268,6 +268,8 @@ fn devices_are_near_the_guest_by_its_policy() {
         // Without NUMA nodes no policy matters.
         ("gpu:2", Some("required"), &[][..], Ok(&["0a:00.0", "0b:00.0"][..])),
         ("gpu:1", Some("required"), &[1], Ok(&["0b:00.0"])),
+        ("gpu:1", Some("required"), &[1, 2], Ok(&["0b:00.0"])),
+        ("gpu:1", Some("required"), &[2], Err("free 0")),
         ("gpu:1", None, &[1], Ok(&["0b:00.0"])),
         ("gpu:2", None, &[1], Err("wants 2 of alias gpu, free 1 near the guest's NUMA nodes")),
         ("gpu:1", None, &[2], Err("free 0")),

@@ -103,3 +103,14 @@ pub(super) fn findings<R: Reconciler>(situation: Situation<'_>) -> BTreeSet<R::F
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_of_zero_is_never_reached() {
+        assert_eq!(moment_before(Timestamp(9_000_000), Duration::from_secs(2)), Some(Timestamp(7_000_000)));
+        assert_eq!(moment_before(Timestamp(9_000_000), Duration::ZERO), None);
+    }
+}

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 
 use chronova_events::ids::{FlavorId, ImageId};
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
-use chronova_events::ledger::{FittedNumaCell, HostNumaCell};
+use chronova_events::ledger::{FittedNumaCell, HostNumaCell, HostPages};
 use chronova_hypervisor::pinning::NumaCell;
 
 use super::fit::{FitLimits, fit};
@@ -343,10 +343,15 @@ fn memory_comes_from_one_cell_in_the_requested_pages() {
     assert!(memory(5000, &[DEDICATED]).unwrap_err().contains("wants 5000 MiB, has 4096 MiB free"));
     assert_eq!(memory(128, &[("hw:mem_page_size", "large")]), Ok(Some(2048)));
     assert!(memory(130, &[("hw:mem_page_size", "large")]).is_err(), "64 pages of 2 MiB are no more than 128 MiB");
+    assert_eq!(memory(128, &[("hw:mem_page_size", "any")]), Ok(Some(2048)));
     assert_eq!(memory(130, &[("hw:mem_page_size", "any")]), Ok(Some(4)));
     assert_eq!(memory(130, &[("hw:mem_page_size", "small")]), Ok(Some(4)));
     assert!(memory(127, &[("hw:mem_page_size", "2MB")]).is_err(), "no whole number of pages");
     assert!(memory(128, &[("hw:mem_page_size", "1GB")]).unwrap_err().contains("none"));
+    let mut giant = host.clone();
+    giant[0].pages.push(HostPages { kib: 1 << 20, total: 2 });
+    let large = ask(&flavor(1, 2048, &[("hw:mem_page_size", "large")]), None).unwrap().unwrap();
+    assert_eq!(on(&giant, &[], &large).map(|fitted| fitted[0].page_kib), Ok(Some(1 << 20)));
 }
 
 #[test]

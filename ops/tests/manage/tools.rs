@@ -116,6 +116,22 @@ fn options_stand_anywhere_and_later_files_win() {
     );
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("postgresql://nova:two@db/nova"), "{out}");
+    // Files may stand before and after the sub-command. All are read, and the last one wins.
+    let (first, last) = (format!("{more}/20.conf"), format!("{more}/10.conf"));
+    let words = ["--config-file", &first, "cell_v2", "list_cells", "--verbose", "--config-file", &last];
+    let (code, out, err) = site.run("nova-manage", &words);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("postgresql://nova:one@db/nova"), "{out}");
+    let (code, out, err) = site.run("nova-manage", &["--config-file", &first, "cell_v2", "list_cells", "--verbose"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("postgresql://nova:two@db/nova"), "the file before the sub-command is not read: {out}");
+    // Short options may be combined.
+    for (words, shown) in
+        [(["-dh", "cell_v2"], "cell_v2"), (["cell_v2", "-dh"], "list_cells"), (["--version", "-d"], "nova-manage ")]
+    {
+        let (code, out, err) = site.run("nova-manage", &words);
+        assert!(code == 0 && out.contains(shown), "{words:?}: {code} {out}{err}");
+    }
     let (code, _, err) = site.run("nova-manage", &["cell_v2", "list_hosts", "--log-file", log]);
     assert_eq!(code, 255, "{err}");
     let logged = std::fs::read_to_string(log).unwrap();

@@ -97,6 +97,33 @@ pub(super) fn is(answer: &Answer, status: u16, words: &str) {
     assert!(answer.status == status && answer.message().contains(words), "{} {}", answer.status, answer.body);
 }
 
+/// A user finds servers by addresses of version 4, and from 2.5 on by those of version 6.
+#[actix_rt::test]
+async fn servers_are_found_by_their_addresses() {
+    let cloud = Cloud::start().await;
+    let four = cloud.server().await;
+    let network =
+        cloud.neutron("POST", "/networks", Some(json!({"network": {"name": "six"}}))).await.body["network"].take();
+    let subnet = json!({"subnet": {"network_id": network["id"], "cidr": "fd00:6::/64", "ip_version": 6}});
+    assert_eq!(cloud.neutron("POST", "/subnets", Some(subnet)).await.status, 201);
+    let request = json!({"name": "six", "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": network["id"]}]});
+    let six = cloud.api.server(USER, request).await;
+    let found = async |version: &str, query: &str| {
+        let answer = cloud.api.call("GET", &format!("/servers?{query}"), version, USER, None).await;
+        let servers = answer.body["servers"].as_array().unwrap().clone();
+        let mut ids: Vec<String> = servers.iter().map(|server| server["id"].as_str().unwrap().to_owned()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let mut both = vec![four.clone(), six.clone()];
+    both.sort_unstable();
+    assert_eq!(found("2.5", "ip6=fd00").await, [six]);
+    assert_eq!(found("2.5", "ip6=10.1.0").await, Vec::<String>::new());
+    assert_eq!(found("2.4", "ip6=fd00").await, both);
+    assert_eq!(found("2.4", "ip=10.1.0").await, [four]);
+    cloud.api.stop().await;
+}
+
 #[actix_rt::test]
 async fn interfaces_come_and_go() {
     let cloud = Cloud::start().await;

@@ -53,7 +53,12 @@ fn resize(flavor: &str) -> Value {
 async fn a_resize_is_confirmed_and_another_reverted() {
     let moved = Moved::server().await;
     let home = moved.shown().await["OS-EXT-SRV-ATTR:host"].clone();
-    moved.done(resize("2"), 202).await;
+    moved.api.world.brakes.hold("stop");
+    assert_eq!(moved.act("2.1", USER, resize("2")).await.0, 202);
+    moved.api.world.brakes.reached("stop").await;
+    assert_eq!(moved.shown().await["status"], "RESIZE");
+    moved.api.world.brakes.release("stop");
+    moved.api.life.settled().await;
     let shown = moved.shown().await;
     assert_eq!((&shown["status"], &shown["OS-EXT-STS:vm_state"]), (&json!("VERIFY_RESIZE"), &json!("resized")));
     assert_eq!(shown["flavor"]["id"], "2");

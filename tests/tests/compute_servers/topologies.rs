@@ -126,6 +126,37 @@ async fn two_nodes_of_a_guest_are_two_cells_of_its_host() {
     api.stop().await;
 }
 
+/// After a live migration, a guest of huge pages has pages of its new host, and none of its old host.
+#[actix_rt::test]
+async fn a_live_migration_counts_huge_pages_on_both_hosts() {
+    // Each host has room for one guest.
+    let world = World::of(chronova_hypervisor::sim::SimUri {
+        vcpus: 8,
+        memory_mib: 8192,
+        disk_gib: 100,
+        huge_pages: 48,
+        ..chronova_hypervisor::sim::SimUri::new(2)
+    });
+    let api = Api::start_of(world, "", None).await;
+    flavor(&api, "huge", 1, json!({"hw:mem_page_size": "large"})).await;
+    let make =
+        async |name: &str| create(&api, name, "huge", None).await.body["server"]["id"].as_str().unwrap().to_owned();
+    let shown = async |id: &str| api.get(&format!("/servers/{id}"), "2.1").await["server"].take();
+    let host = async |id: &str| shown(id).await["OS-EXT-SRV-ATTR:host"].take();
+    let one = make("one").await;
+    let home = host(&one).await;
+    assert_eq!(topology(&api, &one, ADMIN).await["pagesize_kb"], 2048);
+    let live = json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
+    assert_eq!(act(&api, &one, live).await.status, 202);
+    assert_ne!(host(&one).await, home);
+    assert_eq!(topology(&api, &one, ADMIN).await["pagesize_kb"], 2048);
+    let two = make("two").await;
+    assert_eq!(host(&two).await, home, "the pages of the old host are not free");
+    let three = make("three").await;
+    assert_eq!(shown(&three).await["status"], "ERROR", "the pages of the new host are not counted");
+    api.stop().await;
+}
+
 /// As in Nova, the API refuses the request with the reason before it creates anything.
 #[actix_rt::test]
 async fn contradictory_flavor_and_image_are_refused_with_the_request() {

@@ -67,6 +67,13 @@ fn aggregates_restrict_servers_by_their_metadata() {
     assert_eq!(pass(extra, &specs(&[("aggregate_instance_extra_specs:ssd", "true")])), ["h1"]);
     assert_eq!(pass(extra, &specs(&[("ssd", "<or> true <or> yes")])), ["h1"]);
     assert_eq!(pass(extra, &specs(&[("hw:numa_nodes", "1")])), ["h1", "h2", "h3"]);
+    // The filter must be in the list, and it is not in the default list.
+    let on_ssd = specs(&[("aggregate_instance_extra_specs:ssd", "true")]);
+    assert_eq!(cell.fitting(&on_ssd), ["h1", "h2", "h3"]);
+    cell.options.enabled_filters = vec![extra];
+    assert_eq!(cell.fitting(&on_ssd), ["h1"]);
+    cell.options = SchedulerOptions::default();
+    let pass = |filter: &str, request: &RequestSpec| cell.pass(filter, request).0;
     let tenancy = "AggregateMultiTenancyIsolation";
     assert_eq!(pass(tenancy, &small()), ["h3"]);
     assert_eq!(pass(tenancy, &RequestSpec { project: "r".into(), ..small() }), ["h1", "h2", "h3"]);
@@ -76,6 +83,9 @@ fn aggregates_restrict_servers_by_their_metadata() {
     for project in ["s", "t", "u"] {
         assert_eq!(kept(project), ["h3"], "a key with any suffix adds a project");
     }
+    cell.aggregate(&[1], &[("filter_tenant_id", "v")]);
+    let kept = |project: &str| cell.pass(tenancy, &RequestSpec { project: project.into(), ..small() }).0;
+    assert_eq!((kept("v"), kept("q")), (vec!["h1".to_owned()], vec!["h1".into(), "h2".into()]), "all aggregates count");
     let pass = |filter: &str, request: &RequestSpec| cell.pass(filter, request).0;
     assert_eq!(pass("AggregateTypeAffinityFilter", &small()), ["h1", "h3"]);
     let mut large = flavor(1, 512, 1);

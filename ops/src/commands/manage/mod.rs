@@ -26,7 +26,7 @@ use super::CommandFailure;
 use crate::config::Config;
 
 pub(super) use cloud::{RefusedRequest, RunningCloud};
-pub use options::NovaOptions;
+pub use options::{NovaOptions, files_last};
 pub(super) use pretty_table::{Align, PrettyTable};
 
 /// The exit code of a sub-command, from Nova's documentation of it.

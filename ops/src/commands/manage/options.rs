@@ -1,5 +1,6 @@
 //! The options that all of Nova's command line tools take, anywhere in the line.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -127,5 +128,43 @@ impl NovaOptions {
             }
         }
         text
+    }
+}
+
+/// Moves the options that may be repeated to the end of the line. clap forgets an option before a sub-command if the
+/// same option is also given after it.
+pub fn files_last(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let (mut others, mut files) = (Vec::new(), Vec::new());
+    let mut value_follows = false;
+    for word in words {
+        let text = word.to_str().unwrap_or_default();
+        let is_name = text == "--config-file" || text == "--config-dir";
+        let is_whole = text.starts_with("--config-file=") || text.starts_with("--config-dir=");
+        let list = if value_follows || is_name || is_whole { &mut files } else { &mut others };
+        value_follows = is_name && !value_follows;
+        list.push(word);
+    }
+    others.append(&mut files);
+    others
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::Parser as _;
+
+    use super::super::NovaManage;
+    use super::*;
+
+    #[test]
+    fn files_before_and_after_a_sub_command_all_count() {
+        let line = "nova-manage --config-file a cell_v2 --config-dir=d list_cells --config-file b --verbose";
+        let words = files_last(line.split(' ').map(OsString::from));
+        let last = ["--config-file", "a", "--config-dir=d", "--config-file", "b"].map(OsString::from);
+        assert!(words.ends_with(&last), "{words:?}");
+        let options = NovaManage::try_parse_from(words).unwrap().args.options;
+        assert_eq!(options.config_file, [PathBuf::from("a"), PathBuf::from("b")]);
+        assert_eq!(options.config_dir, [PathBuf::from("d")]);
     }
 }

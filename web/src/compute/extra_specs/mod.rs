@@ -210,6 +210,15 @@ mod tests {
         ] {
             assert_eq!(words(name, value), "", "{name}={value}");
         }
+        // Only VMware's driver reads these, but every flavor may have them.
+        for what in ["cpu", "disk_io", "memory", "vif"] {
+            for (end, value) in
+                [("shares_level", "custom"), ("shares_share", "10"), ("limit", "9"), ("reservation", "8")]
+            {
+                assert_eq!(words(&format!("quota:{what}_{end}"), value), "", "{what}_{end}={value}");
+            }
+            assert_ne!(words(&format!("quota:{what}_shares_level"), "loud"), "", "{what}");
+        }
     }
 
     #[test]
