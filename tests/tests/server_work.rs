@@ -11,7 +11,7 @@ use std::time::Duration;
 use chronova_events::ids::{ImageId, InstanceId};
 use chronova_hypervisor::sim::{DriverCall, Effect, FaultPlan, FaultTrigger};
 use chronova_tests::compute_api::{ADMIN, Answer, Api, IMAGE};
-use chronova_tests::services::NO_IMAGE;
+use chronova_tests::services::{NO_IMAGE, OneImage};
 use chronova_tests::world::World;
 use serde_json::{Value, json};
 
@@ -337,7 +337,7 @@ async fn a_rescued_server_runs_from_another_disk() {
     let answer = server.ask("2.1", json!({"rescue": null})).await;
     assert_eq!(answer.body["adminPass"].as_str().unwrap().len(), 12);
     api.life.settled().await;
-    assert_eq!(image().to_string(), IMAGE);
+    assert_eq!(image(), OneImage::snapshot().id);
     server.done(json!({"unrescue": null})).await;
 
     // A rescue that fails leaves the server running from its own disk.
