@@ -23,7 +23,7 @@ glance_up() { bash "$TESTBED/glance.sh" up "$CLOUD/glance" "$CLOUD/keystone"; }
 neutron_up() { neutron up "$CLOUD/neutron" "$KEYSTONE" "$ADDRESS" metadata; }
 hosts_join() {
   wait_for 60 test -s "$CLOUD/neutron/sb" && neutron join "$CLOUD/neutron" h1 h2 \
-    && neutron metadata "$CLOUD/neutron" "$ADDRESS:$METADATA" "$SECRET" h1 h2
+    && neutron metadata "$CLOUD/neutron" "$ADDRESS:$METADATA" "$CLOUD/metadata.pem" "$SECRET" h1 h2
 }
 
 # The services and the hosts' switches start at the same time.
@@ -31,6 +31,8 @@ house_first() {
   local server switches images port
   port=$(free_port) METADATA=$(free_port)
   KEYSTONE=http://127.0.0.1:$port
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=metadata \
+    -addext "subjectAltName=IP:$ADDRESS" -keyout "$CLOUD/metadata.key" -out "$CLOUD/metadata.pem" 2>/dev/null
   neutron_up >"$CLOUD/neutron.out" 2>&1 &
   server=$!
   hosts_join >"$CLOUD/join.out" 2>&1 &
@@ -45,7 +47,8 @@ house_first() {
   images=$!
   { echo clouds:; cloud chronova admin admin; cloud web ann web; cloud shop eve shop; } >"$HOUSE_CLOUDS"
   {
-    printf '%s\n' '[DEFAULT]' 'vif_plugging_timeout = 40' '[chronova]' "metadata_listen = $ADDRESS:$METADATA" '[keystone_authtoken]'
+    printf '%s\n' '[DEFAULT]' 'vif_plugging_timeout = 40' 'enabled_ssl_apis = metadata' '[wsgi]' "ssl_cert_file = $CLOUD/metadata.pem" \
+      "ssl_key_file = $CLOUD/metadata.key" '[chronova]' "metadata_listen = $ADDRESS:$METADATA" '[keystone_authtoken]'
     account nova
     # Keystone has only two processes here, and Neutron calls Keystone for each request, so an answer may take long.
     echo 'http_connect_timeout = 60'
@@ -85,6 +88,8 @@ port() { network "ports/$1" | field "${@:2}"; }
 port_is() { [ "$(port "$1" "${@:3}")" = "$2" ]; } # port, values, names...
 reached() { hosts ctl busybox ping -c 1 -W 2 "$FLOATING" >/dev/null 2>&1; }
 silent() { ! reached; }
+# Lists the guests' tap devices in Open vSwitch on a host. The metadata agent's own has the network's id in its name.
+taps() { neutron in "$1" ovs-vsctl --bare --columns=name find Interface type='""' | grep ^tap | grep -vx "tap${INNER:0:10}0"; }
 no_port() { [ "$(ask "$ADMIN" "$NEUTRON/v2.0/ports/$1")" = 404 ]; }
 bindings() { network "ports/$1/bindings" | python3 -c 'import json, sys
 print(*sorted("%(host)s:%(status)s" % row for row in json.load(sys.stdin)["bindings"]))'; }
@@ -184,16 +189,18 @@ pinged() { # seconds, address
 # `answered` prints the number of answered pings, and `longest_gap` the largest number of unanswered pings in a row.
 answered() { grep -c ' seq=' "$WORK/pinged"; }
 longest_gap() { sed -n 's/.* seq=\([0-9]*\) .*/\1/p' "$WORK/pinged" | awk 'NR > 1 && $1 - last - 1 > most {most = $1 - last - 1} {last = $1} END {print most + 0}'; }
-moves() { ask "$ADMIN" "$URL/compute/v2.1/servers/$1/action" -H 'OpenStack-API-Version: compute 2.34' \
-  -d "{\"os-migrateLive\": {\"host\": \"$2\", \"block_migration\": \"auto\"}}"; } # uuid, host
+moves() { # uuid, host, token, more...
+  ask "${3:-$ADMIN}" "$URL/compute/v2.1/servers/$1/action" -H 'OpenStack-API-Version: compute 2.34' \
+    -d "{\"os-migrateLive\": {\"host\": \"$2\", \"block_migration\": \"auto\"}}" "${@:4}"
+}
 both_bindings() { printf '%s\n' "$1:ACTIVE" "$2:INACTIVE" | sort | paste -sd ' '; } # from, to
 # Moves a server while the first guest pings it. `pings_hold` checks these pings.
-pinged_move() { # uuid, port, address, from, to
+pinged_move() { # uuid, port, address, from, to, token, more...
   local from=$4 to=$5
   same "the port has one binding before the migration to $to" "$(bindings "$2")" "$from:ACTIVE"
   pinged 40 "$3"
   : >"$WORK/seen"
-  same "a live migration to $to is requested" "$(moves "$1" "$to")" 202
+  same "a live migration to $to is requested" "$(moves "$1" "$to" "${@:6}")" 202
   for _ in $(seq 300); do
     bindings "$2" >>"$WORK/seen"
     ! is_placed "$1" "$to" || break
@@ -211,7 +218,11 @@ pings_hold() { # host
   expect "at least 150 of 200 pings are answered: $(answered) answers" [ "$(answered)" -ge 150 ]
   expect "at most 5 pings in a row, one second, are lost: $(longest_gap)" [ "$(longest_gap)" -le 5 ]
 }
-pinged_move "$TWO" "$MINE" "$A2" "$OTHER" "$HOST"
+# The token of the request has expired, so all calls to other services rest on Chronova's own account.
+EXPIRED=$(bash "$TESTBED/keystone.sh" expired "$CLOUD/keystone" "$ADMIN")
+same "a live migration is refused with an expired token" "$(moves "$TWO" "$HOST" "$EXPIRED")" 401
+pinged_move "$TWO" "$MINE" "$A2" "$OTHER" "$HOST" "$EXPIRED" -H "X-Service-Token: $(token nova service)"
+expect "a live migration ends well although the token of its request has expired" is_placed "$TWO" "$HOST"
 within 30 "the floating address answers after the migration" reached
 expect "the floating address is removed from the server" web server remove floating ip "$TWO" "$FLOATING"
 within 20 "the floating address answers no pings any more" silent
@@ -239,7 +250,7 @@ ends() {
   expect "the servers are deleted" web server delete --wait "$ONE" "$TWO"
   within 10 "the port that was made for the server is deleted" no_port "$P1"
   same "the member's port is kept, and unbound" "$(port "$MINE" "${STATE_OF[@]}")" "DOWN - - - unbound"
-  same "no tap device is left in Open vSwitch" "$(for h in h1 h2; do neutron in $h ovs-vsctl --bare --columns=name find Interface type='""' | grep tap; done)" ""
+  same "no tap device is left in Open vSwitch" "$(taps h1; taps h2)" ""
   same "nothing of the servers is left on the hosts" "$(rest_of "$ONE")$(rest_of "$TWO")" ""
   like "the metrics count the calls to Neutron" "$(curl -fsS "$URL/metrics")" '^chronova_service_calls\{outcome="done",service="neutron"\} [1-9]'
   same "no token is in the log" "$(grep -cF -e "$WEB" -e "$ADMIN" "$WORK/chronova.log")" 0
@@ -302,4 +313,85 @@ kill -CONT -- "-$(cat "$CLOUD/neutron/$OTHER-controller.pid")"
 os compute service set --enable "$HOST" nova-compute
 expect "the fourth server is deleted" web server delete --wait "$FOUR"
 
+# ------------------------------------------------------------------------- faults of each service in each process
+
+# In each episode a server is built, another one is deleted, and a third one migrates. Shortly after these requests a
+# service is killed, hangs for longer than its time limit, or becomes slow. Then it recovers.
+PATIENCE=20
+sed -i "s/^http_connect_timeout = .*/http_connect_timeout = $PATIENCE/; s/^timeout = .*/timeout = $PATIENCE/" "$CONF"
+sed -i "s/^\[glance\]$/&\ntimeout = $PATIENCE/; s/^\[neutron\]$/&\ntimeout = $PATIENCE/" "$CONF"
+with 'live_migration_bandwidth = 8'
+qemu-img convert -O raw "$CHRONOVA_IMAGE" "$WORK/fresh.raw"
+session_of() { if [ "$1" = neutron ]; then echo "$CLOUD/neutron/server.pid"; else echo "$CLOUD/$1/pid"; fi; } # service
+# No host has this image in its cache, so a host downloads it.
+fresh_image() { # name: prints its id
+  head -c 16 /dev/urandom >>"$WORK/fresh.raw"
+  os image create --disk-format raw --container-format bare --file "$WORK/fresh.raw" --public "$1" -f value -c id
+}
+asks() { # name, image: requests a server on the network, and prints its id
+  ask "$WEB" "$URL/compute/v2.1/servers" -d "{\"server\": {\"name\": \"$1\", \"flavorRef\": \"$FLAVOR\", \"imageRef\": \"$2\",
+    \"networks\": [{\"uuid\": \"$INNER\"}]}}" >"$WORK/status"
+  field server.id <"$WORK/answer"
+}
+state() { server "$1" server.status server.OS-EXT-STS:task_state; } # uuid
+is_built() { [[ "$(state "$1")" =~ ^(ACTIVE|ERROR)\ -$ ]]; } # uuid
+is_active() { [ "$(state "$1")" = "ACTIVE -" ]; } # uuid
+is_deleted() { [ "$(ask "$ADMIN" "$URL/compute/v2.1/servers/$1")" = 404 ]; } # uuid
+# What the services and the hosts have too much, or too little.
+leaks() {
+  TOKEN=$ADMIN python3 "$TESTBED/leaks.py" "$URL/compute" "$URL/placement" "$NEUTRON" "$GLANCE"
+  for host in h1 h2; do
+    diff <(on "$host" list --all --uuid | sed '/^$/d' | sort) \
+      <(curl -s -H "X-Auth-Token: $ADMIN" "$URL/compute/v2.1/servers/detail?all_tenants=1&host=$host" \
+        | python3 -c 'import json, sys; print(*sorted(row["id"] for row in json.load(sys.stdin)["servers"]), sep="\n")' | sed '/^$/d') \
+      | sed -n "s/^</$host has the guest/p; s/^>/$host lacks the guest/p"
+    [ "$(taps "$host" | wc -l)" = "$(on "$host" list --all --uuid | grep -c .)" ] || echo "$host has not one tap device for each guest"
+  done
+}
+no_leaks() { [ -z "$(leaks)" ]; }
+recovers() { # service, fault
+  local session; session=$(session_of "$1")
+  case $2 in
+    killed) signal KILL "$session"; sleep 10; "$1_up" >>"$CLOUD/$1.out" 2>&1 || bad "$1 starts again" "$(tail -n 5 "$CLOUD/$1.out")" ;;
+    hung) signal STOP "$session"; sleep $((PATIENCE + 10)); signal CONT "$session" ;;
+    slow) slow "$session" 0.4 0.1; sleep 60; fast ;;
+  esac
+}
+episode() { # service, fault
+  local what="$1 $2" image to built
+  ADMIN=$(token admin admin) WEB=$(token ann web)
+  image=$(fresh_image "fresh-$1-$2")
+  [ -n "${DOOMED:-}" ] || { DOOMED=$(asks doomed "$IMAGE"); SERVERS+=("$DOOMED"); }
+  within 120 "$what: the server to delete is ACTIVE" is_active "$DOOMED"
+  to=$(other "$(place_of "$MOVING")")
+  same "$what: a live migration is requested" "$(moves "$MOVING" "$to")" 202
+  built=$(asks "built-$1-$2" "$image")
+  same "$what: a build is requested" "$(cat "$WORK/status")" 202
+  SERVERS+=("$built")
+  same "$what: a delete is requested" "$(ask "$WEB" "$URL/compute/v2.1/servers/$DOOMED" -X DELETE)" 204
+  recovers "$1" "$2"
+  within 240 "$what: the build ends" is_built "$built"
+  within 240 "$what: the delete ends" is_deleted "$DOOMED"
+  within 240 "$what: the migrated server is ACTIVE and at rest" is_active "$MOVING"
+  echo "        the build ended $(state "$built"), the migrated server is on $(place_of "$MOVING") (wanted: $to)"
+  within 60 "$what: nothing leaked" no_leaks
+  no_leaks || leaks
+  within 60 "$what: the first guest reaches the migrated guest" ping_from "$HOST" "$ONE" "$A5" REACHED
+  DOOMED=$built
+  is_active "$built" || { web server delete --wait "$built"; DOOMED=; }
+}
+expect "a server that will migrate is requested" quiet web server create "${WANTED[@]}" --network inner moving
+MOVING=$(web server show moving -f value -c id); SERVERS+=("$MOVING")
+within 120 "the server that will migrate is ACTIVE" is_active "$MOVING"
+A5=$(port "$(port_of "$MOVING")" port.fixed_ips.0.ip_address)
+within 120 "the guest that will migrate has its address" has_address "$(place_of "$MOVING")" "$MOVING" "$A5"
+STRAY=$(os port create --network inner --device-owner compute:nova --device "$(uuidgen)" stray -f value -c id)
+like "the comparison finds a port of no server" "$(leaks)" "port $STRAY is of server .*, which does not exist"
+os port delete "$STRAY"
+same "the comparison finds nothing else" "$(leaks)" ""
+for SERVICE in keystone glance neutron; do
+  for FAULT in killed hung slow; do episode "$SERVICE" "$FAULT"; done
+done
+expect "the last servers are deleted" web server delete --wait "$MOVING" ${DOOMED:+"$DOOMED"}
+within 30 "nothing leaked in all episodes" no_leaks
 ends

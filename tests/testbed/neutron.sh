@@ -5,8 +5,9 @@
 #                                        address of this machine that the hosts reach: OVN's southbound database listens
 #                                        there. With `metadata`, each subnet with DHCP has a port for metadata
 #   neutron.sh join DIR H...             starts Open vSwitch and ovn-controller in running hosts of hosts.sh
-#   neutron.sh metadata DIR SERVER SECRET H...   starts Neutron's metadata agent in these hosts. SERVER is HOST:PORT of
-#                                        Nova's metadata API, to which the agents sign guests' requests with SECRET
+#   neutron.sh metadata DIR SERVER AUTHORITY SECRET H...   starts Neutron's metadata agent in these hosts. SERVER is
+#                                        HOST:PORT of Nova's metadata API, which has a certificate of AUTHORITY, a file.
+#                                        The agents sign guests' requests with SECRET
 #   neutron.sh pretend DIR HOST          adds to OVN a host that does not exist, so that ports can be bound to it
 #   neutron.sh in H CMD...               runs CMD (ovs-vsctl, ovs-ofctl...) in a host
 #   neutron.sh down DIR                  ends all these processes; DIR stays
@@ -167,8 +168,8 @@ join() { # host
 
 # For each network with a guest on its host, the agent starts an haproxy at 169.254.169.254 in a network namespace, which
 # ends with the host. /run/netns has the namespaces' names, so each host gets its own.
-metadata() { # server, secret, host
-  local h=$3 H=$TESTBED/$3
+metadata() { # server, authority, secret, host
+  local h=$4 H=$TESTBED/$4
   mkdir -p "$H/ovn/neutron" /run/netns
   inside "$h" sh -c 'grep -q "^netns-of-host " /proc/self/mounts || mount -t tmpfs netns-of-host /run/netns'
   cat >"$H/ovn/metadata.ini" <<CONF
@@ -179,7 +180,9 @@ state_path = $H/ovn/neutron
 metadata_proxy_socket = $H/ovn/metadata_proxy
 nova_metadata_host = ${1%:*}
 nova_metadata_port = ${1##*:}
-metadata_proxy_shared_secret = $2
+nova_metadata_protocol = https
+auth_ca_cert = $2
+metadata_proxy_shared_secret = $3
 metadata_workers = 1
 [agent]
 root_helper =
@@ -214,8 +217,8 @@ case $COMMAND in
     for h in "$@"; do complete_chassis "$h"; done
     ;;
   metadata)
-    DIR=${1:?} server=${2:?} secret=${3:?}; shift 3
-    for h in "$@"; do metadata "$server" "$secret" "$h"; done
+    DIR=${1:?} server=${2:?} authority=${3:?} secret=${4:?}; shift 4
+    for h in "$@"; do metadata "$server" "$authority" "$secret" "$h"; done
     ;;
   pretend)
     # Neutron considers a chassis alive if its nb_cfg is not behind the configuration. So this nb_cfg is far ahead.
