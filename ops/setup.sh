@@ -41,9 +41,10 @@ PACKAGES_PACKAGE=(dpkg-dev adduser debootstrap buildah)
 # Real services of OpenStack, for tests/testbed/{keystone,glance,barbican}.sh. uWSGI runs them.
 PACKAGES_OPENSTACK=(keystone glance-api barbican-api uwsgi-plugin-python3)
 
-# Neutron, its database, and OVN with Open vSwitch as its data plane, for tests/testbed/neutron.sh.
+# Neutron, its database, and OVN with Open vSwitch as its data plane, for tests/testbed/neutron.sh. Neutron's metadata
+# agent needs haproxy.
 PACKAGES_NEUTRON=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql neutron-api neutron-rpc-server openvswitch-switch
-  ovn-central ovn-host ethtool)
+  ovn-central ovn-host ethtool haproxy)
 
 # A message broker, and a client of it, for tests/real/notifications.sh.
 PACKAGES_BROKER=(rabbitmq-server python3-kombu)

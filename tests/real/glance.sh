@@ -60,11 +60,8 @@ snapshot_of() { # token of the user, name: requests a snapshot, and prints the i
 }
 at_rest() { status "$WEB" "$SERVERS_PATH/$ONE" >/dev/null; [ "$(field server.status server.OS-EXT-STS:task_state <"$WORK/answer")" = "ACTIVE -" ]; }
 web() { os --os-cloud web "$@"; }
-signal() { kill "-$1" -- "-$(cat "$CLOUD/glance/pid")"; }
 glance_up() { bash "$TESTBED/glance.sh" up "$CLOUD/glance" "$CLOUD/keystone"; }
-# Glance is stopped for most of the time, so a transfer takes long enough for a fault to happen during it.
-slow() { while signal STOP && sleep 0.48 && signal CONT && sleep 0.02; do :; done 2>/dev/null & SLOW=$!; }
-fast() { [ -z "$SLOW" ] || { kill "$SLOW"; wait "$SLOW"; SLOW=; signal CONT; } 2>/dev/null; }
+slow_down() { slow "$CLOUD/glance/pid" 0.48 0.02; }
 # Whether the first bytes of a snapshot are in Glance's store.
 arrives() { [ -s "$CLOUD/glance/images/$1" ]; }
 on_host() { v pool-refresh chronova >/dev/null; v vol-list chronova | awk '{print $1}' | grep -x "$1"; }
@@ -74,7 +71,7 @@ upload() { # name, file, more...: creates an image in the project web, and print
   local name=$1 file=$2; shift 2
   web image create --disk-format raw --container-format bare --file "$file" "$@" "$name" -f value -c id
 }
-SERVERS_PATH=/compute/v2.1/servers HASHES=() SLOW=
+SERVERS_PATH=/compute/v2.1/servers HASHES=()
 
 CLOUD=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cloud.XXXXXX") HOUSE_CLOUDS=$CLOUD/clouds.yaml SIGNERS=$CLOUD/signers
 house_open glance 10.84
@@ -234,24 +231,24 @@ long_run || {
 
 # ------------------------------------------------------------------------- a token expires while Glance does not answer
 
-slow
+slow_down
 END=$((SECONDS + 12)) SHORT=$(snapshot_of "$(expired 12)" glance-short)
 same "a snapshot is requested with a token that expires soon" "$(cat "$WORK/status")" 202
 within 60 "the first bytes of that snapshot are in Glance" arrives "$SHORT"
 fast
-signal STOP
+signal STOP "$CLOUD/glance/pid"
 expect "those bytes came before the token expired" [ "$END" -gt "$SECONDS" ]
 sleep $((END > SECONDS ? END - SECONDS + 1 : 1))
-signal CONT
+signal CONT "$CLOUD/glance/pid"
 within 60 "that snapshot completes after the token expired" image_is "$SHORT" active
 within 20 "the server is at rest after the snapshot with the short token" at_rest
 
 # ---------------------------------------------------------------------------------------- Glance dies during a snapshot
 
-slow
+slow_down
 DYING=$(snapshot_of "$WEB" glance-dying)
 within 60 "the upload of a snapshot has begun" arrives "$DYING"
-signal KILL
+signal KILL "$CLOUD/glance/pid"
 fast
 tells_of_glance() { curl -s "$URL/healthz" | grep -q '"state":"glance cannot be reached: Connection refused'; }
 within 20 "the health says that Glance cannot be reached" tells_of_glance
@@ -274,31 +271,31 @@ begins() { # name: requests a server from the large image; not with the client, 
   [ -n "$ID" ] || bad "$1 is requested" "$(cat "$WORK/answer")"
   SERVERS+=("$ID")
 }
-slow
+slow_down
 begins glance-killed
 KILLED=$ID
 within 60 "the download of a large image has begun" is_half_on_host "$LARGE_HASH"
-signal KILL
+signal KILL "$CLOUD/glance/pid"
 fast
 within 90 "a server fails if Glance does not send its whole image" server_is "$KILLED" ERROR
 like "the log says that the image cannot be read" "$(cat "$WORK/chronova.log")" "$LARGE cannot be read now: glance"
 same "no incomplete image is left on the host" "$(on_host "base-$LARGE_HASH")" ""
 glance_up
-slow
+slow_down
 begins glance-hung
 HUNG=$ID
 within 60 "the download of the large image has begun again" is_half_on_host "$LARGE_HASH"
 fast
-signal STOP
+signal STOP "$CLOUD/glance/pid"
 sleep $((PATIENCE + 3))
-signal CONT
+signal CONT "$CLOUD/glance/pid"
 within 90 "a server becomes ACTIVE although Glance hung for longer than its timeout" server_is "$HUNG" ACTIVE
 like "the log says that Glance sent no more of its answer" "$(cat "$WORK/chronova.log")" 'glance stopped sending its answer'
-signal STOP
+signal STOP "$CLOUD/glance/pid"
 BEGAN=$SECONDS
 same "while Glance hangs, a request for a server gets 503" "$(status "$WEB" "$SERVERS_PATH" -d "${REQUEST/glance-foreign/glance-late}")" 503
 expect "that request waits for one timeout only" [ $((SECONDS - BEGAN)) -lt $((2 * PATIENCE)) ]
-signal CONT
+signal CONT "$CLOUD/glance/pid"
 
 # ------------------------------------------------------------------------------------------ without the service's token
 

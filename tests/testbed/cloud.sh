@@ -9,6 +9,10 @@
 #   field NAME...             prints fields of the JSON object on standard input. `port.status` is the field
 #                             `status` in the field `port`. A dash is printed for a field that is empty or missing.
 #                             If an element of a list is missing (`ports.0.id`), nothing is printed
+#   signal NAME FILE          sends this signal to the service whose session's id is in FILE
+#   slow FILE PAUSE RUN       from now on stops that service for PAUSE seconds, lets it run for RUN seconds, and so on.
+#                             So a fault or a request can happen in the middle of its work
+#   fast                      ends what `slow` does
 
 cloud() {
   printf '  %s:\n    region_name: RegionOne\n    identity_api_version: 3\n    auth:\n' "$1"
@@ -42,3 +46,8 @@ for name in sys.argv[1:]:
     values.append("-" if value in (None, "", [], {}) else str(value))
 print(*values)' "$@" 2>/dev/null
 }
+
+SLOW='' SLOWED=''
+signal() { kill "-$1" -- "-$(cat "$2")"; }
+slow() { SLOWED=$1; while signal STOP "$1" && sleep "$2" && signal CONT "$1" && sleep "$3"; do :; done 2>/dev/null & SLOW=$!; }
+fast() { [ -z "$SLOW" ] || { kill "$SLOW"; wait "$SLOW"; SLOW=; signal CONT "$SLOWED"; } 2>/dev/null; }

@@ -24,10 +24,20 @@ log_file = $DIR/keystone.log
 public_endpoint = http://127.0.0.1:$1/
 [database]
 connection = sqlite:///$DIR/keystone.db?timeout=30
+# Without its cache, Keystone takes a second of processor time to validate a token. Each process has its own cache, and
+# does not see a change by the other process. So only roles and projects are cached, which scripts create first.
 [cache]
-enabled = false
+enabled = true
+backend = dogpile.cache.memory
 [token]
 provider = fernet
+caching = false
+[revoke]
+caching = false
+[catalog]
+caching = false
+[assignment]
+caching = false
 [fernet_tokens]
 key_repository = $DIR/fernet
 [fernet_receipts]
@@ -35,6 +45,7 @@ key_repository = $DIR/fernet
 [credential]
 key_repository = $DIR/credential
 [identity]
+caching = false
 password_hash_rounds = 4
 CONF
   cat >"$DIR/uwsgi.ini" <<CONF

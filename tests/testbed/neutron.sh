@@ -1,10 +1,14 @@
 #!/bin/bash
 # A real Neutron with OVN, from Debian's packages (`setup_packages neutron` of ops/setup.sh), for scripts in tests/real.
 #
-#   neutron.sh up DIR KEYSTONE ADDRESS   starts the databases and the server, unless they run. KEYSTONE is Keystone's
-#                                        address. ADDRESS is an address of this machine that the hosts reach: OVN's
-#                                        southbound database listens there
+#   neutron.sh up DIR KEYSTONE ADDRESS [metadata]   starts the databases and the server, unless they run. KEYSTONE is
+#                                        Keystone's address. ADDRESS is an address of this machine that the hosts reach:
+#                                        OVN's southbound database listens there. With `metadata`, each subnet with DHCP
+#                                        has a port for metadata
 #   neutron.sh join DIR H...             starts Open vSwitch and ovn-controller in running hosts of hosts.sh
+#   neutron.sh metadata DIR SERVER AUTHORITY SECRET H...   starts Neutron's metadata agent in these hosts. SERVER is
+#                                        HOST:PORT of Nova's metadata API, which has a certificate of AUTHORITY, a file.
+#                                        The agents sign guests' requests with SECRET
 #   neutron.sh pretend DIR HOST          adds to OVN a host that does not exist, so that ports can be bound to it
 #   neutron.sh in H CMD...               runs CMD (ovs-vsctl, ovs-ofctl...) in a host
 #   neutron.sh down DIR                  ends all these processes; DIR stays
@@ -102,7 +106,7 @@ enable_security_group = true
 ovn_nb_connection = tcp:$(cat "$DIR/nb")
 ovn_sb_connection = tcp:$(cat "$DIR/sb")
 ovn_l3_scheduler = leastloaded
-ovn_metadata_enabled = false
+ovn_metadata_enabled = ${METADATA:-false}
 neutron_sync_mode = log
 CONF
 }
@@ -163,6 +167,35 @@ join() { # host
   ip netns exec "tb${TESTBED_ID:-a}-fab" ethtool -K "p$n" tx off >/dev/null 2>&1 || true
 }
 
+# For each network with a guest on its host, the agent starts an haproxy at 169.254.169.254 in a network namespace, which
+# ends with the host. /run/netns has the namespaces' names, so each host gets its own.
+metadata() { # server, authority, secret, host
+  local h=$4 H=$TESTBED/$4
+  mkdir -p "$H/ovn/neutron" /run/netns
+  inside "$h" sh -c 'grep -q "^netns-of-host " /proc/self/mounts || mount -t tmpfs netns-of-host /run/netns'
+  cat >"$H/ovn/metadata.ini" <<CONF
+[DEFAULT]
+host = $h
+log_file = $H/log/ovs/metadata-agent.log
+state_path = $H/ovn/neutron
+metadata_proxy_socket = $H/ovn/metadata_proxy
+nova_metadata_host = ${1%:*}
+nova_metadata_port = ${1##*:}
+nova_metadata_protocol = https
+auth_ca_cert = $2
+metadata_proxy_shared_secret = $3
+metadata_workers = 1
+[agent]
+root_helper =
+[ovs]
+ovsdb_connection = unix:/run/openvswitch/db.sock
+[ovn]
+ovn_sb_connection = tcp:$(cat "$DIR/sb")
+ovn_metadata_enabled = true
+CONF
+  spawn "$h-metadata" nsenter -t "$(cat "$H/init.pid")" -m -u -i -n -p -- /usr/bin/neutron-ovn-metadata-agent --config-file "$H/ovn/metadata.ini"
+}
+
 chassis() { ovn-sbctl --db="unix:$DIR/ovnsb.sock" --bare --columns=hostname list chassis | grep -qx "$1"; }
 
 # Debian pairs Neutron 21 with OVN 23.03. Neutron 21 reads a chassis' bridge mappings and gateway option from
@@ -178,11 +211,15 @@ complete_chassis() { # host
 
 usage() { sed -n '2,/^set /{/^#/p}' "$(realpath "$0")" >&2; exit 2; }
 case $COMMAND in
-  up) DIR=${1:?} KEYSTONE=${2:?} ADDRESS=${3:?}; up ;;
+  up) DIR=${1:?} KEYSTONE=${2:?} ADDRESS=${3:?} METADATA=${4:+true}; up ;;
   join)
     DIR=${1:?}; shift
     for h in "$@"; do join "$h"; done
     for h in "$@"; do complete_chassis "$h"; done
+    ;;
+  metadata)
+    DIR=${1:?} server=${2:?} authority=${3:?} secret=${4:?}; shift 4
+    for h in "$@"; do metadata "$server" "$authority" "$secret" "$h"; done
     ;;
   pretend)
     # Neutron considers a chassis alive if its nb_cfg is not behind the configuration. So this nb_cfg is far ahead.

@@ -1,0 +1,401 @@
+#!/bin/bash
+# A cloud that has Keystone, Glance, and Neutron with OVN: servers on two real hosts boot from Glance's images and get
+# Neutron's ports. Each port is bound to the server's host, plugged into Open vSwitch there, and deleted or unbound with
+# the server. Guests get their metadata through Neutron's agents.
+# With CHRONOVA_SOAK=1 also: more migrations and interfaces, a port that is never plugged, and faults of each service
+# during builds, deletes and live migrations.
+set -uo pipefail
+HERE=$(cd "$(dirname "$0")" && pwd)
+TESTBED=$HERE/../testbed
+. "$TESTBED/fleet.sh"
+. "$TESTBED/cloud.sh"
+for program in keystone-wsgi-public glance-wsgi-api neutron-server neutron-ovn-metadata-agent ovs-vsctl ovn-nbctl mariadbd haproxy; do
+  PATH=$PATH:/usr/sbin command -v "$program" >/dev/null \
+    || { echo "no $program here: setup_packages neutron of ops/setup.sh installs it"; exit 77; }
+done
+
+# An address of this machine that the hosts reach, and the secret of Neutron's metadata agents.
+ADDRESS=10.231.0.2 SECRET=not-so-secret-4711
+
+neutron() { bash "$TESTBED/neutron.sh" "$@"; }
+keystone_up() { bash "$TESTBED/keystone.sh" up "$CLOUD/keystone" "$@"; }
+glance_up() { bash "$TESTBED/glance.sh" up "$CLOUD/glance" "$CLOUD/keystone"; }
+neutron_up() { neutron up "$CLOUD/neutron" "$KEYSTONE" "$ADDRESS" metadata; }
+hosts_join() {
+  wait_for 60 test -s "$CLOUD/neutron/sb" && neutron join "$CLOUD/neutron" h1 h2 \
+    && neutron metadata "$CLOUD/neutron" "$ADDRESS:$METADATA" "$CLOUD/metadata.pem" "$SECRET" h1 h2
+}
+
+# The services and the hosts' switches start at the same time.
+house_first() {
+  local server switches images port
+  port=$(free_port) METADATA=$(free_port)
+  KEYSTONE=http://127.0.0.1:$port
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=metadata \
+    -addext "subjectAltName=IP:$ADDRESS" -keyout "$CLOUD/metadata.key" -out "$CLOUD/metadata.pem" 2>/dev/null
+  neutron_up >"$CLOUD/neutron.out" 2>&1 &
+  server=$!
+  hosts_join >"$CLOUD/join.out" 2>&1 &
+  switches=$!
+  keystone_up "$port" >"$CLOUD/keystone.out" 2>&1 || { bad "Keystone starts" "$(tail -n 20 "$CLOUD/keystone.out")"; exit 1; }
+  wait_for 60 test -s "$CLOUD/neutron/url"
+  NEUTRON=$(cat "$CLOUD/neutron/url")
+  python3 "$TESTBED/people.py" "$KEYSTONE" nova:service:service,admin placement:service:service,admin \
+    neutron:service:service,admin ann:web:member eve:shop:member "compute=$URL/compute/v2.1" "placement=$URL/placement" \
+    "network=$NEUTRON" || { bad "Keystone gets its users, roles and services"; exit 1; }
+  glance_up >"$CLOUD/glance.out" 2>&1 &
+  images=$!
+  { echo clouds:; cloud chronova admin admin; cloud web ann web; cloud shop eve shop; } >"$HOUSE_CLOUDS"
+  {
+    printf '%s\n' '[DEFAULT]' 'vif_plugging_timeout = 40' 'enabled_ssl_apis = metadata' '[wsgi]' "ssl_cert_file = $CLOUD/metadata.pem" \
+      "ssl_key_file = $CLOUD/metadata.key" '[chronova]' "metadata_listen = $ADDRESS:$METADATA" '[keystone_authtoken]'
+    account nova
+    # Keystone has only two processes here, and Neutron calls Keystone for each request, so an answer may take long.
+    echo 'http_connect_timeout = 60'
+    echo '[service_user]'
+    account nova
+    printf '%s\n' 'timeout = 60' 'send_service_user_token = true' '[glance]' 'region_name = RegionOne' '[neutron]'
+    account nova
+    printf '%s\n' 'region_name = RegionOne' 'service_metadata_proxy = true' "metadata_proxy_shared_secret = $SECRET" 'default_floating_pool = outside'
+  } >>"$CONF"
+  wait $images || { bad "Glance starts" "$(tail -n 20 "$CLOUD/glance.out")"; exit 1; }
+  wait $server || { bad "Neutron starts" "$(tail -n 20 "$CLOUD/neutron.out")"; exit 1; }
+  GLANCE=$(cat "$CLOUD/glance/url")
+  ok "Keystone answers at $KEYSTONE, Glance at $GLANCE, Neutron at $NEUTRON"
+  wait $switches || { bad "the hosts join OVN" "$(tail -n 20 "$CLOUD/join.out")"; exit 1; }
+  ok "two hosts are chassis of OVN"
+}
+
+house_last() {
+  neutron down "$CLOUD/neutron"
+  bash "$TESTBED/glance.sh" down "$CLOUD/glance"
+  bash "$TESTBED/keystone.sh" down "$CLOUD/keystone"
+  hosts down >/dev/null 2>&1
+  [ $FAILED -gt 0 ] || rm -rf "$CLOUD"
+}
+
+quiet() { "$@" >/dev/null; }
+web() { os --os-cloud web "$@"; }
+# `network` and `server` print answers of Neutron and of the control plane to the administrator. They use curl, because
+# the client takes a second for each answer.
+network() { curl -s -m 60 -H "X-Auth-Token: $ADMIN" "$NEUTRON/v2.0/$1"; }
+server() { curl -s -m 60 -H "X-Auth-Token: $ADMIN" -H 'OpenStack-API-Version: compute 2.90' "$URL/compute/v2.1/servers/$1" | field "${@:2}"; }
+server_is() { [ "$(server "$1" server.status)" = "$2" ]; } # uuid, status
+place_of() { server "$1" server.OS-EXT-SRV-ATTR:host; }
+is_placed() { [ "$(place_of "$1")" = "$2" ] && server_is "$1" ACTIVE; } # uuid, host
+port_of() { network "ports?device_id=$1" | field ports.0.id; } # uuid of a server
+port() { network "ports/$1" | field "${@:2}"; }
+port_is() { [ "$(port "$1" "${@:3}")" = "$2" ]; } # port, values, names...
+reached() { hosts ctl busybox ping -c 1 -W 2 "$FLOATING" >/dev/null 2>&1; }
+silent() { ! reached; }
+# Lists the guests' tap devices in Open vSwitch on a host. The metadata agent's own has the network's id in its name.
+taps() { neutron in "$1" ovs-vsctl --bare --columns=name find Interface type='""' | grep ^tap | grep -vx "tap${INNER:0:10}0"; }
+no_port() { [ "$(ask "$ADMIN" "$NEUTRON/v2.0/ports/$1")" = 404 ]; }
+bindings() { network "ports/$1/bindings" | python3 -c 'import json, sys
+print(*sorted("%(host)s:%(status)s" % row for row in json.load(sys.stdin)["bindings"]))'; }
+STATE_OF=(port.status port.binding:host_id port.device_owner port.device_id port.binding:vif_type)
+
+
+CLOUD=$(mktemp -d "${TMPDIR:-/tmp}/chronova-services.XXXXXX") HOUSE_CLOUDS=$CLOUD/clouds.yaml
+export TESTBED_PLAIN_TAPS=1
+FLEET_OPTIONS=--root-link
+fleet_open services nt 10.84 2
+ADMIN=$(token admin admin) WEB=$(token ann web)
+
+# ------------------------------------------------------------------------------------------- the services of this cloud
+
+like "the configuration is usable" "$("$CHRONOVA_BIN" config check "$CONF")" '^usable: 0 errors'
+HEALTH=$(curl -fsS "$URL/healthz")
+like "the health says that Glance is the image service" "$HEALTH" '"images":\{"service":"glance"'
+like "the health says that Neutron is the network service" "$HEALTH" '"network":\{"service":"neutron"'
+same "the embedded network API is not served" "$(ask '' "$URL/network/v2.0/networks")" 404
+like "the answer says where the real network API is" "$(cat "$WORK/answer")" 'network service of this cloud is at'
+
+# Several commands run in the background, because each waits for Keystone.
+os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public services >"$WORK/image" 2>&1 &
+IMAGING=$!
+os flavor create --vcpus 1 --ram 160 --disk 1 services >"$WORK/flavor" 2>&1 &
+FLAVORING=$!
+{ os network create --external --provider-network-type flat --provider-physical-network physnet1 outside \
+  && os subnet create --network outside --no-dhcp --gateway 10.232.0.1 --subnet-range 10.232.0.0/24 \
+    --allocation-pool start=10.232.0.150,end=10.232.0.199 outside; } >"$WORK/outside" 2>&1 &
+OUTSIDE=$!
+web network create inner >"$WORK/network" 2>&1 || bad "the network is made" "$(cat "$WORK/network")"
+web subnet create --network inner --subnet-range 10.84.1.0/24 inner >"$WORK/subnet" 2>&1 || bad "the subnet is made" "$(cat "$WORK/subnet")"
+wait $OUTSIDE || bad "the external network is made" "$(cat "$WORK/outside")"
+{ web router create --external-gateway outside inner && web router add subnet inner inner; } >"$WORK/router" 2>&1 &
+ROUTING=$!
+wait $IMAGING || bad "the image is uploaded" "$(cat "$WORK/image")"
+wait $FLAVORING || bad "the flavor is made" "$(cat "$WORK/flavor")"
+WANTED=(--flavor services --image services --config-drive True)
+
+# ------------------------------------------------------------------------------ two servers of one project on two hosts
+
+MINE=$(web port create --network inner mine -f value -c id)
+GROUP=$(web --os-compute-api-version 2.15 server group create --policy soft-anti-affinity services -f value -c id)
+web server create "${WANTED[@]}" --network inner --hint "group=$GROUP" one -f value -c id >"$WORK/one" 2>&1 &
+ASKING=$!
+web server create "${WANTED[@]}" --port mine --hint "group=$GROUP" two -f value -c id >"$WORK/two" 2>&1 || bad "a server with a port is requested" "$(cat "$WORK/two")"
+wait $ASKING || bad "a server on the network is requested" "$(cat "$WORK/one")"
+ONE=$(tail -n 1 "$WORK/one") TWO=$(tail -n 1 "$WORK/two")
+SERVERS+=("$ONE" "$TWO")
+within 120 "a server on the network is ACTIVE" server_is "$ONE" ACTIVE
+within 120 "a server with a port of its user is ACTIVE" server_is "$TWO" ACTIVE
+HOST=$(place_of "$ONE") P1=$(port_of "$ONE")
+OTHER=$(other "$HOST")
+same "the two servers are on two hosts" "$(place_of "$TWO")" "$OTHER"
+within 20 "the port of the first server is ACTIVE and bound to its host" port_is "$P1" "ACTIVE $HOST compute:nova $ONE ovs" "${STATE_OF[@]}"
+within 20 "the member's port is ACTIVE and bound to its server's host" port_is "$MINE" "ACTIVE $OTHER compute:nova $TWO ovs" "${STATE_OF[@]}"
+A1=$(port "$P1" port.fixed_ips.0.ip_address) A2=$(port "$MINE" port.fixed_ips.0.ip_address)
+same "the first server shows its port's address" "$(server "$ONE" server.addresses.inner.0.addr)" "$A1"
+like "the first guest's interface has the port's id for Open vSwitch" "$(on "$HOST" dumpxml "$ONE")" "interfaceid='$P1'"
+same "Open vSwitch has the interface of the first guest" "$(neutron in "$HOST" ovs-vsctl --bare --columns=name find Interface "external_ids:iface-id=$P1")" "tap${P1:0:11}"
+
+# ------------------------------------------------------------------------ traffic, metadata, groups, a floating address
+
+# A guest asks for an address for three seconds. On a busy machine OVN may need longer.
+has_address() { # host, uuid, address
+  said "$2" "GUEST-READY hostname=" || return 1
+  said "$2" "GUEST-READY hostname=.* ip=$3 " || at "$1" "$2" "udhcpc -i eth0 -n -q -t 5 -T 1 -s /etc/dhcp >/dev/null 2>&1; ip -4 -o addr show dev eth0" | grep -q " $3/"
+}
+ping_from() { at "$1" "$2" "ping -c 1 -W 2 $3 >/dev/null 2>&1 && echo REACHED || echo SILENT" | grep -q "$4"; } # host, uuid, to, word
+# Neutron's agent finds the guest by its network and address, and signs its request.
+own_metadata() { at "$1" "$2" "timeout 20 wget -q -O - http://169.254.169.254/openstack/latest/meta_data.json" | grep -q "\"uuid\": *\"$2\""; } # host, uuid
+within 120 "the first guest is booted, with its address by OVN's DHCP" has_address "$HOST" "$ONE" "$A1"
+within 120 "the second guest is booted, with its address by OVN's DHCP" has_address "$OTHER" "$TWO" "$A2"
+within 30 "guests of one group reach each other across hosts" ping_from "$HOST" "$ONE" "$A2" REACHED
+within 60 "the first guest gets its own metadata through Neutron's agent" own_metadata "$HOST" "$ONE"
+within 60 "the second guest gets its own metadata through the agent of the other host" own_metadata "$OTHER" "$TWO"
+expect "another security group is created" quiet web security group create closed
+expect "the second server is added to that group" web server add security group "$TWO" closed
+expect "the second server is removed from the default group" web server remove security group "$TWO" default
+same "the second server shows that group only" "$(server "$TWO" server.security_groups.0.name)" closed
+within 20 "the new group blocks the ping" ping_from "$HOST" "$ONE" "$A2" SILENT
+expect "a rule of the new group allows the ping" quiet web security group rule create --protocol icmp closed
+within 20 "the ping passes again" ping_from "$HOST" "$ONE" "$A2" REACHED
+wait $ROUTING || bad "a router to the external network is made" "$(cat "$WORK/router")"
+FLOATING=$(web floating ip create outside -f value -c floating_ip_address)
+expect "a floating address is added to the second server" web server add floating ip "$TWO" "$FLOATING"
+within 60 "the floating address answers pings from outside" reached
+like "the second server shows the floating address" "$(server "$TWO" server.addresses.inner)" "$FLOATING"
+
+# --------------------------------------------------------------------------------- a live migration with two bindings
+
+# In the background, pings a guest from the first one, five times a second. At the end, $WORK/pinged has the result.
+pinged() { # seconds, address
+  rm -f "$WORK/pinged"
+  (INSIDE_SECONDS=$(($1 + 60)) at "$HOST" "$ONE" "ping -i 0.2 -w $1 $2" >"$WORK/pings" 2>&1; mv "$WORK/pings" "$WORK/pinged") &
+}
+# `answered` prints the number of answered pings, and `longest_gap` the largest number of unanswered pings in a row.
+answered() { grep -c ' seq=' "$WORK/pinged"; }
+longest_gap() { sed -n 's/.* seq=\([0-9]*\) .*/\1/p' "$WORK/pinged" | awk 'NR > 1 && $1 - last - 1 > most {most = $1 - last - 1} {last = $1} END {print most + 0}'; }
+moves() { # uuid, host, token, more...
+  ask "${3:-$ADMIN}" "$URL/compute/v2.1/servers/$1/action" -H 'OpenStack-API-Version: compute 2.34' \
+    -d "{\"os-migrateLive\": {\"host\": \"$2\", \"block_migration\": \"auto\"}}" "${@:4}"
+}
+both_bindings() { printf '%s\n' "$1:ACTIVE" "$2:INACTIVE" | sort | paste -sd ' '; } # from, to
+# Moves a server while the first guest pings it. `pings_hold` checks these pings.
+pinged_move() { # uuid, port, address, from, to, token, more...
+  local from=$4 to=$5
+  same "the port has one binding before the migration to $to" "$(bindings "$2")" "$from:ACTIVE"
+  pinged 40 "$3"
+  : >"$WORK/seen"
+  same "a live migration to $to is requested" "$(moves "$1" "$to" "${@:6}")" 202
+  for _ in $(seq 300); do
+    bindings "$2" >>"$WORK/seen"
+    ! is_placed "$1" "$to" || break
+    sleep 0.1
+  done
+  within 120 "the server is ACTIVE on $to after the migration" is_placed "$1" "$to"
+  expect "the port had two bindings during the migration to $to" grep -qx "$(both_bindings "$from" "$to")" "$WORK/seen"
+  same "the port has one binding after the migration to $to" "$(bindings "$2")" "$to:ACTIVE"
+  within 30 "the port is ACTIVE on $to after the migration" port_is "$2" "ACTIVE $to compute:nova $1 ovs" "${STATE_OF[@]}"
+  same "the port's profile announces no move after the migration to $to" "$(port "$2" port.binding:profile.migrating_to)" -
+  same "nothing of the server is left on $from" "$(left_on "$from" "$1")" ""
+}
+# One second. A busy machine delays the last step of QEMU's migration, so the short run, which has neighbours, only bounds
+# the loss.
+MOST_LOST=5
+long_run || MOST_LOST=50
+pings_hold() { # host
+  within 90 "the pings during the migration to $1 have ended" test -e "$WORK/pinged"
+  expect "at least 150 of 200 pings are answered: $(answered) answers" [ "$(answered)" -ge 150 ]
+  expect "at most $MOST_LOST pings in a row are lost: $(longest_gap)" [ "$(longest_gap)" -le "$MOST_LOST" ]
+}
+# The token of the request has expired, so all calls to other services rest on Chronova's own account.
+EXPIRED=$(bash "$TESTBED/keystone.sh" expired "$CLOUD/keystone" "$ADMIN")
+same "a live migration is refused with an expired token" "$(moves "$TWO" "$HOST" "$EXPIRED")" 401
+pinged_move "$TWO" "$MINE" "$A2" "$OTHER" "$HOST" "$EXPIRED" -H "X-Service-Token: $(token nova service)"
+expect "a live migration ends well although the token of its request has expired" is_placed "$TWO" "$HOST"
+within 30 "the floating address answers after the migration" reached
+expect "the floating address is removed from the server" web server remove floating ip "$TWO" "$FLOATING"
+within 20 "the floating address answers no pings any more" silent
+expect "the floating address is deleted" web floating ip delete "$FLOATING"
+
+# ------------------------------------------------------------------------------------------------------------- refusals
+
+INNER=$(port "$P1" port.network_id) FLAVOR=$(get flavor services id) IMAGE=$(get image services id)
+refusal() { # networks, more: prints the answer to a request for a server
+  ask "$WEB" "$URL/compute/v2.1/servers" -d "{\"server\": {\"name\": \"refused\", \"flavorRef\": \"$FLAVOR\", \"imageRef\": \"$IMAGE\",
+    \"networks\": [$1] ${2:-}}}"
+  cat "$WORK/answer"
+}
+like "a port in use is refused in Nova's words" "$(refusal "{\"port\": \"$MINE\"}")" "^409.*Port $MINE is still in use"
+os network create hidden -f value -c id >"$WORK/hidden" 2>&1
+HIDDEN=$(tail -n 1 "$WORK/hidden")
+like "a network of another project is refused as a network that does not exist" "$(refusal "{\"uuid\": \"$HIDDEN\"}")" "^400.*$HIDDEN could not be found"
+like "an unknown group is refused in Nova's words" \
+  "$(refusal "{\"uuid\": \"$INNER\"}" ', "security_groups": [{"name": "nonsense"}]')" '^400.*Security group nonsense not found'
+pings_hold "$HOST"
+
+# -------------------------------------------------------------------------------------------------------------- the end
+
+ends() {
+  expect "the servers are deleted" web server delete --wait "$ONE" "$TWO"
+  within 10 "the port that was made for the server is deleted" no_port "$P1"
+  same "the member's port is kept, and unbound" "$(port "$MINE" "${STATE_OF[@]}")" "DOWN - - - unbound"
+  same "no tap device is left in Open vSwitch" "$(taps h1; taps h2)" ""
+  same "nothing of the servers is left on the hosts" "$(rest_of "$ONE")$(rest_of "$TWO")" ""
+  like "the metrics count the calls to Neutron" "$(curl -fsS "$URL/metrics")" '^chronova_service_calls\{outcome="done",service="neutron"\} [1-9]'
+  same "no token is in the log" "$(grep -cF -e "$WEB" -e "$ADMIN" "$WORK/chronova.log")" 0
+  verdict
+}
+long_run || ends
+
+# ------------------------------------------------------------------------------ more moves, and one that is aborted
+
+expect "a third server is requested" quiet web server create "${WANTED[@]}" --network inner three
+THREE=$(web server show three -f value -c id); SERVERS+=("$THREE")
+within 120 "the third server is ACTIVE" server_is "$THREE" ACTIVE
+P3=$(port_of "$THREE") FROM=$(place_of "$THREE")
+TO=$(other "$FROM") A3=$(port "$P3" port.fixed_ips.0.ip_address)
+within 120 "the third guest has its address" has_address "$FROM" "$THREE" "$A3"
+within 30 "the first guest reaches the third" ping_from "$HOST" "$ONE" "$A3" REACHED
+for way in "$FROM $TO" "$TO $FROM"; do
+  read -r from to <<<"$way"
+  pinged_move "$THREE" "$P3" "$A3" "$from" "$to"
+  same "the port's profile still names who created the port" "$(port "$P3" port.binding:profile.chronova_made_for | grep -c -- '-....-')" 1
+  pings_hold "$to"
+done
+
+# An aborted live migration leaves the port unchanged.
+with 'live_migration_bandwidth = 1'
+same "a slow live migration is requested" "$(moves "$THREE" "$TO")" 202
+on_its_way() { [ "$(bindings "$P3")" = "$(both_bindings "$FROM" "$TO")" ] && [ "$(server "$THREE" server.OS-EXT-STS:task_state)" = migrating ]; }
+within 60 "the port has two bindings during the slow migration" on_its_way
+running() { migration_is "$THREE" running; }
+within 60 "the slow migration runs" running
+expect "the slow migration is aborted" os server migration abort "$THREE" "$(number_of "$THREE")" --os-compute-api-version 2.79
+within 60 "the third server is ACTIVE on its old host" is_placed "$THREE" "$FROM"
+one_binding() { [ "$(bindings "$P3")" = "$FROM:ACTIVE" ]; }
+within 30 "the port has one binding after the abort" one_binding
+same "the port's profile announces no move after the abort" "$(port "$P3" port.binding:profile.migrating_to)" -
+within 30 "the first guest reaches the third after the abort" ping_from "$HOST" "$ONE" "$A3" REACHED
+expect "the third server is deleted" web server delete --wait "$THREE"
+within 10 "the port of the third server is deleted" no_port "$P3"
+
+# ------------------------------------------------------------------------------------------- more interfaces, and fewer
+
+expect "one more interface is attached" quiet web server add network "$ONE" inner
+P4=$(network "ports?device_id=$ONE" | python3 -c 'import json, sys; print(*[port["id"] for port in json.load(sys.stdin)["ports"] if port["id"] != sys.argv[1]])' "$P1")
+within 20 "the port of that interface is ACTIVE" port_is "$P4" "ACTIVE $HOST" port.status port.binding:host_id
+expect "that interface is detached" web server remove port "$ONE" "$P4"
+within 20 "the port that was created for that interface is deleted" no_port "$P4"
+
+# ------------------------------------------------------------------------------------------ a port that OVN never plugs
+
+kill -STOP -- "-$(cat "$CLOUD/neutron/$OTHER-controller.pid")"
+os compute service set --disable "$HOST" nova-compute
+expect "a fourth server is requested, on a host without OVN's controller" quiet web server create "${WANTED[@]}" --network inner four
+FOUR=$(web server show four -f value -c id); SERVERS+=("$FOUR")
+has_port() { P5=$(port_of "$FOUR"); [ -n "$P5" ]; }
+within 30 "the fourth server gets its port" has_port
+within 90 "the fourth server fails, because its port stays down" server_is "$FOUR" ERROR
+like "the fault of the fourth server has Nova's words" "$(server "$FOUR" server.fault.message)" 'Failed to allocate the network.s., not rescheduling'
+within 10 "the port of the fourth server is deleted" no_port "$P5"
+kill -CONT -- "-$(cat "$CLOUD/neutron/$OTHER-controller.pid")"
+os compute service set --enable "$HOST" nova-compute
+expect "the fourth server is deleted" web server delete --wait "$FOUR"
+
+# ------------------------------------------------------------------------- faults of each service in each process
+
+# In each episode a server is built, another one is deleted, and a third one migrates. Shortly after these requests a
+# service is killed, hangs for longer than its time limit, or becomes slow. Then it recovers.
+PATIENCE=20
+sed -i "s/^http_connect_timeout = .*/http_connect_timeout = $PATIENCE/; s/^timeout = .*/timeout = $PATIENCE/" "$CONF"
+sed -i "s/^\[glance\]$/&\ntimeout = $PATIENCE/; s/^\[neutron\]$/&\ntimeout = $PATIENCE/" "$CONF"
+with 'live_migration_bandwidth = 8'
+qemu-img convert -O raw "$CHRONOVA_IMAGE" "$WORK/fresh.raw"
+session_of() { if [ "$1" = neutron ]; then echo "$CLOUD/neutron/server.pid"; else echo "$CLOUD/$1/pid"; fi; } # service
+# No host has this image in its cache, so a host downloads it.
+fresh_image() { # name: prints its id
+  head -c 16 /dev/urandom >>"$WORK/fresh.raw"
+  os image create --disk-format raw --container-format bare --file "$WORK/fresh.raw" --public "$1" -f value -c id
+}
+asks() { # name, image: requests a server on the network, and prints its id
+  ask "$WEB" "$URL/compute/v2.1/servers" -d "{\"server\": {\"name\": \"$1\", \"flavorRef\": \"$FLAVOR\", \"imageRef\": \"$2\",
+    \"networks\": [{\"uuid\": \"$INNER\"}]}}" >"$WORK/status"
+  field server.id <"$WORK/answer"
+}
+state() { server "$1" server.status server.OS-EXT-STS:task_state; } # uuid
+is_built() { [[ "$(state "$1")" =~ ^(ACTIVE|ERROR)\ -$ ]]; } # uuid
+is_active() { [ "$(state "$1")" = "ACTIVE -" ]; } # uuid
+is_deleted() { [ "$(ask "$ADMIN" "$URL/compute/v2.1/servers/$1")" = 404 ]; } # uuid
+# What the services and the hosts have too much, or too little.
+leaks() {
+  TOKEN=$ADMIN python3 "$TESTBED/leaks.py" "$URL/compute" "$URL/placement" "$NEUTRON" "$GLANCE"
+  for host in h1 h2; do
+    diff <(on "$host" list --all --uuid | sed '/^$/d' | sort) \
+      <(curl -s -H "X-Auth-Token: $ADMIN" "$URL/compute/v2.1/servers/detail?all_tenants=1&host=$host" \
+        | python3 -c 'import json, sys; print(*sorted(row["id"] for row in json.load(sys.stdin)["servers"]), sep="\n")' | sed '/^$/d') \
+      | sed -n "s/^</$host has the guest/p; s/^>/$host lacks the guest/p"
+    [ "$(taps "$host" | wc -l)" = "$(on "$host" list --all --uuid | grep -c .)" ] || echo "$host has not one tap device for each guest"
+  done
+}
+no_leaks() { [ -z "$(leaks)" ]; }
+recovers() { # service, fault
+  local session; session=$(session_of "$1")
+  case $2 in
+    killed) signal KILL "$session"; sleep 10; "$1_up" >>"$CLOUD/$1.out" 2>&1 || bad "$1 starts again" "$(tail -n 5 "$CLOUD/$1.out")" ;;
+    hung) signal STOP "$session"; sleep $((PATIENCE + 10)); signal CONT "$session" ;;
+    slow) slow "$session" 0.4 0.1; sleep 60; fast ;;
+  esac
+}
+episode() { # service, fault
+  local what="$1 $2" image to built
+  ADMIN=$(token admin admin) WEB=$(token ann web)
+  image=$(fresh_image "fresh-$1-$2")
+  [ -n "${DOOMED:-}" ] || { DOOMED=$(asks doomed "$IMAGE"); SERVERS+=("$DOOMED"); }
+  within 120 "$what: the server to delete is ACTIVE" is_active "$DOOMED"
+  to=$(other "$(place_of "$MOVING")")
+  same "$what: a live migration is requested" "$(moves "$MOVING" "$to")" 202
+  built=$(asks "built-$1-$2" "$image")
+  same "$what: a build is requested" "$(cat "$WORK/status")" 202
+  SERVERS+=("$built")
+  same "$what: a delete is requested" "$(ask "$WEB" "$URL/compute/v2.1/servers/$DOOMED" -X DELETE)" 204
+  recovers "$1" "$2"
+  within 240 "$what: the build ends" is_built "$built"
+  within 240 "$what: the delete ends" is_deleted "$DOOMED"
+  within 240 "$what: the migrated server is ACTIVE and at rest" is_active "$MOVING"
+  echo "        the build ended $(state "$built"), the migrated server is on $(place_of "$MOVING") (wanted: $to)"
+  within 60 "$what: nothing leaked" no_leaks
+  no_leaks || leaks
+  within 60 "$what: the first guest reaches the migrated guest" ping_from "$HOST" "$ONE" "$A5" REACHED
+  DOOMED=$built
+  is_active "$built" || { web server delete --wait "$built"; DOOMED=; }
+}
+expect "a server that will migrate is requested" quiet web server create "${WANTED[@]}" --network inner moving
+MOVING=$(web server show moving -f value -c id); SERVERS+=("$MOVING")
+within 120 "the server that will migrate is ACTIVE" is_active "$MOVING"
+A5=$(port "$(port_of "$MOVING")" port.fixed_ips.0.ip_address)
+within 120 "the guest that will migrate has its address" has_address "$(place_of "$MOVING")" "$MOVING" "$A5"
+STRAY=$(os port create --network inner --device-owner compute:nova --device "$(uuidgen)" stray -f value -c id)
+like "the comparison finds a port of no server" "$(leaks)" "port $STRAY is of server .*, which does not exist"
+os port delete "$STRAY"
+same "the comparison finds nothing else" "$(leaks)" ""
+for SERVICE in keystone glance neutron; do
+  for FAULT in killed hung slow; do episode "$SERVICE" "$FAULT"; done
+done
+expect "the last servers are deleted" web server delete --wait "$MOVING" ${DOOMED:+"$DOOMED"}
+within 30 "nothing leaked in all episodes" no_leaks
+ends
