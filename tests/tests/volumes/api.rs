@@ -233,6 +233,9 @@ async fn the_older_actions_of_attachments_work_too() {
     assert_eq!(set.body["metadata"], json!({"hw_disk_bus": "scsi"}), "{:?}", set.body);
     let way = act(&api, &id, json!({"os-initialize_connection": {"connector": {}}})).await;
     assert_eq!(way.body["connection_info"]["data"]["access_mode"], "ro", "{:?}", way.body);
+    let upload = act(&api, &id, json!({"os-volume_upload_image": {"image_name": "n".repeat(256)}})).await;
+    assert_eq!(upload.status, 400);
+    assert!(upload.body.to_string().contains("image_name: the name has more than 255"), "{:?}", upload.body);
     let retype = act(&api, &id, json!({"os-retype": {"new_type": "__DEFAULT__", "migration_policy": "never"}})).await;
     assert_eq!(retype.status, 400);
     assert_eq!(act(&api, &id, json!({"os-nonsense": {}})).await.status, 400);
