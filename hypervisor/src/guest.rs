@@ -245,7 +245,7 @@ pub struct Reservation {
 }
 
 /// One rule of a security group in one direction, in the form of an nwfilter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FilterRule {
     pub ingress: bool,
     pub ipv6: bool,

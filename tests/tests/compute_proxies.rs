@@ -176,6 +176,45 @@ async fn the_volume_services_policy_decides_on_volumes_and_snapshots() {
     api.stop().await;
 }
 
+/// An operator's policy of the Network API also decides on the old operations of the Compute API.
+#[actix_rt::test]
+async fn the_network_services_policy_decides_on_groups_and_floating_addresses() {
+    let of_groups = ["create_security_group", "update_security_group", "delete_security_group"];
+    let others = ["create_security_group_rule", "delete_security_group_rule", "create_floatingip"];
+    let policy: Vec<String> = of_groups.iter().chain(&others).map(|rule| format!("'{rule}': 'role:keeper'")).collect();
+    let api = Api::start_with(&policy.join("\n"), None).await;
+    let ask = async |roles: &str, method: &str, path: &str, body: Option<Value>| {
+        api.ask_as(method, &format!("/compute/v2.1{path}"), "2.35", USER, Some(roles), body).await
+    };
+    let external = json!({"network": {"name": "public", "router:external": true}});
+    let external = api.ask("POST", "/network/v2.0/networks", "2.1", ADMIN, Some(external)).await;
+    assert_eq!(external.status, 201, "{:?}", external.body);
+    let group = Some(json!({"security_group": {"name": "web", "description": "d"}}));
+    let made = ask("member,reader,keeper", "POST", "/os-security-groups", group.clone()).await;
+    assert_eq!(made.status, 200, "{:?}", made.body);
+    let id = made.body["security_group"]["id"].as_str().unwrap().to_owned();
+    let rule = json!({"parent_group_id": id, "ip_protocol": "tcp", "from_port": 22, "to_port": 22});
+    let rule = Some(json!({"security_group_rule": rule}));
+    let added = ask("member,reader,keeper", "POST", "/os-security-group-rules", rule.clone()).await;
+    assert_eq!(added.status, 200, "{:?}", added.body);
+    let one = format!("/os-security-group-rules/{}", added.body["security_group_rule"]["id"].as_str().unwrap());
+    let path = format!("/os-security-groups/{id}");
+    for (method, path, body, rule) in [
+        ("POST", "/os-security-groups", group.clone(), "create_security_group"),
+        ("PUT", &*path, group, "update_security_group"),
+        ("POST", "/os-security-group-rules", rule, "create_security_group_rule"),
+        ("DELETE", &*one, None, "delete_security_group_rule"),
+        ("DELETE", &*path, None, "delete_security_group"),
+        ("POST", "/os-floating-ips", Some(json!({"pool": "public"})), "create_floatingip"),
+    ] {
+        let answer = ask("member,reader", method, path, body).await;
+        refused(&answer, 403, &format!("Policy doesn't allow {rule} to be performed."));
+    }
+    assert_eq!(ask("member,reader,keeper", "DELETE", &one, None).await.status, 202);
+    assert_eq!(ask("member,reader,keeper", "DELETE", &path, None).await.status, 202);
+    api.stop().await;
+}
+
 #[actix_rt::test]
 async fn security_groups_in_the_old_form_until_2_35() {
     let api = Api::start().await;

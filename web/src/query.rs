@@ -1,5 +1,7 @@
 //! The query string as an ordered list of pairs: repeated keys stay repeated.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::fault::Fault;
@@ -86,6 +88,12 @@ impl Query {
         }
         text
     }
+}
+
+/// Drops repeated sort keys. They have no effect, but each would cost a comparison for each pair of rows.
+pub(crate) fn drop_repeated(keys: &mut Vec<(String, bool)>) {
+    let mut seen = BTreeSet::new();
+    keys.retain(|(key, _)| seen.insert(key.clone()));
 }
 
 /// Encodes everything but RFC 3986's unreserved characters.

@@ -295,7 +295,7 @@ fn log(request: &HttpRequest, remote: Option<IpAddr>, facts: &ResponseFacts, sta
     tracing::info!(
         target: "chronova_web::access",
         method = request.method().as_str(),
-        path = request.path(),
+        path = access::requests::without_secret(request.path()),
         status,
         operation = facts.operation.unwrap_or("none"),
         version = facts.version.map(tracing::field::display),

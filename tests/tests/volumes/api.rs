@@ -140,6 +140,23 @@ async fn quotas_are_exact() {
 }
 
 #[actix_rt::test]
+async fn a_refused_extension_gives_back_no_quota_of_another() {
+    let api = Api::start().await;
+    let id = volume(&api, ADMIN, json!({"size": 2})).await;
+    let extend = |size: u32| act(&api, &id, json!({"os-extend": {"new_size": size}}));
+    let (first, second) = futures::future::join(extend(9), extend(5)).await;
+    assert!(first.status == 202 || second.status == 202, "{:?} {:?}", first.body, second.body);
+    api.life.settled().await;
+    let limits = ask(&api, ADMIN, "GET", "/limits", Value::Null).await.body["limits"]["absolute"].clone();
+    assert_eq!(
+        limits["totalGigabytesUsed"],
+        show(&api, &id).await["size"],
+        "the quota does not count the whole volume"
+    );
+    api.stop().await;
+}
+
+#[actix_rt::test]
 async fn the_use_of_each_volume_type_is_counted() {
     let api = Api::start().await;
     let wish = json!({"volume_type": {"name": "fast"}});
@@ -233,6 +250,9 @@ async fn the_older_actions_of_attachments_work_too() {
     assert_eq!(set.body["metadata"], json!({"hw_disk_bus": "scsi"}), "{:?}", set.body);
     let way = act(&api, &id, json!({"os-initialize_connection": {"connector": {}}})).await;
     assert_eq!(way.body["connection_info"]["data"]["access_mode"], "ro", "{:?}", way.body);
+    let upload = act(&api, &id, json!({"os-volume_upload_image": {"image_name": "n".repeat(256)}})).await;
+    assert_eq!(upload.status, 400);
+    assert!(upload.body.to_string().contains("image_name: the name has more than 255"), "{:?}", upload.body);
     let retype = act(&api, &id, json!({"os-retype": {"new_type": "__DEFAULT__", "migration_policy": "never"}})).await;
     assert_eq!(retype.status, 400);
     assert_eq!(act(&api, &id, json!({"os-nonsense": {}})).await.status, 400);

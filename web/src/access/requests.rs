@@ -106,6 +106,16 @@ fn rate_of(requester: &Requester) -> LeftOutOf {
     }
 }
 
+/// The part of a path that records and logs may have. The operation that looks up a console's token has the token in
+/// its path. The token is a secret while it is valid, and looks like an id.
+pub(crate) fn without_secret(path: &str) -> &str {
+    const BEFORE: &str = "/os-console-auth-tokens";
+    path.find(BEFORE).map_or(path, |at| &path[..at + BEFORE.len()])
+}
+
 fn ids(path: &str) -> impl Iterator<Item = Uuid> {
-    path.split('/').filter(|part| matches!(part.len(), 32 | 36)).filter_map(|part| Uuid::try_parse(part).ok())
+    without_secret(path)
+        .split('/')
+        .filter(|part| matches!(part.len(), 32 | 36))
+        .filter_map(|part| Uuid::try_parse(part).ok())
 }

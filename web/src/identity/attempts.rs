@@ -33,7 +33,7 @@ impl FailedLogins {
         let mut attempt = LoginAttempt { limits: self.0.as_ref(), keys: Vec::new() };
         let Some(limits) = &self.0 else { return Ok(attempt) };
         let now = Instant::now();
-        for key in from.map(bucket).into_iter().chain([format!("user {user}")]) {
+        for key in from.map(bucket).into_iter().chain([user_bucket(user)]) {
             if let Err(seconds) = limits.take(&key, now) {
                 // This bucket refused the attempt, so the bucket before it gets its token back.
                 attempt.give_back();
@@ -54,6 +54,15 @@ impl LoginAttempt<'_> {
             }
         }
     }
+}
+
+/// The most bytes of a user's name that a bucket keeps. Names of users have at most 255 characters, but a request can
+/// name an unknown user with as many as its body may have.
+const LONGEST_USER: usize = 1_024;
+
+/// Unknown users with equal first bytes share a bucket. Known users are named by their ids, which are short.
+fn user_bucket(user: &str) -> String {
+    format!("user {}", &user[..user.floor_char_boundary(LONGEST_USER)])
 }
 
 /// All addresses of a customer's IPv6 network share a bucket.
@@ -79,6 +88,14 @@ mod tests {
         assert!(logins.begin(Some("192.0.2.2".parse().unwrap()), "a").is_err(), "the user has no limit");
         logins.begin(Some("192.0.2.2".parse().unwrap()), "b").unwrap().give_back();
         assert!(FailedLogins::new(0).begin(None, "a").is_ok());
+    }
+
+    #[test]
+    fn a_bucket_keeps_a_short_name_only() {
+        let logins = FailedLogins::new(3);
+        let attempt = logins.begin(None, &"ä".repeat(50_000)).unwrap();
+        assert!(attempt.keys[0].len() < 1_100, "{} bytes", attempt.keys[0].len());
+        assert_eq!(user_bucket("alice"), "user alice");
     }
 
     #[test]

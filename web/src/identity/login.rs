@@ -3,6 +3,8 @@
 //! An unknown user, a disabled user and a wrong password get the same 401 after the same work, so that the answer does
 //! not reveal which users exist.
 
+use std::collections::BTreeSet;
+
 use chronova_actors::services::embedded::identity::passwords::Password;
 use chronova_events::envelope::Timestamp;
 use chronova_events::identity::{Domain, Identity, IdentityScope, PasswordHash, Project, User};
@@ -147,7 +149,10 @@ async fn identify(
     let mut who: Option<UserId> = None;
     let mut parent = None;
     let mut methods: Vec<String> = Vec::new();
-    for method in &identity.methods {
+    // As in Keystone, a repeated method counts once. Otherwise one request could have a password hashed thousands of
+    // times.
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for method in identity.methods.iter().filter(|method| seen.insert(method.as_str())) {
         let found = match method.as_str() {
             "password" => {
                 by_password(ctx, service, identity.password.as_ref().and_then(|password| password.user.as_ref()))

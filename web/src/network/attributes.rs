@@ -160,6 +160,17 @@ impl Attributes {
         items.into_iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
+    /// Takes the list of zones. The list is bounded, because the state of the resource keeps it.
+    pub(super) fn zone_hints(&mut self) -> Result<Vec<String>, Fault> {
+        const NAME: &str = "availability_zone_hints";
+        let hints = self.texts(NAME)?.unwrap_or_default();
+        // Neutron counts the characters of the list in JSON.
+        match Value::from(hints.clone()).to_string().chars().count() > LONGEST_HINTS {
+            true => Err(invalid(NAME, "Too many availability_zone_hints specified")),
+            false => Ok(hints),
+        }
+    }
+
     pub(super) fn ids<T: FromStr>(&mut self, name: &str) -> Result<Option<Vec<T>>, Fault> {
         let Some(texts) = self.texts(name)? else { return Ok(None) };
         let id = |text: String| text.parse().map_err(|_| invalid(name, format_args!("'{text}' is not a valid UUID")));
@@ -265,6 +276,9 @@ pub(super) fn as_integer(value: &Value) -> Option<i64> {
         _ => None,
     }
 }
+
+/// The longest list of zones: Neutron's `AZ_HINTS_DB_LEN`.
+const LONGEST_HINTS: usize = 255;
 
 /// The longest description, as in Neutron.
 pub(super) const LONG_TEXT: usize = 255;

@@ -92,6 +92,7 @@ fn refused(id: NetworkId, reject: &NetworkReject) -> Fault {
         NetworkReject::PortHasGroups => (409, "PortSecurityPortHasSecurityGroup"),
         NetworkReject::PairsNeedSecurity => (409, "AddressPairAndPortSecurityRequired"),
         NetworkReject::PortInUse(_) => (409, "PortInUse"),
+        NetworkReject::GatewayExists { .. } => (409, "Conflict"),
         NetworkReject::NoExternalAddress(_) => (400, "ExternalIpAddressExhausted"),
         NetworkReject::FloatingIpNotFound(_) => (404, "FloatingIPNotFound"),
         NetworkReject::AlreadyAssociated { .. } => (409, "FloatingIPPortAlreadyAssociated"),

@@ -97,7 +97,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 /// The new network that the body describes.
 fn wanted(mut body: Attributes, project: ProjectId) -> Result<NetworkCreated, Fault> {
     let provider = provider(&mut body)?;
-    let availability_zone_hints = body.texts("availability_zone_hints")?.unwrap_or_default();
+    let availability_zone_hints = body.zone_hints()?;
     let settings = settings(patch(&mut body)?);
     body.finish()?;
     Ok(NetworkCreated { network: NetworkId::random(), project, settings, provider, availability_zone_hints })

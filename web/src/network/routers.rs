@@ -126,7 +126,7 @@ fn wanted(
     project: ProjectId,
     gateway: Option<&ExternalGatewayInfo>,
 ) -> Result<RouterCreated, Fault> {
-    let availability_zone_hints = body.texts("availability_zone_hints")?.unwrap_or_default();
+    let availability_zone_hints = body.zone_hints()?;
     let settings = settings(patch(&mut body)?, gateway);
     body.finish()?;
     Ok(RouterCreated { router: RouterId::random(), project, settings, availability_zone_hints })

@@ -165,6 +165,20 @@ async fn retype(ctx: Ctx) -> Result<Reply, Fault> {
     Err(Fault::bad_request("Invalid volume: The volume's storage does not support changing its type."))
 }
 
+/// The longest name of an image.
+const LONGEST_NAME: usize = 255;
+
+fn image_name(body: &Value) -> Result<String, Fault> {
+    let name = text(body, "image_name")?;
+    match name.chars().count() > LONGEST_NAME {
+        true => {
+            let message = "Invalid input for field/attribute image_name: the name has more than 255 characters";
+            Err(Fault::bad_request(message))
+        }
+        false => Ok(name.to_owned()),
+    }
+}
+
 /// The image that the volume's content is uploaded to.
 fn announced(ctx: &Ctx, volume: &VolumeRecord) -> Result<ImageCreated, Fault> {
     let body = ctx.action_body();
@@ -185,7 +199,7 @@ fn announced(ctx: &Ctx, volume: &VolumeRecord) -> Result<ImageCreated, Fault> {
     let extra = volume.image.as_ref().map(|image| image.extra.clone()).unwrap_or_default();
     let properties = extra.into_iter().filter(|(key, _)| !own.contains(&key.as_str())).collect();
     let attributes = ImageAttributes {
-        name: Some(text(body, "image_name")?.to_owned()),
+        name: Some(image_name(body)?),
         owner: ctx.caller().project.clone(),
         visibility,
         disk_format: Some(disk_format),

@@ -108,6 +108,8 @@ async fn refused_requests_are_recorded_and_misses_are_not() {
     assert_eq!(ask("/identity/v3/users").await, 403);
     assert_eq!(ask(&format!("/image/v2/images/{hidden}")).await, 404);
     assert_eq!(ask("/image/v2/images/11111111-2222-3333-4444-555555555555").await, 404);
+    // The last part of this path is a secret, not an id.
+    assert_eq!(ask("/compute/v2.1/os-console-auth-tokens/11111111-2222-3333-4444-555555555555").await, 403);
     assert_eq!(ask("/image/v2/nothing").await, 404);
     assert_eq!(ask("/image/v2/images").await, 200);
     assert_eq!(world.call("", "GET", "/image/v2/images", None).await.status, 401);
@@ -119,7 +121,7 @@ async fn refused_requests_are_recorded_and_misses_are_not() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(refusals, [("identity", 403, 0), ("image", 404, 1)]);
+    assert_eq!(refusals, [("identity", 403, 0), ("image", 404, 1), ("compute", 403, 0)]);
     for recorded in &found {
         let Cause::User { user: by, project: within, roles, .. } = &recorded.meta.cause else { panic!("{recorded:?}") };
         assert_eq!((by.as_str(), within.as_ref().map(ProjectId::as_str)), (user.as_str(), Some(project.as_str())));

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use actix_web::test::TestRequest;
 use chronova_actors::ports::{ImageDraft, ImageService as _, PortError};
+use chronova_events::clock::Clock as _;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_web::config::WebConfig;
@@ -99,6 +100,19 @@ async fn right_passwords_are_not_limited() {
     for _ in 0..100 {
         assert_eq!(login_from(&world, "192.0.2.9", "admin", PASSWORD).await.status, 201);
     }
+}
+
+#[actix_web::test]
+async fn a_repeated_method_of_a_login_is_checked_once() {
+    let world = World::new().await;
+    let user = json!({"name": "admin", "domain": {"id": "default"}, "password": PASSWORD});
+    let auth = json!({"auth": {"identity": {"methods": vec!["password"; 5_000], "password": {"user": user}}}});
+    let before = world.clock.now();
+    let answer = world.call("", "POST", "/identity/v3/auth/tokens", Some(auth)).await.expect(201);
+    // The clock advances by a millisecond at each reading, and each check of a password reads it.
+    let readings = (world.clock.now().0 - before.0) / 1_000;
+    assert!(readings < 1_000, "the clock was read {readings} times");
+    assert_eq!(answer["token"]["methods"], json!(["password"]));
 }
 
 #[actix_web::test]

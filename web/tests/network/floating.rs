@@ -210,6 +210,20 @@ async fn concurrent_requests_never_exceed_the_floating_address_quota() {
 }
 
 #[actix_web::test]
+async fn parallel_requests_give_a_router_one_gateway() {
+    let town = Town::new(World::new().await, "203.0.113.0/24").await;
+    let router = town.world.make(BOB, "/routers", "router", json!({"name": "hill"})).await;
+    let path = format!("/routers/{}", id(&router));
+    let body = json!({"router": {"external_gateway_info": {"network_id": town.public["id"]}}});
+    let ask = async |_: usize| town.world.send(BOB, "PUT", &path, Some(body.clone())).await.0;
+    let all = futures::future::join_all((0..8).map(ask)).await;
+    assert!(all.contains(&200) && all.iter().all(|status| matches!(status, 200 | 409)), "{all:?}");
+    let gateways = town.world.get(ADMIN, "/ports?device_owner=network:router_gateway").await;
+    assert_eq!(gateways["ports"].as_array().unwrap().len(), 2, "one of each router: {gateways}");
+    town.world.end().await;
+}
+
+#[actix_web::test]
 async fn a_router_stands_between_networks() {
     let town = Town::new(World::new().await, "203.0.113.0/24").await;
     let path = format!("/routers/{}", id(&town.router));

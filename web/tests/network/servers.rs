@@ -179,6 +179,26 @@ async fn impossible_network_requests_get_novas_messages() {
     world.end().await;
 }
 
+#[actix_web::test]
+async fn a_taken_address_of_a_shared_network_does_not_name_another_projects_server() {
+    let world = World::new().await;
+    let private = network(&world, "private", "10.0.0.0/24").await;
+    let path = format!("/networks/{}", private["id"].as_str().unwrap());
+    assert_eq!(world.send("admin", "PUT", &path, Some(json!({"network": {"shared": true}}))).await.0, 200);
+    let port = networks(&world);
+    let taken = || RequestedNic { fixed_ip: Some("10.0.0.50".into()), ..nic(&private) };
+    port.allocate(wanted(1, RequestedNetworks::These(vec![taken()])), meta()).await.unwrap();
+    let named = format!("Fixed IP address 10.0.0.50 is already in use on instance {}.", server(1));
+    for (project, words) in [("blue", named.as_str()), ("red", "Fixed IP address 10.0.0.50 is already in use.")] {
+        let project = ProjectId::new(project);
+        let refused = port.check(&project, &RequestedNetworks::These(vec![taken()]), &[], &by()).await.unwrap_err();
+        assert!(matches!(&refused, PortError::Invalid(text) if text == words), "{project}: {refused}");
+        let refused = port.check_attach(&project, &taken(), &by()).await.unwrap_err();
+        assert!(matches!(&refused, PortError::Conflict(text) if text == words), "{project}: {refused}");
+    }
+    world.end().await;
+}
+
 /// Nova's administrators see the networks of all projects, and may use external ones.
 #[actix_web::test]
 async fn an_administrators_server_may_be_on_any_projects_network() {

@@ -71,6 +71,13 @@ async fn tags_are_few_and_a_change_of_one_writes_one() {
 #[actix_web::test]
 async fn lists_among_settings_are_bounded() {
     let world = World::new().await;
+    for (path, key) in [("/networks", "network"), ("/routers", "router")] {
+        let zones = |count: usize| json!({"name": "n", "availability_zone_hints": vec!["nova"; count]});
+        let refused = world.refused(BOB, "POST", path, Some(json!({key: zones(37)}))).await;
+        assert_eq!(refused, (400, "HTTPBadRequest".to_owned()), "{path}");
+        let made = world.make(BOB, path, key, zones(36)).await;
+        assert_eq!(made["availability_zone_hints"].as_array().unwrap().len(), 36, "{path}");
+    }
     let private = world.make(BOB, "/networks", "network", json!({"name": "private"})).await;
     let subnet = |extra: Value| {
         let mut body = json!({"network_id": private["id"], "cidr": "10.0.0.0/16", "ip_version": 4});

@@ -19,6 +19,7 @@ use crate::compute::views::server::{BRIEF, SERVER, ServerView};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::fields::{self, FieldTable};
+use crate::query;
 use crate::reply::Reply;
 
 pub(super) async fn index(ctx: Ctx) -> Result<Reply, Fault> {
@@ -159,6 +160,7 @@ fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
     let first = directions.first().copied().unwrap_or(true);
     let directions = directions.into_iter().chain(std::iter::repeat(first));
     let mut order: Vec<(String, bool)> = keys.into_iter().map(str::to_owned).zip(directions).collect();
+    query::drop_repeated(&mut order);
     if !order.iter().any(|(key, _)| key == "created_at") {
         order.push(("created_at".to_owned(), first));
     }

@@ -101,10 +101,7 @@ impl ImageFiles {
             return Err(ReceiveError::TooLarge(limit));
         }
         let (sender, receiver) = mpsc::channel(DEPTH);
-        let (files, wanted) = (self.clone(), incoming.clone());
-        let writing = tokio::task::spawn_blocking(move || files.write(&wanted, receiver));
-        let fed = feed(bytes, sender).await;
-        let written = writing.await.map_err(|error| ReceiveError::Io(io::Error::other(error)))?;
+        let (written, fed) = tokio::join!(self.write(incoming, receiver), feed(bytes, sender));
         // The writer's error is the cause: the sender fails in this way only because the writer has stopped.
         match (written, fed) {
             (Err(error), Ok(()) | Err(ReceiveError::Io(_))) => Err(error),
@@ -113,28 +110,33 @@ impl ImageFiles {
         }
     }
 
-    fn write(
+    /// Writes the parts as they come. A blocking thread works only while there are bytes to write. Otherwise senders
+    /// that send little would take all blocking threads of the process.
+    async fn write(
         &self,
-        wanted: &IncomingUpload,
-        mut chunks: mpsc::Receiver<UploadPart>,
+        wanted: IncomingUpload,
+        mut parts: mpsc::Receiver<UploadPart>,
     ) -> Result<ContentStored, ReceiveError> {
-        let mut draft = DraftFile::create(self.folder.join(format!(".{}.part", wanted.upload)))?;
-        let (mut md5, mut sha512, mut size) = (Md5::new(), Sha512::new(), 0_u64);
+        let (path, limit) = (self.folder.join(format!(".{}.part", wanted.upload)), self.limit);
+        let mut content = blocking(move || IncomingContent::create(path, limit)).await?;
         loop {
-            match chunks.blocking_recv() {
-                Some(UploadPart::Bytes(chunk)) => {
-                    size += chunk.len() as u64;
-                    if size > self.limit {
-                        return Err(ReceiveError::TooLarge(self.limit));
-                    }
-                    draft.file.write_all(&chunk)?;
-                    md5.update(&chunk);
-                    sha512.update(&chunk);
-                }
-                Some(UploadPart::End) => break,
-                None => return Err(ReceiveError::Sender("the connection ended before the last byte".to_owned())),
+            let mut arrived = Vec::with_capacity(DEPTH);
+            if parts.recv_many(&mut arrived, DEPTH).await == 0 {
+                return Err(ReceiveError::Sender("the connection ended before the last byte".to_owned()));
+            }
+            let ended = matches!(arrived.last(), Some(UploadPart::End));
+            content = blocking(move || content.take(arrived)).await?;
+            if ended {
+                break;
             }
         }
+        let files = self.clone();
+        blocking(move || files.store(content, &wanted)).await
+    }
+
+    /// Checks the complete data and moves the file into place.
+    fn store(&self, content: IncomingContent, wanted: &IncomingUpload) -> Result<ContentStored, ReceiveError> {
+        let IncomingContent { mut draft, md5, sha512, size, .. } = content;
         if let Some(announced) = wanted.announced.filter(|announced| *announced != size) {
             return Err(ReceiveError::Length { announced, received: size });
         }
@@ -211,6 +213,43 @@ async fn feed(
             Ok(None) => return writer.send(UploadPart::End).await.map_err(|_| stopped()),
             Err(_) => return Err(ReceiveError::Sender("no bytes arrived for a minute".to_owned())),
         }
+    }
+}
+
+/// Runs work on files on a blocking thread.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ReceiveError> + Send + 'static,
+) -> Result<T, ReceiveError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| ReceiveError::Io(io::Error::other(error)))?
+}
+
+/// The data of an upload that has arrived so far.
+struct IncomingContent {
+    draft: DraftFile,
+    md5: Md5,
+    sha512: Sha512,
+    size: u64,
+    /// The largest size.
+    limit: u64,
+}
+
+impl IncomingContent {
+    fn create(path: PathBuf, limit: u64) -> Result<Self, ReceiveError> {
+        Ok(Self { draft: DraftFile::create(path)?, md5: Md5::new(), sha512: Sha512::new(), size: 0, limit })
+    }
+
+    fn take(mut self, parts: Vec<UploadPart>) -> Result<Self, ReceiveError> {
+        for part in parts {
+            let UploadPart::Bytes(chunk) = part else { break };
+            self.size += chunk.len() as u64;
+            if self.size > self.limit {
+                return Err(ReceiveError::TooLarge(self.limit));
+            }
+            self.draft.file.write_all(&chunk)?;
+            self.md5.update(&chunk);
+            self.sha512.update(&chunk);
+        }
+        Ok(self)
     }
 }
 
@@ -330,6 +369,25 @@ mod tests {
         let disguised = receive(&files, incoming("qcow2"), &["abc"]).await;
         assert!(matches!(disguised, Err(ReceiveError::Content(InspectError::Mismatch { .. }))), "{disguised:?}");
         assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_sender_that_sends_nothing_holds_no_thread() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+        runtime.unwrap().block_on(async {
+            let folder = tempfile::tempdir().unwrap();
+            let files = ImageFiles::open(folder.path(), 1_000).unwrap();
+            let slow = files.clone();
+            let slow = tokio::spawn(async move { slow.receive(incoming("raw"), stream::pending()).await });
+            while names(folder.path()).is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let (image, upload) = (ImageId(Uuid::from_u128(3)), UploadId(Uuid::from_u128(4)));
+            let other = receive(&files, IncomingUpload { image, upload, ..incoming("raw") }, &["x"]);
+            let stored = tokio::time::timeout(Duration::from_secs(30), other).await.expect("it waits for a thread");
+            assert_eq!(stored.unwrap().size, 1);
+            slow.abort();
+        });
     }
 
     #[test]

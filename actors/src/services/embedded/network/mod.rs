@@ -337,6 +337,8 @@ pub enum NetworkReject {
     PairsNeedSecurity,
     #[error("Port {0} is still in use.")]
     PortInUse(PortId),
+    #[error("Router {router} already has a gateway in network {network}.")]
+    GatewayExists { router: String, network: NetworkId },
     #[error("Network {0} is not a valid external network")]
     NotExternal(NetworkId),
     #[error("Network {0} does not contain any IPv4 subnet")]

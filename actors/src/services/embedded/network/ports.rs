@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
-use chronova_events::ids::{InstanceId, PortId, ProjectId, SubnetId};
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId, SubnetId};
 use chronova_events::network::{
     FixedAddress, Network, NetworkEvent, NetworkRow, Port, PortBinding, PortBound, PortCreated, PortDeleted,
     PortReaddressed, PortSettings, PortSettingsReplaced, PortUnbound, Subnet,
 };
+use chronova_events::router::GATEWAY_OWNER;
 use chronova_events::security_group::default_group;
 use chronova_events::tags::TagsChange;
 use uuid::Uuid;
@@ -31,6 +32,7 @@ pub(super) fn create(
             _ => Err(NetworkReject::IdTaken(wanted.port.to_string())),
         };
     }
+    check_only_gateway(state, network, &wanted.binding)?;
     let mac = match wanted.mac {
         Some(mac) if state.has_mac(&mac) => return Err(NetworkReject::MacInUse { network, mac }),
         Some(mac) => mac,
@@ -69,6 +71,16 @@ pub(super) fn create(
         }
         .into(),
     ])
+}
+
+/// Refuses a second gateway of a router in the network. A gateway belongs to no project, so no quota counts it, and
+/// parallel requests for one gateway could take all addresses of an external network.
+fn check_only_gateway(state: &Network, network: NetworkId, wanted: &PortBinding) -> Result<(), NetworkReject> {
+    let taken = || state.of_device(&wanted.device).any(|port| port.binding().owner == GATEWAY_OWNER);
+    match wanted.owner == GATEWAY_OWNER && taken() {
+        true => Err(NetworkReject::GatewayExists { router: wanted.device.clone(), network }),
+        false => Ok(()),
+    }
 }
 
 /// The MAC address of a port: `fa:16:3e` (Neutron's `base_mac`) and three bytes that derive from the port's id.

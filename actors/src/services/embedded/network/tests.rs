@@ -14,6 +14,7 @@ use chronova_events::network::{
     AddressPair, AllocationPool, Association, FixedAddress, FloatingIpSettings, Ipv6Mode, Network, NetworkCreated,
     NetworkEvent, NetworkSettings, Port, PortBinding, PortDeleted, PortSettings, ProviderAttributes,
 };
+use chronova_events::router::GATEWAY_OWNER;
 use chronova_events::security_group::default_group;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -322,6 +323,20 @@ fn a_given_port_is_bound_to_one_device_and_survives_it() {
         other => other,
     };
     assert_eq!(given.when(stranger), Err(NetworkReject::PortNotFound(port(1))));
+}
+
+#[test]
+fn a_router_has_one_gateway_in_a_network() {
+    let gateway = |n, router: u128| {
+        let device = RouterId(Uuid::from_u128(router)).to_string();
+        let binding = PortBinding { device, owner: GATEWAY_OWNER.into(), host: String::new() };
+        NetworkCommand::CreatePort(PortRequest { binding, security_groups: Some(vec![]), ..wanted_port(n) })
+    };
+    let given = with_subnet().and(gateway(1, 7));
+    assert!(matches!(given.when(gateway(2, 7)), Err(NetworkReject::GatewayExists { .. })));
+    assert!(given.when(gateway(2, 8)).is_ok(), "another router");
+    let given = given.and(NetworkCommand::DeletePort { port: port(1) });
+    assert!(given.when(gateway(2, 7)).is_ok(), "the first gateway is gone");
 }
 
 #[test]

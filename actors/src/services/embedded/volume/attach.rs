@@ -28,6 +28,7 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> VolumeDec
         VolumeCommand::Connect { attachment, host, device, mode, shared } => {
             let now = known(attachment)?;
             reachable(record, &host, shared)?;
+            check_lengths(&host, device.as_deref())?;
             if is_connected(now, &host, device.as_ref(), mode) {
                 return Ok(vec![]);
             }
@@ -79,6 +80,7 @@ fn reserve_and_connect(record: &VolumeRecord, new: NewAttachment) -> VolumeDecis
     let NewAttachment { attachment, instance, reserved_mode, host, device, mode, shared } = new;
     let mut events = reserve(record, attachment, instance, reserved_mode)?;
     reachable(record, &host, shared)?;
+    check_lengths(&host, device.as_deref())?;
     events.push(AttachmentConnected { volume, attachment, host, device, mode }.into());
     Ok(events)
 }
@@ -118,6 +120,20 @@ fn reserve(
         return Err(invalid(format!("Volume {volume} has {MAX_ATTACHMENTS} attachments: delete one of them first")));
     }
     Ok(vec![AttachmentReserved { volume, attachment, instance, mode }.into()])
+}
+
+/// The longest names of a host and of a device, as in Cinder. The volume's state keeps them.
+const LONGEST_NAME: usize = 255;
+
+fn check_lengths(host: &str, device: Option<&str>) -> Result<(), VolumeReject> {
+    let too_long = |text: &str| text.chars().count() > LONGEST_NAME;
+    let sent = [("host", Some(host)), ("mountpoint", device)];
+    match sent.into_iter().find(|(_, text)| text.is_some_and(too_long)) {
+        Some((what, _)) => {
+            Err(VolumeReject::InvalidInput(format!("the {what} has more than {LONGEST_NAME} characters")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn reachable(record: &VolumeRecord, host: &str, shared: bool) -> Result<(), VolumeReject> {

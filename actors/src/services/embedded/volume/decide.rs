@@ -147,6 +147,14 @@ fn describe(record: &VolumeRecord, change: VolumeDescriptionChange) -> VolumeDec
     Ok(vec![VolumeDescribed { volume, name, description, metadata }.into()])
 }
 
+/// The most bytes of the image properties that a client may set: as many as an image has. A volume that has more keeps
+/// them, but gets no more.
+const MAX_PAIR_BYTES: usize = 64 << 10;
+
+fn bytes(pairs: &[(String, String)]) -> usize {
+    pairs.iter().map(|(key, value)| key.len() + value.len()).sum()
+}
+
 /// Changes the image properties that the volume keeps. The other facts about its image stay.
 fn change_image(record: &VolumeRecord, change: VolumeMetadataChange) -> VolumeDecision {
     let volume = record.created.volume;
@@ -157,6 +165,10 @@ fn change_image(record: &VolumeRecord, change: VolumeMetadataChange) -> VolumeDe
         return Err(VolumeReject::NoMetadata(volume, key.clone()));
     }
     let extra = merged(&now, change).map_err(VolumeReject::TooManyPairs)?;
+    if bytes(&extra) > MAX_PAIR_BYTES.max(bytes(&now)) {
+        let words = format!("the image metadata of a volume has at most {MAX_PAIR_BYTES} bytes");
+        return Err(VolumeReject::InvalidInput(words));
+    }
     let image = match &record.image {
         Some(image) => VolumeImage { snapshot: image.snapshot.clone(), extra },
         // The volume has no image, so the properties are the only facts.

@@ -10,15 +10,17 @@ use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
 use chronova_events::instance::{BlockSource, DiskWork, InstanceDisk};
 use chronova_events::volume::{
-    AttachMode, VolumeCreated, VolumeImage, VolumeRecord, VolumeSnapshotRequested, VolumeSource, VolumeStatus,
+    AttachMode, Volume, VolumeCreated, VolumeImage, VolumeRecord, VolumeSnapshotRequested, VolumeSource, VolumeStatus,
 };
 use chronova_events::volume_type::{DEFAULT_TYPE, VolumeType};
 use chronova_hypervisor::volumes;
 use chronova_projections::views::Views;
 use thiserror::Error;
 
+use super::decide::decide;
 use super::{VolumeCommand, VolumeReject, VolumeRoot};
 use crate::aggregate::{CommandError, Committed};
+use crate::coordination::project_turns::ProjectTurns;
 use crate::gateway::CommandGateway;
 use crate::instance::InstanceRoot;
 use crate::ports::{Connection, ImageService, NewContent, NewSnapshot, NewVolume, PortError};
@@ -144,6 +146,7 @@ pub struct EmbeddedVolumes {
     pub(super) views: Arc<Views>,
     images: Arc<dyn ImageService>,
     pub options: VolumeOptions,
+    extensions: ProjectTurns,
 }
 
 impl std::fmt::Debug for EmbeddedVolumes {
@@ -159,7 +162,7 @@ impl EmbeddedVolumes {
         images: Arc<dyn ImageService>,
         options: VolumeOptions,
     ) -> Arc<Self> {
-        Arc::new(Self { gateway, views, images, options })
+        Arc::new(Self { gateway, views, images, options, extensions: ProjectTurns::default() })
     }
 
     /// The volume's current state, from the log and not from a read model.
@@ -394,7 +397,8 @@ impl EmbeddedVolumes {
         }
     }
 
-    /// Reserves quota, then requests the larger volume.
+    /// Reserves quota, then requests the larger volume. The extensions of a project take turns, and a volume that cannot
+    /// be extended now gets no quota. Otherwise, a second request could give back the quota of an extension under way.
     pub async fn extend(
         &self,
         volume: VolumeId,
@@ -402,19 +406,19 @@ impl EmbeddedVolumes {
         attached: bool,
         meta: Arc<Meta>,
     ) -> VolumeResult<Position> {
+        let project = self.look(volume).await?.created.project.clone();
+        let _turn = self.extensions.turn(&project).await;
         let now = self.look(volume).await?;
-        let project = now.created.project.clone();
-        let process = ProcessId::random();
-        if size_gb > now.size_gb {
-            let defaults = self.options.limits;
-            let take = VolumeQuotaCommand::TakeVolume { project: project.clone(), volume, size_gb, defaults };
-            self.quota(&project, take, Arc::clone(&meta)).await?;
-        }
-        let command = VolumeCommand::Extend { process, size_gb, attached };
+        let command = VolumeCommand::Extend { process: ProcessId::random(), size_gb, attached };
+        decide(&Volume::Here(Arc::clone(&now)), command.clone())
+            .map_err(|reject| VolumeError::of(volume, CommandError::Rejected(reject)))?;
+        let defaults = self.options.limits;
+        let take = VolumeQuotaCommand::TakeVolume { project: project.clone(), volume, size_gb, defaults };
+        self.quota(&project, take, Arc::clone(&meta)).await?;
         match self.command(volume, command, Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
             Err(error) => {
-                // Another extension may have succeeded meanwhile, so the quota shrinks to the volume's current size.
+                // The volume has changed since the check, but no extension is under way.
                 let size_gb = self.look(volume).await.map_or(now.size_gb, |now| now.size_gb);
                 let shrink = VolumeQuotaCommand::ShrinkVolume { project: project.clone(), volume, size_gb };
                 self.quota(&project, shrink, meta).await?;

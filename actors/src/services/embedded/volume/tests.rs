@@ -106,6 +106,43 @@ fn attachments_of_a_volume_are_limited() {
 }
 
 #[test]
+fn the_names_in_an_attachment_are_short() {
+    let state = available([reserve(FIRST, 1)]);
+    let at = |host: usize, device: usize| VolumeCommand::Connect {
+        attachment: FIRST,
+        host: "h".repeat(host),
+        device: Some("d".repeat(device)),
+        mode: AttachMode::ReadWrite,
+        shared: true,
+    };
+    assert!(decide(&state, at(255, 255)).is_ok());
+    assert!(refused(decide(&state, at(256, 1))).contains("the host has more than 255 characters"));
+    assert!(refused(decide(&state, at(1, 256))).contains("the mountpoint has more than 255 characters"));
+    let new = NewAttachment {
+        attachment: SECOND,
+        instance: None,
+        reserved_mode: AttachMode::ReadWrite,
+        host: String::new(),
+        device: Some("d".repeat(256)),
+        mode: AttachMode::ReadWrite,
+        shared: true,
+    };
+    assert!(refused(decide(&available([]), VolumeCommand::RecordAttached(Box::new(new)))).contains("mountpoint"));
+}
+
+#[test]
+fn image_metadata_is_bounded_in_bytes() {
+    let set = |key: &str, length: usize| {
+        let pairs = vec![(key.to_owned(), "v".repeat(length))];
+        VolumeCommand::ChangeImageMetadata(VolumeMetadataChange::Merge(pairs))
+    };
+    let state = available([set("a", 40_000)]);
+    assert!(refused(decide(&state, set("b", 40_000))).contains("at most 65536 bytes"));
+    assert!(decide(&state, set("b", 20_000)).is_ok());
+    assert!(decide(&state, set("a", 1)).is_ok());
+}
+
+#[test]
 fn a_volume_is_attached_and_detached() {
     let states = [
         (available([]), VolumeStatus::Available),

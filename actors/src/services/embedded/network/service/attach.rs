@@ -71,10 +71,7 @@ fn free(view: &NetworksView, project: &ProjectId, network: NetworkId, nic: &Requ
     let Some(text) = &nic.fixed_ip else { return Ok(()) };
     let address = text.parse().map_err(|_| PortError::Invalid(format!("Invalid input received: {text}")))?;
     match whole.holder(address).and_then(|port| whole.ports.get(&port)) {
-        Some(port) => {
-            let device = &port.binding().device;
-            Err(PortError::Conflict(format!("Fixed IP address {text} is already in use on instance {device}.")))
-        }
+        Some(port) => Err(PortError::Conflict(words::in_use(view, project, port, text))),
         None => Ok(()),
     }
 }

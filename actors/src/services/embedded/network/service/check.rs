@@ -98,13 +98,21 @@ fn check_nic(
         let parsed = address.parse().map_err(|_| PortError::Invalid(format!("Invalid input received: {address}")))?;
         let holder = view.whole(id).and_then(|network| network.ports.get(&network.holder(parsed)?));
         if let Some(port) = holder {
-            let device = &port.binding().device;
-            return Err(PortError::Invalid(format!(
-                "Fixed IP address {address} is already in use on instance {device}."
-            )));
+            return Err(PortError::Invalid(in_use(view, project, port, address)));
         }
     }
     Ok(())
+}
+
+/// Nova's message about an address that a port has. As in Neutron, a project sees its own ports and those on its
+/// networks. On a shared network, the message names no device of another project.
+pub(super) fn in_use(view: &NetworksView, project: &ProjectId, port: &Port, address: &str) -> String {
+    let owns_network = || view.network(port.created.network).is_some_and(|row| row.created.project == *project);
+    let place = match port.created.project == *project || owns_network() {
+        true => format!(" on instance {}", port.binding().device),
+        false => String::new(),
+    };
+    format!("Fixed IP address {address} is already in use{place}.")
 }
 
 /// The project's own port with this id (Nova: `PortNotUsable`). A port on an external network is refused if the network

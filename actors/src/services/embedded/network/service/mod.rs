@@ -352,6 +352,7 @@ fn port_error(error: CommandError<NetworkReject>) -> PortError {
         | NetworkReject::PortHasGroups
         | NetworkReject::PairsNeedSecurity
         | NetworkReject::PortInUse(_)
+        | NetworkReject::GatewayExists { .. }
         | NetworkReject::AlreadyAssociated { .. }
         | NetworkReject::ExternalInUse(_)
         | NetworkReject::OverQuota(_) => PortError::Conflict(message),

@@ -36,6 +36,14 @@ fn sees_floating_ip(row: &FloatingIp, caller: &ServiceCaller) -> bool {
     caller.may((EmbeddedPolicy::Network, "get_floatingip"), Some(row.project()), &access::owned(row.project()))
 }
 
+/// Refuses a change that the policy of the Network API denies the user.
+fn check_right(rule: &'static str, project: &ProjectId, caller: &ServiceCaller) -> Result<(), PortError> {
+    match caller.may((EmbeddedPolicy::Network, rule), Some(project), &access::owned(project)) {
+        true => Ok(()),
+        false => Err(PortError::Forbidden(format!("Policy doesn't allow {rule} to be performed."))),
+    }
+}
+
 /// Whether the caller sees the group. Nova calls Neutron for the user. Neutron shows a user only the groups of the
 /// user's project, and an administrator all groups.
 fn sees_group(group: &SecurityGroup, caller: &ServiceCaller) -> bool {
@@ -202,6 +210,7 @@ impl NetworkResources for EmbeddedNetworks {
         project: &ProjectId,
         caller: &ServiceCaller,
     ) -> Result<FloatingIpInfo, FloatingIpAllocationReject> {
+        check_right("create_floatingip", project, caller)?;
         let _turn = self.floating_ip_turns.turn(project).await;
         let mut wanted = floating_ips::any(project.clone());
         let id = wanted.floating_ip;
@@ -221,6 +230,7 @@ impl NetworkResources for EmbeddedNetworks {
         caller: &ServiceCaller,
     ) -> Result<(), PortError> {
         let row = self.seen_floating_ip(id, caller)?;
+        check_right("update_floatingip", row.project(), caller)?;
         let association = to.map(|(port, fixed)| {
             self.views.networks.read(|view| {
                 let found = view.port(port);
@@ -236,6 +246,7 @@ impl NetworkResources for EmbeddedNetworks {
 
     async fn release_floating_ip(&self, id: FloatingIpId, caller: &ServiceCaller) -> Result<(), PortError> {
         let row = self.seen_floating_ip(id, caller)?;
+        check_right("delete_floatingip", row.project(), caller)?;
         let command = NetworkCommand::ReleaseFloatingIp { floating_ip: id };
         let sent = self.send(row.network(), command, &caller.meta).await.map_err(floating_ip_error)?;
         self.see(sent).await
@@ -266,6 +277,7 @@ impl NetworkResources for EmbeddedNetworks {
         caller: &ServiceCaller,
     ) -> Result<SecurityGroupInfo, PortError> {
         let NewSecurityGroup { project, name, description } = wanted;
+        check_right("create_security_group", &project, caller)?;
         let group = SecurityGroupId::random();
         let settings = GroupSettings { name, description, stateful: true, tags: Vec::new() };
         let created = GroupCreated { group, project: project.clone(), settings };
@@ -282,6 +294,7 @@ impl NetworkResources for EmbeddedNetworks {
         caller: &ServiceCaller,
     ) -> Result<SecurityGroupInfo, PortError> {
         let found = self.seen_group(group, caller)?;
+        check_right("update_security_group", found.project(), caller)?;
         let patch = GroupPatch { name: Some(name), description: Some(description), ..GroupPatch::default() };
         self.send_to_groups(found.project(), SecurityGroupCommand::Change { group, patch }, caller).await?;
         self.find_group(group, caller).await
@@ -289,6 +302,7 @@ impl NetworkResources for EmbeddedNetworks {
 
     async fn delete_group(&self, group: SecurityGroupId, caller: &ServiceCaller) -> Result<(), PortError> {
         let found = self.seen_group(group, caller)?;
+        check_right("delete_security_group", found.project(), caller)?;
         // In Neutron, administrators may delete a project's default group.
         let default_too = caller.is_admin;
         let used = self.views.networks.read(|view| view.members(group).next().is_some());
@@ -315,6 +329,7 @@ impl NetworkResources for EmbeddedNetworks {
         caller: &ServiceCaller,
     ) -> Result<SecurityRuleInfo, PortError> {
         let found = self.seen_group(group, caller)?;
+        check_right("create_security_group_rule", found.project(), caller)?;
         let (project, rule) = (found.project(), SecurityGroupRuleId::random());
         let added = RuleAdded { rule, group, project: project.clone(), description: String::new(), traffic };
         let limit = self.limit(project, "security_group_rule");
@@ -325,6 +340,7 @@ impl NetworkResources for EmbeddedNetworks {
 
     async fn remove_rule(&self, rule: SecurityGroupRuleId, caller: &ServiceCaller) -> Result<(), PortError> {
         let group = self.group_of(rule, caller)?;
+        check_right("delete_security_group_rule", group.project(), caller)?;
         self.send_to_groups(group.project(), SecurityGroupCommand::RemoveRule { rule }, caller).await
     }
 }
