@@ -553,6 +553,33 @@ fn an_operator_lets_another_member_lead() {
     }
 }
 
+/// Without the database, nobody can lead.
+#[test]
+fn a_follower_without_a_leader_answers_reads_with_their_age() {
+    let mut members = Members::start(|first| first.configure("[cluster]\nstale_reads = 3600\n")).furnish();
+    let (leader, [one, other]) = (members.leader(), members.followers());
+    let created = members.client(one).post("/compute/v2.1/servers", &members.server("one")).unwrap().expect(202);
+    let path = format!("/compute/v2.1/servers/{}", created.text("/server/id"));
+    let read = members.client(other).get(&path).unwrap().expect(200);
+    assert_eq!(read.age, None, "an answer that a leader confirms has no age");
+    members.database.stop();
+    members.all[leader].wait("the leader ends", |leader| leader.ended().is_some());
+    let mut ages = Vec::new();
+    for _ in 0..2 {
+        let read = members.client(other).get(&path).unwrap().expect(200);
+        assert_eq!(read.text("/server/name"), "one");
+        ages.push(read.age.expect("an older answer has an age").parse::<u64>().unwrap());
+    }
+    // Each of these reads waits for some seconds before it is answered without a leader.
+    assert!(ages[0] >= 3 && ages[1] > ages[0], "{ages:?}");
+    let refused = members.client(one).put(&path, &json!({"server": {"name": "two"}})).unwrap().expect(503);
+    assert!(refused.retry_after.is_some(), "{refused:?}");
+    members.database.start();
+    members.all[one].wait("a read is current again", |member| {
+        member.client().get(&path).is_ok_and(|read| read.status == 200 && read.age.is_none())
+    });
+}
+
 #[test]
 fn clients_of_followers_see_only_success_or_503_while_leaders_die() {
     let kills = std::env::var("CHRONOVA_MEMBER_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(3_usize);

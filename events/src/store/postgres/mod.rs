@@ -51,6 +51,7 @@ use reading::PostgresReader;
 use row::signed;
 use schema::HeldHead;
 pub use schema::{ClusterPicture, ListedMember, MemberName};
+pub use timer::elapsed;
 use writer::{PostgresAppend, PostgresWriter};
 
 /// The address of the log, and the requirements on its database.
