@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use chronova_events::envelope::Position;
 use chronova_events::store::EventStore as _;
-use chronova_events::store::postgres::{self, MemberName, PostgresStore};
+use chronova_events::store::postgres::{self, LeaderProcess, MemberName, PostgresStore, SeenLeader};
 use chronova_projections::views::Views;
 use chronova_web::cluster::door::{self, PeerDoorOptions, RunningDoor};
 use chronova_web::cluster::peers::{HeadAnswer, PeerClient};
@@ -146,7 +146,7 @@ impl ClusterMembership {
     pub(super) async fn lead(&self) -> Result<()> {
         let mut leader = self.store.leader();
         loop {
-            let free = leader.borrow_and_update().as_ref().is_some_and(|seen| !seen.lease_lasts);
+            let free = leader.borrow_and_update().as_ref().is_some_and(|seen| !leads(seen));
             if free && self.store.lead().await.context("this member has the lease but cannot become the leader")? {
                 tracing::warn!(member = self.options.member.name, "this member leads now");
                 return Ok(());
@@ -159,6 +159,11 @@ impl ClusterMembership {
     }
 }
 
+/// Whether the leader may still lead. Another member may replace it earlier than this member learns of its end.
+fn leads(seen: &SeenLeader) -> bool {
+    seen.lease_lasts && seen.process != LeaderProcess::Ended
+}
+
 /// Reports the leader's address, while its lease lasts.
 async fn find(store: Arc<PostgresStore>, tell: watch::Sender<Option<String>>) {
     let mut seen = store.leader();
@@ -166,7 +171,7 @@ async fn find(store: Arc<PostgresStore>, tell: watch::Sender<Option<String>>) {
         let address = seen
             .borrow_and_update()
             .as_ref()
-            .filter(|seen| seen.lease_lasts)
+            .filter(|seen| leads(seen))
             .and_then(|seen| seen.leader.as_ref().map(|leader| leader.address.clone()));
         tell.send_if_modified(|known| std::mem::replace(known, address.clone()) != address);
         if seen.changed().await.is_err() {
