@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use chronova_events::envelope::{Position, StreamId};
 use chronova_events::store::conformance::event;
-use chronova_events::store::postgres::{ClusterMember, MemberName, PostgresOptions, PostgresStore, admin};
+use chronova_events::store::postgres::{
+    ClusterMember, LeaderProcess, MemberName, PostgresConnection, PostgresOptions, PostgresStore, admin,
+};
 use chronova_events::store::{AppendError, Appended, EventStore, Expected, StoreError};
 use database::Postgres;
 
@@ -214,13 +216,88 @@ async fn an_older_log_is_brought_up_to_date() {
     append(&old, "1").await.unwrap();
     old.close().await;
     database.sql(
-        "ALTER TABLE chronova_head DROP COLUMN durable, DROP COLUMN secret, DROP COLUMN wish, DROP COLUMN wish_until; \
+        "ALTER TABLE chronova_head DROP COLUMN durable, DROP COLUMN secret, DROP COLUMN wish, DROP COLUMN wish_until, \
+         DROP COLUMN hosts_from; \
          DROP TABLE chronova_members; UPDATE chronova_head SET format = 1",
     );
     let refused = admin::picture(&options(&database)).await.unwrap_err();
-    assert_eq!(refused, StoreError::OlderFormat { found: 1, supported: 2 });
+    assert_eq!(refused, StoreError::OlderFormat { found: 1, supported: 3 });
     let a = join(&database, "a").await;
     assert!(a.lead().await.unwrap());
     assert_eq!(append(&a, "2").await.unwrap().position, Position(2));
     a.close().await;
+}
+
+/// A lease that ends only after the test.
+const NEVER: Duration = Duration::from_mins(30);
+
+/// Options with a file of keys, by which members learn that the leader's process has ended.
+fn with_lock(database: &Postgres, folder: &tempfile::TempDir) -> PostgresOptions {
+    PostgresOptions { keys: Some(folder.path().join("keys")), lease: NEVER, ..options(database) }
+}
+
+async fn join_with(options: &PostgresOptions, name: &str) -> Arc<PostgresStore> {
+    PostgresStore::join(options, member(name, 7)).await.unwrap()
+}
+
+/// Waits until `store` sees that the leader's process runs, or that it has ended.
+async fn sees(store: &PostgresStore, process: LeaderProcess) {
+    let mut seen = store.leader();
+    let known = seen.wait_for(|seen| seen.as_ref().is_some_and(|seen| seen.process == process));
+    tokio::time::timeout(LONG, known).await.expect("the follower sees the leader's process").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_process_ended_is_replaced_before_its_lease_ends() {
+    let (database, folder) = (Postgres::new(), tempfile::tempdir().unwrap());
+    let options = with_lock(&database, &folder);
+    let (a, b) = (join_with(&options, "a").await, join_with(&options, "b").await);
+    assert!(a.lead().await.unwrap());
+    assert_eq!(a.hosts_after(), Duration::ZERO, "nobody led before `a`");
+    append(&a, "1").await.unwrap();
+    sees(&b, LeaderProcess::Runs).await;
+    assert!(!b.lead().await.unwrap(), "`b` must not lead: `a` runs");
+
+    // The leader is dropped without releasing the lease, as by a crash.
+    drop(a);
+    sees(&b, LeaderProcess::Ended).await;
+    take(&b, || {}).await;
+    assert_eq!(b.confirmed_epoch(), Some(2));
+    assert_eq!(append(&b, "2").await.unwrap().position, Position(2));
+    let waits = |store: &PostgresStore| store.hosts_after() > NEVER / 2;
+    assert!(waits(&b), "work on hosts must wait for the lease of `a`, not for {:?}", b.hosts_after());
+
+    // The next leader waits for the lease of `a`, too, although `b` released its own.
+    b.close().await;
+    let c = join_with(&options, "c").await;
+    take(&c, || {}).await;
+    assert!(waits(&c), "work on hosts must wait for the lease of `a`, not for {:?}", c.hosts_after());
+    c.close().await;
+}
+
+/// Two signs are needed that the leader has ended: nobody has its lock, and it has no session in the database.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_with_a_lock_or_a_session_is_not_replaced_before_its_lease_ends() {
+    let (database, folder) = (Postgres::new(), tempfile::tempdir().unwrap());
+    let options = with_lock(&database, &folder);
+    let (a, b) = (join_with(&options, "a").await, join_with(&options, "b").await);
+    assert!(a.lead().await.unwrap());
+    sees(&b, LeaderProcess::Runs).await;
+    let holder = database.sql("SELECT encode(holder, 'hex') FROM chronova_head");
+    let of_leader = format!("FROM pg_stat_activity WHERE application_name = 'chronova leader {holder}'");
+    assert_eq!(database.sql(&format!("SELECT count(*) {of_leader}")), "1");
+    database.sql(&format!("SELECT pg_terminate_backend(pid) {of_leader}"));
+    assert!(!b.lead().await.unwrap(), "`b` must not lead: `a` has its lock");
+
+    // The lock becomes free, but a session of the leader is there.
+    let session = PostgresConnection::open(&database.url()).await.unwrap();
+    session.client().batch_execute(&format!("SET application_name = 'chronova leader {holder}'")).await.unwrap();
+    drop(a);
+    sees(&b, LeaderProcess::Ended).await;
+    for _ in 0..10 {
+        assert!(!b.lead().await.unwrap(), "`b` must not lead: `a` has a session");
+    }
+    drop(session);
+    take(&b, || {}).await;
+    b.close().await;
 }

@@ -8,19 +8,20 @@
 mod cloud;
 #[path = "../../events/tests/database/mod.rs"]
 mod database;
+mod load;
 mod tls;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use cloud::{Answer, Client, Cloud, Furniture, pause};
+use cloud::{Client, Cloud, Furniture, pause};
 use database::Postgres;
+use load::{Load, Told};
 use serde_json::{Value, json};
 
 const FLEET: &str = "sim://2?latency_ms=1&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
@@ -362,108 +363,6 @@ fn a_member_with_other_secrets_is_refused() {
     );
 }
 
-/// The counts and violations of the clients of one round.
-#[derive(Debug, Default)]
-struct Told {
-    /// Names of acknowledged servers.
-    created: BTreeSet<String>,
-    sent: BTreeSet<String>,
-    acknowledged: u64,
-    refused: u64,
-    violations: Vec<String>,
-}
-
-impl Told {
-    /// Returns the answer if the request succeeded. The only other allowed answer is 503 with `Retry-After`.
-    fn count(&mut self, what: &str, success: u16, answer: Result<Answer, ureq::Error>) -> Option<Answer> {
-        match answer {
-            Ok(answer) if answer.status == success => {
-                self.acknowledged += 1;
-                return Some(answer);
-            }
-            Ok(answer) if answer.status == 503 && answer.retry_after.is_some() => self.refused += 1,
-            other => self.violations.push(format!("{what}: {other:?}")),
-        }
-        None
-    }
-
-    fn add(&mut self, other: Self) {
-        self.created.extend(other.created);
-        self.sent.extend(other.sent);
-        self.acknowledged += other.acknowledged;
-        self.refused += other.refused;
-        self.violations.extend(other.violations);
-    }
-}
-
-/// Clients that send requests to two members until [`Self::end`].
-struct Load {
-    over: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Told>>,
-}
-
-impl Load {
-    /// Writes increasing numbers to the server at `path` through the first client, reads them through both clients, and
-    /// creates servers through the first one.
-    fn begin(clients: &[Client; 2], path: &str, template: &Value, numbers: &Arc<AtomicU64>) -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let acknowledged = Arc::new(AtomicU64::new(0));
-        let mut threads = Vec::new();
-        let spawn = |work: Box<dyn FnMut(&mut Told) + Send>| {
-            let (over, mut work) = (Arc::clone(&over), work);
-            std::thread::spawn(move || {
-                let mut told = Told::default();
-                while !over.load(Ordering::SeqCst) {
-                    work(&mut told);
-                    pause(5);
-                }
-                told
-            })
-        };
-        let (client, own, known, next) =
-            (clients[0].clone(), path.to_owned(), Arc::clone(&acknowledged), Arc::clone(numbers));
-        threads.push(spawn(Box::new(move |told| {
-            let number = next.fetch_add(1, Ordering::SeqCst);
-            let answer = client.put(&own, &json!({"server": {"name": number.to_string()}}));
-            if told.count("write", 200, answer).is_some() {
-                known.store(number, Ordering::SeqCst);
-            }
-        })));
-        for (nth, client) in clients.iter().cloned().enumerate() {
-            let (own, known) = (path.to_owned(), Arc::clone(&acknowledged));
-            threads.push(spawn(Box::new(move |told| {
-                let least = known.load(Ordering::SeqCst);
-                if let Some(answer) = told.count("read", 200, client.get(&own)) {
-                    let read: u64 = answer.text("/server/name").parse().unwrap();
-                    if read < least {
-                        told.violations.push(format!("stale read at {nth}: {read}, and {least} was acknowledged"));
-                    }
-                }
-            })));
-        }
-        let (client, template, next) = (clients[0].clone(), template.clone(), Arc::clone(numbers));
-        threads.push(spawn(Box::new(move |told| {
-            let name = format!("load-{}", next.fetch_add(1, Ordering::SeqCst));
-            let mut server = template.clone();
-            server["server"]["name"] = json!(name);
-            told.sent.insert(name.clone());
-            if told.count("create", 202, client.post("/compute/v2.1/servers", &server)).is_some() {
-                told.created.insert(name);
-            }
-        })));
-        Self { over, threads }
-    }
-
-    fn end(self) -> Told {
-        self.over.store(true, Ordering::SeqCst);
-        let mut told = Told::default();
-        for thread in self.threads {
-            told.add(thread.join().unwrap());
-        }
-        told
-    }
-}
-
 /// Checks all invariants at every member.
 fn check(members: &mut Members, told: &Told) {
     eprintln!("{} answers, {} times 503, {} servers", told.acknowledged, told.refused, told.created.len());
@@ -553,6 +452,33 @@ fn an_operator_lets_another_member_lead() {
     }
 }
 
+/// Without the database, nobody can lead.
+#[test]
+fn a_follower_without_a_leader_answers_reads_with_their_age() {
+    let mut members = Members::start(|first| first.configure("[cluster]\nstale_reads = 3600\n")).furnish();
+    let (leader, [one, other]) = (members.leader(), members.followers());
+    let created = members.client(one).post("/compute/v2.1/servers", &members.server("one")).unwrap().expect(202);
+    let path = format!("/compute/v2.1/servers/{}", created.text("/server/id"));
+    let read = members.client(other).get(&path).unwrap().expect(200);
+    assert_eq!(read.age, None, "an answer that a leader confirms has no age");
+    members.database.stop();
+    members.all[leader].wait("the leader ends", |leader| leader.ended().is_some());
+    let mut ages = Vec::new();
+    for _ in 0..2 {
+        let read = members.client(other).get(&path).unwrap().expect(200);
+        assert_eq!(read.text("/server/name"), "one");
+        ages.push(read.age.expect("an older answer has an age").parse::<u64>().unwrap());
+    }
+    // Each of these reads waits for some seconds before it is answered without a leader.
+    assert!(ages[0] >= 3 && ages[1] > ages[0], "{ages:?}");
+    let refused = members.client(one).put(&path, &json!({"server": {"name": "two"}})).unwrap().expect(503);
+    assert!(refused.retry_after.is_some(), "{refused:?}");
+    members.database.start();
+    members.all[one].wait("a read is current again", |member| {
+        member.client().get(&path).is_ok_and(|read| read.status == 200 && read.age.is_none())
+    });
+}
+
 #[test]
 fn clients_of_followers_see_only_success_or_503_while_leaders_die() {
     let kills = std::env::var("CHRONOVA_MEMBER_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(3_usize);
@@ -566,6 +492,10 @@ fn clients_of_followers_see_only_success_or_503_while_leaders_die() {
         let (round, outage) = strike(&mut members, &path, &numbers, Cloud::kill);
         told.add(round);
         outages.push(outage);
+        // The next leader has not waited for the end of the lease: only its work on hosts waits.
+        let next = members.leader();
+        let log = std::fs::read_to_string(members.all[next].folder.path().join("log")).unwrap();
+        assert!(log.contains("work on hosts waits for the end of the former leader's lease"), "{log}");
         members.all[leader].start();
     }
     // SIGSTOP: the stopped leader cannot renew its lease. A kernel timer kills it before another member leads.

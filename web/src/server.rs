@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix_web::body::{BoxBody, SizedStream};
-use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{AGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{KeepAlive, StatusCode};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, HttpServer, dev, web};
@@ -210,6 +210,12 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Liste
                     front.app = app;
                 }
                 handle(&front, request, payload, request_id, None).await
+            }
+            RoutedRequest::Older(payload, age) => {
+                let mut response = handle(&front, request, payload, request_id, None).await;
+                // Rounded up, so that the answer is never older than it says.
+                response.headers_mut().insert(AGE, (age.as_secs() + 1).into());
+                response
             }
             RoutedRequest::Answered(response) => response,
             RoutedRequest::Refused(reply) => finish(reply, request.method() == "HEAD"),

@@ -10,6 +10,7 @@
 
 pub mod batches;
 pub mod disk_claims;
+pub mod host_gate;
 pub mod host_numbers;
 pub mod host_turns;
 pub mod image_holds;
@@ -26,6 +27,7 @@ pub mod touched_networks;
 pub mod waiting_requests;
 
 pub use disk_claims::DiskClaims;
+pub use host_gate::HostGate;
 pub use image_holds::ImageHolds;
 pub use migration_queues::MigrationQueues;
 pub use passwords::OneTimePasswords;

@@ -9,6 +9,7 @@ use chronova_projections::views::Views;
 use super::interference::Interference;
 use super::options::{LiveOptions, ProcessOptions};
 use crate::coordination::disk_claims::DiskClaims;
+use crate::coordination::host_gate::HostGate;
 use crate::coordination::image_holds::ImageHolds;
 use crate::coordination::migration_queues::MigrationQueues;
 use crate::coordination::passwords::OneTimePasswords;
@@ -46,6 +47,8 @@ pub struct StepContext {
     pub migration_queues: Arc<MigrationQueues>,
     pub disk_claims: Arc<DiskClaims>,
     pub image_holds: Arc<ImageHolds>,
+    /// Opens when the processes may work on hosts.
+    pub host_gate: HostGate,
     pub running: Arc<RunningProcesses>,
     pub options: ProcessOptions,
     pub live_options: LiveOptions,

@@ -87,7 +87,10 @@ impl Supervisor {
         tasks.spawn(async move {
             let _turn = match pending.task.begins_at_once() {
                 true => None,
-                false => this.context.running.turn().await,
+                false => {
+                    this.context.host_gate.passed().await;
+                    this.context.running.turn().await
+                }
             };
             // The guard is dropped however the task ends, a panic included.
             perform(Arc::clone(&this.context), pending, &guard, asked_at > this.began_at).await;

@@ -59,7 +59,7 @@ impl Contexts {
         ports: Ports,
         options: RuntimeOptions,
     ) -> Self {
-        let Leadership { log, clock, views, gateway, interference } = leadership;
+        let Leadership { log, clock, views, gateway, host_gate, interference } = leadership;
         let Ports { networks, images, volumes, keys, certificates } = ports;
         let fleet = ConnectedHosts::new(views.hosts.read(Hosts::highest), drivers);
         let server_options = Arc::new(options.servers);
@@ -145,6 +145,7 @@ impl Contexts {
             create_requests,
             server_requests,
             server_numbers: ServerNumbers::default(),
+            host_gate,
             migration_queues,
             disk_claims,
             image_holds,

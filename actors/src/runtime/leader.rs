@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use super::contexts::{Contexts, Ports};
 use super::leadership::Leadership;
 use super::options::RuntimeOptions;
+use crate::coordination::HostGate;
 use crate::fleet::keeper::{HostKeeper, HostSource};
 use crate::fleet::{FleetId, FleetRoot};
 use crate::host::{HostCommand, HostRoot};
@@ -39,7 +40,8 @@ pub struct Leader {
 
 impl Leader {
     /// Runs the sweeps, continues unfinished processes, and starts the reconcilers and the host agents. No request may
-    /// be served before this function returns. `hosts`: those of the configuration file.
+    /// be served before this function returns. Work on hosts waits for the gate of `leadership`. `hosts`: those of the
+    /// configuration file.
     pub async fn start(
         leadership: Leadership,
         hosts: impl Into<HostSource>,
@@ -69,15 +71,15 @@ impl Leader {
         for (reconciler, tally) in RECONCILERS.iter().zip(&tallies) {
             (reconciler.sweep)(&contexts.reconcile, tally).await;
         }
-        let mut tasks = JoinSet::new();
+        let (mut tasks, gate) = (JoinSet::new(), &contexts.steps.host_gate);
         tasks.spawn(supervisor::supervise(Arc::clone(&contexts.steps), Arc::clone(store)));
         for (reconciler, tally) in RECONCILERS.iter().zip(&tallies) {
-            tasks.spawn((reconciler.run)(Arc::clone(&contexts.reconcile), Arc::clone(tally)));
+            tasks.spawn(behind(gate, (reconciler.run)(Arc::clone(&contexts.reconcile), Arc::clone(tally))));
         }
         let mut agents = BTreeMap::new();
         for driver in drivers {
             let attended = agent::attend(Arc::clone(&contexts.hosts), Arc::clone(store), Arc::clone(&driver));
-            agents.insert(driver.uri().to_owned(), tasks.spawn(attended));
+            agents.insert(driver.uri().to_owned(), tasks.spawn(behind(gate, attended)));
         }
         let keeper = HostKeeper {
             context: Arc::clone(&contexts.hosts),
@@ -86,7 +88,7 @@ impl Leader {
             opener: hosts.opener,
             agents,
         };
-        tasks.spawn(keeper.keep(followed));
+        tasks.spawn(behind(gate, keeper.keep(followed)));
         tasks.spawn(publisher(&contexts, *notifications).run());
         Self { contexts, tasks, tallies }
     }
@@ -105,6 +107,18 @@ impl Leader {
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
         self.contexts.steps.gateway.stop();
+    }
+}
+
+/// The work, which begins when the gate is open.
+fn behind(
+    gate: &HostGate,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> impl Future<Output = ()> + Send + 'static {
+    let gate = gate.clone();
+    async move {
+        gate.passed().await;
+        work.await;
     }
 }
 

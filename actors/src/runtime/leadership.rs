@@ -8,6 +8,7 @@ use chronova_projections::views::Views;
 use thiserror::Error;
 
 use super::member::Member;
+use crate::coordination::HostGate;
 use crate::gateway::CommandGateway;
 use crate::process::interference::Interference;
 
@@ -26,6 +27,8 @@ pub struct Leadership {
     pub clock: Arc<dyn Clock>,
     pub views: Arc<Views>,
     pub gateway: Arc<CommandGateway>,
+    /// Opens when no earlier leader can work on hosts any more.
+    pub host_gate: HostGate,
     /// Only in tests; `None` in a control plane.
     pub interference: Option<Arc<dyn Interference>>,
 }
@@ -46,14 +49,14 @@ impl Leadership {
         let right = member.log.append_right().ok_or(NotLeading)?;
         let (log, clock, views) = (Arc::clone(&member.log), Arc::clone(&member.clock), Arc::clone(&member.views));
         let gateway = CommandGateway::start(Arc::clone(&log), Arc::clone(&clock), threads, right);
-        Ok(Self { log, clock, views, gateway, interference: None })
+        Ok(Self { log, clock, views, gateway, host_gate: HostGate::open(), interference: None })
     }
 
     /// The same parts for a member that follows. Its gateway refuses every command.
     pub(super) fn refusing(member: &Member) -> Self {
         let (log, clock, views) = (Arc::clone(&member.log), Arc::clone(&member.clock), Arc::clone(&member.views));
         let gateway = CommandGateway::refusing(Arc::clone(&log), Arc::clone(&clock));
-        Self { log, clock, views, gateway, interference: None }
+        Self { log, clock, views, gateway, host_gate: HostGate::open(), interference: None }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use chronova_events::envelope::Position;
 use chronova_events::store::EventStore as _;
-use chronova_events::store::postgres::{MemberName, PostgresStore};
+use chronova_events::store::postgres::{self, LeaderProcess, MemberName, PostgresStore, SeenLeader};
 use chronova_projections::views::Views;
 use chronova_web::cluster::door::{self, PeerDoorOptions, RunningDoor};
 use chronova_web::cluster::peers::{HeadAnswer, PeerClient};
@@ -31,13 +31,14 @@ pub(super) struct ClusterOptions {
     pub(super) member: MemberName,
     listen: SocketAddr,
     tls: TlsFiles,
+    stale_reads: Duration,
 }
 
 impl ClusterOptions {
     /// `None` without `[cluster] listen`: such a process does not follow a leader's log. With a log in PostgreSQL, it
     /// stands by while another process leads.
     pub(super) fn of(config: &Config) -> Result<Option<Self>> {
-        let Cluster { listen, address, name, certificate, key, ca } = &config.cluster;
+        let Cluster { listen, address, name, certificate, key, ca, stale_reads } = &config.cluster;
         let Some(listen) = listen else { return Ok(None) };
         ensure!(
             config.chronova.event_store != "sqlite",
@@ -57,7 +58,8 @@ impl ClusterOptions {
         let member = MemberName { name: name.as_ref().unwrap_or(&address).clone(), address };
         let tls = TlsFiles { certificate: certificate.clone(), key: key.clone(), client_ca: Some(ca.clone()) };
         tls.check_authority().context("[cluster] certificate")?;
-        Ok(Some(Self { member, listen: socket, tls }))
+        let stale_reads = Duration::from_secs(u64::from(*stale_reads));
+        Ok(Some(Self { member, listen: socket, tls, stale_reads }))
     }
 }
 
@@ -71,6 +73,10 @@ impl FollowedLog for MemberLog {
 
     fn told(&self, position: Position) {
         self.0.told(position);
+    }
+
+    fn now(&self) -> Duration {
+        postgres::elapsed()
     }
 }
 
@@ -105,7 +111,14 @@ impl ClusterMembership {
     pub(super) fn follows(&self, views: &Arc<Views>) -> ClusterSeat {
         let (peers, leader, promoted) = (Arc::clone(&self.peers), self.leader.clone(), self.promoted.subscribe());
         let log = Arc::new(MemberLog(Arc::clone(&self.store)));
-        ClusterSeat::Follows(FollowerSeat::new(peers, leader, Arc::clone(views), log, promoted))
+        ClusterSeat::Follows(FollowerSeat::new(
+            peers,
+            leader,
+            Arc::clone(views),
+            log,
+            promoted,
+            self.options.stale_reads,
+        ))
     }
 
     /// The role of a member that leads.
@@ -133,7 +146,7 @@ impl ClusterMembership {
     pub(super) async fn lead(&self) -> Result<()> {
         let mut leader = self.store.leader();
         loop {
-            let free = leader.borrow_and_update().as_ref().is_some_and(|seen| !seen.lease_lasts);
+            let free = leader.borrow_and_update().as_ref().is_some_and(|seen| !leads(seen));
             if free && self.store.lead().await.context("this member has the lease but cannot become the leader")? {
                 tracing::warn!(member = self.options.member.name, "this member leads now");
                 return Ok(());
@@ -146,6 +159,11 @@ impl ClusterMembership {
     }
 }
 
+/// Whether the leader may still lead. Another member may replace it earlier than this member learns of its end.
+fn leads(seen: &SeenLeader) -> bool {
+    seen.lease_lasts && seen.process != LeaderProcess::Ended
+}
+
 /// Reports the leader's address, while its lease lasts.
 async fn find(store: Arc<PostgresStore>, tell: watch::Sender<Option<String>>) {
     let mut seen = store.leader();
@@ -153,7 +171,7 @@ async fn find(store: Arc<PostgresStore>, tell: watch::Sender<Option<String>>) {
         let address = seen
             .borrow_and_update()
             .as_ref()
-            .filter(|seen| seen.lease_lasts)
+            .filter(|seen| leads(seen))
             .and_then(|seen| seen.leader.as_ref().map(|leader| leader.address.clone()));
         tell.send_if_modified(|known| std::mem::replace(known, address.clone()) != address);
         if seen.changed().await.is_err() {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use chronova_events::store::postgres::{ClusterMember, MemberName, PostgresOptions, PostgresStore};
@@ -84,6 +85,11 @@ impl EventLog {
             Self::Sqlite(store) => store.health(),
             Self::Postgres(store) => store.health(),
         }
+    }
+
+    /// How long this leader must not work on hosts yet, because the lease of an earlier leader lasts.
+    pub(super) fn hosts_after(&self) -> Duration {
+        self.postgres().map_or(Duration::ZERO, |store| store.hosts_after())
     }
 
     /// Writes pending appends, and releases the log, so that another process can lead.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use chronova_actors::coordination::HostGate;
 use chronova_actors::fleet::keeper::HostSource;
 use chronova_actors::gateway::CommandGateway;
 use chronova_actors::operations::Operations;
@@ -85,7 +86,7 @@ impl ControlPlane {
         let clock = Arc::new(SystemClock);
         let Some(cluster) = cluster else {
             let member = Member::start_with_checkpoints(log, clock, checkpoints);
-            let (leader, services) = lead(config, targets.clone(), &member).await?;
+            let (leader, services) = lead(config, targets.clone(), &member, &event_log).await?;
             let parts = ServingParts::leading(&leader, services, &member, &targets);
             let app = app(config, &targets, &member, parts, &event_log, None)?;
             let log_server = super::eventstoredb::open(config, event_log.store()).await?;
@@ -105,7 +106,7 @@ impl ControlPlane {
             tracing::info!(position = %self.member.views.position(), %end, "folding the rest of the log before leading");
         }
         self.member.keep_checkpoints();
-        let (leader, services) = lead(config, self.targets.clone(), &self.member).await?;
+        let (leader, services) = lead(config, self.targets.clone(), &self.member, &self.event_log).await?;
         let parts = ServingParts::leading(&leader, services, &self.member, &self.targets);
         // Open feeds read the follower's parts, so they end here. When a client connects again, its feed reads the
         // leader's parts.
@@ -163,8 +164,14 @@ impl SilentPlane {
 }
 
 /// Begins to lead: starts the embedded services, the processes, the host agents and the reconcilers.
-async fn lead(config: &Config, mut targets: Targets, member: &Member) -> Result<(Leader, OpenedServices)> {
-    let leadership = Leadership::take(member, threads()).context("cannot send commands")?;
+async fn lead(
+    config: &Config,
+    mut targets: Targets,
+    member: &Member,
+    event_log: &EventLog,
+) -> Result<(Leader, OpenedServices)> {
+    let mut leadership = Leadership::take(member, threads()).context("cannot send commands")?;
+    leadership.host_gate = host_gate(event_log);
     let services = OpenedServices::open(config, &targets, member, &leadership.gateway)?;
     services.begin(config, &leadership).await?;
     volumes::read_keyring(config, &mut targets.drivers.libvirt.images.rbd)?;
@@ -179,6 +186,22 @@ async fn lead(config: &Config, mut targets: Targets, member: &Member) -> Result<
         tracing::info!(resumed, "completed interrupted erasures of personal data");
     }
     Ok((leader, services))
+}
+
+/// The gate before work on hosts. It opens when the lease of the former leader has ended.
+fn host_gate(event_log: &EventLog) -> HostGate {
+    let after = event_log.hosts_after();
+    if after.is_zero() {
+        return HostGate::open();
+    }
+    tracing::warn!(seconds = after.as_secs_f64(), "work on hosts waits for the end of the former leader's lease");
+    let (opener, gate) = HostGate::closed();
+    tokio::spawn(async move {
+        tokio::time::sleep(after).await;
+        opener.send_replace(true);
+        tracing::info!("work on hosts begins");
+    });
+    gate
 }
 
 /// The parts of the APIs that depend on the member's role.

@@ -32,6 +32,8 @@ pub struct Answer {
     pub body: Value,
     /// The header `Retry-After`.
     pub retry_after: Option<String>,
+    /// The header `Age`.
+    pub age: Option<String>,
 }
 
 impl Cloud {
@@ -307,10 +309,11 @@ const VERSIONS: &str = "compute 2.96, placement 1.39";
 
 fn read(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, ureq::Error> {
     let mut response = response?;
-    let retry_after = response.headers().get("Retry-After").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let (retry_after, age) = (header("Retry-After"), header("Age"));
     let text = response.body_mut().read_to_string()?;
     let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-    Ok(Answer { status: response.status().as_u16(), body, retry_after })
+    Ok(Answer { status: response.status().as_u16(), body, retry_after, age })
 }
 
 impl Answer {

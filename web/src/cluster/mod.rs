@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `routing` | decides which member answers a request |
 //! | [`seat`] | this member's role: it leads, or it follows; reads wait here until they are not stale |
+//! | `older_reads` | the age of the read models while nobody leads |
 //! | [`read_index`] | asks the leader for the acknowledged position, once for many reads |
 //! | `forward` | sends a whole request to the leader, and waits until the read models show its effects |
 //! | [`peers`] | connections to other members |
@@ -13,11 +14,12 @@
 //! Invariants: the leader decides every request that changes something. A member sends such a request again only if no
 //! member has performed it. If the answer is lost, nobody knows whether the leader performed the request, so the client
 //! gets 503. The member that got a forwarded request never forwards it again. An answer to a read shows everything that
-//! was acknowledged before the read began.
+//! was acknowledged before the read began, unless its header `Age` says how old it may be.
 
 pub mod door;
 mod forward;
 pub(crate) mod headers;
+mod older_reads;
 pub mod peers;
 pub mod read_index;
 pub(crate) mod routing;

@@ -1,11 +1,14 @@
 //! Decides which member answers a request.
 
+use std::time::Duration;
+
 use actix_web::dev::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 use chronova_events::ids::RequestId;
 
 use super::forward::{self, Forwarded};
 use super::headers::RequestOrigin;
+use super::older_reads::ReadPermit;
 use super::seat::ClusterSeat;
 use crate::app::App;
 use crate::fault::{Fault, RenderContext, render};
@@ -18,6 +21,8 @@ use crate::{address, pipeline};
 /// Where a request is answered.
 pub(crate) enum RoutedRequest {
     Here(Payload),
+    /// By this member, from read models that are at most this old.
+    Older(Payload, Duration),
     /// By the leader; this is its answer.
     Answered(HttpResponse),
     /// By nobody; this is the refusal.
@@ -58,8 +63,10 @@ pub(crate) async fn route(
         };
     }
     // A deposed leader must not even refuse a write, because it would decide on a state that is no longer current.
-    if seat.may_read().await {
-        return RoutedRequest::Here(payload);
+    match seat.may_read().await {
+        ReadPermit::Current => return RoutedRequest::Here(payload),
+        ReadPermit::Older(age) => return RoutedRequest::Older(payload, age),
+        ReadPermit::Refused => {}
     }
     let what =
         "No member of the control plane confirms that it leads, so nobody knows whether an answer would be current.";

@@ -7,8 +7,10 @@ use std::time::Duration;
 use chronova_events::envelope::Position;
 use chronova_projections::views::Views;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::older_reads::{CurrentAt, ReadPermit};
 use super::peers::{HeadAnswer, PeerClient};
 use super::read_index::ReadIndex;
 
@@ -18,6 +20,8 @@ const CONFIRMS: Duration = Duration::from_secs(3);
 /// How long a read waits until this member has folded what is acknowledged.
 const FOLDS: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
+/// How often a member that may answer older reads learns how old they are.
+const LEARNS: Duration = Duration::from_secs(1);
 
 /// Returns the epoch in which this member certainly leads at this moment.
 pub type ConfirmedEpoch = Arc<dyn Fn() -> Option<i64> + Send + Sync>;
@@ -44,6 +48,9 @@ pub trait FollowedLog: Send + Sync {
 
     /// Lets this member read up to `position`, because the leader has acknowledged everything up to there.
     fn told(&self, position: Position);
+
+    /// The time since the machine started, including the time in which it was suspended.
+    fn now(&self) -> Duration;
 }
 
 /// The parts that a follower needs to answer reads and to forward other requests.
@@ -53,6 +60,10 @@ pub struct FollowerSeat {
     leader: LeaderAddress,
     log: Arc<dyn FollowedLog>,
     index: ReadIndex,
+    current_at: Arc<CurrentAt>,
+    /// The largest age of an answer while nobody leads. Zero: such reads are refused.
+    stale_reads: Duration,
+    _learns: JoinSet<()>,
     /// Whether this member has become the leader. A leader has a [`ClusterSeat`] of its own.
     promoted: watch::Receiver<bool>,
 }
@@ -71,13 +82,25 @@ impl FollowerSeat {
         views: Arc<Views>,
         log: Arc<dyn FollowedLog>,
         promoted: watch::Receiver<bool>,
+        stale_reads: Duration,
     ) -> Self {
         let (client, address, followed) = (Arc::clone(&peers), leader.clone(), Arc::clone(&log));
         let index = ReadIndex::new(Arc::new(move || {
             let (client, address, followed) = (Arc::clone(&client), address.clone(), Arc::clone(&followed));
             Box::pin(async move { acknowledged(&client, address, &*followed).await })
         }));
-        Self { peers, views, leader, log, index, promoted }
+        let (current_at, mut learns) = (Arc::<CurrentAt>::default(), JoinSet::new());
+        if !stale_reads.is_zero() {
+            let (index, views) = (index.clone(), Arc::clone(&views));
+            let (log, current_at) = (Arc::clone(&log), Arc::clone(&current_at));
+            learns.spawn(async move {
+                loop {
+                    shows_all(&index, &views, &*log, &current_at).await;
+                    tokio::time::sleep(LEARNS).await;
+                }
+            });
+        }
+        Self { peers, views, leader, log, index, current_at, stale_reads, _learns: learns, promoted }
     }
 
     pub(super) fn is_promoted(&self) -> bool {
@@ -102,20 +125,29 @@ impl FollowerSeat {
         self.views.wait_for(position, FOLDS).await
     }
 
-    async fn may_read(&self) -> bool {
+    async fn may_read(&self) -> ReadPermit {
         let mut promoted = self.promoted.clone();
-        let asked = async {
-            match self.index.ask().await {
-                Some(head) => self.shows(head).await,
-                None => false,
-            }
-        };
         tokio::select! {
-            asked = asked => asked,
+            shows = shows_all(&self.index, &self.views, &*self.log, &self.current_at) => match shows {
+                true => ReadPermit::Current,
+                false => self.current_at.permit(self.log.now(), self.stale_reads),
+            },
             // This member has folded the whole log before it leads, and nobody else appends.
-            _ = promoted.wait_for(|promoted| *promoted) => true,
+            _ = promoted.wait_for(|promoted| *promoted) => ReadPermit::Current,
         }
     }
+}
+
+/// Waits until the read models show everything that was acknowledged before this call. Returns whether they do.
+async fn shows_all(index: &ReadIndex, views: &Views, log: &dyn FollowedLog, current_at: &CurrentAt) -> bool {
+    let asked = log.now();
+    let Some(head) = index.ask().await else { return false };
+    log.told(head);
+    let shows = views.wait_for(head, FOLDS).await;
+    if shows {
+        current_at.note(asked);
+    }
+    shows
 }
 
 /// Asks the leader until it confirms a position.
@@ -153,12 +185,15 @@ impl ClusterSeat {
         }
     }
 
-    /// Waits until this member's answer would include everything that was acknowledged before this call. `false`: no
-    /// leader confirmed its lead in time, or this member did not fold that far in time.
-    pub(crate) async fn may_read(&self) -> bool {
+    /// Waits until this member's answer would include everything that was acknowledged before this call, or until it is
+    /// certain that no leader confirms this in time.
+    pub(crate) async fn may_read(&self) -> ReadPermit {
         match self {
             Self::Follows(seat) => seat.may_read().await,
-            Self::Leads(confirmed) => until_confirmed(confirmed).await.is_some(),
+            Self::Leads(confirmed) => match until_confirmed(confirmed).await {
+                Some(_) => ReadPermit::Current,
+                None => ReadPermit::Refused,
+            },
         }
     }
 }
@@ -191,6 +226,10 @@ mod tests {
         }
 
         fn told(&self, _: Position) {}
+
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
     }
 
     #[test]
@@ -205,7 +244,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_leader_without_confirmation_answers_no_read() {
         let unconfirmed = ClusterSeat::Leads(Arc::new(|| None));
-        assert!(!unconfirmed.may_read().await);
-        assert!(ClusterSeat::Leads(Arc::new(|| Some(1))).may_read().await);
+        assert_eq!(unconfirmed.may_read().await, ReadPermit::Refused);
+        assert_eq!(ClusterSeat::Leads(Arc::new(|| Some(1))).may_read().await, ReadPermit::Current);
     }
 }

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::link::DatabaseLink;
 use super::reading::PostgresReader;
+use super::schema::TakenFrom;
 use super::{EventStore, PostgresOptions, StoreError, address, schema, writer};
 use crate::chain::{Anchor, Chain};
 use crate::envelope::{Position, Recorded};
@@ -74,7 +75,7 @@ impl CopyTarget {
             schema::create(&link.client, &cell).await?;
         }
         let (holder, renewed) = (Uuid::new_v4().as_bytes().to_vec(), Instant::now());
-        let taken = schema::take_epoch(&link.client, &cell, &holder, None, false, LEASE).await?;
+        let taken = schema::take_epoch(&link.client, &cell, &holder, None, TakenFrom::Free, LEASE).await?;
         let busy = || refused("a member leads the log in this database, or another copy is under way");
         let held = taken.ok_or_else(busy)?;
         Ok((Self { link, cell, holder, epoch: held.epoch, renewed }, held.head))

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, Notify, watch};
 
+use super::leader_lock::{LeaderProcess, LockWatch};
 use super::lease::LeaseTerms;
 use super::link::DatabaseLink;
 use super::reading::{self, PostgresReader};
@@ -31,6 +32,7 @@ pub struct SeenLeader {
     pub leader: Option<MemberName>,
     pub epoch: i64,
     pub lease_lasts: bool,
+    pub process: LeaderProcess,
 }
 
 /// Reads the events that other members append.
@@ -42,6 +44,7 @@ pub(super) struct LogFollower {
     told: AtomicU64,
     woken: Notify,
     seen: watch::Sender<Option<SeenLeader>>,
+    lock: LockWatch,
     /// Why the head row or new events could not be read the last time.
     trouble: watch::Sender<Option<StoreError>>,
     /// The last event that was read. Its lock lets only one task read: the follower, or the take-over.
@@ -58,6 +61,7 @@ impl LogFollower {
             told: AtomicU64::new(0),
             woken: Notify::new(),
             seen,
+            lock: LockWatch::default(),
             trouble,
             end: Mutex::new(end),
         }
@@ -74,16 +78,26 @@ impl LogFollower {
         self.seen.subscribe()
     }
 
+    /// The leader whose process has ended, although its lease may last.
+    pub(super) fn ended(&self) -> Option<Vec<u8>> {
+        self.lock.ended()
+    }
+
     pub(super) fn trouble(&self) -> Option<StoreError> {
         self.trouble.borrow().clone()
     }
 
     /// Follows the log, and never ends. While this member leads, it reads no events, but goes on announcing itself.
     pub(super) async fn run(self: Arc<Self>, leads: watch::Receiver<bool>) {
-        let (mut link, mut announced) = (None, None::<Instant>);
+        let (mut link, mut announced, mut looked_at) = (None, None::<Instant>, None::<Instant>);
         loop {
-            // After a timeout without news from the leader, this member reads the head row itself.
-            let looks = tokio::time::timeout(LOOKS, self.woken.notified()).await.is_err();
+            // After a timeout without news from the leader, this member reads the head row itself. With news it does so,
+            // too, but not as often.
+            let is_due = looked_at.is_none_or(|at| at.elapsed() >= ANNOUNCES);
+            let looks = is_due || tokio::time::timeout(LOOKS, self.woken.notified()).await.is_err();
+            if looks {
+                looked_at = Some(Instant::now());
+            }
             let looked = if looks { self.look(&mut link, &mut announced).await } else { Ok(()) };
             if let Err(failure) = &looked {
                 tracing::warn!(%failure, "the head of the log cannot be read");
@@ -126,8 +140,13 @@ impl LogFollower {
             schema::announce(&link.client, &self.member, &self.terms.holder, self.reader.tail.head()).await?;
             *announced = Some(Instant::now());
         }
-        let SeenHead { epoch, durable, lease_lasts, leader } = schema::look(&link.client, &self.terms.cell).await?;
-        let seen = SeenLeader { leader, epoch, lease_lasts };
+        let SeenHead { epoch, holder, durable, lease_lasts, leader } =
+            schema::look(&link.client, &self.terms.cell).await?;
+        let is_taken = match &self.terms.lock {
+            Some(lock) => lock.is_taken().await,
+            None => None,
+        };
+        let seen = SeenLeader { leader, epoch, lease_lasts, process: self.lock.note(&holder, is_taken) };
         self.seen.send_if_modified(|known| known.replace(seen.clone()).is_none_or(|known| known != seen));
         self.told.fetch_max(durable.0, Ordering::SeqCst);
         Ok(())

@@ -1,9 +1,10 @@
 //! The lease: which member leads, until when, and how a member learns that it has lost the lead.
 //!
 //! The head row says until when its holder leads, by the database's clock. No other member takes the epoch before that
-//! time. The holder renews the lease and measures it by its own clock, from the moment before it sends each request. It
-//! gives up well before the end of the lease. Its clock ([`elapsed`]) also runs while the machine or the process is
-//! suspended. The keeper has a thread of its own, because a busy process must not lose the lease.
+//! time, unless the holder's process has ended ([`super::leader_lock`]). Even then, the other member works on no host
+//! before that time. The holder renews the lease and measures it by its own clock, from the moment before it sends each
+//! request. It gives up well before the end of the lease. Its clock ([`elapsed`]) also runs while the machine or the
+//! process is suspended. The keeper has a thread of its own, because a busy process must not lose the lease.
 //!
 //! Each append checks the epoch, which fences the log. The lease fences the leader's other work, such as calls to
 //! hosts: a [`LeaseTimer`] kills the leader's process before another member may begin such work.
@@ -16,8 +17,9 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use super::address::DatabaseAddress;
+use super::leader_lock::LeaderLock;
 use super::link::DatabaseLink;
-use super::schema::{self, HeldHead, RenewedLease};
+use super::schema::{self, HeldHead, RenewedLease, TakenFrom};
 use super::timer::{LeaseTimer, elapsed};
 use crate::store::StoreError;
 use crate::store::tail::Tail;
@@ -36,6 +38,8 @@ pub(super) struct LeaseTerms {
     pub(super) name: Option<String>,
     /// The duration of the lease without a renewal. Zero means no lease: any other member may take the epoch at once.
     pub(super) lasts: Duration,
+    /// By which other members learn that this process has ended. `None` without a file of keys.
+    pub(super) lock: Option<Arc<LeaderLock>>,
     /// Whether this process ends with its lease.
     pub(super) end_process: bool,
 }
@@ -43,9 +47,34 @@ pub(super) struct LeaseTerms {
 impl LeaseTerms {
     /// Takes the lead, unless another member leads. Returns the head row, and the time at which the lease began.
     pub(super) async fn ask(&self, link: &DatabaseLink) -> Result<Option<(HeldHead, Duration)>, StoreError> {
-        let asked = elapsed();
-        let held =
-            schema::take_epoch(&link.client, &self.cell, &self.holder, self.name.as_deref(), false, self.lasts).await?;
+        self.take_from(link, TakenFrom::Free).await
+    }
+
+    /// Takes the lead of `ended`, whose lock has become free, although its lease lasts. First takes the lock, which proves
+    /// that the process has ended. So `ended` answers no more reads, and writes no more files.
+    pub(super) async fn ask_for(
+        &self,
+        link: &DatabaseLink,
+        ended: &[u8],
+    ) -> Result<Option<(HeldHead, Duration)>, StoreError> {
+        let Some(lock) = &self.lock else { return Ok(None) };
+        if !lock.take().await {
+            return Ok(None);
+        }
+        let taken = self.take_from(link, TakenFrom::Ended(ended)).await;
+        if !matches!(taken, Ok(Some(_))) {
+            lock.release();
+        }
+        taken
+    }
+
+    async fn take_from(
+        &self,
+        link: &DatabaseLink,
+        from: TakenFrom<'_>,
+    ) -> Result<Option<(HeldHead, Duration)>, StoreError> {
+        let (asked, name) = (elapsed(), self.name.as_deref());
+        let held = schema::take_epoch(&link.client, &self.cell, &self.holder, name, from, self.lasts).await?;
         Ok(held.map(|held| (held, asked)))
     }
 
@@ -246,7 +275,9 @@ impl KeptLease {
         if let Some(link) = self.link.as_ref().filter(|link| !link.client.is_closed()) {
             return Ok(Arc::clone(link));
         }
-        Ok(Arc::clone(self.link.insert(DatabaseLink::open(&self.terms.config).await?)))
+        let opened = DatabaseLink::open(&self.terms.config).await?;
+        schema::show_session(&opened.client, &self.terms.holder).await?;
+        Ok(Arc::clone(self.link.insert(opened)))
     }
 
     async fn renew(&mut self) -> Result<Option<RenewedLease>, StoreError> {

@@ -4,6 +4,7 @@
 //!   refused.
 //! * Readers of this process see only events that the database has confirmed and the live end ([`Tail`]) knows.
 //! * One member leads while its [`lease`] lasts. Opening the log waits until no other member leads.
+//! * A leader whose process has ended is replaced at once: [`leader_lock`].
 //! * A member that joins ([`PostgresStore::join`]) follows the log of another leader ([`following`]), until it leads.
 //! * The keys of personal fields stay in a file outside of the database. The head row has the id of that file.
 
@@ -12,6 +13,7 @@ pub mod admin;
 mod connection;
 pub mod copying;
 mod following;
+mod leader_lock;
 mod lease;
 mod link;
 mod read_only;
@@ -44,6 +46,8 @@ pub use address::PostgresAddress;
 pub use connection::PostgresConnection;
 use following::LogFollower;
 pub use following::SeenLeader;
+pub use leader_lock::LeaderProcess;
+use leader_lock::{HeldLock, LeaderLock};
 use lease::{LeaseKeeper, LeaseTerms};
 use link::DatabaseLink;
 pub use read_only::ReadOnlyPostgres;
@@ -51,6 +55,7 @@ use reading::PostgresReader;
 use row::signed;
 use schema::HeldHead;
 pub use schema::{ClusterPicture, ListedMember, MemberName};
+pub use timer::elapsed;
 use writer::{PostgresAppend, PostgresWriter};
 
 /// The address of the log, and the requirements on its database.
@@ -104,6 +109,10 @@ struct LeadingParts {
     jobs: Option<mpsc::Sender<PostgresAppend>>,
     writer: Option<JoinHandle<()>>,
     keeper: Option<LeaseKeeper>,
+    /// Released after the lease.
+    lock: Option<HeldLock>,
+    /// The time of [`elapsed`] before which this leader must not work on hosts.
+    hosts_from: Duration,
     closed: bool,
 }
 
@@ -188,6 +197,7 @@ impl PostgresStore {
             holder: Uuid::new_v4().as_bytes().to_vec(),
             name: member.map(|member| member.name.name.clone()),
             lasts: options.lease,
+            lock: None,
             end_process: options.end_process,
         };
         Ok((terms, link))
@@ -196,11 +206,12 @@ impl PostgresStore {
     /// A store that does not append yet. It has the log up to `end`. With a `member`, it follows the log.
     fn over(
         options: &PostgresOptions,
-        terms: LeaseTerms,
+        mut terms: LeaseTerms,
         end: Anchor,
         member: Option<MemberName>,
     ) -> Result<Arc<Self>, StoreError> {
         let keys = options.keys.as_ref().map(KeyRing::open).transpose()?;
+        terms.lock = options.keys.as_deref().map(LeaderLock::open).transpose().map_err(|error| lock_failed(&error))?;
         let config: DatabaseAddress = terms.config.clone();
         let reader = Arc::new(PostgresReader::new(config, keys, Tail::new(end.position)));
         let leads = watch::channel(false).0;
@@ -224,11 +235,16 @@ impl PostgresStore {
         }))
     }
 
-    /// Takes the lead if no other member has it, and returns whether it did. An error is final: this member has the
-    /// lease and cannot use it.
+    /// Takes the lead if no other member has it, or if the leader's process has ended. Returns whether it did. An error
+    /// is final: this member has the lease and cannot use it.
     pub async fn lead(&self) -> Result<bool, StoreError> {
+        let ended = self.follower.as_ref().and_then(|running| running.follower.ended());
         let asked = match DatabaseLink::open(&self.terms.config).await {
-            Ok(link) => self.terms.ask(&link).await.map(|taken| taken.map(|taken| (link, taken))),
+            Ok(link) => match ended {
+                Some(ended) => self.terms.ask_for(&link, &ended).await,
+                None => self.terms.ask(&link).await,
+            }
+            .map(|taken| taken.map(|taken| (link, taken))),
             Err(failure) => Err(failure),
         };
         match asked {
@@ -252,6 +268,8 @@ impl PostgresStore {
             let keeper = LeaseKeeper::start(terms, since, told, self.lost.clone(), self.wish.clone()).await?;
             locked(&self.leading).keeper = Some(keeper);
         }
+        locked(&self.leading).lock = self.terms.lock.as_ref().map(LeaderLock::hold);
+        locked(&self.leading).hosts_from = timer::elapsed().saturating_add(held.hosts_after);
         self.leads.send_replace(true);
         if let Some(running) = &self.follower {
             running.follower.complete(&held.head).await?;
@@ -288,6 +306,11 @@ impl PostgresStore {
         let certain = leading.keeper.as_ref().is_none_or(LeaseKeeper::is_certain);
         let leads = leading.jobs.is_some() && certain && self.lost.borrow().is_none();
         leads.then(|| self.epoch.load(Ordering::SeqCst))
+    }
+
+    /// How long this leader must not work on hosts yet, because the lease of an earlier leader lasts.
+    pub fn hosts_after(&self) -> Duration {
+        locked(&self.leading).hosts_from.saturating_sub(timer::elapsed())
     }
 
     /// The leader, as this member sees it. `None` before its first look, and in a store that did not join.
@@ -336,7 +359,7 @@ impl PostgresStore {
     /// Writes the waiting requests and releases the lease. Later appends fail with [`StoreError::Closed`].
     pub async fn close(&self) {
         let closed = LeadingParts { closed: true, ..LeadingParts::default() };
-        let LeadingParts { jobs, writer, keeper, .. } = std::mem::replace(&mut *locked(&self.leading), closed);
+        let LeadingParts { jobs, writer, keeper, lock, .. } = std::mem::replace(&mut *locked(&self.leading), closed);
         self.leads.send_replace(true);
         drop(jobs);
         match writer {
@@ -347,6 +370,7 @@ impl PostgresStore {
         if let Some(keeper) = keeper {
             keeper.end().await;
         }
+        drop(lock);
         if let Some(running) = &self.follower {
             running.task.abort();
         }
@@ -355,6 +379,10 @@ impl PostgresStore {
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock_failed(error: &std::io::Error) -> StoreError {
+    StoreError::Io(format!("cannot open the file of keys: {error}"))
 }
 
 /// Fails if the file of keys that the log needs is missing or belongs to another log. Creates no file.

@@ -12,8 +12,8 @@ use crate::envelope::Position;
 use crate::store::StoreError;
 
 /// Format 2 added the acknowledged position, the list of members, the mark of their secret, and the request of a
-/// switchover.
-const FORMAT: i32 = 2;
+/// switchover. Format 3 added the time from which the leader may work on hosts.
+const FORMAT: i32 = 3;
 
 /// Creates the tables. Stream names are bytes, because a text of PostgreSQL holds no zero byte.
 const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
@@ -29,10 +29,11 @@ const CREATE: &str = "BEGIN; SELECT pg_advisory_xact_lock(4848310218); \
         state_version bigint NOT NULL, data bytea NOT NULL); \
     ALTER TABLE chronova_head ADD COLUMN IF NOT EXISTS durable bigint NOT NULL DEFAULT 0, \
         ADD COLUMN IF NOT EXISTS secret bytea, ADD COLUMN IF NOT EXISTS wish text, \
-        ADD COLUMN IF NOT EXISTS wish_until timestamptz NOT NULL DEFAULT '-infinity'; \
+        ADD COLUMN IF NOT EXISTS wish_until timestamptz NOT NULL DEFAULT '-infinity', \
+        ADD COLUMN IF NOT EXISTS hosts_from timestamptz NOT NULL DEFAULT '-infinity'; \
     CREATE TABLE IF NOT EXISTS chronova_members (name text PRIMARY KEY, holder bytea NOT NULL, address text NOT NULL, \
         version text NOT NULL, position bigint NOT NULL, seen timestamptz NOT NULL); \
-    UPDATE chronova_head SET format = 2 WHERE format < 2; COMMIT";
+    UPDATE chronova_head SET format = 3 WHERE format < 3; COMMIT";
 
 /// The head row as the new holder found it.
 pub(super) struct HeldHead {
@@ -42,6 +43,25 @@ pub(super) struct HeldHead {
     pub(super) batch: Vec<u8>,
     /// The id of the key file that the log needs.
     pub(super) keys: Option<Vec<u8>>,
+    /// How long the new holder must not work on hosts: until the leases of all earlier holders have ended.
+    pub(super) hosts_after: Duration,
+}
+
+/// The holder from whom a member takes the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TakenFrom<'a> {
+    /// The epoch of a holder whose lease has ended, or the caller's own.
+    Free,
+    /// The caller's own epoch.
+    Own,
+    /// Like `Free`, or the epoch of this holder, whose process has ended although its lease lasts.
+    Ended(&'a [u8]),
+}
+
+/// Lets the database show that this session renews the lease of `holder`.
+pub(super) async fn show_session(client: &Client, holder: &[u8]) -> Result<(), StoreError> {
+    let sql = "SELECT set_config('application_name', 'chronova leader ' || encode($1, 'hex'), false)";
+    within(client.execute(sql, &[&holder])).await.map(drop)
 }
 
 /// Refuses a database that may lose acknowledged events.
@@ -127,8 +147,9 @@ fn position(row: &Row, column: usize) -> Position {
 }
 
 /// Takes the next epoch and the lease. Holders of older epochs can append no more. The present holder always succeeds.
-/// Any other caller gets `None` in three cases: the present holder's lease lasts, `held_only` is set, or a switchover
-/// requests a member other than `name`. A holder without a lease (zero) is deposed at once.
+/// Any other caller gets `None` if a switchover requests a member other than `name`, or if `from` does not name the
+/// present holder's epoch. A holder without a lease (zero) is deposed at once. A holder that has ended must also have no
+/// session in this database.
 ///
 /// This is a write and waits for the standby. So the returned row is replicated, which a plain read cannot promise.
 pub(super) async fn take_epoch(
@@ -136,20 +157,32 @@ pub(super) async fn take_epoch(
     cell: &str,
     holder: &[u8],
     name: Option<&str>,
-    held_only: bool,
+    from: TakenFrom<'_>,
     lease: Duration,
 ) -> Result<Option<HeldHead>, StoreError> {
     let sql = "UPDATE chronova_head SET epoch = epoch + 1, holder = $2, \
                    lease_until = clock_timestamp() + make_interval(secs => $4), \
+                   hosts_from = CASE WHEN holder = $2 THEN hosts_from ELSE greatest(hosts_from, lease_until) END, \
                    wish_until = CASE WHEN holder = $2 THEN wish_until ELSE '-infinity' END \
-               WHERE cell = $1 AND (holder = $2 OR (NOT $3 AND lease_until <= clock_timestamp() \
+               WHERE cell = $1 AND (holder = $2 OR (NOT $3 \
+                   AND (lease_until <= clock_timestamp() OR (holder = $6 \
+                       AND NOT EXISTS (SELECT FROM pg_stat_activity \
+                           WHERE application_name = 'chronova leader ' || encode($6, 'hex')))) \
                    AND (wish_until <= clock_timestamp() OR wish IS NOT DISTINCT FROM $5))) \
-               RETURNING epoch, position, hash, batch, keys";
-    let values: &[&(dyn ToSql + Sync)] = &[&cell, &holder, &held_only, &lease.as_secs_f64(), &name];
+               RETURNING epoch, position, hash, batch, keys, CASE WHEN hosts_from > clock_timestamp() \
+                   THEN extract(epoch FROM hosts_from - clock_timestamp())::float8 ELSE 0 END";
+    let ended = match from {
+        TakenFrom::Ended(holder) => Some(holder),
+        TakenFrom::Free | TakenFrom::Own => None,
+    };
+    let own_only = from == TakenFrom::Own;
+    let values: &[&(dyn ToSql + Sync)] = &[&cell, &holder, &own_only, &lease.as_secs_f64(), &name, &ended];
     let Some(row) = within(client.query_opt(sql, values)).await? else {
         return Ok(None);
     };
-    Ok(Some(HeldHead { epoch: row.get(0), head: anchor(&row, 1)?, batch: row.get(3), keys: row.get(4) }))
+    // The time of the answer's way is added, which is on the safe side.
+    let hosts_after = Duration::try_from_secs_f64(row.get(5)).unwrap_or(Duration::MAX);
+    Ok(Some(HeldHead { epoch: row.get(0), head: anchor(&row, 1)?, batch: row.get(3), keys: row.get(4), hosts_after }))
 }
 
 /// A renewed lease.
@@ -204,18 +237,19 @@ pub struct MemberName {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SeenHead {
     pub(super) epoch: i64,
+    pub(super) holder: Vec<u8>,
     pub(super) durable: Position,
     pub(super) lease_lasts: bool,
     pub(super) leader: Option<MemberName>,
 }
 
 pub(super) async fn look(client: &Client, cell: &str) -> Result<SeenHead, StoreError> {
-    let sql = "SELECT epoch, durable, lease_until > clock_timestamp(), m.name, m.address \
+    let sql = "SELECT epoch, durable, lease_until > clock_timestamp(), m.name, m.address, h.holder \
                FROM chronova_head h LEFT JOIN chronova_members m ON m.holder = h.holder WHERE cell = $1";
     let row = within(client.query_one(sql, &[&cell])).await?;
     let names: (Option<String>, Option<String>) = (row.get(3), row.get(4));
     let leader = names.0.zip(names.1).map(|(name, address)| MemberName { name, address });
-    Ok(SeenHead { epoch: row.get(0), durable: position(&row, 1), lease_lasts: row.get(2), leader })
+    Ok(SeenHead { epoch: row.get(0), holder: row.get(5), durable: position(&row, 1), lease_lasts: row.get(2), leader })
 }
 
 /// The last acknowledged event.

@@ -16,7 +16,7 @@ use crate::store::StoreError;
 
 /// The time since the machine started. It includes the time in which the machine or this process was suspended.
 #[expect(clippy::expect_used, reason = "Linux has this clock since 2.6.39, and reading it cannot fail")]
-pub(super) fn elapsed() -> Duration {
+pub fn elapsed() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).expect("the clock CLOCK_BOOTTIME").into()
 }
 

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::address::DatabaseAddress;
 use super::link::{DatabaseLink, within};
 use super::row::signed;
-use super::schema;
+use super::schema::{self, TakenFrom};
 use crate::chain::{self, Anchor, EventContent};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::StoredPayload;
@@ -243,7 +243,9 @@ impl PostgresWriter {
             self.pause().await;
             self.leads()?;
             let asked = match self.link().await {
-                Ok(link) => schema::take_epoch(&link.client, &self.cell, &self.holder, None, true, self.lease).await,
+                Ok(link) => {
+                    schema::take_epoch(&link.client, &self.cell, &self.holder, None, TakenFrom::Own, self.lease).await
+                }
                 Err(failure) => Err(failure),
             };
             match asked {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::super::option::Default::Text;
+
 section! {
     /// Several members on one log in PostgreSQL. All of them serve.
     Cluster = "cluster" from Chronova {
@@ -27,6 +29,11 @@ section! {
         ca: Option<PathBuf> => here {
             help: "File with the authorities of the members' certificates (PEM). A holder of such a certificate can act as a \
                    member, so these authorities must sign no other certificates.",
+        }
+        stale_reads: u32 => here {
+            default: Text("0"), max: Some(86400.0), unit: "seconds",
+            help: "How old an answer to a read may be if no leader confirms that it is current. The header Age of such an \
+                   answer has its age. 0: such reads are answered with 503.",
         }
     }
 }
