@@ -1,6 +1,8 @@
 //! The command line. Exit codes: 0 success; 1 the answer is no (a difference, a damaged log); 2 the command failed
 //! (wrong usage, wrong configuration, no such file).
 
+mod audit;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -49,7 +51,7 @@ enum Command {
     #[command(subcommand)]
     Export(ExportSubcommand),
     /// List the events of the log; export, archive, verify or erase parts of it.
-    Audit(Audit),
+    Audit(audit::AuditCommand),
     /// Show the history of a server, a process, a host or a request: who, what, when, why, how long.
     Inspect {
         #[command(flatten)]
@@ -94,86 +96,6 @@ enum Command {
     Manage(Box<commands::manage::ManageArgs>),
     /// Check whether the cloud is ready for this version, as nova-status does.
     Status(Box<commands::status::StatusArgs>),
-}
-
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-struct Audit {
-    #[command(subcommand)]
-    action: Option<AuditAction>,
-    #[command(flatten)]
-    place: ConfigPaths,
-    #[command(flatten)]
-    args: commands::audit::AuditArgs,
-}
-
-#[derive(Debug, Subcommand)]
-enum AuditAction {
-    /// Erase personal data permanently, while no server runs.
-    Erase {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: commands::audit::erase::EraseArgs,
-    },
-    /// Write a part of the log to a signed file that a third party can verify.
-    Export {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: commands::audit::export::ExportArgs,
-    },
-    /// Verify an exported file with a public key alone.
-    VerifyExport {
-        #[command(flatten)]
-        args: commands::audit::export::ExportVerifyArgs,
-    },
-    /// Prove that events are in the log, or that the log continues an earlier one.
-    Prove {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: Box<commands::audit::prove::ProveArgs>,
-    },
-    /// Verify proofs with a tree head alone.
-    VerifyProof {
-        #[command(flatten)]
-        args: commands::audit::prove::ProofVerifyArgs,
-    },
-    /// Create the key pair that signs exports.
-    Keygen {
-        #[command(flatten)]
-        args: commands::audit::export::keys::ExportKeysArgs,
-    },
-    /// Copy old events to compressed files that can be verified by themselves.
-    Archive {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: commands::audit::archive::ArchiveArgs,
-    },
-    /// Verify an archive by itself, and against the log if there is one.
-    VerifyArchive {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: commands::audit::archive::ArchiveVerifyArgs,
-    },
-    /// Verify the log: pages, checksums, the hash chain, payloads, snapshots, read models.
-    Verify {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: commands::verify::VerifyArgs,
-    },
-    /// Print the newest position and its hash. If you keep both elsewhere, they prove later that nobody changed an
-    /// event up to that position.
-    Head {
-        #[command(flatten)]
-        place: ConfigPaths,
-        #[command(flatten)]
-        args: commands::verify::HeadArgs,
-    },
 }
 
 #[derive(Debug, Args)]
@@ -247,6 +169,17 @@ pub struct ConfigPaths {
 }
 
 impl ConfigPaths {
+    fn is_empty(&self) -> bool {
+        self.config_file.is_empty() && self.config_dir.is_empty() && self.data_dir.is_none()
+    }
+
+    /// Puts the paths of `before` before these.
+    fn follow(&mut self, before: Self) {
+        self.config_file.splice(..0, before.config_file);
+        self.config_dir.splice(..0, before.config_dir);
+        self.data_dir = self.data_dir.take().or(before.data_dir);
+    }
+
     /// The files in the order in which they are read.
     ///
     /// # Errors
@@ -307,8 +240,7 @@ fn run_command(command: Command) -> ExitCode {
         }
         Command::Adopt { place, args } => operate(&place, OperatorCommand::Adopt(args)),
         Command::Export(ExportSubcommand::Nova { place, args }) => operate(&place, OperatorCommand::ExportNova(args)),
-        Command::Audit(Audit { action: None, place, args }) => operate(&place, OperatorCommand::Audit(args)),
-        Command::Audit(Audit { action: Some(action), .. }) => audit(action),
+        Command::Audit(args) => args.run(),
         Command::Inspect { place, args } => inspect(&place, args),
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Schedule { place, args } => schedule(&place, *args),
@@ -429,25 +361,6 @@ fn host(command: &commands::host::HostSubcommand) -> ExitCode {
             crate::output::complain(&format!("chronova: {failure}\n"));
             ExitCode::from(2)
         }
-    }
-}
-
-fn audit(action: AuditAction) -> ExitCode {
-    match action {
-        // The erasure runs in actors, so this command starts an actor system.
-        AuditAction::Erase { place, args } => {
-            actix_rt::System::new().block_on(Box::pin(operate_on(&place, OperatorCommand::AuditErase(args))))
-        }
-        AuditAction::Export { place, args } => operate(&place, OperatorCommand::AuditExport(args)),
-        // A third party has neither configuration nor data.
-        AuditAction::VerifyExport { args } => operate_alone(OperatorCommand::AuditVerifyExport(args)),
-        AuditAction::Prove { place, args } => operate(&place, OperatorCommand::AuditProve(*args)),
-        AuditAction::VerifyProof { args } => operate_alone(OperatorCommand::AuditVerifyProof(args)),
-        AuditAction::Keygen { args } => operate_alone(OperatorCommand::AuditKeygen(args)),
-        AuditAction::Archive { place, args } => operate(&place, OperatorCommand::AuditArchive(args)),
-        AuditAction::VerifyArchive { place, args } => operate(&place, OperatorCommand::AuditVerifyArchive(args)),
-        AuditAction::Verify { place, args } => operate(&place, OperatorCommand::Verify(args)),
-        AuditAction::Head { place, args } => operate(&place, OperatorCommand::Head(args)),
     }
 }
 

@@ -119,6 +119,37 @@ const HOST: &str = "33333333-0000-0000-0000-000000000003";
 const WEB_REQUEST: &str = "req-00000000-0000-0000-0000-0000000000a1";
 
 #[tokio::test]
+async fn audit_makes_an_index_and_prints_the_same_with_it() {
+    let (store, folder) = (filled().await, tempfile::tempdir().unwrap());
+    let path = folder.path().join("log.db.index");
+    let args = |user: &str| audit::AuditArgs { user: vec![user.into()], ..Default::default() };
+    let listed = async |args: &audit::AuditArgs| {
+        let (log, mut out) = (audit::index::indexed(args, store.clone(), path.clone(), NOW).await, Vec::new());
+        audit::run(args, &*log, NOW, &mut out).await.map(|_| String::from_utf8(out).unwrap())
+    };
+    assert_eq!(listed(&args("bob")).await.unwrap(), audited(&store, args("bob")).await);
+    assert!(!path.exists(), "a short log needs no index");
+    let name = |n: u32| InstanceEvent::from(instance::Renamed { name: format!("name-{n}") });
+    let news = (0..4_200).map(|n| NewEvent::new(name(n), NOW, &Meta::system("test"))).collect();
+    store.append(&StreamId::new("instance", DB), Expected::Any, news).await.unwrap();
+    listed(&audit::AuditArgs::default()).await.unwrap();
+    assert!(!path.exists(), "a listing without filters needs no index");
+    for user in ["alice", "bob"] {
+        assert_eq!(listed(&args(user)).await.unwrap(), audited(&store, args(user)).await);
+        assert!(path.exists());
+    }
+    let refused = listed(&args("alcie")).await.unwrap_err().to_string();
+    assert!(refused.contains("no request of the user alcie"), "{refused}");
+    let mut out = Vec::new();
+    audit::index::run(store.clone(), &path, &mut out).await.unwrap();
+    let (text, all) = (String::from_utf8(out).unwrap(), store.head());
+    assert!(
+        text.ends_with(&format!("log.db.index: 4096 of {all} events; the rest is searched in the log\n")),
+        "{text}"
+    );
+}
+
+#[tokio::test]
 async fn audit_follows_until_the_requested_position() {
     let store = filled().await;
     let head = positions(&audited(&store, audit::AuditArgs::default()).await).len() as u64;

@@ -7,6 +7,7 @@
 //! A control plane and the operators' commands run on SQLite or PostgreSQL only. Positions there have no gaps, so a
 //! difference of positions is a number of events. Positions on an EventStoreDB server have gaps.
 
+pub mod audit_index;
 pub mod conformance;
 pub mod criteria;
 pub mod eventstoredb;
@@ -122,6 +123,15 @@ pub trait EventStore: Send + Sync + 'static {
 
     /// Reads up to `limit` events of the whole log after `after`, in order.
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError>;
+
+    /// Reads the events at these positions, which the log has. The positions are in order, each once.
+    async fn read_at(&self, positions: &[Position]) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        let mut events = Vec::with_capacity(positions.len());
+        for run in positions.chunk_by(|one, next| next.0 == one.0 + 1) {
+            events.extend(self.read_all(Position(run[0].0.saturating_sub(1)), run.len()).await?);
+        }
+        Ok(events)
+    }
 
     /// Finds at most `limit` matching events after `after`. One call examines only a part of the log.
     async fn search(

@@ -34,6 +34,11 @@ impl DataDir {
         self.0.join("log.db.tree")
     }
 
+    /// The index of the log for audit queries.
+    pub fn index(&self) -> PathBuf {
+        self.0.join("log.db.index")
+    }
+
     /// The archive of the log, unless another folder is named.
     pub fn archive(&self) -> PathBuf {
         self.0.join("archive")

@@ -50,6 +50,7 @@ pub enum OperatorCommand {
     Cluster(cluster::ClusterCommand),
     ExportNova(export_nova::NovaExportArgs),
     AuditErase(audit::erase::EraseArgs),
+    AuditIndex,
     AuditExport(audit::export::ExportArgs),
     AuditVerifyExport(audit::export::ExportVerifyArgs),
     AuditProve(audit::prove::ProveArgs),
@@ -117,7 +118,11 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             let store = place.read_any().await?;
             audit::archive::verify(store.as_deref(), &folder, out).await
         }
-        OperatorCommand::Audit(args) => audit::run(&args, &*place.read().await?, now, out).await,
+        OperatorCommand::Audit(args) => {
+            let log = audit::index::indexed(&args, place.read().await?, data.index(), now).await;
+            audit::run(&args, &*log, now, out).await
+        }
+        OperatorCommand::AuditIndex => audit::index::run(place.read().await?, &data.index(), out).await,
         OperatorCommand::AuditErase(args) => {
             let locked = place.lock().await.map_err(|failure| match failure {
                 CommandFailure::Store(StoreError::Locked { .. }) | CommandFailure::Usage(_) => CommandFailure::Usage(

@@ -1,5 +1,6 @@
 //! `chronova serve`: a whole control plane, from the log to the listeners, and its graceful shutdown.
 
+mod audit_index;
 mod calls;
 mod cluster;
 mod event_log;

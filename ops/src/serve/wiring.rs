@@ -32,6 +32,7 @@ use chronova_web::service::Service;
 use prometheus::{IntGauge, Opts};
 use serde_json::json;
 
+use super::audit_index::IndexKeeper;
 use super::calls::CallGauges;
 use super::cluster::ClusterMembership;
 use super::event_log::EventLog;
@@ -43,7 +44,7 @@ use super::network::OpenedNetworks;
 use super::read_models::{self, ReadModelGauges};
 use super::reconcilers::ReconcilerGauges;
 use super::volumes::OpenedVolumes;
-use super::{AppState, identity, images, listen, vendor_data, volumes};
+use super::{AppState, audit_index, identity, images, listen, vendor_data, volumes};
 use crate::config::Config;
 use crate::config::targets::Targets;
 
@@ -60,6 +61,7 @@ pub(super) struct ControlPlane {
     /// `None` while another member leads.
     leader: Option<Leader>,
     event_log: EventLog,
+    index: IndexKeeper,
     log_server: Option<chronova_web::eventstoredb::LogServer>,
 }
 
@@ -90,12 +92,14 @@ impl ControlPlane {
             let parts = ServingParts::leading(&leader, services, &member, &targets);
             let app = app(config, &targets, &member, parts, &event_log, None)?;
             let log_server = super::eventstoredb::open(config, event_log.store()).await?;
-            return Ok(Self { app, member, targets, leader: Some(leader), event_log, log_server });
+            let index = IndexKeeper::start(audit_index::indexed(config, &member.log));
+            return Ok(Self { app, member, targets, leader: Some(leader), event_log, index, log_server });
         };
         let member = Member::start_from_checkpoints(log, clock, checkpoints);
         let parts = ServingParts::following(config, &targets, &member)?;
         let app = app(config, &targets, &member, parts, &event_log, Some(cluster.follows(&member.views)))?;
-        Ok(Self { app, member, targets, leader: None, event_log, log_server: None })
+        let index = IndexKeeper::start(audit_index::indexed(config, &member.log));
+        Ok(Self { app, member, targets, leader: None, event_log, index, log_server: None })
     }
 
     /// Begins to lead, on read models that follow the log already.
@@ -129,6 +133,7 @@ impl ControlPlane {
         if let Some(leader) = self.leader {
             leader.stop().await;
         }
+        self.index.stop().await;
         self.member.stop().await;
         self.event_log.close().await;
     }
@@ -300,7 +305,7 @@ fn app(
         _ => Authentication::Tokens(identity.provider()),
     };
     let app = App::new(web, policy, authentication, metrics).with_operations(operations);
-    let app = with_identity(app.with_log(Arc::clone(&member.log)), identity);
+    let app = with_identity(app.with_log(audit_index::indexed(config, &member.log)), identity);
     let mut app = keys.serve(volumes.serve(images.serve(networks.show(app))));
     app.compute = ComputeState::new(ComputeConfig { has_certificates, ..consoles(config, targets) });
     let (broken, written) = (member.broken(), event_log.clone());

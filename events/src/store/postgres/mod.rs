@@ -443,6 +443,10 @@ impl EventStore for PostgresStore {
         self.reader.read_all(after, limit).await
     }
 
+    async fn read_at(&self, positions: &[Position]) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        self.reader.read_at(positions).await
+    }
+
     fn subscribe(&self, after: Position) -> Subscription {
         let store: Weak<dyn EventStore> = self.this.clone();
         Subscription::new(store, &self.reader.tail, after)

@@ -99,6 +99,17 @@ impl PostgresReader {
         Ok(events)
     }
 
+    pub(super) async fn read_at(&self, positions: &[Position]) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        let sql = format!("SELECT {} FROM chronova_events WHERE position = ANY($1) ORDER BY position", row::COLUMNS);
+        let wanted: Vec<i64> = positions.iter().map(|position| signed(position.0)).collect();
+        let events = self.recorded(&self.query(&sql, &[&wanted]).await?)?;
+        match positions.iter().zip(events.iter().map(|event| event.position)).find(|(wanted, found)| *wanted != found) {
+            Some((wanted, _)) => Err(missing(*wanted)),
+            None if events.len() < positions.len() => Err(missing(positions[events.len()])),
+            None => Ok(events),
+        }
+    }
+
     pub(super) async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<StreamSnapshot>, StoreError> {
         let sql = "SELECT revision, state_version, data FROM chronova_snapshots WHERE stream = $1";
         let rows = self.query(sql, &[&stream.as_str().as_bytes()]).await?;

@@ -235,6 +235,11 @@ impl EventStore for SqliteStore {
         self.readers.run(move |connection, kinds| reader::read_all(connection, kinds, after, limit, durable)).await
     }
 
+    async fn read_at(&self, positions: &[Position]) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        let positions = positions.to_vec();
+        self.readers.run(move |connection, kinds| reader::read_at(connection, kinds, &positions)).await
+    }
+
     async fn search(
         &self,
         after: Position,

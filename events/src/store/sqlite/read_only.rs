@@ -93,6 +93,11 @@ impl EventStore for ReadOnlyLog {
             .await
     }
 
+    async fn read_at(&self, positions: &[Position]) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        let positions = positions.to_vec();
+        self.readers.run(move |connection, kinds| reader::read_at(connection, kinds, &positions)).await
+    }
+
     async fn search(
         &self,
         after: Position,

@@ -184,6 +184,23 @@ fn read_each(
     if expected < last { Err(missing(expected + 1)) } else { Ok(()) }
 }
 
+/// Reads the events at these positions.
+pub(super) fn read_at(
+    connection: &Connection,
+    kinds: &Kinds,
+    positions: &[Position],
+) -> Result<Vec<Arc<Recorded>>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream WHERE e.position = ?1");
+    let mut statement = connection.prepare_cached(&sql).map_err(|e| error::explain(&e, 0))?;
+    let (mut reader, mut events) = (RowReader::new(kinds), Vec::with_capacity(positions.len()));
+    for position in positions {
+        let mut rows = statement.query([bound(position.0)]).map_err(|e| error::explain(&e, position.0))?;
+        let event = next(&mut rows, &mut reader, position.0)?.ok_or_else(|| missing(position.0))?;
+        events.push(Arc::new(event));
+    }
+    Ok(events)
+}
+
 pub(super) fn next(
     rows: &mut Rows<'_>,
     reader: &mut RowReader<'_>,

@@ -6,6 +6,7 @@
 pub mod archive;
 pub mod erase;
 pub mod export;
+pub mod index;
 mod names;
 pub mod prove;
 
@@ -57,7 +58,7 @@ impl OutputFormat {
 }
 
 /// The time range in which an event was recorded.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::Args)]
 pub struct AuditTimeRange {
     /// Only events recorded from then on: 2026-01-31T12:00:00Z, 2026-01-31, 15m (ago)
     #[arg(long, value_name = "TIME")]
@@ -74,7 +75,7 @@ impl AuditTimeRange {
     }
 }
 
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct AuditArgs {
     /// Only streams with this prefix or pattern: `instance`, `quota-*`, `instance-1b2c*`
     #[arg(long, value_name = "PATTERN")]

@@ -1,0 +1,297 @@
+//! The file of the index, a SQLite database.
+//!
+//! A power failure may damage the file, because it is never synced: it must not compete with the log for the disk. The
+//! checksums of the parts show such damage, and the index is made again. The file is opened for each use, so an index
+//! that somebody removed is not used any longer.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior, ffi};
+use uuid::Uuid;
+
+use super::part::{EncodedPart, PartBuilder, PartChunk, PartDirectory, PartPlace};
+use super::terms::Term;
+use super::{AuditIndexError, IndexOptions};
+use crate::chain::EventHash;
+
+/// "ChrI", the magic number for `file(1)`.
+const APPLICATION_ID: i32 = 0x4368_7249;
+/// The version of the file, of the parts and of the terms. An index of another version is made again.
+const FORMAT: i32 = 1;
+/// A part's first position and a chunk's number make the chunk's key.
+const NUMBERS: u32 = 20;
+
+const LAYOUT: &str = "
+CREATE TABLE form (one INTEGER PRIMARY KEY CHECK (one = 1), id BLOB NOT NULL, part INTEGER NOT NULL,
+    block INTEGER NOT NULL) STRICT;
+CREATE TABLE parts (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, directory BLOB NOT NULL) STRICT;
+CREATE TABLE chunks (id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
+";
+
+/// Where the index ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IndexEnd {
+    pub index: u128,
+    /// The position of the last event in the index; 0 if it is empty.
+    pub last: u64,
+    /// The chain's hash at that event.
+    pub hash: EventHash,
+}
+
+/// An open index.
+pub(super) struct IndexFile {
+    connection: Connection,
+    index: u128,
+}
+
+impl From<rusqlite::Error> for AuditIndexError {
+    fn from(error: rusqlite::Error) -> Self {
+        use ErrorCode::{
+            CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, FileLockingProtocolFailed, OutOfMemory,
+            PermissionDenied, SystemIoFailure,
+        };
+        let outside = match &error {
+            rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
+                SystemIoFailure => failure.extended_code != ffi::SQLITE_IOERR_SHORT_READ,
+                DiskFull
+                | CannotOpen
+                | DatabaseBusy
+                | DatabaseLocked
+                | OutOfMemory
+                | PermissionDenied
+                | FileLockingProtocolFailed => true,
+                // A damaged file can have any other error: a table is missing, or a byte of the head says read-only.
+                _ => false,
+            },
+            _ => false,
+        };
+        if outside { Self::Io(error.to_string()) } else { Self::Damaged(error.to_string()) }
+    }
+}
+
+impl IndexFile {
+    /// Opens the index for reading; `None` if there is none.
+    pub(super) fn read(path: &Path, options: &IndexOptions) -> Result<Option<Self>, AuditIndexError> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        match form(&connection, options)? {
+            IndexForm::Empty => Ok(None),
+            IndexForm::Of(index) => Ok(Some(Self { connection, index })),
+        }
+    }
+
+    /// Opens the index for writing. Creates one if there is none, or if the file cannot be used.
+    pub(super) fn write(path: &Path, options: &IndexOptions) -> Result<Self, AuditIndexError> {
+        let created = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+        created.map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))?;
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let index = match form(&connection, options) {
+            Ok(IndexForm::Of(index)) => index,
+            Ok(IndexForm::Empty) => begin(&connection, options)?,
+            Err(AuditIndexError::Damaged(_)) => {
+                clear(&connection)?;
+                begin(&connection, options)?
+            }
+            Err(error) => return Err(error),
+        };
+        connection.pragma_update(None, "synchronous", "OFF")?;
+        Ok(Self { connection, index })
+    }
+
+    /// Empties the index, or removes it if it cannot be emptied, so that it is made again.
+    pub(super) fn reset(path: &Path, options: &IndexOptions) -> Result<(), AuditIndexError> {
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        if clear(&connection).and_then(|()| begin(&connection, options)).is_err() {
+            std::fs::remove_file(path).map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(&self) -> Result<IndexEnd, AuditIndexError> {
+        let newest = self
+            .connection
+            .prepare_cached("SELECT first, last, directory FROM parts ORDER BY first DESC LIMIT 1")?
+            .query_row([], |row| self.part(row))
+            .optional()?;
+        let Some((place, stored)) = newest else {
+            return Ok(IndexEnd { index: self.index, last: 0, hash: EventHash::START });
+        };
+        let directory = PartDirectory::read(&place, &stored)?;
+        Ok(IndexEnd { index: self.index, last: place.last, hash: EventHash(directory.hash) })
+    }
+
+    fn part(&self, row: &rusqlite::Row<'_>) -> rusqlite::Result<(PartPlace, Vec<u8>)> {
+        Ok((PartPlace { index: self.index, first: number(row, 0)?, last: number(row, 1)? }, row.get(2)?))
+    }
+
+    /// Calls `each` for every part that ends after `after`, in order, until it returns `false`. The parts have no gaps.
+    pub(super) fn each_part(
+        &self,
+        after: u64,
+        mut each: impl FnMut(PartPlace, PartDirectory) -> Result<bool, AuditIndexError>,
+    ) -> Result<(), AuditIndexError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT first, last, directory FROM parts \
+             WHERE first >= coalesce((SELECT max(first) FROM parts WHERE first <= ?1), 0) ORDER BY first",
+        )?;
+        let mut rows = statement.query([sql(after.saturating_add(1))])?;
+        let mut next = None;
+        while let Some(row) = rows.next()? {
+            let (place, stored) = self.part(row)?;
+            let directory = PartDirectory::read(&place, &stored)?;
+            let follows = next.map_or(place.first <= after + 1, |next| place.first == next);
+            if !follows || place.last < place.first {
+                return Err(AuditIndexError::Damaged(format!("no part follows position {}", next.unwrap_or(after))));
+            }
+            next = Some(place.last + 1);
+            if place.last > after && !each(place, directory)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn chunk(&self, place: &PartPlace, number: u32) -> Result<PartChunk, AuditIndexError> {
+        let stored = self
+            .connection
+            .prepare_cached("SELECT data FROM chunks WHERE id = ?1")?
+            .query_row([key(place, number)], |row| row.get(0))?;
+        PartChunk::read(place, number, stored)
+    }
+
+    /// The chunks of these terms, each once. The terms are sorted.
+    pub(super) fn chunks_of(directory: &PartDirectory, terms: &[Term]) -> Vec<u32> {
+        let mut numbers: Vec<u32> = terms.iter().filter_map(|term| directory.chunk_of(*term)).collect();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Adds a part, if the index still ends where `after` says. Parts that fill a block become one part.
+    pub(super) fn add(
+        &self,
+        part: &EncodedPart,
+        after: &IndexEnd,
+        options: &IndexOptions,
+    ) -> Result<(), AuditIndexError> {
+        let transaction = rusqlite::Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
+        if self.end()? != *after {
+            // Another process has added a part.
+            return Ok(());
+        }
+        self.insert(part)?;
+        if part.place.last.is_multiple_of(options.block) && part.place.first + options.part - 1 == part.place.last {
+            self.merge(part.place.last - options.block + 1, part.place.last)?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn insert(&self, part: &EncodedPart) -> Result<(), AuditIndexError> {
+        let mut statement = self.connection.prepare_cached("INSERT INTO chunks VALUES (?1, ?2)")?;
+        for (number, chunk) in (0..).zip(&part.chunks) {
+            statement.execute(rusqlite::params![key(&part.place, number), chunk])?;
+        }
+        let (first, last) = (part.place.first, part.place.last);
+        let mut statement = self.connection.prepare_cached("INSERT INTO parts VALUES (?1, ?2, ?3)")?;
+        statement.execute(rusqlite::params![sql(first), sql(last), part.directory])?;
+        Ok(())
+    }
+
+    /// Replaces the parts from `first` to `last` by one.
+    fn merge(&self, first: u64, last: u64) -> Result<(), AuditIndexError> {
+        let mut merged = PartBuilder::new(first);
+        self.each_part(first - 1, |place, directory| {
+            let count = u32::try_from(directory.chunks.len()).unwrap_or(u32::MAX);
+            let chunks: Result<Vec<_>, _> = (0..count).map(|number| self.chunk(&place, number)).collect();
+            merged.add_part(&place, directory, &chunks?);
+            Ok(true)
+        })?;
+        let (from, to) = (PartPlace { index: 0, first, last }, PartPlace { index: 0, first: last + 1, last });
+        self.connection
+            .prepare_cached("DELETE FROM chunks WHERE id >= ?1 AND id < ?2")?
+            .execute([key(&from, 0), key(&to, 0)])?;
+        self.connection
+            .prepare_cached("DELETE FROM parts WHERE first >= ?1 AND first <= ?2")?
+            .execute([sql(first), sql(last)])?;
+        self.insert(&merged.encode(self.index)?)
+    }
+}
+
+/// The key of a chunk.
+fn key(place: &PartPlace, number: u32) -> i64 {
+    sql((place.first << NUMBERS) | u64::from(number))
+}
+
+/// Converts a number for SQLite, whose integers are signed.
+fn sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn number(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let number: i64 = row.get(column)?;
+    u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
+}
+
+fn connect(path: &Path, access: OpenFlags) -> Result<Connection, AuditIndexError> {
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(Duration::from_secs(5))?;
+    Ok(connection)
+}
+
+/// What the file is.
+enum IndexForm {
+    /// Nothing yet.
+    Empty,
+    /// An index with this id.
+    Of(u128),
+}
+
+fn form(connection: &Connection, options: &IndexOptions) -> Result<IndexForm, AuditIndexError> {
+    let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i32>(0));
+    let (application, format) = (ask("PRAGMA application_id")?, ask("PRAGMA user_version")?);
+    if (application, format) == (0, 0) && ask("SELECT count(*) FROM sqlite_schema")? == 0 {
+        return Ok(IndexForm::Empty);
+    }
+    if (application, format) != (APPLICATION_ID, FORMAT) {
+        return Err(AuditIndexError::Damaged("the file has another form".to_owned()));
+    }
+    let (id, part, block): (Vec<u8>, u64, u64) =
+        connection.query_row("SELECT id, part, block FROM form", [], |row| {
+            Ok((row.get(0)?, number(row, 1)?, number(row, 2)?))
+        })?;
+    match <[u8; 16]>::try_from(id) {
+        Ok(id) if (part, block) == (options.part, options.block) => Ok(IndexForm::Of(u128::from_le_bytes(id))),
+        _ => Err(AuditIndexError::Damaged("the parts have another size".to_owned())),
+    }
+}
+
+/// Makes the file an empty database, whatever it contains. Other connections notice.
+fn clear(connection: &Connection) -> Result<(), AuditIndexError> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;
+    let cleared = connection.execute_batch("VACUUM");
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, false)?;
+    Ok(cleared?)
+}
+
+fn begin(connection: &Connection, options: &IndexOptions) -> Result<u128, AuditIndexError> {
+    let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    if let Ok(IndexForm::Of(index)) = form(&transaction, options) {
+        // Another process was faster.
+        return Ok(index);
+    }
+    let index = Uuid::new_v4().as_u128();
+    transaction.execute_batch(LAYOUT)?;
+    transaction.execute(
+        "INSERT INTO form VALUES (1, ?1, ?2, ?3)",
+        rusqlite::params![index.to_le_bytes().as_slice(), sql(options.part), sql(options.block)],
+    )?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", FORMAT)?;
+    transaction.commit()?;
+    Ok(index)
+}

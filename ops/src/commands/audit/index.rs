@@ -1,0 +1,60 @@
+//! The index of the log for audit queries, and `chronova audit index`, which completes it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::store::EventStore;
+use chronova_events::store::audit_index::{AuditIndexError, IndexOptions, IndexProgress, IndexedLog};
+
+use super::super::{CommandFailure, Exit};
+use super::AuditArgs;
+
+/// The most parts that a listing adds to the index before it answers. So a listing waits for at most a million events,
+/// and searches the rest of a longer log itself.
+const PARTS: usize = 16;
+
+/// The log with the index at `path`. If the filters of `args` use the index, it is extended first.
+pub async fn indexed(args: &AuditArgs, log: Arc<dyn EventStore>, path: PathBuf, now: Timestamp) -> Arc<IndexedLog> {
+    let indexed = IndexedLog::new(log, path, IndexOptions::default());
+    if !args.host.is_empty() || IndexedLog::narrows(&args.criteria(now, Vec::new())) {
+        for _ in 0..PARTS {
+            match indexed.extend().await {
+                Ok(IndexProgress::Behind(_)) => {}
+                Ok(IndexProgress::Complete(_)) => break,
+                Err(error) => {
+                    // An auditor need not have the right to write beside the log.
+                    tracing::debug!(%error, "the index was not extended");
+                    break;
+                }
+            }
+        }
+    }
+    indexed
+}
+
+/// Completes the index at `path`.
+pub async fn run(log: Arc<dyn EventStore>, path: &Path, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let indexed = IndexedLog::new(Arc::clone(&log), path.to_path_buf(), IndexOptions::default());
+    let mut begun = false;
+    loop {
+        match indexed.extend().await.map_err(failure)? {
+            IndexProgress::Behind(Position::START) if begun => {
+                return Err(CommandFailure::Usage(format!("{} was damaged meanwhile: try again", path.display())));
+            }
+            IndexProgress::Behind(_) => begun = true,
+            IndexProgress::Complete(end) => {
+                writeln!(out, "{}: {end} of {} events; the rest is searched in the log", path.display(), log.head())?;
+                return Ok(Exit::Yes);
+            }
+        }
+    }
+}
+
+fn failure(error: AuditIndexError) -> CommandFailure {
+    match error {
+        AuditIndexError::Log(error) => CommandFailure::Store(error),
+        error => CommandFailure::Usage(error.to_string()),
+    }
+}
