@@ -1,7 +1,7 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
 #   setup_packages THEME...           installs the missing Debian packages of build, client, host, guest, testbed,
-#                                     openstack, neutron, cinder, broker, cluster, node, package
+#                                     openstack, neutron, cinder, broker, cluster, nova, node, package
 #   setup_client [NAME==VERSION...]   installs the `openstack` client and the named packages in .venv
 #   setup_dashboard_tools             installs into tests/browser/node_modules the tools that check the dashboard
 #   setup_rust                        checks that the Rust toolchain is new enough, or says how to get one
@@ -57,6 +57,11 @@ PACKAGES_CLUSTER=(postgresql-15 patroni python3-etcd etcd-server etcd-client ipt
 PACKAGES_CINDER=("${PACKAGES_OPENSTACK[@]}" mariadb-server python3-pymysql cinder-api cinder-scheduler cinder-volume ceph-mon
   ceph-mgr ceph-osd ceph-common python3-rbd python3-rados qemu-block-extra libvirt-daemon-driver-storage-rbd)
 
+# Nova and Placement, for tests/testbed/nova.sh. The code of nova-compute is in python3-nova. genisoimage makes config
+# drives.
+PACKAGES_NOVA=("${PACKAGES_NEUTRON[@]}" "${PACKAGES_BROKER[@]}" nova-api nova-conductor nova-scheduler placement-api python3-nova
+  python3-libvirt genisoimage)
+
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
 
 # Prints NAME=VERSION. On a machine with an emulator and libvirtd, a package of QEMU or libvirt gets the installed
@@ -99,6 +104,7 @@ setup_packages() { # themes...
       openstack) wanted+=("${PACKAGES_OPENSTACK[@]}") ;;
       neutron) wanted+=("${PACKAGES_NEUTRON[@]}") ;;
       cinder) wanted+=("${PACKAGES_CINDER[@]}") ;;
+      nova) wanted+=("${PACKAGES_NOVA[@]}") ;;
       *) echo "setup_packages: no theme $theme" >&2; return 2 ;;
     esac
   done
