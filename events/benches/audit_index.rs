@@ -41,8 +41,10 @@ fn id(of: &str, number: u64) -> Uuid {
 fn request(n: u64) -> Vec<(StreamId, Vec<NewEvent>)> {
     let (server, host) = (InstanceId(id("server", n / REQUESTS)), HostId(id("host", n % HOSTS)));
     let (process, action) = (ProcessId(id("process", n)), PowerAction::Stop);
-    let (user, project) =
-        (UserId::new(id("user", n % USERS).simple()), ProjectId::new(id("project", n % PROJECTS).simple()));
+    let (user, project) = (
+        UserId::new(id("user", n % USERS).simple().to_string()),
+        ProjectId::new(id("project", n % PROJECTS).simple().to_string()),
+    );
     let source = chronova_events::envelope::RequestSource::new(
         Some([192, 0, 2, u8::try_from(n % 250).unwrap()].into()),
         Some("openstacksdk"),
