@@ -270,6 +270,7 @@ impl MigrationWatch {
             peer: uris.peer,
             stream: uris.stream,
             copied: route.copied.clone(),
+            shared,
             tls: options.native_tls,
             tunnelled: options.tunnelled,
             auto_converge: options.permit_auto_converge,

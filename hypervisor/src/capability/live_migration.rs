@@ -44,6 +44,8 @@ pub struct MigrationPlan {
     pub stream: Option<String>,
     /// The disks to copy, by their names in the guest; empty for shared storage.
     pub copied: Vec<String>,
+    /// Whether the hosts share the storage of disks and other files.
+    pub shared: bool,
     pub tls: bool,
     /// Whether the guest's memory is sent between the two libvirtds instead of between the two QEMUs.
     pub tunnelled: bool,

@@ -1,13 +1,21 @@
 //! Guests that Nova defined, and that `chronova adopt` took over as they are.
 
+use std::collections::BTreeMap;
+
 use chronova_events::ids::InstanceId;
 use roxmltree::{Document, Node};
 use virt::domain::Domain;
+use virt::storage_pool::StoragePool;
+use virt::storage_vol::StorageVol;
 
-use super::domain;
+use super::cached_image::format_seen;
 use super::error::Context;
-use super::storage::HostStorage;
+use super::storage::{self, HostStorage};
+use super::{domain, pool};
+use crate::capability::live_migration::MigrationPlan;
+use crate::domain_xml::{DiskSource, GuestFiles, is_config_drive, refile};
 use crate::driver::{DriverError, DriverResult};
+use crate::options::LibvirtOptions;
 use crate::volumes;
 
 const CALL: &str = "redefinition of an adopted guest";
@@ -17,6 +25,9 @@ const CALL: &str = "redefinition of an adopted guest";
 struct AdoptedDisk {
     /// Where Nova created it: a file, a device or an image in Ceph.
     place: String,
+    is_file: bool,
+    /// The format in the definition: `qcow2`.
+    format: String,
     /// The name of the same disk among our disks.
     name: String,
 }
@@ -28,13 +39,15 @@ impl AdoptedDisk {
         if disk.attribute("device").unwrap_or("disk") != "disk" || child("serial").is_some() {
             return None;
         }
-        let place = ["file", "dev", "name"].iter().find_map(|key| child("source")?.attribute(*key))?.to_owned();
+        let source = child("source")?;
+        let place = ["file", "dev", "name"].iter().find_map(|key| source.attribute(*key))?.to_owned();
         let last = place.rsplit('/').next().unwrap_or_default();
         let name = match last.starts_with(&format!("{instance}_")) {
             true => last.to_owned(),
             false => volumes::suffixed(instance, &format!("_{last}")),
         };
-        Some(Self { place, name })
+        let format = child("driver").and_then(|driver| driver.attribute("type")).unwrap_or("raw").to_owned();
+        Some(Self { is_file: source.has_attribute("file"), place, format, name })
     }
 
     fn has_our_name(&self) -> bool {
@@ -73,6 +86,97 @@ pub(super) fn keep_disks(
         }
     }
     Ok(())
+}
+
+fn failed(message: String) -> DriverError {
+    DriverError::Failed { call: CALL, message }
+}
+
+/// The places of the files of a guest of Nova on the host to which it migrates while it runs. `None`: nothing moves.
+pub(super) fn files_there(
+    options: &LibvirtOptions,
+    guest: &Domain,
+    instance: InstanceId,
+    plan: &MigrationPlan,
+) -> DriverResult<Option<GuestFiles>> {
+    if plan.shared || domain::has_our_definition(guest).during(CALL)? {
+        return Ok(None);
+    }
+    let xml = guest.xml_desc(virt_sys::VIR_DOMAIN_XML_MIGRATABLE).during(CALL)?;
+    let mut disks = BTreeMap::new();
+    for disk in own_disks(&xml, instance)?.into_iter().filter(|disk| disk.is_file) {
+        if is_config_drive(&disk.place) {
+            return Err(failed("the guest's config drive is a writable disk, so the guest cannot migrate".to_owned()));
+        }
+        match storage::new_source(options, &disk.name) {
+            DiskSource::File { path, format } => drop(disks.insert(disk.place, (path, format))),
+            _ => return Err(failed(format!("{} is a file, and new disks are no files here", disk.place))),
+        }
+    }
+    let file = |name: String| Some(format!("{}/{name}", options.pool_path));
+    let (config_drive, console_log) = (file(volumes::config_drive(instance)), file(volumes::console_log(instance)));
+    Ok(Some(GuestFiles { disks, config_drive, console_log }))
+}
+
+/// Moves the disks of a guest of Nova that is off into our directory, under our names. The definition names the new
+/// files before Nova's files are removed. An interrupted call is repeated from the beginning: until the definition names
+/// a file, it may be incomplete.
+pub(super) fn take_disks(site: HostStorage<'_>, instance: InstanceId) -> DriverResult<()> {
+    let Some(guest) = domain::lookup(site.connect, instance)? else { return Ok(()) };
+    if domain::has_our_definition(&guest).during(CALL)? || guest.is_active().during(CALL)? {
+        return Ok(());
+    }
+    let xml = guest.xml_desc(virt_sys::VIR_DOMAIN_XML_INACTIVE | virt_sys::VIR_DOMAIN_XML_SECURE).during(CALL)?;
+    let elsewhere = |disk: &AdoptedDisk| disk.is_file && !storage::is_local(site.options, &disk.place);
+    let mut files = GuestFiles::default();
+    for disk in own_disks(&xml, instance)?.into_iter().filter(elsewhere) {
+        let path = format!("{}/{}", site.options.pool_path, disk.name);
+        in_folder(site, instance, &disk.place, |from, name| copy_disk(site, from, name, &disk))?;
+        files.disks.insert(disk.place, (path, "qcow2"));
+    }
+    if files.disks.is_empty() {
+        return Ok(());
+    }
+    let xml = refile(&xml, &files).map_err(|error| failed(format!("the domain cannot be read: {error}")))?;
+    site.connect.define_domain_xml_flags(&xml, 0).during(CALL)?;
+    files.disks.keys().try_for_each(|place| in_folder(site, instance, place, remove_disk))
+}
+
+/// Runs `work` with the pool over Nova's folder that has the file, and with the file's name.
+fn in_folder<T>(
+    site: HostStorage<'_>,
+    instance: InstanceId,
+    place: &str,
+    work: impl FnOnce(&StoragePool, &str) -> DriverResult<T>,
+) -> DriverResult<T> {
+    let (folder, name) = place.rsplit_once('/').unwrap_or(("/", place));
+    let pool = pool::open_folder(site.connect, &format!("{}-adopts-{instance}", site.options.pool_name), folder)?;
+    let done = work(&pool, name);
+    let closed = pool.destroy().during(CALL);
+    done.and_then(|done| closed.map(|()| done))
+}
+
+/// Copies a disk with its base into one file of ours.
+fn copy_disk(site: HostStorage<'_>, from: &StoragePool, name: &str, disk: &AdoptedDisk) -> DriverResult<()> {
+    let place = &disk.place;
+    let volume = pool::lookup(from, name)?.ok_or_else(|| failed(format!("there is no file {place}")))?;
+    // The guest writes the first bytes of a raw disk, so libvirt would believe any format and base that they name.
+    let (told, seen) = (disk.format.as_str(), format_seen(&volume)?);
+    if (told, seen.as_str()) != ("qcow2", "qcow2") {
+        return Err(failed(format!("Nova's disk {place} has the format {told}, and only qcow2 is copied")));
+    }
+    let capacity = volume.info().during(CALL)?.capacity;
+    site.remove(&disk.name)?;
+    let ours = pool::open(site.connect, site.options)?;
+    let xml = pool::volume_xml(&disk.name, capacity, "qcow2", "0600", None);
+    StorageVol::create_xml_from(&ours, &xml, &volume, 0).during(CALL).map(drop)
+}
+
+fn remove_disk(from: &StoragePool, name: &str) -> DriverResult<()> {
+    match pool::lookup(from, name)? {
+        Some(volume) => pool::delete(&volume),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

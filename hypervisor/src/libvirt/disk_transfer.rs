@@ -18,10 +18,10 @@ use virt::storage_vol::StorageVol;
 use virt::stream::Stream;
 
 use super::error::{Context, translate};
-use super::host::LibvirtDriver;
+use super::host::{COPY_LIMIT, LibvirtDriver};
 use super::sparse::{self, SparsePiece};
 use super::storage::HostStorage;
-use super::{definition, pool};
+use super::{adopted, definition, pool};
 use crate::capability::disk_transfer::{DiskFile, DiskTransfer};
 use crate::domain_xml::HostFacts;
 use crate::driver::{ByteStream, DriverError, DriverResult};
@@ -201,6 +201,11 @@ impl LibvirtDriver {
 #[async_trait]
 impl DiskTransfer for LibvirtDriver {
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
+        // The disks of a guest of Nova that is off become ours first.
+        self.change("take disks", instance, COPY_LIMIT, move |connect, options| {
+            adopted::take_disks(HostStorage::new(connect, options), instance)
+        })
+        .await?;
         self.call("disk files", move |connect, options| list(connect, options, instance)).await
     }
 

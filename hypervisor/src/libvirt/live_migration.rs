@@ -22,12 +22,12 @@ use super::error::{Context, number, translate};
 use super::host::LibvirtDriver;
 use super::migrations::RunningMigration;
 use super::storage::{self, HostStorage};
-use super::{definition, domain, migration, migration_plan, pool};
+use super::{adopted, definition, domain, migration, migration_plan, pool};
 use crate::capability::live_migration::{
     ForceComplete, GuestMigrationState, GuestPresence, LiveMigration, MigrationAddressing, MigrationData,
     MigrationPlan, MigrationUris,
 };
-use crate::domain_xml::{repin, replug};
+use crate::domain_xml::{GuestFiles, refile, repin, replug};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
 use crate::options::LibvirtOptions;
@@ -60,6 +60,7 @@ fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Dom
         _ => None,
     };
     let disks = devices.into_iter().flat_map(|devices| devices.children()).filter(|node| node.has_tag_name("disk"));
+    let of_nova = !domain::has_our_definition(domain).during(CALL)?;
     Ok(MigrationData {
         hypervisor_type: connect.driver_type().during(CALL)?,
         hypervisor_version: connect.hyp_version().during(CALL)?,
@@ -68,14 +69,14 @@ fn read_migration_data(connect: &Connect, options: &LibvirtOptions, domain: &Dom
         machine: attribute("machine"),
         virt_type: root.attribute("type").unwrap_or_default().to_owned(),
         memory_mib: domain.info().during(CALL)?.max_mem / 1024,
-        disks: disks.filter_map(|disk| own_disk(domain, options, disk)).collect(),
+        disks: disks.filter_map(|disk| own_disk(domain, options, of_nova, disk)).collect(),
         bound,
     })
 }
 
 /// A writable local disk of the guest: its name in the guest, and its size in bytes as the guest sees it. `None` for
-/// any other disk.
-fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Option<(String, u64)> {
+/// any other disk. Nova's files are outside of our directory.
+fn own_disk(domain: &Domain, options: &LibvirtOptions, of_nova: bool, disk: Node<'_, '_>) -> Option<(String, u64)> {
     let fixed = ["readonly", "shareable"].iter().any(|name| disk.children().any(|child| child.has_tag_name(*name)));
     let part = |name: &str, key: &str| {
         let node = disk.children().find(|child| child.has_tag_name(name))?;
@@ -83,7 +84,8 @@ fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Op
     };
     let device = part("target", "dev")?;
     let path = part("source", "file").or_else(|| part("source", "dev"))?;
-    if fixed || !storage::is_local(options, &path) {
+    let local = storage::is_local(options, &path) || (of_nova && disk.attribute("type") == Some("file"));
+    if fixed || !local {
         return None;
     }
     let capacity = domain.block_info(&device, 0).map_or(0, |info| info.capacity);
@@ -91,11 +93,19 @@ fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Op
 }
 
 /// The guest's running and persistent definition at its destination; `None` if nothing changes.
-fn definitions(domain: &Domain, plan: &MigrationPlan) -> Result<[Option<String>; 2], String> {
+fn definitions(
+    domain: &Domain,
+    plan: &MigrationPlan,
+    files: Option<&GuestFiles>,
+) -> Result<[Option<String>; 2], String> {
     let again = |kind: u32| -> Result<Option<String>, String> {
         let xml = domain.xml_desc(sys::VIR_DOMAIN_XML_MIGRATABLE | sys::VIR_DOMAIN_XML_SECURE | kind);
         let xml = xml.map_err(|error| error.message().to_owned())?;
         let there = repin(&xml, &plan.pinning).and_then(|there| replug(&there, &plan.nics));
+        let there = match files {
+            Some(files) => there.and_then(|there| refile(&there, files)),
+            None => there,
+        };
         let there = there.map_err(|error| error.to_string())?;
         Ok(Some(there).filter(|there| *there != xml))
     };
@@ -103,13 +113,22 @@ fn definitions(domain: &Domain, plan: &MigrationPlan) -> Result<[Option<String>;
 }
 
 /// Performs the migration. The call lasts as long as the migration.
-fn travel(connect: &Connect, instance: InstanceId, plan: &MigrationPlan) -> Result<(), String> {
+fn travel(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    plan: &MigrationPlan,
+) -> Result<(), String> {
     let message = |error: virt::error::Error| error.message().to_owned();
     let domain = connect.lookup_domain_by_uuid(instance.0).map_err(message)?;
-    let definitions = definitions(&domain, plan)?;
+    let files = adopted::files_there(options, &domain, instance, plan).map_err(|error| error.to_string())?;
+    let definitions = definitions(&domain, plan, files.as_ref())?;
     let go = |plan: &MigrationPlan| {
         let parameters = migration_plan::parameters(plan, definitions.clone());
-        domain.migrate_to_uri3(Some(&plan.peer), parameters, migration_plan::flags(plan)).map_err(message)
+        let flags = migration_plan::flags(plan);
+        // The base of a disk of Nova is not the image that the destination has.
+        let flags = if files.is_some() { migration_plan::with_whole_disks(flags) } else { flags };
+        domain.migrate_to_uri3(Some(&plan.peer), parameters, flags).map_err(message)
     };
     go(plan).or_else(|refusal| match migration_plan::without_post_copy(plan, &refusal) {
         Some(other) if migration::is_whole(&domain).map_err(message)? => {
@@ -192,6 +211,7 @@ impl LiveMigration for LibvirtDriver {
         }
         let (ended, end) = watch::channel(None);
         let (link, session, plan) = (Arc::clone(&self.link), self.link.connect().await?, plan.clone());
+        let options = Arc::clone(&self.options);
         let mut running = self.migrations.lock();
         running.retain(|_, known| known.end.borrow().is_none());
         let migration = plan.migration;
@@ -201,7 +221,8 @@ impl LiveMigration for LibvirtDriver {
                 // In most cases this is an idle connection. No other call uses it until the end of the migration.
                 let line = link.line(&session);
                 let began = std::time::Instant::now();
-                let end = line.map_err(|error| error.to_string()).and_then(|line| travel(&line, instance, &plan));
+                let end =
+                    line.map_err(|error| error.to_string()).and_then(|line| travel(&line, &options, instance, &plan));
                 let milliseconds = began.elapsed().as_millis();
                 tracing::info!(server = %instance, milliseconds, ok = end.is_ok(), "the hosts' migration has ended");
                 ended.send_replace(Some(end));

@@ -92,6 +92,15 @@ pub(super) fn flags(plan: &MigrationPlan) -> u32 {
     wanted.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag)
 }
 
+/// These flags with whole copies of disks. By default, only the part of a disk above its base is copied, because the
+/// destination has the same base.
+pub(super) fn with_whole_disks(flags: u32) -> u32 {
+    match flags & sys::VIR_MIGRATE_NON_SHARED_INC {
+        0 => flags,
+        _ => (flags & !sys::VIR_MIGRATE_NON_SHARED_INC) | sys::VIR_MIGRATE_NON_SHARED_DISK,
+    }
+}
+
 /// `definitions` are the guest's running and persistent definition at the destination.
 pub(super) fn parameters(plan: &MigrationPlan, definitions: [Option<String>; 2]) -> MigrateParameters {
     let [dest_xml, persist_xml] = definitions;
@@ -154,6 +163,7 @@ mod tests {
             peer: "qemu+tcp://h2/system".to_owned(),
             stream: None,
             copied: vec![],
+            shared: false,
             tls: false,
             tunnelled: false,
             auto_converge: false,
@@ -178,6 +188,9 @@ mod tests {
         ] {
             assert_eq!(flags(&plan), BARE | more, "{plan:?}");
         }
+        let copied = MigrationPlan { copied: vec!["vda".to_owned()], ..plan() };
+        assert_eq!(with_whole_disks(flags(&copied)), BARE | sys::VIR_MIGRATE_NON_SHARED_DISK);
+        assert_eq!(with_whole_disks(BARE), BARE);
     }
 
     /// Memory, devices and copied disks: with one flag QEMU encrypts all of them.

@@ -30,8 +30,10 @@
 //! | `emulated_tpm` | the passphrases and the state of guests' TPMs |
 //! | `secrets` | the keys and passwords of disks that QEMU reaches over the network |
 //! | `blockcopy` | the copy of a disk under a running guest |
+//! | `adopted` | guests that Nova defined, and their files |
 //!
-//! Invariants: calls touch the host's file system only through volumes of our pools. A caller waits only until its
+//! Invariants: calls touch the host's file system only through volumes of our pools, and of a pool that is opened for
+//! the files of an adopted guest. A caller waits only until its
 //! deadline. The driver touches only domains with our metadata element or Nova's. Unsafe code only makes calls that the
 //! bindings lack: in `agent`, `blockcopy`, `counters`, `events`, `migration`, `node`, `snapshot`, `sparse` and
 //! `volumes`.

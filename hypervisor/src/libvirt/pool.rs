@@ -112,6 +112,17 @@ pub(super) fn must_refresh(pool: &StoragePool) -> DriverResult<()> {
     pool.refresh(0).during("storage pool refresh")
 }
 
+/// Opens a pool over an existing directory. The pool is not defined, so it ends with libvirtd at the latest.
+pub(super) fn open_folder(connect: &Connect, name: &str, path: &str) -> DriverResult<StoragePool> {
+    // An interrupted call may have left it.
+    if let Some(left) = found(CALL, connect.lookup_storage_pool_by_name(name))? {
+        left.destroy().during(CALL)?;
+    }
+    let target = Element::new("target").child(Element::leaf("path", path));
+    let xml = Element::new("pool").attr("type", "dir").child(Element::leaf("name", name)).child(target);
+    connect.create_storage_pool_xml(&xml.render(), 0).during(CALL)
+}
+
 pub(super) fn lookup(pool: &StoragePool, name: &str) -> DriverResult<Option<StorageVol>> {
     found("volume lookup", pool.lookup_storage_vol_by_name(name))
 }

@@ -65,7 +65,9 @@ pub(super) fn begin(
         abort(&guest)?;
     }
     remove_from(&pool, instance, copy)?;
-    let root = HostStorage::new(connect, options).find(&volumes::root(instance))?.ok_or_else(no_disk)?;
+    let site = HostStorage::new(connect, options);
+    super::adopted::take_disks(site, instance)?;
+    let root = site.find(&volumes::root(instance))?.ok_or_else(no_disk)?;
     let capacity = root.capacity()?;
     // The new volume has no backing file, so the pool copies the whole content.
     let xml = pool::volume_xml(&volumes::copy(instance, copy), capacity, format, "0600", None);

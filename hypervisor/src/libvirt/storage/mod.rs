@@ -229,6 +229,12 @@ pub(super) fn is_local(options: &LibvirtOptions, path: &str) -> bool {
     places.any(|place| path.strip_prefix(&place).is_some_and(|rest| rest.starts_with('/')))
 }
 
+/// The source that a new disk of this name gets.
+pub(super) fn new_source(options: &LibvirtOptions, disk: &str) -> DiskSource {
+    let backend = chosen(options);
+    backend.source(options, &backend.volume(disk))
+}
+
 /// Whether hosts share disks but not a guest's other files (config drive, console log).
 pub(super) fn shares_disks_alone(options: &LibvirtOptions) -> bool {
     chosen(options).shares_disks_alone()

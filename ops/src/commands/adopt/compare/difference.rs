@@ -76,8 +76,7 @@ impl AnswerWalk<'_> {
                     self.each(&format!("{path}.{}", shape(key)), a.get(key), b.get(key));
                 }
             }
-            // The members of a group are a set; Nova lists them in the order of a database index.
-            (Value::Array(a), Value::Array(b)) if path.ends_with(".members") => {
+            (Value::Array(a), Value::Array(b)) if SETS.iter().any(|name| path.ends_with(name)) => {
                 let set = |list: &[Value]| list.iter().map(Value::to_string).collect::<BTreeSet<_>>();
                 if set(a) != set(b) {
                     self.note(path, theirs, ours);
@@ -108,6 +107,9 @@ impl AnswerWalk<'_> {
         }
     }
 }
+
+/// The lists of plain values that are sets. Nova and Placement list them in the order of a database index.
+const SETS: [&str; 2] = [".members", ".traits"];
 
 /// The lists whose order users see. Other lists have the order of a database index.
 const ORDERED: [&str; 3] = [".servers", ".flavors", ".server_groups"];
@@ -147,6 +149,16 @@ mod tests {
         let known = KnownDifference { request: "servers".into(), path: ".a:*.id".into(), reason: String::new() };
         assert!(known.explains("servers", ".a:h.1.id") && !known.explains("servers", ".a:h1.name"));
         assert!(!known.explains("flavors", ".a:h1.id"));
+    }
+
+    #[test]
+    fn the_order_of_a_set_is_no_difference_but_its_members_are() {
+        let mut found = AnswerDifferences::new();
+        compare_answers("placement/traits", &json!({"traits": ["A", "B"]}), &json!({"traits": ["B", "A"]}), &mut found);
+        assert!(found.is_empty(), "{found:?}");
+        compare_answers("placement/traits", &json!({"traits": ["A", "B"]}), &json!({"traits": ["A", "C"]}), &mut found);
+        let paths: Vec<&str> = found.keys().map(|(_, path)| path.as_str()).collect();
+        assert_eq!(paths, [".traits"]);
     }
 
     #[test]
