@@ -69,7 +69,7 @@ impl PartPlace {
 /// The number under which the checksum of a directory is made.
 const DIRECTORY: u32 = u32::MAX;
 
-/// What a part contains.
+/// The content of a part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PartDirectory {
     /// The chain's hash at the last event.

@@ -243,7 +243,7 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, AuditIndexError
     Ok(connection)
 }
 
-/// What the file is.
+/// The form of the file.
 enum IndexForm {
     /// Nothing yet.
     Empty,

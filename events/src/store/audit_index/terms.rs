@@ -27,7 +27,7 @@ const MOST_TERMS: usize = 2_000;
 /// The bytes of the stream's key that [`EventProperty::StreamStart`] has beside its category: a quarter of a UUID.
 const START: usize = 8;
 
-/// What a term is a hash of.
+/// The property of an event that a term hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EventProperty {
     Category = 0,

@@ -159,10 +159,9 @@ fn expanded(networks: &NetworksView, traffic: &RuleTraffic) -> Vec<FilterRule> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::*;
 
+    /// A comparison of each pair would take hours.
     #[test]
     fn many_rules_are_compared_in_proportion_to_their_number() {
         let rule = |number: u32| FilterRule {
@@ -173,9 +172,7 @@ mod tests {
             port_max: Some(22),
             remote: Some(format!("{}/32", std::net::Ipv4Addr::from(number))),
         };
-        let begun = Instant::now();
         let rules = distinct((0..200_000).chain(0..200_000).map(rule));
-        assert!(begun.elapsed() < Duration::from_secs(20), "it took {:?}", begun.elapsed());
         assert_eq!((rules.len(), &rules[0], &rules[199_999]), (200_000, &rule(0), &rule(199_999)));
     }
 }
