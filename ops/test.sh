@@ -1,10 +1,10 @@
 #!/bin/bash
-# ops/test.sh [--soak] [STAGE...]   runs all checks of the project on a fresh checkout: all stages, or the named ones
+# ops/test.sh [--soak] [STAGE...]   runs the project's checks, also on a fresh checkout: all stages, or the named ones
 #
-# --soak runs longer variants of some tests: hundreds of kills, thousands of flipped bits, the long forms of the scripts
-# for real hosts, and CHRONOVA_FUZZ_SECONDS (120) of random input for each target. Such a run takes hours, so it can be
-# run in parts: some stages at a time, and some scripts of the stage `real` at a time. The results of tests and scripts
-# go into tests/soak.txt.
+# --soak adds the stages `fuzz` and `hour`, and runs longer variants of some tests: hundreds of kills, thousands of
+# flipped bits, the long forms of the scripts for real hosts, and CHRONOVA_FUZZ_SECONDS (120) of random input for each
+# target. Such a run takes hours, so it can be run in parts: some stages at a time, and some scripts of the stage `real`
+# at a time. The results of tests and scripts go into tests/soak.txt.
 #
 # The stage `rows` compares docs/requirements with the tests and checks of this run. It needs complete runs of the
 # stages `unit` and `real` before it. Without --soak, a run of all stages runs eventstoredb, cost and docs at low
@@ -186,7 +186,7 @@ stage_lint() {
   check "lint of the EventStoreDB back end" cargo clippy -p chronova-events --features eventstoredb --all-targets --locked -- -D warnings
 }
 
-# The dashboard has no build step: its files are served unchanged. These tools check them, and nothing else uses them.
+# The dashboard has no build step: its files are served unchanged. These tools only check them.
 stage_dashboard() {
   if ! setup_dashboard_tools >"$LOGS/dashboard-tools.log" 2>&1; then
     skip "types and lint of the dashboard: $(tail -n 1 "$LOGS/dashboard-tools.log")"
@@ -310,9 +310,9 @@ driver_tests() {
 # with 0 (passed), 77 (cannot run here; its last line says why) or another status (failed).
 #
 # Two scripts run at a time, because they wait for guests and timeouts more than they compute. One loop runs the scripts
-# that use this machine's own libvirtd, one after the other, because some of them restart it. At the same time, another
-# loop runs the scripts that start their own hosts or need none. After the first loop has run its scripts, it runs
-# scripts of the second loop, too.
+# that use this machine's own libvirtd (they call house_open), one after the other: some of them restart it, and some use
+# the same addresses. At the same time, another loop runs all other scripts. After the first loop has run its scripts, it
+# runs scripts of the second loop, too.
 stage_real() {
   local script name status seconds
   local scripts=(tests/real/*.sh) shared=() apart=()
@@ -327,7 +327,7 @@ stage_real() {
   # conformance suite.
   [ -z "${CHRONOVA_SOAK:-}" ] || [ -n "${CHRONOVA_SCRIPTS:-}" ] || driver_tests
   for script in "${scripts[@]}"; do
-    if grep -q 'testbed/house\.sh' "$script"; then shared+=("$script"); else apart+=("$script"); fi
+    if grep -q '^house_open ' "$script"; then shared+=("$script"); else apart+=("$script"); fi
   done
   printf '%s\n' "${apart[@]}" >"$LOGS/apart"
   { for script in "${shared[@]}"; do real_script "$script"; done; real_scripts_apart; } &

@@ -36,7 +36,7 @@ pub struct Told {
     pub deleted: BTreeSet<String>,
     /// Servers for which a delete was sent, whatever its outcome.
     pub maybe_deleted: BTreeSet<String>,
-    /// The numbers of all other accepted requests, by name.
+    /// The numbers of other accepted requests, by name.
     pub accepted: BTreeMap<String, u64>,
 }
 
@@ -143,7 +143,7 @@ fn at_rest(cloud: &mut Cloud) {
     }
 }
 
-/// Servers, volumes and drains with unfinished work, one line each.
+/// Servers and volumes with unfinished work, one line each, and a line with the number of drains, if any.
 fn under_way(client: &Client) -> String {
     let servers = model::detail(client).into_iter().filter(|server| !server["OS-EXT-STS:task_state"].is_null());
     let volumes = model::restless_volumes(client);
@@ -165,7 +165,7 @@ fn check_api(cloud: &Cloud, told: &Told, living: &BTreeMap<String, Value>) {
     }
 }
 
-/// Checks that every acknowledged command is in the log.
+/// Checks that every acknowledged command of the kinds below is in the log.
 fn check_log(cloud: &Cloud, told: &Told) {
     let streams = |kind: &str| -> Vec<String> {
         let (code, text) = cloud.command(&["audit", "--kind", kind]);

@@ -42,13 +42,13 @@ impl OneNetwork {
         ports.keys().copied().chain(more.values().map(|(instance, _)| *instance)).collect()
     }
 
-    /// The servers with a port that is bound to no host.
+    /// The servers whose port is bound to no host, even if the port was detached.
     pub fn unbound(&self) -> Vec<InstanceId> {
         self.hosts.lock().unwrap().iter().filter(|(_, host)| host.is_none()).map(|(id, _)| *id).collect()
     }
 
-    /// The host that the server's port is bound to; `None` if it is unbound, or if the server has no port of this
-    /// network.
+    /// The host that the server's port is bound to; `None` if it is unbound, or if no port was allocated for the
+    /// server. A detach changes nothing here.
     pub fn host_of(&self, instance: InstanceId) -> Option<String> {
         self.hosts.lock().unwrap().get(&instance).cloned().flatten()
     }

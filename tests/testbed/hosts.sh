@@ -106,7 +106,7 @@ certify_controller() {
 
 # ---------------------------------------------------------------------------------------------------------------- hosts
 
-# A preloaded shim changes four behaviours of libvirtd and QEMU that these hosts cannot use.
+# A preloaded shim changes four behaviours of libvirtd and QEMU.
 #
 # libvirtd refuses a live migration with disks on a local file system. But $STATE/shared is the same directory on every
 # host, so the shim makes statfs() report NFS for it. (From 10.9 on, shared_filesystems in qemu.conf does that.)

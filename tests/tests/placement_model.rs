@@ -2,9 +2,10 @@
 //! Compares the ledger, its view and the search for candidates with an independent model
 //! (`chronova_tests::placement_model`) under random traffic.
 //!
-//! After every command both must agree on its acceptance and on the usages. Accepted commands never exceed capacity,
-//! generations never decrease, and the index equals a fresh one. Every search finds the same candidates. At the end,
-//! the view that is rebuilt from the events and the view that is read from its checkpoint equal the live view.
+//! After every command both must agree on its acceptance and on the usages. No accepted command raises a usage above
+//! the capacity, generations never decrease, and the index equals a fresh one. Every search finds the same candidates.
+//! At the end, the view that is rebuilt from the events and the view that is read from its checkpoint equal the live
+//! view.
 //!
 //! `CHRONOVA_SOAK=1` runs many more cases.
 

@@ -227,8 +227,8 @@ impl Scheduler {
     }
 }
 
-/// Releases the claim of a server without a host. The claim is from before a crash that prevented the placement, and
-/// may be the reason why the host has no room for the server.
+/// Releases a claim that the server already has. The claim is from before a crash that prevented the placement, and
+/// may be the reason why a host has no room for the server.
 async fn release_stale_claim(scheduler: &Scheduler, asked: &SelectionRequest) -> Result<(), SelectionError> {
     let consumer = ConsumerId::new(asked.server.to_string());
     if !scheduler.views.placement.read(|view| view.ledger.consumers.contains_key(&consumer)) {
@@ -289,7 +289,7 @@ fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost
         consumer_type: Some("INSTANCE".to_owned()),
         allocations: chosen.allocations.clone(),
     };
-    // A forced host skips all filters, including those of server groups.
+    // A forced host skips most filters, including those of server groups.
     let group = rule(scheduler, &asked.request, chosen.host).filter(|_| asked.request.forced_host.is_none());
     // A filter has already refused an impossible topology.
     let topology = asked.request.topology().ok().flatten();
@@ -304,7 +304,7 @@ fn claim_of(scheduler: &Scheduler, asked: &SelectionRequest, chosen: &RankedHost
     ServerClaim { claim, group, guest }
 }
 
-/// Claims a host for each server, for all servers or for none.
+/// Claims a host for each server. All servers get their claims, or none does.
 pub(super) async fn claim_all(
     scheduler: &Scheduler,
     chosen: &[(&SelectionRequest, &RankedHost)],
@@ -319,7 +319,7 @@ pub(super) async fn claim_all(
         match scheduler.gateway.send::<LedgerRoot>(&CELL, command, Arc::clone(&first.meta)).await {
             Ok(committed) => return Ok(ClaimOutcome::Admitted(committed.position)),
             Err(CommandError::Rejected(LedgerReject::HoldsOther(consumer))) => {
-                // This claim is from before a crash that prevented the placement. Without it, the host has room.
+                // This claim is from before a crash that prevented the placement. Without it, the new claim may fit.
                 let release = LedgerCommand::Release { consumer };
                 let released = scheduler.gateway.send::<LedgerRoot>(&CELL, release, Arc::clone(&first.meta)).await;
                 released.map_err(SelectionError::not_now)?;

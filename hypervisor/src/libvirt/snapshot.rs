@@ -274,7 +274,7 @@ fn is_copying(guest: &Domain) -> DriverResult<bool> {
     }
 }
 
-/// Whether the guest's last job succeeded. libvirt keeps this report as long as the guest runs.
+/// Whether the guest's last job succeeded. Reading does not delete libvirt's report, but a restart of libvirtd does.
 fn succeeded(guest: &Domain) -> bool {
     let flags = sys::VIR_DOMAIN_JOB_STATS_COMPLETED | sys::VIR_DOMAIN_JOB_STATS_KEEP_COMPLETED;
     job(guest, flags).is_ok_and(|kind| kind == sys::VIR_DOMAIN_JOB_COMPLETED.cast_signed())

@@ -1,7 +1,7 @@
 //! Quotas, limits and quota classes.
 //!
 //! Limits are kept per project; `user_id` is accepted and ignored, as with unified limits. Resources that Chronova does
-//! not count (fixed addresses, security groups, injected files) show their configured limit and a usage of 0. With
+//! not count (fixed addresses, security groups, injected files) show their limit and a usage of 0. With
 //! `[quota] driver = nova.quota.NoopQuotaDriver`, every limit is -1; limits that are set are kept for later.
 
 use std::collections::BTreeMap;

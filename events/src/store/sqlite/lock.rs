@@ -47,12 +47,13 @@ impl LogLock {
             }
             Err(TryLockError::Error(e)) => return Err(failed(e)),
         }
-        // The process id is only for the message of the next refusal. A full disk must not keep the log closed.
+        // The process id is for the message of the next refusal, and for `was_left`. A full disk must not keep the log
+        // closed.
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { file })
     }
 
-    /// Marks a clean close: all pages are in the data file and sealed.
+    /// Marks a clean close: all pages are in the data file, and are sealed unless sealing failed.
     pub(super) fn leave(&self) {
         // If this fails, the next opening computes the seals again, which costs one read of the file.
         let _ = self.file.set_len(0);

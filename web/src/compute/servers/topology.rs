@@ -15,7 +15,7 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;
 
-/// Checks the combined NUMA request of a flavor and an image.
+/// Checks the hardware and the NUMA topology that a flavor and an image request together.
 pub(super) fn check(
     flavor: &FlavorSnapshot,
     image: Option<&ImageSnapshot>,
@@ -37,8 +37,8 @@ pub(super) fn check_devices(
 /// Nova's `ImageNUMATopologyRebuildConflict`: a rebuild keeps the server's NUMA placement on its host.
 pub(super) fn check_rebuild(server: &Alive, image: &ImageSnapshot) -> Result<(), Fault> {
     let flavor = &server.request.flavor;
-    // A server that was created before such requests were refused has no NUMA placement. Such a server may be rebuilt
-    // with an image that requests the same topology.
+    // A server that was created before impossible topologies were refused has no NUMA placement. Such a server may be
+    // rebuilt only if its flavor and the new image request no topology.
     let before = topology::ask(flavor, server.hardware_image()).ok().flatten();
     // Only the image is checked here, because a server with a flavor that is now refused must still be rebuildable.
     hardware::check_image(image).map_err(Fault::bad_request)?;
