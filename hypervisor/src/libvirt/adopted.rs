@@ -118,28 +118,32 @@ pub(super) fn files_there(
     Ok(Some(GuestFiles { disks, config_drive, console_log }))
 }
 
-/// Moves the disks of a guest of Nova that is off into our directory, under our names. The definition names the new
-/// files before Nova's files are removed. An interrupted call is repeated from the beginning: until the definition names
-/// a file, it may be incomplete.
+/// Copies the disks of a guest of Nova that is off into our directory, under our names. Until the definition names a
+/// copy, the copy may be incomplete, and an interrupted call is repeated from the beginning. Nova's files stay: libvirt
+/// does not sync the copies, so a power failure could still lose them.
 pub(super) fn take_disks(site: HostStorage<'_>, instance: InstanceId) -> DriverResult<()> {
     let Some(guest) = domain::lookup(site.connect, instance)? else { return Ok(()) };
     if domain::has_our_definition(&guest).during(CALL)? || guest.is_active().during(CALL)? {
         return Ok(());
     }
+    if guest.has_managed_save(0).during(CALL)? {
+        return Err(failed("the guest's saved memory names Nova's disks: resume the server first".to_owned()));
+    }
     let xml = guest.xml_desc(virt_sys::VIR_DOMAIN_XML_INACTIVE | virt_sys::VIR_DOMAIN_XML_SECURE).during(CALL)?;
-    let elsewhere = |disk: &AdoptedDisk| disk.is_file && !storage::is_local(site.options, &disk.place);
+    let ours = |disk: &AdoptedDisk| disk.place == format!("{}/{}", site.options.pool_path, disk.name);
+    let elsewhere = |disk: &AdoptedDisk| disk.is_file && !ours(disk);
     let mut files = GuestFiles::default();
     for disk in own_disks(&xml, instance)?.into_iter().filter(elsewhere) {
         let path = format!("{}/{}", site.options.pool_path, disk.name);
         in_folder(site, instance, &disk.place, |from, name| copy_disk(site, from, name, &disk))?;
         files.disks.insert(disk.place, (path, "qcow2"));
     }
-    if files.disks.is_empty() {
-        return Ok(());
+    if !files.disks.is_empty() {
+        let xml = refile(&xml, &files).map_err(|error| failed(format!("the domain cannot be read: {error}")))?;
+        site.connect.define_domain_xml_flags(&xml, 0).during(CALL)?;
     }
-    let xml = refile(&xml, &files).map_err(|error| failed(format!("the domain cannot be read: {error}")))?;
-    site.connect.define_domain_xml_flags(&xml, 0).during(CALL)?;
-    files.disks.keys().try_for_each(|place| in_folder(site, instance, place, remove_disk))
+    // A disk that is neither a file nor ours would be missing in a move, and the destination would create an empty one.
+    keep_disks(site, &guest, instance, &[])
 }
 
 /// Runs `work` with the pool over Nova's folder that has the file, and with the file's name.
@@ -170,13 +174,6 @@ fn copy_disk(site: HostStorage<'_>, from: &StoragePool, name: &str, disk: &Adopt
     let ours = pool::open(site.connect, site.options)?;
     let xml = pool::volume_xml(&disk.name, capacity, "qcow2", "0600", None);
     StorageVol::create_xml_from(&ours, &xml, &volume, 0).during(CALL).map(drop)
-}
-
-fn remove_disk(from: &StoragePool, name: &str) -> DriverResult<()> {
-    match pool::lookup(from, name)? {
-        Some(volume) => pool::delete(&volume),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

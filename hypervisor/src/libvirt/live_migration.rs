@@ -84,7 +84,10 @@ fn own_disk(domain: &Domain, options: &LibvirtOptions, of_nova: bool, disk: Node
     };
     let device = part("target", "dev")?;
     let path = part("source", "file").or_else(|| part("source", "dev"))?;
-    let local = storage::is_local(options, &path) || (of_nova && disk.attribute("type") == Some("file"));
+    // Nova gives a volume, and no other disk, a serial number. A volume on NFS is a file, too.
+    let is_volume = disk.children().any(|child| child.has_tag_name("serial"));
+    let of_nova = of_nova && !is_volume && disk.attribute("type") == Some("file");
+    let local = storage::is_local(options, &path) || of_nova;
     if fixed || !local {
         return None;
     }

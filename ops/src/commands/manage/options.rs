@@ -136,7 +136,9 @@ impl NovaOptions {
 pub fn files_last(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let (mut others, mut files) = (Vec::new(), Vec::new());
     let mut value_follows = false;
-    for word in words {
+    let mut words = words.into_iter().peekable();
+    // No word after `--` is an option.
+    while let Some(word) = words.next_if(|word| value_follows || word != "--") {
         let text = word.to_str().unwrap_or_default();
         let is_name = text == "--config-file" || text == "--config-dir";
         let is_whole = text.starts_with("--config-file=") || text.starts_with("--config-dir=");
@@ -145,6 +147,7 @@ pub fn files_last(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         list.push(word);
     }
     others.append(&mut files);
+    others.extend(words);
     others
 }
 

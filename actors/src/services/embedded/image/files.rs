@@ -122,6 +122,12 @@ impl ImageFiles {
         loop {
             let mut arrived = Vec::with_capacity(DEPTH);
             if parts.recv_many(&mut arrived, DEPTH).await == 0 {
+                // The removal of a large file takes long.
+                blocking(move || {
+                    drop(content);
+                    Ok(())
+                })
+                .await?;
                 return Err(ReceiveError::Sender("the connection ended before the last byte".to_owned()));
             }
             let ended = matches!(arrived.last(), Some(UploadPart::End));

@@ -417,6 +417,8 @@ impl EmbeddedVolumes {
         self.quota(&project, take, Arc::clone(&meta)).await?;
         match self.command(volume, command, Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
+            // The request may be in the log.
+            Err(error @ VolumeError::Unavailable(_)) => Err(error),
             Err(error) => {
                 // The volume has changed since the check, but no extension is under way.
                 let size_gb = self.look(volume).await.map_or(now.size_gb, |now| now.size_gb);

@@ -55,6 +55,10 @@ fn conclude(work: &StepRun, outcome: ProcessOutcome) -> BoxFuture<'_, Result<(),
 
 async fn give_back(work: &StepRun) -> Result<(), StepError> {
     let Some(volume) = work.volume().await? else { return Ok(()) };
+    // A repeated conclusion must not give back the quota of a later extension.
+    if volume.ongoing != Some(work.running.process) {
+        return Ok(());
+    }
     let (project, size_gb) = (volume.created.project.clone(), volume.size_gb);
     let shrink = VolumeQuotaCommand::ShrinkVolume { project: project.clone(), volume: work.volume_id(), size_gb };
     work.volume_quota(&project, shrink).await
