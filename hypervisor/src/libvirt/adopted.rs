@@ -126,14 +126,15 @@ pub(super) fn take_disks(site: HostStorage<'_>, instance: InstanceId) -> DriverR
     if domain::has_our_definition(&guest).during(CALL)? || guest.is_active().during(CALL)? {
         return Ok(());
     }
-    if guest.has_managed_save(0).during(CALL)? {
-        return Err(failed("the guest's saved memory names Nova's disks: resume the server first".to_owned()));
-    }
     let xml = guest.xml_desc(virt_sys::VIR_DOMAIN_XML_INACTIVE | virt_sys::VIR_DOMAIN_XML_SECURE).during(CALL)?;
     let ours = |disk: &AdoptedDisk| disk.place == format!("{}/{}", site.options.pool_path, disk.name);
-    let elsewhere = |disk: &AdoptedDisk| disk.is_file && !ours(disk);
+    let mut elsewhere = own_disks(&xml, instance)?;
+    elsewhere.retain(|disk| disk.is_file && !ours(disk));
+    if !elsewhere.is_empty() && guest.has_managed_save(0).during(CALL)? {
+        return Err(failed("the guest's saved memory names Nova's disks: resume the server first".to_owned()));
+    }
     let mut files = GuestFiles::default();
-    for disk in own_disks(&xml, instance)?.into_iter().filter(elsewhere) {
+    for disk in elsewhere {
         let path = format!("{}/{}", site.options.pool_path, disk.name);
         in_folder(site, instance, &disk.place, |from, name| copy_disk(site, from, name, &disk))?;
         files.disks.insert(disk.place, (path, "qcow2"));

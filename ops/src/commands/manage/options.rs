@@ -169,5 +169,8 @@ mod tests {
         let options = NovaManage::try_parse_from(words).unwrap().args.options;
         assert_eq!(options.config_file, [PathBuf::from("a"), PathBuf::from("b")]);
         assert_eq!(options.config_dir, [PathBuf::from("d")]);
+        let line = ["nova-manage", "--config-file", "a", "x", "--", "--config-file"].map(OsString::from);
+        let moved = ["nova-manage", "x", "--config-file", "a", "--", "--config-file"].map(OsString::from);
+        assert_eq!(files_last(line), moved, "a word after -- is an option");
     }
 }
