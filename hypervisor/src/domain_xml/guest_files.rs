@@ -51,7 +51,7 @@ fn disk_again(disk: Node<'_, '_>, files: &GuestFiles) -> Vec<(Range<usize>, Stri
     let Some((path, format)) = drive.or_else(|| files.disks.get(old).map(|(path, format)| (path, *format))) else {
         return vec![];
     };
-    let mut cuts = vec![(source.range(), Element::new("source").attr("file", path).render())];
+    let mut cuts = vec![(source.range(), Element::new("source").attr("file", path).render().trim_end().to_owned())];
     // The new file has another base, or none. libvirt looks for it.
     cuts.extend(child("backingStore").map(|store| (store.range(), String::new())));
     cuts.extend(child("driver").and_then(|driver| attribute_again(driver, "type", format)));
@@ -61,7 +61,7 @@ fn disk_again(disk: Node<'_, '_>, files: &GuestFiles) -> Vec<(Range<usize>, Stri
 fn attribute_again(node: Node<'_, '_>, name: &'static str, value: &str) -> Option<(Range<usize>, String)> {
     let attribute = node.attribute_node(name)?;
     let whole = Element::new("x").attr(name, value).render();
-    let text = whole.trim_start_matches("<x ").trim_end_matches("/>").to_owned();
+    let text = whole.trim_end().trim_start_matches("<x ").trim_end_matches("/>").to_owned();
     Some((attribute.range(), text))
 }
 

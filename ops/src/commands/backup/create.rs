@@ -25,6 +25,8 @@ use super::{BackupCreateArgs, at};
 
 /// The largest number of rounds of copying. A further round is needed if a file was removed before it was copied.
 const ROUNDS: usize = 100;
+/// An event can have a later time than one that is at most so many positions after it.
+const DISORDER: u64 = 8_192;
 
 pub(super) async fn run(
     args: &BackupCreateArgs,
@@ -147,8 +149,10 @@ fn descriptions(
     segments.iter().filter(|segment| segment.first > before).map(describe).collect()
 }
 
+/// The latest time of an event up to `position`. A restore to this time reaches at least this position. Events are not
+/// exactly in the order of their times, because some wait for others before they are appended.
 async fn time_of(store: &dyn EventStore, position: Position) -> Result<Timestamp, CommandFailure> {
-    let Some(before) = position.0.checked_sub(1) else { return Ok(Timestamp(0)) };
-    let found = store.read_all(Position(before), 1).await?;
-    Ok(found.first().map_or(Timestamp(0), |event| event.recorded_at))
+    let before = Position(position.0.saturating_sub(DISORDER));
+    let found = store.read_all(before, usize::try_from(position.0 - before.0).unwrap_or(usize::MAX)).await?;
+    Ok(found.iter().map(|event| event.recorded_at).max().unwrap_or(Timestamp(0)))
 }
