@@ -7,7 +7,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,47 +21,71 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The lock. Dropping this value releases it.
 #[derive(Debug)]
-pub(super) struct LeaderLock(File);
+pub(super) struct LeaderLock {
+    path: PathBuf,
+    file: Mutex<Arc<File>>,
+}
 
 impl LeaderLock {
     /// Opens the file, which must exist.
     pub(super) fn open(path: &Path) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self(OpenOptions::new().read(true).write(true).open(path)?)))
+        Ok(Arc::new(Self { path: path.to_owned(), file: Mutex::new(Arc::new(open(path)?)) }))
     }
 
     /// Takes the lock. Returns whether this process has it now.
     pub(super) async fn take(self: &Arc<Self>) -> bool {
-        self.attempt(|lock| match fcntl(&lock.0, FcntlArg::F_OFD_SETLK(&range(libc::F_WRLCK))) {
+        self.attempt(Self::set).await.unwrap_or(false)
+    }
+
+    /// Takes the lock, which this process may already have. Returns whether it has the lock now.
+    fn set(&self) -> Result<bool, Errno> {
+        match fcntl(&*self.file(), FcntlArg::F_OFD_SETLK(&range(libc::F_WRLCK))) {
             Ok(_) => Ok(true),
             Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
             Err(failure) => Err(failure),
-        })
-        .await
-        .unwrap_or(false)
+        }
+    }
+
+    /// Takes the lock, or takes it again. After an error it opens the file again, because NFS may refuse every further
+    /// lock through an open file that has lost one.
+    fn keep(&self) {
+        let Err(failure) = self.set() else { return };
+        tracing::debug!(%failure, "the storage does not lock the file of keys");
+        match open(&self.path) {
+            Ok(file) => *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(file),
+            Err(failure) => tracing::debug!(%failure, "cannot open the file of keys again"),
+        }
+    }
+
+    fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether another process has the lock; `None` if the storage does not say.
     pub(super) async fn is_taken(self: &Arc<Self>) -> Option<bool> {
         self.attempt(|lock| {
             let mut found = range(libc::F_WRLCK);
-            fcntl(&lock.0, FcntlArg::F_OFD_GETLK(&mut found))?;
+            fcntl(&*lock.file(), FcntlArg::F_OFD_GETLK(&mut found))?;
             Ok(found.l_type != F_UNLCK)
         })
         .await
     }
 
     pub(super) fn release(&self) {
-        if let Err(failure) = fcntl(&self.0, FcntlArg::F_OFD_SETLK(&range(libc::F_UNLCK))) {
+        if let Err(failure) = fcntl(&*self.file(), FcntlArg::F_OFD_SETLK(&range(libc::F_UNLCK))) {
             tracing::warn!(%failure, "cannot release the lock of the leader");
         }
     }
 
-    /// Takes the lock as soon as nobody else has it. Without the lock, this leader still leads, but it is replaced only
-    /// when its lease ends.
+    /// Takes the lock as soon as nobody else has it, and takes it again if the storage loses it. Without the lock, this
+    /// leader still leads, but it is replaced only when its lease ends.
     pub(super) fn hold(self: &Arc<Self>) -> HeldLock {
         let lock = Arc::clone(self);
         let task = tokio::spawn(async move {
-            while !lock.take().await {
+            loop {
+                let lock = Arc::clone(&lock);
+                // A failure means a panic, which the panic hook has reported.
+                let _ = tokio::task::spawn_blocking(move || lock.keep()).await;
                 tokio::time::sleep(PATIENCE).await;
             }
         });
@@ -84,6 +108,10 @@ impl LeaderLock {
             Ok(Err(_)) | Err(_) => None,
         }
     }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
 }
 
 /// The type of a lock in the answer that nobody has it.
