@@ -143,7 +143,7 @@ impl LogFollower {
         let SeenHead { epoch, holder, durable, lease_lasts, leader } =
             schema::look(&link.client, &self.terms.cell).await?;
         let is_taken = match &self.terms.lock {
-            Some(lock) => lock.is_taken().await,
+            Some(lock) => lock.is_taken(&holder).await,
             None => None,
         };
         let seen = SeenLeader { leader, epoch, lease_lasts, process: self.lock.note(&holder, is_taken) };
