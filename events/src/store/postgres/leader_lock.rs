@@ -12,7 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -32,13 +32,16 @@ pub(super) struct LeaderLock {
     file: Mutex<Arc<File>>,
     /// Lets this process lock the byte of one former leader at a time.
     turn: Arc<tokio::sync::Mutex<()>>,
+    /// Lets this process ask one question at a time. Otherwise a file server that does not answer would take one thread
+    /// for each question.
+    question: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl LeaderLock {
     /// Opens the file, which must exist.
     pub(super) fn open(path: &Path) -> io::Result<Arc<Self>> {
         let file = Mutex::new(Arc::new(open(path)?));
-        Ok(Arc::new(Self { path: path.to_owned(), file, turn: Arc::default() }))
+        Ok(Arc::new(Self { path: path.to_owned(), file, turn: Arc::default(), question: Arc::default() }))
     }
 
     /// Locks the byte of `holder`, which proves that no other process has it. `None` if another process has it, if the
@@ -51,13 +54,16 @@ impl LeaderLock {
         is_taken.then_some(held)
     }
 
-    /// Whether another process has the byte of `holder`; `None` if the storage does not say.
+    /// Whether another process has the byte of `holder`. `None` if the storage does not say, or has not yet answered an
+    /// earlier question.
     pub(super) async fn is_taken(self: &Arc<Self>, holder: &[u8]) -> Option<bool> {
+        let question = Arc::clone(&self.question).try_lock_owned().ok()?;
         let (lock, byte) = (Arc::clone(self), byte_of(holder));
         in_time(move || {
             let mut found = range(libc::F_WRLCK, byte);
-            fcntl(&*lock.file(), FcntlArg::F_OFD_GETLK(&mut found))?;
-            Ok(found.l_type != F_UNLCK)
+            let answered = fcntl(&*lock.file(), FcntlArg::F_OFD_GETLK(&mut found));
+            drop(question);
+            answered.map(|_| found.l_type != F_UNLCK)
         })
         .await
     }
@@ -218,32 +224,61 @@ pub(super) struct LockWatch(Mutex<WatchedLock>);
 
 #[derive(Debug, Default)]
 struct WatchedLock {
+    /// The present leader.
+    leader: Option<Vec<u8>>,
     /// The last leader that had its lock.
     locked_by: Option<Vec<u8>>,
-    /// Whether the lock of `locked_by` was free at the last look.
+    /// Whether the lock of the present leader was free at the last look.
     is_free: bool,
 }
 
-impl LockWatch {
-    /// Notes whether `holder`, the present leader, has its lock. `None`: the storage did not say.
-    pub(super) fn note(&self, holder: &[u8], is_taken: Option<bool>) -> LeaderProcess {
-        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_taken == Some(true) {
-            watched.locked_by = Some(holder.to_vec());
-        }
-        let is_known = watched.locked_by.as_deref() == Some(holder);
-        watched.is_free = is_known && is_taken == Some(false);
-        match is_known {
-            true if watched.is_free => LeaderProcess::Ended,
+impl WatchedLock {
+    fn process(&self) -> LeaderProcess {
+        match self.leader.is_some() && self.leader == self.locked_by {
+            true if self.is_free => LeaderProcess::Ended,
             true => LeaderProcess::Runs,
             false => LeaderProcess::Unknown,
         }
     }
+}
+
+impl LockWatch {
+    /// Notes that `holder` is the present leader. Returns what is known of its process.
+    pub(super) fn led_by(&self, holder: &[u8]) -> LeaderProcess {
+        let mut watched = self.watched();
+        if watched.leader.as_deref() != Some(holder) {
+            watched.leader = Some(holder.to_vec());
+            watched.is_free = false;
+        }
+        watched.process()
+    }
+
+    /// The present leader, whose lock is of interest.
+    pub(super) fn leader(&self) -> Option<Vec<u8>> {
+        self.watched().leader.clone()
+    }
+
+    /// Notes whether `holder` has its lock, if it is still the present leader. `None`: the storage did not say. Returns
+    /// what is known of the process of the present leader.
+    pub(super) fn note(&self, holder: &[u8], is_taken: Option<bool>) -> LeaderProcess {
+        let mut watched = self.watched();
+        if watched.leader.as_deref() == Some(holder) {
+            if is_taken == Some(true) {
+                watched.locked_by = Some(holder.to_vec());
+            }
+            watched.is_free = is_taken == Some(false);
+        }
+        watched.process()
+    }
 
     /// The present leader, if it had its lock and has it no more.
     pub(super) fn ended(&self) -> Option<Vec<u8>> {
-        let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.locked_by.clone().filter(|_| watched.is_free)
+        let watched = self.watched();
+        watched.leader.clone().filter(|_| watched.process() == LeaderProcess::Ended)
+    }
+
+    fn watched(&self) -> MutexGuard<'_, WatchedLock> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -292,6 +327,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_question_that_is_not_answered_is_the_only_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        std::fs::write(&path, "keys").unwrap();
+        let lock = LeaderLock::open(&path).unwrap();
+        let earlier = Arc::clone(&lock.question).try_lock_owned().unwrap();
+        assert_eq!(lock.is_taken(b"a").await, None);
+        drop(earlier);
+        assert_eq!(lock.is_taken(b"a").await, Some(false));
+    }
+
+    #[tokio::test]
     async fn a_lock_that_nobody_wants_any_more_is_released_after_a_late_answer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
@@ -315,14 +362,18 @@ mod tests {
     #[test]
     fn a_free_lock_says_something_only_about_the_leader_that_had_it() {
         let watch = LockWatch::default();
+        assert_eq!((watch.leader(), watch.ended()), (None, None));
+        assert_eq!(watch.led_by(b"a"), LeaderProcess::Unknown);
         assert_eq!(watch.note(b"a", Some(false)), LeaderProcess::Unknown, "nobody saw that `a` had the lock");
         assert_eq!(watch.ended(), None);
         assert_eq!(watch.note(b"a", Some(true)), LeaderProcess::Runs);
         assert_eq!(watch.note(b"a", None), LeaderProcess::Runs, "the storage did not answer");
         assert_eq!(watch.ended(), None);
         assert_eq!(watch.note(b"a", Some(false)), LeaderProcess::Ended);
-        assert_eq!(watch.ended(), Some(b"a".to_vec()));
+        assert_eq!((watch.led_by(b"a"), watch.ended()), (LeaderProcess::Ended, Some(b"a".to_vec())));
+        assert_eq!(watch.led_by(b"b"), LeaderProcess::Unknown);
+        assert_eq!(watch.note(b"a", Some(false)), LeaderProcess::Unknown, "the answer about `a` came too late");
         assert_eq!(watch.note(b"b", Some(false)), LeaderProcess::Unknown);
-        assert_eq!(watch.ended(), None, "`b` leads now");
+        assert_eq!((watch.leader(), watch.ended()), (Some(b"b".to_vec()), None));
     }
 }
