@@ -275,6 +275,23 @@ async fn a_leader_whose_process_ended_is_replaced_before_its_lease_ends() {
     c.close().await;
 }
 
+/// The clock of the database was a day ahead when an earlier leader wrote the end of its lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fast_clock_stops_work_on_hosts_for_one_lease_at_most() {
+    let (database, folder) = (Postgres::new(), tempfile::tempdir().unwrap());
+    let options = with_lock(&database, &folder);
+    let a = join_with(&options, "a").await;
+    assert!(a.lead().await.unwrap());
+    a.close().await;
+    database.sql("UPDATE chronova_head SET hosts_from = clock_timestamp() + interval '1 day'");
+    let b = join_with(&options, "b").await;
+    take(&b, || {}).await;
+    assert!(b.hosts_after() > NEVER / 2 && b.hosts_after() <= NEVER, "{:?}", b.hosts_after());
+    let is_bounded = "SELECT hosts_from <= clock_timestamp() + interval '30 minutes' FROM chronova_head";
+    assert_eq!(database.sql(is_bounded), "t", "the next leader would wait for longer");
+    b.close().await;
+}
+
 /// Two signs are needed that the leader has ended: nobody has its lock, and it has no session in the database.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_with_a_lock_or_a_session_is_not_replaced_before_its_lease_ends() {

@@ -25,9 +25,11 @@ use std::time::Duration;
 use chronova_actors::process::definition::Definition;
 use chronova_actors::process::interference::InterferenceVerdict;
 use chronova_actors::reconcile::options::ImageCacheOptions;
+use chronova_events::envelope::Position;
 use chronova_events::ids::{InstanceId, VolumeId};
 use chronova_events::instance::{Instance, Power};
 use chronova_events::process::ProcessOutcome;
+use chronova_events::store::EventStore;
 use chronova_hypervisor::sim::SimGuest;
 use futures::future::LocalBoxFuture;
 use uuid::Uuid;
@@ -38,6 +40,17 @@ use self::sample::Sample;
 use self::unwinding::Unwinding;
 use crate::pci::PciTracking;
 use crate::world::{Life, Setting, World};
+
+impl World {
+    /// The events of the servers and their processes, for the message of a failed assertion.
+    pub async fn trail(&self) -> String {
+        let events = self.log.read_all(Position::START, usize::MAX).await.unwrap();
+        let ours = events.iter().filter(|event| matches!(event.stream.category(), "instance" | "process"));
+        let lines: Vec<String> =
+            ours.filter_map(|event| event.event().ok()).map(|event| format!("{event:?}")).collect();
+        lines.join("\n")
+    }
+}
 
 /// One test case: a process, its initial state and its expected ends.
 pub struct Case {

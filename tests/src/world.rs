@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_actors::aggregate::CommandError;
+use chronova_actors::coordination::HostGate;
 use chronova_actors::instance::{CallerRights, InstanceRequest, InstanceRoot, WorkRequest};
 use chronova_actors::operations::Operations;
 use chronova_actors::ports::keys::CertificateKeeper;
@@ -81,6 +82,8 @@ pub struct Setting {
     pub core_only: bool,
     /// The number of configured hosts of the world; `None` for all.
     pub hosts: Option<usize>,
+    /// The gate before work on hosts; `None` for an open one.
+    pub host_gate: Option<HostGate>,
 }
 
 pub(crate) fn small(hosts: usize) -> SimUri {
@@ -132,6 +135,7 @@ impl World {
         let member = Member::start(store, Arc::new(SystemClock), setting.views.unwrap_or_default()).await.unwrap();
         let mut leadership = Leadership::take(&member, 1).unwrap();
         leadership.interference = setting.interference;
+        leadership.host_gate = setting.host_gate.unwrap_or_else(HostGate::open);
         let mixed = MixedNetworks::new(Arc::clone(&self.network), &leadership);
         let networks: Arc<dyn NetworkService> =
             if setting.embedded_networks { Arc::clone(&mixed.service) as _ } else { mixed };
@@ -320,15 +324,6 @@ impl World {
             }
         }
         outcome
-    }
-
-    /// The events of the servers and their processes, for the message of a failed assertion.
-    pub async fn trail(&self) -> String {
-        let events = self.log.read_all(Position::START, usize::MAX).await.unwrap();
-        let ours = events.iter().filter(|event| matches!(event.stream.category(), "instance" | "process"));
-        let lines: Vec<String> =
-            ours.filter_map(|event| event.event().ok()).map(|event| format!("{event:?}")).collect();
-        lines.join("\n")
     }
 
     /// The status of each server, as a user sees it.

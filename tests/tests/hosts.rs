@@ -4,6 +4,8 @@
 
 #[path = "hosts/copies.rs"]
 mod copies;
+#[path = "hosts/host_gate.rs"]
+mod host_gate;
 #[path = "hosts/options.rs"]
 mod options;
 #[path = "hosts/timeouts.rs"]

@@ -173,12 +173,21 @@ impl KeyRing {
     /// Makes new keys follow the last record in the file. Another process may have added records before it lost the
     /// right to append.
     pub fn take_over(&self) -> Result<(), SealError> {
-        let length = self.backing.length().map_err(|error| failure(&self.path, &error))?;
+        let length = self.length_now().map_err(|error| failure(&self.path, &error))?;
         let written = length.saturating_sub(RECORD).div_ceil(RECORD);
         let mut state = self.state();
         state.next = state.next.max(written + 1);
         state.current.clear();
         Ok(())
+    }
+
+    /// The present length. NFS shows what another machine has written only to a file that is opened afterwards, so this
+    /// opens the file again.
+    fn length_now(&self) -> io::Result<u64> {
+        match &self.backing {
+            KeyFileStorage::File(_) => Ok(File::open(&self.path)?.metadata()?.len()),
+            other => other.length(),
+        }
     }
 
     /// Opens the file for reading. If there is no file, or only a part of its head, every key is [`KeyLookup::Lost`].

@@ -159,19 +159,20 @@ impl ClusterMembership {
     }
 }
 
-/// Whether the leader may still lead. Another member may replace it earlier than this member learns of its end.
+/// Whether the leader may still lead. This only decides whether a take-over is worth a question to the database.
 fn leads(seen: &SeenLeader) -> bool {
     seen.lease_lasts && seen.process != LeaderProcess::Ended
 }
 
-/// Reports the leader's address, while its lease lasts.
+/// Reports the leader's address, while its lease lasts. The leader's lock does not matter here: storage may lose the lock
+/// of a leader that goes on, and the address of an ended leader does no harm.
 async fn find(store: Arc<PostgresStore>, tell: watch::Sender<Option<String>>) {
     let mut seen = store.leader();
     loop {
         let address = seen
             .borrow_and_update()
             .as_ref()
-            .filter(|seen| leads(seen))
+            .filter(|seen| seen.lease_lasts)
             .and_then(|seen| seen.leader.as_ref().map(|leader| leader.address.clone()));
         tell.send_if_modified(|known| std::mem::replace(known, address.clone()) != address);
         if seen.changed().await.is_err() {

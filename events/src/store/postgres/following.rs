@@ -87,8 +87,26 @@ impl LogFollower {
         self.trouble.borrow().clone()
     }
 
-    /// Follows the log, and never ends. While this member leads, it reads no events, but goes on announcing itself.
+    /// Follows the log and watches the leader's lock, and never ends.
     pub(super) async fn run(self: Arc<Self>, leads: watch::Receiver<bool>) {
+        tokio::join!(self.follow(leads), self.watch_lock());
+    }
+
+    /// Looks at the lock of the present leader again and again. The storage of the lock must not delay the events.
+    async fn watch_lock(&self) {
+        let Some(lock) = &self.terms.lock else { return };
+        loop {
+            tokio::time::sleep(LOOKS).await;
+            let Some(holder) = self.lock.leader() else { continue };
+            let process = self.lock.note(&holder, lock.is_taken(&holder).await);
+            self.seen.send_if_modified(|seen| {
+                seen.as_mut().is_some_and(|seen| std::mem::replace(&mut seen.process, process) != process)
+            });
+        }
+    }
+
+    /// Follows the log. While this member leads, it reads no events, but goes on announcing itself.
+    async fn follow(&self, leads: watch::Receiver<bool>) {
         let (mut link, mut announced, mut looked_at) = (None, None::<Instant>, None::<Instant>);
         loop {
             // After a timeout without news from the leader, this member reads the head row itself. With news it does so,
@@ -142,11 +160,7 @@ impl LogFollower {
         }
         let SeenHead { epoch, holder, durable, lease_lasts, leader } =
             schema::look(&link.client, &self.terms.cell).await?;
-        let is_taken = match &self.terms.lock {
-            Some(lock) => lock.is_taken().await,
-            None => None,
-        };
-        let seen = SeenLeader { leader, epoch, lease_lasts, process: self.lock.note(&holder, is_taken) };
+        let seen = SeenLeader { leader, epoch, lease_lasts, process: self.lock.led_by(&holder) };
         self.seen.send_if_modified(|known| known.replace(seen.clone()).is_none_or(|known| known != seen));
         self.told.fetch_max(durable.0, Ordering::SeqCst);
         Ok(())

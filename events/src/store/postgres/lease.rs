@@ -50,22 +50,16 @@ impl LeaseTerms {
         self.take_from(link, TakenFrom::Free).await
     }
 
-    /// Takes the lead of `ended`, whose lock has become free, although its lease lasts. First takes the lock, which proves
-    /// that the process has ended. So `ended` answers no more reads, and writes no more files.
+    /// Takes the lead of `ended`, whose lock has become free, although its lease lasts. First takes the lock of `ended`,
+    /// which proves that its process has ended. So `ended` answers no more reads, and writes no more files.
     pub(super) async fn ask_for(
         &self,
         link: &DatabaseLink,
         ended: &[u8],
     ) -> Result<Option<(HeldHead, Duration)>, StoreError> {
         let Some(lock) = &self.lock else { return Ok(None) };
-        if !lock.take().await {
-            return Ok(None);
-        }
-        let taken = self.take_from(link, TakenFrom::Ended(ended)).await;
-        if !matches!(taken, Ok(Some(_))) {
-            lock.release();
-        }
-        taken
+        let Some(_held) = lock.take(ended).await else { return Ok(None) };
+        self.take_from(link, TakenFrom::Ended(ended)).await
     }
 
     async fn take_from(

@@ -268,7 +268,7 @@ impl PostgresStore {
             let keeper = LeaseKeeper::start(terms, since, told, self.lost.clone(), self.wish.clone()).await?;
             locked(&self.leading).keeper = Some(keeper);
         }
-        locked(&self.leading).lock = self.terms.lock.as_ref().map(LeaderLock::hold);
+        locked(&self.leading).lock = self.terms.lock.as_ref().map(|lock| lock.hold(&self.terms.holder));
         locked(&self.leading).hosts_from = timer::elapsed().saturating_add(held.hosts_after);
         self.leads.send_replace(true);
         if let Some(running) = &self.follower {

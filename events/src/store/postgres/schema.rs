@@ -151,6 +151,9 @@ fn position(row: &Row, column: usize) -> Position {
 /// present holder's epoch. A holder without a lease (zero) is deposed at once. A holder that has ended must also have no
 /// session in this database.
 ///
+/// No lease lasts longer than `lease` from now on, so the wait for hosts is never longer. Otherwise a clock of the
+/// database that was once fast would stop work on hosts for as long as it was ahead.
+///
 /// This is a write and waits for the standby. So the returned row is replicated, which a plain read cannot promise.
 pub(super) async fn take_epoch(
     client: &Client,
@@ -162,7 +165,8 @@ pub(super) async fn take_epoch(
 ) -> Result<Option<HeldHead>, StoreError> {
     let sql = "UPDATE chronova_head SET epoch = epoch + 1, holder = $2, \
                    lease_until = clock_timestamp() + make_interval(secs => $4), \
-                   hosts_from = CASE WHEN holder = $2 THEN hosts_from ELSE greatest(hosts_from, lease_until) END, \
+                   hosts_from = CASE WHEN holder = $2 THEN hosts_from ELSE least(greatest(hosts_from, lease_until), \
+                       clock_timestamp() + make_interval(secs => $4)) END, \
                    wish_until = CASE WHEN holder = $2 THEN wish_until ELSE '-infinity' END \
                WHERE cell = $1 AND (holder = $2 OR (NOT $3 \
                    AND (lease_until <= clock_timestamp() OR (holder = $6 \
@@ -181,7 +185,7 @@ pub(super) async fn take_epoch(
         return Ok(None);
     };
     // The time of the answer's way is added, which is on the safe side.
-    let hosts_after = Duration::try_from_secs_f64(row.get(5)).unwrap_or(Duration::MAX);
+    let hosts_after = Duration::try_from_secs_f64(row.get(5)).unwrap_or(lease).min(lease);
     Ok(Some(HeldHead { epoch: row.get(0), head: anchor(&row, 1)?, batch: row.get(3), keys: row.get(4), hosts_after }))
 }
 
