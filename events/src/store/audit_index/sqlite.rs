@@ -5,10 +5,13 @@
 //! that somebody removed is not used any longer.
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior, ffi};
 use uuid::Uuid;
@@ -88,8 +91,7 @@ impl IndexFile {
 
     /// Opens the index for writing. Creates one if there is none, or if the file cannot be used.
     pub(super) fn write(path: &Path, options: &IndexOptions) -> Result<Self, AuditIndexError> {
-        let created = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-        created.map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))?;
+        create(path).map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))?;
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         let index = match form(&connection, options) {
             Ok(IndexForm::Of(index)) => index,
@@ -220,6 +222,31 @@ impl IndexFile {
             .execute([sql(first), sql(last)])?;
         self.insert(&merged.encode(self.index)?)
     }
+}
+
+/// Creates the file if there is none, or if this user may not write to it: another user may have run a command that
+/// created the file. SQLite alone opens a file that exists. If this process closed a descriptor of it, the process would
+/// lose its locks on the file (fcntl(2)).
+fn create(path: &Path) -> io::Result<()> {
+    match create_new(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => return created,
+    }
+    if access(path, AccessFlags::R_OK | AccessFlags::W_OK) != Err(Errno::EACCES) {
+        return Ok(());
+    }
+    std::fs::remove_file(path)?;
+    create_new(path)
+}
+
+/// Creates the file for the owner of its folder, who runs the server.
+fn create_new(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    if let Some(folder) = path.parent().and_then(|folder| folder.metadata().ok()) {
+        // Only root may give a file away. The file of another user is usable by that user.
+        let _ = fchown(&file, Some(folder.uid()), Some(folder.gid()));
+    }
+    Ok(())
 }
 
 /// The key of a chunk.
