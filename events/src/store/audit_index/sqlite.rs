@@ -1,7 +1,7 @@
 //! The file of the index, a SQLite database.
 //!
-//! A power failure may damage the file, because it is never synced: it must not compete with the log for the disk. The
-//! checksums of the parts show such damage, and the index is made again. The file is opened for each use, so an index
+//! A power failure may damage the file, because it is not synced: it must not compete with the log for the disk. (SQLite
+//! syncs only when it empties a damaged file.) The checksums of the parts show such damage, and the index is made again. The file is opened for each use, so an index
 //! that somebody removed is not used any longer.
 
 use std::fs::OpenOptions;
@@ -24,7 +24,7 @@ use crate::chain::EventHash;
 /// "ChrI", the magic number for `file(1)`.
 const APPLICATION_ID: i32 = 0x4368_7249;
 /// The version of the file, of the parts and of the terms. An index of another version is made again.
-const FORMAT: i32 = 1;
+const FORMAT: i32 = 2;
 /// A part's first position and a chunk's number make the chunk's key.
 const NUMBERS: u32 = 20;
 
@@ -55,24 +55,28 @@ impl From<rusqlite::Error> for AuditIndexError {
     fn from(error: rusqlite::Error) -> Self {
         use ErrorCode::{
             CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, FileLockingProtocolFailed, OutOfMemory,
-            PermissionDenied, SystemIoFailure,
+            PermissionDenied, ReadOnly, SystemIoFailure,
         };
+        let busy = matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked));
         let outside = match &error {
             rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
                 SystemIoFailure => failure.extended_code != ffi::SQLITE_IOERR_SHORT_READ,
-                DiskFull
-                | CannotOpen
-                | DatabaseBusy
-                | DatabaseLocked
-                | OutOfMemory
-                | PermissionDenied
-                | FileLockingProtocolFailed => true,
+                DiskFull | CannotOpen | OutOfMemory | PermissionDenied | FileLockingProtocolFailed => true,
+                // Another process crashed, or removed the file, and this process may not write here.
+                ReadOnly => {
+                    [ffi::SQLITE_READONLY_ROLLBACK, ffi::SQLITE_READONLY_DIRECTORY, ffi::SQLITE_READONLY_DBMOVED]
+                        .contains(&failure.extended_code)
+                }
                 // A damaged file can have any other error: a table is missing, or a byte of the head says read-only.
                 _ => false,
             },
             _ => false,
         };
-        if outside { Self::Io(error.to_string()) } else { Self::Damaged(error.to_string()) }
+        match outside {
+            _ if busy => Self::Busy,
+            true => Self::Io(error.to_string()),
+            false => Self::Damaged(error.to_string()),
+        }
     }
 }
 
@@ -83,6 +87,8 @@ impl IndexFile {
             return Ok(None);
         }
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        // All that one search reads is of one moment. The transaction ends with the connection.
+        connection.execute_batch("BEGIN")?;
         match form(&connection, options)? {
             IndexForm::Empty => Ok(None),
             IndexForm::Of(index) => Ok(Some(Self { connection, index })),
@@ -93,46 +99,37 @@ impl IndexFile {
     pub(super) fn write(path: &Path, options: &IndexOptions) -> Result<Self, AuditIndexError> {
         create(path).map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))?;
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        let index = match form(&connection, options) {
-            Ok(IndexForm::Of(index)) => index,
-            Ok(IndexForm::Empty) => begin(&connection, options)?,
-            Err(AuditIndexError::Damaged(_)) => {
-                clear(&connection)?;
+        let index = match current(&connection, options, TransactionBehavior::Deferred) {
+            Ok(Some(end)) => end.index,
+            Ok(None) => begin(&connection, options)?,
+            Err(AuditIndexError::Damaged(reason)) => {
+                tracing::warn!(reason, "the index for audit queries is made again");
+                clear(&connection, options, None)?;
                 begin(&connection, options)?
             }
             Err(error) => return Err(error),
         };
-        connection.pragma_update(None, "synchronous", "OFF")?;
         Ok(Self { connection, index })
     }
 
-    /// Empties the index, or removes it if it cannot be emptied, so that it is made again.
-    pub(super) fn reset(path: &Path, options: &IndexOptions) -> Result<(), AuditIndexError> {
+    /// Empties the index, or removes it if it cannot be emptied, so that it is made again. `index` is the id of the
+    /// index that the caller has found unusable, if it could be read. Another process may have replaced that index.
+    pub(super) fn reset(path: &Path, options: &IndexOptions, index: Option<u128>) -> Result<(), AuditIndexError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        if clear(&connection).and_then(|()| begin(&connection, options)).is_err() {
-            std::fs::remove_file(path).map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))?;
+        match clear(&connection, options, index).and_then(|()| begin(&connection, options)) {
+            Err(AuditIndexError::Damaged(_)) => {
+                std::fs::remove_file(path).map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))
+            }
+            begun => begun.map(drop),
         }
-        Ok(())
     }
 
     pub(super) fn end(&self) -> Result<IndexEnd, AuditIndexError> {
-        let newest = self
-            .connection
-            .prepare_cached("SELECT first, last, directory FROM parts ORDER BY first DESC LIMIT 1")?
-            .query_row([], |row| self.part(row))
-            .optional()?;
-        let Some((place, stored)) = newest else {
-            return Ok(IndexEnd { index: self.index, last: 0, hash: EventHash::START });
-        };
-        let directory = PartDirectory::read(&place, &stored)?;
-        Ok(IndexEnd { index: self.index, last: place.last, hash: EventHash(directory.hash) })
+        end(&self.connection, self.index)
     }
 
-    fn part(&self, row: &rusqlite::Row<'_>) -> rusqlite::Result<(PartPlace, Vec<u8>)> {
-        Ok((PartPlace { index: self.index, first: number(row, 0)?, last: number(row, 1)? }, row.get(2)?))
-    }
-
-    /// Calls `each` for every part that ends after `after`, in order, until it returns `false`. The parts have no gaps.
+    /// Calls `each` for every part that ends after `after`, in order, until it returns `false`. The parts have no gaps,
+    /// and the chain leads from each to the next.
     pub(super) fn each_part(
         &self,
         after: u64,
@@ -143,15 +140,19 @@ impl IndexFile {
              WHERE first >= coalesce((SELECT max(first) FROM parts WHERE first <= ?1), 0) ORDER BY first",
         )?;
         let mut rows = statement.query([sql(after.saturating_add(1))])?;
-        let mut next = None;
+        let mut previous: Option<(u64, [u8; 32])> = None;
         while let Some(row) = rows.next()? {
-            let (place, stored) = self.part(row)?;
+            let (place, stored) = part(row, self.index)?;
             let directory = PartDirectory::read(&place, &stored)?;
-            let follows = next.map_or(place.first <= after + 1, |next| place.first == next);
+            let follows = match previous {
+                Some((last, hash)) => place.first == last + 1 && directory.before == hash,
+                None => place.first <= after + 1 && (place.first > 1 || directory.before == EventHash::START.0),
+            };
             if !follows || place.last < place.first {
-                return Err(AuditIndexError::Damaged(format!("no part follows position {}", next.unwrap_or(after))));
+                let last = previous.map_or(after, |(last, _)| last);
+                return Err(AuditIndexError::Damaged(format!("no part follows position {last}")));
             }
-            next = Some(place.last + 1);
+            previous = Some((place.last, directory.hash));
             if place.last > after && !each(place, directory)? {
                 break;
             }
@@ -206,13 +207,17 @@ impl IndexFile {
 
     /// Replaces the parts from `first` to `last` by one.
     fn merge(&self, first: u64, last: u64) -> Result<(), AuditIndexError> {
-        let mut merged = PartBuilder::new(first);
+        let mut merged: Option<PartBuilder> = None;
         self.each_part(first - 1, |place, directory| {
             let count = u32::try_from(directory.chunks.len()).unwrap_or(u32::MAX);
             let chunks: Result<Vec<_>, _> = (0..count).map(|number| self.chunk(&place, number)).collect();
+            let merged = merged.get_or_insert_with(|| PartBuilder::new(first, EventHash(directory.before)));
             merged.add_part(&place, directory, &chunks?);
             Ok(true)
         })?;
+        let Some(merged) = merged else {
+            return Err(AuditIndexError::Damaged(format!("no part begins at position {first}")));
+        };
         let (from, to) = (PartPlace { index: 0, first, last }, PartPlace { index: 0, first: last + 1, last });
         self.connection
             .prepare_cached("DELETE FROM chunks WHERE id >= ?1 AND id < ?2")?
@@ -259,6 +264,22 @@ fn sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+fn part(row: &rusqlite::Row<'_>, index: u128) -> rusqlite::Result<(PartPlace, Vec<u8>)> {
+    Ok((PartPlace { index, first: number(row, 0)?, last: number(row, 1)? }, row.get(2)?))
+}
+
+fn end(connection: &Connection, index: u128) -> Result<IndexEnd, AuditIndexError> {
+    let newest = connection
+        .prepare_cached("SELECT first, last, directory FROM parts ORDER BY first DESC LIMIT 1")?
+        .query_row([], |row| part(row, index))
+        .optional()?;
+    let Some((place, stored)) = newest else {
+        return Ok(IndexEnd { index, last: 0, hash: EventHash::START });
+    };
+    let directory = PartDirectory::read(&place, &stored)?;
+    Ok(IndexEnd { index, last: place.last, hash: EventHash(directory.hash) })
+}
+
 fn number(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let number: i64 = row.get(column)?;
     u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
@@ -267,6 +288,8 @@ fn number(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection, AuditIndexError> {
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(Duration::from_secs(5))?;
+    // The pragma reads the file. If the file is damaged, the next statement says so.
+    let _ = connection.pragma_update(None, "synchronous", "OFF");
     Ok(connection)
 }
 
@@ -278,6 +301,21 @@ enum IndexForm {
     Of(u128),
 }
 
+/// Where the index of this file ends; `None` if the file is empty. Another process may write meanwhile, so everything
+/// is read in one transaction.
+fn current(
+    connection: &Connection,
+    options: &IndexOptions,
+    behavior: TransactionBehavior,
+) -> Result<Option<IndexEnd>, AuditIndexError> {
+    let transaction = rusqlite::Transaction::new_unchecked(connection, behavior)?;
+    match form(&transaction, options)? {
+        IndexForm::Empty => Ok(None),
+        IndexForm::Of(index) => end(&transaction, index).map(Some),
+    }
+}
+
+/// Reads the form, in a transaction of the caller.
 fn form(connection: &Connection, options: &IndexOptions) -> Result<IndexForm, AuditIndexError> {
     let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i32>(0));
     let (application, format) = (ask("PRAGMA application_id")?, ask("PRAGMA user_version")?);
@@ -297,12 +335,20 @@ fn form(connection: &Connection, options: &IndexOptions) -> Result<IndexForm, Au
     }
 }
 
-/// Makes the file an empty database, whatever it contains. Other connections notice.
-fn clear(connection: &Connection) -> Result<(), AuditIndexError> {
+/// Makes the file an empty database, whatever it contains. Other connections notice. A usable index with another id than
+/// `unusable` stays.
+fn clear(connection: &Connection, options: &IndexOptions, unusable: Option<u128>) -> Result<(), AuditIndexError> {
+    match current(connection, options, TransactionBehavior::Immediate) {
+        Ok(None) => return Ok(()),
+        Ok(Some(end)) if Some(end.index) != unusable => return Ok(()),
+        Ok(Some(_)) | Err(AuditIndexError::Damaged(_)) => {}
+        Err(error) => return Err(error),
+    }
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;
     let cleared = connection.execute_batch("VACUUM");
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, false)?;
-    Ok(cleared?)
+    cleared?;
+    Ok(connection.pragma_update(None, "synchronous", "OFF")?)
 }
 
 fn begin(connection: &Connection, options: &IndexOptions) -> Result<u128, AuditIndexError> {
