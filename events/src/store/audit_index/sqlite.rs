@@ -1,8 +1,8 @@
 //! The file of the index, a SQLite database.
 //!
 //! A power failure may damage the file, because it is not synced: it must not compete with the log for the disk. (SQLite
-//! syncs only when it empties a damaged file.) The checksums of the parts show such damage, and the index is made again. The file is opened for each use, so an index
-//! that somebody removed is not used any longer.
+//! syncs only when it empties a damaged file.) The checksums of the parts show such damage, and the index is made again.
+//! The file is opened for each use, so an index that somebody removed is not used any longer.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -117,10 +117,11 @@ impl IndexFile {
     pub(super) fn reset(path: &Path, options: &IndexOptions, index: Option<u128>) -> Result<(), AuditIndexError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         match clear(&connection, options, index).and_then(|()| begin(&connection, options)) {
+            Ok(_) => Ok(()),
             Err(AuditIndexError::Damaged(_)) => {
                 std::fs::remove_file(path).map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))
             }
-            begun => begun.map(drop),
+            Err(error) => Err(error),
         }
     }
 
