@@ -34,6 +34,15 @@ pub async fn indexed(args: &AuditArgs, log: Arc<dyn EventStore>, path: PathBuf, 
     indexed
 }
 
+/// Begins the index again if the listing has found damage in it. Later listings extend it.
+pub async fn mend(indexed: &IndexedLog) {
+    if indexed.is_damaged()
+        && let Err(error) = indexed.extend().await
+    {
+        tracing::debug!(%error, "the damaged index was not emptied");
+    }
+}
+
 /// Completes the index at `path`.
 pub async fn run(log: Arc<dyn EventStore>, path: &Path, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let indexed = IndexedLog::new(Arc::clone(&log), path.to_path_buf(), IndexOptions::default());
