@@ -11,10 +11,12 @@
 //! * [`terms`]: the properties under which an event is found. The index opens no seal.
 //! * [`part`]: the form in which the terms of a range of positions are stored.
 //! * [`sqlite`]: the file.
+//! * [`comparing`]: the comparison with the log, by `chronova audit verify`.
 //!
 //! A query looks up each of its terms once in each part of 65,536 events. A part
 //! of 4,096 events is added as soon as the log has them, and the parts of 65,536 events become one.
 
+mod comparing;
 mod part;
 mod sqlite;
 mod terms;
@@ -32,6 +34,7 @@ use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError
 use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::sealed::keys::KeyRing;
+pub use comparing::IndexComparison;
 use part::{PartBuilder, PartDirectory, PartPlace, PlaceSet};
 use sqlite::{IndexEnd, IndexFile};
 use terms::{IndexFilter, IndexPlan};

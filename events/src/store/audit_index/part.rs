@@ -223,6 +223,14 @@ pub(super) struct EncodedPart {
     pub chunks: Vec<Vec<u8>>,
 }
 
+/// A part as it was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct StoredPart {
+    pub place: PartPlace,
+    pub directory: PartDirectory,
+    pub chunks: Vec<Vec<u8>>,
+}
+
 /// Collects the events of a part.
 pub(super) struct PartBuilder {
     pub first: u64,

@@ -16,7 +16,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior, ffi};
 use uuid::Uuid;
 
-use super::part::{EncodedPart, PartBuilder, PartChunk, PartDirectory, PartPlace};
+use super::part::{EncodedPart, PartBuilder, PartChunk, PartDirectory, PartPlace, StoredPart};
 use super::terms::Term;
 use super::{AuditIndexError, IndexOptions};
 use crate::chain::EventHash;
@@ -147,7 +147,10 @@ impl IndexFile {
             let directory = PartDirectory::read(&place, &stored)?;
             let follows = match previous {
                 Some((last, hash)) => place.first == last + 1 && directory.before == hash,
-                None => place.first <= after + 1 && (place.first > 1 || directory.before == EventHash::START.0),
+                None => {
+                    (1..=after + 1).contains(&place.first)
+                        && (place.first > 1 || directory.before == EventHash::START.0)
+                }
             };
             if !follows || place.last < place.first {
                 let last = previous.map_or(after, |(last, _)| last);
@@ -161,12 +164,25 @@ impl IndexFile {
         Ok(())
     }
 
+    /// The first part that ends after `after`, as it is stored.
+    pub(super) fn part_after(&self, after: u64) -> Result<Option<StoredPart>, AuditIndexError> {
+        let mut found = None;
+        self.each_part(after, |place, directory| {
+            let count = u32::try_from(directory.chunks.len()).unwrap_or(u32::MAX);
+            let chunks: Result<Vec<_>, _> = (0..count).map(|number| self.stored_chunk(&place, number)).collect();
+            found = Some(StoredPart { place, directory, chunks: chunks? });
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
     pub(super) fn chunk(&self, place: &PartPlace, number: u32) -> Result<PartChunk, AuditIndexError> {
-        let stored = self
-            .connection
-            .prepare_cached("SELECT data FROM chunks WHERE id = ?1")?
-            .query_row([key(place, number)], |row| row.get(0))?;
-        PartChunk::read(place, number, stored)
+        PartChunk::read(place, number, self.stored_chunk(place, number)?)
+    }
+
+    fn stored_chunk(&self, place: &PartPlace, number: u32) -> Result<Vec<u8>, AuditIndexError> {
+        let mut statement = self.connection.prepare_cached("SELECT data FROM chunks WHERE id = ?1")?;
+        Ok(statement.query_row([key(place, number)], |row| row.get(0))?)
     }
 
     /// The chunks of these terms, each once. The terms are sorted.
