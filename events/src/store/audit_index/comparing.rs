@@ -20,8 +20,8 @@ pub enum IndexComparison {
 }
 
 impl IndexedLog {
-    /// Builds each part of the index again from the log, and compares it. Events that the log got after it was opened are
-    /// left out.
+    /// Builds each part of the index again from the log, and compares it. Events that the log got after it was opened
+    /// are left out.
     pub async fn compare(&self) -> Result<IndexComparison, AuditIndexError> {
         let mut until = 0;
         loop {

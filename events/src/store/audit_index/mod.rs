@@ -1,9 +1,9 @@
 //! An index of the log for audit queries, in a file beside the log.
 //!
-//! [`IndexedLog`] is a log whose [`EventStore::search`] first asks the index which events may match. It then reads these
-//! events from the log, and compares them with the query. So the index is never the source of an answer: a wrong entry
-//! costs time only. A missing entry would hide an event, so everything in the file has checksums. They find accidents, not
-//! forgery: a program that may write to the file can hide events from searches, but not from the log.
+//! [`IndexedLog`] is a log whose [`EventStore::search`] first asks the index which events may match. It then reads
+//! these events from the log, and compares them with the query. So the index is never the source of an answer: a wrong
+//! entry costs time only. A missing entry would hide an event, so everything in the file has checksums. They find
+//! accidents, not forgery: a program that may write to the file can hide events from searches, but not from the log.
 //!
 //! The index is complete up to a position. Later events are searched in the log itself. Anybody may remove the file at
 //! any time. A file that is damaged, of another log, or of another version is made again.
@@ -13,8 +13,8 @@
 //! * [`sqlite`]: the file.
 //! * [`comparing`]: the comparison with the log, by `chronova audit verify`.
 //!
-//! A query looks up each of its terms once in each part of 65,536 events. A part
-//! of 4,096 events is added as soon as the log has them, and the parts of 65,536 events become one.
+//! A query looks up each of its terms once in each part of 65,536 events. A part of 4,096 events is added as soon as the
+//! log has them, and the parts of 65,536 events become one.
 
 mod comparing;
 mod part;
@@ -178,8 +178,8 @@ impl IndexedLog {
         Ok(part)
     }
 
-    /// Whether the index was made of this log. The chain's hash at its end stands for all events before. Another process
-    /// may replace the index at any time, so nothing is remembered.
+    /// Whether the index was made of this log. The chain's hash at its end stands for all events before. Another
+    /// process may replace the index at any time, so nothing is remembered.
     async fn is_of_log(&self, end: &IndexEnd) -> Result<bool, StoreError> {
         if end.last == 0 {
             return Ok(true);

@@ -1,8 +1,8 @@
 //! The file of the index, a SQLite database.
 //!
-//! A power failure may damage the file, because it is not synced: it must not compete with the log for the disk. (SQLite
-//! syncs only when it empties a damaged file.) The checksums of the parts show such damage, and the index is made again.
-//! The file is opened for each use, so an index that somebody removed is not used any longer.
+//! A power failure may damage the file, because it is not synced: it must not compete with the log for the disk.
+//! (SQLite syncs only when it empties a damaged file.) The checksums of the parts show such damage, and the index is made
+//! again. The file is opened for each use, so an index that somebody removed is not used any longer.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -23,7 +23,8 @@ use crate::chain::EventHash;
 
 /// "ChrI", the magic number for `file(1)`.
 const APPLICATION_ID: i32 = 0x4368_7249;
-/// The version of the file, of the parts and of the terms. An index of another version is made again.
+/// The version of the file, of the parts and of the terms. An index of another version is made again. Raise it when a
+/// term, a part or the layout changes: a search by new terms in an old index would miss events.
 const FORMAT: i32 = 2;
 /// A part's first position and a chunk's number make the chunk's key.
 const NUMBERS: u32 = 20;
@@ -384,4 +385,82 @@ fn begin(connection: &Connection, options: &IndexOptions) -> Result<u128, AuditI
     transaction.pragma_update(None, "user_version", FORMAT)?;
     transaction.commit()?;
     Ok(index)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+    use std::sync::{Arc, OnceLock};
+
+    use super::*;
+    use crate::codec;
+    use crate::envelope::{Cause, Meta, Position, Recorded, RequestSource, Revision, StreamId, Timestamp};
+    use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
+    use crate::store::audit_index::terms::of_event;
+
+    /// The hash of the terms and of the part that the test makes.
+    const GOLDEN: &str = "to be filled in";
+
+    fn meta(n: u64) -> Arc<Meta> {
+        let source = RequestSource::new("192.0.2.1".parse().ok(), Some("curl"));
+        let user = |project, source| Cause::User { user: UserId::new("anna"), project, roles: Vec::new(), source };
+        let cause = match n % 4 {
+            0 => user(Some(ProjectId::new("p1")), source),
+            1 => user(None, None),
+            2 => Cause::Process { process: ProcessId(Uuid::from_u128(3)) },
+            _ => Cause::System { part: "test".to_owned() },
+        };
+        let request_id = (n % 3 > 0).then(|| RequestId::new(format!("req-{n}")));
+        Arc::new(Meta { request_id, correlation: Uuid::from_u128(7), causation: None, cause })
+    }
+
+    /// An event with fixed bytes. The samples would change the golden value with each new kind of event.
+    fn event(n: u64) -> Recorded {
+        let thing = |nth: u64| Uuid::new_v5(&Uuid::NAMESPACE_OID, &nth.to_le_bytes());
+        let (kind, data): (&str, Vec<u8>) = match n % 5 {
+            0 => ("access.logged_in", Vec::new()),
+            1 => ("instance.renamed", thing(n).into_bytes().to_vec()),
+            2 => ("instance.placed", thing(n).to_string().into_bytes()),
+            3 => ("quota.released", thing(n).simple().to_string().into_bytes()),
+            _ => ("host.seen", (n..n + 65).flat_map(|nth| thing(nth).into_bytes()).collect()),
+        };
+        Recorded {
+            position: Position(n),
+            stream: StreamId::new(kind.split_once('.').unwrap().0, thing(n % 100)),
+            revision: Revision(1),
+            id: EventId(Uuid::from_u128(n.into())),
+            kind: Arc::from(kind),
+            version: 1,
+            codec: codec::BINCODE_2,
+            recorded_at: Timestamp(1_000),
+            meta: meta(n),
+            data: data.into(),
+            hash: Some(EventHash([7; 32])),
+            keys: None,
+            decoded: OnceLock::new(),
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_terms_or_parts_raises_the_format() {
+        let (mut hasher, mut part) = (blake3::Hasher::new(), PartBuilder::new(1, EventHash::START));
+        // So many that the list of the correlation has a bit for each event.
+        for n in 1..=5_000 {
+            let (recorded, mut terms) = (event(n), BTreeSet::new());
+            of_event(&recorded, &mut terms);
+            for term in terms {
+                hasher.update(&term.to_le_bytes());
+            }
+            part.add(&recorded, 1_000).unwrap();
+        }
+        let part = part.encode(1).unwrap();
+        hasher.update(&part.directory);
+        for chunk in &part.chunks {
+            hasher.update(chunk);
+        }
+        hasher.update(LAYOUT.as_bytes());
+        let found = hasher.finalize().to_hex().to_string();
+        assert_eq!(found, GOLDEN, "the form of the index has changed: raise FORMAT, then set GOLDEN to {found}");
+    }
 }
