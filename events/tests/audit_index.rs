@@ -427,8 +427,9 @@ async fn two_logs_that_share_a_file_hide_no_event_from_each_other() {
     for round in 0..2_u16 {
         let store = MemoryStore::new();
         // Parts of fewer events are not looked up by their terms.
-        let draws: Vec<Draw> =
-            (0..256).map(|n| (n * 3 + round, 4 * u8::try_from(n % 50).unwrap() + 2, 1, 0, 0, i64::from(n))).collect();
+        let draws: Vec<Draw> = (0..256_u16)
+            .map(|n| (n * 3 + round, 4 * u8::try_from(n % 50).unwrap() + 2, 1, 0, 0, i64::from(n)))
+            .collect();
         append(&*store, &draws).await;
         let options = IndexOptions { part: 64, block: 128 };
         logs.push((IndexedLog::new(store.clone(), path.clone(), options), store));

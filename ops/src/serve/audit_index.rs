@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
 use chronova_events::store::audit_index::{AuditIndexError, IndexOptions, IndexProgress, IndexedLog};
 use tokio::task::JoinHandle;
@@ -55,6 +56,8 @@ async fn keep(index: Arc<IndexedLog>) {
     loop {
         let begin = Instant::now();
         let pause = match index.extend().await {
+            // The index is made again. If its disk is bad, that repeats.
+            Ok(IndexProgress::Behind(Position::START)) => LOOK,
             Ok(IndexProgress::Behind(_)) => begin.elapsed() * REST,
             // A command extends the index, too.
             Ok(IndexProgress::Complete(_)) | Err(AuditIndexError::Busy) => LOOK,
