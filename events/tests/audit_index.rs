@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use chronova_events::envelope::{
@@ -16,7 +16,7 @@ use chronova_events::ledger::{LedgerEvent, Released};
 use chronova_events::quota::{QuotaEvent, QuotaReleased};
 use chronova_events::registry::{Event, samples};
 use chronova_events::sealed::DataSubject;
-use chronova_events::store::audit_index::{AuditIndexError, IndexOptions, IndexProgress, IndexedLog};
+use chronova_events::store::audit_index::{AuditIndexError, IndexComparison, IndexOptions, IndexProgress, IndexedLog};
 use chronova_events::store::criteria::Criteria;
 use chronova_events::store::memory::MemoryStore;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
@@ -211,6 +211,13 @@ proptest! {
             for step in &steps {
                 take(step, &store, &indexed, &path).await;
             }
+            if !steps.iter().any(|step| matches!(step, Step::Damage(..))) {
+                let expected = match complete(&indexed).await {
+                    _ if !path.exists() => IndexComparison::Unused,
+                    end => IndexComparison::Equal(end),
+                };
+                assert_eq!(indexed.compare().await.unwrap(), expected);
+            }
             store.close().await;
         });
     }
@@ -228,6 +235,12 @@ async fn complete(indexed: &IndexedLog) -> Position {
 struct CountingLog {
     log: Arc<MemoryStore>,
     read: AtomicUsize,
+    /// The position of an event that cannot be read; 0 for none.
+    unreadable: AtomicU64,
+}
+
+async fn counting_log() -> Arc<CountingLog> {
+    Arc::new(CountingLog { log: long_log().await, read: AtomicUsize::new(0), unreadable: AtomicU64::new(0) })
 }
 
 #[async_trait]
@@ -248,6 +261,10 @@ impl EventStore for CountingLog {
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let events = self.log.read_all(after, limit).await?;
         self.read.fetch_add(events.len(), Ordering::SeqCst);
+        let position = self.unreadable.load(Ordering::SeqCst);
+        if events.iter().any(|event| event.position.0 == position) {
+            return Err(StoreError::Corrupt { position, reason: "test".to_owned() });
+        }
         Ok(events)
     }
 
@@ -302,7 +319,7 @@ async fn long_log() -> Arc<MemoryStore> {
 #[tokio::test]
 async fn a_question_reads_little_more_than_its_answer() {
     let folder = tempfile::tempdir().unwrap();
-    let log = Arc::new(CountingLog { log: long_log().await, read: AtomicUsize::new(0) });
+    let log = counting_log().await;
     let options = IndexOptions { part: 256, block: 4_096 };
     let indexed = IndexedLog::new(log.clone(), folder.path().join("log.db.index"), options);
     let end = complete(&indexed).await;
@@ -400,6 +417,55 @@ async fn an_index_of_another_log_is_made_again() {
         assert_eq!(complete(&indexed).await, Position(64));
         assert_eq!(answers(&*indexed, &asked, 0, 10).await, expected, "after the update");
     }
+}
+
+#[tokio::test]
+async fn two_logs_that_share_a_file_hide_no_event_from_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.db.index");
+    let mut logs = Vec::new();
+    for round in 0..2_u16 {
+        let store = MemoryStore::new();
+        // Parts of fewer events are not looked up by their terms.
+        let draws: Vec<Draw> = (0..256_u16)
+            .map(|n| (n * 3 + round, 4 * u8::try_from(n % 50).unwrap() + 2, 1, 0, 0, i64::from(n)))
+            .collect();
+        append(&*store, &draws).await;
+        let options = IndexOptions { part: 64, block: 128 };
+        logs.push((IndexedLog::new(store.clone(), path.clone(), options), store));
+    }
+    let asked = [
+        Criteria { users: vec!["carla".into()], ..Criteria::default() },
+        Criteria { kinds: vec!["instance".into()], ..Criteria::default() },
+        Criteria::default().server(InstanceId(THINGS[0])),
+    ];
+    for turns in [1, 1, 2, 3, 1, 4, 2, 5] {
+        for (indexed, _) in &logs {
+            for _ in 0..turns {
+                indexed.extend().await.unwrap();
+            }
+            for (asking, store) in &logs {
+                let expected = answers(&**store, &asked, 0, 100).await;
+                assert_eq!(answers(&**asking, &asked, 0, 100).await, expected);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_hides_no_match_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = counting_log().await;
+    let options = IndexOptions { part: 256, block: 4_096 };
+    let indexed = IndexedLog::new(log.clone(), folder.path().join("log.db.index"), options);
+    complete(&indexed).await;
+    log.unreadable.store(575, Ordering::SeqCst);
+    let criteria = Criteria { users: vec!["user-7".to_owned()], ..Criteria::default() };
+    let found = indexed.search(Position::START, 1_000, &criteria).await.unwrap();
+    let positions: Vec<u64> = found.events.iter().map(|event| event.position.0).collect();
+    assert_eq!(positions, (71..81).chain(571..575).collect::<Vec<u64>>());
+    assert_eq!(found.until, Position(574));
+    assert!(indexed.search(found.until, 1_000, &criteria).await.is_err());
 }
 
 #[tokio::test]

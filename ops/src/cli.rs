@@ -51,6 +51,9 @@ enum Command {
     #[command(subcommand)]
     Export(ExportSubcommand),
     /// List the events of the log; export, archive, verify or erase parts of it.
+    ///
+    /// A listing with filters uses an index, and writes it into the data folder (log.db.index). With --without-index it
+    /// reads the whole log and writes nothing.
     Audit(audit::AuditCommand),
     /// Show the history of a server, a process, a host or a request: who, what, when, why, how long.
     Inspect {

@@ -230,6 +230,8 @@ fn pages_hold_the_whole_log_and_invalid_queries_are_refused() {
     let (code, csv) = cloud.command(&["audit", "-o", "csv", "--kind", "keypair"]);
     assert_eq!(code, 0);
     assert!(csv.starts_with("position,recorded_at,stream,") && csv.contains(",create,data/security/key,"), "{csv}");
+    let (code, alone) = cloud.command(&["audit", "-o", "csv", "--kind", "keypair", "--without-index"]);
+    assert_eq!((code, alone), (0, csv));
     let (code, table) = cloud.command(&["audit", "-o", "table", "--kind", "keypair"]);
     assert!(code == 0 && table.starts_with("POSITION") && table.contains("keypair.created"), "{table}");
     for wrong in ["knd=x", "server=web", "since=now", "after=x", "limit=0", "format=xml"] {

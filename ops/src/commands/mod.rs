@@ -118,9 +118,12 @@ async fn execute(command: OperatorCommand, place: &LogPlace, out: &mut dyn Write
             let store = place.read_any().await?;
             audit::archive::verify(store.as_deref(), &folder, out).await
         }
+        OperatorCommand::Audit(args) if args.without_index => audit::run(&args, &*place.read().await?, now, out).await,
         OperatorCommand::Audit(args) => {
             let log = audit::index::indexed(&args, place.read().await?, data.index(), now).await;
-            audit::run(&args, &*log, now, out).await
+            let exit = audit::run(&args, &*log, now, out).await;
+            audit::index::mend(&log).await;
+            exit
         }
         OperatorCommand::AuditIndex => audit::index::run(place.read().await?, &data.index(), out).await,
         OperatorCommand::AuditErase(args) => {

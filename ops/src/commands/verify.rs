@@ -1,7 +1,8 @@
 //! `chronova audit verify` and `chronova audit head`: verify the log, and print the hash to keep.
 //!
 //! [`chronova_events::store::sqlite::verify`] checks a log in SQLite, and [`verifying`] one in PostgreSQL. This file
-//! prints the findings. The command also compares the read models with a rebuild ([`super::rebuild`]).
+//! prints the findings. The command also compares the read models with a rebuild ([`super::rebuild`]), and the
+//! index for audit queries with the log.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,11 +10,12 @@ use std::path::PathBuf;
 use chronova_events::chain::Anchor;
 use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
+use chronova_events::store::audit_index::IndexComparison;
 use chronova_events::store::postgres::verifying;
 use chronova_events::store::sqlite::verify::{Verification, VerifyOptions, verify};
 use serde_json::{Value, json};
 
-use super::{CommandFailure, Exit, LogPlace, rebuild};
+use super::{CommandFailure, Exit, LogPlace, audit, rebuild};
 use crate::config::event_store::EventStoreAddress;
 
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -115,12 +117,18 @@ pub async fn run(args: &VerifyArgs, place: &LogPlace, out: &mut dyn Write) -> Re
     };
     let compare = !args.quick && !args.no_rebuild && found.is_whole();
     let views = if compare { Some(compare_views(place).await?) } else { None };
+    let index = match !args.quick && found.is_whole() && place.data.index().exists() {
+        true => audit::index::compare(place.read().await?, place.data.index()).await?,
+        false => IndexComparison::Unused,
+    };
     let verdict = LogVerdict::of(args, &found);
     match args.json {
-        true => writeln!(out, "{:#}", as_json(verdict, &found, views.as_ref()))?,
-        false => tell(args, verdict, &found, views.as_ref(), out)?,
+        true => writeln!(out, "{:#}", as_json(verdict, &found, views.as_ref(), &index))?,
+        false => tell(args, verdict, &found, views.as_ref(), &index, out)?,
     }
-    let good = verdict == LogVerdict::Whole && views.is_none_or(|views| views.equal);
+    let good = verdict == LogVerdict::Whole
+        && views.is_none_or(|views| views.equal)
+        && !matches!(index, IndexComparison::Different(_));
     Ok(if good { Exit::Yes } else { Exit::No })
 }
 
@@ -158,6 +166,7 @@ fn tell(
     verdict: LogVerdict,
     found: &Verification,
     views: Option<&ViewsComparison>,
+    index: &IndexComparison,
     out: &mut dyn Write,
 ) -> Result<(), CommandFailure> {
     if found.pages > 0 {
@@ -178,6 +187,9 @@ fn tell(
         for (number, line) in views.report.lines().enumerate() {
             writeln!(out, "{:12}{line}", if number == 0 { "read models" } else { "" })?;
         }
+    }
+    if let IndexComparison::Equal(until) = index {
+        writeln!(out, "index       compared with the events up to {until}")?;
     }
     if found.chained_until > Position::START {
         writeln!(
@@ -202,11 +214,24 @@ fn tell(
         let what = "the checkpoint of the read models, a cache, is NOT what the log says";
         writeln!(out, "DAMAGED CACHE {what}: `chronova rebuild --replace` writes it again")?;
     }
+    if let IndexComparison::Different(reason) = index {
+        writeln!(out, "DAMAGED CACHE the index for audit queries (log.db.index): {reason}: remove the file")?;
+    }
     writeln!(out, "{}", verdict.words())?;
     Ok(())
 }
 
-fn as_json(verdict: LogVerdict, found: &Verification, views: Option<&ViewsComparison>) -> Value {
+fn as_json(
+    verdict: LogVerdict,
+    found: &Verification,
+    views: Option<&ViewsComparison>,
+    index: &IndexComparison,
+) -> Value {
+    let index = match index {
+        IndexComparison::Unused => Value::Null,
+        IndexComparison::Equal(until) => json!({"equal": true, "until": until.0}),
+        IndexComparison::Different(reason) => json!({"equal": false, "reason": reason}),
+    };
     let damages: Vec<Value> = found
         .damages
         .iter()
@@ -233,6 +258,7 @@ fn as_json(verdict: LogVerdict, found: &Verification, views: Option<&ViewsCompar
         "chained_until": found.chained_until.0,
         "anchors": found.anchors.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "read_models": views.map(|views| json!({"equal": views.equal, "told": views.report.lines().collect::<Vec<_>>()})),
+        "index": index,
         "remarks": found.remarks,
         "damages": damages,
         "more_damages": found.more,

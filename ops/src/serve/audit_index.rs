@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
-use chronova_events::store::audit_index::{IndexOptions, IndexProgress, IndexedLog};
+use chronova_events::store::audit_index::{AuditIndexError, IndexOptions, IndexProgress, IndexedLog};
 use tokio::task::JoinHandle;
 
 use crate::commands::DataDir;
@@ -21,25 +22,33 @@ const PAUSE: Duration = Duration::from_mins(10);
 /// The rest after a part, in times that the part took.
 const REST: u32 = 4;
 
-/// The log with the index beside it.
+/// The log with the index beside it. The process has one, so that the task mends the damage that a search finds.
 pub(super) fn indexed(config: &Config, log: &Arc<dyn EventStore>) -> Arc<IndexedLog> {
     let path: PathBuf = DataDir(config.chronova.data_dir.clone()).index();
     IndexedLog::new(Arc::clone(log), path, IndexOptions::default())
 }
 
 /// The task that extends the index.
-pub(super) struct IndexKeeper(JoinHandle<()>);
+pub(super) struct IndexKeeper {
+    index: Arc<IndexedLog>,
+    task: JoinHandle<()>,
+}
 
 impl IndexKeeper {
     pub(super) fn start(index: Arc<IndexedLog>) -> Self {
-        Self(tokio::spawn(keep(index)))
+        Self { task: tokio::spawn(keep(Arc::clone(&index))), index }
+    }
+
+    /// The log whose index the task extends.
+    pub(super) fn log(&self) -> Arc<IndexedLog> {
+        Arc::clone(&self.index)
     }
 
     /// Waits for the end of the task. A part that is being written ends by itself.
     pub(super) async fn stop(self) {
-        self.0.abort();
+        self.task.abort();
         // The task was cancelled, or it panicked and the panic hook has reported it.
-        let _ = self.0.await;
+        let _ = self.task.await;
     }
 }
 
@@ -47,8 +56,11 @@ async fn keep(index: Arc<IndexedLog>) {
     loop {
         let begin = Instant::now();
         let pause = match index.extend().await {
+            // The index is made again. If its disk is bad, that repeats.
+            Ok(IndexProgress::Behind(Position::START)) => LOOK,
             Ok(IndexProgress::Behind(_)) => begin.elapsed() * REST,
-            Ok(IndexProgress::Complete(_)) => LOOK,
+            // A command extends the index, too.
+            Ok(IndexProgress::Complete(_)) | Err(AuditIndexError::Busy) => LOOK,
             Err(error) => {
                 tracing::warn!(%error, "the index for audit queries is not up to date; trying again later");
                 PAUSE

@@ -14,6 +14,7 @@ use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_actors::services::external::http::ServiceClient;
 use chronova_actors::services::external::keystone::SharedUserTokens;
 use chronova_events::clock::SystemClock;
+use chronova_events::store::EventStore;
 use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::backend::DriverOptions;
 use chronova_hypervisor::driver::Driver;
@@ -90,15 +91,16 @@ impl ControlPlane {
             let member = Member::start_with_checkpoints(log, clock, checkpoints);
             let (leader, services) = lead(config, targets.clone(), &member, &event_log).await?;
             let parts = ServingParts::leading(&leader, services, &member, &targets);
-            let app = app(config, &targets, &member, parts, &event_log, None)?;
-            let log_server = super::eventstoredb::open(config, event_log.store()).await?;
             let index = IndexKeeper::start(audit_index::indexed(config, &member.log));
+            let app = app(config, &targets, &member, parts, &event_log, index.log(), None)?;
+            let log_server = super::eventstoredb::open(config, event_log.store()).await?;
             return Ok(Self { app, member, targets, leader: Some(leader), event_log, index, log_server });
         };
         let member = Member::start_from_checkpoints(log, clock, checkpoints);
         let parts = ServingParts::following(config, &targets, &member)?;
-        let app = app(config, &targets, &member, parts, &event_log, Some(cluster.follows(&member.views)))?;
         let index = IndexKeeper::start(audit_index::indexed(config, &member.log));
+        let seat = Some(cluster.follows(&member.views));
+        let app = app(config, &targets, &member, parts, &event_log, index.log(), seat)?;
         Ok(Self { app, member, targets, leader: None, event_log, index, log_server: None })
     }
 
@@ -115,7 +117,8 @@ impl ControlPlane {
         // Open feeds read the follower's parts, so they end here. When a client connects again, its feed reads the
         // leader's parts.
         self.app.feeds.close();
-        self.app = app(config, &self.targets, &self.member, parts, &self.event_log, Some(cluster.leads()))?;
+        let (index, seat) = (self.index.log(), Some(cluster.leads()));
+        self.app = app(config, &self.targets, &self.member, parts, &self.event_log, index, seat)?;
         self.leader = Some(leader);
         self.log_server = super::eventstoredb::open(config, self.event_log.store()).await?;
         Ok(())
@@ -154,7 +157,8 @@ impl SilentPlane {
         let event_log = EventLog::open(config, &SqliteOptions::default(), None).await?;
         let member = Member::start(event_log.store(), Arc::new(SystemClock), Views::new()).await?;
         let parts = ServingParts::following(config, &targets, &member)?;
-        let app = app(config, &targets, &member, parts, &event_log, None)?;
+        let index = audit_index::indexed(config, &member.log);
+        let app = app(config, &targets, &member, parts, &event_log, index, None)?;
         Ok(Self { app, member, event_log })
     }
 
@@ -292,6 +296,7 @@ fn app(
     member: &Member,
     parts: ServingParts,
     event_log: &EventLog,
+    log: Arc<dyn EventStore>,
     seat: Option<ClusterSeat>,
 ) -> Result<AppState> {
     let web: WebConfig = targets.web.clone();
@@ -305,7 +310,7 @@ fn app(
         _ => Authentication::Tokens(identity.provider()),
     };
     let app = App::new(web, policy, authentication, metrics).with_operations(operations);
-    let app = with_identity(app.with_log(audit_index::indexed(config, &member.log)), identity);
+    let app = with_identity(app.with_log(log), identity);
     let mut app = keys.serve(volumes.serve(images.serve(networks.show(app))));
     app.compute = ComputeState::new(ComputeConfig { has_certificates, ..consoles(config, targets) });
     let (broken, written) = (member.broken(), event_log.clone());

@@ -1,8 +1,9 @@
 //! An index of the log for audit queries, in a file beside the log.
 //!
-//! [`IndexedLog`] is a log whose [`EventStore::search`] first asks the index which events may match. It then reads these
-//! events from the log, and compares them with the query. So the index is never the source of an answer: a wrong entry
-//! costs time only. A missing entry would hide an event, so everything in the file has checksums.
+//! [`IndexedLog`] is a log whose [`EventStore::search`] first asks the index which events may match. It then reads
+//! these events from the log, and compares them with the query. So the index is never the source of an answer: a wrong
+//! entry costs time only. A missing entry would hide an event, so everything in the file has checksums. They find
+//! accidents, not forgery: a program that may write to the file can hide events from searches, but not from the log.
 //!
 //! The index is complete up to a position. Later events are searched in the log itself. Anybody may remove the file at
 //! any time. A file that is damaged, of another log, or of another version is made again.
@@ -10,16 +11,19 @@
 //! * [`terms`]: the properties under which an event is found. The index opens no seal.
 //! * [`part`]: the form in which the terms of a range of positions are stored.
 //! * [`sqlite`]: the file.
+//! * [`comparing`]: the comparison with the log, by `chronova audit verify`.
 //!
-//! The size is about a sixth of the log. A query looks up each of its terms once in each part of 65,536 events. A part
-//! of 4,096 events is added as soon as the log has them, and the parts of 65,536 events become one.
+//! A query looks up each of its terms once in each part of 65,536 events. A part of 4,096 events is added as soon as the
+//! log has them, and the parts of 65,536 events become one.
 
+mod comparing;
 mod part;
 mod sqlite;
 mod terms;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use thiserror::Error;
@@ -30,12 +34,15 @@ use super::{AppendError, AppendRight, Appended, EventStore, Expected, StoreError
 use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::sealed::keys::KeyRing;
+pub use comparing::IndexComparison;
 use part::{PartBuilder, PartDirectory, PartPlace, PlaceSet};
 use sqlite::{IndexEnd, IndexFile};
 use terms::{IndexFilter, IndexPlan};
 
 /// The number of candidates that one search reads from the log, at most about that of a part more.
 const CANDIDATES: usize = 8_192;
+/// The number of parts in which one search looks for candidates.
+const PARTS: usize = 256;
 /// The number of candidates that are read from the log at once.
 const READ: usize = 1_024;
 /// If fewer candidates are left in a part, reading them is cheaper than the lookup of further terms.
@@ -63,6 +70,8 @@ pub enum AuditIndexError {
     Damaged(String),
     #[error("the index of the log cannot be read or written: {0}")]
     Io(String),
+    #[error("another process writes to the index of the log")]
+    Busy,
     #[error("a log without a hash chain has no index")]
     NoChain,
     #[error(transparent)]
@@ -83,8 +92,8 @@ pub struct IndexedLog {
     log: Arc<dyn EventStore>,
     path: PathBuf,
     options: IndexOptions,
-    /// The index that was compared with the log.
-    trusted: Mutex<Option<u128>>,
+    /// A search has found damage, so [`IndexedLog::extend`] makes the index again.
+    damaged: AtomicBool,
 }
 
 impl std::fmt::Debug for IndexedLog {
@@ -96,12 +105,17 @@ impl std::fmt::Debug for IndexedLog {
 impl IndexedLog {
     /// The log, with the index in the file at `path`, which need not exist.
     pub fn new(log: Arc<dyn EventStore>, path: PathBuf, options: IndexOptions) -> Arc<Self> {
-        Arc::new(Self { log, path, options, trusted: Mutex::new(None) })
+        Arc::new(Self { log, path, options, damaged: AtomicBool::new(false) })
     }
 
     /// Whether an index narrows the search for `criteria`.
     pub fn narrows(criteria: &Criteria) -> bool {
         IndexPlan::of(criteria).is_some()
+    }
+
+    /// Whether a search has found damage that [`IndexedLog::extend`] has not mended yet.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
     }
 
     /// Adds at most one part to the index.
@@ -110,16 +124,17 @@ impl IndexedLog {
             return Ok(IndexProgress::Complete(Position::START));
         }
         let (path, options) = (self.path.clone(), self.options);
-        let end = blocking(move || IndexFile::write(&path, &options)?.end()).await;
-        let end = match end {
-            Ok(end) if self.is_of_log(&end).await? => end,
-            Ok(_) | Err(AuditIndexError::Damaged(_)) => {
-                self.reset().await?;
-                return Ok(IndexProgress::Behind(Position::START));
-            }
-            Err(error) => return Err(error),
+        let end = match blocking(move || IndexFile::write(&path, &options)?.end()).await {
+            Err(AuditIndexError::Damaged(reason)) => return self.reset(None, &reason).await,
+            end => end?,
         };
-        let (first, head) = (end.last + 1, self.log.head().0);
+        if self.damaged.swap(false, Ordering::Relaxed) {
+            return self.reset(Some(end.index), "a search found damage").await;
+        }
+        if !self.is_of_log(&end).await? {
+            return self.reset(Some(end.index), "it was made of another log").await;
+        }
+        let head = self.log.head().0;
         let size = match end.last.is_multiple_of(self.options.block) && head >= end.last + self.options.block {
             true => self.options.block,
             false => self.options.part,
@@ -128,21 +143,24 @@ impl IndexedLog {
         if head < last {
             return Ok(IndexProgress::Complete(Position(end.last)));
         }
-        let part = self.build(first, last).await?;
+        let part = self.build(&end, last).await?;
+        if !self.is_of_log(&end).await? {
+            return self.reset(Some(end.index), "it was made of another log").await;
+        }
         let (path, options) = (self.path.clone(), self.options);
         let add = move || {
             let part = part.encode(end.index)?;
             IndexFile::write(&path, &options)?.add(&part, &end, &options)
         };
         match blocking(add).await {
-            Err(AuditIndexError::Damaged(_)) => self.reset().await?,
-            added => added?,
+            Err(AuditIndexError::Damaged(reason)) => self.reset(Some(end.index), &reason).await,
+            added => added.map(|()| IndexProgress::Behind(Position(last))),
         }
-        Ok(IndexProgress::Behind(Position(last)))
     }
 
-    async fn build(&self, first: u64, last: u64) -> Result<PartBuilder, AuditIndexError> {
-        let (mut part, step) = (PartBuilder::new(first), self.options.part);
+    /// The part of the events after `end` up to `last`.
+    async fn build(&self, end: &IndexEnd, last: u64) -> Result<PartBuilder, AuditIndexError> {
+        let (mut part, step) = (PartBuilder::new(end.last + 1, end.hash), self.options.part);
         while part.last < last {
             let most = usize::try_from((last - part.last).min(READ as u64)).unwrap_or(READ);
             let page = self.log.read_all(Position(part.last), most).await?;
@@ -160,28 +178,41 @@ impl IndexedLog {
         Ok(part)
     }
 
-    /// Whether the index was made of this log. The chain's hash at its end stands for all events before.
+    /// Whether the index was made of this log. The chain's hash at its end stands for all events before. Another
+    /// process may replace the index at any time, so nothing is remembered.
     async fn is_of_log(&self, end: &IndexEnd) -> Result<bool, StoreError> {
-        let trusted = || self.trusted.lock().unwrap_or_else(PoisonError::into_inner);
-        if *trusted() == Some(end.index) {
+        if end.last == 0 {
             return Ok(true);
         }
         // The index may end after the head that this process knows: another process has extended it.
-        let is = end.last == 0
-            || match self.log.read_at(&[Position(end.last)]).await {
-                Ok(events) => events.first().is_some_and(|last| last.hash == Some(end.hash)),
-                Err(StoreError::Corrupt { .. }) => false,
-                Err(error) => return Err(error),
-            };
-        if is {
-            *trusted() = Some(end.index);
+        match self.log.read_at(&[Position(end.last)]).await {
+            Ok(events) => Ok(events.first().is_some_and(|last| last.hash == Some(end.hash))),
+            Err(StoreError::Corrupt { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
-        Ok(is)
     }
 
-    async fn reset(&self) -> Result<(), AuditIndexError> {
+    /// Empties the index `index`, or the file if its index could not be read.
+    async fn reset(&self, index: Option<u128>, reason: &str) -> Result<IndexProgress, AuditIndexError> {
+        tracing::warn!(reason, "the index for audit queries is made again");
         let (path, options) = (self.path.clone(), self.options);
-        blocking(move || IndexFile::reset(&path, &options)).await
+        blocking(move || IndexFile::reset(&path, &options, index)).await?;
+        Ok(IndexProgress::Behind(Position::START))
+    }
+
+    /// Reads these events, up to the first one that cannot be read.
+    async fn readable(&self, places: &[Position]) -> (Vec<Arc<Recorded>>, Result<(), StoreError>) {
+        if let Ok(events) = self.log.read_at(places).await {
+            return (events, Ok(()));
+        }
+        let mut events = Vec::new();
+        for place in places {
+            match self.log.read_at(&[*place]).await {
+                Ok(read) => events.extend(read),
+                Err(error) => return (events, Err(error)),
+            }
+        }
+        (events, Ok(()))
     }
 
     /// The search by the index; `None` if the index does not help.
@@ -204,12 +235,13 @@ impl IndexedLog {
             return Ok(None);
         }
         if !self.is_of_log(&found.end).await? {
-            return Err(AuditIndexError::Damaged("it was made of another log".to_owned()));
+            return Ok(None);
         }
-        let mut events = Vec::new();
+        let mut events: Vec<Arc<Recorded>> = Vec::new();
         for places in found.positions.chunks(limit.clamp(64, READ)) {
             let places: Vec<Position> = places.iter().map(|place| Position(*place)).filter(|at| *at <= until).collect();
-            for recorded in self.log.read_at(&places).await? {
+            let (read, outcome) = self.readable(&places).await;
+            for recorded in read {
                 if !criteria.admits(&recorded) {
                     continue;
                 }
@@ -218,6 +250,11 @@ impl IndexedLog {
                 if events.len() >= limit.max(1) {
                     return Ok(Some(EventSearchResult { events, until: at }));
                 }
+            }
+            if let Err(error) = outcome {
+                // The next search begins after the last match, and reports the error.
+                let last = events.last().map(|last| last.position).ok_or(error)?;
+                return Ok(Some(EventSearchResult { events, until: last }));
             }
         }
         Ok(Some(EventSearchResult { events, until }))
@@ -237,12 +274,14 @@ fn candidates(file: &IndexFile, plan: &IndexPlan, after: u64) -> Result<FoundCan
     if found.end.last <= after {
         return Ok(found);
     }
+    let mut parts = 0;
     file.each_part(after, |place, directory| {
         let set = select(file, &place, &directory, plan)?;
         let base = (place.first - 1) / part::LARGEST * part::LARGEST + 1;
         found.positions.extend(set.places().map(|at| base + u64::from(at)).filter(|at| *at > after));
         found.until = place.last;
-        Ok(found.positions.len() < CANDIDATES)
+        parts += 1;
+        Ok(found.positions.len() < CANDIDATES && parts < PARTS)
     })?;
     Ok(found)
 }
@@ -333,7 +372,7 @@ impl EventStore for IndexedLog {
         self.log.read_at(positions).await
     }
 
-    /// If the index cannot be used, the log alone answers.
+    /// If the index cannot be used, the log alone answers. A search changes no index.
     async fn search(
         &self,
         after: Position,
@@ -347,8 +386,8 @@ impl EventStore for IndexedLog {
                 Err(AuditIndexError::Log(error)) => return Err(error),
                 Err(error) => {
                     tracing::debug!(%error, "searching without the index");
-                    if let (AuditIndexError::Damaged(_), Err(error)) = (error, self.reset().await) {
-                        tracing::debug!(%error, "the index was not emptied");
+                    if matches!(error, AuditIndexError::Damaged(_)) {
+                        self.damaged.store(true, Ordering::Relaxed);
                     }
                 }
             }

@@ -72,6 +72,8 @@ const DIRECTORY: u32 = u32::MAX;
 /// The content of a part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PartDirectory {
+    /// The chain's hash before the first event.
+    pub before: [u8; 32],
     /// The chain's hash at the last event.
     pub hash: [u8; 32],
     /// The earliest and the latest time of recording in each step of the part.
@@ -221,10 +223,19 @@ pub(super) struct EncodedPart {
     pub chunks: Vec<Vec<u8>>,
 }
 
+/// A part as it was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct StoredPart {
+    pub place: PartPlace,
+    pub directory: PartDirectory,
+    pub chunks: Vec<Vec<u8>>,
+}
+
 /// Collects the events of a part.
 pub(super) struct PartBuilder {
     pub first: u64,
     pub last: u64,
+    before: EventHash,
     hash: EventHash,
     times: Vec<(i64, i64)>,
     kinds: BTreeSet<String>,
@@ -233,12 +244,13 @@ pub(super) struct PartBuilder {
 }
 
 impl PartBuilder {
-    /// A part whose first event is at position `first`.
-    pub(super) fn new(first: u64) -> Self {
+    /// A part whose first event is at position `first`. `before` is the chain's hash before that event.
+    pub(super) fn new(first: u64, before: EventHash) -> Self {
         Self {
             first,
             last: first - 1,
-            hash: EventHash::START,
+            before,
+            hash: before,
             times: Vec::new(),
             kinds: BTreeSet::new(),
             categories: BTreeSet::new(),
@@ -303,6 +315,7 @@ impl PartBuilder {
             chunks.push(open.close(&place, chunks.len()));
         }
         let directory = PartDirectory {
+            before: self.before.0,
             hash: self.hash.0,
             times: self.times,
             kinds: self.kinds.into_iter().collect(),

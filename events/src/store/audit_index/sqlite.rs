@@ -1,27 +1,31 @@
 //! The file of the index, a SQLite database.
 //!
-//! A power failure may damage the file, because it is never synced: it must not compete with the log for the disk. The
-//! checksums of the parts show such damage, and the index is made again. The file is opened for each use, so an index
-//! that somebody removed is not used any longer.
+//! A power failure may damage the file, because it is not synced: it must not compete with the log for the disk.
+//! (SQLite syncs only when it empties a damaged file.) The checksums of the parts show such damage, and the index is made
+//! again. The file is opened for each use, so an index that somebody removed is not used any longer.
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior, ffi};
 use uuid::Uuid;
 
-use super::part::{EncodedPart, PartBuilder, PartChunk, PartDirectory, PartPlace};
+use super::part::{EncodedPart, PartBuilder, PartChunk, PartDirectory, PartPlace, StoredPart};
 use super::terms::Term;
 use super::{AuditIndexError, IndexOptions};
 use crate::chain::EventHash;
 
 /// "ChrI", the magic number for `file(1)`.
 const APPLICATION_ID: i32 = 0x4368_7249;
-/// The version of the file, of the parts and of the terms. An index of another version is made again.
-const FORMAT: i32 = 1;
+/// The version of the file, of the parts and of the terms. An index of another version is made again. Raise it when a
+/// term, a part or the layout changes: a search by new terms in an old index would miss events.
+const FORMAT: i32 = 2;
 /// A part's first position and a chunk's number make the chunk's key.
 const NUMBERS: u32 = 20;
 
@@ -52,24 +56,28 @@ impl From<rusqlite::Error> for AuditIndexError {
     fn from(error: rusqlite::Error) -> Self {
         use ErrorCode::{
             CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, FileLockingProtocolFailed, OutOfMemory,
-            PermissionDenied, SystemIoFailure,
+            PermissionDenied, ReadOnly, SystemIoFailure,
         };
+        let busy = matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked));
         let outside = match &error {
             rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
                 SystemIoFailure => failure.extended_code != ffi::SQLITE_IOERR_SHORT_READ,
-                DiskFull
-                | CannotOpen
-                | DatabaseBusy
-                | DatabaseLocked
-                | OutOfMemory
-                | PermissionDenied
-                | FileLockingProtocolFailed => true,
+                DiskFull | CannotOpen | OutOfMemory | PermissionDenied | FileLockingProtocolFailed => true,
+                // Another process crashed, or removed the file, and this process may not write here.
+                ReadOnly => {
+                    [ffi::SQLITE_READONLY_ROLLBACK, ffi::SQLITE_READONLY_DIRECTORY, ffi::SQLITE_READONLY_DBMOVED]
+                        .contains(&failure.extended_code)
+                }
                 // A damaged file can have any other error: a table is missing, or a byte of the head says read-only.
                 _ => false,
             },
             _ => false,
         };
-        if outside { Self::Io(error.to_string()) } else { Self::Damaged(error.to_string()) }
+        match outside {
+            _ if busy => Self::Busy,
+            true => Self::Io(error.to_string()),
+            false => Self::Damaged(error.to_string()),
+        }
     }
 }
 
@@ -80,6 +88,8 @@ impl IndexFile {
             return Ok(None);
         }
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        // All that one search reads is of one moment. The transaction ends with the connection.
+        connection.execute_batch("BEGIN")?;
         match form(&connection, options)? {
             IndexForm::Empty => Ok(None),
             IndexForm::Of(index) => Ok(Some(Self { connection, index })),
@@ -88,49 +98,40 @@ impl IndexFile {
 
     /// Opens the index for writing. Creates one if there is none, or if the file cannot be used.
     pub(super) fn write(path: &Path, options: &IndexOptions) -> Result<Self, AuditIndexError> {
-        let created = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-        created.map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))?;
+        create(path).map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))?;
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        let index = match form(&connection, options) {
-            Ok(IndexForm::Of(index)) => index,
-            Ok(IndexForm::Empty) => begin(&connection, options)?,
-            Err(AuditIndexError::Damaged(_)) => {
-                clear(&connection)?;
+        let index = match current(&connection, options, TransactionBehavior::Deferred) {
+            Ok(Some(end)) => end.index,
+            Ok(None) => begin(&connection, options)?,
+            Err(AuditIndexError::Damaged(reason)) => {
+                tracing::warn!(reason, "the index for audit queries is made again");
+                clear(&connection, options, None)?;
                 begin(&connection, options)?
             }
             Err(error) => return Err(error),
         };
-        connection.pragma_update(None, "synchronous", "OFF")?;
         Ok(Self { connection, index })
     }
 
-    /// Empties the index, or removes it if it cannot be emptied, so that it is made again.
-    pub(super) fn reset(path: &Path, options: &IndexOptions) -> Result<(), AuditIndexError> {
+    /// Empties the index, or removes it if it cannot be emptied, so that it is made again. `index` is the id of the
+    /// index that the caller has found unusable, if it could be read. Another process may have replaced that index.
+    pub(super) fn reset(path: &Path, options: &IndexOptions, index: Option<u128>) -> Result<(), AuditIndexError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        if clear(&connection).and_then(|()| begin(&connection, options)).is_err() {
-            std::fs::remove_file(path).map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))?;
+        match clear(&connection, options, index).and_then(|()| begin(&connection, options)) {
+            Ok(_) => Ok(()),
+            Err(AuditIndexError::Damaged(_)) => {
+                std::fs::remove_file(path).map_err(|error| AuditIndexError::Io(format!("{}: {error}", path.display())))
+            }
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     pub(super) fn end(&self) -> Result<IndexEnd, AuditIndexError> {
-        let newest = self
-            .connection
-            .prepare_cached("SELECT first, last, directory FROM parts ORDER BY first DESC LIMIT 1")?
-            .query_row([], |row| self.part(row))
-            .optional()?;
-        let Some((place, stored)) = newest else {
-            return Ok(IndexEnd { index: self.index, last: 0, hash: EventHash::START });
-        };
-        let directory = PartDirectory::read(&place, &stored)?;
-        Ok(IndexEnd { index: self.index, last: place.last, hash: EventHash(directory.hash) })
+        end(&self.connection, self.index)
     }
 
-    fn part(&self, row: &rusqlite::Row<'_>) -> rusqlite::Result<(PartPlace, Vec<u8>)> {
-        Ok((PartPlace { index: self.index, first: number(row, 0)?, last: number(row, 1)? }, row.get(2)?))
-    }
-
-    /// Calls `each` for every part that ends after `after`, in order, until it returns `false`. The parts have no gaps.
+    /// Calls `each` for every part that ends after `after`, in order, until it returns `false`. The parts have no gaps,
+    /// and the chain leads from each to the next.
     pub(super) fn each_part(
         &self,
         after: u64,
@@ -141,15 +142,22 @@ impl IndexFile {
              WHERE first >= coalesce((SELECT max(first) FROM parts WHERE first <= ?1), 0) ORDER BY first",
         )?;
         let mut rows = statement.query([sql(after.saturating_add(1))])?;
-        let mut next = None;
+        let mut previous: Option<(u64, [u8; 32])> = None;
         while let Some(row) = rows.next()? {
-            let (place, stored) = self.part(row)?;
+            let (place, stored) = part(row, self.index)?;
             let directory = PartDirectory::read(&place, &stored)?;
-            let follows = next.map_or(place.first <= after + 1, |next| place.first == next);
+            let follows = match previous {
+                Some((last, hash)) => place.first == last + 1 && directory.before == hash,
+                None => {
+                    (1..=after + 1).contains(&place.first)
+                        && (place.first > 1 || directory.before == EventHash::START.0)
+                }
+            };
             if !follows || place.last < place.first {
-                return Err(AuditIndexError::Damaged(format!("no part follows position {}", next.unwrap_or(after))));
+                let last = previous.map_or(after, |(last, _)| last);
+                return Err(AuditIndexError::Damaged(format!("no part follows position {last}")));
             }
-            next = Some(place.last + 1);
+            previous = Some((place.last, directory.hash));
             if place.last > after && !each(place, directory)? {
                 break;
             }
@@ -157,12 +165,25 @@ impl IndexFile {
         Ok(())
     }
 
+    /// The first part that ends after `after`, as it is stored.
+    pub(super) fn part_after(&self, after: u64) -> Result<Option<StoredPart>, AuditIndexError> {
+        let mut found = None;
+        self.each_part(after, |place, directory| {
+            let count = u32::try_from(directory.chunks.len()).unwrap_or(u32::MAX);
+            let chunks: Result<Vec<_>, _> = (0..count).map(|number| self.stored_chunk(&place, number)).collect();
+            found = Some(StoredPart { place, directory, chunks: chunks? });
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
     pub(super) fn chunk(&self, place: &PartPlace, number: u32) -> Result<PartChunk, AuditIndexError> {
-        let stored = self
-            .connection
-            .prepare_cached("SELECT data FROM chunks WHERE id = ?1")?
-            .query_row([key(place, number)], |row| row.get(0))?;
-        PartChunk::read(place, number, stored)
+        PartChunk::read(place, number, self.stored_chunk(place, number)?)
+    }
+
+    fn stored_chunk(&self, place: &PartPlace, number: u32) -> Result<Vec<u8>, AuditIndexError> {
+        let mut statement = self.connection.prepare_cached("SELECT data FROM chunks WHERE id = ?1")?;
+        Ok(statement.query_row([key(place, number)], |row| row.get(0))?)
     }
 
     /// The chunks of these terms, each once. The terms are sorted.
@@ -204,13 +225,17 @@ impl IndexFile {
 
     /// Replaces the parts from `first` to `last` by one.
     fn merge(&self, first: u64, last: u64) -> Result<(), AuditIndexError> {
-        let mut merged = PartBuilder::new(first);
+        let mut merged: Option<PartBuilder> = None;
         self.each_part(first - 1, |place, directory| {
             let count = u32::try_from(directory.chunks.len()).unwrap_or(u32::MAX);
             let chunks: Result<Vec<_>, _> = (0..count).map(|number| self.chunk(&place, number)).collect();
+            let merged = merged.get_or_insert_with(|| PartBuilder::new(first, EventHash(directory.before)));
             merged.add_part(&place, directory, &chunks?);
             Ok(true)
         })?;
+        let Some(merged) = merged else {
+            return Err(AuditIndexError::Damaged(format!("no part begins at position {first}")));
+        };
         let (from, to) = (PartPlace { index: 0, first, last }, PartPlace { index: 0, first: last + 1, last });
         self.connection
             .prepare_cached("DELETE FROM chunks WHERE id >= ?1 AND id < ?2")?
@@ -220,6 +245,31 @@ impl IndexFile {
             .execute([sql(first), sql(last)])?;
         self.insert(&merged.encode(self.index)?)
     }
+}
+
+/// Creates the file if there is none, or if this user may not write to it: another user may have run a command that
+/// created the file. SQLite alone opens a file that exists. If this process closed a descriptor of it, the process would
+/// lose its locks on the file (fcntl(2)).
+fn create(path: &Path) -> io::Result<()> {
+    match create_new(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => return created,
+    }
+    if access(path, AccessFlags::R_OK | AccessFlags::W_OK) != Err(Errno::EACCES) {
+        return Ok(());
+    }
+    std::fs::remove_file(path)?;
+    create_new(path)
+}
+
+/// Creates the file for the owner of its folder, who runs the server.
+fn create_new(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    if let Some(folder) = path.parent().and_then(|folder| folder.metadata().ok()) {
+        // Only root may give a file away. The file of another user is usable by that user.
+        let _ = fchown(&file, Some(folder.uid()), Some(folder.gid()));
+    }
+    Ok(())
 }
 
 /// The key of a chunk.
@@ -232,6 +282,22 @@ fn sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+fn part(row: &rusqlite::Row<'_>, index: u128) -> rusqlite::Result<(PartPlace, Vec<u8>)> {
+    Ok((PartPlace { index, first: number(row, 0)?, last: number(row, 1)? }, row.get(2)?))
+}
+
+fn end(connection: &Connection, index: u128) -> Result<IndexEnd, AuditIndexError> {
+    let newest = connection
+        .prepare_cached("SELECT first, last, directory FROM parts ORDER BY first DESC LIMIT 1")?
+        .query_row([], |row| part(row, index))
+        .optional()?;
+    let Some((place, stored)) = newest else {
+        return Ok(IndexEnd { index, last: 0, hash: EventHash::START });
+    };
+    let directory = PartDirectory::read(&place, &stored)?;
+    Ok(IndexEnd { index, last: place.last, hash: EventHash(directory.hash) })
+}
+
 fn number(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let number: i64 = row.get(column)?;
     u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
@@ -240,6 +306,8 @@ fn number(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection, AuditIndexError> {
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(Duration::from_secs(5))?;
+    // The pragma reads the file. If the file is damaged, the next statement says so.
+    let _ = connection.pragma_update(None, "synchronous", "OFF");
     Ok(connection)
 }
 
@@ -251,6 +319,21 @@ enum IndexForm {
     Of(u128),
 }
 
+/// Where the index of this file ends; `None` if the file is empty. Another process may write meanwhile, so everything
+/// is read in one transaction.
+fn current(
+    connection: &Connection,
+    options: &IndexOptions,
+    behavior: TransactionBehavior,
+) -> Result<Option<IndexEnd>, AuditIndexError> {
+    let transaction = rusqlite::Transaction::new_unchecked(connection, behavior)?;
+    match form(&transaction, options)? {
+        IndexForm::Empty => Ok(None),
+        IndexForm::Of(index) => end(&transaction, index).map(Some),
+    }
+}
+
+/// Reads the form, in a transaction of the caller.
 fn form(connection: &Connection, options: &IndexOptions) -> Result<IndexForm, AuditIndexError> {
     let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i32>(0));
     let (application, format) = (ask("PRAGMA application_id")?, ask("PRAGMA user_version")?);
@@ -270,12 +353,20 @@ fn form(connection: &Connection, options: &IndexOptions) -> Result<IndexForm, Au
     }
 }
 
-/// Makes the file an empty database, whatever it contains. Other connections notice.
-fn clear(connection: &Connection) -> Result<(), AuditIndexError> {
+/// Makes the file an empty database, whatever it contains. Other connections notice. A usable index with another id than
+/// `unusable` stays.
+fn clear(connection: &Connection, options: &IndexOptions, unusable: Option<u128>) -> Result<(), AuditIndexError> {
+    match current(connection, options, TransactionBehavior::Immediate) {
+        Ok(None) => return Ok(()),
+        Ok(Some(end)) if Some(end.index) != unusable => return Ok(()),
+        Ok(Some(_)) | Err(AuditIndexError::Damaged(_)) => {}
+        Err(error) => return Err(error),
+    }
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;
     let cleared = connection.execute_batch("VACUUM");
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, false)?;
-    Ok(cleared?)
+    cleared?;
+    Ok(connection.pragma_update(None, "synchronous", "OFF")?)
 }
 
 fn begin(connection: &Connection, options: &IndexOptions) -> Result<u128, AuditIndexError> {
@@ -294,4 +385,82 @@ fn begin(connection: &Connection, options: &IndexOptions) -> Result<u128, AuditI
     transaction.pragma_update(None, "user_version", FORMAT)?;
     transaction.commit()?;
     Ok(index)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+    use std::sync::{Arc, OnceLock};
+
+    use super::*;
+    use crate::codec;
+    use crate::envelope::{Cause, Meta, Position, Recorded, RequestSource, Revision, StreamId, Timestamp};
+    use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
+    use crate::store::audit_index::terms::of_event;
+
+    /// The hash of the terms and of the part that the test makes.
+    const GOLDEN: &str = "to be filled in";
+
+    fn meta(n: u64) -> Arc<Meta> {
+        let source = RequestSource::new("192.0.2.1".parse().ok(), Some("curl"));
+        let user = |project, source| Cause::User { user: UserId::new("anna"), project, roles: Vec::new(), source };
+        let cause = match n % 4 {
+            0 => user(Some(ProjectId::new("p1")), source),
+            1 => user(None, None),
+            2 => Cause::Process { process: ProcessId(Uuid::from_u128(3)) },
+            _ => Cause::System { part: "test".to_owned() },
+        };
+        let request_id = (n % 3 > 0).then(|| RequestId::new(format!("req-{n}")));
+        Arc::new(Meta { request_id, correlation: Uuid::from_u128(7), causation: None, cause })
+    }
+
+    /// An event with fixed bytes. The samples would change the golden value with each new kind of event.
+    fn event(n: u64) -> Recorded {
+        let thing = |nth: u64| Uuid::new_v5(&Uuid::NAMESPACE_OID, &nth.to_le_bytes());
+        let (kind, data): (&str, Vec<u8>) = match n % 5 {
+            0 => ("access.logged_in", Vec::new()),
+            1 => ("instance.renamed", thing(n).into_bytes().to_vec()),
+            2 => ("instance.placed", thing(n).to_string().into_bytes()),
+            3 => ("quota.released", thing(n).simple().to_string().into_bytes()),
+            _ => ("host.seen", (n..n + 65).flat_map(|nth| thing(nth).into_bytes()).collect()),
+        };
+        Recorded {
+            position: Position(n),
+            stream: StreamId::new(kind.split_once('.').unwrap().0, thing(n % 100)),
+            revision: Revision(1),
+            id: EventId(Uuid::from_u128(n.into())),
+            kind: Arc::from(kind),
+            version: 1,
+            codec: codec::BINCODE_2,
+            recorded_at: Timestamp(1_000),
+            meta: meta(n),
+            data: data.into(),
+            hash: Some(EventHash([7; 32])),
+            keys: None,
+            decoded: OnceLock::new(),
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_terms_or_parts_raises_the_format() {
+        let (mut hasher, mut part) = (blake3::Hasher::new(), PartBuilder::new(1, EventHash::START));
+        // So many that the list of the correlation has a bit for each event.
+        for n in 1..=5_000 {
+            let (recorded, mut terms) = (event(n), BTreeSet::new());
+            of_event(&recorded, &mut terms);
+            for term in terms {
+                hasher.update(&term.to_le_bytes());
+            }
+            part.add(&recorded, 1_000).unwrap();
+        }
+        let part = part.encode(1).unwrap();
+        hasher.update(&part.directory);
+        for chunk in &part.chunks {
+            hasher.update(chunk);
+        }
+        hasher.update(LAYOUT.as_bytes());
+        let found = hasher.finalize().to_hex().to_string();
+        assert_eq!(found, GOLDEN, "the form of the index has changed: raise FORMAT, then set GOLDEN to {found}");
+    }
 }

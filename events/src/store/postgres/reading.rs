@@ -14,7 +14,8 @@ use crate::sealed::keys::KeyRing;
 use crate::store::tail::Tail;
 use crate::store::{StoreError, StreamSnapshot, sealed_snapshots};
 
-/// One connection for reading. Only [`PostgresReader::read_up_to`] returns events that the tail does not know yet.
+/// One connection for reading. Only [`PostgresReader::read_up_to`] and [`PostgresReader::read_at`] return events that
+/// the tail does not know yet.
 pub(super) struct PostgresReader {
     config: DatabaseAddress,
     link: Mutex<Option<Arc<DatabaseLink>>>,

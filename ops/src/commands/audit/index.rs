@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::store::EventStore;
-use chronova_events::store::audit_index::{AuditIndexError, IndexOptions, IndexProgress, IndexedLog};
+use chronova_events::store::audit_index::{AuditIndexError, IndexComparison, IndexOptions, IndexProgress, IndexedLog};
 
 use super::super::{CommandFailure, Exit};
 use super::AuditArgs;
@@ -32,6 +32,27 @@ pub async fn indexed(args: &AuditArgs, log: Arc<dyn EventStore>, path: PathBuf, 
         }
     }
     indexed
+}
+
+/// Begins the index again if the listing has found damage in it. Later listings extend it.
+pub async fn mend(indexed: &IndexedLog) {
+    if indexed.is_damaged()
+        && let Err(error) = indexed.extend().await
+    {
+        tracing::debug!(%error, "the damaged index was not emptied");
+    }
+}
+
+/// Compares the index at `path` with the log. An index that this user cannot read is not compared.
+pub async fn compare(log: Arc<dyn EventStore>, path: PathBuf) -> Result<IndexComparison, CommandFailure> {
+    match IndexedLog::new(log, path, IndexOptions::default()).compare().await {
+        Ok(comparison) => Ok(comparison),
+        Err(AuditIndexError::Log(error)) => Err(CommandFailure::Store(error)),
+        Err(error) => {
+            tracing::debug!(%error, "the index was not compared with the log");
+            Ok(IndexComparison::Unused)
+        }
+    }
 }
 
 /// Completes the index at `path`.

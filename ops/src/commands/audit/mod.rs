@@ -1,7 +1,8 @@
 //! `chronova audit`: lists events, oldest first; its subcommands verify, export, archive and erase. `audit verify` and
 //! `audit head` are in [`super::verify`].
 //!
-//! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match.
+//! Without a subcommand it lists events. A filter given twice matches either value; different filters must all match. A
+//! listing with filters writes the index of the log into the data folder ([`index`]).
 
 pub mod archive;
 pub mod erase;
@@ -115,6 +116,9 @@ pub struct AuditArgs {
     /// List the archive in this folder instead of the log
     #[arg(long, value_name = "DIR", conflicts_with = "follow")]
     pub archive: Option<std::path::PathBuf>,
+    /// Read the whole log, and neither use nor write the index (log.db.index). A forged index could hide events
+    #[arg(long, conflicts_with = "archive")]
+    pub without_index: bool,
     /// Continue with new events as they are recorded
     #[arg(long, short)]
     pub follow: bool,
