@@ -411,7 +411,7 @@ mod tests {
             2 => Cause::Process { process: ProcessId(Uuid::from_u128(3)) },
             _ => Cause::System { part: "test".to_owned() },
         };
-        let request_id = (n % 3 > 0).then(|| RequestId::new(format!("req-{n}")));
+        let request_id = (!n.is_multiple_of(3)).then(|| RequestId::new(format!("req-{n}")));
         Arc::new(Meta { request_id, correlation: Uuid::from_u128(7), causation: None, cause })
     }
 
