@@ -400,7 +400,7 @@ mod tests {
     use crate::store::audit_index::terms::of_event;
 
     /// The hash of the terms and of the part that the test makes.
-    const GOLDEN: &str = "to be filled in";
+    const GOLDEN: &str = "8a31b689aff0dea5d5598bd84292b8cb5728b07202a9d061fd7ba789b2670965";
 
     fn meta(n: u64) -> Arc<Meta> {
         let source = RequestSource::new("192.0.2.1".parse().ok(), Some("curl"));
