@@ -62,7 +62,9 @@ server_pid() {
 }
 
 # With a certificate in its configuration, the server speaks https.
-healthy() { curl -fsS -m 5 -o /dev/null "http://$LISTEN/healthz" 2>/dev/null || curl -fsSk -m 5 -o /dev/null "https://$LISTEN/healthz" 2>/dev/null; }
+healthy() {
+  curl -fsS -m 5 -o /dev/null "http://$LISTEN/healthz" 2>/dev/null || curl -fsSk -m 5 -o /dev/null "https://$LISTEN/healthz" 2>/dev/null
+}
 
 server_start() {
   local pid
