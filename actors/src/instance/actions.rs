@@ -284,7 +284,9 @@ mod tests {
              * **must have run**: a server that never ran answers 409 `Instance ID is in an invalid state for 'ACTION'`.\n\
              * **must be on a host**: a server that is on no host answers 409 `Instance ID is not ready`.\n\
              * **refused while locked**: a locked server answers 409 `Instance ID is locked`, unless the user may override the\n\
-             lock.\n\n",
+             lock.\n\
+             * **evacuate** is accepted during an operation that the dead host cannot end, such as a reboot. It is refused\n\
+             while the server is being deleted, moved or evacuated.\n\n",
         );
         let head = states.map(|state| format!(" {state} |")).concat();
         let _ = writeln!(
