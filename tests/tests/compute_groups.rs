@@ -55,6 +55,17 @@ async fn aggregates_are_made_changed_and_removed() {
     is(&make(ADMIN, json!({"name": "a"})).await, 409, "Aggregate a already exists.");
     assert_eq!(make(ADMIN, json!({"name": "a", "availability_zone": "x:y"})).await.status, 400);
     assert_eq!(make(ADMIN, json!({"name": ""})).await.status, 400);
+    // Users may also not change a zone or remove it.
+    for (method, path, body) in [
+        ("PUT", "/os-aggregates/1", json!({"aggregate": {"availability_zone": "south"}})),
+        ("POST", "/os-aggregates/1/action", json!({"set_metadata": {"metadata": {"availability_zone": "south"}}})),
+        ("POST", "/os-aggregates/1/action", json!({"add_host": {"host": h0}})),
+        ("DELETE", "/os-aggregates/1", Value::Null),
+    ] {
+        let sent = Some(body).filter(|body| !body.is_null());
+        let denied = api.call(method, path, "2.1", USER, sent).await;
+        assert_eq!(denied.status, 403, "{method} {path}: {}", denied.body);
+    }
 
     let shown = api.get("/os-aggregates/1", "2.41").await["aggregate"].clone();
     assert!(shown["uuid"].is_string() && shown["updated_at"].is_null() && shown["deleted"] == false, "{shown}");
@@ -239,6 +250,15 @@ async fn server_groups_look_as_their_version_has_them() {
     assert_eq!((made.status, &shown["policies"], &shown["metadata"]), (200, &json!(["affinity"]), &json!({})));
     assert!(shown.get("project_id").is_none() && shown["members"] == json!([]));
     let id = shown["id"].as_str().unwrap().to_owned();
+    // Groups show their project and their user from 2.13 on.
+    for (version, has) in [("2.12", false), ("2.13", true)] {
+        let one = api.get(&format!("/os-server-groups/{id}"), version).await["server_group"].take();
+        let listed = api.call("GET", "/os-server-groups", version, USER, None).await.body["server_groups"][0].take();
+        for shown in [one, listed] {
+            let told = ["project_id", "user_id"].map(|key| shown.get(key).cloned());
+            assert_eq!(told, ["web", "alice"].map(|word| has.then(|| json!(word))), "{version}: {shown}");
+        }
+    }
     let soft = json!({"name": "soft", "policies": ["soft-affinity"]});
     assert_eq!(group(&api, USER, "2.14", soft.clone()).await.status, 400);
     assert_eq!(group(&api, USER, "2.15", soft).await.status, 200);
@@ -411,16 +431,17 @@ async fn soft_policies_group_or_spread_members() {
     }
 }
 
-/// Only administrators create zones; every user may request one.
+/// Only administrators create zones; every user may request one. A zone's name is free text.
 #[actix_rt::test]
 async fn an_ordinary_user_may_request_a_zone() {
     let api = Api::start().await;
     let (h0, h1) = hosts(&api).await;
-    for (zone, host) in [("north", &h0), ("south", &h1)] {
+    let zones = [("north", &h0), ("Süd, Rack 7", &h1)];
+    for (zone, host) in zones {
         let id = aggregate(&api, zone, Some(zone)).await;
         assert_eq!(add(&api, id, host).await.status, 200);
     }
-    for (zone, host) in [("north", &h0), ("south", &h1)] {
+    for (zone, host) in zones {
         let mut request = Api::wish("zoned");
         request["availability_zone"] = json!(zone);
         let server = api.server(USER, request).await;

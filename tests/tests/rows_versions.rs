@@ -72,6 +72,19 @@ async fn fields_of_servers_come_with_their_versions() {
             assert_eq!(show(path, &at(minor), USER).await.get(field).is_some(), for_users, "{field} for users");
         }
     }
+    // The answers to an update and to a rebuild have `locked`, too.
+    for (version, has) in [("2.8", false), ("2.9", true)] {
+        let update = Some(json!({"server": {"name": "one"}}));
+        let updated = api.call("PUT", &one, version, USER, update).await;
+        let rebuild = Some(json!({"rebuild": {"imageRef": IMAGE}}));
+        let rebuilt = api.call("POST", &format!("{one}/action"), version, USER, rebuild).await;
+        assert_eq!((updated.status, rebuilt.status), (200, 202), "{version}");
+        for answer in [updated, rebuilt] {
+            let locked = answer.body["server"].get("locked").cloned();
+            assert_eq!(locked, has.then(|| json!(false)), "{version}: {}", answer.body);
+        }
+        api.life.settled().await;
+    }
     assert_eq!(show(&one, "2.16", ADMIN).await["host_status"], "UP");
     assert_eq!(show(&one, "2.1", USER).await["security_groups"], json!([{"name": "default"}]));
     let hostname = "OS-EXT-SRV-ATTR:hostname";

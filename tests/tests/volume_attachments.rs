@@ -116,7 +116,7 @@ async fn a_server_on_volumes() {
         disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         disk
     };
-    let root = disk("image", json!({"uuid": IMAGE, "volume_size": 1, "boot_index": 0, "delete_on_termination": true}));
+    let root = disk("image", json!({"uuid": IMAGE, "volume_size": 3, "boot_index": 0, "delete_on_termination": true}));
     let kind = json!({"volume_type": {"name": "fast"}});
     assert_eq!(api.ask("POST", "/volume/v3/admin/types", "2.1", ADMIN, Some(kind)).await.status, 200);
     let data = disk("blank", json!({"volume_size": 2, "boot_index": -1, "tag": "data", "volume_type": "fast"}));
@@ -135,6 +135,11 @@ async fn a_server_on_volumes() {
     assert_eq!(claims, 0, "a root disk on a volume claims DISK_GB");
     let all = format!("/servers/{server}/os-volume_attachments");
     let root = volumes[0]["id"].as_str().unwrap();
+    // The root volume is made from the image, with the requested size.
+    let made = api.ask("GET", &format!("/volume/v3/p/volumes/{root}"), "2.1", OWNER, None).await.body["volume"].take();
+    assert_eq!((&made["size"], &made["bootable"], &made["status"]), (&json!(3), &json!("true"), &json!("in-use")));
+    assert_eq!(made["attachments"][0]["server_id"], json!(server));
+    assert_eq!(made["volume_image_metadata"]["image_id"], IMAGE);
     let (status, _, message) = call(&api, "DELETE", &format!("{all}/{root}"), "2.1", None).await;
     assert_eq!((status, message.as_str()), (400, "Cannot detach a root device volume"));
     api.world.check().await;
@@ -174,6 +179,8 @@ async fn mappings_that_are_refused() {
         ("2.1", true, bdm(json!([blank(json!({}))])), "Boot sequence for the instance and image/block device mapping"),
         ("2.1", true, bdm(json!([local, to_volume(sized.clone())])), "Boot sequence for the instance"),
         ("2.1", false, bdm(json!([to_volume(json!({"volume_size": 1, "boot_index": 1}))])), "Boot sequence"),
+        // The boot indexes have a gap.
+        ("2.1", true, bdm(json!([local, to_volume(json!({"volume_size": 1, "boot_index": 2}))])), "Boot sequence"),
         ("2.1", false, bdm(json!([to_volume(json!({}))])), "need to have a non-zero size specified"),
         (
             "2.1",

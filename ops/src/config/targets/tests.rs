@@ -196,10 +196,19 @@ fn options_of_new_servers_reach_their_fields() {
 }
 
 #[test]
+fn the_time_after_which_resizes_are_confirmed_reaches_its_field() {
+    let window = |text: &str| targets(text).runtime.reconcile.resize_confirm_window;
+    assert_eq!(window(""), std::time::Duration::ZERO);
+    assert_eq!(window("[DEFAULT]\nresize_confirm_window = 9\n"), std::time::Duration::from_secs(9));
+}
+
+#[test]
 fn certificates_of_the_configuration_are_recorded_if_both_checks_are_on() {
     let ids = "[keystone_authtoken]\nauth_url = http://controller:5000\nauth_type = password\nusername = nova\n\
                password = s\nuser_domain_name = Default\nproject_name = service\nproject_domain_name = Default\n\
                [glance]\ndefault_trusted_certificate_ids = a,b\nenable_certificate_validation = true\n";
+    let plain = targets("").runtime.signatures;
+    assert!(!plain.verify && !plain.validate_certificates);
     let half = targets(ids);
     assert_eq!(half.runtime.signatures.default_trusted, ["a", "b"]);
     assert!(half.runtime.signatures.validate_certificates && !half.runtime.signatures.verify);
