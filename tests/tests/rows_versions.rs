@@ -90,6 +90,20 @@ async fn fields_of_servers_come_with_their_versions() {
     let hostname = "OS-EXT-SRV-ATTR:hostname";
     assert!(show(&one, "2.89", USER).await.get(hostname).is_none());
     assert_eq!(show(&one, "2.90", USER).await[hostname], "one");
+
+    // The kernel and the ramdisk are those that the image names. Administrators find servers by them.
+    let (own, ramdisk) = ("155d900f-4e14-4e4c-a73d-069cbf4541e6", "9d0d5b3c-2f8a-4f3e-9b57-3f1f0f5a6c21");
+    for (kernel, expected) in [("nokernel", ["", ""]), (own, [own, ramdisk])] {
+        let image = api.image(&[("kernel_id", kernel), ("ramdisk_id", ramdisk)]).await;
+        let id = api.server(USER, with("imageRef", json!(image))).await;
+        let shown = api.get(&format!("/servers/{id}"), "2.3").await["server"].take();
+        let parts = (&shown["OS-EXT-SRV-ATTR:kernel_id"], &shown["OS-EXT-SRV-ATTR:ramdisk_id"]);
+        assert_eq!(parts, (&json!(expected[0]), &json!(expected[1])));
+    }
+    for filter in [format!("kernel_id={own}"), format!("ramdisk_id={ramdisk}")] {
+        let found = api.get(&format!("/servers?all_tenants=1&{filter}"), "2.3").await["servers"].take();
+        assert_eq!(found.as_array().map(Vec::len), Some(1), "{filter}: {found}");
+    }
     api.stop().await;
 }
 
