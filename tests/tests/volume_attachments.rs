@@ -34,6 +34,12 @@ async fn a_volumes_way_through_a_server() {
     let server = api.server(OWNER, Api::wish("web")).await;
     let all = format!("/servers/{server}/os-volume_attachments");
     let one = volume(&api, Some(&server), 1).await;
+    for (version, field, value) in [("2.48", "tag", json!("db")), ("2.78", "delete_on_termination", json!(true))] {
+        let mut early = attachment(&one);
+        early["volumeAttachment"][field] = value;
+        let (status, _, message) = call(&api, "POST", &all, version, Some(early)).await;
+        assert!(status == 400 && message.contains("was unexpected)"), "{field} at {version}: {status} {message}");
+    }
     let request = json!({"volumeAttachment": {"volumeId": one, "device": "/dev/vdz", "tag": "db", "delete_on_termination": true}});
     let (status, body, _) = call(&api, "POST", &all, "2.79", Some(request)).await;
     let expected = json!({"id": one, "serverId": server, "volumeId": one, "device": "/dev/vdb", "tag": "db",
