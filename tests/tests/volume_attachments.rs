@@ -53,10 +53,12 @@ async fn a_volumes_way_through_a_server() {
         body["volumeAttachment"].as_object().unwrap().keys().cloned().collect()
     };
     assert_eq!(keys("2.1").await, ["id", "volumeId", "serverId", "device"]);
+    assert_eq!(keys("2.69").await, keys("2.1").await);
     assert_eq!(keys("2.70").await, ["id", "volumeId", "serverId", "device", "tag"]);
     assert_eq!(keys("2.79").await, ["id", "volumeId", "serverId", "device", "tag", "delete_on_termination"]);
     let last = ["volumeId", "serverId", "device", "tag", "delete_on_termination", "attachment_id", "bdm_uuid"];
     assert_eq!(keys("2.89").await, last);
+    assert_eq!(call(&api, "GET", &all, "2.79", None).await.1["volumeAttachments"], json!([expected]));
     let shown = api.get(&format!("/servers/{server}"), "2.3").await["server"].take();
     let attached = json!([{"id": one, "delete_on_termination": true}]);
     assert_eq!(shown["os-extended-volumes:volumes_attached"], attached);
