@@ -71,6 +71,14 @@ async fn aggregates_are_made_changed_and_removed() {
     assert!(shown["uuid"].is_string() && shown["updated_at"].is_null() && shown["deleted"] == false, "{shown}");
     assert_eq!((&shown["hosts"], &shown["metadata"]), (&json!([]), &json!({"availability_zone": "north"})));
     assert!(api.get("/os-aggregates", "2.40").await["aggregates"][0].get("uuid").is_none());
+    assert_eq!(api.get("/os-aggregates", "2.41").await["aggregates"][0]["uuid"], shown["uuid"]);
+    assert_eq!(api.call("GET", "/os-aggregates", "2.41", USER, None).await.status, 403);
+    let own = json!({"aggregate": {"name": "x", "uuid": "6ba7b810-9dad-41d1-80b4-00c04fd430c8"}});
+    assert_eq!(
+        api.call("POST", "/os-aggregates", "2.41", ADMIN, Some(own)).await.status,
+        400,
+        "a request sets the UUID"
+    );
     let show = async |id: &str| api.call("GET", &format!("/os-aggregates/{id}"), "2.1", ADMIN, None).await;
     is(&show("9").await, 404, "Aggregate 9 could not be found.");
     is(&show("x").await, 400, "Invalid input received: id must be an integer");

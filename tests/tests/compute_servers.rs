@@ -291,6 +291,7 @@ async fn lists_are_filtered_sorted_and_paged() {
     assert_eq!(names(USER, "2.37", "?status=nonsense").await, Vec::<String>::new());
     let refused = api.call("GET", "/servers?status=nonsense", "2.38", USER, None).await;
     assert_eq!((refused.status, refused.message()), (400, "Invalid status value"));
+    assert_eq!(api.call("GET", "/servers?status=nonsense", "2.38", ADMIN, None).await.status, 400);
     assert_eq!(api.call("GET", "/servers?foo=1", "2.74", USER, None).await.status, 200);
     assert_eq!(api.call("GET", "/servers?foo=1", "2.75", USER, None).await.status, 400);
 

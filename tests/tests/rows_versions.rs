@@ -296,6 +296,9 @@ async fn from_2_75_nothing_unknown_is_taken_and_changes_answer_in_full() {
         assert_eq!((ask("2.74").await, ask("2.75").await), (200, 400), "{path}");
     }
     let path = format!("/servers/{id}");
+    let unknown = Some(json!({"server": {"name": "a", "unknown": 1}}));
+    assert_eq!(api.call("PUT", &path, "2.75", USER, unknown).await.status, 400);
+    assert_eq!(post(&api, "2.75", USER, with("unknown", json!(1))).await.status, 400);
     let change = |name: &str| Some(json!({"server": {"name": name}}));
     let put = async |version: &str| api.call("PUT", &path, version, USER, change("a")).await.body["server"].take();
     let shown = api.call("GET", &path, "2.75", USER, None).await.body["server"].take();
@@ -422,6 +425,27 @@ async fn actions_of_servers_show_what_their_version_and_the_policy_let() {
     api.stop().await;
 }
 
+/// The name of an event's host comes with 2.62, for those whom the rule for events lets see it.
+#[actix_rt::test]
+async fn the_policy_decides_who_sees_the_host_of_an_event() {
+    for (policy, sees) in [("", false), ("'os_compute_api:os-instance-actions:events': 'role:member'", true)] {
+        let api = Api::start_with(policy, None).await;
+        let id = api.server(USER, Api::wish("one")).await;
+        let path = format!("/servers/{id}/os-instance-actions");
+        let create = api.get(&path, "2.62").await["instanceActions"][0]["request_id"].take();
+        let path = format!("{path}/{}", create.as_str().unwrap());
+        let host = api.get(&format!("/servers/{id}"), "2.1").await["server"]["OS-EXT-SRV-ATTR:host"].take();
+        for version in ["2.61", "2.62"] {
+            let events = api.call("GET", &path, version, USER, None).await.body["instanceAction"]["events"].take();
+            let whole = events.as_array().unwrap().last().unwrap();
+            assert_eq!(whole.get("hostId").is_some(), version == "2.62", "{version} with {policy:?}: {whole}");
+            let wanted = (sees && version == "2.62").then_some(&host);
+            assert_eq!(whole.get("host"), wanted, "{version} with {policy:?}");
+        }
+        api.stop().await;
+    }
+}
+
 #[actix_rt::test]
 async fn removed_operations_answer_404_after_their_last_version() {
     let api = Api::start().await;
@@ -473,9 +497,11 @@ async fn removed_operations_answer_404_after_their_last_version() {
         }
     }
     for path in ["/os-networks", "/os-tenant-networks"] {
-        let made = api.call("POST", path, "2.1", ADMIN, Some(json!({"network": {}}))).await;
-        assert_eq!(made.status, 410, "POST {path}");
-        assert_eq!(api.call("DELETE", &format!("{path}/x"), "2.1", ADMIN, None).await.status, 410, "DELETE {path}");
+        for version in ["2.1", "2.35", "2.36", "2.93"] {
+            let made = api.call("POST", path, version, ADMIN, Some(json!({"network": {}}))).await;
+            let gone = api.call("DELETE", &format!("{path}/x"), version, ADMIN, None).await;
+            assert_eq!((made.status, gone.status), (410, 410), "{path} at {version}");
+        }
     }
     api.stop().await;
 }

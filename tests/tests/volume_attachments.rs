@@ -34,6 +34,12 @@ async fn a_volumes_way_through_a_server() {
     let server = api.server(OWNER, Api::wish("web")).await;
     let all = format!("/servers/{server}/os-volume_attachments");
     let one = volume(&api, Some(&server), 1).await;
+    for (version, field, value) in [("2.48", "tag", json!("db")), ("2.78", "delete_on_termination", json!(true))] {
+        let mut early = attachment(&one);
+        early["volumeAttachment"][field] = value;
+        let (status, _, message) = call(&api, "POST", &all, version, Some(early)).await;
+        assert!(status == 400 && message.contains("was unexpected)"), "{field} at {version}: {status} {message}");
+    }
     let request = json!({"volumeAttachment": {"volumeId": one, "device": "/dev/vdz", "tag": "db", "delete_on_termination": true}});
     let (status, body, _) = call(&api, "POST", &all, "2.79", Some(request)).await;
     let expected = json!({"id": one, "serverId": server, "volumeId": one, "device": "/dev/vdb", "tag": "db",
@@ -47,10 +53,12 @@ async fn a_volumes_way_through_a_server() {
         body["volumeAttachment"].as_object().unwrap().keys().cloned().collect()
     };
     assert_eq!(keys("2.1").await, ["id", "volumeId", "serverId", "device"]);
+    assert_eq!(keys("2.69").await, keys("2.1").await);
     assert_eq!(keys("2.70").await, ["id", "volumeId", "serverId", "device", "tag"]);
     assert_eq!(keys("2.79").await, ["id", "volumeId", "serverId", "device", "tag", "delete_on_termination"]);
     let last = ["volumeId", "serverId", "device", "tag", "delete_on_termination", "attachment_id", "bdm_uuid"];
     assert_eq!(keys("2.89").await, last);
+    assert_eq!(call(&api, "GET", &all, "2.79", None).await.1["volumeAttachments"], json!([expected]));
     let shown = api.get(&format!("/servers/{server}"), "2.3").await["server"].take();
     let attached = json!([{"id": one, "delete_on_termination": true}]);
     assert_eq!(shown["os-extended-volumes:volumes_attached"], attached);

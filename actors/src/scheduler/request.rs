@@ -396,6 +396,10 @@ pub(super) mod tests {
             "CUSTOM_GOLD=1 DISK_GB=10 MEMORY_MB=512"
         );
         assert_eq!(
+            of(&[("resources:VCPU", "2"), ("resources:MEMORY_MB", "2048"), ("resources:DISK_GB", "1")]),
+            "DISK_GB=1 MEMORY_MB=2048 VCPU=2"
+        );
+        assert_eq!(
             of(&[("trait:HW_A", "required"), ("trait:HW_B", "forbidden")]),
             "DISK_GB=10 MEMORY_MB=512 VCPU=4 +HW_A -HW_B"
         );

@@ -125,6 +125,11 @@ fn options_stand_anywhere_and_later_files_win() {
     let (code, out, err) = site.run("nova-manage", &["--config-file", &first, "cell_v2", "list_cells", "--verbose"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("postgresql://nova:two@db/nova"), "the file before the sub-command is not read: {out}");
+    // The files of a folder are read after all single files.
+    let words = ["--config-dir", more, "cell_v2", "list_cells", "--verbose", "--config-file", &last];
+    let (code, out, err) = site.run("nova-manage", &words);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("postgresql://nova:two@db/nova"), "a single file wins over the folder: {out}");
     // Short options may be combined.
     for (words, shown) in
         [(["-dh", "cell_v2"], "cell_v2"), (["cell_v2", "-dh"], "list_cells"), (["--version", "-d"], "nova-manage ")]
@@ -135,7 +140,10 @@ fn options_stand_anywhere_and_later_files_win() {
     let (code, _, err) = site.run("nova-manage", &["cell_v2", "list_hosts", "--log-file", log]);
     assert_eq!(code, 255, "{err}");
     let logged = std::fs::read_to_string(log).unwrap();
-    assert!(logged.contains("the sub-command failed"), "{logged}");
+    assert!(logged.contains("the sub-command failed") && !err.contains("the sub-command failed"), "{logged} {err}");
+    // Without a file the log goes to standard error, and there is nothing to watch.
+    let (code, _, err) = site.run("nova-manage", &["cell_v2", "list_hosts", "--watch-log-file"]);
+    assert!(code == 255 && err.contains("the sub-command failed"), "{code} {err}");
     let (code, _, err) = site.run("nova-manage", &["cell_v2", "list_cells", "--config-dir", "/nowhere"]);
     assert_eq!(code, 255, "{err}");
     // Each switch has a counterpart. The last of the two decides.

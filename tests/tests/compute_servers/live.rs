@@ -227,3 +227,54 @@ async fn a_running_live_migration_is_forced_to_complete() {
     let user = subject.api.call("GET", &format!("/servers/{}/migrations", subject.id), "2.23", USER, None).await;
     assert_eq!(user.status, 403);
 }
+
+/// Until 2.64 a migration that has not begun to copy cannot be aborted. From 2.65 on it can.
+#[actix_rt::test]
+async fn waiting_live_migrations_are_aborted_from_2_65_on() {
+    let subject = Subject::new().await;
+    let (api, home) = (&subject.api, subject.host().await);
+    let reaches = async |id: &str, status: &str| -> u64 {
+        loop {
+            let all = api.get(&format!("/servers/{id}/migrations"), "2.23").await["migrations"].take();
+            if all[0]["status"] == status {
+                return all[0]["id"].as_u64().unwrap();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    };
+    let abort = async |id: &str, number: u64, state: &str| {
+        let path = format!("/servers/{id}/migrations/{number}");
+        let early = api.call("DELETE", &path, "2.64", ADMIN, None).await;
+        assert_eq!(early.status, 400, "{state}");
+        assert!(early.message().contains(&format!("is {state}.")), "{}", early.message());
+        assert_eq!(api.call("DELETE", &path, "2.65", ADMIN, None).await.status, 202, "{state}");
+    };
+    let live = || json!({"host": null, "block_migration": "auto"});
+
+    api.world.brakes.hold("prepare_destination");
+    assert_eq!(subject.ask("2.34", live()).await.0, 202);
+    let number = reaches(&subject.id, "preparing").await;
+    abort(&subject.id, number, "preparing").await;
+    api.world.brakes.release("prepare_destination");
+    api.life.settled().await;
+    let now = subject.shown().await;
+    assert_eq!((&now["status"], &now["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &json!(home)));
+
+    // A second server on the same host waits until the migration of the first has ended.
+    let mut request = Api::wish("second");
+    request["host"] = json!(home);
+    let second = api.server(ADMIN, request).await;
+    subject.held().await;
+    let body = Some(json!({"os-migrateLive": live()}));
+    assert_eq!(api.call("POST", &format!("/servers/{second}/action"), "2.34", ADMIN, body).await.status, 202);
+    let number = reaches(&second, "queued").await;
+    abort(&second, number, "queued").await;
+    api.world.fleet.hold_travellers(false);
+    api.life.settled().await;
+    assert_ne!(subject.host().await, home);
+    let stays = api.get(&format!("/servers/{second}"), "2.46").await["server"].take();
+    assert_eq!((&stays["status"], &stays["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &json!(home)));
+    let all = api.get("/os-migrations", "2.59").await["migrations"].take();
+    let ends: Vec<&str> = all.as_array().unwrap().iter().map(|row| row["status"].as_str().unwrap()).collect();
+    assert_eq!(ends, ["cancelled", "completed", "cancelled"]);
+}

@@ -215,6 +215,11 @@ async fn a_cold_migration_goes_to_the_requested_host() {
     }
     let page = moved.api.get("/os-migrations?limit=1", "2.59").await;
     assert!(page["migrations_links"][0]["href"].as_str().unwrap().contains("marker="), "{page}");
+    let marker = page["migrations"][0]["uuid"].as_str().unwrap();
+    let rest = moved.api.get(&format!("/os-migrations?limit=1&marker={marker}"), "2.59").await;
+    assert_eq!(rest["migrations"], json!([]), "the page after the last migration");
+    assert_eq!(before("2.58", "surprise=1").await, 200);
+    assert_eq!(before("2.59", "surprise=1").await, 400);
     let bad = moved.api.call("GET", "/os-migrations?marker=x", "2.59", ADMIN, None).await;
     assert_eq!(bad.status, 400);
 

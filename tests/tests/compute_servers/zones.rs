@@ -155,8 +155,12 @@ async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
         switch(&api, name, "disabled").await;
     }
     let evacuate = |force: bool| json!({"evacuate": {"host": hosts[0], "force": force}});
-    assert_eq!(act(&api, &id, "2.29", evacuate(false)).await.0, 200);
-    assert_eq!(host(&api, &id).await, hosts[2], "a disabled host got the server");
+    assert_eq!(act(&api, &id, "2.28", evacuate(true)).await.0, 400);
+    let unsaid = json!({"evacuate": {"host": hosts[0]}});
+    for careful in [evacuate(false), unsaid] {
+        assert_eq!(act(&api, &id, "2.29", careful).await.0, 200);
+        assert_eq!(host(&api, &id).await, hosts[2], "a disabled host got the server");
+    }
     assert_eq!(act(&api, &id, "2.29", evacuate(true)).await.0, 200);
     assert_eq!(host(&api, &id).await, hosts[0]);
     api.world.fleet.revive_host(2, false).unwrap();
