@@ -59,6 +59,24 @@ async fn aggregates_are_made_changed_and_removed() {
     let shown = api.get("/os-aggregates/1", "2.41").await["aggregate"].clone();
     assert!(shown["uuid"].is_string() && shown["updated_at"].is_null() && shown["deleted"] == false, "{shown}");
     assert_eq!((&shown["hosts"], &shown["metadata"]), (&json!([]), &json!({"availability_zone": "north"})));
+    assert!(shown["created_at"].is_string() && shown["deleted_at"].is_null(), "{shown}");
+    let mut keys: Vec<&String> = shown.as_object().unwrap().keys().collect();
+    keys.sort();
+    assert_eq!(
+        keys,
+        [
+            "availability_zone",
+            "created_at",
+            "deleted",
+            "deleted_at",
+            "hosts",
+            "id",
+            "metadata",
+            "name",
+            "updated_at",
+            "uuid"
+        ]
+    );
     assert!(api.get("/os-aggregates", "2.40").await["aggregates"][0].get("uuid").is_none());
     let show = async |id: &str| api.call("GET", &format!("/os-aggregates/{id}"), "2.1", ADMIN, None).await;
     is(&show("9").await, 404, "Aggregate 9 could not be found.");

@@ -445,6 +445,17 @@ async fn removed_operations_answer_404_after_their_last_version() {
             assert_eq!(get(path, version).await, 410, "{path} at {version}");
         }
     }
+    // No operation changes cells.
+    let cell = || Some(json!({"cell": {"name": "c"}}));
+    for (method, path, body) in [
+        ("POST", "/os-cells", cell()),
+        ("GET", "/os-cells/c", None),
+        ("PUT", "/os-cells/c", cell()),
+        ("DELETE", "/os-cells/c", None),
+        ("POST", "/os-cells/sync_instances", Some(json!({}))),
+    ] {
+        assert_eq!(api.call(method, path, "2.1", ADMIN, body).await.status, 410, "{method} {path}");
+    }
     for path in ["/os-networks", "/os-tenant-networks"] {
         let made = api.call("POST", path, "2.1", ADMIN, Some(json!({"network": {}}))).await;
         assert_eq!(made.status, 410, "POST {path}");
