@@ -166,6 +166,8 @@ fn hosts_and_servers_of_the_cell_are_shown() {
     });
     site.manage(&verify(&server), 3);
     site.manage(&delete(CELL1, &host), 0);
+    assert_eq!(listed(&site.manage("cell_v2 list_hosts", 0)), 1, "the deleted host is listed");
+    site.manage(&delete(CELL1, &host), 2);
 }
 
 #[test]
@@ -262,6 +264,29 @@ fn lost_allocations_are_healed() {
     assert!(full.contains(&format!("Failed to update allocations for consumer {two}.")), "{full}");
     site.cloud.stop();
     assert!(site.manage(heal, 3).is_empty(), "the command prints a result without a running server");
+}
+
+/// A batch has 50 servers. The server of the second batch is healed, too.
+#[test]
+fn lost_allocations_are_healed_in_batches() {
+    let mut site = ManagedCloud::running();
+    let flavor = site.client().get("/compute/v2.1/flavors").unwrap().expect(200).text("/flavors/0/id");
+    let ids: Vec<String> = (0..51).map(|number| site.request(&format!("s{number}"), &flavor)).collect();
+    site.cloud.wait("all servers are ACTIVE", |cloud| {
+        let list = cloud.client().get("/compute/v2.1/servers/detail").unwrap().expect(200).body;
+        list["servers"].as_array().unwrap().iter().filter(|server| server["status"] == "ACTIVE").count() == ids.len()
+    });
+    let lost = [&ids[0], &ids[50]];
+    for id in lost {
+        site.client().delete(&format!("/placement/allocations/{id}")).unwrap().expect(204);
+    }
+    let healed = site.manage("placement heal_allocations --verbose", 0);
+    let found: Vec<&str> = healed.lines().filter(|line| line.starts_with("Found ")).collect();
+    assert_eq!(found, ["Found 50 candidate instances.", "Found 1 candidate instances."]);
+    assert!(healed.ends_with("Processed 2 instances.\n"), "{healed}");
+    for id in lost {
+        assert_ne!(site.allocations(id)["allocations"], json!({}));
+    }
 }
 
 #[test]

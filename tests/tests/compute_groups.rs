@@ -77,6 +77,7 @@ async fn aggregates_are_made_changed_and_removed() {
             "uuid"
         ]
     );
+    assert_eq!(api.get("/os-aggregates", "2.41").await["aggregates"], json!([shown]));
     assert!(api.get("/os-aggregates", "2.40").await["aggregates"][0].get("uuid").is_none());
     let show = async |id: &str| api.call("GET", &format!("/os-aggregates/{id}"), "2.1", ADMIN, None).await;
     is(&show("9").await, 404, "Aggregate 9 could not be found.");
