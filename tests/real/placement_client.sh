@@ -82,6 +82,10 @@ GENERATION=$(value rp show "$TOP" -c generation)
 rp aggregate set --aggregate "$AGGREGATE" --generation "$GENERATION" "$TOP" >/dev/null
 same "a provider's aggregates are set" "$(value rp aggregate list "$TOP")" "$AGGREGATE"
 same "providers are found by aggregate and trait" "$(value rp list --member-of "$AGGREGATE" --required CUSTOM_PC_FAST -c name)" pc-top
+NODE=$(value rp list -c uuid --name "$(value rp list -c name | grep -m 1 '^sim-')")
+os --os-placement-api-version 1.2 resource provider aggregate set --aggregate "$AGGREGATE" "$NODE" >/dev/null
+same "at 1.2 a compute node is in an aggregate with another provider" "$(value rp list --member-of "$AGGREGATE" -c uuid | sort)" \
+  "$(printf '%s\n' "$TOP" "$NODE" | sort)"
 like "a stale generation is refused" "$(rp aggregate set --aggregate "$AGGREGATE" --generation "$GENERATION" "$TOP" 2>&1)" 'generation|conflict|409'
 
 # ------------------------------------------------------------------------------------------- candidates and allocations

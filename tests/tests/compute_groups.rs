@@ -70,6 +70,25 @@ async fn aggregates_are_made_changed_and_removed() {
     let shown = api.get("/os-aggregates/1", "2.41").await["aggregate"].clone();
     assert!(shown["uuid"].is_string() && shown["updated_at"].is_null() && shown["deleted"] == false, "{shown}");
     assert_eq!((&shown["hosts"], &shown["metadata"]), (&json!([]), &json!({"availability_zone": "north"})));
+    assert!(shown["created_at"].is_string() && shown["deleted_at"].is_null(), "{shown}");
+    let mut keys: Vec<&String> = shown.as_object().unwrap().keys().collect();
+    keys.sort();
+    assert_eq!(
+        keys,
+        [
+            "availability_zone",
+            "created_at",
+            "deleted",
+            "deleted_at",
+            "hosts",
+            "id",
+            "metadata",
+            "name",
+            "updated_at",
+            "uuid"
+        ]
+    );
+    assert_eq!(api.get("/os-aggregates", "2.41").await["aggregates"], json!([shown]));
     assert!(api.get("/os-aggregates", "2.40").await["aggregates"][0].get("uuid").is_none());
     assert_eq!(api.get("/os-aggregates", "2.41").await["aggregates"][0]["uuid"], shown["uuid"]);
     assert_eq!(api.call("GET", "/os-aggregates", "2.41", USER, None).await.status, 403);

@@ -496,6 +496,17 @@ async fn removed_operations_answer_404_after_their_last_version() {
             assert_eq!(get(path, version).await, 410, "{path} at {version}");
         }
     }
+    // No operation changes cells.
+    let cell = || Some(json!({"cell": {"name": "c"}}));
+    for (method, path, body) in [
+        ("POST", "/os-cells", cell()),
+        ("GET", "/os-cells/c", None),
+        ("PUT", "/os-cells/c", cell()),
+        ("DELETE", "/os-cells/c", None),
+        ("POST", "/os-cells/sync_instances", Some(json!({}))),
+    ] {
+        assert_eq!(api.call(method, path, "2.1", ADMIN, body).await.status, 410, "{method} {path}");
+    }
     for path in ["/os-networks", "/os-tenant-networks"] {
         for version in ["2.1", "2.35", "2.36", "2.93"] {
             let made = api.call("POST", path, version, ADMIN, Some(json!({"network": {}}))).await;

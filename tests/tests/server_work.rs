@@ -162,6 +162,10 @@ async fn images_are_made_of_servers() {
         (&log["instanceActions"][0]["action"], &log["instanceActions"][0]["message"]),
         (&json!("createImage"), &json!("Error"))
     );
+    // The images outlive the server.
+    assert_eq!(api.call("DELETE", &server.path, "2.1", USER, None).await.status, 204);
+    api.life.settled().await;
+    assert_eq!(api.world.images.made().len(), before);
     api.world.check().await;
     api.stop().await;
 }

@@ -65,6 +65,9 @@ fn rules_are_judged_as_nova_policy_judges_them() {
     assert_eq!((code, own.lines().next()), (0, Some("os_compute_api:servers:show")));
     let (code, text, _) = policy(&with(&["--api-name", "os_compute_api:servers:create"]));
     assert_eq!((code, text.as_str()), (1, "No rules matched or allowed\n"));
+    let (code, all, _) = policy(&user);
+    let has = |name: &str| all.lines().any(|line| line == name);
+    assert_eq!((code, has("os_compute_api:servers:show"), has("os_compute_api:servers:create")), (0, true, false));
     let (code, _, _) = policy(&with(&["--api-name", "os_compute_api:servers:show", "--target", "project_id=q"]));
     assert_eq!(code, 1);
     for more in ["user_id=u", "quota_class=gold", "availability_zone=north"] {

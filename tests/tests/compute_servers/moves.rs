@@ -173,6 +173,11 @@ async fn a_cold_migration_goes_to_the_requested_host() {
         (&json!(1), &json!("finished"), &json!("migration"))
     );
     assert_eq!((&row["source_compute"], &row["dest_compute"]), (&home, other));
+    // `dest_host` is the address of the destination, not its name.
+    let hypervisors = moved.api.get("/os-hypervisors/detail", "2.53").await["hypervisors"].take();
+    let there = hypervisors.as_array().unwrap().iter().find(|one| one["service"]["host"] == *other).unwrap();
+    assert!(there["host_ip"].is_string(), "{there}");
+    assert_eq!(row["dest_host"], there["host_ip"]);
     assert_eq!((&row["user_id"], &row["project_id"]), (&json!("admin"), &json!("admin")));
     assert_eq!(row["instance_uuid"], json!(moved.id));
     let keys = |version: &'static str| {

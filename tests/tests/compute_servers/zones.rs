@@ -1,5 +1,6 @@
 //! Placement of servers at creation and at moves: zones, aggregates, scheduler hints and forced hosts.
 
+use chronova_hypervisor::sim::SimUri;
 use chronova_tests::compute_api::{ADMIN, Api};
 use chronova_tests::world::World;
 use chronova_web::compute::{ComputeConfig, ComputeState};
@@ -214,18 +215,19 @@ async fn servers_without_a_requested_zone_are_in_the_default_one() {
 /// The example of Nova's documentation of aggregates, step by step.
 #[actix_rt::test]
 async fn servers_that_request_fast_disks_get_hosts_with_them() {
-    let mut world = World::new(4);
+    let large = SimUri { vcpus: 8, memory_mib: 65_536, disk_gib: 1000, ..SimUri::new(4) };
+    let mut world = World::of(large);
     world.options.scheduler.enabled_filters.push("AggregateInstanceExtraSpecsFilter");
     let api = Api::start_of(world, "", None).await;
     let hosts = names(&api);
     let fast = &hosts[1..3];
     aggregate(&api, "fast-io", json!({"ssd": "true", "availability_zone": "nova"}), &[&fast[0], &fast[1]]).await;
-    let flavor = json!({"flavor": {"id": "6", "name": "ssd.large", "ram": 2048, "disk": 8, "vcpus": 1}});
+    let flavor = json!({"flavor": {"id": "6", "name": "ssd.large", "ram": 8192, "disk": 80, "vcpus": 4}});
     assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
     let specs = json!({"extra_specs": {"aggregate_instance_extra_specs:ssd": "true"}});
     assert_eq!(api.call("POST", "/flavors/6/os-extra_specs", "2.1", ADMIN, Some(specs)).await.status, 200);
     let mut seen = std::collections::BTreeSet::new();
-    for n in 0..6 {
+    for n in 0..4 {
         let mut request = Api::wish(&format!("fast-{n}"));
         request["flavorRef"] = json!("6");
         let id = api.server(OWNER, request).await;

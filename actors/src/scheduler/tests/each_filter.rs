@@ -73,6 +73,8 @@ fn aggregates_restrict_servers_by_their_metadata() {
     cell.options.enabled_filters = vec![extra];
     assert_eq!(cell.fitting(&on_ssd), ["h1"]);
     cell.options = SchedulerOptions::default();
+    cell.aggregate(&[3], &[("ssd", "true")]);
+    assert_eq!(cell.pass(extra, &on_ssd).0, ["h1", "h3"], "two aggregates have the same pair");
     let pass = |filter: &str, request: &RequestSpec| cell.pass(filter, request).0;
     let tenancy = "AggregateMultiTenancyIsolation";
     assert_eq!(pass(tenancy, &small()), ["h3"]);
