@@ -242,6 +242,30 @@ async fn zones_are_where_the_services_are() {
     api.stop().await;
 }
 
+/// `[DEFAULT] default_availability_zone`: hosts without a zone are in it. Users see its name and no reason.
+#[actix_rt::test]
+async fn hosts_without_a_zone_are_in_the_configured_default_zone() {
+    let mut world = World::new(2);
+    assert_eq!(world.options.servers.availability_zone, "nova");
+    world.options.servers.availability_zone = "rest".to_owned();
+    let api = Api::start_of(world, "", None).await;
+    let (h0, h1) = hosts(&api).await;
+    let north = aggregate(&api, "n", Some("north")).await;
+    assert_eq!(add(&api, north, &h0).await.status, 200);
+    let zones = api.call("GET", "/os-availability-zone", "2.1", USER, None).await.body;
+    let zone = |name: &str| json!({"zoneName": name, "zoneState": {"available": true}, "hosts": null});
+    assert_eq!(zones["availabilityZoneInfo"], json!([zone("north"), zone("rest")]));
+    let services = api.get("/os-services?binary=nova-compute", "2.1").await;
+    let listed: Vec<_> = services["services"].as_array().unwrap().iter().map(|s| (&s["host"], &s["zone"])).collect();
+    assert_eq!(listed, [(&json!(h0), &json!("north")), (&json!(h1), &json!("rest"))]);
+    let mut request = Api::wish("there");
+    request["availability_zone"] = json!("rest");
+    let server = api.server(USER, request).await;
+    let shown = api.get(&format!("/servers/{server}"), "2.1").await["server"].take();
+    assert_eq!((&shown["OS-EXT-SRV-ATTR:host"], zone_of(&api, &server).await), (&json!(h1), json!("rest")));
+    api.stop().await;
+}
+
 #[actix_rt::test]
 async fn images_are_brought_to_the_hosts_of_an_aggregate() {
     let api = Api::start().await;

@@ -1,5 +1,7 @@
 //! Live migrations through the API: the request of each version, the views of running migrations, and refusals.
 
+use std::time::Duration;
+
 use chronova_hypervisor::guest::NicPlug;
 use chronova_tests::compute_api::{ADMIN, Api, contract, read};
 use serde_json::{Value, json};
@@ -50,7 +52,7 @@ impl Subject {
             if all[0]["status"] == "running" && all[0]["memory_total_bytes"] != 0 {
                 return all[0]["id"].as_u64().unwrap();
             }
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
@@ -70,6 +72,7 @@ async fn live_migrations_accept_the_body_of_each_version() {
         ("2.25", json!({"host": null, "block_migration": "auto"})),
         ("2.30", json!({"host": subject.other().await, "block_migration": "auto", "force": true})),
         ("2.34", json!({"host": null, "block_migration": "auto"})),
+        ("2.34", json!({"host": subject.other().await, "block_migration": "auto"})),
         ("2.68", json!({"host": null, "block_migration": "auto"})),
     ] {
         let (before, mut body) = (subject.host().await, body);
@@ -79,6 +82,14 @@ async fn live_migrations_accept_the_body_of_each_version() {
         assert_eq!(subject.ask(version, body.clone()).await, (202, String::new()), "{version}");
         subject.api.life.settled().await;
         assert_ne!(subject.host().await, before, "{version}");
+    }
+    // Disks that are shared must not be copied.
+    subject.api.world.fleet.share_storage(true);
+    for (copies, goes) in [(true, false), (false, true)] {
+        let (before, other) = (subject.host().await, subject.other().await);
+        assert_eq!(subject.ask("2.34", json!({"host": other, "block_migration": copies})).await.0, 202);
+        subject.api.life.settled().await;
+        assert_eq!(subject.host().await, if goes { other } else { before }, "block_migration: {copies}");
     }
     for (version, body) in [
         ("2.1", json!({"host": null, "block_migration": "auto", "disk_over_commit": false})),
@@ -214,6 +225,27 @@ async fn a_running_migration_looks_like_its_samples() {
         let Some(wanted) = sample.as_array().unwrap().iter().find(of_kind) else { continue };
         let ours = subject.api.get("/os-migrations", version).await["migrations"].take();
         assert_eq!(keys(&ours[0]), keys(wanted), "{version}");
+    }
+}
+
+/// The memory that has moved grows while the migration runs, and the rest shrinks.
+#[actix_rt::test]
+async fn the_bytes_of_a_running_migration_are_refreshed() {
+    let subject = Subject::new().await;
+    subject.api.world.fleet.set_travel(Duration::from_hours(10));
+    let number = subject.held().await;
+    let moved = async || {
+        let path = format!("/servers/{}/migrations/{number}", subject.id);
+        let one = subject.api.get(&path, "2.23").await["migration"].take();
+        let bytes = ["memory_total_bytes", "memory_processed_bytes", "memory_remaining_bytes"];
+        let [total, processed, remaining] = bytes.map(|key| one[key].as_u64().unwrap());
+        assert_eq!((total, processed + remaining), (512 << 20, total), "{one}");
+        processed
+    };
+    assert!(moved().await < 256 << 20, "half of the memory has moved at the start");
+    subject.api.world.fleet.set_travel(Duration::from_millis(1));
+    while moved().await < 512 << 20 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 

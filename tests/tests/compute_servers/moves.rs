@@ -105,6 +105,38 @@ async fn a_resize_is_confirmed_and_another_reverted() {
     assert!(world.fleet.whereabouts().is_empty());
 }
 
+/// A server keeps its copy of the flavor, also when it moves. Only a resize takes a flavor as it is now.
+#[actix_rt::test]
+async fn a_resize_takes_a_flavor_as_it_is_now() {
+    let moved = Moved::server().await;
+    moved.api.flavor("3", 1024, 2).await;
+    let set = async |flavor: &str, shares: &str| {
+        let specs = Some(json!({"extra_specs": {"quota:cpu_shares": shares}}));
+        let path = format!("/flavors/{flavor}/os-extra_specs");
+        assert_eq!(moved.api.call("POST", &path, "2.1", ADMIN, specs).await.status, 200);
+    };
+    let has = async || {
+        let shown = moved.api.get(&format!("/servers/{}", moved.id), "2.47").await;
+        shown["server"]["flavor"]["extra_specs"]["quota:cpu_shares"].clone()
+    };
+    set("2", "100").await;
+    set("3", "300").await;
+    moved.done(resize("2"), 202).await;
+    moved.done(json!({"confirmResize": null}), 204).await;
+    assert_eq!(has().await, "100");
+    set("2", "200").await;
+    assert_eq!(moved.act("2.56", ADMIN, json!({"migrate": null})).await.0, 202);
+    moved.api.life.settled().await;
+    moved.done(json!({"confirmResize": null}), 204).await;
+    assert_eq!(has().await, "100", "a migration took the changed flavor");
+    for (flavor, shares) in [("3", "300"), ("2", "200")] {
+        moved.done(resize(flavor), 202).await;
+        moved.done(json!({"confirmResize": null}), 204).await;
+        assert_eq!(has().await, shares, "the resize to {flavor} did not take its present values");
+    }
+    moved.api.stop().await;
+}
+
 #[actix_rt::test]
 async fn invalid_resizes_are_refused() {
     let moved = Moved::server().await;

@@ -227,6 +227,11 @@ async fn a_server_boots_from_a_multiattach_volume() {
     let (status, _, message) = call(&api, "POST", "/servers", "2.59", Some(request.clone())).await;
     assert_eq!(status, 400);
     assert!(message.contains("2.60"), "{message}");
+    // Two servers of one request cannot have it.
+    let mut several = request.clone();
+    several["server"]["min_count"] = json!(2);
+    let (status, _, message) = call(&api, "POST", "/servers", "2.60", Some(several)).await;
+    assert_eq!((status, message.as_str()), (400, "Cannot attach one or more volumes to multiple instances"));
     for _ in 0..2 {
         let (status, body, message) = call(&api, "POST", "/servers", "2.60", Some(request.clone())).await;
         assert_eq!(status, 202, "{message}");

@@ -499,6 +499,46 @@ async fn volumes_of_another_zone_can_be_kept_from_servers() {
     api.stop().await;
 }
 
+/// With `cross_az_attach` on, which is the default, zones do not matter. With it off, volumes of the server's zone fit.
+/// Volumes of the default zone bind no server to that zone, but `default_schedule_zone` does.
+#[actix_rt::test]
+async fn volumes_fit_servers_of_their_zone_and_by_default_of_any_zone() {
+    assert!(ComputeConfig::default().cross_az_attach);
+    for (cross_az_attach, zone) in [(true, "az2"), (false, "nova")] {
+        let mut world = World::new(1);
+        world.options.volume.availability_zone = zone.to_owned();
+        let mut api = Api::start_of(world, "", None).await;
+        let config = ComputeConfig { cross_az_attach, ..ComputeConfig::default() };
+        Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config.clone());
+        let server = api.server(OWNER, Api::wish("web")).await;
+        let own = volume(&api, Some(&server), 1).await;
+        let all = format!("/servers/{server}/os-volume_attachments");
+        assert_eq!(call(&api, "POST", &all, "2.60", Some(attachment(&own))).await.0, 200, "{zone}");
+        api.life.settled().await;
+        let with = async |api: &Api, asked: Option<&str>| {
+            let local = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
+            let held = volume(api, None, 1).await;
+            let disk = json!({"source_type": "volume", "uuid": held, "destination_type": "volume", "boot_index": -1});
+            let mut request = Api::wish("with");
+            request["block_device_mapping_v2"] = json!([local, disk]);
+            if let Some(zone) = asked {
+                request["availability_zone"] = json!(zone);
+            }
+            let id = api.server(OWNER, request).await;
+            assert_eq!(self::status(api, &id), "ACTIVE", "{zone} {asked:?}");
+            let server = api.life.instance_now(id.parse().unwrap());
+            server.alive().unwrap().request.availability_zone.clone()
+        };
+        assert_eq!(with(&api, Some("nova")).await.as_deref(), Some("nova"), "{zone}");
+        assert_eq!(with(&api, None).await, None, "{zone}");
+        let config = ComputeConfig { default_schedule_zone: Some("nova".to_owned()), ..config };
+        Arc::get_mut(&mut api.app).unwrap().compute = ComputeState::new(config);
+        assert_eq!(with(&api, None).await.as_deref(), Some("nova"), "{zone}");
+        api.world.check().await;
+        api.stop().await;
+    }
+}
+
 /// With `[cinder] cross_az_attach` off, a build creates its new volumes in the server's zone.
 #[actix_rt::test]
 async fn new_volumes_are_asked_for_in_the_zone_of_their_server() {

@@ -377,3 +377,39 @@ fn a_topology_must_fit_on_the_cells_beside_pending_claims() {
     assert!(pass(&cell, &[("hw:cpu_policy", "dedicated")]).0.is_empty(), "pending claims have both processors");
     assert_eq!(pass(&cell, &[("hw:numa_nodes", "two")]).0, Vec::<String>::new(), "an impossible topology fits no host");
 }
+
+/// As in Nova, hosts that report dedicated CPUs in Placement and hosts that do not are candidates together.
+#[test]
+fn hosts_with_and_without_pcpus_are_candidates_together() {
+    let mut cell = Cell::three();
+    for host in [1, 2] {
+        let (shared, dedicated) = (vec![0, 1], vec![2, 3]);
+        let own = HostNumaCell { id: 0, shared, dedicated, siblings: vec![], memory_mib: 8192, pages: vec![] };
+        let told = HostCellsReplaced { provider: ProviderId(host_id(host).0), confines: true, cells: vec![own] };
+        cell.placement.take_in(&told.into(), Timestamp(0));
+    }
+    let line = |class: &str, total: u64| Inventory {
+        class: class.to_owned(),
+        total,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: total,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    };
+    let inventories = vec![line("DISK_GB", 100), line("MEMORY_MB", 4096), line("PCPU", 2)];
+    cell.ledger(InventoryReplaced { provider: ProviderId(host_id(1).0), inventories });
+    let dedicated = specs(&[("hw:cpu_policy", "dedicated")]);
+    let chosen = |cell: &Cell| {
+        let classes = |allocations: &[Allocation]| -> Vec<String> {
+            let resources = allocations.iter().flat_map(|allocation| &allocation.resources);
+            resources.map(|(class, _)| class.clone()).filter(|class| class.ends_with("CPU")).collect()
+        };
+        let ranked = cell.decide(&dedicated).ranked;
+        ranked.into_iter().map(|host| (host.hostname, classes(&host.allocations))).collect::<BTreeMap<_, _>>()
+    };
+    let gives = |host: &str, class: &str| (host.to_owned(), vec![class.to_owned()]);
+    assert_eq!(chosen(&cell), BTreeMap::from([gives("h1", "PCPU"), gives("h2", "VCPU")]));
+    cell.options.disable_fallback_pcpu_query = true;
+    assert_eq!(chosen(&cell), BTreeMap::from([gives("h1", "PCPU")]));
+}

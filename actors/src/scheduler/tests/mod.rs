@@ -417,6 +417,15 @@ fn filters_run_in_the_order_given_and_count_what_they_leave() {
         ("AllHostsFilter", 2),
     ];
     assert_eq!(counts, expected);
+    // A filter runs only on the hosts that the filters before it left, and none runs if no host is left.
+    cell.options.isolated_hosts = vec!["h1".into()];
+    cell.options.enabled_filters = vec!["ComputeFilter", "IsolatedHostsFilter"];
+    let last = cell.decide(&small()).reasons.checks.pop().unwrap();
+    assert_eq!((last.name.as_str(), last.left, last.refused.len()), ("IsolatedHostsFilter", 2, 0), "it saw h1");
+    cell.options.isolated_hosts = vec!["h2".into(), "h3".into()];
+    cell.options.enabled_filters.push("AllHostsFilter");
+    let last = cell.decide(&small()).reasons.checks.pop().unwrap();
+    assert_eq!((last.name.as_str(), last.left), ("IsolatedHostsFilter", 0), "a filter ran without hosts");
     cell.options.enabled_filters = vec![];
     assert_eq!(cell.fitting(&small()).len(), 3);
     // Nova's default list.

@@ -111,6 +111,7 @@ fn options_of_live_migrations_reach_the_driver() {
     let plain = targets("").runtime.live;
     assert_eq!(plain, LiveOptions::default());
     assert!(!plain.permit_auto_converge && !plain.permit_post_copy && !plain.native_tls && !plain.tunnelled);
+    assert!(!plain.force_at_timeout, "a late migration must be aborted");
     let text = "[DEFAULT]\nmax_concurrent_live_migrations = 3\n[libvirt]\nlive_migration_permit_auto_converge = true\n\
                 live_migration_permit_post_copy = true\nlive_migration_with_native_tls = true\n\
                 live_migration_scheme = tls\nlive_migration_inbound_addr = %s.migration\nlive_migration_bandwidth = 9\n\
