@@ -1,7 +1,7 @@
 #!/bin/bash
 # Firmware of real guests. A guest has a virtual IOMMU, a TPM 2.0, memory in a file, and a CPU flag that the options add.
-# The TPM keeps a word over a hard reboot. Only the key manager has the TPM's passphrase. With another passphrase, or without a key manager, the
-# start fails, and the API gives the reason.
+# The TPM keeps a word over a hard reboot. Only the key manager has the TPM's passphrase. With another passphrase, or
+# without a key manager, the start fails, and the API gives the reason.
 # With CHRONOVA_SOAK=1 also: the TPM keeps the word over a cold migration that is confirmed and over one that is
 # reverted. Another guest starts with UEFI and secure boot, from Debian's signed shim, GRUB and kernel.
 set -uo pipefail
